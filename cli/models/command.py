@@ -12,7 +12,13 @@ from cli.gateway_client import reach
 from cli.listing import Column, Listing, print_json, show_all
 from cli.models.check import check_model
 from cli.models.dimensions import parse_dimensions, written
-from cli.models.importing import MAX_ERROR, WantedWeights, WeightsChoice, imported
+from cli.models.importing import (
+    MAX_ERROR,
+    WantedWeights,
+    WeightsChoice,
+    imported,
+    is_language_model,
+)
 from cli.models.sending import send
 from cli.models.typescript import declarations
 from cli.options import (
@@ -80,7 +86,8 @@ def add(
             "--weights-url says where pages find the weights; name a file with --output, to which "
             "they are written so that you can put them there"
         )
-    dimensions, targets = parse_dimensions(dim or ()), _targets(file, target)
+    dimensions = parse_dimensions(dim or ())
+    targets = _targets(target, decodes=is_language_model(file, dimensions))
     with reach(state, url) as gateway, TemporaryDirectory() as folder, live_display(notes) as shown:
 
         def told(line: str) -> None:
@@ -104,9 +111,9 @@ def add(
     _tell_added(made, model.plans)
 
 
-def _targets(file: Path, asked: list[str] | None) -> tuple[TargetKind, ...]:
+def _targets(asked: list[str] | None, *, decodes: bool) -> tuple[TargetKind, ...]:
     """A language model keeps its cache from run to run, which kernels of WebGPU alone can do."""
-    if not file.is_dir():
+    if not decodes:
         return parse_targets(asked)
     targets = parse_targets(asked or [TargetKind.WEBGPU])
     if targets != (TargetKind.WEBGPU,):
@@ -279,8 +286,10 @@ def _tell_added(made: Registered, imported_plans: Sequence[Plan]) -> None:
         f"weights {_weights_told(imported_plans)}, {_counted(made.jobs, 'new tuning job')}",
         markup=False,
     )
+    decodes = any(plan.decoder for plan in imported_plans)
+    opens = "languageModel" if decodes else "model"
     out.print(
-        f"a page runs it by `zoo.model({model.name!r})`; `kernelzoo tune --model {model.name}` "
+        f"a page runs it by `zoo.{opens}({model.name!r})`; `kernelzoo tune --model {model.name}` "
         "shows how it becomes faster",
         markup=False,
     )

@@ -52,6 +52,16 @@ class WantedWeights:
 AS_F32 = WantedWeights()
 
 
+def is_language_model(path: Path, dimensions: tuple[Mapping[str, int], ...]) -> bool:
+    """A folder is one, and a file of a decoder; a step of a decoder with the extents of its cache
+    is a network like any other."""
+    from services.tuner.language.onnx_decoder import is_decoder
+
+    if path.is_dir():
+        return True
+    return not set().union(*dimensions) - {CONTEXT} and is_decoder(path)
+
+
 def imported(
     file: Path,
     name: str,
@@ -65,7 +75,7 @@ def imported(
     UnsupportedModel for what cannot be imported.
     """
     told(f"importing {file.name} for {'; '.join(map(written, dimensions))}")
-    if file.is_dir() or _is_decoder(file, dimensions):
+    if is_language_model(file, dimensions):
         if wanted.choice is not WeightsChoice.F32:
             raise InvalidInput("language models have weights of 4 bits; leave --weights out")
         model = _decoder(file, name, dimensions)
@@ -98,13 +108,6 @@ def _network(
     # No template of webgpu computes attention as one program.
     rules = Rules(attention=TargetKind.WEBGPU not in targets)
     return plan_model(file, dimensions, name, rules, wanted.storing)
-
-
-def _is_decoder(file: Path, dimensions: tuple[Mapping[str, int], ...]) -> bool:
-    """A step of a decoder with the extents of its cache is a network like any other."""
-    from services.tuner.language.onnx_decoder import is_decoder
-
-    return not set().union(*dimensions) - {CONTEXT} and is_decoder(file)
 
 
 def _decoder(path: Path, name: str, dimensions: tuple[Mapping[str, int], ...]) -> "PlannedModel":

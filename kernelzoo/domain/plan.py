@@ -25,6 +25,7 @@ then stays as it is until it is given again. The plan of a language model says w
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -214,6 +215,16 @@ class Plan:
     @property
     def has_stored_weights(self) -> bool:
         return self.format == FORMAT_WITH_STORAGE
+
+
+def call_counts(plan: Plan) -> Counter[str]:
+    """How often a run calls each workload. A run of a decoder is taken as that of a block of the
+    prompt and of as many tokens, so that neither is tuned for the other's sake."""
+    step, rows = (plan.decoder.step, plan.decoder.rows) if plan.decoder else (len(plan.calls), 1)
+    counts: Counter[str] = Counter()
+    for number, call in enumerate(plan.calls):
+        counts[plan.kernels[call.kernel]] += 1 if number < step else rows
+    return counts
 
 
 def validated(plan: Plan) -> Plan:

@@ -17,12 +17,17 @@ from cli import bundle
 from cli.app import app
 from cli.gateway_client import GatewayClient
 from cli.models import command
+from fixtures.language_onnx import OnnxForm, decoder_onnx
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.bundle import any_classes
 from kernelzoo.settings import Settings
 from kernelzoo.signing import new_seed
+from services.tuner.language.checkpoint import Seeded
+from services.tuner.language.config import config_of
 from tests.database.client import OPERATOR_KEY
 from tests.database.conftest import Connection
+from tests.database.test_models import GPU_CLASS
+from tests.language_folder import CONFIG, write_folder
 from tests.tiny_model import TINY_NAME, register, tiny_model
 from workers import compiling
 
@@ -109,6 +114,26 @@ def test_a_model_is_added_listed_shown_typed_checked_and_removed(
     assert run("remove", TINY_NAME, answer="y\n").exit_code == 0
     assert "no model yet" in run("list").output
     assert "there is no model tiny" in str(run("show", TINY_NAME).exception)
+
+
+def test_a_language_model_is_added_for_webgpu_from_a_folder_and_from_a_file_of_onnx(
+    run: Run, http: TestClient, db: Connection, tmp_path: Path
+) -> None:
+    write_folder(tmp_path)
+    add = ("--name", "small", "--dim", "context=48")
+    added = run("add", str(tmp_path), *add)
+    assert added.exit_code == 0, added.output
+    assert "1 plan (context=48)" in added.output
+    assert "zoo.languageModel('small')" in added.output
+    answer = http.get(f"/v1/models/small/{GPU_CLASS}").json()
+    assert answer["plan"]["decoder"]["stop"] == [2, 3]
+    query = "SELECT calls FROM model_workload WHERE workload_key = 'gather_q4:f32:m1k70n32'"
+    assert db.execute(query).fetchall() == [(48,)], "as many tokens as rows of a block"
+    file = tmp_path / "model_q4.onnx"
+    onnx.save(decoder_onnx(config_of(CONFIG, 48), Seeded(), OnnxForm()), file)
+    again = run("add", str(file), *add, "--replace")
+    assert again.exit_code == 0, again.output
+    assert "zoo.languageModel('small')" in again.output
 
 
 def test_weights_for_a_host_of_the_author_are_written_for_it(run: Run, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 /** A language model that generates tokens, in a worker of its own. */
-import type { DecoderWire } from "../runtime/answer.js";
+import type { DecoderWire, PlanWire } from "../runtime/answer.js";
 import type { Opened, Opener } from "../runtime/opener.js";
 import type { Ran, Refused } from "../runtime/session.js";
 import { MOST_STEPS, orderFeeds, type Sampling } from "./order.js";
@@ -46,6 +46,16 @@ function shared(left: readonly number[], right: readonly number[]): number {
   return most;
 }
 
+/** Bytes of the weights that a token reads whole: of the embedding it reads a row. */
+function bytesReadByToken(plan: PlanWire): number {
+  const { step } = plan.decoder as DecoderWire;
+  const calls = plan.calls.slice(step).filter(({ kernel }) => {
+    return !plan.kernels[kernel]?.startsWith("gather");
+  });
+  const read = new Set(calls.flatMap(({ tensors }) => tensors.map((i) => plan.tensors[i]?.weight)));
+  return plan.weights.reduce((sum, { bytes }, i) => sum + (read.has(i) ? bytes : 0), 0);
+}
+
 export class LanguageModel {
   readonly name: string;
   /** Tokens that a prompt and what follows it may have together. */
@@ -71,7 +81,7 @@ export class LanguageModel {
     this.stopTokens = stop;
     this.#opener = opener;
     this.#opened = opened;
-    this.#weightBytes = plan.memory.weights;
+    this.#weightBytes = bytesReadByToken(plan);
     this.#stats = {
       ...{ promptTokens: 0, reusedTokens: 0, prefillMs: 0, tokens: 0, interval: 1 },
       ...{ msPerToken: null, gigabytesPerSecond: null, memoryBytes: opened.loaded.memoryBytes },

@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from fastapi.responses import FileResponse
 from psycopg import AsyncConnection
 
 from kernelzoo import jobs
-from kernelzoo.domain.plan import Plan
+from kernelzoo.domain.plan import Plan, call_counts
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
@@ -236,7 +235,7 @@ def _read(blobs: Blobs, name: str, asked: PlanRequest) -> _ReadPlan:
         _refuse_other_weights(plan, _size(blobs, asked.weights, "weights"))
     workloads = {key: Workload.parse(key) for key in plan.kernels}
     _refuse_unfit_calls(plan, tuple(workloads.values()))
-    called = Counter(plan.kernels[call.kernel] for call in plan.calls)
+    called = call_counts(plan)
     return _ReadPlan(
         stored=StoredPlan(
             dimensions=dict(plan.dimensions),

@@ -1,6 +1,7 @@
 """From the configs of a family to the lite space of a workload on a model of GPU."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, SOFTWARE_DRIVER, Driver, GpuModel
@@ -9,6 +10,8 @@ from services.tuner.schedules.base.f16_storage import stores_f16, with_native_f1
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.matmul.usage import statements_of
 from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
+
+C = TypeVar("C", bound=WebgpuConfig)
 
 MOST_WITH_F16 = 40
 """Configs, so that the space has at most 80 points."""
@@ -24,6 +27,17 @@ def webgpu_space(
     found = _compilable(configs, workload, gpu)
     plain = tuple(config.candidate(workload) for config in found)
     return _in_both_ways(plain[:MOST_WITH_F16]) if stores_f16(workload) else plain
+
+
+def plain_first(configs: Sequence[C], workload: Workload, gpu: GpuModel) -> tuple[C, ...]:
+    """In their order, but for the first of those that require nothing and that the model's driver
+    compiles, which leads."""
+    plain = next(
+        one
+        for one in configs
+        if not one.requires(workload) and _compiles(one, workload, gpu.driver)
+    )
+    return (plain, *(one for one in configs if one != plain))
 
 
 def _compilable(

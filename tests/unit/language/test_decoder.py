@@ -1,14 +1,11 @@
 """Language models as plans: read, quantised, and refused where they are of another shape."""
 
-import json
-import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from kernelzoo.domain.plan import PlanDecoder, validated
 from kernelzoo.errors import InvalidInput, UnsupportedModel
@@ -20,61 +17,11 @@ from services.tuner.language.decoder import decoder_graph
 from services.tuner.language.planning import plan_decoder, plan_language_model
 from services.tuner.language.quantise import quantised
 from services.tuner.language.rotation import rotation
-
-CONFIG: dict[str, Any] = {
-    "model_type": "qwen3",
-    "vocab_size": 70,
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "intermediate_size": 64,
-    "max_position_embeddings": 64,
-    "rope_theta": 10_000.0,
-    "eos_token_id": [2, 3],
-    "tie_word_embeddings": True,
-}
-
-
-def _write(folder: Path, *, joined: bool = False) -> dict[str, NDArray[np.float32]]:
-    """A model whose matrices are bfloat16, as most are; those that read one row may be joined, as
-    Phi-3 has them."""
-    random = np.random.default_rng(3)
-    shapes = {"model.embed_tokens.weight": (70, 32), "model.norm.weight": (32,)}
-    layer = {"q": (64, 32), "k": (32, 32), "v": (32, 32), "o": (32, 64)}
-    shapes |= {f"model.layers.0.self_attn.{n}_proj.weight": each for n, each in layer.items()}
-    mlp = {"gate": (64, 32), "up": (64, 32), "down": (32, 64)}
-    shapes |= {f"model.layers.0.mlp.{n}_proj.weight": each for n, each in mlp.items()}
-    shapes |= {f"model.layers.0.self_attn.{n}_norm.weight": (16,) for n in "qk"}
-    shapes |= {f"model.layers.0.{n}_layernorm.weight": (32,) for n in ("input", "post_attention")}
-    halves = {
-        name: random.standard_normal(shape, np.float32).view(np.uint32) >> 16
-        for name, shape in shapes.items()
-    }
-    made = {name: (half << 16).view(np.float32) for name, half in halves.items()}
-    if joined:
-        for parts, matrix in (("q k v", "self_attn.qkv_proj"), ("gate up", "mlp.gate_up_proj")):
-            prefix = "model.layers.0." + matrix.partition(".")[0]
-            names = [f"{prefix}.{part}_proj.weight" for part in parts.split()]
-            rows = np.concatenate([halves.pop(name) for name in names])
-            halves[f"model.layers.0.{matrix}.weight"] = rows
-    head: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    body = b""
-    for name, half in halves.items():
-        data = half.astype("<u2").tobytes()
-        offsets = [len(body), len(body) + len(data)]
-        head[name] = {"dtype": "BF16", "shape": half.shape, "data_offsets": offsets}
-        body += data
-    text = json.dumps(head).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
-    kind = {"model_type": "phi3"} if joined else {}
-    (folder / "config.json").write_text(json.dumps(CONFIG | kind))
-    return made
+from tests.language_folder import CONFIG, write_folder
 
 
 def test_matrices_that_phi_3_joins_are_those_of_a_model_that_does_not(tmp_path: Path) -> None:
-    made = _write(tmp_path, joined=True)
+    made = write_folder(tmp_path, joined=True)
     config = read_config(tmp_path)
     weights = Safetensors(tmp_path, config)
     for name in ("self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"):
@@ -84,7 +31,7 @@ def test_matrices_that_phi_3_joins_are_those_of_a_model_that_does_not(tmp_path: 
 
 
 def test_a_folder_of_safetensors_becomes_a_decoder(tmp_path: Path) -> None:
-    made = _write(tmp_path)
+    made = write_folder(tmp_path)
     model = plan_language_model(tmp_path, "small", 48)
     (plan,) = model.plans
     assert read_plan(plan_bytes(plan)) == plan

@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kernelzoo.domain.candidate import Setting
+from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.operators.decoding import normed_matmul_q4, swiglu_q4
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.target import UNIT, TargetKind
@@ -102,6 +103,23 @@ def test_products_of_many_rows_are_right(key: str) -> None:
     assert space[0].requires == ()
     for candidate in space[:: max(1, len(space) // 3)]:
         right(candidate)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "architecture", "blocks"),
+    [
+        ("nvidia", "hopper", (32, 32)),
+        ("apple", "metal-3", (64, 64)),
+        ("google", "swiftshader", (32, 16)),
+    ],
+)
+def test_blocks_of_many_rows_are_as_large_as_leaves_cores_busy(
+    vendor: str, architecture: str, blocks: tuple[int, int]
+) -> None:
+    workload = Workload.parse("matmul_q4:f32:m64k64n576")
+    first = lite_space(workload, TargetKind.WEBGPU, gpu_model(vendor, architecture))[0]
+    settings = dict(first.config)
+    assert (settings["block_m"], settings["block_n"]) == blocks
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

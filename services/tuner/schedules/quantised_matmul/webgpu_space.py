@@ -1,8 +1,9 @@
 """The lite space of products of many rows with quantised weights: blocks and tiles."""
 
 from itertools import product
+from math import log2
 
-from kernelzoo.domain.gpu import SOFTWARE_DRIVER, GpuModel
+from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.quantised import quantised_product_of
@@ -10,6 +11,7 @@ from services.tuner.schedules.quantised_matmul.webgpu_config import (
     TILES,
     WebgpuQuantisedMatmulConfig,
 )
+from services.tuner.schedules.webgpu_space import plain_first
 
 BLOCKS = (64, 32, 128, 16)
 
@@ -17,7 +19,8 @@ BLOCKS = (64, 32, 128, 16)
 def quantised_matmul_configs(
     workload: Workload, gpu: GpuModel
 ) -> tuple[WebgpuQuantisedMatmulConfig, ...]:
-    """Ordered by the sum of the ranks of their settings; any driver compiles the first."""
+    """Ordered by the sum of the ranks of their settings, those that leave cores idle behind; the
+    first requires nothing."""
     operands = quantised_product_of(workload)
     ranked: dict[WebgpuQuantisedMatmulConfig, float] = {}
     for (m_rank, block_m), (n_rank, block_n), tile_m, tile_n in product(
@@ -29,16 +32,12 @@ def quantised_matmul_configs(
         if config.fault(workload) or not _fits(config, workload):
             continue
         wasted = (block_m >= 2 * operands.m) + (block_n >= 2 * operands.n)
-        if config.workgroup_bytes_for(workload) <= gpu.driver.workgroup_bytes:
-            ranked[config] = m_rank + n_rank + 0.5 * (tile_m + tile_n > 8) + 2 * wasted
-    found = sorted(ranked, key=ranked.__getitem__)
-    plain = next(one for one in found if _is_small(one, workload))
-    return (plain, *(one for one in found if one != plain))
-
-
-def _is_small(config: WebgpuQuantisedMatmulConfig, workload: Workload) -> bool:
-    small = config.workgroup_bytes_for(workload) <= SOFTWARE_DRIVER.workgroup_bytes
-    return small and (config.tile_m, config.tile_n) == (4, 4)
+        workgroups = -(-operands.m // block_m) * -(-operands.n // block_n)
+        idle = max(0.0, log2(gpu.cores / workgroups))
+        narrow = config.threads < gpu.warp_lanes
+        unlikely = 2 * (wasted + narrow) + 1.5 * idle
+        ranked[config] = m_rank + n_rank + 0.5 * (tile_m + tile_n > 8) + unlikely
+    return plain_first(sorted(ranked, key=ranked.__getitem__), workload, gpu)
 
 
 def _fits(config: WebgpuQuantisedMatmulConfig, workload: Workload) -> bool:
