@@ -77,6 +77,11 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "client/src/agent",
         "client/src/tuning",
     ),
+    "models_stored_weights": (
+        "bench/models/stored_weights.py",
+        "bench/models/networks.py",
+        "services/tuner/graph",
+    ),
     "models_wasm": (
         "bench/models/wasm.py",
         *_KERNELS,

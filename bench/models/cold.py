@@ -35,7 +35,8 @@ TINY_OPTIONS = (
     "--rounds",
     "1",
     "--knobs",
-    "all",
+    "usual",
+    "int8",
     "--untuned",
     "--settle",
     "0",
@@ -58,15 +59,21 @@ class Knobs:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+USUAL = Knobs(name="usual")
+INT8 = Knobs(name="int8", options={"int8": "1"})
 KNOBS = (
-    Knobs(name="all"),
+    USUAL,
     Knobs(name="kept weights", options={"keep": "1"}),
+    Knobs(name="two threads", options={"threads": "2"}),
+    INT8,
+    Knobs(name="int8, kept", options={"int8": "1", "keep": "1"}),
     Knobs(name="no pipeline", options={"whole": "1"}),
     Knobs(name="single modules", options={"single": "1"}),
 )
-"""`all` is what a page gets that asks for nothing; each other one changes one thing."""
-ASKED = ("all", "kept weights")
-"""What a page would ask for."""
+"""`usual` is what a page gets that asks for nothing; each other one changes what its name says. The
+last two leave out what every page gets."""
+ASKED = ("usual", "kept weights")
+"""What a page may ask for beside the peer: on one thread, with the weights that the peer reads."""
 
 
 def main() -> None:
@@ -101,6 +108,22 @@ class Visited:
     def first_ms(self, name: str, visit: int) -> float:
         return median(each[visit].elapsedMs for each in self.visits[name])
 
+    def over_usual(self, name: str, visit: int) -> float | None:
+        if USUAL.name not in self.visits:
+            return None
+        return self.first_ms(name, visit) / self.first_ms(USUAL.name, visit)
+
+    def of_bytes(self, name: str, visit: int) -> float | None:
+        """The first output over the time that the weights alone take on a throttled network, which
+        only a first visit fetches."""
+        if self.bytes_s is None or visit > 0:
+            return None
+        int8 = any("int8" in each.options for each in KNOBS if each.name == name)
+        fetched = self.prepared.int8_bytes if int8 else self.prepared.weights_bytes
+        return (
+            None if fetched is None else self.first_ms(name, visit) * self.bytes_s / 1000 / fetched
+        )
+
 
 def measure(options: Namespace) -> Report:
     choices = Choices(file=options.folder / TUNED)
@@ -109,7 +132,9 @@ def measure(options: Namespace) -> Report:
     for case in chosen_cases(options):
         with BenchSite.serving() as site, TemporaryDirectory() as folder:
             files = network_files(options.folder, case)
-            prepared = prepare(site, files, choices, Path(folder), tune=not options.untuned)
+            prepared = prepare(
+                site, files, choices, Path(folder), tune=not options.untuned, int8=_int8(options)
+            )
             address = publish(site, files, prepared.address)
             for bytes_s in speeds:
                 held.append(_visited(site, case, prepared, address, bytes_s, options))
@@ -120,6 +145,10 @@ def measure(options: Namespace) -> Report:
         rows=[row for each in held for row in _rows(each)],
         claims=[claim for each in held for claim in _claims(each)],
     )
+
+
+def _int8(options: Namespace) -> bool:
+    return any("int8" in each.options for each in KNOBS if each.name in options.knobs)
 
 
 def _contestants(options: Namespace) -> tuple[Contestant, ...]:
@@ -154,7 +183,7 @@ def _visited(
 
 
 def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
-    """`of_peer`: the first output over the peer's of the same visit."""
+    """`of_usual` and `of_peer`: the first output over theirs at the same visit."""
     for name, pairs in held.visits.items():
         for visit, told in enumerate(("first", "second")):
             elapsed_ms = held.first_ms(name, visit)
@@ -166,7 +195,9 @@ def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
                 "median_ms": elapsed_ms,
                 "least_ms": min(each[visit].elapsedMs for each in pairs),
                 "warm_ms": median(each[visit].warmMs for each in pairs),
+                "of_usual": held.over_usual(name, visit),
                 "of_peer": elapsed_ms / held.first_ms(PEER, visit),
+                "of_bytes": held.of_bytes(name, visit),
                 "others_busy": held.others_busy,
             }
 

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from time import perf_counter
 
@@ -11,10 +13,12 @@ from bench.models.tuning import Choices, default
 from bench.site import BenchSite
 from fixtures.model_site import Files, SiteKernels, write_model
 from kernelzoo.domain.known_programs import KnownProgram, learn
+from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import ProgramWorkload, Workload
 from kernelzoo.formats.bundle import VERSION
 from kernelzoo.formats.plans import plan_bytes
 from services.tuner.graph.models import plan_model
+from services.tuner.graph.storing import Storing
 
 ZOO = "/zoo"
 WORTH_TUNING = 0.0005
@@ -26,7 +30,8 @@ ROUNDINGS = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """`address` is that of the zoo's answer. `memory_bytes`: weights and activations."""
+    """`address` is that of the zoo's answer. `memory_bytes`: weights and activations. `int8_bytes`
+    are those of the file of weights in int8, if there is one."""
 
     address: str
     flops: int
@@ -34,12 +39,20 @@ class Prepared:
     plan_gzip_bytes: int
     memory_bytes: int
     weights_bytes: int
+    int8_bytes: int | None
 
 
 def prepare(
-    site: BenchSite, network: NetworkFiles, choices: Choices, folder: Path, *, tune: bool
+    site: BenchSite,
+    network: NetworkFiles,
+    choices: Choices,
+    folder: Path,
+    *,
+    tune: bool,
+    int8: bool = False,
 ) -> Prepared:
-    """Files go to `folder`, which must last as long as the site."""
+    """Files go to `folder`, which must last as long as the site. With `int8` the network is there
+    with such weights, too, under `NAME-int8.json`."""
     name = network.case.name
     started = perf_counter()
     planned = plan_model(network.onnx, [network.case.dimensions], name)
@@ -57,6 +70,7 @@ def prepare(
     }
     files = Files(weights=b"".join(planned.weights.blocks()), golden=golden)
     _write_single(write_model(folder, "", plan, files, kernels))
+    int8_bytes = _write_int8(network, folder, kernels) if int8 else None
     for file in folder.rglob("*"):
         site.lend(f"{ZOO}/{name}/{file.relative_to(folder).as_posix()}", file)
     empty = {"bundle": VERSION, "set": "none", "manifests": []}
@@ -68,7 +82,19 @@ def prepare(
         plan_gzip_bytes=len(gzip.compress(plan_bytes(plan))),
         memory_bytes=plan.memory.weights + plan.memory.activations,
         weights_bytes=plan.memory.weights,
+        int8_bytes=int8_bytes,
     )
+
+
+def _write_int8(network: NetworkFiles, folder: Path, kernels: Mapping[str, SiteKernels]) -> int:
+    """The bytes of the weights file. How far outputs are then from PyTorch's is told elsewhere."""
+    storing = Storing(storage=StorageType.INT8, max_error=inf)
+    dimensions = [network.case.dimensions]
+    planned = plan_model(network.onnx, dimensions, f"{network.case.name}-int8", storing=storing)
+    (plan,), (golden,) = planned.plans, planned.golden
+    files = Files(weights=b"".join(planned.weights.blocks()), golden=golden)
+    write_model(folder, "", plan, files, kernels)
+    return plan.file_bytes
 
 
 def _write_single(answer: Path) -> None:

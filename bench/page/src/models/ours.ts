@@ -9,8 +9,8 @@ interface Sdk {
 }
 
 /**
- * As a page asks for it that asks for nothing, or `asked`: `keep` weights, run on the `whole` model
- * alone, each kernel in a `single` module.
+ * As a page asks for it that asks for nothing, or `asked`: `keep` weights, fetch them as `int8`, run
+ * on the `whole` model alone, each kernel in a `single` module.
  */
 export async function openOurs(
   { zoo, inputs }: Network,
@@ -18,7 +18,8 @@ export async function openOurs(
   asked = new URLSearchParams(),
 ): Promise<Engine> {
   if (zoo === null) throw new Error("the zoo has no such network");
-  const file = asked.has("single") ? zoo.replace(/json$/, "single.json") : zoo;
+  const form = asked.has("single") ? ".single" : asked.has("int8") ? "-int8" : "";
+  const file = zoo.replace(/\.json$/, `${form}.json`);
   const { KernelZoo }: Sdk = await import(SDK);
   const kernels = await KernelZoo.open(new URL("/zoo/bundle.json", location.origin), { threads });
   // The benchmark itself compares outputs; the check at the first load is one more run.
