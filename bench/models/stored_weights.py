@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.models.cases import TINY
-from bench.models.wasm import FOLDER
+from bench.models.options import FOLDER
 from bench.options import parser, run
 from bench.report import CannotMeasure, Claim, Report, machine
 from kernelzoo.domain.plan import PortDType

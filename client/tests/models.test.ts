@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { type TestContext, test } from "node:test";
-import type { PlanWire, PortWire } from "../src/runtime/answer.js";
+import { deflateSync } from "node:zlib";
+import { toFloat16 } from "../src/engine/float16.js";
+import type { PlanWire, PortWire, WeightWire } from "../src/runtime/answer.js";
 import { release, reserve } from "../src/runtime/budget.js";
 import { Crew, type Hand } from "../src/runtime/crew.js";
 import { Dispatcher } from "../src/runtime/dispatch.js";
@@ -9,8 +11,14 @@ import { type Feeds, storedFeeds, tensorData } from "../src/runtime/feeds.js";
 import type { Linked, Main } from "../src/runtime/kernels.js";
 import { rangeOfPart } from "../src/runtime/parts.js";
 import { type Copy, place } from "../src/runtime/placement.js";
-import { type Preparer, prepare, preparedBeside } from "../src/runtime/preparing.js";
+import {
+  type FromPreparer,
+  type Preparer,
+  prepare,
+  preparedBeside,
+} from "../src/runtime/preparing.js";
 import { streamWeights } from "../src/runtime/stream.js";
+import { unpacking } from "../src/runtime/unpacking.js";
 import { Arrivals, weightSink } from "../src/runtime/weights.js";
 import type { KernelWire } from "../src/wire/types.js";
 import { bytesOf, tinyKernel, tinyPackedKernel } from "./kernels.js";
@@ -343,14 +351,21 @@ test("threads that wait for the next run are woken without a message, later ones
 });
 
 /** A worker beside that runs here, with a weight that one call reads plain and one packed. */
-async function besides(t: TestContext, file: Uint8Array<ArrayBuffer>, starts = true) {
+async function besides(
+  t: TestContext,
+  file: Uint8Array<ArrayBuffer>,
+  starts = true,
+  stored: Partial<PlanWire> = {},
+) {
   host(t, file, []);
   const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
   const placement = place(PLAN, kernelOf, 1);
   const sha256 = createHash("sha256").update(WEIGHT_FILE).digest("hex");
   const chunks = [{ bytes: WEIGHT_FILE.length, sha256 }];
+  const plan = { ...PLAN, chunks, ...stored };
   let packs: (linked: readonly Linked[]) => void;
   const modules = new Promise<readonly Linked[]>((resolve) => (packs = resolve));
+  const post = (data: FromPreparer) => worker.onmessage?.({ data } as MessageEvent);
   const worker: Preparer = {
     onmessage: null,
     onerror: null,
@@ -358,11 +373,11 @@ async function besides(t: TestContext, file: Uint8Array<ArrayBuffer>, starts = t
     postMessage: (told) => {
       if (!starts) worker.onerror?.({ message: "blocked" } as ErrorEvent);
       else if (told.type === "packs") packs(told.modules);
-      else prepare(told.order, modules, (data) => worker.onmessage?.({ data } as MessageEvent));
+      else prepare(told.order, modules, post, unpacking);
     },
   };
   const arrivals = new Arrivals();
-  const order = { memory, placement, weights: PLAN.weights, url: WEIGHTS.href, chunks };
+  const order = { memory, placement, plan, url: WEIGHTS.href };
   const module = new WebAssembly.Module(bytesOf("negate"));
   const { pack } = tinyPackedKernel(ELEMENTS).layouts[0] as KernelWire["layouts"][number];
   const linked = Promise.resolve([{ module, functions: { [pack.sha256]: "main" } }]);
@@ -384,6 +399,24 @@ test("a worker beside puts weights into the model's memory and tells what has co
   const { plain, packed, count, bytes } = await besides(t, WEIGHT_FILE);
   assert.deepEqual([plain, packed], [[...WEIGHT], [...WEIGHT].map((entry) => -entry)]);
   assert.deepEqual([count, bytes], [1, WEIGHT_FILE.length]);
+});
+
+test("a worker beside inflates weights of float16, and refuses what does not inflate", async (t) => {
+  const halves = new Uint8Array(toFloat16(WEIGHT).buffer);
+  const file = new Uint8Array(deflateSync(halves));
+  const sha256 = createHash("sha256").update(file).digest("hex");
+  const [weight] = PLAN.weights as [WeightWire];
+  const storage = { type: "f16", offset: 0, bytes: halves.length } as const;
+  const chunk = { bytes: file.length, sha256, inflated: halves.length };
+  const plan = { format: 3, weights: [{ ...weight, storage }], chunks: [chunk] } as const;
+  const { plain, packed, count, bytes } = await besides(t, file, true, plan);
+  assert.deepEqual([plain, packed], [[...WEIGHT], [...WEIGHT].map((entry) => -entry)]);
+  assert.deepEqual([count, bytes], [1, file.length]);
+  const longer = { ...plan, chunks: [{ ...chunk, inflated: halves.length + 1 }] };
+  await assert.rejects(
+    besides(t, file, true, longer),
+    /cannot be inflated. Import the model again/,
+  );
 });
 
 test("a worker beside refuses changed bytes, and one that does not start is told apart", async (t) => {

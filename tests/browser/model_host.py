@@ -49,6 +49,8 @@ class Host:
         self.cache_control = "no-store"
         self.held: Event | None = None
         """Set when the second half of weights may be sent."""
+        self.cuts = False
+        """Whether the next connection breaks off after half of a model's weights."""
 
     def write(self, network: PlannedNetwork, **changed: Any) -> None:
         kernels = {key: changed.get(key) or chosen(key) for key in network.plan.kernels}
@@ -77,6 +79,12 @@ class Handler(SimpleHTTPRequestHandler):
     def copyfile(self, source: Any, outputfile: Any) -> None:
         self.host.sent.append(self.path)
         held = self.host.held
+        if self.host.cuts and self.path.endswith(".weights"):
+            self.host.cuts = False
+            body = source.read()
+            outputfile.write(body[: len(body) // 2])
+            self.close_connection = True
+            return
         if held is not None and self.path.endswith(".weights"):
             body = source.read()
             outputfile.write(body[: len(body) // 2])

@@ -373,15 +373,17 @@ IS_KEPT = """
 
 
 def test_weights_in_fewer_bits_become_those_of_the_golden_outputs(page: Page, host: Host) -> None:
+    """The first connection breaks in their midst."""
 
     network = few_bits()
     host.write(network)
     argument = [host.url, lists(network.feeds)]
+    host.cuts = True
     found = page.evaluate(script(IS_KEPT + FEW_BITS), argument)
     assert all(close(y, network.outputs["y"]) for y in found["outputs"])
     weights = [each for each in found["seen"] if each["phase"] == "weights"]
     assert weights[-1]["loaded"] == weights[-1]["total"] == network.plan.file_bytes
-    assert host.sent.count("/few.weights") == 1, "a second visit reads what is kept"
+    assert host.sent.count("/few.weights") == 2, "a second visit reads what is kept"
 
 
 KEPT = """
@@ -412,6 +414,10 @@ KEPT = """
     version: () => change(".json", (body) => sentence(body).replace(/"version":1/, '"version":0')),
     index: () => change(".json", (body) => body.subarray(0, 90)),
     cleared: async () => (await folder()).removeEntry((await fileOf(".weights")).name),
+    killed: async () => {
+      await change(".weights", (body) => body.subarray(0, body.length / 2));
+      await (await folder()).removeEntry((await fileOf(".json")).name);
+    },
   };
   const indexed = async () =>
     (await (await fileOf(".json")).getFile()).lastModified;
@@ -449,7 +455,7 @@ def test_kept_weights_are_read_again_and_prepared_anew_where_they_are_damaged(
 
     assert visited("none", "true"), "nothing is kept yet"
     assert not visited("none")
-    for damage in ("byte", "torn", "version", "index", "cleared"):
+    for damage in ("byte", "torn", "version", "index", "cleared", "killed"):
         assert visited(damage, "true"), damage
         assert not visited("none"), f"kept anew after {damage}"
 

@@ -144,8 +144,7 @@ export class Engine {
     const stream = (): Promise<void> =>
       streamWeights(url, plan.chunks, take, { chunk, piece }, from(arrivals.count));
     const beside = async (worker: Preparer): Promise<void> => {
-      const { weights, chunks } = plan;
-      const wanted = { memory, placement, weights, url: url.href, chunks };
+      const wanted = { memory, placement, plan, url: url.href };
       const modules = compiled.then((each) => each.modules);
       try {
         await preparedBeside(worker, wanted, modules, arrivals, chunk);
@@ -154,7 +153,7 @@ export class Engine {
         await stream(); // It did not start.
       }
     };
-    const large = plan.format !== 3 && restored === undefined && total >= PREPARED_BYTES;
+    const large = restored === undefined && plan.memory.weights >= PREPARED_BYTES;
     const preparer = large ? ports.beside?.() : null;
     const stored = restored?.then(stream) ?? (preparer ? beside(preparer) : stream());
     stored.catch(() => undefined); // Those who await it see the rejection.

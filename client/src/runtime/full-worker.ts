@@ -15,5 +15,5 @@ serve(
   },
   { start: Crew.start, member: crewMember },
   false,
-  prepare,
+  (order, modules, post) => prepare(order, modules, post, unpacking),
 );

@@ -5,11 +5,12 @@
 
 import type { Stage } from "../engine/error.js";
 import { KernelZooError, sentence } from "../engine/error.js";
-import type { ChunkWire, WeightWire } from "./answer.js";
+import type { PlanWire } from "./answer.js";
 import { instantiateAll, type Linked } from "./kernels.js";
 import type { Placement } from "./placement.js";
-import { streamWeights } from "./stream.js";
-import { Arrivals, packer, weightSink } from "./weights.js";
+import { streamWeights, type TakeBytes } from "./stream.js";
+import type { unpacking } from "./unpacking.js";
+import { Arrivals, packer, plainFile, weightSink } from "./weights.js";
 
 /** With fewer bytes of weights a worker costs more than it saves. */
 export const PREPARED_BYTES = 32 << 20;
@@ -17,9 +18,8 @@ export const PREPARED_BYTES = 32 << 20;
 export interface PrepareOrder {
   readonly memory: WebAssembly.Memory;
   readonly placement: Pick<Placement, "weights" | "staging" | "packScratch">;
-  readonly weights: readonly WeightWire[];
+  readonly plan: PlanWire;
   readonly url: string;
-  readonly chunks: readonly ChunkWire[];
 }
 
 /** The order first, and kernels once they are compiled, the ones that pack among them. */
@@ -41,25 +41,35 @@ export interface Preparer {
   terminate(): void;
 }
 
-/** Carries an order out, in the worker beside. */
-export async function prepare(
-  { memory, placement, weights, url, chunks }: PrepareOrder,
+export type Prepare = (
+  order: PrepareOrder,
   modules: Promise<readonly Linked[]>,
   post: (message: FromPreparer) => void,
+) => Promise<void>;
+
+/**
+ * Carries an order out, in the worker beside. `stored` reads weights in fewer bits; workers that are
+ * not for them lack it.
+ */
+export async function prepare(
+  { memory, placement, plan, url }: PrepareOrder,
+  modules: Promise<readonly Linked[]>,
+  post: (message: FromPreparer) => void,
+  stored: typeof unpacking = plainFile,
 ): Promise<void> {
   const arrivals = new Arrivals();
   const sink = modules.then((linked) => {
     const pack = packer(placement, instantiateAll(linked, memory));
-    return weightSink(memory, weights, placement, pack, arrivals);
+    return weightSink(memory, plan.weights, placement, pack, arrivals);
   });
   const chunk = (bytes: number): void => {
     post({ type: "prepared", weights: arrivals.count, bytes });
   };
   const piece = (): void => undefined;
   try {
-    const take = async (offset: number, bytes: Uint8Array<ArrayBuffer>) =>
-      (await sink)(offset, bytes);
-    await streamWeights(new URL(url), chunks, take, { chunk, piece });
+    const plain: TakeBytes = async (offset, bytes) => (await sink)(offset, bytes);
+    const { take } = (plan.format === 3 ? stored : plainFile)(plan, plain);
+    await streamWeights(new URL(url), plan.chunks, take, { chunk, piece });
     post({ type: "stored" });
   } catch (thrown) {
     const stage = thrown instanceof KernelZooError ? thrown.stage : "run";

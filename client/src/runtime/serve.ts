@@ -9,7 +9,7 @@ import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
 import type { Keeper } from "./keeping.js";
 import type { Linked } from "./kernels.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "./messages.js";
-import type { FromPreparer, Preparer, prepare, ToPreparer } from "./preparing.js";
+import type { FromPreparer, Prepare, Preparer, ToPreparer } from "./preparing.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
 interface WorkerScope {
@@ -61,7 +61,7 @@ export function serve(
   open: (order: LoadOrder, ports: EnginePorts) => Promise<Served>,
   crewed: Crewed | null = null,
   together = false,
-  preparing: typeof prepare | null = null,
+  preparing: Prepare | null = null,
 ): void {
   const { crossOriginIsolated: sharing } = scope;
   const ports: EnginePorts = {
