@@ -37,6 +37,7 @@ function hostOf(origin: string, told: FailureReport[] = []): Host {
     origin: new URL(origin),
     ...source,
     hardware: null,
+    forbidden: null,
     arena: new Arena(),
     deviceClass: CLASS,
     failures: new Failures((report) => told.push(report)),

@@ -108,6 +108,11 @@ def few_bits(name: str = "few") -> PlannedNetwork:
     )
 
 
+def chosen_in_javascript(key: str) -> SiteKernels:
+    (only,) = lite_space(Workload.parse(key), TargetKind.JAVASCRIPT)
+    return SiteKernels(candidate=only, fallback=only)
+
+
 def chosen_on_gpu(key: str) -> SiteKernels:
     space = lite_space(Workload.parse(key), TargetKind.WEBGPU, gpu_model("google", "swiftshader"))
     first, second, *_ = space

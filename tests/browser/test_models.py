@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from fixtures.model_site import write_model
 from tests.browser.model_host import (
     Host,
     close,
@@ -17,7 +18,7 @@ from tests.browser.model_host import (
     page_elsewhere,
     script,
 )
-from tests.browser.model_plans import chosen, deep, few_bits, small
+from tests.browser.model_plans import chosen, chosen_in_javascript, deep, few_bits, small
 from tests.browser.sites import ISOLATED, site
 from workers.fleet.browsers import BrowserKind, Launch
 from workers.fleet.chromium import opened_profile
@@ -44,6 +45,47 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 def page(lone_browser: Browser) -> Iterator[Page]:
     with page_elsewhere(lone_browser) as opened:
         yield opened
+
+
+IN_JAVASCRIPT = """
+  const zoo = await KernelZoo.open(host);
+  const model = await zoo.model(`${host}/plain.json`);
+  const outputs = await model.run(feeds);
+  await model.complete();
+  const { target, targetReason } = model.plan;
+  const plain = ([name, data]) => [name, [...data].map(Number)];
+  const found = Object.fromEntries(Object.entries(outputs).map(plain));
+  await model.dispose();
+  const others = [
+    await refusal(() => zoo.model(`${host}/small.json`)),
+    await refusal(() => zoo.kernel("relu:f32:n8")),
+    await refusal(() => new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]))),
+  ];
+  return { found, target, targetReason, others };
+"""
+
+
+def test_a_model_runs_in_javascript_where_the_page_may_not_run_webassembly(
+    browser: Browser, host: Host
+) -> None:
+    """With the golden outputs compared, and a policy that allows no code but the SDK's."""
+    network = small("plain")
+    kernels = {key: chosen_in_javascript(key) for key in network.plan.kernels}
+    plain = "0000000000000000:r0-0:javascript"
+    write_model(host.folder, plain, network.plan, network.files, kernels)
+    policy = f"script-src {host.url}; worker-src blob:; connect-src {host.url}"
+    with site({"Content-Security-Policy": policy}) as address:
+        page = browser.new_page()
+        page.goto(address)
+        made = page.evaluate(script(IN_JAVASCRIPT), [host.url, lists(network.feeds)])
+        page.close()
+    assert is_right(made["found"], network)
+    assert made["target"] == "javascript"
+    assert made["targetReason"].startswith("This page may not run WebAssembly; with a Content-")
+    file, kernel, module = made["others"]
+    assert file.startswith(f"compile: {host.url}/small.json is of WebAssembly. This page may not")
+    assert kernel.startswith("compile: This page may not run WebAssembly")
+    assert module.startswith("CompileError")
 
 
 RUN = """

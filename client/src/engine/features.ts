@@ -1,19 +1,18 @@
 import { fromHex } from "./bytes.js";
-import { KernelZooError, sentence } from "./error.js";
+import { sentence } from "./error.js";
 
 /** The shortest module there is: nothing but its header. */
 const EMPTY = "0061736d01000000";
 
-/** Throws KernelZooError (compile) where the page may not run WebAssembly. */
-export function refuseForbidden(): void {
+/** Why the page may not run WebAssembly; null where it may. */
+export function forbiddenReason(): string | null {
   try {
     new WebAssembly.Module(fromHex(EMPTY));
+    return null;
   } catch (cause) {
-    throw new KernelZooError(
-      "compile",
+    return (
       "This page may not run WebAssembly; with a Content-Security-Policy it needs " +
-        `script-src 'wasm-unsafe-eval'. (${sentence(cause)})`,
-      cause,
+      `script-src 'wasm-unsafe-eval'. (${sentence(cause)})`
     );
   }
 }
@@ -29,8 +28,8 @@ const MODULES: Readonly<Record<WasmFeature, string>> = {
   "relaxed-simd": "0061736d0100000001080160037b7b7b017b030201000a0d010b00200020012002fd85020b",
 };
 
-/** The features of this engine, sorted: what `WebAssembly.validate` accepts. */
+/** The features of this engine, sorted: what `WebAssembly.validate` accepts; none without it. */
 export function wasmFeatures(): readonly WasmFeature[] {
   const names: readonly WasmFeature[] = ["relaxed-simd", "simd128"];
-  return names.filter((name) => WebAssembly.validate(fromHex(MODULES[name])));
+  return names.filter((name) => globalThis.WebAssembly?.validate(fromHex(MODULES[name])));
 }

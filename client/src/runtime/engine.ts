@@ -34,7 +34,15 @@ export interface CrewPorts {
   readonly spawn: () => Hand;
 }
 
+/** What calls run on; WebAssembly unless told. */
+export interface Machine {
+  /** Throws KernelZooError (memory). */
+  memory(bytes: number): WebAssembly.Memory;
+  mains(memory: WebAssembly.Memory): ReadonlyMap<string, Main>;
+}
+
 export interface EnginePorts extends Ports {
+  readonly machine?: Machine;
   readonly progress: (progress: Progress) => void;
   /** Null where threads cannot share memory, or none is wanted. */
   readonly threads: CrewPorts | null;
@@ -122,7 +130,9 @@ export class Engine {
     // 1. A place for everything.
     const threads = ports.threads === null ? 1 : order.threads;
     const placement = place(plan, kernelsOf(order), threads);
-    const memory = memoryOf(placement.totalBytes, ports.spareBytes);
+    const memory =
+      ports.machine?.memory(placement.totalBytes) ??
+      memoryOf(placement.totalBytes, ports.spareBytes);
 
     // 2. Kernels, and the first weights at the same time: these wait for the kernels that pack them.
     const arrivals = new Arrivals();
@@ -247,11 +257,11 @@ async function compileAll(
   { answer, origin }: LoadOrder,
   kernels: readonly KernelWire[],
   memory: WebAssembly.Memory,
-  { progress }: EnginePorts,
+  { machine, progress }: EnginePorts,
 ) {
   const total = answer.module?.size_bytes ?? 0;
-  const modules = await loadKernels(answer, kernels, origin);
-  const mains = instantiateAll(modules, memory);
+  const modules = machine ? [] : await loadKernels(answer, kernels, origin);
+  const mains = machine?.mains(memory) ?? instantiateAll(modules, memory);
   progress({ phase: "kernels", loaded: total, total });
   return { modules, mains };
 }

@@ -32,6 +32,8 @@ export interface Host
   /** The page's GPU, opened where it was not; `gpu` is none for a model in a file. */
   readonly openGpu: () => Promise<LoadRequest["gpu"]>;
   readonly tools: Tools;
+  /** Why JavaScript runs in place of WebAssembly; null where WebAssembly may run. */
+  readonly forbidden: string | null;
   /** Of plans; 1 unless told. */
   readonly format?: 1 | 2;
 }

@@ -32,6 +32,10 @@ export interface Opened {
   readonly fallbacks: Fallbacks;
 }
 
+/** What the kernels of an answer are for. */
+export const targetOf = ({ device_class }: ModelAnswer): TargetKind =>
+  (device_class.split(":")[2]?.split("+")[0] ?? "wasm") as TargetKind;
+
 /** Owns what a model holds of the page: its session and its part of the memory. */
 export class Opener {
   readonly host: Host;
@@ -54,7 +58,7 @@ export class Opener {
 
   /** What the model runs on, and why that is not what was asked for; null where it is. */
   get target(): { readonly target: TargetKind; readonly targetReason: string | null } {
-    const target = this.answer.device_class.includes(":webgpu") ? "webgpu" : "wasm";
+    const target = targetOf(this.answer);
     return { target, targetReason: this.#answered.reason ?? null };
   }
 
@@ -133,8 +137,14 @@ export class Opener {
 
   /** The text of the worker; undefined for the usual one. */
   async #source(): Promise<string | undefined> {
-    if (this.target.target !== "wasm") return (await import("./webgpu/source.js")).source;
-    return this.answer.plan.format === 3 ? (await import("./full.js")).source : undefined;
+    switch (this.target.target) {
+      case "wasm":
+        return this.answer.plan.format === 3 ? (await import("./full.js")).source : undefined;
+      case "webgpu":
+        return (await import("./webgpu/source.js")).source;
+      case "javascript":
+        return (await import("./javascript/source.js")).sourceOf(this.host, this.#answered);
+    }
   }
 
   /** Kernels of the model that failed in this page, each with the reason. */

@@ -107,7 +107,11 @@ export async function requestModel(
         : addressAtGateway(host, name, dimensions);
     const growing = pins !== null && !stored && !bundled;
     const answer = await (growing ? tools.latest(url, opened) : opened(url));
-    return { answer, origin: (stored ? url : origin).href };
+    const { forbidden } = host;
+    if (forbidden !== null && answer.device_class.includes(":wasm")) {
+      throw new tools.KernelZooError("compile", `${url} is of WebAssembly. ${forbidden}`);
+    }
+    return { answer, origin: (stored ? url : origin).href, reason: forbidden };
   } catch (thrown) {
     if (!(thrown instanceof SyntaxError || thrown instanceof TypeError)) throw thrown;
     throw refused(host, `${name} is no model of ${origin}: ${thrown.message}`);

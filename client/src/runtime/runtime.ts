@@ -5,7 +5,7 @@ import type { TuneOptions } from "../tuning/tuning.js";
 import type { Host } from "./host.js";
 import type { Check, Progress } from "./messages.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
-import { Opener } from "./opener.js";
+import { Opener, targetOf } from "./opener.js";
 import { type Dimensions, isFile, requestModel } from "./request.js";
 import { type RuntimeWorker, spawnRuntime } from "./session.js";
 
@@ -53,15 +53,15 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
  * Workers for a model; the first starts while the zoo answers. One that does not start is started
  * once more, and heard then.
  */
-async function workersOf({ threads }: Host, keep: boolean) {
+async function workersOf({ threads, forbidden }: Host, keep: boolean) {
   const full = keep || threads.kind === "pool";
   const source = full ? (await import("./full.js")).source : undefined;
-  let early: RuntimeWorker | null = spawnRuntime(source);
+  let early = forbidden === null ? spawnRuntime(source) : null;
   const drop = (): void => {
     early?.terminate();
     early = null;
   };
-  early.onerror = drop;
+  if (early !== null) early.onerror = drop;
   const next = (other?: string): RuntimeWorker => {
     const worker = ((other ?? source) === source && early) || spawnRuntime(other ?? source);
     if (worker === early) early = null;
@@ -77,10 +77,15 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   { dimensions = {}, onProgress: progress = () => undefined, signal, ...rest }: ModelOptions = {},
 ): Promise<Model<Types>> {
   const { backend = host.backend } = rest;
-  const onWasm = () => requestModel(host, name, dimensions);
+  const ask = () => requestModel(host, name, dimensions);
+  const onWasm = async () =>
+    host.forbidden === null ? ask() : (await import("./javascript/patience.js")).patiently(ask);
   // A file says itself what it is for.
   const targeted =
-    backend === "wasm" || (backend === "auto" && host.gpu.kind === "none") || isFile(name)
+    backend === "wasm" ||
+    backend === "javascript" ||
+    (backend === "auto" && host.gpu.kind === "none") ||
+    isFile(name)
       ? onWasm()
       : import("./target.js").then((target) =>
           target.chosen(host, backend, onWasm, (deviceClass) =>
@@ -95,7 +100,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
     const answered = await requested;
     progress({ phase: "plan", loaded: 1, total: 1 });
     const tuned =
-      rest.tune === "idle"
+      rest.tune === "idle" && targetOf(answered.answer) !== "javascript"
         ? await (await import("../tuning/tuned.js")).tuned(host, answered, rest, workers.next)
         : null;
     const order = { check, keep, memoryBytes, progress, signal };

@@ -33,14 +33,23 @@ export async function chosen(
   onGpu: (deviceClass: string) => Promise<Answered>,
 ): Promise<Answered> {
   const { gpu } = host;
-  if (gpu.kind === "none") return { ...(await onWasm()), reason: gpu.reason };
+  const { forbidden } = host;
+  if (gpu.kind === "none") {
+    const wasm = await onWasm();
+    return { ...wasm, reason: gpu.reason ?? wasm.reason ?? null };
+  }
   const asked = onGpu(gpu.deviceClass);
-  if (backend === "auto") {
+  // A GPU is faster than JavaScript, measured or not.
+  if (backend === "auto" && forbidden === null) {
     const [wasm, found] = await Promise.all([onWasm(), asked.catch(() => null)]);
     const faster = found !== null && isFasterOnGpu(wasm.answer, found.answer);
     return faster ? { ...found, spare: async () => wasm } : wasm;
   }
-  const found = await asked;
+  const found = await asked.catch((thrown: unknown) => {
+    if (backend === "auto") return null;
+    throw thrown;
+  });
+  if (found === null) return onWasm();
   const [missing] = found.answer.missing;
   if (missing === undefined) return { ...found, spare: onWasm };
   return { ...(await onWasm()), reason: `The zoo has no kernel of webgpu for ${missing} yet.` };

@@ -3,7 +3,7 @@ import { storedNotebook, storedNotes } from "../device/notebook.js";
 import { notedHardware, peakOf, readProfile, usualClass } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
-import { refuseForbidden } from "../engine/features.js";
+import { forbiddenReason } from "../engine/features.js";
 import { Failures, postFailure } from "../gateway/failures.js";
 import { deadline, gaveUp } from "../gateway/request.js";
 import type { LanguageOptions } from "../language/language.js";
@@ -162,6 +162,11 @@ interface AskingDevice {
 
 const NO_GPU: GpuSide = { kind: "none", reason: null };
 
+/** All pages without WebAssembly are of one class. */
+const PLAIN = "0000000000000000:r0-0:javascript";
+
+const NO_MEMORY = { buffer: new ArrayBuffer(0) } as WebAssembly.Memory;
+
 /** A file of kernels says itself what it is for. */
 const ANY_DEVICE: AskingDevice = { deviceClass: "", hardware: null, gpu: NO_GPU };
 
@@ -170,6 +175,8 @@ interface ZooParts extends Source {
   readonly arena: Arena;
   readonly threads: Threads;
   readonly backend: Backend;
+  /** Why JavaScript runs in place of WebAssembly; null where WebAssembly may run. */
+  readonly forbidden: string | null;
   readonly failures: Failures;
   readonly signal: AbortSignal | undefined;
   /** What the page told of its device. */
@@ -248,12 +255,12 @@ export class KernelZoo {
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
     const source = sourceOf(url, options);
-    refuseForbidden();
-    const { threads = 1, backend = "auto", signal } = options;
-    const arena = new Arena();
-    const started = await startThreads(arena, threads);
+    const { threads: asked = 1, backend = "auto", signal } = options;
+    const forbidden = backend === "javascript" ? "It was asked for." : forbiddenReason();
+    const arena = new Arena(forbidden === null ? undefined : NO_MEMORY);
+    const threads = await startThreads(arena, forbidden === null ? asked : 1);
     const failures = new Failures((report) => postFailure(source.origin, report));
-    const parts = { arena, threads: started, backend, failures, signal, told: options };
+    const parts = { arena, threads, backend, forbidden, failures, signal, told: options };
     return new KernelZoo({ ...source, ...parts });
   }
 
@@ -261,7 +268,9 @@ export class KernelZoo {
   #device(): Promise<AskingDevice> {
     this.#described ??= explained(
       async () => {
-        const { deviceClass } = this.#parts.told;
+        const { forbidden, told } = this.#parts;
+        if (forbidden !== null) throw new KernelZooError("compile", forbidden);
+        const { deviceClass } = told;
         if (deviceClass !== undefined) {
           return { deviceClass, hardware: null, gpu: await this.#openGpu() };
         }
@@ -283,6 +292,9 @@ export class KernelZoo {
 
   /** As far as a model needs it: a device that was not probed has the usual class. */
   async #deviceOfModel(): Promise<AskingDevice> {
+    if (this.#parts.forbidden !== null) {
+      return { deviceClass: PLAIN, hardware: null, gpu: await this.#openGpu() };
+    }
     if (this.#described !== null || this.#parts.told.deviceClass !== undefined) {
       return this.#device();
     }
