@@ -196,13 +196,14 @@ def artifact_body(sha256: str, target: TargetKind) -> Query[ArtifactBody]:
     )
 
 
-def bodies(hashes: list[str]) -> Query[NamedBody]:
-    """Artifacts of wasm, in no order."""
+def bodies(hashes: list[str], target: TargetKind) -> Query[NamedBody]:
+    """Artifacts of a target, in no order."""
     return Query(
         sql="""
-            SELECT sha256, body FROM artifact WHERE sha256 = ANY (%(hashes)s) AND target = 'wasm'
+            SELECT sha256, body FROM artifact
+            WHERE sha256 = ANY (%(hashes)s) AND target = %(target)s
         """,
-        parameters={"hashes": hashes},
+        parameters={"hashes": hashes, "target": target},
         row=NamedBody,
     )
 

@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.target import MEASURED
+from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.store.query import Query, Statement
 
 
@@ -213,13 +213,13 @@ def files() -> Query[HashRow]:
     )
 
 
-def store_module(sha256: str, body: bytes) -> Statement:
+def store_module(sha256: str, target: TargetKind, body: bytes) -> Statement:
     return Statement(
         sql="""
-            INSERT INTO artifact (sha256, target, body) VALUES (%(sha256)s, 'wasm', %(body)s)
+            INSERT INTO artifact (sha256, target, body) VALUES (%(sha256)s, %(target)s, %(body)s)
             ON CONFLICT (sha256) DO NOTHING
         """,
-        parameters={"sha256": sha256, "body": body},
+        parameters={"sha256": sha256, "target": target, "body": body},
     )
 
 

@@ -19,7 +19,7 @@ COMMENT ON TABLE workload_set IS 'The workloads of one application, asked for in
 CREATE TABLE tuning_job (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     workload_key text NOT NULL REFERENCES workload,
-    target text NOT NULL CHECK (target IN ('wasm', 'webgpu')),
+    target text NOT NULL CHECK (target IN ('wasm', 'webgpu', 'javascript')),
     state text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'planned', 'failed')),
     detail text NOT NULL DEFAULT '',
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -28,7 +28,7 @@ CREATE TABLE tuning_job (
     cancelled_at timestamptz,
     priority double precision NOT NULL DEFAULT 1,
     UNIQUE (workload_key, target, space),
-    CHECK ((target = 'wasm') = (space = ''))
+    CHECK ((target <> 'webgpu') = (space = ''))
 );
 COMMENT ON COLUMN tuning_job.state IS 'waiting: no candidates yet; planned: its candidates are rows.';
 COMMENT ON COLUMN tuning_job.cancelled_at IS
@@ -38,11 +38,11 @@ COMMENT ON COLUMN tuning_job.priority IS
     'of an inference that the workload takes; of one that somebody asked for it is 1.';
 COMMENT ON COLUMN tuning_job.requeued_at IS 'When a message for this row was last sent.';
 COMMENT ON COLUMN tuning_job.space IS
-    'Name of a kernelzoo.domain.gpu model for webgpu, ''any'' where none is known; '''' for wasm.';
+    'Name of a kernelzoo.domain.gpu model for webgpu, ''any'' where none is known; '''' for others.';
 
 CREATE TABLE artifact (
     sha256 text PRIMARY KEY CHECK (sha256 ~ '^[0-9a-f]{64}$'),
-    target text NOT NULL CHECK (target IN ('wasm', 'webgpu')),
+    target text NOT NULL CHECK (target IN ('wasm', 'webgpu', 'javascript')),
     body bytea NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now()
 );
@@ -60,7 +60,7 @@ CREATE TABLE candidate (
     detail text NOT NULL DEFAULT '',
     requeued_at timestamptz NOT NULL DEFAULT now(),
     workload_key text NOT NULL REFERENCES workload,
-    target text NOT NULL CHECK (target IN ('wasm', 'webgpu')),
+    target text NOT NULL CHECK (target IN ('wasm', 'webgpu', 'javascript')),
     manifest jsonb,
     CHECK ((state = 'compiled') = (artifact_sha256 IS NOT NULL)),
     CHECK ((state = 'compiled') = (manifest IS NOT NULL))
@@ -486,7 +486,7 @@ $$;
 COMMENT ON FUNCTION is_denied IS 'Whether devices of this class must never run this kernel.';
 
 CREATE FUNCTION space_of(target text, device_id text) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN target = 'wasm' THEN ''
+    SELECT CASE WHEN target <> 'webgpu' THEN ''
                 ELSE coalesce((SELECT d.gpu_model FROM device d WHERE d.device_id = $2), 'any') END
 $$;
 COMMENT ON FUNCTION space_of IS 'The space in which a device is measured; a stranger''s GPU is any.';

@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Any
@@ -10,11 +10,13 @@ from typing import Any
 import structlog
 from psycopg import AsyncConnection
 
+from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import MEASURED, TargetKind
+from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
-from kernelzoo.linking import link
-from kernelzoo.store import candidates, models
+from kernelzoo.linking import link, link_javascript
+from kernelzoo.store import candidates, models, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all
 from kernelzoo.store.models import PlanRow, StoredPlan
 from services.gateway.answering import answer, hardware_of
@@ -48,7 +50,7 @@ async def build(state: State, key: Key) -> ServedManifest:
     named, class_text, told, *asked = key
     name = named.removeprefix("model:")
     device_class = DeviceClass.parse(class_text)
-    wasm = device_class.target.kind is TargetKind.WASM
+    target = device_class.target.kind
     async with state.pages.connection() as db:
         row = chosen(name, await fetch_all(db, models.plans(name)), asked)
         called = await fetch_all(db, models.calls(row.id))
@@ -58,10 +60,12 @@ async def build(state: State, key: Key) -> ServedManifest:
         kernels = {
             each.row.workload_key: kernel
             for each in found
-            if (kernel := served(each, device_class.target.kind)) is not None
+            if (kernel := served(each, target)) is not None
         }
         missing = [workload_key for workload_key in keys if workload_key not in kernels]
-        module = await _linked(db, kernels.values()) if wasm and not missing else None
+        module = None if missing else await _linked(db, kernels.values(), target)
+    if missing and target not in MEASURED:
+        await _have_compiled(state, missing, target)
     plan = await asyncio.to_thread(state.blobs.read, row.plan_sha256)
     if plan is None:
         raise lost(name, row.plan_sha256)
@@ -145,22 +149,46 @@ def _query(dimensions: Mapping[str, object]) -> str:
     return "?" + "&".join(f"{name}={extent}" for name, extent in dimensions.items())
 
 
-async def _linked(db: AsyncConnection[Any], kernels: Iterable[ServedKernel]) -> ModuleWire | None:
+_LINKERS: Mapping[TargetKind, Callable[[Sequence[bytes]], bytes]] = {
+    TargetKind.WASM: link,
+    TargetKind.JAVASCRIPT: link_javascript,
+}
+
+
+async def _have_compiled(state: State, workload_keys: Sequence[str], target: TargetKind) -> None:
+    """Opens the jobs of a target that no agent measures, for which nobody else asks."""
+    opened: list[int] = []
+    async with state.pool.connection() as db, db.transaction():
+        for key in sorted(workload_keys):
+            job = tuning.open_job(Workload.parse(key), target)
+            opened += [row.id for row in await fetch_all(db, job)]
+    for job_id in opened:
+        await asyncio.to_thread(state.send, jobs.plan_space(job_id))
+
+
+async def _linked(
+    db: AsyncConnection[Any], kernels: Iterable[ServedKernel], target: TargetKind
+) -> ModuleWire | None:
     """None where they cannot be linked."""
+    linker = _LINKERS.get(target)
+    if linker is None:
+        return None
     given = [each.kernel for each in kernels]
     parts: list[ArtifactWire] = [*given, *(one.pack for each in given for one in each.layouts)]
     hashes = list(dict.fromkeys(part.sha256 for part in parts))
-    bodies = {row.sha256: row.body for row in await fetch_all(db, candidates.bodies(hashes))}
+    bodies = {
+        row.sha256: row.body for row in await fetch_all(db, candidates.bodies(hashes, target))
+    }
     try:
-        module = await asyncio.to_thread(link, [bodies[each] for each in hashes])
+        module = await asyncio.to_thread(linker, [bodies[each] for each in hashes])
     except (InvalidInput, KeyError) as error:
         log.warning("kernels not linked; they are served one by one", error=str(error))
         return None
     name = sha256(module).hexdigest()
-    await execute(db, models.store_module(name, module))
+    await execute(db, models.store_module(name, target, module))
     await execute(db, models.linked(name))
     return ModuleWire(
-        url=f"/v1/artifacts/{name}.wasm",
+        url=f"/v1/artifacts/{name}.{target}",
         sha256=name,
         size_bytes=len(module),
         functions={each: f"f{place}" for place, each in enumerate(hashes)},

@@ -130,6 +130,35 @@ def test_what_is_not_compiled_yet_is_missing_until_it_is(
     eventually(lambda: given(http)["missing"] == [], "the kernels")
 
 
+PLAIN = "0000000000000000:r0-0:javascript"
+
+
+def test_a_page_without_webassembly_has_kernels_compiled_for_it(
+    served: TestClient, compiled: Compile
+) -> None:
+    """When it asks; nobody else does. They are the defaults, linked, and no one measures them."""
+
+    def asked() -> dict[str, Any]:
+        return dict(served.get(f"/v1/models/tiny/{PLAIN}").json())
+
+    assert asked()["missing"] == [MATMUL, RELU]
+    compiled()
+    eventually(lambda: asked()["missing"] == [], "the kernels")
+    found = asked()
+    kernels = {key: each["kernel"] for key, each in found["kernels"].items()}
+    assert {each["target"] for each in kernels.values()} == {"javascript"}
+    assert set(found["module"]["functions"]) == {each["sha256"] for each in kernels.values()}
+    module = served.get(found["module"]["url"])
+    assert (module.status_code, module.headers["Content-Type"].split(";")[0]) == (
+        200,
+        "text/javascript",
+    )
+    assert digest(module.content) == found["module"]["sha256"]
+    assert module.content.startswith(b"export const f0 = (memory) => {")
+    refused = served.get(f"/v1/zoo/{RELU}/{PLAIN}")
+    assert (refused.status_code, "whole models" in refused.json()["detail"]) == (422, True)
+
+
 def test_a_plan_is_chosen_by_the_dimensions_that_are_asked(http: TestClient) -> None:
     assert register(http, TINY, LONGER).status_code == 201
     assert given(http, "?sequence=6")["dimensions"] == {"sequence": 6}

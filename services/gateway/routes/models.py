@@ -14,8 +14,9 @@ from fastapi.responses import FileResponse
 from psycopg import AsyncConnection
 
 from kernelzoo import jobs
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.plan import Plan, call_counts
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import read_plan
@@ -192,7 +193,8 @@ async def get_model_manifest(
     MANIFEST_DURATION.labels(cache).observe(time.perf_counter() - start_s)
     for level, kernels in served.levels:
         MANIFEST_KERNELS.labels(level).inc(kernels)
-    state.page_loads.count(f"model:{name}", device_class)
+    if DeviceClass.parse(device_class).target.kind in MEASURED:
+        state.page_loads.count(f"model:{name}", device_class)
     headers = {
         "ETag": served.etag,
         "Cache-Control": MANIFEST_CACHE,

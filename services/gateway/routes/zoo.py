@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.metrics import ARTIFACT_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS
 from kernelzoo.store import agents, candidates, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
@@ -106,6 +106,11 @@ async def _build(
 ) -> manifests.ServedManifest:
     classes = tuple(DeviceClass.parse(text) for text in class_texts)
     _refuse_odd_pair(classes)
+    if not all(each.target.kind in MEASURED for each in classes):
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "kernels of javascript are given for whole models; GET /v1/models/{name}/{class}",
+        )
     quorum = state.settings.quorum
     async with state.pages.connection() as db:
         members = await fetch_all(db, tuning.workloads_of(name))
