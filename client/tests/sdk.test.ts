@@ -227,6 +227,7 @@ test("SDK and engine are at most 20 kB gzip in one file, 30 kB with the runtime 
     "runtime",
     "sdk.js",
     "source",
+    "source",
     "sources",
     "target",
     "tuned",

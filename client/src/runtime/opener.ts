@@ -3,7 +3,7 @@
  * their defaults.
  */
 import type { TargetKind } from "../wire/types.js";
-import type { ModelAnswer } from "./answer.js";
+import { addressOf, type ModelAnswer } from "./answer.js";
 import { release, reserve } from "./budget.js";
 import type { Host } from "./host.js";
 import type { Check, Loaded, LoadOrder, Progress } from "./messages.js";
@@ -143,7 +143,11 @@ export class Opener {
       case "webgpu":
         return (await import("./webgpu/source.js")).source;
       case "javascript":
-        return (await import("./javascript/source.js")).sourceOf(this.host, this.#answered);
+        return (await import("./javascript/source.js")).sourceOf(
+          this.host,
+          this.#answered,
+          addressOf,
+        );
     }
   }
 

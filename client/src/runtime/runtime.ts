@@ -79,7 +79,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   const { backend = host.backend } = rest;
   const ask = () => requestModel(host, name, dimensions);
   const onWasm = async () =>
-    host.forbidden === null ? ask() : (await import("./javascript/patience.js")).patiently(ask);
+    host.forbidden === null ? ask() : (await import("./javascript/source.js")).patiently(ask);
   // A file says itself what it is for.
   const targeted =
     backend === "wasm" ||

@@ -3,17 +3,13 @@
  * the runtime. Nothing is evaluated, and the page's policy has to allow no address: the worker is a
  * blob, as that of every model.
  */
-import type { ArtifactWire } from "../../wire/types.js";
-import { addressOf } from "../answer.js";
+import type { addressOf } from "../answer.js";
 import type { Host } from "../host.js";
 import type { Answered } from "../request.js";
 import runtime from "./worker.js?inlined";
 
-type Addressed = Pick<ArtifactWire, "url" | "sha256">;
-
 /** Rejects with KernelZooError: network, artifact. */
-async function textOf({ tools }: Host, { url, sha256 }: Addressed, origin: string) {
-  const address = addressOf(url, origin);
+async function textOf({ tools }: Host, address: URL, sha256: string) {
   const response = await fetch(address).catch((cause: unknown) => {
     const message = `No answer from ${address.origin}. Is it running?`;
     throw new tools.KernelZooError("network", message, cause);
@@ -27,8 +23,15 @@ async function textOf({ tools }: Host, { url, sha256 }: Addressed, origin: strin
 /** Statements of a module that are no exports: each of its kernels is a name then. */
 const stated = (module: string): string => module.replaceAll(/^export /gm, "");
 
-/** Throws KernelZooError: network, artifact. */
-export async function sourceOf(host: Host, { answer, origin }: Answered): Promise<string> {
+/**
+ * `locate` is the runtime's, whose file would else need another. Throws KernelZooError: network,
+ * artifact.
+ */
+export async function sourceOf(
+  host: Host,
+  { answer, origin }: Answered,
+  locate: typeof addressOf,
+): Promise<string> {
   const kernels = Object.values(answer.kernels).map(({ kernel }) => kernel);
   const { module } = answer;
   const single = new Map(kernels.map((kernel) => [kernel.sha256, kernel] as const));
@@ -36,12 +39,30 @@ export async function sourceOf(host: Host, { answer, origin }: Answered): Promis
     module === null
       ? await Promise.all(
           [...single.values()].map(async (kernel, i) =>
-            stated(await textOf(host, kernel, origin)).replace("main", `f${i}`),
+            stated(await textOf(host, locate(kernel.url, origin), kernel.sha256)).replace(
+              "main",
+              `f${i}`,
+            ),
           ),
         )
-      : [stated(await textOf(host, module, origin))];
+      : [stated(await textOf(host, locate(module.url, origin), module.sha256))];
   const names =
     module?.functions ?? Object.fromEntries([...single.keys()].map((s, i) => [s, `f${i}`]));
   const listed = Object.entries(names).map(([sha256, name]) => `"${sha256}": ${name}`);
   return `${texts.join("")}globalThis.kernels = { ${listed.join(", ")} };\n${runtime}`;
+}
+
+const WAIT_MS = 500;
+const TRIES = 40;
+
+/**
+ * An answer without a missing kernel, or the last one: a zoo compiles kernels in JavaScript for the
+ * first page that asks for them. Rejects as `ask` does.
+ */
+export async function patiently(ask: () => Promise<Answered>): Promise<Answered> {
+  for (let tries = 1; ; tries++) {
+    const answered = await ask();
+    if (answered.answer.missing.length === 0 || tries === TRIES) return answered;
+    await new Promise((resolve) => setTimeout(resolve, WAIT_MS));
+  }
 }
