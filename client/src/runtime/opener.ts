@@ -34,7 +34,7 @@ export interface Opened {
 
 /** What the kernels of an answer are for. */
 export const targetOf = ({ device_class }: ModelAnswer): TargetKind =>
-  (device_class.split(":")[2]?.split("+")[0] ?? "wasm") as TargetKind;
+  /:(\w+)(\+|$)/.exec(device_class)?.[1] as TargetKind;
 
 /** Owns what a model holds of the page: its session and its part of the memory. */
 export class Opener {

@@ -109,7 +109,7 @@ export async function requestModel(
     const answer = await (growing ? tools.latest(url, opened) : opened(url));
     const { forbidden } = host;
     if (forbidden !== null && answer.device_class.includes(":wasm")) {
-      throw new tools.KernelZooError("compile", `${url} is of WebAssembly. ${forbidden}`);
+      throw new tools.KernelZooError("compile", forbidden);
     }
     return { answer, origin: (stored ? url : origin).href, reason: forbidden };
   } catch (thrown) {

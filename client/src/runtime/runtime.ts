@@ -78,14 +78,13 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
 ): Promise<Model<Types>> {
   const { backend = host.backend } = rest;
   const ask = () => requestModel(host, name, dimensions);
-  const onWasm = async () =>
-    host.forbidden === null ? ask() : (await import("./javascript/source.js")).patiently(ask);
+  const onWasm =
+    host.forbidden === null
+      ? ask
+      : () => import("./javascript/source.js").then(({ patiently }) => patiently(ask));
   // A file says itself what it is for.
   const targeted =
-    backend === "wasm" ||
-    backend === "javascript" ||
-    (backend === "auto" && host.gpu.kind === "none") ||
-    isFile(name)
+    isFile(name) || (backend !== "webgpu" && (backend !== "auto" || host.gpu.kind === "none"))
       ? onWasm()
       : import("./target.js").then((target) =>
           target.chosen(host, backend, onWasm, (deviceClass) =>
