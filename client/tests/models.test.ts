@@ -4,6 +4,7 @@ import { type TestContext, test } from "node:test";
 import { deflateSync } from "node:zlib";
 import { toFloat16 } from "../src/engine/float16.js";
 import type { PlanWire, PortWire, WeightWire } from "../src/runtime/answer.js";
+import { unstoppable } from "../src/runtime/breathing.js";
 import { release, reserve } from "../src/runtime/budget.js";
 import { Crew, type Hand } from "../src/runtime/crew.js";
 import { Dispatcher } from "../src/runtime/dispatch.js";
@@ -235,6 +236,9 @@ test("a call is cut so that an abort is heard within milliseconds, and covers it
   const stopped = at.now;
   assert.equal(await dispatcher.run(() => at.now > stopped + 20), null);
   assert.ok(at.now < stopped + 26);
+  breaths = 0;
+  assert.notEqual(await dispatcher.run(unstoppable), null);
+  assert.equal(breaths, 0, "nobody can stop it");
 });
 
 test("threads that pay help, although what they ran first was slow, disturbed or baseline code", async () => {

@@ -9,3 +9,6 @@ export function breathing(): () => Promise<void> {
       port2.postMessage(null);
     });
 }
+
+/** What says whether a run is to stop, of one that nobody can stop: it lets no messages in. */
+export const unstoppable = (): boolean => false;

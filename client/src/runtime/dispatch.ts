@@ -1,5 +1,6 @@
 /** Runs the calls of a plan in order, in parts that are short enough for an abort to be heard. */
 import { type Clock, now } from "../timing/clock.js";
+import { unstoppable } from "./breathing.js";
 import type { Crew } from "./crew.js";
 import type { Main } from "./kernels.js";
 import { MOST_PARTS, rangeOfPart } from "./parts.js";
@@ -103,12 +104,15 @@ export class Dispatcher {
   }
 
   /**
-   * Runs all calls; answers when each ran, or null where `aborted` said to stop. Throws as `blame` says.
+   * Runs all calls; answers when each ran, or null where `aborted` said to stop. Messages are let in
+   * meanwhile, unless it is `unstoppable` and all weights are there. Throws as `blame` says.
    */
   async run(aborted: () => boolean): Promise<CallTimes | null> {
     const times = new Float64Array(3 * this.calls.length);
     const started = this.#clock();
-    let breath = started;
+    const arrived = this.#arrivals?.count ?? Infinity;
+    const deaf = aborted === unstoppable && this.calls.every(({ task }) => task.weights <= arrived);
+    let breath = deaf ? Infinity : started;
     this.#crew?.up();
     try {
       let before = started;

@@ -29,12 +29,16 @@ export interface LoadOrder {
 
 export type ToRuntime =
   | { readonly type: "load"; readonly order: LoadOrder }
-  /** `feeds` in the order of the plan's inputs. With `timed` each call is timed, at any cost. */
+  /**
+   * `feeds` in the order of the plan's inputs. With `timed` each call is timed, at any cost; an abort
+   * may follow where the run is `stoppable`.
+   */
   | {
       readonly type: "run";
       readonly id: number;
       readonly feeds: readonly Stored[];
       readonly timed: boolean;
+      readonly stoppable: boolean;
     }
   | { readonly type: "abort"; readonly id: number };
 

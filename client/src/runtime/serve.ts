@@ -3,7 +3,7 @@
  * those that it starts in turn are its threads.
  */
 import { KernelZooError, sentence } from "../engine/error.js";
-import { breathing } from "./breathing.js";
+import { breathing, unstoppable } from "./breathing.js";
 import type { Crew, crewMember, FromCrew, Hand, Helping, ToCrew } from "./crew.js";
 import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
 import type { Keeper } from "./keeping.js";
@@ -105,9 +105,10 @@ export function serve(
     }
   };
 
-  const run = async ({ id, feeds, timed }: Extract<ToRuntime, { type: "run" }>): Promise<void> => {
+  const run = async (asked: Extract<ToRuntime, { type: "run" }>): Promise<void> => {
+    const { id, feeds, timed, stoppable } = asked;
     try {
-      const gone = (): boolean => aborted.has(id);
+      const gone = stoppable ? (): boolean => aborted.has(id) : unstoppable;
       // Else nothing would be heard from the last part of one run to the first breath of the next.
       if (wanted > 1 && !together) await ports.breathe();
       const result = gone() ? null : ((await engine?.run(feeds, gone, timed)) ?? null);

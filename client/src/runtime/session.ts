@@ -107,7 +107,8 @@ export class Session {
       this.#waiting.set(id, { resolve, reject, signal });
     });
     const buffers = feeds.map(({ buffer }) => buffer);
-    this.#worker.postMessage({ type: "run", id, feeds, timed }, buffers);
+    const stoppable = signal !== undefined;
+    this.#worker.postMessage({ type: "run", id, feeds, timed, stoppable }, buffers);
     return ran.finally(() => signal?.removeEventListener("abort", abort));
   }
 
