@@ -44,10 +44,12 @@ class ContestAnswer(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cold:
     """A browser that never ran before. `peak_bytes` is what the page's process holds at most,
-    beyond what it holds without a network."""
+    beyond what it holds without a network; `code_bytes` of them are of the browser's own files,
+    which all its processes share and the system drops where memory is short."""
 
     first_output_ms: float
     peak_bytes: int
+    code_bytes: int
 
 
 def contest(
@@ -87,7 +89,7 @@ def answer_of(page: Page, function: str, network: str, asked: Mapping[str, objec
 def cold(site_url: str, network: str, engine: str, threads: int = 1) -> Cold:
     """Navigates a fresh browser to a page that loads the network at once."""
     with chromium() as browser, models_page(browser, site_url):
-        empty = _peak_bytes()
+        empty = _largest()
     with chromium() as browser, _opened(browser) as page:
         query = f"cold={engine}&threads={threads}&network={network}"
         try:
@@ -98,8 +100,12 @@ def cold(site_url: str, network: str, engine: str, threads: int = 1) -> Cold:
             raise CannotMeasure(f"the page failed: {error.message[:400]}") from error
         if "failure" in told:
             raise CannotMeasure(f"{engine} does not run {network}: {told['failure'][:400]}")
-        peak = _peak_bytes()
-    return Cold(first_output_ms=told["elapsedMs"], peak_bytes=peak - empty)
+        full = _largest()
+    return Cold(
+        first_output_ms=told["elapsedMs"],
+        peak_bytes=full.peak_bytes - empty.peak_bytes,
+        code_bytes=full.code_bytes - empty.code_bytes,
+    )
 
 
 @contextmanager
@@ -110,10 +116,19 @@ def _opened(browser: Browser) -> Iterator[Page]:
         yield page
 
 
-def _peak_bytes() -> int:
-    """The memory of the largest process of a page that this process started."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """What a process holds: the most bytes it ever held, and those of files."""
+
+    peak_bytes: int
+    code_bytes: int
+
+
+def _largest() -> _Held:
+    """The largest process of a page that this process started."""
     started = psutil.Process().children(recursive=True)
-    return max(_peak_of(process.pid) for process in started if _is_page(process))
+    held = (_held_by(process.pid) for process in started if _is_page(process))
+    return max(held, key=lambda each: each.peak_bytes)
 
 
 def _is_page(process: psutil.Process) -> bool:
@@ -124,10 +139,13 @@ def _is_page(process: psutil.Process) -> bool:
         return False
 
 
-def _peak_of(pid: int) -> int:
-    """The most bytes it ever held; 0 where the system does not tell, or the process has ended."""
+def _held_by(pid: int) -> _Held:
+    """Zeros where the system does not tell, or the process has ended."""
     told = Path(f"/proc/{pid}/status")
-    if not told.exists():
-        return 0
-    lines = (line.split() for line in told.read_text().splitlines())
-    return next((int(line[1]) << 10 for line in lines if line[0] == "VmHWM:"), 0)
+    lines = told.read_text().splitlines() if told.exists() else []
+    bytes_of = {name: int(kib.split()[0]) << 10 for name, _, kib in _sizes(lines)}
+    return _Held(peak_bytes=bytes_of.get("VmHWM", 0), code_bytes=bytes_of.get("RssFile", 0))
+
+
+def _sizes(lines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    return (line.partition(":") for line in lines if line.startswith(("VmHWM:", "RssFile:")))

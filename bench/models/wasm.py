@@ -36,7 +36,8 @@ TWO_THREADS = 1.75
 PLAN_BYTES = 100_000
 IMPORT_S = 30
 MEMORY = 1.3
-"""Peak memory over weights and activations."""
+"""Peak memory over weights and activations. What is mapped of the browser's own files does not
+count: 18 MB of its compilers and workers, once for all pages of the browser."""
 
 
 def main() -> None:
@@ -158,6 +159,7 @@ def _rows(held: NetworkContest) -> Iterator[dict[str, Cell]]:
                 "difference": timed.difference,
                 "cold_ms": median(each.first_output_ms for each in colds) if colds else None,
                 "peak_mb": max(each.peak_bytes for each in colds) / 1e6 if colds else None,
+                "code_mb": max(each.code_bytes for each in colds) / 1e6 if colds else None,
                 "others_busy": held.others_busy,
             }
 
@@ -184,8 +186,10 @@ def _claims(held: NetworkContest) -> Iterator[Claim]:
     yield Claim.at_most(f"{case.name}: import", prepared.import_s, "s", IMPORT_S)
     yield Claim.at_most(f"{case.name}: plan, gzip", prepared.plan_gzip_bytes, "bytes", PLAN_BYTES)
     if held.colds[OURS]:
-        peak = max(each.peak_bytes for each in held.colds[OURS]) / prepared.memory_bytes
-        yield Claim.at_most(f"{case.name}: peak memory", peak, "of weights and activations", MEMORY)
+        own = max(each.peak_bytes - each.code_bytes for each in held.colds[OURS])
+        what = f"{case.name}: peak memory without the browser's code"
+        share = own / prepared.memory_bytes
+        yield Claim.at_most(what, share, "of weights and activations", MEMORY)
 
 
 if __name__ == "__main__":
