@@ -66,9 +66,7 @@ const AWAKE = -2;
 const LEAVING = -3;
 /** Calls that fit a number beside two of PART_BITS. */
 const MOST_TASKS = 2 ** (31 - 2 * PART_BITS);
-/** A thread looks for the next call of a run this often before it sleeps: some milliseconds. */
-const SPINS_IN_RUN = 400_000;
-/** And for the next run: some 100 microseconds. */
+/** A thread looks for the next call this often before it sleeps: some 100 microseconds. */
 const SPINS = 20_000;
 /**
  * How long a thread waits for the next run. A worker that is ended while it waits lives on until then.
@@ -286,8 +284,7 @@ export function crewMember(start: CrewStart): Helping {
         if (kernel === LEAVING) return;
         const running = kernel !== IDLE;
         // The next call comes at once, mostly: waking a thread takes as long as a short call.
-        const spins = running ? SPINS_IN_RUN : SPINS;
-        for (let i = 0; i < spins && currentRun(control) === seen; i++);
+        for (let i = 0; i < SPINS && currentRun(control) === seen; i++);
         waits = awaitRun(control, seen, running ? LIMIT_MS : LINGER_MS) || running;
       }
     },

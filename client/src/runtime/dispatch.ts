@@ -20,8 +20,12 @@ const FIRST_PARTS = 32;
 const FIRST_CREW_PARTS = 4;
 /** A call of threads that takes longer than this would not be faster on one. */
 const SURELY_SHARED_MS = 1;
-/** The first of them run in baseline code, and any may be disturbed. */
-const TRIED_RUNS = 6;
+/**
+ * Runs in which a short call is tried without threads. The first run is baseline code, and any may be
+ * disturbed; more of them would hold up a page that runs a model a few times.
+ */
+const ALONE_RUNS: readonly number[] = [2, 4];
+const TRIED_RUNS = 5;
 /**
  * The slower of both ways is tried again once in so many runs: threads more often, as they are slow
  * for as long as another program has their cores.
@@ -169,11 +173,11 @@ export class Dispatcher {
     }
   }
 
-  /** Who helps with a call: both ways are tried in turns, and then the faster is taken. */
+  /** Who helps with a call: both ways are tried, and then the faster is taken. */
   #crewOf({ task, learnt: { alone, shared, runs } }: Ready): Hands | null {
     const faster =
       runs < TRIED_RUNS
-        ? runs % 2 === 0
+        ? !ALONE_RUNS.includes(runs)
         : shared < alone
           ? runs % RETRIED_RUNS.alone > 0
           : runs % RETRIED_RUNS.shared === 0;
