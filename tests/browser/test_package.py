@@ -14,6 +14,7 @@ from kernelzoo import __version__
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from tests.browser.sites import site
+from tests.examples import one_in
 from tests.running import eventually
 
 CLIENT = Path(__file__).parents[2] / "client"
@@ -75,7 +76,8 @@ STRICT = {
     "noEmit": True,
 }
 NODE = {"module": "NodeNext", "moduleResolution": "NodeNext"}
-TYPESCRIPTS = {"5": "typescript", "6": "typescript-6", "7": "typescript-native"}
+TYPESCRIPTS = {"7": "typescript-native", "6": "typescript-6", "5": "typescript"}
+EACH_TYPESCRIPT = pytest.mark.parametrize("typescript", one_in(len(TYPESCRIPTS), TYPESCRIPTS))
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +119,7 @@ def checked(project: Path, typescript: str, text: str, **options: object) -> str
     return found.stdout
 
 
-@pytest.mark.parametrize("typescript", TYPESCRIPTS)
+@EACH_TYPESCRIPT
 def test_the_declarations_are_right_in_every_typescript_without_another_package(
     project: Path, typescript: str
 ) -> None:
@@ -125,7 +127,7 @@ def test_the_declarations_are_right_in_every_typescript_without_another_package(
     assert checked(project, typescript, TYPED, **NODE) == ""
 
 
-@pytest.mark.parametrize("typescript", TYPESCRIPTS)
+@EACH_TYPESCRIPT
 def test_interfaces_of_webgpu_are_those_that_the_project_has(
     project: Path, typescript: str
 ) -> None:
@@ -137,7 +139,7 @@ def test_interfaces_of_webgpu_are_those_that_the_project_has(
     assert checked(project, typescript, TYPED, types=["@webgpu/types"]) == ""
 
 
-@pytest.mark.parametrize("typescript", TYPESCRIPTS)
+@EACH_TYPESCRIPT
 def test_a_key_that_names_no_operator_does_not_compile_and_the_compiler_says_why(
     project: Path, typescript: str
 ) -> None:

@@ -94,7 +94,10 @@ def unknown(http: TestClient) -> tuple[str, str]:
 
 @pytest.mark.parametrize(
     ("defences", "served_kernel"),
-    [(ALL_DEFENCES, FAST), (ALL_DEFENCES - AGAINST_INVENTION, SLOW)],
+    [
+        (ALL_DEFENCES, FAST),
+        pytest.param(ALL_DEFENCES - AGAINST_INVENTION, SLOW, marks=pytest.mark.slow),
+    ],
     ids=["defended", "undefended"],
 )
 def test_classes_that_few_networks_invented_serve_nobody(

@@ -105,7 +105,12 @@ def quarantined(db: Connection, honest: int = HONEST) -> int:
 
 
 @pytest.mark.parametrize(
-    ("networks", "honest", "most"), [((1, 1), 8, 0.01), ((1, 2), 14, 0.05), ((1, 2, 3), 8, 0.1)]
+    ("networks", "honest", "most"),
+    [
+        ((1, 1), 8, 0.01),
+        pytest.param((1, 2), 14, 0.05, marks=pytest.mark.slow),
+        pytest.param((1, 2, 3), 8, 0.1, marks=pytest.mark.slow),
+    ],
 )
 def test_attackers_who_measure_a_space_first_and_call_what_is_good_slow_bury_little(
     come: Crowd,

@@ -80,6 +80,7 @@ def test_a_compile_worker_killed_in_mid_batch_loses_no_candidate(stack: Stack, v
     assert rows(stack, "SELECT count(*) FROM candidate WHERE state = 'failed'") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_flushed_and_killed_redis_loses_no_work(stack: Stack) -> None:
     register(stack, WORKLOADS)
     broker = dict(stack.children["gateway"].spec.env)["KERNELZOO_REDIS_URL"]

@@ -16,7 +16,7 @@ from cli.stack.place import Place
 from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from tests.running import eventually, rows
+from tests.running import eventually, rows, running_stack
 from workers.fleet.browsers import BrowserKind
 from workers.fleet.installed import MISSING, installed_browsers
 from workers.fleet.status import AgentStatus, read_status
@@ -33,16 +33,24 @@ ENGINES = {
 Start = Callable[..., psutil.Popen]
 
 
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """No fleet breaks it."""
+    with running_stack(tmp_path_factory.mktemp("stack")) as started:
+        yield started
+
+
 @pytest.fixture
-def start(stack: Stack, tmp_path: Path) -> Iterator[Start]:
-    """Starts fleets of the stack, each with a state directory of its own."""
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts fleets that share a state directory: of a stack, or of a gateway that is not there."""
     fleets: list[psutil.Popen] = []
 
-    def started(*arguments: str, url: str = stack.url) -> psutil.Popen:
+    def started(*arguments: str, of: Stack | None = None) -> psutil.Popen:
+        url, key = (of.url, of.keys.operator) if of else ("http://127.0.0.1:9", "nobody's")
         command = (sys.executable, "-m", "cli", "fleet", "--url", url)
         fleet = psutil.Popen(
             (*command, "--state", str(tmp_path / "fleet"), *arguments),
-            env={**os.environ, "KERNELZOO_OPERATOR_KEY": stack.keys.operator},
+            env={**os.environ, "KERNELZOO_OPERATOR_KEY": key},
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -83,7 +91,7 @@ def test_a_fleet_measures_a_workload_to_the_end_in_every_engine(
 ) -> None:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         gateway.register(WORKLOAD, TargetKind.WASM)
-    fleet = start(*(word for kind in kinds for word in ("--browser", f"{kind}=1")))
+    fleet = start(*(word for kind in kinds for word in ("--browser", f"{kind}=1")), of=stack)
 
     def decided() -> bool:
         known = agents(tmp_path)
@@ -131,20 +139,24 @@ def test_a_killed_browser_comes_back_as_the_same_identity(
     stack: Stack, start: Start, tmp_path: Path, kinds: tuple[BrowserKind, ...], *, few: bool
 ) -> None:
     kinds = kinds[:1] if few else kinds
-    fleet = start(*(word for kind in kinds for word in ("--browser", f"{kind}=1")))
     sessions = "SELECT identity_id, count(*) FROM agent_session GROUP BY 1"
+    others = {identity for identity, _ in rows(stack, sessions)}
+    fleet = start(*(word for kind in kinds for word in ("--browser", f"{kind}=1")), of=stack)
+
+    def sessions_of_each() -> list[int]:
+        return [count for identity, count in rows(stack, sessions) if identity not in others]
 
     def every_agent(state: str, restarts: int) -> bool:
         known = agents(tmp_path).values()
         return [(a.state, a.restarts) for a in known] == [(state, restarts)] * len(kinds)
 
-    eventually(lambda: len(rows(stack, sessions)) == len(kinds), "a session of each", PATIENCE_S)
+    eventually(lambda: len(sessions_of_each()) == len(kinds), "a session of each", PATIENCE_S)
     eventually(lambda: every_agent("waiting", 0), "idle agents", PATIENCE_S)
     for kind in kinds:
         for process in browsers(fleet, NAMES[kind]):
             process.kill()
     eventually(lambda: every_agent("waiting", 1), "their restart", PATIENCE_S)
-    again = [count for _, count in rows(stack, sessions)]
+    again = sessions_of_each()
     assert len(again) == len(kinds), "one came back as another identity"
     assert min(again) >= 2
     assert end(fleet) == []
@@ -153,7 +165,7 @@ def test_a_killed_browser_comes_back_as_the_same_identity(
 def test_a_fleet_without_its_gateway_starts_no_browser_and_waits(
     start: Start, tmp_path: Path
 ) -> None:
-    fleet = start("--browser", "chromium=1", url="http://127.0.0.1:9")
+    fleet = start("--browser", "chromium=1")
     eventually(lambda: bool(agents(tmp_path)), "a status", PATIENCE_S)
     agent = agents(tmp_path)["chromium-1"]
     assert (agent.state, agent.restarts) == ("no gateway", 0)
@@ -165,11 +177,10 @@ def test_a_fleet_without_its_gateway_starts_no_browser_and_waits(
 def test_a_second_fleet_on_the_same_state_joins_with_agents_of_its_own(
     start: Start, tmp_path: Path
 ) -> None:
-    nowhere = "http://127.0.0.1:9"
     place = Place.at(tmp_path / "fleet")
-    first = start("--browser", "chromium=1", url=nowhere)
+    first = start("--browser", "chromium=1")
     eventually(lambda: bool(agents(tmp_path)), "a status", PATIENCE_S)
-    second = start("--browser", "chromium=2", url=nowhere)
+    second = start("--browser", "chromium=2")
     eventually(lambda: joined(place) == ["chromium-1", "chromium-2"], "it joins", PATIENCE_S)
     assert first.poll() is None
     assert [agent.agent for agent in agents(tmp_path).values()] == ["chromium-1"]

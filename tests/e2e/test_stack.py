@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,27 +49,42 @@ class Up:
 
 @pytest.fixture
 def start_up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    with starting_in(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One for the tests that leave it as it was."""
+    with starting_in(tmp_path_factory.mktemp("up")) as start:
+        yield start()
+
+
+@contextmanager
+def starting_in(folder: Path) -> Iterator[Callable[..., Up]]:
     started: list[Up] = []
 
     def start(*options: str) -> Up:
-        output = tmp_path / f"up-{len(started)}.txt"
+        output = folder / f"up-{len(started)}.txt"
         with output.open("w") as handle:
             process = subprocess.Popen(
-                (*COMMAND, "up", "--port", "0", "--state", str(tmp_path / "state"), *options),
+                (*COMMAND, "up", "--port", "0", "--state", str(folder / "state"), *options),
                 stdout=handle,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-        up = Up(process=process, place=Place.at(tmp_path / "state"), output=output)
+        up = Up(process=process, place=Place.at(folder / "state"), output=output)
         started.append(up)
         _until(lambda: "kernelzoo is up" in output.read_text() or process.poll() is not None)
         assert process.poll() is None, output.read_text()
         return up
 
-    yield start
-    for up in started:
-        if up.process.poll() is None:
-            up.end(signal.SIGTERM)
+    try:
+        yield start
+    finally:
+        for up in started:
+            if up.process.poll() is None:
+                up.end(signal.SIGTERM)
 
 
 def _until(holds: Callable[[], bool], limit_s: float = 60) -> None:
@@ -120,8 +136,7 @@ def test_with_monitoring_it_says_where_prometheus_is_and_ends_it_too(
     assert up.end(signal.SIGINT) == []
 
 
-def test_a_process_that_dies_is_named_and_started_again(start_up: Callable[[], Up]) -> None:
-    up = start_up()
+def test_a_process_that_dies_is_named_and_started_again(up: Up) -> None:
     record = up.record()
     gateway = next(mark for mark in record.processes if mark.name == "gateway")
     os.kill(gateway.pid, signal.SIGKILL)
@@ -133,10 +148,7 @@ def test_a_process_that_dies_is_named_and_started_again(start_up: Callable[[], U
     ) in up.output.read_text()
 
 
-def test_a_second_up_on_the_same_state_says_where_the_first_runs(
-    start_up: Callable[[], Up],
-) -> None:
-    up = start_up()
+def test_a_second_up_on_the_same_state_says_where_the_first_runs(up: Up) -> None:
     second = subprocess.run(
         (*COMMAND, "up", "--port", "0", "--state", str(up.place.root)),
         capture_output=True,

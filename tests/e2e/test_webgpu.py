@@ -37,6 +37,7 @@ def winners(gateway: GatewayClient) -> dict[TargetKind, ZooEntry]:
     return {entry.target: entry for entry in winners_of(WORKLOAD.key, BOTH, gateway.entries())}
 
 
+@pytest.mark.slow
 def test_an_agent_tunes_both_targets_and_a_page_is_told_the_faster(
     stack: Stack, gateway: GatewayClient
 ) -> None:

@@ -17,6 +17,7 @@ from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.text import program_text
 from services.tuner.passes.pipeline import ALL_PASSES
 from services.tuner.schedules.registry import lite_space
+from tests.examples import one_in
 from tests.unit.tuner.execution import Floats, execute, inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
 
@@ -375,7 +376,7 @@ def right_values(workload: Workload, inputs: list[Floats]) -> NDArray[np.float64
     return made.reshape(workload.output.shape)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_in(3, PROGRAMS))
 def test_a_program_without_a_name_has_the_kernels_of_its_family(name: str) -> None:
     family, text = PROGRAMS[name]
     workload = workload_of(text)
@@ -394,7 +395,7 @@ def test_a_program_without_a_name_has_the_kernels_of_its_family(name: str) -> No
         assert np.array_equal(execute(steps.artifact, inputs, halves), output)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_in(3, PROGRAMS))
 def test_a_program_without_a_name_is_right_on_a_gpu(name: str) -> None:
     workload = workload_of(PROGRAMS[name][1])
     inputs = inputs_of(workload)

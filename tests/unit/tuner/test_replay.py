@@ -92,6 +92,7 @@ def test_workloads_are_those_that_tests_and_benchmarks_name() -> None:
     assert {"matmul:f32:m1k768n3072:constant=b", "matmul:f16:m384k768n768"} <= named
 
 
+@pytest.mark.slow
 def test_a_change_of_one_printer_changes_the_kernels_that_it_prints(tmp_path: Path) -> None:
     """The other checkout has no hasher of its own, as commits before this one."""
     for package in ("kernelzoo", "services"):
