@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from cli.models.importing import imported
@@ -21,6 +23,9 @@ from services.tuner.language.onnx_decoder import read_decoder
 from services.tuner.language.planning import plan_decoder, plan_language_model
 from services.tuner.language.reference import Reference
 
+RECORDED: dict[str, NDArray[Any]] = dict(
+    np.load(Path(__file__).parents[3] / "fixtures" / "recorded" / "language_models.npz")
+)
 LLAMA = LanguageConfig(
     vocabulary=70,
     width=64,
@@ -189,3 +194,16 @@ def test_a_file_of_another_shape_is_refused_with_the_node(
     change(model)
     with pytest.raises((InvalidInput, UnsupportedModel), match=fault):
         read_decoder(_saved(tmp_path, model))
+
+
+@pytest.mark.parametrize("name", sorted({key.partition("/")[0] for key in RECORDED} - {"tokens"}))
+def test_files_of_onnxruntimes_builder_have_the_logits_that_onnxruntime_computed(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(RECORDED[f"{name}/model"].tobytes())
+    config, weights = read_decoder(path)
+    assert (config.bias, config.normed_heads) == (name == "qwen2", name == "qwen3")
+    found = Reference(config, weights).logits(RECORDED["tokens"].tolist())
+    right = RECORDED[f"{name}/logits"]
+    assert np.abs(found - right).max() < 1e-5 * np.abs(right).max()
