@@ -145,11 +145,6 @@ export class BareDecoder {
   /** Uniform buffers and bind groups of all calls, made anew. */
   #bound(): readonly BoundProgram[] {
     const { buffers } = this.#loaded;
-    return this.#kept.map(({ program }, i) => {
-      const operands = (buffers.placement.calls[this.#step + i] ?? []).map(buffers.of);
-      const { scratch_bytes } = program.kernel;
-      const all = scratch_bytes > 0 ? [...operands, buffers.scratch(scratch_bytes)] : operands;
-      return new BoundProgram(program, all);
-    });
+    return this.#kept.map(({ program }, i) => buffers.bound(this.#step + i, program));
   }
 }
