@@ -3,7 +3,7 @@
  * from token to token, what is awaited, and how much is submitted at once. WeInfer's Tables 5 and 6
  * ask the same of WebLLM.
  */
-import { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
+import type { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
 import { stagingBuffer } from "../../../../client/src/gpu/buffers.js";
 import type { DecoderWire, ModelAnswer } from "../../../../client/src/runtime/answer.js";
 import { type LoadedPlan, loadOnGpu } from "../../../../client/src/runtime/webgpu/loading.js";
