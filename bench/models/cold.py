@@ -203,7 +203,7 @@ def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
 
 
 def _claims(held: Visited) -> Iterator[Claim]:
-    """Of the knobs that a page may ask for, whichever is faster at its visit."""
+    """They take the knobs that a page may ask for, whichever is faster at its visit."""
     name = held.case.name
     ours = [each for each in held.visits if each in ASKED]
     if not ours:

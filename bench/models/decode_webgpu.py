@@ -53,7 +53,7 @@ DEVICE_CLASS = "0123456789abcdef:r101-0:webgpu"
 """A class of which nothing is known."""
 UNTUNED = ContestEffort(rounds=1, tune_ms=0)
 MOST_CANDIDATES = 24
-"""Of a workload: the first are those that the space expects most of."""
+"""How many are screened of a workload, the most promising first."""
 TINY_OPTIONS = ("--only", TINY)
 OURS, PEER = "kernelzoo", "onnxruntime-web"
 
@@ -165,7 +165,7 @@ def _decoder(zoo: Path, name: str, gpu: GpuModel, most: int) -> ExportedDecoder:
 
 
 POSITION_PLACE = 3
-"""Of the position among what attention over a cache reads."""
+"""The index of the position among the inputs of attention over a cache."""
 
 
 def _words(

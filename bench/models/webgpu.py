@@ -56,7 +56,7 @@ WORTH_TUNING = 0.002
 """Share of a network's operations below which a workload keeps its default kernel."""
 
 MOST_CANDIDATES = 24
-"""Of a workload: the first are those that the space expects most of."""
+"""How many are screened of a workload, the most promising first."""
 
 TINY_OPTIONS = ("--only", TINY.name)
 

@@ -23,7 +23,7 @@ class Queue(Host):
         self.asked = 0
 
     def offer(self, *candidates: tuple[Candidate, bytes | None], cut: bool = False) -> None:
-        """Of one workload; bytes other than the candidate's are of a kernel that is wrong."""
+        """Candidates of one workload; other bytes than a candidate's are of a wrong kernel."""
         bodies: dict[str, Artifact] = {}
         kernels = [described(candidate, body, bodies) for candidate, body in candidates]
         for name, artifact in bodies.items():

@@ -26,7 +26,7 @@ def browser(stack: Stack) -> Iterator[Browser]:  # noqa: ARG001
 
 @pytest.fixture(scope="module")
 def lone_browser() -> Iterator[Browser]:
-    """Of tests that need no stack."""
+    """For tests that need no stack."""
     with launched_chromium() as launched:
         yield launched
 

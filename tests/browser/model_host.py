@@ -20,6 +20,22 @@ from tests.browser.sites import site
 from tests.plans import PlannedNetwork
 
 CLASS = "0123456789abcdef:r1-0:wasm+simd128"
+GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
+
+LOSE = """
+  // The device of a model's worker is lost when the page says so.
+  const lose = `{
+    const request = GPUAdapter.prototype.requestDevice;
+    GPUAdapter.prototype.requestDevice = async function (...given) {
+      const device = await request.apply(this, given);
+      new BroadcastChannel("lose").onmessage = () => device.destroy();
+      return device;
+    };
+  }`;
+  globalThis.Blob = class extends Blob {
+    constructor(parts, options) { super([lose, ...parts], options); }
+  };
+"""
 CLIENT = Path(__file__).parents[2] / "client" / "dist"
 
 OPEN = """

@@ -24,7 +24,7 @@ APPLICATION = "shop"
 
 @pytest.fixture
 def page(stack: Stack, context: BrowserContext, tmp_path: Path) -> Iterator[Page]:
-    """Of a site whose owner has an application, with a model that the zoo has."""
+    """A page of a site whose owner has an application, with a model that the zoo has."""
     weights = tmp_path / "weights.bin"
     weights.write_bytes(NETWORK.files.weights)
     model = ImportedModel(

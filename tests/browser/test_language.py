@@ -13,8 +13,7 @@ from tests.browser.language_models import (
     right_tokens,
     tiny_decoder,
 )
-from tests.browser.model_host import Host, hosting, page_elsewhere, script
-from tests.browser.test_models_gpu import GPU_CLASS, LOSE
+from tests.browser.model_host import GPU_CLASS, LOSE, Host, hosting, page_elsewhere, script
 
 PROMPT = [1, 2, 3]
 LONG = [(7 * place + 3) % 150 for place in range(30)]

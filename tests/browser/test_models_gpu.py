@@ -18,6 +18,8 @@ from services.tuner.schedules.registry import lite_space
 from tests.browser.candidate_queue import Queue, QueueHandler
 from tests.browser.model_host import (
     CLASS,
+    GPU_CLASS,
+    LOSE,
     Host,
     close,
     hosting,
@@ -28,24 +30,6 @@ from tests.browser.model_host import (
 )
 from tests.browser.model_plans import chosen, chosen_on_gpu, deep, small
 from tests.browser.sites import site
-
-GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
-
-LOSE = """
-  // The device of a model's worker is lost when the page says so.
-  const lose = `{
-    const request = GPUAdapter.prototype.requestDevice;
-    GPUAdapter.prototype.requestDevice = async function (...given) {
-      const device = await request.apply(this, given);
-      new BroadcastChannel("lose").onmessage = () => device.destroy();
-      return device;
-    };
-  }`;
-  globalThis.Blob = class extends Blob {
-    constructor(parts, options) { super([lose, ...parts], options); }
-  };
-"""
-
 
 TUNED = deep("tuned", layers=2, rows=64, width=64)
 KEY = TUNED.plan.kernels[0]

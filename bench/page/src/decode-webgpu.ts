@@ -24,7 +24,7 @@ import { factsOf } from "./webgpu/run.js";
 const OURS = "kernelzoo";
 /** Tokens of ours that are fetched together. */
 const INTERVALS = [16, 1];
-/** Of the memory of a GPU that has plenty. */
+/** A limit for GPUs that have plenty of memory. */
 const MEMORY_BYTES = 16e9;
 
 /** Peers that ran, with their releases. */

@@ -23,7 +23,7 @@ export interface LanguageStats {
   /** Until the first token was there. */
   readonly prefillMs: number;
   readonly tokens: number;
-  /** Of the tokens after the first one; null before there are two. */
+  /** Mean time of the tokens after the first one; null before there are two. */
   readonly msPerToken: number | null;
   /** What is read of the weights for a token, by its time; null as before. */
   readonly gigabytesPerSecond: number | null;

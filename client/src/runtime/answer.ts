@@ -55,7 +55,7 @@ export interface DecoderWire {
 /** As what a weight lies in the file; what the types mean says kernelzoo/domain/weight_storage.py. */
 export interface StorageWire {
   readonly type: "plain" | "f16" | "int8" | "int4";
-  /** Of the file, once its chunks are inflated. */
+  /** A place in the file, once its chunks are inflated. */
   readonly offset: number;
   readonly bytes: number;
   /** That of int8's channels. */

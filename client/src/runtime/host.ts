@@ -34,6 +34,6 @@ export interface Host
   readonly tools: Tools;
   /** Why JavaScript runs in place of WebAssembly; null where WebAssembly may run. */
   readonly forbidden: string | null;
-  /** Of plans; 1 unless told. */
+  /** The format of plans that is asked for; 1 unless told. */
   readonly format?: 1 | 2;
 }

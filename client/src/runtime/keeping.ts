@@ -12,7 +12,7 @@ import type { Arrivals } from "./weights.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Of the files' form and of what packing means; raised when either changes. */
+/** Names the form of the files and the meaning of packing; raised when either changes. */
 const VERSION = 1;
 const PIECE_BYTES = 1 << 20;
 const FOLDER = "kernelzoo-models";
@@ -23,7 +23,7 @@ const REST_MS = 50;
 interface Kept {
   readonly key: string;
   readonly bytes: number;
-  /** Of pieces of a mebibyte, the last one shorter. */
+  /** Hashes of pieces of a mebibyte, the last one shorter. */
   readonly pieces: readonly string[];
 }
 

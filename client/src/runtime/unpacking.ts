@@ -74,7 +74,7 @@ async function inflatedChunk({ inflated }: ChunkWire, bytes: Bytes): Promise<Byt
   );
 }
 
-/** Of an entry. */
+/** Bytes of an entry. */
 const CODE_BYTES: Readonly<Record<StorageWire["type"], number>> = {
   plain: 4,
   f16: 2,

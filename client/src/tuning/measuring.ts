@@ -55,7 +55,7 @@ interface Known {
 
 /** Measured in a row, with the inputs and the running kernel warm. */
 const ROW = 12;
-/** Of a row, those that were fastest by the beginnings of their calls are proven in turn. */
+/** So many of a row, the fastest by the beginnings of their calls, are proven in turn. */
 const PROVEN = 3;
 /** What is not this much faster than the kernel that runs is noise. */
 const FASTER = 0.97;

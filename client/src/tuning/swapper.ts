@@ -55,7 +55,7 @@ export class Swapper {
   readonly #audit: Audit;
   readonly #golden: GoldenFile;
   readonly #runs: RunsFirst;
-  /** Of all threads, each with `bytes` of it. */
+  /** Scratch of all threads, each with `bytes` of it. */
   #scratch: { readonly start: number; readonly bytes: number };
   /** Calls change kernels: runs begin when they have. */
   #changing: Promise<void> = Promise.resolve();

@@ -11,7 +11,7 @@ from services.tuner.graph.network import Array, TensorType
 from services.tuner.graph.reading import told_node
 
 OPSET = 24
-"""Of the nodes that functions consist of."""
+"""The version of the operators that functions consist of."""
 
 
 class Body:
@@ -115,7 +115,7 @@ class Body:
         return name
 
     def number(self, value: float, like: int = 0) -> str:
-        """Of the type of an input."""
+        """The name of a constant that has the type of an input."""
         return self.weight(np.array(value, self.dtype(like)))
 
     def integers(self, *values: int, shape: Sequence[int] | None = None) -> str:

@@ -17,7 +17,7 @@ INT8_STEPS = 127
 INT4_STEPS = 8
 """To the side of zero where a block's largest entry is; one fewer to the other."""
 LEAST_ENTRIES = 1024
-"""Of fewer the bytes do not matter."""
+"""The bytes of smaller weights do not matter."""
 ENTRIES_A_SCALE = 16
 """Channels of int8 have as many or more."""
 

@@ -40,7 +40,7 @@ distributed, as those of trained networks are about."""
 
 Constants = Mapping[Key, Entries]
 Stored = Mapping[Key, StoredEntries]
-"""Of each constant, by the entries that it had."""
+"""What is stored of each constant, by the entries that it had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ WORTH_INFLATING = 15 / 16
 DEFLATE_LEVEL = 9
 
 Key = tuple[DType, str]
-"""Of a constant: its dtype and the SHA-256 of its entries."""
+"""The dtype of a constant and the SHA-256 of its entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

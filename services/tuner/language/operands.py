@@ -24,7 +24,7 @@ class LayerOperands:
     told: str
     gamma: str
     projection: Matrix
-    """Of the queries, then the keys, then the values."""
+    """Weights of the queries, then the keys, then the values."""
     bias: tuple[str, ...]
     head_gammas: tuple[str, ...]
     keys: str

@@ -24,9 +24,9 @@ TOLERANCE = 1e-4
 
 
 def plan_language_model(path: Path, name: str, length: int | None = None) -> PlannedModel:
-    """Of a folder with config.json and safetensors, or of a file of ONNX. Raises InvalidInput for
-    what is no sound model or does not fit a page, and UnsupportedModel for a model that cannot be
-    imported."""
+    """The plan of a folder with config.json and safetensors, or of a file of ONNX. Raises
+    InvalidInput for what is no sound model or does not fit a page, and UnsupportedModel for a model
+    that cannot be imported."""
     if path.is_file():
         return plan_decoder(*read_decoder(path, length), name)
     config = read_config(path, length)

@@ -67,7 +67,7 @@ def attention(tokens: int = 6) -> Graph:
 
 
 def attention_in_vectors() -> Graph:
-    """Of as many tokens as fill vectors."""
+    """Attention of as many tokens as fill vectors."""
     return attention(12)
 
 

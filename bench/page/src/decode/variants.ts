@@ -19,7 +19,7 @@ interface Flight {
 }
 
 export class BareDecoder {
-  /** Of a token. */
+  /** Calls that a token takes. */
   readonly calls: number;
   readonly #loaded: LoadedPlan;
   /** The first call of a token. */

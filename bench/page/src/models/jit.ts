@@ -10,7 +10,7 @@ export interface JitRequest {
   /** The address of a gateway, and what it knows the network as. */
   readonly gateway: string;
   readonly name: string;
-  /** Of rest for each millisecond of inference. */
+  /** Milliseconds of rest for each one of inference. */
   readonly rest: number;
   readonly seconds: number;
   /** In whose name the page measures for others; null where it does not. */
@@ -23,7 +23,7 @@ export interface JitRequest {
 type Curve = readonly (readonly [atS: number, elapsedMs: number])[];
 
 export interface JitAnswer {
-  /** Of a copy that is not tuned, before and after. */
+  /** Times of a copy that is not tuned, before and after. */
   readonly initialMs: readonly number[];
   readonly ours: Curve;
   readonly peer: Curve;

@@ -17,7 +17,7 @@ import { type BufferOf, type GpuPlacement, placeOnGpu } from "./placement.js";
 
 /** The first run compiles in the driver, and a slow GPU takes as long as it takes. */
 export const LIMIT_MS = 60_000;
-/** Of one pipeline, while a driver compiles those of other calls, too. */
+/** A limit for one pipeline, while a driver compiles those of other calls, too. */
 const COMPILE_MS = 30_000;
 
 /** `bound` are the calls in their order; `stored` resolves when all weights are on the GPU. */

@@ -14,7 +14,7 @@ export type BufferOf =
 export interface GpuPlacement {
   /** Bytes of each shared buffer. */
   readonly sizes: readonly number[];
-  /** Of each call its tensors, in the order of the plan. */
+  /** The tensors of each call, in the order of the plan. */
   readonly calls: readonly (readonly BufferOf[])[];
   readonly inputs: readonly BufferOf[];
   readonly outputs: readonly BufferOf[];

@@ -12,8 +12,8 @@ from services.tuner.schedules.base.quantised import quantised_product_of
 from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
 
 MOST_PLAIN, MOST_OTHERS = 28, 40
-"""Of candidates that require nothing, and of those that do: a device without subgroups has a space
-of its own."""
+"""How many candidates require nothing, and how many do: a device without subgroups has a space of
+its own."""
 THREADS = (64, 128, 256, 32)
 TILES = (2, 1, 4, 8)
 THREADS_PER_ROW = (32, 16, 64, 8, 128, 256, 4)
