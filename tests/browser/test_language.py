@@ -1,6 +1,7 @@
 """A language model in a page, on a software adapter of WebGPU: its tokens are those of NumPy."""
 
 from collections.abc import Iterator
+from threading import Event
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -147,13 +148,14 @@ def test_tokens_are_those_of_numpy_in_every_turn(page: Page, host: Host) -> None
 TOO_LITTLE = """
   return await refusal(() => openTiny({ memoryBytes: 60000 }));
 """
-FAULTS = """
+IN_MID_DOWNLOAD = """
   const stop = new AbortController();
-  const opening = refusal(() => openTiny({
-    signal: stop.signal,
-    onProgress: ({ phase }) => phase === "weights" && stop.abort(new Error("no more")),
-  }));
-  const aborted = await opening;
+  const compiled = ({ phase, loaded, total }) => {
+    if (phase === "kernels" && loaded === total) stop.abort(new Error("no more"));
+  };
+  return await refusal(() => openTiny({ signal: stop.signal, onProgress: compiled }));
+"""
+FAULTS = """
   const network = await refusal(() => zoo.model(`${host}/tiny-llama.json`));
   const onWasm = await open();
   const wasm = await refusal(() => onWasm.languageModel(`${host}/tiny-llama.json`));
@@ -165,7 +167,7 @@ FAULTS = """
     if (found.length === 4) new BroadcastChannel("lose").postMessage(null);
   }
   await llm.dispose();
-  return { aborted, network, wasm, found };
+  return { network, wasm, found };
 """
 
 
@@ -178,8 +180,12 @@ def test_a_language_model_says_what_is_wrong_and_survives_a_lost_gpu(
     sent = host.sent[before:]
     assert "/tiny-llama.json" in sent
     assert "/tiny-llama.weights" not in sent, "the memory is asked for before the download"
+    host.held = Event()
+    aborted = page.evaluate(script(COLLECT + IN_MID_DOWNLOAD), [host.url, {}])
+    host.held.set()
+    host.held = None
+    assert aborted == "Error: no more"
     found = page.evaluate(script(COLLECT + FAULTS), [host.url, {}])
-    assert found["aborted"] == "Error: no more"
     assert "is no model for this SDK" in found["network"]
     assert found["wasm"].startswith("profile: Language models run on WebGPU")
     assert found["found"] == right_tokens(PROMPT, 12)

@@ -197,7 +197,8 @@ async function compileAll(
   open: OpenDevice,
   progress: (progress: Progress) => void,
 ): Promise<readonly Program[]> {
-  const total = kernels.reduce((sum, { size_bytes }) => sum + size_bytes, 0);
+  const sizes = new Map(kernels.map(({ sha256, size_bytes }) => [sha256, size_bytes]));
+  const total = [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
   let loaded = 0;
   const made = new Map<string, Promise<Program>>();
   const program = async (kernel: KernelWire, workload: string): Promise<Program> => {
