@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import erf
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fixtures.model_site import SiteKernels
 from kernelzoo.domain.candidate import Candidate
@@ -82,12 +83,18 @@ def deep(name: str = "deep", layers: int = 40, rows: int = 256, width: int = 512
 
 
 def few_bits(name: str = "few") -> PlannedNetwork:
-    """A product with weights of each type; those of one are read as they lie, others packed."""
+    """Products with weights of each type; int8 with a scale for each row, and for each column."""
     random = np.random.default_rng(9)
-    forms = {each.value: StorageForm(each) for each in StorageType}
-    made = {
-        label: stored_entries(random.standard_normal((96, 96), dtype=np.float32), form)
-        for label, form in forms.items()
+
+    def entries() -> NDArray[np.float32]:
+        return random.standard_normal((96, 96), dtype=np.float32)
+
+    louder = np.linspace(0.1, 10, 96, dtype=np.float32)
+    made = {each.value: stored_entries(entries(), StorageForm(each)) for each in StorageType}
+    int8 = StorageForm(StorageType.INT8)
+    made |= {
+        "rows": stored_entries(entries() * louder[:, None], int8),
+        "columns": stored_entries(entries() * louder, int8),
     }
     weights = {label: each.entries.astype(np.float32) for label, each in made.items()}
     x = random.standard_normal((8, 96), dtype=np.float32)

@@ -418,6 +418,7 @@ def test_weights_in_fewer_bits_become_those_of_the_golden_outputs(page: Page, ho
     """The first connection breaks in their midst."""
 
     network = few_bits()
+    assert [each.storage.axis for each in network.plan.weights if each.storage][-2:] == [0, 1]
     host.write(network)
     argument = [host.url, lists(network.feeds)]
     host.cuts = True

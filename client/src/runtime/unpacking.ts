@@ -140,23 +140,36 @@ class StoredEntries {
 const bytesOf = ({ buffer, byteOffset, byteLength }: Float32Array<ArrayBuffer>): Bytes =>
   new Uint8Array(buffer, byteOffset, byteLength);
 
+/** The entries that were unpacked last; memory of its own for each piece would be given back late. */
+const piece = new Float32Array(PIECE_ENTRIES);
+
 /** A channel has `inner` entries, and that of the last scale is followed by that of the first. */
 function ofInt8(codes: Int8Array, first: number, scales: Float32Array, inner: number) {
-  const entries = new Float32Array(codes.length);
+  const entries = piece.subarray(0, codes.length);
   let channel = Math.floor(first / inner) % scales.length;
-  let left = inner - (first % inner);
-  for (let i = 0; i < codes.length; i++) {
-    entries[i] = (codes[i] as number) * (scales[channel] as number);
-    left -= 1;
-    if (left > 0) continue;
-    left = inner;
-    channel = (channel + 1) % scales.length;
+  let next = inner - (first % inner);
+  for (let i = 0; i < codes.length; ) {
+    if (inner === 1) {
+      // Columns: the scales of a row one after the other, without a loop for each.
+      const behind = channel - i;
+      for (const end = Math.min(codes.length, scales.length - behind); i < end; i++) {
+        entries[i] = (codes[i] as number) * (scales[behind + i] as number);
+      }
+      channel = 0;
+    } else {
+      const scale = scales[channel] as number;
+      for (const end = Math.min(codes.length, next); i < end; i++) {
+        entries[i] = (codes[i] as number) * scale;
+      }
+      next += inner;
+      channel = channel + 1 < scales.length ? channel + 1 : 0;
+    }
   }
   return entries;
 }
 
 function ofInt4(codes: Bytes, first: number, scales: Float32Array, count: number) {
-  const entries = new Float32Array(count);
+  const entries = piece.subarray(0, count);
   for (let i = 0; i < count; i++) {
     const pair = codes[i >> 1] as number;
     const code = (i % 2 === 0 ? pair & 15 : pair >> 4) - INT4_ZERO;
