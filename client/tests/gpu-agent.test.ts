@@ -2,13 +2,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gpuInstrument } from "../src/agent/gpu-instrument.js";
-import { type Keep, keptPromises } from "../src/agent/kernel-cache.js";
+import { cachedPrograms, type Keep, keptPromises } from "../src/agent/kernel-cache.js";
 import { runAgent } from "../src/agent/loop.js";
 import { referenceFailedOn } from "../src/agent/measurer.js";
 import type { AgentEvent } from "../src/agent/messages.js";
 import { gate } from "../src/agent/pauses.js";
 import { session } from "../src/agent/session.js";
 import { turns } from "../src/agent/turns.js";
+import { sha256Hex } from "../src/engine/bytes.js";
 import { KernelZooError } from "../src/engine/error.js";
 import { Failures } from "../src/gateway/failures.js";
 import { httpGateway } from "../src/gateway/gateway.js";
@@ -115,6 +116,34 @@ async function play(leases: readonly Lease[], hanging: string): Promise<Told> {
   );
   return { failures, measured, events };
 }
+
+test("kernels of one text are compiled once, each with its own numbers of workgroups", async () => {
+  const text = new TextEncoder().encode("fn main() {}");
+  globalThis.fetch = async () => new Response(text);
+  let pipelines = 0;
+  const made = {
+    features: new Set<string>(),
+    limits: {},
+    lost: new Promise(() => undefined),
+    pushErrorScope: () => undefined,
+    popErrorScope: async () => null,
+    createBindGroupLayout: () => ({}),
+    createPipelineLayout: () => ({}),
+    createShaderModule: () => ({}),
+    createComputePipelineAsync: async () => ++pipelines,
+  };
+  const open = new OpenDevice(made as unknown as GPUDevice);
+  const load = cachedPrograms(new URL("http://zoo.test"), new AbortController().signal);
+  const of = (workgroups: number): KernelWire => ({
+    ...kernel("a"),
+    sha256: sha256Hex(text),
+    requires: [],
+    dispatches: [{ entry: "main", workgroups, threads: 32 }],
+  });
+  const loaded = [await load(open, of(1)), await load(open, of(8))];
+  const workgroups = loaded.map((each) => each.kernel.dispatches[0]?.workgroups);
+  assert.deepEqual([pipelines, workgroups], [1, [1, 8]]);
+});
 
 test("a reference that the driver never compiles is reported once, and the next lease is measured", async () => {
   const { failures, measured, events } = await play([lease("a", ["b"]), lease("c", ["d"])], "a");

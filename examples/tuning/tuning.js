@@ -1,17 +1,20 @@
 /**
  * A network that tunes itself: inference after inference with a rest between, drawn as it gets faster.
  *
- * `?zoo=` names the zoo and `?model=` the network. What is drawn is at `globalThis.kernelzooTuning`, or
- * `globalThis.kernelzooError` says why there is nothing.
+ * `?zoo=` names the zoo, `?model=` the network and `?app=` the application in whose name a page of
+ * another origin than the zoo's shares what it measures, once its visitor has agreed. What is drawn is at
+ * `globalThis.kernelzooTuning`, or `globalThis.kernelzooError` says why there is nothing.
  */
 import { showError, showStatus } from "../kernels/show.js";
 
 const parameters = new URLSearchParams(location.search);
 const zooUrl = parameters.get("zoo") ?? "http://127.0.0.1:8787";
 const name = parameters.get("model") ?? "encoder";
+const application = parameters.get("app");
 const WORDS = 2000;
 
 const canvas = document.querySelector("#curve");
+const agreed = document.querySelector("#contribute");
 const runs = [];
 const swaps = [];
 globalThis.kernelzooTuning = { runs, swaps };
@@ -50,29 +53,64 @@ function draw() {
   pen.fillText(`${lastS.toFixed(0)} s`, width - 30, height - 4);
 }
 
+const contribution = () => (application === null ? true : { application });
+
+/** Every request of tuning as it went out, the latest first. */
+function showSent(sent) {
+  const list = document.querySelector("#sent");
+  if (list.shown === sent.at(-1)) return;
+  list.shown = sent.at(-1);
+  const lines = sent.map(({ method, path, body }) => {
+    const line = document.createElement("li");
+    const text = document.createElement("pre");
+    text.textContent = [`${method} ${path}`, body].filter((each) => each !== "").join("\n");
+    line.append(text);
+    return line;
+  });
+  list.replaceChildren(...lines.reverse());
+  document.querySelector("#requests").textContent = `The last requests (${sent.length})`;
+}
+
 async function main() {
   const { KernelZoo } = await import(new URL("/client/sdk.js", zooUrl).href);
   const zoo = await KernelZoo.open(zooUrl);
-  const model = await zoo.model(name, { tune: "idle" });
-  const feeds = Object.fromEntries(model.inputs.map(feedOf));
-  // Weights are on their way until the first run is over.
-  await model.run(feeds);
   const start = performance.now();
   const atS = () => (performance.now() - start) / 1000;
-  model.on("swap", (swap) => {
-    swaps.push({ ...swap, atS: atS() });
-    const gain = (100 * (1 - swap.relativeTime)).toFixed(0);
-    document.querySelector("#swaps").textContent = `Last: ${swap.workload}, ${gain} % faster`;
+  /** What was agreed to holds for as long as the network is open. */
+  const opened = async () => {
+    const contribute = agreed.checked && contribution();
+    const tuned = await zoo.model(name, { tune: "idle", contribute });
+    tuned.on("swap", (swap) => {
+      swaps.push({ ...swap, atS: atS() });
+      const gain = (100 * (1 - swap.relativeTime)).toFixed(0);
+      document.querySelector("#swaps").textContent = `Last: ${swap.workload}, ${gain} % faster`;
+    });
+    // Weights are on their way until the first run is over.
+    await tuned.run(Object.fromEntries(tuned.inputs.map(feedOf)));
+    return tuned;
+  };
+  let changed = false;
+  agreed.addEventListener("change", () => {
+    changed = true;
   });
+  let model = await opened();
+  const feeds = Object.fromEntries(model.inputs.map(feedOf));
   for (;;) {
+    if (changed) {
+      changed = false;
+      await model.dispose();
+      model = await opened();
+    }
     const before = performance.now();
     await model.run(feeds);
     const elapsedMs = performance.now() - before;
     runs.push({ atS: atS(), elapsedMs });
-    const { state, reason, measured } = model.tuning;
+    const { state, reason, measured, contributed, sent } = model.tuning;
     const last = `${elapsedMs.toFixed(1)} ms, at first ${runs[0].elapsedMs.toFixed(1)} ms`;
     const why = reason === "" ? "." : `: ${reason}`;
-    showStatus(`${last}; ${measured} kernels measured; ${state}${why}`);
+    const shared = contributed === 0 ? "" : `, ${contributed} for others`;
+    showStatus(`${last}; ${measured} kernels measured${shared}; ${state}${why}`);
+    showSent(sent);
     draw();
     await sleep(Math.max(elapsedMs, 16));
   }

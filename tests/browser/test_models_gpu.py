@@ -40,7 +40,7 @@ SPACE = [
     )
     if dict(each.config)["cache"] == "none"
 ]
-TIMES = 40
+TIMES = 10
 """The kernel of `TUNED` computes everything so often: others are faster, whatever else runs."""
 RARE = 123.0
 

@@ -24,6 +24,8 @@ SPACE = lite_space(Workload.parse(KEY), TargetKind.WASM)
 FUSED = [each for each in SPACE if "relaxed-simd" in each.requires]
 """Two operations in one instruction: about twice as fast."""
 SLOW = [each for each in SPACE if "relaxed-simd" not in each.requires][-1]
+WINNERS = FUSED[3:6]
+"""Either may win: on a busy machine one of them may not be optimised before it is timed."""
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +88,8 @@ def tune(page: Page, host: Queue, body: str) -> Any:
 TRAP = bytes([0x00])
 HANG = bytes([0x03, 0x40, 0x0C, 0x00, 0x0B])
 STOP = bytes([0x0F])
-DELAY = bytes.fromhex("41c08db70121050340200541016b22050d000b")
-"""Counts from three million down to zero: whatever else the machine does, others are faster."""
+DELAY = bytes.fromhex("41c0843d21050340200541016b22050d000b")
+"""Counts from a million down to zero: whatever else the machine does, others are faster."""
 RARE = 123.0
 
 
@@ -164,12 +166,14 @@ def test_kernels_that_trap_hang_or_are_wrong_are_passed_over_and_the_winner_is_k
         (FUSED[0], at_first(FUSED[0], TRAP)),
         (FUSED[1], at_first(FUSED[1], HANG)),
         (FUSED[2], subtracting(FUSED[2])),
-        (FUSED[3], None),
+        *((each, None) for each in WINNERS),
     )
     found = tune(page, host, TWO_VISITS)
-    winner = FUSED[3].candidate_id
+    winner = found["before"]["candidate"]
+    assert winner in [each.candidate_id for each in WINNERS]
     assert found["worst"] < 1e-4
-    assert found["heard"] == [["swap", winner]] * 2, "once found, and once found again"
+    again = found["proven"]["candidate"]
+    assert found["heard"] == [["swap", winner], ["swap", again]], "once found, and once again"
     before, after, unproven, proven = (
         found[each] for each in ("before", "after", "unproven", "proven")
     )
@@ -178,7 +182,7 @@ def test_kernels_that_trap_hang_or_are_wrong_are_passed_over_and_the_winner_is_k
     assert before["reason"] == "There are no more candidates."
     assert len(before["asked"]) == 2, "again by the worker that was ended"
     assert (after["level"], after["candidate"]) == ("page", winner), "from its first run on"
-    assert (unproven["level"], proven["candidate"]) == ("default", winner)
+    assert (unproven["level"], proven["level"]) == ("default", "page")
     assert host.told == [], "nothing is told to the zoo"
 
 
@@ -215,10 +219,10 @@ RARELY = """
 def test_a_kernel_that_is_wrong_for_few_inputs_is_taken_back_in_that_inference(
     page: Page, host: Queue, code: bytes, reason: str, threads: int
 ) -> None:
-    host.offer((FUSED[3], at_first(FUSED[3], if_rare(code))))
+    host.offer(*((each, at_first(each, if_rare(code))) for each in WINNERS))
     found = tune(page, host, RARELY.replace("THREADS", f"{threads}"))
     assert found["threads"] == threads
-    assert [what for what, *_ in found["heard"]] == ["swap", "regression"]
+    assert [what for what, *_ in found["heard"]] == ["swap", "regression"], found["after"]
     assert reason in found["heard"][1][2]
     assert found["worst"] < 1e-4
     assert found["agree"], "the inference in which it was found out is right"
@@ -260,7 +264,7 @@ COME_BACK = """
 def test_tuning_waits_while_the_page_is_hidden_and_outlives_a_zoo_that_is_away(
     page: Page, host: Queue
 ) -> None:
-    host.offer((FUSED[3], None), cut=True)
+    host.offer(*((each, None) for each in WINNERS), cut=True)
     found = tune(page, host, INTERRUPTED)
     host.away = False
     hidden, away = found["hidden"], found["away"]
@@ -277,9 +281,13 @@ def test_tuning_waits_while_the_page_is_hidden_and_outlives_a_zoo_that_is_away(
 
 
 def test_the_example_draws_runs_and_kernels_that_took_over(page: Page, host: Queue) -> None:
-    host.offer((FUSED[3], None))
+    host.offer(*((each, None) for each in WINNERS))
     page.goto(f"{host.url}/examples/tuning/?zoo={host.url}&model={host.url}/deep.json")
     page.wait_for_function("globalThis.kernelzooTuning?.swaps.length > 0")
     page.wait_for_function("document.querySelector('#swaps').textContent.includes('faster')")
     assert "kernels measured" in page.inner_text("#status")
     assert page.evaluate("document.querySelector('#curve').width > 100")
+    assert "POST" not in page.inner_text("#sent"), "nothing is sent before the visitor agrees"
+    page.check("#contribute")
+    sent = "document.querySelector('#sent').textContent"
+    page.wait_for_function(f"{sent}.includes('POST /v1/sessions') && {sent}.includes('hardware')")
