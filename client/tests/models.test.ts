@@ -376,8 +376,12 @@ async function besides(
     terminate: () => undefined,
     postMessage: (told) => {
       if (!starts) worker.onerror?.({ message: "blocked" } as ErrorEvent);
-      else if (told.type === "packs") packs(told.modules);
-      else prepare(told.order, modules, post, unpacking);
+      else if (told.type === "kernels") packs(told.modules);
+      else {
+        prepare(told.order, modules, post, unpacking).catch(({ stage, message }) =>
+          post({ type: "failed", failure: { stage, message, fault: null } }),
+        );
+      }
     },
   };
   const arrivals = new Arrivals();
@@ -423,12 +427,12 @@ test("a worker beside inflates weights of float16, and refuses what does not inf
   );
 });
 
-test("a worker beside refuses changed bytes, and one that does not start is told apart", async (t) => {
+test("a worker beside refuses changed bytes, and says when it does not start", async (t) => {
   const changed = WEIGHT_FILE.slice();
   changed[3] = 1;
   const refused = { name: "KernelZooError", stage: "artifact" };
   await assert.rejects(besides(t, changed), refused);
-  await assert.rejects(besides(t, WEIGHT_FILE, false), { name: "Error", message: "blocked" });
+  await assert.rejects(besides(t, WEIGHT_FILE, false), { name: "KernelZooError", stage: "run" });
 });
 
 test("parts of several threads keep all of them busy: rounds are as few as for the whole", () => {

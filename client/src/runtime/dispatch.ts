@@ -109,14 +109,14 @@ export class Dispatcher {
 
   /**
    * Runs all calls; answers when each ran, or null where `aborted` said to stop. Messages are let in
-   * meanwhile, unless it is `unstoppable` and all weights are there. Throws as `blame` says.
+   * meanwhile, unless it is `unstoppable` and not the first run, during which weights arrive. Throws
+   * as `blame` says.
    */
   async run(aborted: () => boolean): Promise<CallTimes | null> {
     const times = new Float64Array(3 * this.calls.length);
     const started = this.#clock();
-    const arrived = this.#arrivals?.count ?? Infinity;
-    const deaf = aborted === unstoppable && this.calls.every(({ task }) => task.weights <= arrived);
-    let breath = deaf ? Infinity : started;
+    const whole = this.calls.at(-1)?.learnt.runs;
+    let breath = whole && aborted === unstoppable ? Infinity : started;
     this.#crew?.up();
     try {
       let before = started;

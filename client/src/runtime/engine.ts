@@ -145,26 +145,21 @@ export class Engine {
     const chunk = (loaded: number): void => ports.progress({ phase: "weights", loaded, total });
     const piece = (): void => void pieces++;
     const plain: TakeBytes = async (offset, bytes) => (await sink)(offset, bytes);
-    const { take, from } =
-      plan.format === 3 && ports.unpacking ? ports.unpacking(plan, plain) : plainFile(plan, plain);
+    const reading = plan.format === 3 ? ports.unpacking : null;
+    const { take, from } = (reading ?? plainFile)(plan, plain);
     const restored = ports.restore?.(memory, placement, arrivals, () =>
       chunk(Math.min(total, from(arrivals.count))),
     );
     const url = addressOf(answer.weights.url, origin);
     const stream = (): Promise<void> =>
       streamWeights(url, plan.chunks, take, { chunk, piece }, from(arrivals.count));
-    const beside = async (worker: Preparer): Promise<void> => {
-      const wanted = { memory, placement, plan, url: url.href };
-      const modules = compiled.then((each) => each.modules);
-      try {
-        await preparedBeside(worker, wanted, modules, arrivals, chunk);
-      } catch (thrown) {
-        if (thrown instanceof KernelZooError) throw thrown;
-        await stream(); // It did not start.
-      }
-    };
     const large = restored === undefined && plan.memory.weights >= PREPARED_BYTES;
     const preparer = large ? ports.beside?.() : null;
+    const beside = (worker: Preparer): Promise<void> => {
+      const modules = compiled.then((each) => each.modules);
+      const wanted = { memory, placement, plan, url: url.href };
+      return preparedBeside(worker, wanted, modules, arrivals, chunk);
+    };
     const stored = restored?.then(stream) ?? (preparer ? beside(preparer) : stream());
     stored.catch(() => undefined); // Those who await it see the rejection.
     const { modules, mains } = await compiled;

@@ -3,10 +3,10 @@
  * the model's worker compiles and computes. Where the page is isolated, both have the model's memory.
  */
 
-import type { Stage } from "../engine/error.js";
-import { KernelZooError, sentence } from "../engine/error.js";
+import { KernelZooError } from "../engine/error.js";
 import type { PlanWire } from "./answer.js";
 import { instantiateAll, type Linked } from "./kernels.js";
+import type { Failure } from "./messages.js";
 import type { Placement } from "./placement.js";
 import { streamWeights, type TakeBytes } from "./stream.js";
 import type { unpacking } from "./unpacking.js";
@@ -25,13 +25,12 @@ export interface PrepareOrder {
 /** The order first, and kernels once they are compiled, the ones that pack among them. */
 export type ToPreparer =
   | { readonly type: "prepare"; readonly order: PrepareOrder }
-  | { readonly type: "packs"; readonly modules: readonly Linked[] };
+  | { readonly type: "kernels"; readonly modules: readonly Linked[] };
 
 export type FromPreparer =
   /** So many weights are in memory, and so many bytes of their file have come. */
-  | { readonly type: "prepared"; readonly weights: number; readonly bytes: number }
-  | { readonly type: "stored" }
-  | { readonly type: "unprepared"; readonly stage: Stage; readonly message: string };
+  | { readonly type: "progress"; readonly weights: number; readonly bytes: number }
+  | { readonly type: "failed"; readonly failure: Failure };
 
 /** What preparation needs of a worker. */
 export interface Preparer {
@@ -63,23 +62,16 @@ export async function prepare(
     return weightSink(memory, plan.weights, placement, pack, arrivals);
   });
   const chunk = (bytes: number): void => {
-    post({ type: "prepared", weights: arrivals.count, bytes });
+    post({ type: "progress", weights: arrivals.count, bytes });
   };
-  const piece = (): void => undefined;
-  try {
-    const plain: TakeBytes = async (offset, bytes) => (await sink)(offset, bytes);
-    const { take } = (plan.format === 3 ? stored : plainFile)(plan, plain);
-    await streamWeights(new URL(url), plan.chunks, take, { chunk, piece });
-    post({ type: "stored" });
-  } catch (thrown) {
-    const stage = thrown instanceof KernelZooError ? thrown.stage : "run";
-    post({ type: "unprepared", stage, message: sentence(thrown) });
-  }
+  const plain: TakeBytes = async (offset, bytes) => (await sink)(offset, bytes);
+  const { take } = (plan.format === 3 ? stored : plainFile)(plan, plain);
+  await streamWeights(url, plan.chunks, take, { chunk });
 }
 
 /**
  * Has a worker prepare weights, and counts those that are in memory. Rejects with KernelZooError:
- * network, artifact; with another Error where the worker does not start.
+ * network, artifact; run where the worker does not start.
  */
 export async function preparedBeside(
   worker: Preparer,
@@ -91,16 +83,16 @@ export async function preparedBeside(
   try {
     await new Promise<void>((resolve, reject) => {
       worker.onmessage = ({ data }) => {
-        if (data.type === "stored") return resolve();
-        if (data.type === "unprepared") {
-          return reject(new KernelZooError(data.stage, data.message));
+        if (data.type === "failed") {
+          return reject(new KernelZooError(data.failure.stage, data.failure.message));
         }
         while (arrivals.count < data.weights) arrivals.one();
         arrived(data.bytes);
+        if (arrivals.count === order.plan.weights.length) resolve();
       };
-      worker.onerror = ({ message }) => reject(new Error(message));
+      worker.onerror = ({ message }) => reject(new KernelZooError("run", message));
       worker.postMessage({ type: "prepare", order });
-      modules.then((linked) => worker.postMessage({ type: "packs", modules: linked }), reject);
+      modules.then((linked) => worker.postMessage({ type: "kernels", modules: linked }), reject);
     });
   } finally {
     worker.terminate();

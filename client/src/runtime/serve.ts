@@ -30,7 +30,7 @@ function failureOf(thrown: unknown): Failure {
 const post = (message: FromRuntime, transfer: Transferable[] = []): void =>
   scope.postMessage(message, transfer);
 
-const spawn = (): Hand & Preparer => new Worker(scope.location.href, { name: "kernelzoo thread" });
+const spawn = (): Hand & Preparer => new Worker(scope.location.href);
 
 /** What a worker with threads has that others lack. */
 export interface Crewed {
@@ -144,8 +144,8 @@ export function serve(
       case "prepare":
         return void preparing?.(data.order, new Promise((linked) => (packs = linked)), (told) =>
           scope.postMessage(told),
-        );
-      case "packs":
+        ).catch((thrown) => scope.postMessage({ type: "failed", failure: failureOf(thrown) }));
+      case "kernels":
         return packs(data.modules);
       default:
         // Others may listen as well.

@@ -14,7 +14,7 @@ export type TakeBytes = (offset: number, bytes: Bytes) => void | Promise<void>;
 export interface Arrived {
   /** Bytes of the file that are verified. */
   readonly chunk: (bytes: number) => void;
-  readonly piece: () => void;
+  readonly piece?: () => void;
 }
 
 const NOTHING: Bytes = new Uint8Array();
@@ -38,11 +38,11 @@ type Fill = (into: Bytes) => Promise<Bytes>;
  * Pieces are read to where they belong, where the browser can do that, and their buffer moves with
  * them. Memory of their own, 64 kB each, is only given back now and then.
  */
-function filling(body: ReadableStream<Bytes>): readonly [Fill, cancel: () => Promise<void>] {
+function filling(body: ReadableStream<Bytes>): readonly [Fill, ReadableStreamGenericReader] {
   try {
     const reader = body.getReader({ mode: "byob" });
     const fill: Fill = async (into) => ((await reader.read(into)).value ?? NOTHING) as Bytes;
-    return [fill, () => reader.cancel()];
+    return [fill, reader];
   } catch {
     const reader = body.getReader();
     let rest = NOTHING;
@@ -53,7 +53,7 @@ function filling(body: ReadableStream<Bytes>): readonly [Fill, cancel: () => Pro
       into.set(part);
       return into.subarray(0, part.length);
     };
-    return [fill, () => reader.cancel()];
+    return [fill, reader];
   }
 }
 
@@ -62,24 +62,24 @@ function filling(body: ReadableStream<Bytes>): readonly [Fill, cancel: () => Pro
  * after the next. Throws KernelZooError (artifact) for a refusal, TypeError for a file that ends early.
  */
 async function* received(
-  url: URL,
+  url: URL | string,
   from: number,
   chunks: readonly ChunkWire[],
-  heard: () => void,
+  heard: Arrived["piece"],
 ): AsyncGenerator<readonly [ChunkWire, Bytes], void> {
   const response = await fetch(url, from > 0 ? { headers: { Range: `bytes=${from}-` } } : {});
   if (!response.ok || response.body === null) {
     const message = `${url} answered ${response.status}: are the weights there?`;
     throw new KernelZooError("artifact", message);
   }
-  const [fill, cancel] = filling(response.body);
+  const [fill, reader] = filling(response.body);
   const longest = Math.max(...chunks.map(({ bytes }) => bytes));
   const buffers: [ArrayBuffer, ArrayBuffer] = [new ArrayBuffer(longest), new ArrayBuffer(longest)];
   const next = async (which: 0 | 1, bytes: number): Promise<Bytes> => {
     for (let filled = 0; filled < bytes; ) {
       const part = await fill(new Uint8Array(buffers[which], filled, bytes - filled));
       if (part.length === 0) throw new TypeError("the file ended early");
-      heard();
+      heard?.();
       buffers[which] = part.buffer;
       filled += part.length;
     }
@@ -94,12 +94,16 @@ async function* received(
       yield [chunk, await next((i % 2) as 0 | 1, chunk.bytes)];
     }
   } finally {
-    cancel().catch(() => undefined);
+    reader.cancel().catch(() => undefined);
   }
 }
 
 /** Throws KernelZooError (artifact) for other bytes than those of `sha256`. */
-export async function refuseChanged(bytes: Bytes, sha256: string, url: URL): Promise<void> {
+export async function refuseChanged(
+  bytes: Bytes,
+  sha256: string,
+  url: URL | string,
+): Promise<void> {
   if (await hasDigest(bytes, sha256)) return;
   throw new KernelZooError(
     "artifact",
@@ -109,7 +113,7 @@ export async function refuseChanged(bytes: Bytes, sha256: string, url: URL): Pro
 
 /** Reads the file from the chunk that has byte `from` on. Throws KernelZooError: network, artifact (status or hash). */
 export async function streamWeights(
-  url: URL,
+  url: URL | string,
   chunks: readonly ChunkWire[],
   take: TakeBytes,
   arrived: Arrived,
