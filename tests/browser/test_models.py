@@ -81,7 +81,7 @@ def test_a_model_runs_in_javascript_where_the_page_may_not_run_webassembly(
         page.close()
     assert is_right(made["found"], network)
     assert made["target"] == "javascript"
-    assert made["targetReason"].startswith("This page may not run WebAssembly; with a Content-")
+    assert made["targetReason"].startswith("This page may not run WebAssembly: it is off in")
     file, kernel, module = made["others"]
     assert file.startswith("compile: This page may not run WebAssembly"), "this is of WebAssembly"
     assert kernel.startswith("compile: This page may not run WebAssembly")

@@ -11,8 +11,8 @@ export function forbiddenReason(): string | null {
     return null;
   } catch (cause) {
     return (
-      "This page may not run WebAssembly; with a Content-Security-Policy it needs " +
-      `script-src 'wasm-unsafe-eval'. (${sentence(cause)})`
+      "This page may not run WebAssembly: it is off in the browser, or the page's " +
+      `Content-Security-Policy lacks 'wasm-unsafe-eval'. (${sentence(cause)})`
     );
   }
 }

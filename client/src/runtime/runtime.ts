@@ -56,12 +56,12 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
 async function workersOf({ threads, forbidden }: Host, keep: boolean) {
   const full = keep || threads.kind === "pool";
   const source = full ? (await import("./full.js")).source : undefined;
-  let early = forbidden === null ? spawnRuntime(source) : null;
+  let early = forbidden ? null : spawnRuntime(source);
   const drop = (): void => {
     early?.terminate();
     early = null;
   };
-  if (early !== null) early.onerror = drop;
+  if (early) early.onerror = drop;
   const next = (other?: string): RuntimeWorker => {
     const worker = ((other ?? source) === source && early) || spawnRuntime(other ?? source);
     if (worker === early) early = null;
@@ -78,10 +78,11 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
 ): Promise<Model<Types>> {
   const { backend = host.backend } = rest;
   const ask = () => requestModel(host, name, dimensions);
-  const onWasm =
-    host.forbidden === null
-      ? ask
-      : () => import("./javascript/source.js").then(({ patiently }) => patiently(ask));
+  const { forbidden } = host;
+  const onWasm = forbidden
+    ? () =>
+        import("./javascript/source.js").then((source) => source.patiently(host, forbidden, ask))
+    : ask;
   // A file says itself what it is for.
   const targeted =
     isFile(name) || (backend !== "webgpu" && (backend !== "auto" || host.gpu.kind === "none"))

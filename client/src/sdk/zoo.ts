@@ -77,7 +77,8 @@ export interface OpenOptions {
   readonly threads?: ThreadCount;
   /**
    * What kernels run on: `auto`, the zoo's advice for each workload, unless told. Where there is
-   * no WebGPU it is WebAssembly, and `kernel.info` says why.
+   * no WebGPU it is WebAssembly, and `kernel.info` says why. With `javascript` models run as they do
+   * where the page may not run WebAssembly.
    */
   readonly backend?: Backend;
   /** The page's own device for WebGPU, so that its buffers can be shared; it stays the page's. */
@@ -165,7 +166,8 @@ const NO_GPU: GpuSide = { kind: "none", reason: null };
 /** All pages without WebAssembly are of one class. */
 const PLAIN = "0000000000000000:r0-0:javascript";
 
-const NO_MEMORY = { buffer: new ArrayBuffer(0) } as WebAssembly.Memory;
+/** Stands where kernels of WebAssembly, of which there are none, would have theirs. */
+const NO_MEMORY = {} as WebAssembly.Memory;
 
 /** A file of kernels says itself what it is for. */
 const ANY_DEVICE: AskingDevice = { deviceClass: "", hardware: null, gpu: NO_GPU };
@@ -248,17 +250,17 @@ export class KernelZoo {
   /**
    * Makes no request: the first kernel describes this device, in 100 to 250 ms at the first visit and
    * up to a second more where there is WebGPU. `url` is a gateway's, with or without a path, or that
-   * of the `bundle.json` of a bundle; it may be relative to the page. Throws KernelZooError:
-   * network for what is no address, signature for keys that are none, compile where the page may
-   * not run WebAssembly, memory where the browser has no shared WebAssembly memory, run for a
-   * senseless number of threads.
+   * of the `bundle.json` of a bundle; it may be relative to the page. Where the page may not run
+   * WebAssembly, models run in JavaScript, and kernels are refused (compile). Throws KernelZooError:
+   * network for what is no address, signature for keys that are none, memory where the browser has no
+   * shared WebAssembly memory, run for a senseless number of threads.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
     const source = sourceOf(url, options);
     const { threads: asked = 1, backend = "auto", signal } = options;
     const forbidden = backend === "javascript" ? "It was asked for." : forbiddenReason();
-    const arena = new Arena(forbidden === null ? undefined : NO_MEMORY);
-    const threads = await startThreads(arena, forbidden === null ? asked : 1);
+    const arena = new Arena(forbidden ? NO_MEMORY : undefined);
+    const threads = await startThreads(arena, forbidden ? 1 : asked);
     const failures = new Failures((report) => postFailure(source.origin, report));
     const parts = { arena, threads, backend, forbidden, failures, signal, told: options };
     return new KernelZoo({ ...source, ...parts });
@@ -269,7 +271,7 @@ export class KernelZoo {
     this.#described ??= explained(
       async () => {
         const { forbidden, told } = this.#parts;
-        if (forbidden !== null) throw new KernelZooError("compile", forbidden);
+        if (forbidden) throw new KernelZooError("compile", forbidden);
         const { deviceClass } = told;
         if (deviceClass !== undefined) {
           return { deviceClass, hardware: null, gpu: await this.#openGpu() };
@@ -292,7 +294,7 @@ export class KernelZoo {
 
   /** As far as a model needs it: a device that was not probed has the usual class. */
   async #deviceOfModel(): Promise<AskingDevice> {
-    if (this.#parts.forbidden !== null) {
+    if (this.#parts.forbidden) {
       return { deviceClass: PLAIN, hardware: null, gpu: await this.#openGpu() };
     }
     if (this.#described !== null || this.#parts.told.deviceClass !== undefined) {

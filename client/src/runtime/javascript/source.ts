@@ -57,12 +57,19 @@ const TRIES = 40;
 
 /**
  * An answer without a missing kernel, or the last one: a zoo compiles kernels in JavaScript for the
- * first page that asks for them. Rejects as `ask` does.
+ * first page that asks for them. `why` there is no WebAssembly is the reason that the model tells.
+ * Rejects as `ask` does, and with KernelZooError (compile) for a file of kernels of WebAssembly.
  */
-export async function patiently(ask: () => Promise<Answered>): Promise<Answered> {
+export async function patiently(
+  { tools }: Host,
+  why: string,
+  ask: () => Promise<Answered>,
+): Promise<Answered> {
   for (let tries = 1; ; tries++) {
     const answered = await ask();
-    if (answered.answer.missing.length === 0 || tries === TRIES) return answered;
+    const { missing, device_class } = answered.answer;
+    if (device_class.includes(":wasm")) throw new tools.KernelZooError("compile", why);
+    if (missing.length === 0 || tries === TRIES) return { ...answered, reason: why };
     await new Promise((resolve) => setTimeout(resolve, WAIT_MS));
   }
 }
