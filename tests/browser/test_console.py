@@ -1,4 +1,5 @@
-"""The console over a real gateway: what each view shows, by keyboard and on a phone."""
+"""The pages that people read over a real gateway, the console above all: what each view shows, by
+keyboard and on a phone."""
 
 import json
 from dataclasses import dataclass
@@ -65,6 +66,19 @@ def views(tuned: Tuned) -> dict[str, str]:
         "#/devices": "text=Chromium 156",
         "#/invite": "text=Open the agent page",
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [("/", KEY), ("/console", KEY), ("/agent", "Start"), ("/docs", "/v1/leases")],
+)
+def test_a_page_shows_its_content_and_asks_nobody_else(
+    tuned: Tuned, context: BrowserContext, path: str, text: str
+) -> None:
+    with watched(context, tuned.url) as page:
+        page.goto(tuned.url + path)
+        page.get_by_text(text).first.wait_for()
+        assert page.evaluate("crossOriginIsolated") is True
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark"), (320, "light")])

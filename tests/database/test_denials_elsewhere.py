@@ -12,6 +12,7 @@ from tests.database.client import Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection, open_space
 from tests.database.sharing.space import SPACE
 from tests.database.strangers import Crowd, timed
+from tests.examples import one_in
 from tests.running import eventually
 from workers.aggregating import tally, verify_lease
 from workers.maintenance import stalled
@@ -106,7 +107,7 @@ def test_five_networks_of_one_session_each_deny_nothing_to_a_device_by_a_class_t
     assert denied(db) == set()
 
 
-@pytest.mark.parametrize("operated", [True, False])
+@pytest.mark.parametrize("operated", one_in(2, [False, True]))
 def test_eight_networks_that_measure_a_class_they_invent_deny_nothing_to_who_runs_the_kernels(
     http: TestClient, come: Crowd, db: Connection, operated: bool
 ) -> None:

@@ -22,10 +22,9 @@ QUICK = frozenset(
         "bench/device/stability.py",
         "bench/kernels/compile.py",
         "bench/models/wasm.py",
-        "bench/serving/acceptance.py",
     }
 )
-"""One of each folder runs in every `make test`, the others in `make test-all`."""
+"""These take a few seconds each and run in every `make test`, the others in `make test-all`."""
 
 
 def is_benchmark(path: Path) -> bool:

@@ -38,10 +38,11 @@ def _await_health(environment: dict[str, str], process: subprocess.Popen[bytes])
 @pytest.mark.parametrize(
     "command",
     [
-        (*CELERY, "worker", "-Q", "aggregate", "-c", "1"),
-        (*CELERY, "beat", "-S", "workers.heartbeat:Clock"),
+        pytest.param(
+            (*CELERY, "worker", "-Q", "aggregate", "-c", "1"), marks=pytest.mark.slow, id="worker"
+        ),
+        pytest.param((*CELERY, "beat", "-S", "workers.heartbeat:Clock"), id="clock"),
     ],
-    ids=["worker", "clock"],
 )
 def test_a_loop_that_turns_keeps_its_file_fresh(
     broker_url: str, tmp_path: Path, command: tuple[str, ...]

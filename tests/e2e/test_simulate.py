@@ -11,7 +11,7 @@ from cli.stack.place import Place
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from services.aggregator.publishing import Rule
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 COLLUDING = Scenario(
     attack=Attack.COLLUDE,
@@ -51,13 +51,11 @@ def first(directory: Path, defences: frozenset[Defence]) -> ScenarioOutcome:
     return outcome
 
 
-@pytest.mark.slow
 def test_who_comes_first_to_a_class_decides_nothing_on_few_networks(tmp_path: Path) -> None:
     verdict = first(tmp_path, ALL_DEFENCES).verdict
     assert verdict.wrongly_promoted == 0
     assert verdict.served_regret < 0.03 < verdict.default_regret
 
 
-@pytest.mark.slow
 def test_the_same_attackers_win_a_plain_vote(tmp_path: Path) -> None:
     assert found(tmp_path, frozenset()).verdict.wrongly_promoted > 0

@@ -54,10 +54,15 @@ def start_up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One for the tests that leave it as it was."""
+def start_shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Up]]:
     with starting_in(tmp_path_factory.mktemp("up")) as start:
-        yield start()
+        yield start
+
+
+@pytest.fixture(scope="module")
+def up(start_shared: Callable[..., Up]) -> Up:
+    """One for the tests that leave it as it was, and for the last, which kills it."""
+    return start_shared()
 
 
 @contextmanager
@@ -161,16 +166,15 @@ def test_a_second_up_on_the_same_state_says_where_the_first_runs(up: Up) -> None
 
 
 def test_what_a_killed_supervisor_left_is_cleared_by_the_next_up_on_the_same_port(
-    start_up: Callable[..., Up],
+    up: Up, start_shared: Callable[..., Up]
 ) -> None:
-    first = start_up()
-    _tune(first.place)
-    tree, first_url = first.tree(), first.record().url
-    first.process.kill()
-    first.process.wait()
+    _tune(up.place)
+    tree, first_url = up.tree(), up.record().url
+    up.process.kill()
+    up.process.wait()
     postgres = [process for process in tree if process.name() == "postgres"]
 
-    second = start_up("--port", first_url.rpartition(":")[2])
+    second = start_shared("--port", first_url.rpartition(":")[2])
     assert second.record().url == first_url
     assert "processes that a killed kernelzoo had left" in second.output.read_text()
     assert [process for process in tree if is_alive(process) and process not in postgres] == []
@@ -188,6 +192,7 @@ def _demo(place: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_short_demo_goes_from_an_empty_zoo_to_a_network_in_two_engines(tmp_path: Path) -> None:
     """It fails where the page misses, or where both engines do not compute the same."""
     demo = _demo(tmp_path / "demo")
@@ -199,7 +204,6 @@ def test_the_short_demo_goes_from_an_empty_zoo_to_a_network_in_two_engines(tmp_p
     assert re.search(r"zoo over it +[\d.]+×", network), said
 
 
-@pytest.mark.slow
 def test_a_demo_that_is_interrupted_leaves_no_process(tmp_path: Path) -> None:
     demo = _demo(tmp_path / "demo")
     _until((tmp_path / "demo" / "fleet" / "status.json").exists)
