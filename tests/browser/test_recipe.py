@@ -121,7 +121,7 @@ def test_a_policy_that_forbids_webassembly_is_named_and_the_page_runs_its_own_co
     stack: Stack, context: BrowserContext
 ) -> None:
     script = RECIPE.replace("https://zoo.example", stack.url)
-    lacking = "needs script-src 'wasm-unsafe-eval'"
+    lacking = "lacks 'wasm-unsafe-eval'"
     assert multiplied(context, script, warned=lacking, policy=FORBIDDEN) == "-1"
 
 
