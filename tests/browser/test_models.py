@@ -20,6 +20,7 @@ from tests.browser.model_host import (
 )
 from tests.browser.model_plans import chosen, chosen_in_javascript, deep, few_bits, small
 from tests.browser.sites import ISOLATED, site
+from tests.examples import one_in
 from workers.fleet.browsers import BrowserKind, Launch
 from workers.fleet.chromium import opened_profile
 from workers.fleet.firefox import Firefox, start_firefox
@@ -564,7 +565,7 @@ def test_a_file_with_one_byte_changed_is_refused(page: Page, host: Host, what: s
     assert "SHA-256" in found
 
 
-@pytest.mark.parametrize("kind", [BrowserKind.FIREFOX, BrowserKind.WEBKIT])
+@pytest.mark.parametrize("kind", one_in(2, [BrowserKind.FIREFOX, BrowserKind.WEBKIT]))
 def test_another_engine_computes_the_same(host: Host, tmp_path: Path, kind: BrowserKind) -> None:
     if (package := MISSING[kind]()) is not None:
         pytest.skip(f"{kind} is not here; install it with `apt-get install {package}`")

@@ -21,6 +21,7 @@ def chosen() -> list[NodeCase]:
     return [*first.values(), *(case for case in cases if case.name in ALWAYS)]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_page_computes_what_onnx_says(tmp_path: Path) -> None:
     cases = chosen()

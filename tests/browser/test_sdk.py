@@ -16,6 +16,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.gateway.wire.zoo import ZooEntry
 from tests.browser.sites import site
+from tests.examples import one_in
 from tests.running import eventually
 from workers.fleet.browsers import BrowserKind, Launch
 from workers.fleet.firefox import Firefox, start_firefox
@@ -134,7 +135,7 @@ def is_product(used: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("kind", [BrowserKind.FIREFOX, BrowserKind.WEBKIT])
+@pytest.mark.parametrize("kind", one_in(2, [BrowserKind.FIREFOX, BrowserKind.WEBKIT]))
 def test_a_page_in_another_engine_that_asks_for_a_gpu_gets_webassembly_and_the_reason(
     stack: Stack, other_origin: str, tmp_path: Path, kind: BrowserKind
 ) -> None:

@@ -214,7 +214,11 @@ RARELY = """
 
 @pytest.mark.parametrize(
     ("code", "reason", "threads"),
-    [(TRAP, "trapped", 1), (TRAP, "trapped", 2), (STOP, "disagrees", 2)],
+    [
+        pytest.param(TRAP, "trapped", 1, marks=pytest.mark.slow),
+        (TRAP, "trapped", 2),
+        (STOP, "disagrees", 2),
+    ],
 )
 def test_a_kernel_that_is_wrong_for_few_inputs_is_taken_back_in_that_inference(
     page: Page, host: Queue, code: bytes, reason: str, threads: int

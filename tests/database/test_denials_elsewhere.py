@@ -139,6 +139,7 @@ def test_a_device_that_nobody_measured_keeps_a_kernel_and_its_first_visitor_brin
     eventually(lambda: served(http, first.device_class) == DEFAULT, "the default")
 
 
+@pytest.mark.slow
 def test_no_crowd_denies_the_last_kernel_of_a_class(
     http: TestClient, come: Crowd, db: Connection
 ) -> None:

@@ -21,7 +21,6 @@ QUICK = frozenset(
         "bench/crowd/cost_model.py",
         "bench/device/stability.py",
         "bench/kernels/compile.py",
-        "bench/models/wasm.py",
     }
 )
 """These take a few seconds each and run in every `make test`, the others in `make test-all`."""

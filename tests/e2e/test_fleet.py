@@ -86,6 +86,7 @@ def kinds() -> tuple[BrowserKind, ...]:
     return tested
 
 
+@pytest.mark.slow
 def test_a_fleet_measures_a_workload_to_the_end_in_every_engine(
     stack: Stack, start: Start, tmp_path: Path, kinds: tuple[BrowserKind, ...]
 ) -> None:
