@@ -49,12 +49,13 @@ tests: setup bench-page .venv/.monitoring tests/chart/schemas/node_modules/.inst
 
 check: static unit  ## Format, lint, types, imports, unit tests: the fast part
 
-static: .venv/.installed client/node_modules/.installed
+static: .venv/.installed client/node_modules/.installed bench/page/node_modules/.installed
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 	@npm --prefix client run --silent check
+	@npm --prefix bench/page run --silent check
 
 unit: .venv/.installed .venv/.monitoring
 	@$(BIN)/python -m pytest tests/unit --quiet -m "not slow" $(ARGS)
@@ -165,6 +166,5 @@ bench/page/node_modules/.installed: bench/page/package-lock.json
 
 bench/page/dist/.built: bench/page/node_modules/.installed client/node_modules/.installed \
 		$(PAGE_SOURCES) $(CLIENT_SOURCES)
-	@npm --prefix bench/page run --silent check
 	@npm --prefix bench/page run --silent build
 	@touch $@
