@@ -85,12 +85,16 @@ async function main() {
   await keepForOffline();
   const { KernelZoo } = await import(sdkUrl);
   const zoo = await KernelZoo.open(zooUrl ?? new URL("zoo/bundle.json", location.href));
-  const read = reader(await zoo.model("digits"), paper);
+  const model = await zoo.model("digits");
+  const read = reader(model, paper);
   changed = () => void read();
   byId("status").textContent = "Ready: draw with a finger, a mouse or the keys.";
   globalThis.kernelzooReady = true;
   // What was drawn meanwhile.
   changed();
+  // Weights and golden outputs may come after the first digits: now nothing more is fetched.
+  await model.complete();
+  globalThis.kernelzooComplete = true;
 }
 
 main().catch(showError);

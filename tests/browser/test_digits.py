@@ -160,6 +160,7 @@ def test_what_was_visited_once_works_without_a_network(folder: Path, browser: Br
     with ExitStack() as network:
         address = network.enter_context(served_examples(folder))
         opened(page, f"{address}/digits/")
+        page.wait_for_function("globalThis.kernelzooComplete === true")
     opened(page, f"{address}/digits/")
     assert read_of(page, strokes_of(SEVEN)) == 7
     context.close()

@@ -67,7 +67,7 @@ IN_JAVASCRIPT = """
 
 
 def test_a_model_runs_in_javascript_where_the_page_may_not_run_webassembly(
-    browser: Browser, host: Host
+    lone_browser: Browser, host: Host
 ) -> None:
     """With the golden outputs compared, and a policy that allows no code but the SDK's."""
     network = small("plain")
@@ -76,7 +76,7 @@ def test_a_model_runs_in_javascript_where_the_page_may_not_run_webassembly(
     write_model(host.folder, plain, network.plan, network.files, kernels)
     policy = f"script-src {host.url}; worker-src blob:; connect-src {host.url}"
     with site({"Content-Security-Policy": policy}) as address:
-        page = browser.new_page()
+        page = lone_browser.new_page()
         page.goto(address)
         made = page.evaluate(script(IN_JAVASCRIPT), [host.url, lists(network.feeds)])
         page.close()

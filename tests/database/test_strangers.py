@@ -154,7 +154,7 @@ def test_no_sequence_of_requests_makes_the_gateway_fail(http: TestClient) -> Non
 
     for attempt in range(ATTEMPTS):
         try:
-            Stranger.run(settings=hypothesis_settings(PATIENT, stateful_step_count=8))
+            Stranger.run(settings=hypothesis_settings(PATIENT, stateful_step_count=16))
             break
         except FlakyStrategyDefinition:
             if attempt == ATTEMPTS - 1:
