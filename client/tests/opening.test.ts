@@ -301,12 +301,14 @@ test("the memory of feeds serves the next run, and never one that is under way",
 });
 
 test("a load that is aborted ends its worker and rejects with the reason", async () => {
-  const { state, spawn } = workers(() => null);
   const abort = new AbortController();
+  const { state, spawn } = workers(() => {
+    setTimeout(() => abort.abort(new Error("gone")));
+    return null;
+  });
   const answered = answeredOf(answerOf("add"));
   const order = { ...ORDER, signal: abort.signal };
   const opening = new Opener(hostOf("http://zoo.test/"), answered, order, spawn).open();
-  abort.abort(new Error("gone"));
   await assert.rejects(opening, /gone/);
   assert.ok(state.ended > 0);
 });

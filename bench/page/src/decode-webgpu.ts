@@ -100,7 +100,7 @@ async function varied(
 }
 
 function sameTokens(left: readonly number[], right: readonly number[]): number {
-  const apart = left.findIndex((token, i) => token !== right[i]);
+  const apart = left.findIndex((id, i) => id !== right[i]);
   return apart < 0 ? left.length : apart;
 }
 
