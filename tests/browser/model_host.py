@@ -69,8 +69,12 @@ class Host:
         """Whether the next connection breaks off after half of a model's weights."""
 
     def write(self, network: PlannedNetwork, **changed: Any) -> None:
+        """Writes a model of CLASS, with other kernels for some workloads."""
+        self.write_for(CLASS, network, **changed)
+
+    def write_for(self, device_class: str, network: PlannedNetwork, **changed: Any) -> None:
         kernels = {key: changed.get(key) or chosen(key) for key in network.plan.kernels}
-        write_model(self.folder, CLASS, network.plan, network.files, kernels)
+        write_model(self.folder, device_class, network.plan, network.files, kernels)
 
 
 class Handler(SimpleHTTPRequestHandler):

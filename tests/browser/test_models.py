@@ -430,6 +430,24 @@ def test_weights_in_fewer_bits_become_those_of_the_golden_outputs(page: Page, ho
     assert host.sent.count("/few.weights") == 2, "a second visit reads what is kept"
 
 
+NO_CLASS = """
+  const zoo = await open();
+  const model = await zoo.model(`${host}/few.json`);
+  const { y } = await model.run(feeds);
+  await model.complete();
+  await model.dispose();
+  return [...y];
+"""
+
+
+def test_a_file_that_names_no_class_of_devices_is_for_wasm(page: Page, host: Host) -> None:
+    """The worker that unpacks weights is chosen by the target."""
+    network = few_bits()
+    host.write_for("", network)
+    found = page.evaluate(script(NO_CLASS), [host.url, lists(network.feeds)])
+    assert close(found, network.outputs["y"])
+
+
 KEPT = """
   const zoo = await open();
   const folder = async () => {

@@ -2,7 +2,7 @@
  * What a zoo answers for a model: its plan, and the kernels of a class of devices for it. A static
  * host has the same document in a file.
  */
-import type { ModelManifest } from "../wire/types.js";
+import type { ModelManifest, TargetKind } from "../wire/types.js";
 
 /** The types of a page. In memory all but float32 are 32-bit integers, and a bool is 0 or 1. */
 export type PortDType = "int64" | "int32" | "bool" | "uint8" | "float32";
@@ -127,3 +127,7 @@ export const productOf = (shape: readonly number[]): number =>
 /** An address in an answer: absolute, or relative to the folder of the zoo. */
 export const addressOf = (url: string, origin: string): URL =>
   new URL(url.startsWith("/") ? `.${url}` : url, origin);
+
+/** What the kernels of an answer are for. A file may name no class of devices: it is for wasm. */
+export const targetOf = ({ device_class }: ModelAnswer): TargetKind =>
+  (/:(webgpu|javascript)/.exec(device_class)?.[1] as TargetKind | undefined) ?? "wasm";

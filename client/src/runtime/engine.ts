@@ -145,8 +145,10 @@ export class Engine {
     const chunk = (loaded: number): void => ports.progress({ phase: "weights", loaded, total });
     const piece = (): void => void pieces++;
     const plain: TakeBytes = async (offset, bytes) => (await sink)(offset, bytes);
-    const reading = plan.format === 3 ? ports.unpacking : null;
-    const { take, from } = (reading ?? plainFile)(plan, plain);
+    const reading = plan.format === 3 ? ports.unpacking : plainFile;
+    if (!reading)
+      throw new KernelZooError("artifact", "This worker reads no weights of fewer bits.");
+    const { take, from } = reading(plan, plain);
     const restored = ports.restore?.(memory, placement, arrivals, () =>
       chunk(Math.min(total, from(arrivals.count))),
     );

@@ -3,7 +3,7 @@
  * their defaults.
  */
 import type { TargetKind } from "../wire/types.js";
-import { addressOf, type ModelAnswer } from "./answer.js";
+import { addressOf, type ModelAnswer, targetOf } from "./answer.js";
 import { release, reserve } from "./budget.js";
 import type { Host } from "./host.js";
 import type { Check, Loaded, LoadOrder, Progress } from "./messages.js";
@@ -31,10 +31,6 @@ export interface Opened {
   readonly loaded: Loaded;
   readonly fallbacks: Fallbacks;
 }
-
-/** What the kernels of an answer are for. */
-export const targetOf = ({ device_class }: ModelAnswer): TargetKind =>
-  /:(\w+)(\+|$)/.exec(device_class)?.[1] as TargetKind;
 
 /** Owns what a model holds of the page: its session and its part of the memory. */
 export class Opener {

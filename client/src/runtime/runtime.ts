@@ -2,10 +2,11 @@
 
 import type { Backend } from "../sdk/backend.js";
 import type { TuneOptions } from "../tuning/tuning.js";
+import { targetOf } from "./answer.js";
 import type { Host } from "./host.js";
 import type { Check, Progress } from "./messages.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
-import { Opener, targetOf } from "./opener.js";
+import { Opener } from "./opener.js";
 import { type Dimensions, isFile, requestModel } from "./request.js";
 import { type RuntimeWorker, spawnRuntime } from "./session.js";
 

@@ -1,6 +1,7 @@
 /** Entry of the tuner, which a page loads with the first model that it has tuned. */
 import { mainPause, PAUSES, type Pause, pauses, watchDevice, watchPage } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/sent.js";
+import { targetOf } from "../runtime/answer.js";
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { Host } from "../runtime/host.js";
 import type { LoadOrder } from "../runtime/messages.js";
@@ -433,8 +434,8 @@ export async function tuned(
   options: TuneOptions,
   plain: Spawn,
 ): Promise<Tuned> {
-  const target = answered.answer.device_class.includes(":webgpu") ? "webgpu" : "wasm";
+  const target = targetOf(answered.answer) === "webgpu" ? "webgpu" : "wasm";
   const sources: Sources =
-    target === "wasm" ? { measurer, model } : (await import("./webgpu/sources.js")).SOURCES;
+    target === "webgpu" ? (await import("./webgpu/sources.js")).SOURCES : { measurer, model };
   return new Tuning(host, answered, options, target, sources, plain);
 }
