@@ -84,6 +84,22 @@ class Varied(_Camel, frozen=True, kw_only=True):
     token_ms: tuple[float, ...]
 
 
+class KernelShare(_Camel, frozen=True, kw_only=True):
+    """`us`: the mean of its calls in a token, back to back."""
+
+    workload: str
+    calls: int
+    us: float
+
+
+class Profile(_Camel, frozen=True, kw_only=True):
+    """Times on the GPU alone: of a token, and of each kernel in it."""
+
+    context: int
+    token_ms: float
+    kernels: tuple[KernelShare, ...]
+
+
 class DecoderAnswer(_Camel, frozen=True, kw_only=True):
     """`differences`: of logits to NumPy's, by engine, as a share of the largest. `same_tokens`: of
     those that both engines generated, how many are equal from the first on. `calls`: of a token."""
@@ -95,6 +111,7 @@ class DecoderAnswer(_Camel, frozen=True, kw_only=True):
     differences: dict[str, float]
     decoded: tuple[Decoded, ...]
     varied: tuple[Varied, ...]
+    profiles: tuple[Profile, ...]
     times: dict[str, tuple[tuple[str, float], ...]]
     failures: dict[str, str]
 
@@ -199,7 +216,7 @@ def decoding_report(answer: DecodingAnswer, described_as: Mapping[str, Cell]) ->
 
 
 def _rows(found: DecoderAnswer) -> Iterator[dict[str, Any]]:
-    """`what`: an engine, or what our decoder goes without."""
+    """`what`: an engine, what our decoder goes without, or a kernel of a token."""
     empty = {
         "model": found.name,
         "calls": found.calls,
@@ -222,6 +239,20 @@ def _rows(found: DecoderAnswer) -> Iterator[dict[str, Any]]:
             "token_ms": median(varied.token_ms),
             "note": f"{varied.reuse}; submitted by {varied.submission}",
         }
+    for profile in found.profiles:
+        yield empty | {
+            "what": "on the GPU alone",
+            "context": profile.context,
+            "token_ms": profile.token_ms,
+        }
+        for kernel in profile.kernels:
+            yield empty | {
+                "what": kernel.workload,
+                "calls": kernel.calls,
+                "context": profile.context,
+                "token_ms": kernel.calls * kernel.us / 1e3,
+                "note": f"{kernel.us:.2f} µs a call",
+            }
     for what, failure in found.failures.items():
         yield empty | {"what": what, "note": failure}
 

@@ -143,6 +143,7 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
   const url = new URL(asked.zoo, document.baseURI).href;
   const bare = await attempt("variants", () => BareDecoder.load(url));
   const without = bare && (await attempt("variants", () => varied(bare, asked, job)));
+  const profiles = bare && (await attempt("profile", () => bare.profiles(asked.contexts)));
   if (bare !== null) differences[OURS] = differs(await bare.logits(asked.prompt));
   bare?.dispose();
   if (peer !== null) peers.add(peer.name);
@@ -154,6 +155,7 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
     differences,
     decoded,
     varied: without ?? [],
+    profiles: profiles ?? [],
     times,
     failures,
   };

@@ -5,6 +5,8 @@ from bench.models.decode_webgpu import (
     Decoded,
     DecoderAnswer,
     DecodingAnswer,
+    KernelShare,
+    Profile,
     Varied,
     decoding_report,
 )
@@ -49,6 +51,15 @@ def _answer(same_tokens: int, failures: dict[str, str]) -> DecodingAnswer:
                 token_ms=(3.5, 3.0, 4.0),
             ),
         ),
+        profiles=()
+        if failures
+        else (
+            Profile(
+                context=128,
+                token_ms=0.7,
+                kernels=(KernelShare(workload="matmul_q4:f32:m1k576n960", calls=30, us=3.5),),
+            ),
+        ),
         times={},
         failures=failures,
     )
@@ -72,8 +83,12 @@ def test_claims_hold_decoding_to_absolute_times_and_to_the_peer() -> None:
         "its prompt": (11.0, True),
         "a token, one a fetch": (1.2, False),
     }
-    assert report.rows[-1]["what"] == "neither"
-    assert report.rows[-1]["token_ms"] == 3.5
+    told = {row["what"]: row["token_ms"] for row in report.rows[3:]}
+    assert told == {
+        "neither": 3.5,
+        "on the GPU alone": 0.7,
+        "matmul_q4:f32:m1k576n960": 0.105,
+    }
 
 
 def test_an_engine_that_fails_is_a_row_and_ours_a_missed_claim() -> None:

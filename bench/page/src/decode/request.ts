@@ -52,6 +52,17 @@ export interface Varied extends Variant {
   readonly tokenMs: readonly number[];
 }
 
+/** Times on the GPU alone: of a token, and the mean of a kernel's calls in it. */
+export interface Profile {
+  readonly context: number;
+  readonly tokenMs: number;
+  readonly kernels: readonly {
+    readonly workload: string;
+    readonly calls: number;
+    readonly us: number;
+  }[];
+}
+
 export interface DecoderAnswer {
   readonly name: string;
   readonly calls: number;
@@ -60,6 +71,7 @@ export interface DecoderAnswer {
   readonly differences: Readonly<Record<string, number>>;
   readonly decoded: readonly Decoded[];
   readonly varied: readonly Varied[];
+  readonly profiles: readonly Profile[];
   readonly times: Times;
   readonly failures: Readonly<Record<string, string>>;
 }

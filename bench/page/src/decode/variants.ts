@@ -5,10 +5,11 @@
  */
 import type { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
 import { stagingBuffer } from "../../../../client/src/gpu/buffers.js";
-import type { DecoderWire, ModelAnswer } from "../../../../client/src/runtime/answer.js";
+import type { DecoderWire, ModelAnswer, PlanWire } from "../../../../client/src/runtime/answer.js";
 import { type LoadedPlan, loadOnGpu } from "../../../../client/src/runtime/webgpu/loading.js";
 import { now } from "../../../../client/src/timing/clock.js";
-import type { Variant } from "./request.js";
+import { profiled } from "./profile.js";
+import type { Profile, Variant } from "./request.js";
 
 const TOKEN_BYTES = Int32Array.BYTES_PER_ELEMENT;
 
@@ -25,17 +26,22 @@ export class BareDecoder {
   /** The first call of a token. */
   readonly #step: number;
   readonly #vocabulary: number;
+  /** The workload of each call of a token. */
+  readonly #workloads: readonly string[];
   readonly #kept: readonly BoundProgram[];
   readonly #token: GPUBuffer;
   readonly #position: GPUBuffer;
   readonly #logits: GPUBuffer;
 
-  private constructor(loaded: LoadedPlan, { step, vocabulary }: DecoderWire) {
+  private constructor(loaded: LoadedPlan, plan: PlanWire) {
     const { placement, of } = loaded.buffers;
+    const { step, vocabulary } = plan.decoder as DecoderWire;
+    const calls = plan.calls.slice(step);
     this.#loaded = loaded;
     this.#step = step;
     this.#vocabulary = vocabulary;
     this.#kept = loaded.bound.slice(step);
+    this.#workloads = calls.map(({ kernel }) => plan.kernels[kernel] as string);
     this.calls = this.#kept.length;
     [this.#token, this.#position] = placement.inputs.map(of) as [GPUBuffer, GPUBuffer];
     [this.#logits] = placement.outputs.map(of) as [GPUBuffer];
@@ -46,7 +52,7 @@ export class BareDecoder {
     const order = { answer, origin: url, threads: 1, check: false, keep: false, replaced: [] };
     const loaded = await loadOnGpu(order, { progress: () => undefined });
     await loaded.stored;
-    return new BareDecoder(loaded, answer.plan.decoder as DecoderWire);
+    return new BareDecoder(loaded, answer.plan);
   }
 
   /** The logits behind a prompt. */
@@ -91,6 +97,13 @@ export class BareDecoder {
     const elapsed = now() - start;
     for (const staging of ring) staging.destroy();
     return elapsed / (Math.ceil(tokens / variant.interval) * variant.interval);
+  }
+
+  /** Times on the GPU alone, behind so many tokens. The cache holds whatever it holds. */
+  profiles(contexts: readonly number[]): Promise<readonly Profile[]> {
+    const { open } = this.#loaded;
+    const go = (place: number): void => this.#go(0, place);
+    return profiled({ open, calls: this.#kept, workloads: this.#workloads, go }, contexts);
   }
 
   dispose(): void {

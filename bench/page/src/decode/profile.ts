@@ -1,0 +1,57 @@
+/** What a token takes on the GPU alone, and which of its kernels takes how much of it. */
+import type { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
+import { noActivity, raiseClock } from "../../../../client/src/gpu/clock.js";
+import type { OpenDevice } from "../../../../client/src/gpu/device.js";
+import { gpuSampleNs } from "../../../../client/src/gpu/sample.js";
+import { gpuTimer } from "../../../../client/src/gpu/timer.js";
+import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
+import { Chain } from "../../../../client/src/runtime/webgpu/loading.js";
+import { now } from "../../../../client/src/timing/clock.js";
+import type { Profile } from "./request.js";
+
+const LIMIT_MS = 20_000;
+const TOKENS = 24;
+/** Calls of a kernel in one sample, at the least: all its layers, several times. */
+const CALLS = 480;
+const SAMPLES = 5;
+
+interface Profiled {
+  readonly open: OpenDevice;
+  readonly calls: readonly BoundProgram[];
+  /** The workload of each call. */
+  readonly workloads: readonly string[];
+  /** Has the next token decoded at a place. */
+  readonly go: (place: number) => void;
+}
+
+/** Calls follow each other without a gap: samples are of many calls in one pass. */
+export async function profiled(
+  { open, calls, workloads, go }: Profiled,
+  contexts: readonly number[],
+): Promise<readonly Profile[]> {
+  const token = new Chain(calls);
+  const timer = await gpuTimer(open, (pass) => token.encode(pass), LIMIT_MS, TIMER_TOOLS);
+  const activity = noActivity();
+  const meanNs = async (chain: Chain, times: number, place: number): Promise<number> => {
+    await raiseClock(timer, chain, activity, now() + LIMIT_MS);
+    const samples: number[] = [];
+    for (let i = 0; i < SAMPLES; i++) {
+      go(place);
+      samples.push(await gpuSampleNs(timer, chain, { calls: times, passes: 1 }, now() + LIMIT_MS));
+    }
+    return samples.sort((a, b) => a - b)[SAMPLES >> 1] as number;
+  };
+  const found: Profile[] = [];
+  for (const context of contexts) {
+    const tokenMs = (await meanNs(token, TOKENS, context)) / 1e6;
+    const kernels: Profile["kernels"][number][] = [];
+    for (const workload of new Set(workloads)) {
+      const own = calls.filter((_, i) => workloads[i] === workload);
+      const ns = await meanNs(new Chain(own), Math.ceil(CALLS / own.length), context);
+      kernels.push({ workload, calls: own.length, us: ns / own.length / 1e3 });
+    }
+    found.push({ context, tokenMs, kernels });
+  }
+  timer.dispose();
+  return found;
+}
