@@ -52,7 +52,7 @@ over ours, the difference of logits as a share of the largest."""
 DEVICE_CLASS = "0123456789abcdef:r101-0:webgpu"
 """A class of which nothing is known."""
 UNTUNED = ContestEffort(rounds=1, tune_ms=0)
-MOST_CANDIDATES = 24
+MOST_CANDIDATES = 32
 """How many are screened of a workload, the most promising first."""
 TINY_OPTIONS = ("--only", TINY)
 OURS, PEER = "kernelzoo", "onnxruntime-web"

@@ -157,10 +157,24 @@ def test_threads_share_sums_and_blocks_in_a_page(page: Page) -> None:
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
 
 
-def test_rows_are_reduced_by_subgroups_in_a_page(page: Page) -> None:
-    workload = Workload.parse("softmax:f32:m13n100")
+@pytest.mark.parametrize(
+    ("key", "settings"),
+    [
+        ("softmax:f32:m13n100", {}),
+        # Fewer threads a row than a subgroup may have, and none of it waits at a barrier then.
+        ("matmul_q4+bias:f32:m1k96n11", {"block_k": 0, "threads_per_row": 4}),
+    ],
+)
+def test_rows_are_reduced_by_subgroups_in_a_page(
+    page: Page, key: str, settings: dict[str, int]
+) -> None:
+    workload = Workload.parse(key)
     space = lite_space(workload, TargetKind.WEBGPU)
-    candidate = next(each for each in space if each.requires == ("subgroups",))
+    candidate = next(
+        each
+        for each in space
+        if each.requires == ("subgroups",) and settings.items() <= dict(each.config).items()
+    )
     inputs = inputs_of(workload)
     output = in_page(page, compile_candidate(candidate), inputs)
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)

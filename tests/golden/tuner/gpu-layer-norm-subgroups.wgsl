@@ -8,6 +8,13 @@ var<workgroup> shared1: array<f32, 32>;
 var<workgroup> shared0: array<f32, 32>;
 fn over_shared0(value: f32, thread: u32, lanes: u32) -> f32 {
   var part = value;
+  if (lanes >= 16u) {
+    part = part + subgroupShuffleXor(part, 1u);
+    part = part + subgroupShuffleXor(part, 2u);
+    part = part + subgroupShuffleXor(part, 4u);
+    part = part + subgroupShuffleXor(part, 8u);
+    return part;
+  }
   let span = min(lanes, 16u);
   for (var step = 1u; step < span; step <<= 1u) {
     part = part + subgroupShuffleXor(part, step);
@@ -23,6 +30,13 @@ fn over_shared0(value: f32, thread: u32, lanes: u32) -> f32 {
 }
 fn over_shared1(value: f32, thread: u32, lanes: u32) -> f32 {
   var part = value;
+  if (lanes >= 16u) {
+    part = part + subgroupShuffleXor(part, 1u);
+    part = part + subgroupShuffleXor(part, 2u);
+    part = part + subgroupShuffleXor(part, 4u);
+    part = part + subgroupShuffleXor(part, 8u);
+    return part;
+  }
   let span = min(lanes, 16u);
   for (var step = 1u; step < span; step <<= 1u) {
     part = part + subgroupShuffleXor(part, step);

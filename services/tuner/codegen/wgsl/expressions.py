@@ -232,6 +232,8 @@ def _of_register(value: Expression) -> bool:
 
 
 ENABLE = "enable subgroups;\n"
+MOST_LANES = 32
+"""Threads of a subgroup of most GPUs; few have more."""
 _COMBINED = {
     BinaryOp.ADD: "{} + {}",
     BinaryOp.MUL: "{} * {}",
@@ -247,8 +249,10 @@ def write_reduction_function(
 
     The size of a subgroup is a power of two, known at run time only. Butterfly exchanges reduce the
     values of a subgroup, or of as many threads as are wanted; workgroup memory combines what
-    several subgroups leave. Threads of a subgroup are taken to be neighbours in the workgroup, as
-    they are in all known implementations for workgroups of one dimension.
+    several subgroups leave. Where all threads are of one subgroup nothing waits for the others, and
+    the exchanges are no loop, as its end would be found at run time. Threads of a subgroup are
+    taken to be neighbours in the workgroup, as they are in all known implementations for workgroups
+    of one dimension.
     """
     shared, count = names.of("buffer", reduced.shared.name), f"{reduced.threads}u"
 
@@ -259,6 +263,11 @@ def write_reduction_function(
     head = f"fn {values.reducer(reduced)}(value: {held}, thread: u32, lanes: u32) -> {held}"
     with writer.block(head):
         writer.line("var part = value;")
+        if reduced.threads <= MOST_LANES:
+            with writer.block(f"if (lanes >= {count})"):
+                for step in range(reduced.threads.bit_length() - 1):
+                    writer.line(with_part(f"subgroupShuffleXor(part, {1 << step}u)"))
+                writer.line("return part;")
         writer.line(f"let span = min(lanes, {count});")
         with writer.block("for (var step = 1u; step < span; step <<= 1u)"):
             writer.line(with_part("subgroupShuffleXor(part, step)"))

@@ -8,29 +8,36 @@ Shapes, named by the settings of `WebgpuQuantisedGemvConfig`; a block is 32 weig
     loop body   one block of each row: one vec4 of words of 4 bits a weight, two of 8 bits
 
     workgroup memory
-      staged    [m][8 slots][blocks of block_k, padded] vec4 of a
+      staged    [m][8 slots][blocks of block_k, padded] vec4 of a; none where block_k is 0
       shared    sums of threads that share a row (base/row_threads.py)
 
 Word j of a vec4 has weights of the block from j · W on, W of them. So bits e of all four words are
-the weights e, W + e, 2W + e and 3W + e, and slot e of `staged` has the activations of these: a
-block is eight (shift, mask, convert, multiply-add) of vec4. The zero point is taken away once for a
-block, with the sum of its activations. What it makes of matmul_q4:f32:m1k64n4:
+the weights e, W + e, 2W + e and 3W + e, and slot e has the activations of these: a block is eight
+(mask, subtract, multiply-add) of vec4. Weights are not converted, which many GPUs do at an eighth
+of the speed: a weight q stands in the mantissa of 2²³ where its bits are, as 2²³ + q · 2^p, and
+2²³ + zero · 2^p is taken away. Nothing is rounded by that. Its activations are kept times 2^-p.
+What it makes of matmul_q4:f32:m1k64n4:
 
-    for (var load …) staged[…] = vec4<f32>(a[i], a[i + 8u], a[i + 16u], a[i + 24u]);   // 2
+    for (var load …) staged[…] = vec4<f32>(a[i], a[i + 8u], a[i + 16u], a[i + 24u]) * …;   // 2
     workgroupBarrier();
-    for (var step = 0u; step < 1u; step++) {                                          // 3
-      dot = vec4<f32>(((b[at] >> vec4<u32>(4u)) & vec4<i32>(15i))) * staged[…] + dot;  //   × 8
-      sums_0 = fma(vec4<f32>(block_scales[…]), fma(all, vec4<f32>(-8.0f), dot), sums_0);
+    for (var step = 0u; step < 1u; step++) {                                            // 3
+      weight = bitcast<vec4<f32>>((b[at] & vec4<i32>(240i)) | vec4<i32>(1258291200i)) - …;
+      dot = fma(weight, staged[…], dot);                                                //   × 8
+      sums_0 = fma(vec4<f32>(block_scales[…]), dot, sums_0);
     }
     let whole = over_sums_shared0(vec4<f32>(sums_0.x + …, …), invocation, subgroup_lanes);  // 4
-    if (lane < 1u) { c[row] = whole.x; }                                              // 5
+    if (lane < 1u) { c[row] = whole.x; }                                                // 5
+
+With block_k = 0 a thread reads the activations of its blocks where they lie, and the squares of a
+norm are added up by the threads of each row: nothing waits at a barrier before its weights are on
+their way.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.quantised import BLOCK, WORD_BITS
+from kernelzoo.domain.operators.quantised import BLOCK, WORD_BITS, per_word
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
@@ -53,6 +60,7 @@ from services.tuner.ir.nodes import (
     Allocate,
     Barrier,
     BinaryOp,
+    Bitcast,
     Block,
     Bound,
     Buffer,
@@ -84,6 +92,37 @@ from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.quantised_gemv.webgpu_config import SLOTS, WebgpuQuantisedGemvConfig
 
 WORDS_AT_ONCE = LANES
+MANTISSA = 23
+"""Bits of a number of f32 behind its first one."""
+_EXPONENT_BIAS = 127
+_HALF_WORD = 16
+"""Bits of a word that are in the mantissa at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slot:
+    """Where slot `number` of a block has its weights: bit `shift` of words `vector` on."""
+
+    number: int
+    width: int
+
+    @property
+    def vector(self) -> int:
+        return self.number // per_word(self.width)
+
+    @property
+    def bit(self) -> int:
+        """Among the weights of a word."""
+        return self.number % per_word(self.width)
+
+    @property
+    def shift(self) -> int:
+        return _HALF_WORD * (self.bit * self.width // _HALF_WORD)
+
+    @property
+    def power(self) -> int:
+        """Weights stand in the mantissa times so many powers of two."""
+        return self.bit * self.width % _HALF_WORD
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
@@ -104,6 +143,7 @@ class _Kernel:
     sharing: RowThreads
     rows: tuple[Affine, ...]
     staged: Buffer
+    own: Buffer
     sums: Buffer
     squares: Buffer
 
@@ -147,6 +187,7 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
         ),
         rows=tuple(frame.clamped(f"row{n}", row, product.n, 1) for n, row in enumerate(unclamped)),
         staged=f32_buffer("staged", LANES * SLOTS * config.pitch * product.m, Scope.WORKGROUP),
+        own=f32_buffer("own", BLOCK * product.m, Scope.LOCAL),
         sums=f32_buffer(
             "sums", LANES * len(product.weights) * config.tile_n * product.m, Scope.LOCAL
         ),
@@ -158,14 +199,17 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
     )
 
     # 2 and 3. Part by part of k: activations into workgroup memory, then their products.
-    parts = product.k // config.block_k
-    part = frame.variable("part", parts)
-    after = (Barrier(),) if parts > 1 else ()
-    body: Block = (*_staging(kernel, part), Barrier(), *_products(kernel, part), *after)
-    body = (*zeros, *_no_squares(kernel), *serial("part", parts, body))
+    if config.block_k:
+        parts = product.k // config.block_k
+        part = frame.variable("part", parts)
+        after = (Barrier(),) if parts > 1 else ()
+        body: Block = (*_staging(kernel, part), Barrier(), *_products(kernel, part), *after)
+        body = serial("part", parts, body)
+    else:
+        body = _products(kernel, ZERO)
+    body = (*zeros, *_no_squares(kernel), *body)
     # 4. Sums over the threads of a row, and over the whole workgroup for the norm.
-    totals = _totals(kernel)
-    factors = _factors(kernel)
+    totals, factors = _totals(kernel)
     # 5. The first thread of each row tile stores its entries.
     body = (*body, *totals.body, *factors.body, *_stores(kernel, totals, factors, exist))
 
@@ -173,7 +217,8 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
     for buffer in (*local, *((kernel.squares,) if product.norm else ())):
         body = (Allocate(buffer=buffer, body=body),)
     block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body)),)
-    for buffer in (kernel.staged, *totals.shared, *factors.shared):
+    staged = (kernel.staged,) if config.block_k else ()
+    for buffer in (*staged, *totals.shared, *factors.shared):
         block = (Allocate(buffer=buffer, body=block),)
     return Program(parameters=parameters, body=loop("group", groups, LoopKind.RANGE, block))
 
@@ -193,8 +238,9 @@ def _all_lanes(value: Expression) -> Expression:
 
 def _staging(kernel: _Kernel, part: Affine) -> Block:
     """Threads take vectors in turn, so that neighbours read neighbours."""
-    config, per_word = kernel.config, WORD_BITS // kernel.product.weights[0].width
-    blocks, vectors = config.block_k // BLOCK, BLOCK // (per_word * LANES)
+    config, width = kernel.config, kernel.product.weights[0].width
+    count = per_word(width)
+    blocks, vectors = config.block_k // BLOCK, BLOCK // (count * LANES)
     items = blocks * SLOTS
     inside = kernel.frame.nested()
     load = inside.variable("load", -(-items // config.threads))
@@ -202,25 +248,33 @@ def _staging(kernel: _Kernel, part: Affine) -> Block:
     exists = inside.undecided((Bound(index=place, limit=items),))
     block, vector, bit = inside.delinearize(
         inside.clamped("place", place, items, 1),
-        (("block", blocks), ("vector", vectors), ("bit", per_word)),
+        (("block", blocks), ("vector", vectors), ("bit", count)),
     )
     first = total(
         part.times(config.block_k),
         block.times(BLOCK),
-        vector.times(LANES * per_word),
+        vector.times(LANES * count),
         bit,
     )
-    slot = vector.times(per_word).plus(bit).times(config.pitch).plus(block)
+    slot = vector.times(count).plus(bit).times(config.pitch).plus(block)
+    held = _HALF_WORD // width
+    among = inside.let(
+        "among", binary(BinaryOp.FLOOR_MOD, IndexValue(index=bit), whole(held)), held - 1
+    )
+    # 2^-p has the exponent 127 - p.
+    exponent = among.times(-width << MANTISSA).plus(Affine(constant=_EXPONENT_BIAS << MANTISSA))
+    power = Bitcast(value=IndexValue(index=exponent), dtype=DType.F32)
     body: Block = ()
     for m in range(kernel.product.m):
-        body = (*body, *_staged_row(kernel, m, first, slot, per_word))
+        body = (*body, *_staged_row(kernel, m, first, slot, power))
     return serial("load", -(-items // config.threads), inside.enclose(under(exists, body)))
 
 
-def _staged_row(kernel: _Kernel, m: int, first: Affine, slot: Affine, per_word: int) -> Block:
+def _staged_row(kernel: _Kernel, m: int, first: Affine, slot: Affine, power: Expression) -> Block:
     product = kernel.product
     row = Affine(constant=m * product.k).plus(first)
-    places = [Affine(constant=lane * per_word) for lane in range(LANES)]
+    count = per_word(product.weights[0].width)
+    places = [Affine(constant=lane * count) for lane in range(LANES)]
     entries: Expression = Lanes(
         values=tuple(kernel.load(product.a, row.plus(place)) for place in places)
     )
@@ -231,7 +285,8 @@ def _staged_row(kernel: _Kernel, m: int, first: Affine, slot: Affine, per_word: 
         squared = plus(held, _all_lanes(times(entries, entries)))
         squares = (Store(buffer=kernel.squares, index=held.index, value=squared),)
         entries = times(entries, Lanes(values=tuple(gamma)))
-    return (*squares, Store(buffer=kernel.staged, index=_slot(kernel, m, slot), value=entries))
+    scaled = times(entries, splat(power))
+    return (*squares, Store(buffer=kernel.staged, index=_slot(kernel, m, slot), value=scaled))
 
 
 def _slot(kernel: _Kernel, m: int, slot: Affine) -> Affine:
@@ -252,7 +307,7 @@ def _no_squares(kernel: _Kernel) -> Block:
 
 def _products(kernel: _Kernel, part: Affine) -> Block:
     config, product = kernel.config, kernel.product
-    blocks = config.block_k // BLOCK
+    blocks = (config.block_k or product.k) // BLOCK
     steps = -(-blocks // config.threads_per_row)
     inside = kernel.frame.nested()
     step = inside.variable("step", steps)
@@ -260,38 +315,72 @@ def _products(kernel: _Kernel, part: Affine) -> Block:
     exists = inside.undecided((Bound(index=block, limit=blocks),))
     block = inside.clamped("own_block", block, blocks, 1) if not exists else block
     place = part.times(blocks).plus(block)
-    ones, halves = (
-        f32_buffer("dot", LANES * product.m, Scope.LOCAL),
-        f32_buffer("all", LANES * product.m, Scope.LOCAL),
-    )
+    dot = f32_buffer("dot", LANES * product.m, Scope.LOCAL)
     weight = f32_buffer("weight", LANES, Scope.LOCAL)
-    body: Block = _sums_of_activations(kernel, halves, block)
+    body: Block = () if config.block_k else _own_activations(kernel, block)
     for number_, operand in enumerate(product.weights):
         for row, at in enumerate(kernel.rows):
             index = at.plus(Affine(constant=operand.first_row))
             body = (
                 *body,
-                *_dots(kernel, operand, index, place, block, ones, weight),
-                *_added(kernel, operand, (number_, row), index, place, inside, ones, halves),
+                *_dots(kernel, operand, index, place, block, inside, dot, weight),
+                *_added(kernel, operand, (number_, row), index, place, dot),
             )
-    for buffer in (ones, halves, weight):
+    local = (dot, weight) if config.block_k else (dot, weight, kernel.own)
+    for buffer in local:
         body = (Allocate(buffer=buffer, body=body),)
     return serial("step", steps, inside.enclose(under(exists, body)))
 
 
+def _own_activations(kernel: _Kernel, block: Affine) -> Block:
+    """The slots of the thread's own block, of activations that are read where they lie."""
+    product = kernel.product
+    slots = [_Slot(number=n, width=product.weights[0].width) for n in range(SLOTS)]
+    body: list[Statement] = []
+    for m in range(product.m):
+        row = Affine(constant=m * product.k).plus(block.times(BLOCK))
+        vectors = [Affine(constant=LANES * n) for n in range(BLOCK // LANES)]
+        entries: list[Expression] = [kernel.load(product.a, row.plus(at), LANES) for at in vectors]
+        if product.norm is not None:
+            held = Load(buffer=kernel.squares, index=Affine(constant=m))
+            squared = _all_lanes(_pairwise([times(each, each) for each in entries]))
+            body.append(Store(buffer=kernel.squares, index=held.index, value=plus(held, squared)))
+            gamma = [block.times(BLOCK).plus(at) for at in vectors]
+            entries = [
+                times(each, kernel.load(product.norm.gamma, at, LANES))
+                for each, at in zip(entries, gamma, strict=True)
+            ]
+        for slot in slots:
+            lanes = [_weight_of(slot, lane) for lane in range(LANES)]
+            parts = [ExtractLane(value=entries[at // LANES], lane=at % LANES) for at in lanes]
+            value: Expression = Lanes(values=tuple(parts))
+            if slot.power:
+                value = times(value, _vector(2.0**-slot.power))
+            body.append(Store(buffer=kernel.own, index=_own_slot(m, slot.number), value=value))
+    return tuple(body)
+
+
+def _weight_of(slot: _Slot, lane: int) -> int:
+    """The weight of a block that a lane of a slot has."""
+    count = per_word(slot.width)
+    return (slot.vector * LANES + lane) * count + slot.bit
+
+
+def _own_slot(m: int, slot: int) -> Affine:
+    return Affine(constant=(m * SLOTS + slot) * LANES)
+
+
+def _pairwise(values: list[Expression]) -> Expression:
+    while len(values) > 1:
+        values = [plus(*pair) for pair in zip(values[::2], values[1::2], strict=True)]
+    return values[0]
+
+
 def _activations(kernel: _Kernel, m: int, slot: int, block: Affine) -> Load:
+    if not kernel.config.block_k:
+        return Load(buffer=kernel.own, index=_own_slot(m, slot), lanes=LANES)
     place = Affine(constant=slot * kernel.config.pitch).plus(block)
     return Load(buffer=kernel.staged, index=_slot(kernel, m, place), lanes=LANES)
-
-
-def _sums_of_activations(kernel: _Kernel, into: Buffer, block: Affine) -> Block:
-    found = []
-    for m in range(kernel.product.m):
-        slots: list[Expression] = [_activations(kernel, m, slot, block) for slot in range(SLOTS)]
-        while len(slots) > 1:
-            slots = [plus(*pair) for pair in zip(slots[::2], slots[1::2], strict=True)]
-        found.append(Store(buffer=into, index=kernel.sum_at(m), value=slots[0]))
-    return tuple(found)
 
 
 def _dots(
@@ -300,32 +389,54 @@ def _dots(
     row: Affine,
     place: Affine,
     block: Affine,
+    inside: Frame,
     into: Buffer,
     weight: Buffer,
 ) -> Block:
-    """Σ q · a of one block, lane by lane, for all rows of a."""
-    product, per_word = kernel.product, WORD_BITS // operand.width
-    words = BLOCK // per_word
+    """Σ (q - zero) · a of one block, lane by lane, for all rows of a."""
+    product = kernel.product
+    words = BLOCK // per_word(operand.width)
     at = row.times(product.k // BLOCK).plus(place).times(words)
-    mask = Const(value=(1 << operand.width) - 1, dtype=DType.I32, lanes=LANES)
+    most = (1 << operand.width) - 1
+    zero: Expression | None = None
+    if operand.zeros:
+        zero = _zero_point(kernel, operand, row, place, inside)
     body: list[Statement] = []
-    for slot in range(SLOTS):
-        vector, bit = divmod(slot, per_word)
+    for number_ in range(SLOTS):
+        slot = _Slot(number=number_, width=operand.width)
         held: Expression = kernel.load(
-            operand.words, at.plus(Affine(constant=vector * WORDS_AT_ONCE)), LANES
+            operand.words, at.plus(Affine(constant=slot.vector * WORDS_AT_ONCE)), LANES
         )
-        if bit:
-            held = binary(BinaryOp.SHIFT_RIGHT, held, whole(bit * operand.width))
-        value = Cast(value=binary(BinaryOp.AND, held, mask), dtype=DType.F32)
+        if slot.shift:
+            held = binary(BinaryOp.SHIFT_RIGHT, held, whole(slot.shift))
+        held = binary(BinaryOp.AND, held, _words(most << slot.power))
+        held = binary(BinaryOp.OR, held, _words((_EXPONENT_BIAS + MANTISSA) << MANTISSA))
+        value = binary(
+            BinaryOp.SUB, Bitcast(value=held, dtype=DType.F32), _centre(operand, slot, zero)
+        )
         body.append(Store(buffer=weight, index=ZERO, value=value))
         for m in range(product.m):
             index = kernel.sum_at(m)
             own = times(
-                Load(buffer=weight, index=ZERO, lanes=LANES), _activations(kernel, m, slot, block)
+                Load(buffer=weight, index=ZERO, lanes=LANES),
+                _activations(kernel, m, number_, block),
             )
             so_far = Load(buffer=into, index=index, lanes=LANES)
-            body.append(Store(buffer=into, index=index, value=plus(so_far, own) if slot else own))
+            value = plus(so_far, own) if number_ else own
+            body.append(Store(buffer=into, index=index, value=value))
     return tuple(body)
+
+
+def _words(value: int) -> Const:
+    return Const(value=value, dtype=DType.I32, lanes=LANES)
+
+
+def _centre(operand: Weights, slot: _Slot, zero: Expression | None) -> Expression:
+    """What the mantissa has where a weight is its zero point."""
+    one, power = float(1 << MANTISSA), float(1 << slot.power)
+    if zero is None:
+        return _vector(one + power * (1 << (operand.width - 1)))
+    return splat(plus(times(zero, number(power)), number(one)))
 
 
 def _added(
@@ -334,29 +445,17 @@ def _added(
     which: tuple[int, int],
     row: Affine,
     place: Affine,
-    inside: Frame,
     dot: Buffer,
-    ones: Buffer,
 ) -> Block:
-    """The block's part of each sum: scale · (Σ q · a - zero · Σ a)."""
+    """The block's part of each sum: scale · Σ (q - zero) · a."""
     product = kernel.product
-    blocks = product.k // BLOCK
-    scale = splat(kernel.load(operand.scales, row.times(blocks).plus(place)))
-    zero: Expression = _vector(-float(1 << (operand.width - 1)))
-    if operand.zeros:
-        zero = splat(times(number(-1.0), _zero_point(kernel, operand, row, place, inside)))
+    scale = splat(kernel.load(operand.scales, row.times(product.k // BLOCK).plus(place)))
     body = []
     for m in range(product.m):
-        at = kernel.sum_at(m)
-        centred = plus(
-            Load(buffer=dot, index=at, lanes=LANES),
-            times(Load(buffer=ones, index=at, lanes=LANES), zero),
-        )
+        own = times(scale, Load(buffer=dot, index=kernel.sum_at(m), lanes=LANES))
         index = kernel.sum_at(kernel.sum_of(*which, m))
         so_far = Load(buffer=kernel.sums, index=index, lanes=LANES)
-        body.append(
-            Store(buffer=kernel.sums, index=index, value=plus(so_far, times(scale, centred)))
-        )
+        body.append(Store(buffer=kernel.sums, index=index, value=plus(so_far, own)))
     return tuple(body)
 
 
@@ -387,18 +486,24 @@ def _zero_point(
 # Steps 4 and 5: sums over threads, the norm's factor, and the entries of the output.
 
 
-def _totals(kernel: _Kernel) -> Reduced:
+def _totals(kernel: _Kernel) -> tuple[Reduced, Reduced]:
+    """The sums of all rows, and the sums of squares of the rows of a."""
     sums = [
         _all_lanes(Load(buffer=kernel.sums, index=Affine(constant=n), lanes=LANES))
         for n in range(0, kernel.sums.size, LANES)
     ]
-    return reduced(kernel.sharing, sums, "sums")
-
-
-def _factors(kernel: _Kernel) -> Reduced:
-    """Sums of squares of the rows of a, which every thread of the workgroup has read a part of."""
+    squares = [
+        Load(buffer=kernel.squares, index=Affine(constant=m)) for m in range(kernel.product.m)
+    ]
+    nothing = Reduced(values=(), body=(), local=(), shared=())
     if kernel.product.norm is None:
-        return Reduced(values=(), body=(), local=(), shared=())
+        return reduced(kernel.sharing, sums, "sums"), nothing
+    if not kernel.config.block_k:
+        # The threads of each row have read all of a.
+        both = reduced(kernel.sharing, [*sums, *squares], "sums")
+        rows, norms = both.values[: len(sums)], both.values[len(sums) :]
+        return replace(both, values=rows), replace(nothing, values=norms)
+    # Every thread of the workgroup has read a part of them.
     workgroup = RowThreads(
         threads=kernel.config.threads,
         rows=1,
@@ -406,10 +511,7 @@ def _factors(kernel: _Kernel) -> Reduced:
         lane=kernel.thread,
         subgroups=kernel.config.subgroups,
     )
-    squares = [
-        Load(buffer=kernel.squares, index=Affine(constant=m)) for m in range(kernel.product.m)
-    ]
-    return reduced(workgroup, squares, "squares")
+    return reduced(kernel.sharing, sums, "sums"), reduced(workgroup, squares, "squares")
 
 
 def _stores(

@@ -23,7 +23,8 @@ SLOTS = 8
 class WebgpuQuantisedGemvConfig(WebgpuConfig):
     """`threads_per_row` of the `threads` of a workgroup share a row of the weights, and take its
     blocks in turn; each of them has `tile_n` rows. Activations lie in workgroup memory, `block_k`
-    of a row at a time. A row's threads add up by `subgroups` or through workgroup memory."""
+    of a row at a time; with 0 each thread reads those of its blocks where they lie. A row's threads
+    add up by `subgroups` or through workgroup memory."""
 
     family: ClassVar = "quantised_gemv"
     threads: int
@@ -59,7 +60,9 @@ class WebgpuQuantisedGemvConfig(WebgpuConfig):
             return f"threads_per_row={self.threads_per_row} are more than threads={self.threads}"
         if not 1 <= self.tile_n <= MAX_SUMS or _sums(product, self.tile_n) > MAX_SUMS:
             return f"tile_n={self.tile_n} makes a thread keep 0 or more than {MAX_SUMS} sums"
-        if self.block_k < BLOCK or self.block_k % BLOCK or product.k % self.block_k:
+        if self.block_k == 0 and product.m > 1:
+            return f"block_k=0 is for one row of activations; there are {product.m}"
+        if self.block_k < 0 or self.block_k % BLOCK or product.k % (self.block_k or product.k):
             return f"block_k={self.block_k} must be a multiple of {BLOCK} that divides {product.k}"
         if self.threads_per_row == 1 and self.subgroups:
             return "threads_per_row=1 leaves nothing to reduce; use subgroups=false"
@@ -71,14 +74,17 @@ class WebgpuQuantisedGemvConfig(WebgpuConfig):
 
     def workgroup_bytes_for(self, workload: Workload) -> int:
         product = quantised_product_of(workload)
-        staged = product.m * SLOTS * self.pitch * 4 * DType.F32.size_bytes
+        staged = (
+            0 if self.block_k == 0 else product.m * SLOTS * self.pitch * 4 * DType.F32.size_bytes
+        )
         sums = shared_bytes(
             self.threads_per_row,
             self.row_tiles,
-            _sums(product, self.tile_n),
+            _sums(product, self.tile_n)
+            + (0 if self.block_k or product.norm is None else product.m),
             subgroups=self.subgroups,
         )
-        if product.norm is not None:
+        if product.norm is not None and self.block_k:
             sums += shared_bytes(self.threads, 1, product.m, subgroups=self.subgroups)
         return staged + sums
 

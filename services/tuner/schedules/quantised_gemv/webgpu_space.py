@@ -49,13 +49,13 @@ def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuQuantised
     blocks = operands.k // BLOCK
     best = min(max(4, gpu.warp_lanes), 1 << (blocks - 1).bit_length())
     for threads_per_row, (size_rank, threads), (tile_rank, tile_n), (
-        staged,
+        staged_rank,
         block_k,
     ), group in product(
         THREADS_PER_ROW,
         enumerate(THREADS),
         enumerate(TILES),
-        enumerate(_staged(operands.k, operands.m)),
+        _staged(operands.k, operands.m),
         (True, False),
     ):
         if threads_per_row > threads or threads_per_row > 2 * blocks:
@@ -68,18 +68,19 @@ def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuQuantised
             block_k=block_k,
             subgroups=group,
         )
-        rank = away + 0.5 * size_rank + 0.75 * tile_rank + 1.5 * staged + 1.25 * (not group)
+        rank = away + 0.5 * size_rank + 0.75 * tile_rank + staged_rank + 1.25 * (not group)
         yield config, rank + (config.block_n > operands.n)
 
 
-def _staged(k: int, m: int) -> list[int]:
-    """All of a row first where it fits, then the longest part that every driver compiles, and one
-    block for rows of any length."""
+def _staged(k: int, m: int) -> list[tuple[float, int]]:
+    """Parts of a row with their ranks: all of it where it fits, the longest part that every driver
+    compiles, one block for rows of any length, and nothing of a single row."""
     parts = [k // n for n in range(1, k // BLOCK + 1) if not k % (n * BLOCK)]
     many = next(part for part in parts if part * m <= max(MANY_STAGED, BLOCK * m))
     few = next(part for part in parts if part * m <= max(FEW_STAGED, BLOCK * m))
     least = next(part for part in parts if part * m <= max(FEW_STAGED // 4, BLOCK * m))
-    return list(dict.fromkeys((many, few, least)))
+    found = [(1.5 * rank, part) for rank, part in enumerate(dict.fromkeys((many, few, least)))]
+    return found if m > 1 else [*found, (0.25, 0)]
 
 
 def _fits(config: WebgpuQuantisedGemvConfig, workload: Workload) -> bool:
