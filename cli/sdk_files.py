@@ -13,6 +13,8 @@ from kernelzoo.errors import InvalidInput
 
 INDEX = "sdk.json"
 ENTRY = "sdk.js"
+CHAT = "chat.js"
+"""What a page with a language model imports beside it."""
 Chunk = Annotated[str, StringConstraints(pattern=r"^[a-z-]{1,40}-[0-9A-Z]{8}\.js$")]
 
 
@@ -52,4 +54,4 @@ def index_of(gateway: GatewayClient) -> SdkIndex:
 
 
 def files_of(gateway: GatewayClient, index: SdkIndex) -> dict[str, bytes]:
-    return {name: gateway.client_file(name) for name in (ENTRY, *index.chunks)}
+    return {name: gateway.client_file(name) for name in (ENTRY, CHAT, *index.chunks)}

@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import { build } from "esbuild";
-import { buildSdk, pages } from "./bundles.js";
+import { buildChat, buildSdk, pages } from "./bundles.js";
 import { buildDeclarations } from "./declarations.js";
 import { writeGuide } from "./guide.js";
 
@@ -19,8 +19,8 @@ process.chdir(import.meta.dirname);
 rmSync("dist", { recursive: true, force: true });
 mkdirSync("dist");
 
-const [sdk] = await Promise.all([buildSdk(), build(pages)]);
-for (const [name, text] of sdk) writeFileSync(`dist/${name}`, text);
+const [sdk, chat] = await Promise.all([buildSdk(), buildChat(), build(pages)]);
+for (const [name, text] of [...sdk, ...chat]) writeFileSync(`dist/${name}`, text);
 cpSync("pages", "dist", { recursive: true });
 writeGuide("dist/guide");
 for (const file of ["swagger-ui-bundle.js", "swagger-ui.css"]) {

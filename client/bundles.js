@@ -23,9 +23,21 @@ const shared = {
  * runs them, and their maps. Terser makes 5 percent less of it than esbuild does.
  * @returns {Promise<Map<string, string>>}
  */
-export async function buildSdk() {
-  const entryPoints = { sdk: "src/sdk/index.ts" };
-  const { outputFiles } = await build({ ...shared, entryPoints, splitting: true, write: false });
+export function buildSdk() {
+  return minified({ sdk: "src/sdk/index.ts" }, true);
+}
+
+/**
+ * What a page with a language model takes beside the SDK, which it shares nothing with but types.
+ * @returns {Promise<Map<string, string>>}
+ */
+export function buildChat() {
+  return minified({ chat: "src/chat/index.ts" }, false);
+}
+
+/** @param {Record<string, string>} entryPoints @param {boolean} splitting */
+async function minified(entryPoints, splitting) {
+  const { outputFiles } = await build({ ...shared, entryPoints, splitting, write: false });
   const texts = new Map(outputFiles.map(({ path, text }) => [basename(path), text]));
   for (const name of [...texts.keys()].filter((each) => each.endsWith(".js"))) {
     const { code = "", map } = await minify(texts.get(name) ?? "", {

@@ -16,7 +16,8 @@ import { join, relative } from "node:path";
 
 const TYPESCRIPT = "node_modules/typescript-native/bin/tsc";
 const ROOT = "dist/types";
-const ENTRY = `${ROOT}/sdk/index.d.ts`;
+/** Declarations by the file of dist whose they are. */
+const ENTRIES = { sdk: "sdk/index", chat: "chat/index" };
 const WEBGPU = `${ROOT}/webgpu.d.ts`;
 const DISPOSABLE = '/// <reference lib="esnext.disposable" />\n';
 
@@ -39,9 +40,9 @@ const importsOf = (file) =>
     join(file, "..", `${path}.d.ts`),
   );
 
-/** @param {string} entry */
-function reachableFrom(entry) {
-  const found = new Set([entry]);
+/** @param {readonly string[]} entries */
+function reachableFrom(entries) {
+  const found = new Set(entries);
   for (const file of found) for (const each of importsOf(file)) found.add(each);
   return found;
 }
@@ -49,7 +50,7 @@ function reachableFrom(entry) {
 export function buildDeclarations() {
   const options = ["--project", "tsconfig.declarations.json"];
   execFileSync(process.execPath, [TYPESCRIPT, ...options], { stdio: "inherit" });
-  const shipped = reachableFrom(ENTRY);
+  const shipped = reachableFrom(Object.values(ENTRIES).map((entry) => `${ROOT}/${entry}.d.ts`));
   const emitted = readdirSync(ROOT, { recursive: true }).map((name) => join(ROOT, String(name)));
   for (const path of emitted) {
     if (statSync(path).isFile() && !shipped.has(path)) rmSync(path);
@@ -76,5 +77,7 @@ export function buildDeclarations() {
     if (text.includes("Symbol.asyncDispose")) writeFileSync(path, `${DISPOSABLE}${text}`);
   }
   writeFileSync(WEBGPU, webgpu(all));
-  writeFileSync("dist/sdk.d.ts", 'export * from "./types/sdk/index.js";\n');
+  for (const [name, entry] of Object.entries(ENTRIES)) {
+    writeFileSync(`dist/${name}.d.ts`, `export * from "./types/${entry}.js";\n`);
+  }
 }

@@ -14,7 +14,7 @@ CODINGS = {"br": ".br", "gzip": ".gz"}
 
 # Names with a hash of what is in them, by esbuild and by client/build.js.
 _HASHED = re.compile(r"-([0-9A-Z]{8}|[0-9a-f]{12})\.js")
-_ALIASES = ("sdk.js", "sdk.json")
+_ALIASES = ("sdk.js", "sdk.json", "chat.js")
 FOR_EVER = "public, max-age=31536000, immutable"
 FOR_MINUTES = "public, max-age=300, stale-if-error=86400"
 ASK_AGAIN = "no-cache"

@@ -32,6 +32,7 @@ document.title = `the sum is ${output[0]}`;
 # Types alone: everything of WebGPU that the package's declarations name.
 TYPED = """
 import { KernelZoo, type Kernel, type WorkloadKey } from "kernelzoo";
+import { chatClient, type ChatCompletion, type Tokenizer } from "kernelzoo/chat";
 
 export async function main(zoo: KernelZoo, someKey: string): Promise<Float32Array> {
   const kernel = await zoo.kernel("gather:f32:m9k20n13");
@@ -41,6 +42,16 @@ export async function main(zoo: KernelZoo, someKey: string): Promise<Float32Arra
   const key: WorkloadKey<"matmul:f32:m8k8n8"> = "matmul:f32:m8k8n8";
   await zoo.kernels([key]);
   return other.runAsync();
+}
+
+export async function ask(zoo: KernelZoo, tokenizer: Tokenizer): Promise<ChatCompletion> {
+  const { chat } = chatClient(await zoo.languageModel("smollm"), { tokenizer });
+  const messages = [{ role: "user", content: "Why?" }] as const;
+  for await (const { choices } of await chat.completions.create({ messages, stream: true })) {
+    const piece: string | undefined = choices[0]?.delta.content;
+    if (piece === "") break;
+  }
+  return chat.completions.create({ messages, max_tokens: 9 });
 }
 """
 # Wherever TypeScript knows WebGPU, the package's types are the project's own.
@@ -173,7 +184,7 @@ def test_a_bundle_of_the_package_runs_on_another_origin(
 def test_the_package_holds_the_sdk_and_nothing_of_the_pages(installed: Path) -> None:
     package = installed / "node_modules" / "kernelzoo"
     held = {path.name for path in (package / "dist").iterdir()}
-    assert {"sdk.js", "sdk.d.ts", "types"} <= held
+    assert {"sdk.js", "sdk.d.ts", "chat.js", "chat.d.ts", "types"} <= held
     assert not any(name.startswith(("console", "agent", "swagger", "docs")) for name in held)
     assert not any(name.endswith((".br", ".gz")) for name in held)
     assert {path.name for path in package.iterdir()} == {
@@ -185,7 +196,11 @@ def test_a_registry_would_take_the_package(installed: Path) -> None:
     package = installed / "node_modules" / "kernelzoo"
     described = json.loads((package / "package.json").read_text())
     assert described["exports"]["."] == {"types": "./dist/sdk.d.ts", "default": "./dist/sdk.js"}
-    assert not {"private", "dependencies", "peerDependencies"} & described.keys()
+    assert not {"private", "dependencies"} & described.keys()
+    optional = {"optional": True}
+    peers = dict.fromkeys(("@huggingface/jinja", "@huggingface/tokenizers"), optional)
+    assert described["peerDependenciesMeta"] == peers
+    assert described["peerDependencies"].keys() == peers.keys()
     assert (described["name"], described["version"]) == ("kernelzoo", __version__)
     assert described["license"] == "Apache-2.0"
     command = ("npm", "publish", "--dry-run", "--ignore-scripts", "--offline", str(package))

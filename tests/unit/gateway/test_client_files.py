@@ -20,7 +20,7 @@ HASHED = "sdk-0123456789ab.js"
 
 @pytest.fixture
 def http(tmp_path: Path) -> Iterator[TestClient]:
-    for name in ("sdk.js", HASHED, "agent-page.js", "gpu-run-FPFIMNPZ.js", "icon.svg"):
+    for name in ("sdk.js", "chat.js", HASHED, "agent-page.js", "gpu-run-FPFIMNPZ.js", "icon.svg"):
         (tmp_path / name).write_text(TEXT)
     for name in ("sdk.js", HASHED):
         # What Brotli makes of it is nobody's matter here: the bytes are passed on.
@@ -85,6 +85,7 @@ def test_names_with_a_hash_are_kept_for_ever_and_their_alias_for_minutes(http: T
 
     assert kept(HASHED) == kept("gpu-run-FPFIMNPZ.js") == "public, max-age=31536000, immutable"
     assert kept("sdk.js") == "public, max-age=300, stale-if-error=86400"
+    assert kept("chat.js") == kept("sdk.js")
     assert kept("agent-page.js") == "no-cache"
 
 

@@ -1,0 +1,18 @@
+/** `kernelzoo/chat`: text and conversations of a language model. */
+export {
+  type ChatClient,
+  ChatCompletions,
+  type ChatOptions,
+  chatClient,
+  type RequestOptions,
+} from "./completions.js";
+export { generateText, type TextEnd, type TextOptions, type TokenSource } from "./text.js";
+export {
+  type ChatMessage,
+  type ChatTemplate,
+  type LoadedTokenizer,
+  loadTokenizer,
+  type Tokenizer,
+  type TokenizerPackages,
+} from "./tokenizer.js";
+export type * from "./types.js";

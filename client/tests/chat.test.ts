@@ -1,0 +1,300 @@
+/** Text and conversations through the tokenizers of other packages, and a model that says what it is told. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { Template } from "@huggingface/jinja";
+import { Tokenizer } from "@huggingface/tokenizers";
+import { Detokenizer } from "../src/chat/detokenizer.js";
+import {
+  type ChatCompletionChunk,
+  type ChatCompletionCreateParams,
+  chatClient,
+  generateText,
+  type LoadedTokenizer,
+  loadTokenizer,
+  type TokenSource,
+} from "../src/chat/index.js";
+import { StopStrings } from "../src/chat/stopping.js";
+import type { GenerateOptions } from "../src/language/model.js";
+import { END, END_ID, TOKENIZER_CONFIG, TOKENIZER_JSON, TURN } from "./tokenizers.js";
+
+const tokenizer = new Tokenizer(TOKENIZER_JSON, TOKENIZER_CONFIG);
+const template = { render: (given: object) => renderer.render({ ...SPECIAL, ...given }) };
+const renderer = new Template(TOKENIZER_CONFIG.chat_template);
+const SPECIAL = { bos_token: TURN, eos_token: END };
+const FAMILY = "hello 👩‍👩‍👧, naïve 日本";
+
+const idsOf = (text: string): number[] => tokenizer.encode(text).ids;
+
+interface Asked extends GenerateOptions {
+  readonly prompt: readonly number[];
+}
+
+/** Says `text` token by token, until it has ended or its context is full. */
+class Speaker implements TokenSource {
+  readonly name = "speaker";
+  readonly contextLength = 200;
+  readonly asked: Asked[] = [];
+  speaking = 0;
+  readonly #text: string;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  async *generate(
+    ids: ArrayLike<number>,
+    options: GenerateOptions = {},
+  ): AsyncGenerator<number, void, undefined> {
+    this.asked.push({ ...options, prompt: Array.from(ids) });
+    assert.equal(this.speaking, 0, "two texts at once");
+    this.speaking += 1;
+    const most = Math.min(options.maxTokens ?? Infinity, this.contextLength - ids.length);
+    try {
+      for (const id of idsOf(this.#text).slice(0, most)) {
+        await new Promise(setImmediate);
+        options.signal?.throwIfAborted();
+        yield id;
+      }
+    } finally {
+      this.speaking -= 1;
+    }
+  }
+
+  stats(): ReturnType<TokenSource["stats"]> {
+    return { reusedTokens: 3 } as ReturnType<TokenSource["stats"]>;
+  }
+}
+
+const clientOf = (llm: TokenSource) => chatClient(llm, { tokenizer, template }).chat.completions;
+const HELLO = [{ role: "user", content: "hello" }] as const;
+
+async function collected<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+const textOf = (chunks: readonly ChatCompletionChunk[]): string =>
+  chunks.map(({ choices }) => choices[0]?.delta.content ?? "").join("");
+
+test("a character of several tokens is told when its last token is there", () => {
+  const detokenizer = new Detokenizer(tokenizer);
+  const told = idsOf("a👍é!").map((id) => detokenizer.push(id));
+  assert.deepEqual(told, ["a", "", "", "", "👍", "", "é", "!"]);
+  assert.equal(detokenizer.end(), "");
+});
+
+test("pieces make the whole text, however long it is and whatever is broken in it", () => {
+  const emoji = idsOf("👍");
+  const replaced = [...idsOf("x"), ...emoji.slice(0, 2), ...idsOf("y�"), ...emoji, END_ID];
+  for (const ids of [idsOf(FAMILY.repeat(9)), replaced, [...idsOf("cut "), ...emoji.slice(0, 3)]]) {
+    const detokenizer = new Detokenizer(tokenizer);
+    const pieces = ids.map((id) => detokenizer.push(id));
+    const whole = tokenizer.decode(ids, { skip_special_tokens: true });
+    assert.equal(pieces.join("") + detokenizer.end(), whole);
+  }
+});
+
+test("a text ends before the first string to stop at, wherever its pieces are cut", () => {
+  const said = (stops: string[], pieces: string[]): string => {
+    const strings = new StopStrings(stops);
+    let text = "";
+    for (const piece of pieces) {
+      const told = strings.push(piece);
+      text += told.text;
+      if (told.ended) return `${text}|`;
+    }
+    return text + strings.end();
+  };
+  for (const size of [1, 2, 3, 100]) {
+    const pieces = (text: string): string[] =>
+      Array.from({ length: Math.ceil(text.length / size) }, (_, i) =>
+        text.slice(i * size, (i + 1) * size),
+      );
+    assert.equal(said(["\nUser:"], pieces("one\n\nUser: two")), "one\n|");
+    assert.equal(said(["bb", "abc"], pieces("aababcbb")), "aab|");
+    assert.equal(said(["\nUser:"], pieces("one\nUse")), "one\nUse");
+    assert.equal(said([""], pieces("one")), "one");
+  }
+});
+
+test("text is generated from text and says why it ended", async () => {
+  const ended = async (options: object): Promise<[string, unknown]> => {
+    const pieces = generateText(new Speaker("hello world"), "hello", { tokenizer, ...options });
+    let text = "";
+    for (;;) {
+      const { done, value } = await pieces.next();
+      if (done) return [text, value];
+      text += value;
+    }
+  };
+  const end = { promptTokens: 1 };
+  assert.deepEqual(await ended({}), ["hello world", { ...end, reason: "stop", tokens: 5 }]);
+  assert.deepEqual(await ended({ maxTokens: 2 }), [
+    "hello w",
+    { ...end, reason: "length", tokens: 2 },
+  ]);
+  assert.deepEqual(await ended({ stop: ["wor"] }), [
+    "hello ",
+    { ...end, reason: "stop", tokens: 3 },
+  ]);
+});
+
+test("a tokenizer is loaded from the files of a model, with its template", async (t) => {
+  const { chat_template, ...config } = TOKENIZER_CONFIG;
+  const named = [
+    { name: "tool_use", template: "" },
+    { name: "default", template: chat_template },
+  ];
+  const given: [object, string | null][] = [
+    [TOKENIZER_CONFIG, null],
+    [{ ...config, chat_template: named }, null],
+    [config, chat_template],
+  ];
+  for (const [described, file] of given) {
+    serveFiles(t, { "tokenizer.json": TOKENIZER_JSON, "tokenizer_config.json": described }, file);
+    const loaded = await loadTokenizer("http://site.test/model", { Tokenizer, Template });
+    assert.equal(rendered(loaded), `${TURN}user\nhello${END}\n${TURN}assistant\n`);
+    t.mock.restoreAll();
+  }
+  serveFiles(t, { "tokenizer.json": TOKENIZER_JSON, "tokenizer_config.json": config }, null);
+  const plain = await loadTokenizer("http://site.test/model/", { Tokenizer, Template });
+  assert.equal(plain.template, undefined);
+  const talk = chatClient(new Speaker(""), plain).chat.completions;
+  await assert.rejects(talk.create({ messages: HELLO }), /no template for conversations/);
+  serveFiles(t, { "tokenizer.json": TOKENIZER_JSON }, null);
+  const missing = loadTokenizer("http://site.test/model", { Tokenizer, Template });
+  await assert.rejects(missing, /site.test\/model\/ has no tokenizer_config.json/);
+});
+
+function serveFiles(t: TestContext, files: Record<string, object>, template: string | null): void {
+  t.mock.method(globalThis, "fetch", async (url: URL) => {
+    const name = url.pathname.replace("/model/", "");
+    if (name === "chat_template.jinja" && template !== null) return new Response(template);
+    const found = files[name];
+    return found ? Response.json(found) : new Response(null, { status: 404 });
+  });
+}
+
+const rendered = ({ template: loaded }: LoadedTokenizer): string | undefined =>
+  loaded?.render({ messages: HELLO, add_generation_prompt: true });
+
+test("a completion has the shape of OpenAI's", async () => {
+  const llm = new Speaker("hello world");
+  const { id, created, ...rest } = await clientOf(llm).create({ messages: HELLO });
+  assert.match(id, /^chatcmpl-[0-9a-f]{24}$/);
+  assert.ok(Math.abs(created - Date.now() / 1000) < 60);
+  const message = { role: "assistant", content: "hello world", refusal: null };
+  const prompt = idsOf(`${TURN}user\nhello${END}\n${TURN}assistant\n`);
+  assert.deepEqual(rest, {
+    object: "chat.completion",
+    model: "speaker",
+    choices: [{ index: 0, message, finish_reason: "stop", logprobs: null }],
+    usage: {
+      prompt_tokens: prompt.length,
+      completion_tokens: 5,
+      total_tokens: prompt.length + 5,
+      prompt_tokens_details: { cached_tokens: 3 },
+    },
+  });
+  const { seed, ...asked } = llm.asked[0] as Asked;
+  assert.equal(typeof seed, "number");
+  assert.deepEqual(asked, { prompt, temperature: 1, topP: 1, topK: 0 });
+});
+
+test("what is asked for reaches the model, and parts of a message are one text", async () => {
+  const llm = new Speaker("hello world");
+  const content = [
+    { type: "text", text: "hel" },
+    { type: "text", text: "lo" },
+  ] as const;
+  const params: ChatCompletionCreateParams & { stream?: null } = {
+    messages: [{ role: "user", content }],
+    model: "other",
+    max_completion_tokens: 3,
+    temperature: 0,
+    top_p: 0.5,
+    top_k: 4,
+    seed: 7,
+    stop: "never",
+  };
+  const harmless = { tools: [], response_format: { type: "text" } };
+  const answer = await clientOf(llm).create({ ...params, ...harmless });
+  const prompt = idsOf(`${TURN}user\nhello${END}\n${TURN}assistant\n`);
+  const asked = { prompt, maxTokens: 3, temperature: 0, topP: 0.5, topK: 4, seed: 7 };
+  assert.deepEqual(llm.asked, [asked]);
+  assert.equal(answer.choices[0]?.finish_reason, "length");
+  assert.equal(answer.model, "other");
+});
+
+test("a stream's chunks have a role, pieces, an end, and the usage where it is asked for", async () => {
+  const stream = await clientOf(new Speaker("hello 👍")).create({
+    messages: HELLO,
+    stream: true,
+    stream_options: { include_usage: true },
+  });
+  const chunks = await collected(stream);
+  assert.equal(new Set(chunks.map(({ id, object }) => `${id} ${object}`)).size, 1);
+  const deltas = chunks.flatMap(({ choices }) => choices.map(({ delta }) => delta));
+  const pieces = ["hello", " ", "👍"].map((piece) => ({ content: piece }));
+  assert.deepEqual(deltas, [{ role: "assistant", content: "" }, ...pieces, {}]);
+  const reasons = chunks.map(({ choices }) => choices[0]?.finish_reason);
+  assert.deepEqual(reasons, [null, null, null, null, "stop", undefined]);
+  assert.equal(chunks.at(-1)?.usage?.completion_tokens, 6);
+  assert.ok(chunks.slice(0, -1).every(({ usage }) => usage === null));
+});
+
+test("a stream that is read no further, or aborted, stops the model at once", async () => {
+  const llm = new Speaker("hello hello hello");
+  const talk = clientOf(llm);
+  for await (const { choices } of await talk.create({ messages: HELLO, stream: true })) {
+    if (choices[0]?.delta.content === "hello") break;
+  }
+  assert.equal(llm.speaking, 0);
+  const stream = await talk.create({ messages: HELLO, stream: true });
+  const heard: ChatCompletionChunk[] = [];
+  for await (const chunk of stream) {
+    heard.push(chunk);
+    if (textOf(heard) === "hello") stream.controller.abort();
+  }
+  assert.deepEqual([textOf(heard), llm.speaking], ["hello", 0]);
+  const stop = new AbortController();
+  const whole = talk.create({ messages: HELLO }, { signal: stop.signal });
+  stop.abort(new Error("enough"));
+  await assert.rejects(whole, /enough/);
+  assert.equal(llm.speaking, 0);
+});
+
+test("requests follow each other, and one that gives up while it waits is no one's turn", async () => {
+  const llm = new Speaker("hello");
+  const talk = clientOf(llm);
+  const stop = new AbortController();
+  const asked = [
+    talk.create({ messages: HELLO }),
+    talk.create({ messages: HELLO }, { signal: stop.signal }),
+    talk.create({ messages: HELLO }),
+  ];
+  stop.abort(new Error("not me"));
+  const found = await Promise.allSettled(asked);
+  assert.deepEqual(
+    found.map(({ status }) => status),
+    ["fulfilled", "rejected", "fulfilled"],
+  );
+  assert.equal(llm.asked.length, 2);
+});
+
+test("what would change the answer and is not known is refused by its name", async () => {
+  const talk = clientOf(new Speaker("hello"));
+  const refusals: [object, RegExp][] = [
+    [{ tools: [{ type: "function" }] }, /tools is not known/],
+    [{ n: 2 }, /n is not known/],
+    [{ response_format: { type: "json_object" } }, /response_format is not known/],
+    [{ frequency_penalty: 0.5 }, /frequency_penalty/],
+    [{ messages: [{ role: "user", content: [{ type: "image_url" }] }] }, /part of image_url/],
+  ];
+  for (const [params, told] of refusals) {
+    await assert.rejects(talk.create({ messages: HELLO, ...params }), told);
+  }
+  const fine = { frequency_penalty: 0, logit_bias: {}, n: 1, tool_choice: "none" } as const;
+  assert.equal((await talk.create({ messages: HELLO, ...fine })).object, "chat.completion");
+});
