@@ -62,6 +62,23 @@ test("a right kernel is timed, and the sampled entries follow from the seed", as
   assert.ok(again !== undefined && again > 0.2 && again < 5);
 });
 
+test("what precedes the warm runs of a kernel is measured, packing only where it packs", async (t) => {
+  const compiledNow = t.mock.method(WebAssembly, "Module");
+  const add = tinyKernel("add", ELEMENTS);
+  for (const kernel of [add, tinyPackedKernel(ELEMENTS), add]) {
+    const { measurement } = await measured(t, kernel);
+    const { preparation } = measurement;
+    assert.ok(preparation);
+    assert.ok(preparation.compile_ns > 0 && preparation.first_run_ns > 0);
+    assert.ok(preparation.optimise_ns >= 0);
+    assert.equal(preparation.pack_ns > 0, kernel.layouts.length > 0);
+  }
+  const bytes = compiledNow.mock.calls.map(({ arguments: [given] }) => `${given}`);
+  // Engines answer bytes that they have compiled before without compiling.
+  assert.equal(new Set(bytes).size, 3);
+  assert.equal((await measured(t, tinyKernel("trap", ELEMENTS))).measurement.preparation, null);
+});
+
 for (const [name, outcome, detail] of [
   ["subtract", "compare", /differs from the reference/],
   ["idle", "compare", /NaN/],

@@ -39,6 +39,15 @@ test("warm-up covers the range and settles at the time of the optimised tier", (
   assert.ok(clock() < 30);
 });
 
+test("warm-up tells what the first run took and when the code was fast", () => {
+  // 5 ms in a tier of 60 ms a call, and the rest in one of 8 ms.
+  const { kernel, clock } = simulated(64, 60, 8, 5);
+  const result = warmUp(kernel, LIMITS, clock);
+  assert.ok(result.kind === "settled");
+  assert.ok(result.firstMs > 8 && result.firstMs < 16, `${result.firstMs}`);
+  assert.ok(result.fastMs > 5 && result.fastMs < 9, `${result.fastMs}`);
+});
+
 test("warm-up waits for a tier that comes late", () => {
   const { kernel, clock } = simulated(8, 4, 0.5, 20);
   const result = warmUp(kernel, LIMITS, clock);

@@ -29,13 +29,38 @@ class Verdict(StrEnum):
     UNJUDGED = "unjudged"
 
 
+SHORTEST_FIRST_RUN = 0.5
+"""A first run takes at least this part of the best sample: it runs the same code, or a slower one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """What a page pays for a kernel before its runs are warm, in nanoseconds.
+
+    `compile_ns`: until the first call may begin; of wasm in the baseline tier, of webgpu the
+    pipeline. `optimise_ns`: from the first call until its code is as fast as it gets; 0 where there
+    is one tier. `pack_ns`: weights into the layout that the kernel reads. `first_run_ns`: the first
+    call.
+    """
+
+    compile_ns: float
+    optimise_ns: float
+    pack_ns: float
+    first_run_ns: float
+
+    def agrees_with(self, samples_ns: tuple[float, ...]) -> bool:
+        """Whether a kernel that was timed so can have had this preparation."""
+        return self.first_run_ns >= SHORTEST_FIRST_RUN * min(samples_ns)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """Each sample is the mean time of one call, in nanoseconds, over `calls_per_sample` calls.
 
     `reference_ns` are samples of the lease's reference kernel, interleaved with `samples_ns`.
     `sampled_entries` are output values at the positions that the lease's seed names.
-    A failure has no samples; `detail` says what happened.
+    A failure has no samples; `detail` says what happened. `preparation` is None where it is not
+    told, or contradicts the samples.
     """
 
     candidate_id: str
@@ -45,6 +70,7 @@ class Measurement:
     calls_per_sample: int
     sampled_entries: tuple[float, ...]
     detail: str
+    preparation: Preparation | None = None
 
     @property
     def relative_time(self) -> float | None:

@@ -1,7 +1,7 @@
 """Measurements as reported, and what the server's recomputation says of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -182,6 +182,7 @@ def _described(found: Measurement) -> dict[str, str | int | float | None]:
         "detail": found.detail,
         "best_ns": min(found.samples_ns, default=None),
         "relative_time": found.relative_time,
+        **({} if found.preparation is None else asdict(found.preparation)),
     }
 
 

@@ -301,8 +301,14 @@ CREATE TABLE measurement (
     requeued_at timestamptz NOT NULL DEFAULT now(),
     relative_time double precision,
     retries integer NOT NULL DEFAULT 0,
+    compile_ns double precision,
+    optimise_ns double precision,
+    pack_ns double precision,
+    first_run_ns double precision,
     PRIMARY KEY (lease_id, candidate_id),
-    FOREIGN KEY (lease_id, candidate_id) REFERENCES lease_item
+    FOREIGN KEY (lease_id, candidate_id) REFERENCES lease_item,
+    CONSTRAINT measurement_preparation_check
+        CHECK (num_nulls(compile_ns, optimise_ns, pack_ns, first_run_ns) IN (0, 4))
 );
 COMMENT ON COLUMN measurement.verdict IS
     'rejected: its sampled entries are wrong; quarantined: right, of an identity that failed a check; '
@@ -311,6 +317,11 @@ COMMENT ON COLUMN measurement.retries IS 'How often judging it was begun again a
 COMMENT ON COLUMN measurement.best_ns IS 'Smallest of samples_ns; null for a failure.';
 COMMENT ON COLUMN measurement.relative_time IS
     'best_ns over the smallest of reference_ns; null for a failure.';
+COMMENT ON COLUMN measurement.compile_ns IS
+    'Until the first call may begin. This and the next three are null where they were not told.';
+COMMENT ON COLUMN measurement.optimise_ns IS
+    'From the first call until the code is as fast as it gets; 0 where there is one tier.';
+COMMENT ON COLUMN measurement.pack_ns IS 'Of weights into the layout that the kernel reads.';
 CREATE INDEX measurement_identity ON measurement (identity_id, device_class, candidate_id);
 CREATE INDEX measurement_best ON measurement (candidate_id, best_ns);
 CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class, created_at);
@@ -376,6 +387,27 @@ CREATE UNIQUE INDEX zoo_entry_live ON zoo_entry (workload_key, device_class)
 CREATE INDEX zoo_entry_unaggregated ON zoo_entry (workload_key) WHERE NOT aggregated;
 CREATE INDEX zoo_entry_device ON zoo_entry (device_id, workload_key) WHERE state = 'confirmed';
 CREATE INDEX zoo_entry_recent ON zoo_entry (published_at);
+
+CREATE TABLE kernel_by_runs (
+    workload_key text NOT NULL,
+    device_class text NOT NULL,
+    version integer NOT NULL,
+    candidate_id text NOT NULL REFERENCES candidate,
+    runs integer CHECK (runs > 0),
+    compile_ns double precision NOT NULL,
+    optimise_ns double precision NOT NULL,
+    pack_ns double precision NOT NULL,
+    first_run_ns double precision NOT NULL,
+    run_ns double precision NOT NULL,
+    voters integer NOT NULL CHECK (voters > 0),
+    PRIMARY KEY (workload_key, device_class, version, candidate_id),
+    FOREIGN KEY (workload_key, device_class, version) REFERENCES zoo_entry
+);
+COMMENT ON TABLE kernel_by_runs IS
+    'What the kernel of a live entry costs a page, and other kernels that cost less together with '
+    'few runs: medians over voters, as services.aggregator.by_runs decides.';
+COMMENT ON COLUMN kernel_by_runs.runs IS
+    'It is the best for up to so many runs; null for the kernel of the entry, which is for all more.';
 
 CREATE TABLE denied (
     artifact_sha256 text NOT NULL REFERENCES artifact,
@@ -823,14 +855,18 @@ BEGIN
     END IF;
     INSERT INTO measurement
         (lease_id, candidate_id, identity_id, device_class, outcome, samples_ns, reference_ns,
-         calls_per_sample, sampled_entries, detail, best_ns, relative_time)
+         calls_per_sample, sampled_entries, detail, best_ns, relative_time,
+         compile_ns, optimise_ns, pack_ns, first_run_ns)
     SELECT of_lease, f.candidate_id, by_identity, held.device_class, f.outcome,
            f.samples::double precision[], f.reference::double precision[], f.calls,
-           f.entries::double precision[], f.detail, f.best_ns, f.relative_time
+           f.entries::double precision[], f.detail, f.best_ns, f.relative_time,
+           f.compile_ns, f.optimise_ns, f.pack_ns, f.first_run_ns
     FROM jsonb_to_recordset(described)
         AS f (candidate_id text, outcome text, samples text, reference text, calls integer,
               entries text, detail text, best_ns double precision,
-              relative_time double precision);
+              relative_time double precision, compile_ns double precision,
+              optimise_ns double precision, pack_ns double precision,
+              first_run_ns double precision);
     IF (SELECT count(*) FROM lease_item i WHERE i.lease_id = of_lease)
        = (SELECT count(*) FROM measurement m WHERE m.lease_id = of_lease) THEN
         UPDATE lease SET answered = true WHERE id = of_lease;

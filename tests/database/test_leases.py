@@ -111,6 +111,24 @@ def test_an_accepted_report_is_stored(agent: Agent, lease: dict[str, Any], db: C
     assert row.fetchone() == (998.0, [998.0, 998.0 * 1.1, 998.0 * 1.2], "pending")
 
 
+def test_what_precedes_warm_runs_is_stored_unless_the_samples_contradict_it(
+    agent: Agent, lease: dict[str, Any], db: Connection
+) -> None:
+    told = {"compile_ns": 2e6, "optimise_ns": 3e6, "pack_ns": 0.0, "first_run_ns": 600.0}
+    right, fast, untold = (ok(lease, each["candidate"]) for each in lease["candidates"])
+    too_fast = fast | {"preparation": told | {"first_run_ns": 400.0}}
+    answer = agent.report(lease, [right | {"preparation": told}, too_fast, untold])
+    assert (answer.status_code, answer.json()) == (202, {"accepted": 3})
+    rows = db.execute(
+        "SELECT candidate_id, compile_ns, optimise_ns, pack_ns, first_run_ns FROM measurement"
+    ).fetchall()
+    assert {row[0]: row[1:] for row in rows} == {
+        right["candidate"]: (2e6, 3e6, 0.0, 600.0),
+        fast["candidate"]: (None,) * 4,
+        untold["candidate"]: (None,) * 4,
+    }
+
+
 def test_a_lease_names_the_fastest_that_its_identity_measured_before(
     agent: Agent, http: TestClient
 ) -> None:
@@ -237,6 +255,7 @@ def test_a_candidate_that_was_not_lent_is_refused_with_the_whole_report(
         ({"calls_per_sample": "4"}, "calls_per_sample"),
         ({"surprise": 1}, "Extra inputs"),
         ({"detail": "a\x00b"}, "detail"),
+        ({"preparation": {"compile_ns": -1.0}}, "compile_ns"),
     ],
 )
 def test_a_malformed_measurement_is_refused_by_name(

@@ -1,5 +1,5 @@
 /** Compiled kernels of both targets, by content: each is fetched and compiled once. */
-import { loadModule } from "../engine/artifact.js";
+import { compile, fetchArtifact } from "../engine/artifact.js";
 import type { OpenDevice } from "../gpu/device.js";
 import { loadProgram, type Program } from "../gpu/program.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";
@@ -50,7 +50,11 @@ export function keptPromises<Value>(most: number): Keep<Value> {
 }
 
 /** Compiled kernels, and pack kernels, by content. */
-export type LoadKernel = (kernel: ArtifactWire) => Promise<WebAssembly.Module>;
+export interface LoadKernel {
+  (kernel: ArtifactWire): Promise<WebAssembly.Module>;
+  /** What is compiled. */
+  readonly bytes: (kernel: ArtifactWire) => Promise<Uint8Array<ArrayBuffer>>;
+}
 
 /** Enough for a lease of 16, its reference and the finalists. */
 export const KEPT = 32;
@@ -58,7 +62,12 @@ export const KEPT = 32;
 /** Fetches and compiles each kernel once while it stays among the last used. */
 export function cachedLoader(origin: URL, signal: AbortSignal): LoadKernel {
   const keep = keptPromises<WebAssembly.Module>(KEPT);
-  return (kernel) => keep(kernel.sha256, () => loadModule(origin, kernel, signal));
+  const keepBytes = keptPromises<Uint8Array<ArrayBuffer>>(KEPT);
+  const bytes = (kernel: ArtifactWire) =>
+    keepBytes(kernel.sha256, () => fetchArtifact(origin, kernel, signal));
+  const load = (kernel: ArtifactWire) =>
+    keep(kernel.sha256, async () => compile(await bytes(kernel), kernel));
+  return Object.assign(load, { bytes });
 }
 
 /** Compiled kernels of a device, by content. */

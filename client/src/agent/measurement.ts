@@ -6,7 +6,13 @@ import type { OutputView } from "../engine/tensors.js";
 import { maxDifference, sampledPositions } from "../engine/verification.js";
 import { type Clock, now } from "../timing/clock.js";
 import { confirmed, interleave, type Sampler, sampleRound } from "../timing/samples.js";
-import type { KernelWire, Lease, MeasurementWire, Outcome } from "../wire/types.js";
+import type {
+  KernelWire,
+  Lease,
+  MeasurementWire,
+  Outcome,
+  PreparationWire,
+} from "../wire/types.js";
 
 const ROUNDS = 3;
 /**
@@ -102,6 +108,7 @@ export function measurementOf(
   entries: readonly number[],
   samples: Samples,
   calls: number,
+  preparation: PreparationWire | null,
 ): MeasurementWire {
   return {
     candidate,
@@ -111,6 +118,7 @@ export function measurementOf(
     calls_per_sample: calls,
     sampled_entries: entries,
     detail: "",
+    preparation,
   };
 }
 
@@ -155,5 +163,6 @@ export function failureOf(kernel: KernelWire, thrown: unknown): MeasurementWire 
     calls_per_sample: 1,
     sampled_entries: [],
     detail: sentence(thrown).slice(0, LONGEST_DETAIL),
+    preparation: null,
   };
 }

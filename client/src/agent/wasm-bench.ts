@@ -13,6 +13,7 @@ import {
   tensorBytes,
 } from "../engine/tensors.js";
 import { fillSeeded } from "../engine/verification.js";
+import { now } from "../timing/clock.js";
 import type { KernelWire, Lease } from "../wire/types.js";
 
 type Layout = KernelWire["layouts"][number];
@@ -33,6 +34,8 @@ const constantsOf = (workload: string): ReadonlySet<string> =>
 interface Packed {
   readonly layout: Layout;
   readonly block: Block;
+  /** What packing it took for the first time. */
+  packMs: number;
 }
 
 /** Further copies of `bytes`, one behind the other. */
@@ -86,6 +89,11 @@ export class Bench {
     }
     const turns = this.#turns(kernel, words);
     return instantiate(module, this.#arena.memory, words, kernel.range_extent, turns);
+  }
+
+  /** Milliseconds that packing the inputs of a bound kernel took. */
+  packMs({ layouts }: KernelWire): number {
+    return layouts.reduce((sum, { pack }) => sum + (this.#packed.get(pack.sha256)?.packMs ?? 0), 0);
   }
 
   /** Writes all inputs anew, as a kernel that failed may have written anywhere. */
@@ -162,9 +170,11 @@ export class Bench {
     const known = this.#packed.get(sha256);
     if (known !== undefined) return known;
     const block = this.#arena.allocate(tensorBytes(packTensors(layout.pack).packed));
-    const packed = { layout, block };
+    const packed = { layout, block, packMs: 0 };
     this.#packed.set(sha256, packed);
+    const start = now();
     this.#pack(packed);
+    packed.packMs = now() - start;
     return packed;
   }
 

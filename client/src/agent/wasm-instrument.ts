@@ -11,7 +11,7 @@ import {
   sampleNs,
   samplerOf,
 } from "../timing/samples.js";
-import { type Sliceable, warmingUp } from "../timing/warmup.js";
+import { type Sliceable, type Warmth, warmingUp } from "../timing/warmup.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 import {
   type Instrument,
@@ -33,6 +33,7 @@ import {
   screen,
   UNDISTURBED,
 } from "./measurement.js";
+import { compiledAnew, preparationOf } from "./preparation.js";
 import { Bench } from "./wasm-bench.js";
 
 /** An instance in its optimised tier, with the estimated time of one call. */
@@ -49,13 +50,13 @@ export interface Reference extends Warm {
 const PATIENCE_MS = 25;
 const WARM_UP_LIMIT_MS = 150;
 
-/** Runs every entry at least once; answers what a call takes then. Throws KernelZooError: run, timeout. */
+/** Runs every entry at least once, until the code is fast. Throws KernelZooError: run, timeout. */
 export async function warm(
   kernel: Sliceable,
   stepMs: number,
   untilMs: number,
   { rest, clock }: Pacing,
-): Promise<number> {
+): Promise<Warmth> {
   const limits = {
     stepMs,
     patienceMs: PATIENCE_MS,
@@ -70,7 +71,7 @@ export async function warm(
       continue;
     }
     if (value.kind === "late") throw late();
-    return value.callMs;
+    return value;
   }
 }
 
@@ -79,8 +80,8 @@ async function warmed(
   stepMs: number,
   untilMs: number,
   pacing: Pacing,
-): Promise<Warm> {
-  return { instance, callMs: await warm(instance, stepMs, untilMs, pacing) };
+): Promise<Warm & Warmth> {
+  return { instance, ...(await warm(instance, stepMs, untilMs, pacing)) };
 }
 
 /** Samples time the beginning of a longer call: agents shall stay within the time of a lease. */
@@ -127,7 +128,8 @@ export async function setReference(
 /**
  * Measures one candidate: one pass in slices writes the whole output and warms the code up, then
  * the output is compared, then the rounds are timed. Nothing else of this thread runs until the
- * promise resolves, but in the rests of `pacing`. Rejects with KernelZooError and its stage.
+ * promise resolves, but in the rests of `pacing`. With its `bytes` it is compiled once more, so that
+ * what precedes its warm runs is measured, too. Rejects with KernelZooError and its stage.
  */
 export async function measure(
   bench: Bench,
@@ -137,22 +139,33 @@ export async function measure(
   module: WebAssembly.Module,
   stepMs: number,
   pacing = UNDISTURBED,
+  bytes: Uint8Array<ArrayBuffer> | null = null,
 ): Promise<MeasurementWire> {
   const { clock, hopeless } = pacing;
   const untilMs = deadlineMs(reference.callMs, clock);
   bench.clearOutput();
-  const ready = await warmed(bench.bind(kernel, module), stepMs, untilMs, pacing);
+  const bind = (code: WebAssembly.Module) => bench.bind(kernel, code);
+  const bound = bind(module);
+  const fresh = bytes && compiledAnew(bytes, bind, clock);
+  const ready = await warmed(fresh?.instance ?? bound, stepMs, untilMs, pacing);
+  const preparation = fresh && preparationOf(fresh.compileMs, bench.packMs(kernel), ready);
   compare(bench.output, reference.output, lease.tolerance);
   const entries = sampledEntries(lease, bench.output);
   if (ready.callMs > hopeless * reference.callMs) {
     const [own, beside] = [ready, reference].map(({ callMs }) => [1e6 * callMs]);
-    return measurementOf(kernel, entries, { own: own ?? [], reference: beside ?? [] }, 1);
+    return measurementOf(
+      kernel,
+      entries,
+      { own: own ?? [], reference: beside ?? [] },
+      1,
+      preparation,
+    );
   }
   const share = shareOf(reference);
   const calls = share < 1 ? 1 : Math.max(calibrated(ready, stepMs), calibrated(reference, stepMs));
   const sampler = sampling(calls, share, pacing);
   const samples = await screen(sampler(ready), sampler(reference), untilMs, clock);
-  return measurementOf(kernel, entries, samples, calls);
+  return measurementOf(kernel, entries, samples, calls, preparation);
 }
 
 /** Relative times of `kernels` from rounds in which all of them and the reference take part. */
@@ -193,10 +206,11 @@ function leaseInstrument(
   const attempt = async (
     kernel: KernelWire,
     module: WebAssembly.Module,
+    bytes: Uint8Array<ArrayBuffer>,
   ): Promise<MeasurementWire> => {
     const against = await reference();
     try {
-      return await measure(bench, lease, against, kernel, module, stepMs, pacing);
+      return await measure(bench, lease, against, kernel, module, stepMs, pacing, bytes);
     } catch (thrown) {
       bench.reset();
       return failureOf(kernel, thrown);
@@ -205,8 +219,8 @@ function leaseInstrument(
   return {
     async candidate(kernel) {
       try {
-        const module = await load(kernel);
-        return () => attempt(kernel, module);
+        const [module, bytes] = await Promise.all([load(kernel), load.bytes(kernel)]);
+        return () => attempt(kernel, module, bytes);
       } catch (thrown) {
         return failureOf(kernel, thrown);
       }

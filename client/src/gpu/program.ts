@@ -18,6 +18,8 @@ export interface Program {
   readonly pipelines: readonly GPUComputePipeline[];
   readonly tensors: GPUBindGroupLayout;
   readonly firstWorkgroup: GPUBindGroupLayout;
+  /** What the driver took for its pipelines. */
+  readonly compileMs: number;
 }
 
 /** The browser reads the text; no driver sees it yet. */
@@ -101,14 +103,22 @@ async function pipelinesOf(
   layouts: readonly GPUBindGroupLayout[],
   code: string,
   limitMs: number | undefined,
-): Promise<readonly GPUComputePipeline[]> {
+): Promise<Pick<Program, "pipelines" | "compileMs">> {
   const module = await shaderModule(open, kernel, code);
   const layout = open.device.createPipelineLayout({ bindGroupLayouts: [...layouts] });
   const entries = [...new Set(kernel.dispatches.map(({ entry }) => entry))];
+  let compileMs = 0;
+  const make = async (entry: string): Promise<GPUComputePipeline> => {
+    const start = performance.now();
+    const made = await pipeline(open, layout, module, entry);
+    compileMs += performance.now() - start;
+    return made;
+  };
   const made = await Promise.all(
-    entries.map((entry) => compiled(open, () => pipeline(open, layout, module, entry), limitMs)),
+    entries.map((entry) => compiled(open, () => make(entry), limitMs)),
   );
-  return kernel.dispatches.map(({ entry }) => made[entries.indexOf(entry)] as GPUComputePipeline);
+  const pipelines = kernel.dispatches.map(({ entry }) => made[entries.indexOf(entry)]);
+  return { pipelines: pipelines as readonly GPUComputePipeline[], compileMs };
 }
 
 /**
@@ -125,8 +135,8 @@ export async function compileProgram(
   refuseMissing(open, kernel);
   const tensors = tensorLayout(open.device, kernel);
   const firstWorkgroup = uniformLayout(open.device);
-  const pipelines = await pipelinesOf(open, kernel, [tensors, firstWorkgroup], code, limitMs);
-  return { open, kernel, pipelines, tensors, firstWorkgroup };
+  const made = await pipelinesOf(open, kernel, [tensors, firstWorkgroup], code, limitMs);
+  return { open, kernel, tensors, firstWorkgroup, ...made };
 }
 
 /** Fetches, checks and compiles. Rejects with KernelZooError. */

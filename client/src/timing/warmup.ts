@@ -21,9 +21,19 @@ export interface WarmUpLimits {
   readonly deadlineMs: number;
 }
 
+/**
+ * `callMs` estimates one call in the tier that was reached, `firstMs` is what the first whole range
+ * took, and `fastMs` how long it took, from the beginning on, until a slice was as fast as that tier.
+ */
+export interface Warmth {
+  readonly callMs: number;
+  readonly firstMs: number;
+  readonly fastMs: number;
+}
+
 export type WarmUp =
-  | { readonly kind: "settled"; readonly callMs: number }
-  | { readonly kind: "unsettled"; readonly callMs: number }
+  | ({ readonly kind: "settled" } & Warmth)
+  | ({ readonly kind: "unsettled" } & Warmth)
   | { readonly kind: "late" };
 
 const FIRST_SLICES = 64;
@@ -39,17 +49,25 @@ class Pace {
   #times: number[] = [];
   #units = 0;
   #first = Number.NaN;
+  /** All slices: milliseconds of a unit, and of work until the slice ended. */
+  readonly #all: (readonly [unitMs: number, endMs: number])[] = [];
 
-  add(units: number, elapsedMs: number): void {
+  add(units: number, elapsedMs: number, endMs: number): void {
     if (units !== this.#units) this.#times = [];
     this.#units = units;
     this.#times.push(elapsedMs / units);
+    this.#all.push([elapsedMs / units, endMs]);
     if (Number.isNaN(this.#first)) this.#first = elapsedMs / units;
   }
 
   /** Infinite before the first slice. */
   get best(): number {
     return Math.min(...this.#times);
+  }
+
+  /** When the first slice ended that was as fast as the best. */
+  get fastMs(): number {
+    return this.#all.find(([unitMs]) => unitMs <= STABLE_WITHIN * this.best)?.[1] ?? 0;
   }
 
   get stable(): boolean {
@@ -90,23 +108,26 @@ export function* warmingUp(
   const shortestMs = Math.max(SHORTEST_SLICE_MS, 10 * limits.stepMs);
   const pace = new Pace();
   const start = clock();
-  let covered = false;
+  let firstMs: number | null = null;
+  let workedMs = 0;
   let units = Math.max(1, Math.floor(extent / FIRST_SLICES));
   for (let lo = 0; ; ) {
     const before = clock();
     const hi = runSlice(kernel, lo, units);
     const after = clock();
     const elapsed = after - before;
-    covered ||= hi === extent;
+    workedMs += elapsed;
+    if (hi === extent) firstMs ??= workedMs;
     if (after > limits.deadlineMs) return { kind: "late" };
     const whole = hi - lo === units || units > extent;
     if (elapsed < shortestMs && whole) units = longer(units, extent);
-    else if (whole) pace.add(units, elapsed);
+    else if (whole) pace.add(units, elapsed, workedMs);
     const callMs = pace.best * extent;
     const patient = !pace.tieredUp && after - start < limits.patienceMs;
-    if (covered && pace.stable && !patient) return { kind: "settled", callMs };
-    if (covered && Number.isFinite(callMs) && after - start > limits.limitMs) {
-      return { kind: "unsettled", callMs };
+    if (firstMs !== null && Number.isFinite(callMs)) {
+      const warmth = { callMs, firstMs, fastMs: pace.fastMs };
+      if (pace.stable && !patient) return { kind: "settled", ...warmth };
+      if (after - start > limits.limitMs) return { kind: "unsettled", ...warmth };
     }
     if (whole && elapsed > LONGEST_SLICE_MS) units = Math.max(1, units >> 1);
     lo = hi === extent ? 0 : hi;

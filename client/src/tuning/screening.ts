@@ -139,7 +139,8 @@ export class WasmScreening implements Screening {
   }
 
   async #warm(part: Part, untilMs: number): Promise<Part & { readonly callMs: number }> {
-    return { ...part, callMs: await warm(part, this.#stepMs, untilMs, this.#pacing) };
+    const { callMs } = await warm(part, this.#stepMs, untilMs, this.#pacing);
+    return { ...part, callMs };
   }
 
   #sampler(part: Part & { readonly callMs: number }, calls: number): Sampler {

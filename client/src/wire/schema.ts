@@ -1853,7 +1853,8 @@ export interface components {
         };
         /**
          * MeasurementWire
-         * @description `sampled_entries`: 64 output values at the positions that the seed names, when `ok`.
+         * @description `sampled_entries`: 64 output values at the positions that the seed names, when `ok`. Agents
+         *     of before do not tell the `preparation`; what contradicts the samples is not stored.
          */
         readonly MeasurementWire: {
             /** Calls Per Sample */
@@ -1863,6 +1864,7 @@ export interface components {
             /** Detail */
             readonly detail: string;
             readonly outcome: components["schemas"]["Outcome"];
+            readonly preparation?: components["schemas"]["PreparationWire"] | null;
             /** Reference Ns */
             readonly reference_ns: readonly number[];
             /** Sampled Entries */
@@ -2172,6 +2174,22 @@ export interface components {
             readonly name: string;
             /** Shape */
             readonly shape: readonly number[];
+        };
+        /**
+         * PreparationWire
+         * @description What came before a kernel's warm runs: `compile_ns` until its first call may begin (of wasm in
+         *     the baseline tier, of webgpu the pipeline), `optimise_ns` from there until its code is as fast as
+         *     it gets (0 where there is one tier), `pack_ns` of its weights, and `first_run_ns` of that call.
+         */
+        readonly PreparationWire: {
+            /** Compile Ns */
+            readonly compile_ns: number;
+            /** First Run Ns */
+            readonly first_run_ns: number;
+            /** Optimise Ns */
+            readonly optimise_ns: number;
+            /** Pack Ns */
+            readonly pack_ns: number;
         };
         /**
          * PrivateTokenRequest

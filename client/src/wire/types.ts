@@ -41,6 +41,7 @@ export type OutcomeCount = Schemas["OutcomeCount"];
 export type Overview = Schemas["Overview"];
 export type GpuProbeLevels = Schemas["WebGpuProbeWire"];
 export type ProbeLevels = Schemas["WasmProbeWire"];
+export type PreparationWire = Schemas["PreparationWire"];
 export type Progress = Schemas["Progress"];
 export type Promotion = Schemas["Promotion"];
 export type Reason = Schemas["Reason"];

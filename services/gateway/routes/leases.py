@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 
 from kernelzoo import jobs
 from kernelzoo.domain.ballot import Ballot, BallotLine
-from kernelzoo.domain.measurement import Measurement, Outcome
+from kernelzoo.domain.measurement import Measurement, Outcome, Preparation
 from kernelzoo.domain.seeded import SAMPLED_ENTRIES
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -40,6 +40,7 @@ from services.gateway.wire.leases import (
     LeaseReport,
     LeaseRequest,
     MeasurementWire,
+    PreparationWire,
     ReportAccepted,
 )
 
@@ -189,15 +190,27 @@ def _measurement(wire: MeasurementWire) -> Measurement:
             HTTPStatus.UNPROCESSABLE_ENTITY,
             f"candidate {wire.candidate} failed at {wire.outcome} but reports samples",
         )
+    samples_ns = tuple(wire.samples_ns)
     return Measurement(
         candidate_id=wire.candidate,
         outcome=wire.outcome,
-        samples_ns=tuple(wire.samples_ns),
+        samples_ns=samples_ns,
         reference_ns=tuple(wire.reference_ns),
         calls_per_sample=wire.calls_per_sample,
         sampled_entries=tuple(wire.sampled_entries),
         detail=wire.detail,
+        preparation=_preparation(wire.preparation, samples_ns),
     )
+
+
+def _preparation(
+    wire: PreparationWire | None, samples_ns: tuple[float, ...]
+) -> Preparation | None:
+    """None where nothing is told, of a failure, and where the samples contradict it."""
+    if wire is None or not samples_ns:
+        return None
+    told = Preparation(**wire.model_dump())
+    return told if told.agrees_with(samples_ns) else None
 
 
 @router.put("/v1/ballots", status_code=HTTPStatus.ACCEPTED)

@@ -9,6 +9,7 @@ from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.model import STORABLE, CandidateId, WireModel, WorkloadKey
 
 Nanoseconds = Annotated[float, Field(gt=0, le=60e9, allow_inf_nan=False)]
+PreparationTime = Annotated[float, Field(ge=0, le=60e9, allow_inf_nan=False)]
 Samples = Annotated[list[Nanoseconds], Field(max_length=64)]
 
 
@@ -55,8 +56,22 @@ class Lease(WireModel):
     complete: bool
 
 
+class PreparationWire(WireModel):
+    """What came before a kernel's warm runs: `compile_ns` until its first call may begin (of wasm in
+    the baseline tier, of webgpu the pipeline), `optimise_ns` from there until its code is as fast as
+    it gets (0 where there is one tier), `pack_ns` of its weights, and `first_run_ns` of that call.
+    """
+
+    compile_ns: PreparationTime
+    optimise_ns: PreparationTime
+    pack_ns: PreparationTime
+    first_run_ns: PreparationTime
+
+
 class MeasurementWire(WireModel):
-    """`sampled_entries`: 64 output values at the positions that the seed names, when `ok`."""
+    """`sampled_entries`: 64 output values at the positions that the seed names, when `ok`. Agents
+    of before do not tell the `preparation`; what contradicts the samples is not stored.
+    """
 
     candidate: CandidateId
     outcome: Annotated[Outcome, Field(strict=False)]
@@ -65,6 +80,7 @@ class MeasurementWire(WireModel):
     calls_per_sample: Annotated[int, Field(ge=1, le=1_000_000)]
     sampled_entries: Annotated[list[float], Field(max_length=64)]
     detail: Annotated[str, Field(max_length=500, pattern=STORABLE)]
+    preparation: PreparationWire | None = None
 
 
 class LeaseReport(WireModel):
