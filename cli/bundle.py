@@ -351,7 +351,8 @@ def _evidence(served: ServedKernel) -> str:
 
 def _artifacts(manifest: Signed) -> Iterator[ArtifactWire]:
     for _, _, served in _kernels(manifest):
-        for kernel in (served.kernel, served.fallback):
+        few = (each.kernel for each in served.by_runs)
+        for kernel in (served.kernel, served.fallback, *few):
             yield kernel
             yield from (layout.pack for layout in kernel.layouts)
 
@@ -363,7 +364,10 @@ def _files(manifest: Signed) -> Iterator[_File]:
     for file in (manifest.weights, manifest.golden):
         if file.sha256 is not None:
             yield _placed(file, f"v1/blobs/{file.sha256}")
-    if (module := manifest.module) is not None:
+    few = (each.module for each in manifest.modules_by_runs)
+    for module in (manifest.module, *few):
+        if module is None:
+            continue
         told = FileWire(url=module.url, sha256=module.sha256, size_bytes=module.size_bytes)
         yield _placed(told, f"v1/artifacts/{module.sha256}.wasm")
 

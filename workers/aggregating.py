@@ -1,13 +1,17 @@
 """Database flows of the `aggregate` queue: check outputs, count ballots, publish."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from uuid import UUID
 
 import structlog
 from psycopg import OperationalError
 
 from kernelzoo import jobs
+from kernelzoo.domain.ballot import CastBallot
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.measurement import Outcome, Verdict
+from kernelzoo.domain.measurement import Outcome, Preparation, Verdict
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
@@ -27,8 +31,9 @@ from kernelzoo.store import (
 )
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from kernelzoo.store.measurements import PendingRow
+from services.aggregator.by_runs import Cost, offers
 from services.aggregator.denial import without
-from services.aggregator.publishing import Champion, Keep, NextEntry, Nothing, Publish, Rule, decide
+from services.aggregator.publishing import Champion, Keep, Nothing, Publish, Rule, decide, heard
 from services.aggregator.reputation import LeaseFinding
 from services.aggregator.verification import TAKEN_AS_TOLD, Judgement, expected, judge
 from workers.denying import deny_failing, roll_back
@@ -155,15 +160,59 @@ def tally(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule
             return
         elsewhere = fetch_all(db, zoo.confirmed_elsewhere(workload_key, device_class))
         reported = fetch_all(db, measurements.reported(workload_key, device_class))
+        cast = without([row.to_cast() for row in filed], frozenset(d.candidate_id for d in denied))
         decision = decide(
-            without([row.to_cast() for row in filed], frozenset(d.candidate_id for d in denied)),
+            cast,
             _champion(live),
             default_id=default.candidate_id,
             rule=rule,
             elsewhere=frozenset(row.candidate_id for row in elsewhere),
             reported={row.candidate_id: row.identities for row in reported},
         )
-        _carry_out(db, workload_key, device_class, decision)
+        if not isinstance(decision, Nothing):
+            _carry_out(db, workload_key, device_class, decision)
+            _offer(db, workload_key, device_class, cast, rule)
+            execute(db, notifications.zoo_changed())
+
+
+def _offer(
+    db: Database,
+    workload_key: str,
+    device_class: DeviceClass,
+    cast: tuple[CastBallot, ...],
+    rule: Rule,
+) -> None:
+    """Brings what is offered beside a confirmed entry up to date."""
+    live = fetch_one(db, zoo.live_entry(workload_key, device_class))
+    if live is None or live.state != EntryState.CONFIRMED:
+        return
+    _, today = heard(cast, rule)
+    identities = [each.ballot.identity for each in today.ballots]
+    told: dict[UUID, dict[str, Cost]] = defaultdict(dict)
+    for row in fetch_all(db, measurements.costs(workload_key, device_class, identities)):
+        told[row.identity_id][row.candidate_id] = _cost(row)
+    believed = replace(rule, malicious_share=today.malicious_share)
+    offered = [
+        zoo.OfferedCost(
+            candidate_id=each.candidate_id,
+            runs=each.runs,
+            **asdict(each.cost.preparation),
+            run_ns=each.cost.run_ns,
+            voters=each.voters,
+        )
+        for each in offers(tuple(told.values()), live.candidate_id, believed)
+    ]
+    execute(db, zoo.offer(workload_key, device_class, live.version, offered))
+
+
+def _cost(row: measurements.CostRow) -> Cost:
+    preparation = Preparation(
+        compile_ns=row.compile_ns,
+        optimise_ns=row.optimise_ns,
+        pack_ns=row.pack_ns,
+        first_run_ns=row.first_run_ns,
+    )
+    return Cost(preparation=preparation, run_ns=row.run_ns)
 
 
 def rule_of(settings: WorkerSettings) -> Rule:
@@ -183,11 +232,9 @@ def _champion(live: zoo.LiveEntry | None) -> Champion | None:
 
 
 def _carry_out(
-    db: Database, workload_key: str, device_class: DeviceClass, decision: NextEntry
+    db: Database, workload_key: str, device_class: DeviceClass, decision: Keep | Publish
 ) -> None:
     match decision:
-        case Nothing():
-            return
         case Keep(evidence=evidence):
             execute(db, zoo.update_evidence(workload_key, device_class, evidence))
         case Publish(candidate_id=candidate_id, state=state, evidence=evidence, reason=reason):
@@ -206,4 +253,3 @@ def _carry_out(
                 ballots=evidence.ballots,
                 reason=reason,
             )
-    execute(db, notifications.zoo_changed())

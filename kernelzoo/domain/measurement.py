@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
 
 SHORTEST_FIRST_RUN = 0.5
-"""A first run takes at least this part of the best sample: it runs the same code, or a slower one."""
+"""Of the best sample: a first run is of the same code, or of a slower one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

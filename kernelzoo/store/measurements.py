@@ -82,6 +82,44 @@ class TrialRow:
     measured_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRow:
+    """What an identity found a kernel to cost: the medians of what precedes warm runs, and its best
+    time of one.
+    """
+
+    identity_id: UUID
+    candidate_id: str
+    compile_ns: float
+    optimise_ns: float
+    pack_ns: float
+    first_run_ns: float
+    run_ns: float
+
+
+def costs(
+    workload_key: str, device_class: DeviceClass, identities: Sequence[str]
+) -> Query[CostRow]:
+    """Of kernels that are not denied, where the identity told what precedes their runs."""
+    return Query(
+        sql="""
+            SELECT m.identity_id, m.candidate_id,
+                   percentile_cont(0.5) WITHIN GROUP (ORDER BY m.compile_ns) AS compile_ns,
+                   percentile_cont(0.5) WITHIN GROUP (ORDER BY m.optimise_ns) AS optimise_ns,
+                   percentile_cont(0.5) WITHIN GROUP (ORDER BY m.pack_ns) AS pack_ns,
+                   percentile_cont(0.5) WITHIN GROUP (ORDER BY m.first_run_ns) AS first_run_ns,
+                   min(m.best_ns) AS run_ns
+            FROM measurement m JOIN candidate c ON c.candidate_id = m.candidate_id
+            WHERE m.identity_id = ANY (%(identities)s::uuid[]) AND m.device_class = %(class)s
+              AND c.workload_key = %(key)s AND m.outcome = 'ok' AND m.verdict = 'verified'
+              AND m.compile_ns IS NOT NULL AND NOT is_denied(m.candidate_id, %(class)s)
+            GROUP BY m.identity_id, m.candidate_id
+        """,
+        parameters={"key": workload_key, "class": device_class, "identities": list(identities)},
+        row=CostRow,
+    )
+
+
 def trials(workload_key: str, device_class: DeviceClass | None) -> Query[TrialRow]:
     """By device class, then in the order of promise in the space that it was lent from. A candidate
     that any identity has run is ok; else its outcome is the latest failure.

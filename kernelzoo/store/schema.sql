@@ -436,8 +436,8 @@ CREATE TABLE publication (
 );
 COMMENT ON TABLE publication IS 'One row: how far what is served has come.';
 COMMENT ON COLUMN publication.serial IS
-    'Grows with every kernel that is confirmed, retired, denied or allowed; of seconds since 1970 where '
-    'changes are rarer, so that a database that is made anew is not behind the one before.';
+    'Grows with every kernel that is confirmed, offered, retired, denied or allowed; of seconds since '
+    '1970 where changes are rarer, so that a database that is made anew is not behind the one before.';
 
 CREATE FUNCTION publish_serial() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -452,6 +452,12 @@ CREATE TRIGGER zoo_entry_confirmed AFTER INSERT ON zoo_entry
 CREATE TRIGGER zoo_entry_served AFTER UPDATE OF state ON zoo_entry
     FOR EACH ROW WHEN (OLD.state <> NEW.state AND 'confirmed' IN (OLD.state, NEW.state))
     EXECUTE FUNCTION publish_serial();
+CREATE TRIGGER kernel_offered AFTER INSERT ON kernel_by_runs
+    FOR EACH ROW WHEN (NEW.runs IS NOT NULL) EXECUTE FUNCTION publish_serial();
+CREATE TRIGGER kernel_offered_no_more AFTER DELETE ON kernel_by_runs
+    FOR EACH ROW WHEN (OLD.runs IS NOT NULL) EXECUTE FUNCTION publish_serial();
+CREATE TRIGGER kernel_offered_otherwise AFTER UPDATE OF runs ON kernel_by_runs
+    FOR EACH ROW WHEN (OLD.runs IS DISTINCT FROM NEW.runs) EXECUTE FUNCTION publish_serial();
 CREATE TRIGGER denied_decided AFTER INSERT OR UPDATE OR DELETE ON denied
     FOR EACH ROW EXECUTE FUNCTION publish_serial();
 

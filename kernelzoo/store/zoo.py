@@ -1,5 +1,6 @@
 """The zoo: which kernel is served for a key, and its history."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,8 +37,40 @@ class VersionRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedCost:
+    """What is to be offered, as `OfferedRow` tells it of the compiled kernel."""
+
+    candidate_id: str
+    runs: int | None
+    compile_ns: float
+    optimise_ns: float
+    pack_ns: float
+    first_run_ns: float
+    run_ns: float
+    voters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedRow:
+    """A kernel that is the best for up to `runs` runs, and its costs, which so many `voters` told.
+    That of the entry is for all more: its `runs` are null.
+    """
+
+    runs: int | None
+    compile_ns: float
+    optimise_ns: float
+    pack_ns: float
+    first_run_ns: float
+    run_ns: float
+    voters: int
+    kernel: KernelRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRow:
     """What a page gets for one workload; the columns of the entry are null without one.
+
+    `by_runs` are rows of `OfferedRow`, those for few runs first, that of the entry last.
 
     `best_ns` is of the served kernel on this class: the median over `identities` of their best.
     """
@@ -55,12 +88,16 @@ class ServedRow:
     engines: list[dict[str, object]] | None
     best_ns: float | None
     identities: int
+    by_runs: list[dict[str, object]]
 
     def fallback(self) -> KernelRow | None:
         return msgspec.convert(self.fallback_kernel, KernelRow | None)
 
     def winner(self) -> KernelRow | None:
         return msgspec.convert(self.entry_kernel, KernelRow | None)
+
+    def offered(self) -> list[OfferedRow]:
+        return msgspec.convert(self.by_runs, list[OfferedRow])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +161,13 @@ def default_of(workload_key: str, device_class: DeviceClass) -> Query[CandidateI
 
 
 def retire(workload_key: str, device_class: DeviceClass) -> Statement:
+    """Also forgets what was offered beside the entry."""
     return Statement(
         sql="""
+            WITH offered AS (
+                DELETE FROM kernel_by_runs
+                WHERE workload_key = %(key)s AND device_class = %(class)s
+            )
             UPDATE zoo_entry SET state = 'retired', aggregated = false
             WHERE workload_key = %(key)s AND device_class = %(class)s AND state <> 'retired'
         """,
@@ -203,7 +245,7 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
                    f.described AS fallback_kernel, k.described AS entry_kernel,
                    e.state, e.version, e.ballots, e.weight, e.total_weight, e.relative_time,
                    e.engines,
-                   t.best_ns, t.identities
+                   t.best_ns, t.identities, coalesce(o.by_runs, '[]') AS by_runs
             FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS asked (key, position)
             JOIN workload w ON w.key = asked.key
             LEFT JOIN LATERAL (
@@ -219,10 +261,60 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
             ) k ON true
             CROSS JOIN LATERAL
                 kernel_time(coalesce(e.candidate_id, f.candidate_id), %(class)s) t
+            LEFT JOIN LATERAL (
+                SELECT jsonb_agg(to_jsonb(r) || jsonb_build_object('kernel', to_jsonb(kernel))
+                                 ORDER BY r.runs) AS by_runs
+                FROM kernel_by_runs r JOIN kernel ON kernel.candidate_id = r.candidate_id
+                WHERE r.workload_key = e.workload_key AND r.device_class = e.device_class
+                  AND r.version = e.version AND NOT is_denied(r.candidate_id, %(class)s)
+            ) o ON true
             ORDER BY asked.position
         """,
         parameters={"keys": workload_keys, "class": device_class},
         row=ServedRow,
+    )
+
+
+def offer(
+    workload_key: str, device_class: DeviceClass, version: int, offered: Sequence[OfferedCost]
+) -> Statement:
+    """Puts these in the place of what is offered beside an entry. Rows that stay are changed, not
+    made anew: each that comes or goes makes what is served newer.
+    """
+    columns = ("runs", "compile_ns", "optimise_ns", "pack_ns", "first_run_ns", "run_ns", "voters")
+    return Statement(
+        sql="""
+            WITH told AS (
+                SELECT * FROM unnest(
+                    %(candidates)s::text[], %(runs)s::integer[], %(compile_ns)s::double precision[],
+                    %(optimise_ns)s::double precision[], %(pack_ns)s::double precision[],
+                    %(first_run_ns)s::double precision[], %(run_ns)s::double precision[],
+                    %(voters)s::integer[])
+                    AS t (candidate_id, runs, compile_ns, optimise_ns, pack_ns, first_run_ns,
+                          run_ns, voters)
+            ), gone AS (
+                DELETE FROM kernel_by_runs
+                WHERE workload_key = %(key)s AND device_class = %(class)s
+                  AND (version <> %(version)s
+                       OR candidate_id NOT IN (SELECT candidate_id FROM told))
+            )
+            INSERT INTO kernel_by_runs (workload_key, device_class, version, candidate_id, runs,
+                                        compile_ns, optimise_ns, pack_ns, first_run_ns, run_ns,
+                                        voters)
+            SELECT %(key)s, %(class)s, %(version)s, told.* FROM told
+            ON CONFLICT (workload_key, device_class, version, candidate_id) DO UPDATE SET
+                runs = EXCLUDED.runs, compile_ns = EXCLUDED.compile_ns,
+                optimise_ns = EXCLUDED.optimise_ns, pack_ns = EXCLUDED.pack_ns,
+                first_run_ns = EXCLUDED.first_run_ns, run_ns = EXCLUDED.run_ns,
+                voters = EXCLUDED.voters
+        """,
+        parameters={
+            "key": workload_key,
+            "class": device_class,
+            "version": version,
+            "candidates": [each.candidate_id for each in offered],
+            **{name: [getattr(each, name) for each in offered] for name in columns},
+        },
     )
 
 

@@ -17,7 +17,7 @@ from kernelzoo.domain.lease import cover
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence, Trust
 from kernelzoo.domain.zoo import EntryState, Evidence
 from services.aggregator.challenge import MARGIN, Challenge, passes, preferences
-from services.aggregator.electorate import credible, electorate, engines
+from services.aggregator.electorate import Electorate, credible, electorate, engines
 from services.aggregator.vote import Standing, contenders, median_times, standings
 
 
@@ -90,12 +90,7 @@ def decide(
     that relative times are relative to. `elsewhere`: what other classes that speak for this one
     have confirmed. `reported`: how many identities have reported each that it can run.
     """
-    # One's own agents share a network, and a ballot's more careful rounds are believed against the
-    # first measurement.
-    needless = frozenset() if rule.malicious_share else {Defence.CONTROLS, Defence.NETWORKS}
-    defences = rule.defences - needless
-    known = credible(cast, defences)
-    today = electorate(known, quorum=rule.quorum, malicious_share=rule.malicious_share)
+    known, today = heard(cast, rule)
     poll = _Poll(
         known=known,
         ballots=today.ballots,
@@ -125,6 +120,15 @@ def decide(
     return Publish(
         candidate_id=standing.candidate_id, state=state, evidence=evidence, reason=reason
     )
+
+
+def heard(cast: tuple[CastBallot, ...], rule: Rule) -> tuple[tuple[CastBallot, ...], Electorate]:
+    """The credible ballots, and those of them that count today."""
+    # One's own agents share a network, and a ballot's more careful rounds are believed against the
+    # first measurement.
+    needless = frozenset() if rule.malicious_share else {Defence.CONTROLS, Defence.NETWORKS}
+    known = credible(cast, rule.defences - needless)
+    return known, electorate(known, quorum=rule.quorum, malicious_share=rule.malicious_share)
 
 
 Times = Mapping[str, float]

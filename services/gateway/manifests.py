@@ -18,7 +18,7 @@ from kernelzoo.metrics import MISSING
 from kernelzoo.signing import Signer
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.chain import OfferRow
-from kernelzoo.store.zoo import ServedRow
+from kernelzoo.store.zoo import OfferedRow, ServedRow
 from services.gateway.chain import ServedWorkload
 from services.gateway.wake import Wake
 from services.gateway.wire.artifacts import (
@@ -28,9 +28,11 @@ from services.gateway.wire.artifacts import (
 )
 from services.gateway.wire.zoo import (
     Advice,
+    CostsWire,
     EngineVotesWire,
     EvidenceWire,
     GroundsWire,
+    KernelForRuns,
     Manifest,
     ManifestEntry,
     ServedKernel,
@@ -251,6 +253,7 @@ def served(answer: ServedWorkload, target: TargetKind) -> ServedKernel | None:
         return None
     winner = row.winner()
     timed = borrowed.kernel if borrowed else row
+    offered = row.offered()
     return ServedKernel(
         tolerance=comparison_tolerance(Workload.parse(row.workload_key), target),
         level=_level(answer),
@@ -261,7 +264,17 @@ def served(answer: ServedWorkload, target: TargetKind) -> ServedKernel | None:
         evidence=_evidence(row),
         timing=_timing(timed.best_ns, timed.identities),
         grounds=_borrowed_grounds(borrowed.offer) if borrowed else _own_grounds(row),
+        costs=next((_costs(each) for each in offered if each.runs is None), None),
+        by_runs=[
+            KernelForRuns(runs=each.runs, kernel=kernel_of(each.kernel), costs=_costs(each))
+            for each in offered
+            if each.runs is not None
+        ],
     )
+
+
+def _costs(row: OfferedRow) -> CostsWire:
+    return CostsWire.of(row, identities=row.voters)
 
 
 def _level(answer: ServedWorkload) -> HitLevel:

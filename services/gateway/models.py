@@ -23,8 +23,8 @@ from services.gateway.answering import answer, hardware_of
 from services.gateway.manifests import ServedManifest, issue_time, levels, served
 from services.gateway.problems import Refusal
 from services.gateway.state import State
-from services.gateway.wire.artifacts import ArtifactWire
-from services.gateway.wire.models import FileWire, ModelManifest, ModuleWire
+from services.gateway.wire.artifacts import ArtifactWire, Kernel
+from services.gateway.wire.models import FileWire, ModelManifest, ModuleForRuns, ModuleWire
 from services.gateway.wire.zoo import ServedKernel
 
 log = structlog.get_logger(__name__)
@@ -63,7 +63,14 @@ async def build(state: State, key: Key) -> ServedManifest:
             if (kernel := served(each, target)) is not None
         }
         missing = [workload_key for workload_key in keys if workload_key not in kernels]
-        module = None if missing else await _linked(db, kernels.values(), target)
+        every = tuple(kernels.values())
+        module = None if missing else await _linked(db, [each.kernel for each in every], target)
+        modules_by_runs = [
+            ModuleForRuns(runs=runs, module=other)
+            for runs in sorted({offer.runs for each in every for offer in each.by_runs})
+            if module is not None
+            and (other := await _linked(db, [_for(each, runs) for each in every], target))
+        ]
     if missing and target not in MEASURED:
         await _have_compiled(state, missing, target)
     plan = await asyncio.to_thread(state.blobs.read, row.plan_sha256)
@@ -78,6 +85,7 @@ async def build(state: State, key: Key) -> ServedManifest:
         weights=weights_of(row),
         golden=blob_url(row.golden_sha256, row.golden_bytes),
         module=module,
+        modules_by_runs=modules_by_runs,
         kernels=kernels,
         missing=missing,
         issued_at=issue_time(),
@@ -149,6 +157,11 @@ def _query(dimensions: Mapping[str, object]) -> str:
     return "?" + "&".join(f"{name}={extent}" for name, extent in dimensions.items())
 
 
+def _for(served: ServedKernel, runs: int) -> Kernel:
+    """The best for so many runs."""
+    return next((each.kernel for each in served.by_runs if each.runs >= runs), served.kernel)
+
+
 _LINKERS: Mapping[TargetKind, Callable[[Sequence[bytes]], bytes]] = {
     TargetKind.WASM: link,
     TargetKind.JAVASCRIPT: link_javascript,
@@ -167,14 +180,13 @@ async def _have_compiled(state: State, workload_keys: Sequence[str], target: Tar
 
 
 async def _linked(
-    db: AsyncConnection[Any], kernels: Iterable[ServedKernel], target: TargetKind
+    db: AsyncConnection[Any], kernels: Sequence[Kernel], target: TargetKind
 ) -> ModuleWire | None:
     """None where they cannot be linked."""
     linker = _LINKERS.get(target)
     if linker is None:
         return None
-    given = [each.kernel for each in kernels]
-    parts: list[ArtifactWire] = [*given, *(one.pack for each in given for one in each.layouts)]
+    parts: list[ArtifactWire] = [*kernels, *(one.pack for each in kernels for one in each.layouts)]
     hashes = list(dict.fromkeys(part.sha256 for part in parts))
     bodies = {
         row.sha256: row.body for row in await fetch_all(db, candidates.bodies(hashes, target))

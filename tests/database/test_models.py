@@ -17,8 +17,12 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from starlette.requests import ClientDisconnect
 
+from fixtures.analytic import CORES
+from fixtures.rows import lend_all
+from kernelzoo.domain.ballot import Ballot, BallotLine
 from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.gpu import space_of
+from kernelzoo.domain.measurement import Measurement, Outcome, Preparation, Verdict
 from kernelzoo.domain.plan import PlanCall
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -26,8 +30,9 @@ from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.formats.plans import plan_bytes, plan_document
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Sealed, Signer, new_seed
-from kernelzoo.store import models, notifications, zoo
-from kernelzoo.store.blocking import execute
+from kernelzoo.store import ballots, denials, measurements, models, notifications, zoo
+from kernelzoo.store.blocking import execute, fetch_one
+from services.aggregator.publishing import Rule
 from services.gateway.blobs import KEPT_S, Blobs
 from services.gateway.problems import Refusal
 from services.gateway.state import State
@@ -39,6 +44,7 @@ from tests.reports import all_ok
 from tests.running import eventually
 from tests.tiny_model import digest, register, send, tiny_model, with_plan
 from workers import compiling
+from workers.aggregating import tally
 
 SEED = new_seed()
 CLASS = "0123456789abcdef:r0-0:wasm+relaxed-simd+simd128"
@@ -541,3 +547,94 @@ def test_a_page_that_tunes_a_model_is_lent_of_its_workloads_in_its_own_order(
     assert lent(RELU, MATMUL) == RELU
     assert lent("matmul:f32:m1k1n1") is None
     assert agent.lease(workloads=[]).status_code == 422
+
+
+def measured_by(
+    db: Connection, job_id: int, found: dict[str, tuple[float, Preparation]], winner: str
+) -> str:
+    """An agent of the operator's measures these kernels of a job and votes for one; its class."""
+    core = CORES[0].probed
+    identity, lease = lend_all(db, core, "x86", job_id, list(found))
+    for candidate_id, (best_ns, preparation) in found.items():
+        measured = Measurement(
+            candidate_id=candidate_id,
+            outcome=Outcome.OK,
+            samples_ns=(best_ns,),
+            reference_ns=(1000.0,),
+            calls_per_sample=1,
+            sampled_entries=(),
+            detail="",
+            preparation=preparation,
+        )
+        fetch_one(db, measurements.accept(lease, identity, "", (measured,)))
+        execute(db, measurements.judge(lease, candidate_id, Verdict.VERIFIED, ""))
+    lines = (BallotLine(candidate_id=winner, relative_time=found[winner][0] / 1000.0),)
+    execute(
+        db, ballots.file(MATMUL, core.device_class, Ballot(identity=str(identity), lines=lines))
+    )
+    return str(core.device_class)
+
+
+def test_a_kernel_that_costs_less_for_few_runs_is_offered_beside_the_winner_with_its_module(
+    served: TestClient, db: Connection
+) -> None:
+    row = db.execute(
+        "SELECT job_id, array_agg(candidate_id ORDER BY ordinal) FROM space_point"
+        " JOIN candidate USING (candidate_id) WHERE workload_key = %s AND state = 'compiled'"
+        " GROUP BY job_id",
+        (MATMUL,),
+    ).fetchone()
+    assert row is not None
+    job_id, (cold, warm) = row
+    found = {
+        warm: (
+            500.0,
+            Preparation(compile_ns=9e5, optimise_ns=5.0, pack_ns=4e4, first_run_ns=900.0),
+        ),
+        cold: (
+            900.0,
+            Preparation(compile_ns=1e5, optimise_ns=5.0, pack_ns=0.0, first_run_ns=900.0),
+        ),
+    }
+    rule = Rule(quorum=2, malicious_share=0)
+    device_class = measured_by(db, job_id, found, warm)
+    of = DeviceClass.parse(device_class)
+    tally(db, MATMUL, of, rule)
+    assert db.execute("SELECT FROM kernel_by_runs").fetchall() == []
+
+    measured_by(db, job_id, found, warm)
+    tally(db, MATMUL, of, rule)
+    url = f"/v1/models/tiny/{device_class}"
+    eventually(lambda: served.get(url).json()["kernels"][MATMUL]["by_runs"] != [], "the offer")
+    answer = served.get(url)
+    model, kernel = answer.json(), answer.json()["kernels"][MATMUL]
+    assert kernel["kernel"]["candidate"] == warm
+    assert kernel["costs"]["identities"] == 2
+    assert (kernel["costs"]["compile_ns"], kernel["costs"]["run_ns"]) == (9e5, 500.0)
+    (few,) = kernel["by_runs"]
+    assert (few["kernel"]["candidate"], few["runs"], few["costs"]["pack_ns"]) == (cold, 30, 0.0)
+    # The module for few runs has its kernel, that for many the winner.
+    (module,) = model["modules_by_runs"]
+    assert module["runs"] == 30
+    assert few["kernel"]["sha256"] in module["module"]["functions"]
+    assert few["kernel"]["sha256"] not in model["module"]["functions"]
+    assert kernel["kernel"]["sha256"] in model["module"]["functions"]
+    body = served.get(module["module"]["url"]).content
+    assert digest(body) == module["module"]["sha256"] != model["module"]["sha256"]
+    assert Sealed.of(answer.content).signed_by(Signer.of(SEED).public_keys)
+
+    # A tally that changes nothing leaves the serial; a denied kernel is not offered any more.
+    tally(db, MATMUL, of, rule)
+    assert served.get(url).json()["serial"] == model["serial"]
+    denied = denials.decide(
+        few["kernel"]["sha256"], of, denied=True, stage="run", evidence="traps", operated=True
+    )
+    execute(db, denied)
+    execute(db, notifications.zoo_changed())
+    eventually(lambda: served.get(url).json()["kernels"][MATMUL]["by_runs"] == [], "the denial")
+    after = served.get(url)
+    assert after.json()["modules_by_runs"] == []
+    assert after.headers["ETag"] != answer.headers["ETag"]
+    assert after.json()["serial"] > model["serial"]
+    execute(db, zoo.retire(MATMUL, of))
+    assert db.execute("SELECT FROM kernel_by_runs").fetchall() == []

@@ -1177,6 +1177,25 @@ export interface components {
             readonly version: number;
         };
         /**
+         * CostsWire
+         * @description What a kernel costs a page of this class: its preparation, and `run_ns` of each warm run.
+         *     They are medians over `identities` whose ballots count, of verified measurements alone.
+         */
+        readonly CostsWire: {
+            /** Compile Ns */
+            readonly compile_ns: number;
+            /** First Run Ns */
+            readonly first_run_ns: number;
+            /** Identities */
+            readonly identities: number;
+            /** Optimise Ns */
+            readonly optimise_ns: number;
+            /** Pack Ns */
+            readonly pack_ns: number;
+            /** Run Ns */
+            readonly run_ns: number;
+        };
+        /**
          * Coverage
          * @description Classes of most identities and workloads of most entries first. The totals count what the
          *     limits left out, too.
@@ -1645,6 +1664,16 @@ export interface components {
             readonly url: string;
         };
         /**
+         * KernelForRuns
+         * @description A kernel that costs a page less, all in all, where it is run up to `runs` times.
+         */
+        readonly KernelForRuns: {
+            readonly costs: components["schemas"]["CostsWire"];
+            readonly kernel: components["schemas"]["Kernel"];
+            /** Runs */
+            readonly runs: number;
+        };
+        /**
          * Key
          * @description `candidates` that were measured, the fastest first. Where `shown` is false they are kept
          *     back, since the class has fewer identities than `quorum`; `measured` says how many there are.
@@ -1799,7 +1828,8 @@ export interface components {
          *     kernel has been compiled yet.
          *
          *     `issued_at` is when it was signed, to the hour. `serial` grows with every kernel that the zoo
-         *     confirms, retires, denies or allows: a manifest with a lower one is of before.
+         *     confirms, offers for few runs, retires, denies or allows: a manifest with a lower one is of
+         *     before.
          *
          *     `signatures` is the last member and signs the bytes of the document without it: all before the
          *     last `,"signatures":`, and a closing brace. What is behind that is signed by nobody.
@@ -1903,7 +1933,8 @@ export interface components {
          *
          *     `missing` are workloads for which no kernel has been compiled yet: without them the model cannot
          *     run. Then `module` is null, as it is on WebGPU and where kernels cannot be linked: each is
-         *     fetched by itself.
+         *     fetched by itself. `modules_by_runs` are other modules, for the fewest runs first, where kernels
+         *     have others `by_runs`.
          *     `issued_at`, `serial` and `signatures` are as in a `Manifest`.
          */
         readonly ModelManifest: {
@@ -1928,6 +1959,8 @@ export interface components {
              */
             readonly model: 1;
             readonly module: components["schemas"]["ModuleWire"] | null;
+            /** Modules By Runs */
+            readonly modules_by_runs?: readonly components["schemas"]["ModuleForRuns"][];
             /** Name */
             readonly name: string;
             /** Plan */
@@ -1986,6 +2019,15 @@ export interface components {
             readonly model: string;
             /** Swaps */
             readonly swaps: readonly components["schemas"]["SwapWire"][];
+        };
+        /**
+         * ModuleForRuns
+         * @description The module of the kernels that are the best for up to `runs` runs.
+         */
+        readonly ModuleForRuns: {
+            readonly module: components["schemas"]["ModuleWire"];
+            /** Runs */
+            readonly runs: number;
         };
         /**
          * ModuleWire
@@ -2177,9 +2219,10 @@ export interface components {
         };
         /**
          * PreparationWire
-         * @description What came before a kernel's warm runs: `compile_ns` until its first call may begin (of wasm in
-         *     the baseline tier, of webgpu the pipeline), `optimise_ns` from there until its code is as fast as
-         *     it gets (0 where there is one tier), `pack_ns` of its weights, and `first_run_ns` of that call.
+         * @description What a page pays for a kernel before its runs are warm: `compile_ns` until the first call may
+         *     begin (of wasm in the baseline tier, of webgpu the pipeline), `optimise_ns` from there until its
+         *     code is as fast as it gets (0 where there is one tier), `pack_ns` of its weights, and
+         *     `first_run_ns` of the first call.
          */
         readonly PreparationWire: {
             /** Compile Ns */
@@ -2474,8 +2517,13 @@ export interface components {
          *     `timing` is null while nobody has measured `kernel` on this class. A right output on seeded
          *     inputs differs by at most `tolerance` in every entry from that of the default kernel of wasm,
          *     or of webgpu where there is none of wasm.
+         *     `costs` are those of `kernel`, null where too few have told them; `by_runs` are other kernels,
+         *     for the fewest runs first. For more runs than they say, `kernel` is the best.
          */
         readonly ServedKernel: {
+            /** By Runs */
+            readonly by_runs?: readonly components["schemas"]["KernelForRuns"][];
+            readonly costs?: components["schemas"]["CostsWire"] | null;
             readonly evidence: components["schemas"]["EvidenceWire"] | null;
             readonly fallback: components["schemas"]["Kernel"];
             readonly grounds: components["schemas"]["GroundsWire"] | null;

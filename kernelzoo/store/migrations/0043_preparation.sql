@@ -91,3 +91,14 @@ COMMENT ON TABLE kernel_by_runs IS
     'few runs: medians over voters, as services.aggregator.by_runs decides.';
 COMMENT ON COLUMN kernel_by_runs.runs IS
     'It is the best for up to so many runs; null for the kernel of the entry, which is for all more.';
+
+CREATE TRIGGER kernel_offered AFTER INSERT ON kernel_by_runs
+    FOR EACH ROW WHEN (NEW.runs IS NOT NULL) EXECUTE FUNCTION publish_serial();
+CREATE TRIGGER kernel_offered_no_more AFTER DELETE ON kernel_by_runs
+    FOR EACH ROW WHEN (OLD.runs IS NOT NULL) EXECUTE FUNCTION publish_serial();
+CREATE TRIGGER kernel_offered_otherwise AFTER UPDATE OF runs ON kernel_by_runs
+    FOR EACH ROW WHEN (OLD.runs IS DISTINCT FROM NEW.runs) EXECUTE FUNCTION publish_serial();
+
+COMMENT ON COLUMN publication.serial IS
+    'Grows with every kernel that is confirmed, offered, retired, denied or allowed; of seconds since '
+    '1970 where changes are rarer, so that a database that is made anew is not behind the one before.';

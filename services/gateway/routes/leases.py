@@ -40,9 +40,9 @@ from services.gateway.wire.leases import (
     LeaseReport,
     LeaseRequest,
     MeasurementWire,
-    PreparationWire,
     ReportAccepted,
 )
+from services.gateway.wire.preparation import PreparationWire
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -203,9 +203,7 @@ def _measurement(wire: MeasurementWire) -> Measurement:
     )
 
 
-def _preparation(
-    wire: PreparationWire | None, samples_ns: tuple[float, ...]
-) -> Preparation | None:
+def _preparation(wire: PreparationWire | None, samples_ns: tuple[float, ...]) -> Preparation | None:
     """None where nothing is told, of a failure, and where the samples contradict it."""
     if wire is None or not samples_ns:
         return None

@@ -7,9 +7,9 @@ from pydantic import Field
 from kernelzoo.domain.measurement import Outcome
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.model import STORABLE, CandidateId, WireModel, WorkloadKey
+from services.gateway.wire.preparation import PreparationWire
 
 Nanoseconds = Annotated[float, Field(gt=0, le=60e9, allow_inf_nan=False)]
-PreparationTime = Annotated[float, Field(ge=0, le=60e9, allow_inf_nan=False)]
 Samples = Annotated[list[Nanoseconds], Field(max_length=64)]
 
 
@@ -54,18 +54,6 @@ class Lease(WireModel):
     measured: list[MeasuredKernel]
     unmeasured: int
     complete: bool
-
-
-class PreparationWire(WireModel):
-    """What came before a kernel's warm runs: `compile_ns` until its first call may begin (of wasm in
-    the baseline tier, of webgpu the pipeline), `optimise_ns` from there until its code is as fast as
-    it gets (0 where there is one tier), `pack_ns` of its weights, and `first_run_ns` of that call.
-    """
-
-    compile_ns: PreparationTime
-    optimise_ns: PreparationTime
-    pack_ns: PreparationTime
-    first_run_ns: PreparationTime
 
 
 class MeasurementWire(WireModel):

@@ -118,6 +118,13 @@ class ModuleWire(WireModel):
     functions: dict[Sha256, str]
 
 
+class ModuleForRuns(WireModel):
+    """The module of the kernels that are the best for up to `runs` runs."""
+
+    runs: int
+    module: ModuleWire
+
+
 class ModelManifest(WireModel):
     """A plan with the kernels of one class of devices. `plan` is the document that
     `GET /v1/models/{name}` names (kernelzoo/domain/plan.py); `kernels` has each of its workloads
@@ -125,7 +132,8 @@ class ModelManifest(WireModel):
 
     `missing` are workloads for which no kernel has been compiled yet: without them the model cannot
     run. Then `module` is null, as it is on WebGPU and where kernels cannot be linked: each is
-    fetched by itself.
+    fetched by itself. `modules_by_runs` are other modules, for the fewest runs first, where kernels
+    have others `by_runs`.
     `issued_at`, `serial` and `signatures` are as in a `Manifest`.
     """
 
@@ -137,6 +145,7 @@ class ModelManifest(WireModel):
     weights: FileWire
     golden: FileWire
     module: ModuleWire | None
+    modules_by_runs: list[ModuleForRuns] = Field(default_factory=list)
     kernels: dict[WorkloadKey, ServedKernel]
     missing: list[WorkloadKey]
     issued_at: str

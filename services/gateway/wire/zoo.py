@@ -2,10 +2,13 @@
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import AdviceBasis, EntryState, HitLevel
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.model import WireModel, WorkloadKey
+from services.gateway.wire.preparation import PreparationWire
 
 
 class EngineVotesWire(WireModel):
@@ -53,6 +56,23 @@ class GroundsWire(WireModel):
     neighbour: WorkloadKey | None
 
 
+class CostsWire(PreparationWire):
+    """What a kernel costs a page of this class: its preparation, and `run_ns` of each warm run.
+    They are medians over `identities` whose ballots count, of verified measurements alone.
+    """
+
+    run_ns: float
+    identities: int
+
+
+class KernelForRuns(WireModel):
+    """A kernel that costs a page less, all in all, where it is run up to `runs` times."""
+
+    runs: int
+    kernel: Kernel
+    costs: CostsWire
+
+
 class ServedKernel(WireModel):
     """What one class of devices is served for a workload.
 
@@ -62,6 +82,8 @@ class ServedKernel(WireModel):
     `timing` is null while nobody has measured `kernel` on this class. A right output on seeded
     inputs differs by at most `tolerance` in every entry from that of the default kernel of wasm,
     or of webgpu where there is none of wasm.
+    `costs` are those of `kernel`, null where too few have told them; `by_runs` are other kernels,
+    for the fewest runs first. For more runs than they say, `kernel` is the best.
     """
 
     tolerance: float
@@ -73,6 +95,8 @@ class ServedKernel(WireModel):
     evidence: EvidenceWire | None
     timing: TimingWire | None
     grounds: GroundsWire | None
+    costs: CostsWire | None = None
+    by_runs: list[KernelForRuns] = Field(default_factory=list)
 
 
 class Advice(WireModel):
@@ -110,7 +134,8 @@ class Manifest(WireModel):
     kernel has been compiled yet.
 
     `issued_at` is when it was signed, to the hour. `serial` grows with every kernel that the zoo
-    confirms, retires, denies or allows: a manifest with a lower one is of before.
+    confirms, offers for few runs, retires, denies or allows: a manifest with a lower one is of
+    before.
 
     `signatures` is the last member and signs the bytes of the document without it: all before the
     last `,"signatures":`, and a closing brace. What is behind that is signed by nobody.
