@@ -26,13 +26,10 @@ from bench.site import MODULES, PAGE
 from fixtures.static_file import placed
 from kernelzoo.domain.plan import GoldenPart, Plan, Port
 from kernelzoo.formats.plans import plan_document
-from services.tuner.graph.fuse import Rules
 from services.tuner.graph.models import plan_model
 
 SCRIPT = "kernelzooGpuModels.run()"
 SCRIPTS = ("models-webgpu.js", "onnxruntime-webgpu-session.js")
-ON_WEBGPU = Rules(attention=False)
-"""As `kernelzoo models add --target webgpu` plans, where no template joins attention."""
 
 ZOO = "zoo"
 """The folder of what a zoo serves, in the site."""
@@ -100,7 +97,7 @@ def fill(folder: Path, name: str) -> dict[str, Any]:
     answered = folder / ZOO / f"{name}.json"
     answer = json.loads(answered.read_text())
     dimensions: Mapping[str, int] = answer["dimensions"]
-    planned = plan_model(file, [dimensions], name, ON_WEBGPU)
+    planned = plan_model(file, [dimensions], name)
     (plan,), (golden,) = planned.plans, planned.golden
     if list(plan.kernels) != answer["plan"]["kernels"]:
         raise CannotMeasure(f"{name} is planned otherwise with these weights")

@@ -25,7 +25,6 @@ from bench.models.files import network_files
 from bench.models.gpu_site import (
     BRIEFLY,
     ON_GPU,
-    ON_WEBGPU,
     SCRIPT,
     ZOO,
     ContestEffort,
@@ -119,7 +118,7 @@ def _export(folder: Path, options: Namespace, model: str, effort: ContestEffort)
 
 def _network(zoo: Path, networks: Path, case: NetworkCase, model: str) -> GpuNetwork:
     file = network_files(networks, case).onnx
-    planned = plan_model(file, [case.dimensions], case.name, ON_WEBGPU)
+    planned = plan_model(file, [case.dimensions], case.name)
     (plan,), (golden,), (calls,) = planned.plans, planned.golden, planned.calls
     for workload in planned.workloads:
         learn_roundings(workload)

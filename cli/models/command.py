@@ -95,7 +95,7 @@ def add(
 
         written_to = output or Path(folder) / "weights.bin"
         wanted = WantedWeights(choice=weights, max_error=max_error)
-        model = imported(file, name, dimensions, written_to, told, targets, wanted)
+        model = imported(file, name, dimensions, written_to, told, wanted)
         made = send(
             gateway,
             model,

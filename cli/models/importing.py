@@ -1,6 +1,6 @@
 """A file of ONNX, or a folder of a language model, as what is sent to a gateway."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from cli.models.dimensions import written
 from cli.models.sending import ImportedModel, Told
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import ProgramWorkload
 from kernelzoo.errors import InvalidInput
@@ -68,7 +67,6 @@ def imported(
     dimensions: tuple[Mapping[str, int], ...],
     weights: Path,
     told: Told,
-    targets: Sequence[TargetKind] = (TargetKind.WASM,),
     wanted: WantedWeights = AS_F32,
 ) -> ImportedModel:
     """Writes the weights of all plans to the file `weights`. Raises InvalidInput or
@@ -80,7 +78,7 @@ def imported(
             raise InvalidInput("language models have weights of 4 bits; leave --weights out")
         model = _decoder(file, name, dimensions)
     else:
-        model = _network(file, name, dimensions, targets, wanted)
+        model = _network(file, name, dimensions, wanted)
     told("writing the weights")
     model.weights.write(weights)
     programs = (each for each in model.workloads if isinstance(each, ProgramWorkload))
@@ -99,15 +97,11 @@ def _network(
     file: Path,
     name: str,
     dimensions: tuple[Mapping[str, int], ...],
-    targets: Sequence[TargetKind],
     wanted: WantedWeights,
 ) -> "PlannedModel":
-    from services.tuner.graph.fuse import Rules
     from services.tuner.graph.models import plan_model
 
-    # No template of webgpu computes attention as one program.
-    rules = Rules(attention=TargetKind.WEBGPU not in targets)
-    return plan_model(file, dimensions, name, rules, wanted.storing)
+    return plan_model(file, dimensions, name, storing=wanted.storing)
 
 
 def _decoder(path: Path, name: str, dimensions: tuple[Mapping[str, int], ...]) -> "PlannedModel":

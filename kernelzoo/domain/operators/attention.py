@@ -91,6 +91,12 @@ class ManyRowsAttention:
         return self.m > 1 and self.n % LANES == 0 and self.width % LANES == 0
 
     @property
+    def in_quads(self) -> bool:
+        """Whether each row of a head also begins with a whole vector, wherever it is read."""
+        places = (each for of, *_ in self.operands for each in (of.columns, of.first))
+        return self.in_vectors and not any(n % LANES for n in (self.head_dim, *places))
+
+    @property
     def operands(self) -> tuple[tuple[HeadsOperand, int, int], ...]:
         """The operands, each with its rows and the entries that a row has in a head."""
         return (

@@ -72,7 +72,7 @@ class _Joining:
         """Adds the program and what moves its entries to their places; False where there is no
         such program."""
         given, inputs = self._given(found)
-        if not given.in_vectors:
+        if not given.in_quads:
             return False
         workload = Workload.of_program(NAME, attention(given))
         try:

@@ -23,6 +23,7 @@ from kernelzoo.domain.workload import KEY_DTYPES, PROGRAM, Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.argmax.webgpu_space import argmax_configs
 from services.tuner.schedules.attention.space import wasm_attention_configs
+from services.tuner.schedules.attention.webgpu_space import webgpu_attention_configs
 from services.tuner.schedules.base.iteration import (
     IterationSpace,
     contraction,
@@ -199,6 +200,11 @@ def _attends_rows(space: IterationSpace) -> bool:
     return found is not None and found.in_vectors
 
 
+def _attends_rows_in_quads(space: IterationSpace) -> bool:
+    found = attention_of(space.program)
+    return found is not None and found.in_quads
+
+
 def _attends(space: IterationSpace) -> bool:
     return attention_shape(space.program) is not None
 
@@ -293,6 +299,7 @@ FAMILIES = (
     _webgpu(
         "block_attention", _attends_blocks, block_attention_configs, programs=True, states=True
     ),
+    _webgpu("attention", _attends_rows_in_quads, webgpu_attention_configs, programs=True),
     _webgpu("argmax", _is_argmax, argmax_configs, programs=True),
     _webgpu("matmul", _reads_vectors, matmul_configs, programs=True),
     _webgpu("conv", channelwise, conv_configs, programs=True),

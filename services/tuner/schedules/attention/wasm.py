@@ -36,8 +36,7 @@ from math import gcd
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.attention import SCORED, HeadsOperand, ManyRowsAttention
-from kernelzoo.domain.operators.epilogues import EpilogueKind
+from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
     ZERO,
@@ -69,12 +68,12 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.attention.config import WasmAttentionConfig, attends
+from services.tuner.schedules.attention.scores import LOWEST, scored
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 
 LOWEST_EXPONENT = -87.0
 """e to it is a normal number, and nothing beside the 1 that every row has."""
-LOWEST = -3.4028234663852886e38
 VECTORS = (4, 3, 2, 5, 1)
 """Vectors of a row at once in a softmax: the first that divides the row."""
 
@@ -225,29 +224,10 @@ class _Nest:
             return Store(
                 buffer=self.scores,
                 index=row.times(given.n).plus(column),
-                value=self._scored(value, head, first.plus(row), column),
+                value=scored(given, self.parameters, value, (head, first.plus(row), column)),
             )
 
         return self._product(rows, given.n, given.head_dim, left, self.keys, stored)
-
-    def _scored(self, value: Expression, head: Affine, row: Affine, column: Affine) -> Expression:
-        """A score of what the product of a query and a key is."""
-        given = self.given
-        entry = total(head.times(given.m * given.n), row.times(given.n), column)
-        extra = iter(self.parameters[-1 - len(given.epilogue) : -1])
-        for name in given.epilogue:
-            kind, buffer = SCORED[name], next(extra)
-            places = {
-                EpilogueKind.COLUMN: column,
-                EpilogueKind.FACTOR: column,
-                EpilogueKind.ENTRY: entry,
-                EpilogueKind.MATRIX: row.times(given.n).plus(column),
-                EpilogueKind.SCALAR: ZERO,
-            }
-            multiplies = kind in (EpilogueKind.FACTOR, EpilogueKind.SCALAR)
-            op = BinaryOp.MUL if multiplies else BinaryOp.ADD
-            value = binary(op, value, Load(buffer=buffer, index=places[kind]))
-        return value
 
     # Step 4: values, mixed.
 

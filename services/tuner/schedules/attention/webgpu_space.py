@@ -1,0 +1,130 @@
+"""The lite space of attention for WebGPU: queries and keys to a workgroup, threads to a query.
+
+What is likely the best comes first: an estimate of what a core does for each product, and of how
+many threads it has to hide what they wait for.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+
+from kernelzoo.domain.gpu import SOFTWARE_DRIVER, GpuModel
+from kernelzoo.domain.operators.attention import LANES, ManyRowsAttention
+from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.attention.config import attends
+from services.tuner.schedules.attention.webgpu_config import WebgpuAttentionConfig
+from services.tuner.schedules.base.limits import FEW_LANES
+from services.tuner.schedules.matmul.webgpu_config import Cache
+from services.tuner.schedules.webgpu_space import plain_first
+
+MOST_CANDIDATES = 48
+TILES = ((4, 2), (4, 4), (8, 2), (4, 1), (8, 4), (8, 1))
+"""tile_m x tile_n."""
+THREAD_ROWS = (1, 2, 4, 8, 16)
+THREADS_PER_ROW = (8, 16, 4, 32)
+SLICED_N = (1, 2, 4, 8)
+PROCESSOR_TILES = ((1, 4), (2, 4), (1, 8), (4, 4), (2, 8))
+PROCESSOR_THREADS = (32, 64)
+"""Where threads wait at barriers one after another, each has its queries for itself."""
+
+LOAD = 8.0
+"""A vector from workgroup memory takes a core as long as so many multiply-adds of a warp: between
+those of four threads that read one vector and of 32 that read as many."""
+FROM_STORAGE = 8.0
+"""One from storage takes so many times as long."""
+EXCHANGE = 8
+"""A step of a sum over threads takes so many times as long through workgroup memory."""
+SOFTMAX = 12.0
+"""A score takes so many operations beside its products: its power, the largest, the sum."""
+MOST_WORKGROUP_BYTES = 49_152
+"""What NVIDIA's drivers offer."""
+WARPS_WANTED = 12
+"""Warps of a core that hide what each of them waits for."""
+
+
+def webgpu_attention_configs(
+    workload: Workload, gpu: GpuModel
+) -> tuple[WebgpuAttentionConfig, ...]:
+    """None is refused. The first requires no more than the workload itself does, and there is one
+    that any driver compiles."""
+    given = attends(workload)
+    apart = [one for one in _apart(given) if _fits(one, workload)]
+    together = [one for one in _together(given) if _fits(one, workload)]
+    together.sort(key=lambda one: _estimate(given, workload, one, gpu))
+    processor = gpu.warp_lanes < FEW_LANES
+    found = apart if processor and apart else together[:MOST_CANDIDATES]
+    small = next(one for one in (*together, *apart) if _is_small(one, workload))
+    return plain_first(tuple(dict.fromkeys((*found, small))), workload, gpu)
+
+
+def _is_small(config: WebgpuAttentionConfig, workload: Workload) -> bool:
+    memory = config.workgroup_bytes_for(workload)
+    return not config.requires(workload) and memory <= SOFTWARE_DRIVER.workgroup_bytes
+
+
+def _fits(config: WebgpuAttentionConfig, workload: Workload) -> bool:
+    if config.fault(workload):
+        return False
+    return config.workgroup_bytes_for(workload) <= MOST_WORKGROUP_BYTES
+
+
+def _together(given: ManyRowsAttention) -> Iterator[WebgpuAttentionConfig]:
+    """Threads share queries."""
+    for tile, rows, per_row, sliced_n, cache, subgroups in product(
+        TILES, THREAD_ROWS, THREADS_PER_ROW, SLICED_N, (Cache.ROWS, Cache.NONE), (True, False)
+    ):
+        block_n = tile[1] * per_row * sliced_n
+        if block_n <= max(given.n, per_row) and tile[0] * rows < 2 * given.m:
+            yield WebgpuAttentionConfig(
+                block_m=tile[0] * rows,
+                block_n=block_n,
+                tile_m=tile[0],
+                threads_per_row=per_row,
+                sliced_n=sliced_n,
+                cache=cache,
+                subgroups=subgroups,
+            )
+
+
+def _apart(given: ManyRowsAttention) -> Iterator[WebgpuAttentionConfig]:
+    """No thread waits for another."""
+    for (tile_m, tile_n), threads in product(PROCESSOR_TILES, PROCESSOR_THREADS):
+        if tile_n <= given.n:
+            yield WebgpuAttentionConfig(
+                block_m=tile_m * threads,
+                block_n=tile_n,
+                tile_m=tile_m,
+                threads_per_row=1,
+                sliced_n=1,
+                cache=Cache.NONE,
+                subgroups=False,
+            )
+
+
+def _estimate(
+    given: ManyRowsAttention, workload: Workload, config: WebgpuAttentionConfig, gpu: GpuModel
+) -> float:
+    """Grows with the time of the kernel."""
+    outputs = config.outputs(given)
+    scores = config.tile_m * config.tile_n
+    products = scores * given.head_dim + config.tile_m * config.slice_n * outputs * LANES
+    tile_rows = config.tile_m + config.tile_n
+    read = tile_rows * given.head_dim // LANES
+    read += config.slice_n * (config.tile_m // LANES + outputs)
+    steps = 2 * config.threads_per_row.bit_length() * (1 if config.subgroups else EXCHANGE)
+    softmax = SOFTMAX * scores + config.tile_m * (outputs * LANES + steps)
+    copied = config.block_n * (given.head_dim + given.width) / (LANES * config.threads)
+    load = LOAD
+    if config.cache is Cache.NONE:
+        copied, load = 0, FROM_STORAGE * LOAD
+    block = products + load * (read + copied) + softmax
+    blocks = -(-given.n // config.block_n)
+    # Queries are read and slices added up once.
+    once = load * (config.sliced_n - 1) * config.tile_m * outputs * 3
+    workgroups = given.heads * -(-given.m // config.block_m)
+    warps = max(1, config.threads // gpu.warp_lanes)
+    of_core = -(-workgroups // gpu.cores)
+    fitting = max(1, gpu.shared_bytes // max(1, config.workgroup_bytes_for(workload)))
+    resident = min(of_core, fitting) * warps
+    held = scores + (config.tile_m + 1) * outputs * LANES + LANES * (config.tile_m + 1) + 32
+    spilt = max(1.0, held / gpu.thread_registers)
+    return of_core * warps * (block * blocks + once) * (1 + WARPS_WANTED / resident) * spilt
