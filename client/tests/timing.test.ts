@@ -108,7 +108,7 @@ test("a sample is the mean of its calls in nanoseconds", () => {
 });
 
 /** Contestants on one clock; each call takes the next of its times, the last for good. */
-function race(ownMs: readonly number[], referenceMs: readonly number[]) {
+function race(ownMs: readonly number[], referenceMs: readonly number[], hopeless?: number) {
   let timeMs = 0;
   const clock = () => timeMs;
   const sampler = (times: readonly number[]) => {
@@ -118,7 +118,7 @@ function race(ownMs: readonly number[], referenceMs: readonly number[]) {
     };
     return samplerOf({ calls: 1, call }, clock);
   };
-  return screen(sampler(ownMs), sampler(referenceMs), 1_000, clock);
+  return screen(sampler(ownMs), sampler(referenceMs), 1_000, clock, hopeless);
 }
 
 test("a candidate that lost the processor in its first round is given the others", async () => {
@@ -129,6 +129,8 @@ test("a candidate that lost the processor in its first round is given the others
 
 test("a candidate that is far slower in two rounds is not timed a third time", async () => {
   assert.equal((await race([4], [1])).own.length, 2);
+  assert.equal((await race([1.1], [1])).own.length, 3);
+  assert.equal((await race([1.1], [1], 1.05)).own.length, 2, "who wants winners says so");
 });
 
 test("a clock that rises in the middle of a round makes nobody look faster than it is", async () => {

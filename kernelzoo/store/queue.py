@@ -27,8 +27,9 @@ class QueuedRow:
 
 def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Query[QueuedRow]:
     """What a class can run of these workloads, is not denied, and is not its default; in the order
-    in which the class, or one like it that nobody knows, measures them. Of a workload that was not
-    planned for its GPU's `space` it is given those for any GPU.
+    in which the class, or one like it that nobody knows, measures them; where nothing says in which,
+    kernels of wasm that use most of the class's features first, as the others are slower. Of a
+    workload that was not planned for its GPU's `space` it is given those for any GPU.
     """
     return Query(
         sql="""
@@ -47,7 +48,9 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
                       AND own.space = %(space)s AND own.state = 'planned'))
             ), space AS (
                 SELECT job.workload_key, c.candidate_id, c.compiled_at,
-                       array_position(job.ordered, c.candidate_id) AS place, p.ordinal
+                       array_position(job.ordered, c.candidate_id) AS place,
+                       CASE WHEN c.target = 'wasm' THEN cardinality(c.requires) END AS features,
+                       p.ordinal
                 FROM job
                 JOIN space_point p ON p.job_id = job.id
                 JOIN candidate c ON c.candidate_id = p.candidate_id
@@ -59,7 +62,7 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
                     WHERE d.artifact_sha256 = c.artifact_sha256
                       AND d.device_class = %(class)s AND d.denied)
                 UNION ALL
-                SELECT workload_key, NULL, NULL, NULL, NULL FROM job
+                SELECT workload_key, NULL, NULL, NULL, NULL, NULL FROM job
                 WHERE state = 'waiting' AND cancelled_at IS NULL
             )
             SELECT s.workload_key, s.candidate_id, s.compiled_at, t.relative_time
@@ -74,7 +77,7 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
                     ORDER BY m.created_at DESC LIMIT %(timed_by)s
                 ) AS recent
             ) t ON true
-            ORDER BY s.place NULLS LAST, t.relative_time NULLS LAST, s.ordinal
+            ORDER BY s.place NULLS LAST, t.relative_time NULLS LAST, s.features DESC, s.ordinal
         """,
         parameters={
             "keys": workload_keys,

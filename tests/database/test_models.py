@@ -445,14 +445,33 @@ def test_candidates_are_sent_as_they_are_compiled_to_pages_without_a_session(
 
     def compile_later() -> None:
         time.sleep(1.0)
-        waiting = db.execute("SELECT candidate_id FROM candidate WHERE state = 'waiting'")
-        compiling.compile_batch(db, [row[0] for row in waiting.fetchall()[:3]])
+        # The last of its space that fuses products and sums, and the first that does not.
+        waiting = db.execute(
+            """
+            SELECT DISTINCT ON (f.fused) c.candidate_id
+            FROM candidate c JOIN space_point p USING (candidate_id),
+                 LATERAL (SELECT 'relaxed-simd' = ANY (c.requires) AS fused) f
+            WHERE c.state = 'waiting' AND c.workload_key = %s
+            ORDER BY f.fused, CASE WHEN f.fused THEN -p.ordinal ELSE p.ordinal END
+            """,
+            [MATMUL],
+        )
+        compiling.compile_batch(db, [row[0] for row in waiting.fetchall()])
 
     late = threading.Thread(target=compile_later)
     late.start()
     *more, _ = queued(served, f"wait_s=3&after={time.time() + 0.5}")
     late.join()
-    assert sum(len(batch.get("candidates", ())) for batch in more) == 3
+    assert sum(len(batch.get("candidates", ())) for batch in more) == 2
+    *all_sent, _ = queued(served, "wait_s=0")
+    fused = [
+        "relaxed-simd" in each["kernel"]["requires"]
+        for batch in all_sent
+        if batch["workload"] == MATMUL
+        for each in batch["candidates"]
+    ]
+    assert len(set(fused)) == 2, "kernels of both kinds are compiled"
+    assert fused == sorted(fused, reverse=True), "those that fuse products and sums first"
     refused = served.get(f"/v1/models/other/{CLASS}/candidates")
     assert (refused.status_code, refused.headers["Content-Type"]) == (
         404,

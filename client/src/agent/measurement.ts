@@ -74,6 +74,7 @@ export async function screen(
   reference: Sampler,
   untilMs: number,
   clock: Clock = now,
+  hopeless = HOPELESS,
 ): Promise<Samples> {
   const samples = { own: [] as number[], reference: [] as number[] };
   for (let round = 0; round < MOST_ROUNDS; round++) {
@@ -81,8 +82,8 @@ export async function screen(
     const [referenceNs = 0, ownNs = 0] = await sampleRound([reference, own], round);
     samples.own.push(ownNs);
     samples.reference.push(referenceNs);
-    const hopeless = Math.min(...samples.own) > HOPELESS * Math.min(...samples.reference);
-    if (hopeless && samples.own.length >= ROUNDS_TO_GIVE_UP) break;
+    const loses = Math.min(...samples.own) > hopeless * Math.min(...samples.reference);
+    if (loses && samples.own.length >= ROUNDS_TO_GIVE_UP) break;
     if (clock() > untilMs) throw late();
   }
   return samples;

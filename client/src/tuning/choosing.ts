@@ -16,7 +16,7 @@ export interface Prospect {
  * falls with each candidate that was no faster.
  */
 const HOPED = 0.1;
-const LESS = 0.9;
+const LESS = 0.85;
 /** The cost model may be wrong, so that a candidate always has this much of a chance. */
 const LEAST = 0.01;
 /** To set a candidate up, and calls of it and of the kernel that runs. */

@@ -18,6 +18,8 @@ import type { Running } from "./messages.js";
 
 /** What a sample of a candidate lasts that is told apart from others. */
 const PART_MS = 6;
+/** What is this much slower in two rounds is not timed in a third. */
+const LOST = 1.03;
 
 /** The first units of a call, as if they were all. */
 interface Part {
@@ -99,6 +101,7 @@ export class WasmScreening implements Screening {
         this.#sampler(beside, calls),
         untilMs,
         clock,
+        LOST,
       );
       return relativeTime(samples.own, samples.reference);
     });

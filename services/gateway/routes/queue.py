@@ -67,7 +67,7 @@ async def get_candidates(
     state: Shared,
     network: Network,
     wait_s: Annotated[float, Query(ge=0, le=60)] = 30,
-    each: Annotated[int, Query(ge=1, le=36)] = 12,
+    each: Annotated[int, Query(ge=1, le=36)] = 24,
     after: Annotated[float, Query(ge=0, allow_inf_nan=False)] = 0,
     if_none_match: IfNoneMatch = None,
     hardware: Told = None,  # noqa: ARG001 - read with the rest of the query

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -28,6 +29,7 @@ from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
 from services.tuner.schedules.matmul.space import naive_space_size
 from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.registry import lite_space
+from services.tuner.schedules.winograd.config import WasmWinogradConfig
 from tests.examples import examples
 from tests.unit.tuner.candidates import MODELS, contraction
 
@@ -127,6 +129,19 @@ def test_all_rows_of_a_small_image_may_share_one_padded_copy() -> None:
     key = "conv2d+bias:f32:b1h7w7c64o64kh3kw3stride1pad1:constant=b"
     configs = [WasmConvConfig.of(c) for c in lite_space(Workload.parse(key), TargetKind.WASM)]
     assert {config.block_y for config in configs if config.pack is Pack.PREPACKED} == {1, 7}
+
+
+def test_winograds_kernels_stand_behind_the_default_and_before_most_direct_ones() -> None:
+    key = "conv2d+bias:f32:b1h28w28c64o64kh3kw3stride1pad1:constant=b"
+    for candidates in split_by_fma(lite_space(Workload.parse(key), TargetKind.WASM)):
+        families = [candidate.family for candidate in candidates]
+        assert families[:5] == [WasmConvConfig.family] + 4 * [WasmWinogradConfig.family]
+        assert WasmConvConfig.family in families[5:]
+
+
+def split_by_fma(space: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+    for fma in (True, False):
+        yield [each for each in space if ("relaxed-simd" in each.requires) is fma]
 
 
 def test_few_rows_are_not_worth_packing_for() -> None:
