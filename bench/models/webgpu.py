@@ -51,8 +51,12 @@ WARM = 3.0
 DEVICE_CLASS = "0123456789abcdef:r101-0:webgpu"
 """A class of which nothing is known."""
 
-WORTH_TUNING = 0.002
-"""Share of a network's operations below which a workload keeps its default kernel."""
+WORTH_TUNING = 0.005
+"""Share of a network's estimated time below which a workload keeps its default kernel."""
+
+DISPATCH_S, FLOPS_S, BYTES_S = 3e-6, 20e12, 2e12
+"""What a large GPU takes for a kernel that does nothing, and does in a second: norms and gathers
+have few operations and yet their share of a run."""
 
 MOST_CANDIDATES = 24
 """How many are screened of a workload, the most promising first."""
@@ -70,13 +74,42 @@ class TimedEngine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     difference: float
 
 
+class RunParts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """As in `page/src/models/run-parts.ts`: medians of a run that is awaited."""
+
+    name: str
+    encode_ms: float
+    gpu_ms: float | None
+    mapped_ms: float
+    total_ms: float
+
+
+class ProfiledKernel(msgspec.Struct, frozen=True, kw_only=True):
+    """Microseconds of one of its calls, where they follow each other without a gap."""
+
+    workload: str
+    calls: int
+    us: float
+
+
+class GpuProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`token_ms`: of a run among many that follow each other without a gap."""
+
+    token_ms: float
+    kernels: tuple[ProfiledKernel, ...]
+
+
 class GpuNetworkAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`failures`: by engine. `times`: nanoseconds of each screened candidate, by workload."""
+    """`failures`: by engine. `times`: nanoseconds of each screened candidate, by workload. `calls`
+    of a run; `parts` in several ways of submitting one."""
 
     name: str
     flops: int
+    calls: int = 0
     times: dict[str, tuple[tuple[str, float], ...]]
     timed: tuple[TimedEngine, ...]
+    parts: tuple[RunParts, ...] = ()
+    profile: GpuProfile | None = None
     failures: dict[str, str]
 
 
@@ -151,8 +184,17 @@ def _network(zoo: Path, networks: Path, case: NetworkCase, model: str) -> GpuNet
 
 
 def _worth_tuning(calls: tuple[ModelCall, ...]) -> Iterator[Workload]:
-    total = sum(call.flops for call in calls)
-    return (call.workload for call in calls if call.flops >= WORTH_TUNING * total)
+    """Those that take the most time first."""
+    ordered = sorted(calls, key=_estimated_s, reverse=True)
+    total_s = sum(map(_estimated_s, calls))
+    return (call.workload for call in ordered if _estimated_s(call) >= WORTH_TUNING * total_s)
+
+
+def _estimated_s(call: ModelCall) -> float:
+    # A lookup reads few rows of its table.
+    most = 4 * call.workload.flops
+    moved = sum(min(tensor.size_bytes, most) for tensor in call.workload.tensors)
+    return call.flops / FLOPS_S + call.calls * (DISPATCH_S + moved / BYTES_S)
 
 
 def _parsed(path: Path) -> GpuModelsAnswer:
@@ -174,16 +216,21 @@ def gpu_models_report(answer: GpuModelsAnswer, described_as: Mapping[str, Cell])
 
 
 def _rows(found: GpuNetworkAnswer) -> Iterator[dict[str, Any]]:
-    """`faster`: the peer's median over ours."""
+    """`faster`: the peer's median over ours; `gpu_ms`: what the GPU computes in a run that is
+    awaited."""
     peer = next((each for each in found.timed if each.name != "kernelzoo"), None)
+    awaited = next((each for each in found.parts if each.name == "awaited"), None)
     for timed in found.timed:
         median_ms = median(timed.samples_ms)
+        ours = timed.name == "kernelzoo"
         yield {
             "network": found.name,
             "engine": timed.name,
             "median_ms": median_ms,
             "least_ms": min(timed.samples_ms),
             "overlapped_ms": median(timed.overlapped_ms) if timed.overlapped_ms else None,
+            "calls": found.calls if ours else None,
+            "gpu_ms": awaited.gpu_ms if ours and awaited else None,
             "gflops": found.flops / median_ms / 1e6,
             "faster": median(peer.samples_ms) / median_ms if peer else None,
             "difference": timed.difference,
@@ -191,7 +238,8 @@ def _rows(found: GpuNetworkAnswer) -> Iterator[dict[str, Any]]:
             "note": "",
         }
     for engine, failure in found.failures.items():
-        empty = dict.fromkeys(("median_ms", "least_ms", "overlapped_ms", "gflops", "faster"))
+        figures = ("median_ms", "least_ms", "overlapped_ms", "calls", "gpu_ms", "gflops", "faster")
+        empty = dict.fromkeys(figures)
         yield {
             "network": found.name,
             "engine": engine,

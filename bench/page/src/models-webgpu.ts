@@ -6,8 +6,10 @@ import { sentence } from "../../../client/src/engine/error.js";
 import { openDevice, requestAdapter } from "../../../client/src/gpu/device.js";
 import type { KernelZoo } from "../../../client/src/sdk/zoo.js";
 import { now } from "../../../client/src/timing/clock.js";
+import type { Profile } from "./decode/request.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./models/network.js";
 import { openOnnxRuntimeOnGpu } from "./models/peers.js";
+import { BareModel, type RunParts } from "./models/run-parts.js";
 import { type Tunable, tuned } from "./models/tuned.js";
 import { factsOf } from "./webgpu/run.js";
 
@@ -106,7 +108,20 @@ async function measured(network: GpuNetwork, job: Job) {
     }
   }
   const timed = await contest(engines, network, job.rounds);
-  return { name: network.name, flops: network.flops, times, timed, failures };
+  let parts: readonly RunParts[] = [];
+  let profile: Profile | null = null;
+  let calls = 0;
+  try {
+    const bare = await BareModel.load(new URL(network.zoo, document.baseURI).href);
+    calls = bare.calls;
+    parts = await bare.parts();
+    profile = await bare.profile();
+    bare.dispose();
+  } catch (thrown) {
+    failures.parts = sentence(thrown);
+  }
+  const { name, flops } = network;
+  return { name, flops, calls, times, timed, parts, profile, failures };
 }
 
 async function run() {
