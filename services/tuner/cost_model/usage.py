@@ -20,6 +20,7 @@ from services.tuner.schedules.depthwise.config import WasmDepthwiseConfig
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 from services.tuner.schedules.gemv.config import WasmGemvConfig
 from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
+from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.reduction.rows import rows_of
 from services.tuner.schedules.winograd.config import OUT, WasmWinogradConfig
@@ -66,6 +67,19 @@ def _contraction(candidate: Candidate) -> Usage:
         waste=1 - extents.m * extents.n / (whole.m * whole.n),
         slices=config.range_extent(extents),
         copied_bytes=4 * whole.k * whole.n * (extents.batch or 1) * (config.pack is Pack.KERNEL),
+    )
+
+
+def _prefetching(candidate: Candidate) -> Usage:
+    """What is in the caches at once: all rows, and two panels."""
+    config = WasmPrefetchingMatmulConfig.of(candidate)
+    extents, tile = Extents.of(candidate.workload), config.tile_m * config.tile_n
+    return Usage(
+        live_vectors=live_vectors(config.tile_m, config.tile_n, fma=config.fma),
+        register_elements=register_elements(config.tile_m, config.unroll_k, config.tile_n),
+        block_bytes=block_bytes(extents.m, extents.k, 2 * config.tile_n),
+        loads_per_product=(config.tile_m + config.tile_n) / tile,
+        slices=extents.n // config.block_n,
     )
 
 
@@ -173,6 +187,7 @@ Formulas = Callable[[Candidate], Usage]
 
 _TABLE: dict[tuple[TargetKind, str], Formulas] = {
     (TargetKind.WASM, WasmMatmulConfig.family): _contraction,
+    (TargetKind.WASM, WasmPrefetchingMatmulConfig.family): _prefetching,
     (TargetKind.WASM, WasmGemvConfig.family): _stream,
     (TargetKind.WASM, WasmConvConfig.family): _window,
     (TargetKind.WASM, WasmWinogradConfig.family): _winograd,

@@ -49,6 +49,7 @@ from services.tuner.schedules.gemv.config import MAX_M
 from services.tuner.schedules.gemv.space import wasm_gemv_configs
 from services.tuner.schedules.matmul.space import wasm_matmul_configs
 from services.tuner.schedules.matmul.webgpu_space import matmul_configs
+from services.tuner.schedules.prefetching_matmul.space import wasm_prefetching_matmul_configs
 from services.tuner.schedules.quantised_gemv.webgpu_config import MAX_M as MAX_QUANTISED_M
 from services.tuner.schedules.quantised_gemv.webgpu_space import quantised_gemv_configs
 from services.tuner.schedules.quantised_matmul.webgpu_space import quantised_matmul_configs
@@ -282,6 +283,7 @@ def _webgpu(
 WASM_FAMILIES = (
     _wasm("gemv", _streams_b, wasm_gemv_configs, programs=True),
     _wasm("matmul", contraction, wasm_matmul_configs, programs=True),
+    _wasm("prefetching_matmul", contraction, wasm_prefetching_matmul_configs),
     _wasm("conv", _has_windows, wasm_conv_configs, programs=True),
     _wasm("winograd", _has_windows_of_three, wasm_winograd_configs),
     _wasm("depthwise", _keeps_channels_apart, wasm_depthwise_configs),

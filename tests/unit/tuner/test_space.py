@@ -27,6 +27,7 @@ from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 from services.tuner.schedules.gemv.config import WasmGemvConfig
 from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
 from services.tuner.schedules.matmul.space import naive_space_size
+from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.registry import lite_space
 from services.tuner.schedules.winograd.config import WasmWinogradConfig
@@ -40,6 +41,7 @@ CONFIGS: tuple[
     type[
         WasmMatmulConfig
         | WasmGemvConfig
+        | WasmPrefetchingMatmulConfig
         | WasmConvConfig
         | WasmReductionConfig
         | WasmElementwiseConfig
@@ -48,6 +50,7 @@ CONFIGS: tuple[
 ] = (
     WasmMatmulConfig,
     WasmGemvConfig,
+    WasmPrefetchingMatmulConfig,
     WasmConvConfig,
     WasmReductionConfig,
     WasmElementwiseConfig,

@@ -19,6 +19,8 @@ from services.tuner.schedules.base.rules import (
     live_vectors,
 )
 from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
+from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
+from services.tuner.schedules.prefetching_matmul.space import wasm_prefetching_matmul_configs
 
 ACCUMULATORS_WANTED = 8
 """Latency 4 times 2 units: fewer sums in flight leave a multiply-add unit idle."""
@@ -56,8 +58,12 @@ ON_OR_OFF = 3
 """cache_read, cache_write and unroll, in the space without rules (nnJIT Table 6)."""
 
 
-def wasm_matmul_configs(workload: Workload) -> tuple[WasmMatmulConfig, ...]:
-    return tile_configs(Extents.of(workload))
+def wasm_matmul_configs(
+    workload: Workload,
+) -> tuple[WasmMatmulConfig | WasmPrefetchingMatmulConfig, ...]:
+    """Those that read weights ahead come first, where rows are few."""
+    tiles = tile_configs(Extents.of(workload))
+    return (*wasm_prefetching_matmul_configs(workload), *tiles)
 
 
 def tile_configs(extents: Extents) -> tuple[WasmMatmulConfig, ...]:
