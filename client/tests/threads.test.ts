@@ -193,10 +193,10 @@ test("after disposal runs are rejected, and the control block is lent again", as
 });
 
 test("a page that may not start workers has one thread, with the reason", async () => {
-  const broken = () => spawn("throw new Error('refused')");
+  const broken = async () => () => spawn("throw new Error('refused')");
   const threads = await startThreads(new Arena(), 2, TWO_CORES, broken);
   assert.match((threads.kind === "single" && threads.reason) || "", /refused.*worker-src blob:/s);
-  const refused = await startThreads(new Arena(), 2, TWO_CORES, () => {
+  const refused = await startThreads(new Arena(), 2, TWO_CORES, async () => () => {
     throw new Error("SecurityError");
   });
   assert.match((refused.kind === "single" && refused.reason) || "", /may not start workers/);

@@ -1,7 +1,6 @@
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { type Thread, ThreadPool } from "./pool.js";
-import source from "./worker.js?inlined";
 
 /** What a page asks for: `auto` is one thread for each logical core, 8 at the most. */
 export type ThreadCount = number | "auto";
@@ -52,12 +51,15 @@ const limitsHere = (): ThreadLimits => ({
   logicalCores: globalThis.navigator?.hardwareConcurrency ?? 1,
 });
 
-/** A worker from a blob, which is of the page's own origin and inherits its isolation. */
-function spawnFromBlob(): Thread {
-  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-  const worker = new Worker(url, { name: "kernelzoo" });
-  worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
-  return worker;
+/** Workers from a blob, which is of the page's own origin and inherits its isolation. */
+async function spawningFromBlobs(): Promise<() => Thread> {
+  const { source } = await import("./source.js");
+  return () => {
+    const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+    const worker = new Worker(url, { name: "kernelzoo" });
+    worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
+    return worker;
+  };
 }
 
 /** Starts what was asked for; where it does not work, one thread with the reason. */
@@ -65,12 +67,12 @@ export async function startThreads(
   arena: Arena,
   asked: ThreadCount,
   limits: ThreadLimits = limitsHere(),
-  spawn: () => Thread = spawnFromBlob,
+  spawning: () => Promise<() => Thread> = spawningFromBlobs,
 ): Promise<Threads> {
   const plan = planThreads(asked, limits);
   if (plan.kind === "single") return plan;
   try {
-    return { kind: "pool", pool: await ThreadPool.start(arena, plan.count, spawn) };
+    return { kind: "pool", pool: await ThreadPool.start(arena, plan.count, await spawning()) };
   } catch (thrown) {
     return { kind: "single", reason: `${sentence(thrown)} ${REMEDY}` };
   }
