@@ -1,12 +1,12 @@
 /**
- * Builds dist/: the SDK, the agent and the console, their pages and the SDK's types. What a gateway
- * serves is there compressed, too.
+ * Builds dist/: the SDK, the agent and the console, their pages and the SDK's types, and the example
+ * that is bundled. What a gateway serves is there compressed, too.
  */
 import { createHash } from "node:crypto";
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import { build } from "esbuild";
-import { buildChat, buildSdk, pages } from "./bundles.js";
+import { buildChat, buildSdk, CHAT_EXAMPLE, chatExample, pages } from "./bundles.js";
 import { buildDeclarations } from "./declarations.js";
 import { writeGuide } from "./guide.js";
 
@@ -21,6 +21,8 @@ mkdirSync("dist");
 
 const [sdk, chat] = await Promise.all([buildSdk(), buildChat(), build(pages)]);
 for (const [name, text] of [...sdk, ...chat]) writeFileSync(`dist/${name}`, text);
+rmSync(`${CHAT_EXAMPLE}/dist`, { recursive: true, force: true });
+await build(chatExample);
 cpSync("pages", "dist", { recursive: true });
 writeGuide("dist/guide");
 for (const file of ["swagger-ui-bundle.js", "swagger-ui.css"]) {

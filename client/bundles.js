@@ -62,3 +62,19 @@ export const pages = {
     style: "src/style/style.css",
   },
 };
+
+export const CHAT_EXAMPLE = "../examples/chat";
+
+/**
+ * The example that is an application with a bundler, on the package as an application gets it.
+ * @type {import("esbuild").BuildOptions}
+ */
+export const chatExample = {
+  ...shared,
+  entryPoints: { chat: `${CHAT_EXAMPLE}/chat.ts` },
+  outdir: `${CHAT_EXAMPLE}/dist`,
+  splitting: true,
+  alias: { kernelzoo: "./dist/sdk.js", "kernelzoo/chat": "./dist/chat.js" },
+  tsconfigRaw: {},
+  nodePaths: ["node_modules"],
+};

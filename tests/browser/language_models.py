@@ -86,3 +86,28 @@ def _hash(value: Words) -> Words:
     state = value * np.uint32(747_796_405) + np.uint32(2_891_336_453)
     word = ((state >> ((state >> np.uint32(28)) + np.uint32(4))) ^ state) * np.uint32(277_803_737)
     return (word >> np.uint32(22)) ^ word
+
+
+def tiny_tokenizer() -> dict[str, object]:
+    """A `tokenizer.json` for TINY: bytes, of which those above 127 make no character alone, and the
+    token that ends a text."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in shown]
+    letters = {byte: chr(byte) for byte in shown}
+    letters |= {byte: chr(256 + place) for place, byte in enumerate(others)}
+    kept = [10, *range(32, 127), *range(128, 128 + TINY.vocabulary - 97)]
+    tokens = {letters[byte]: place for place, byte in enumerate(kept)}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    end = {"id": TINY.stop[0], "content": "<|end|>", "special": True, **flags}
+    return {
+        "version": "1.0",
+        "added_tokens": [end],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "vocab": tokens, "merges": [], "unk_token": None},
+    }
+
+
+TEMPLATE = "{% for message in messages %}{{ message.content + '\n' }}{% endfor %}"

@@ -1,18 +1,22 @@
 """A language model in a page, on a software adapter of WebGPU: its tokens are those of NumPy."""
 
+import json
 from collections.abc import Iterator
 from threading import Event
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from cli.demo.examples import served_examples
 from fixtures.model_site import write_model
 from tests.browser.language_models import (
+    TEMPLATE,
     TINY,
     chosen_on_gpu,
     drawn_tokens,
     right_tokens,
     tiny_decoder,
+    tiny_tokenizer,
 )
 from tests.browser.model_host import GPU_CLASS, LOSE, Host, hosting, page_elsewhere, script
 
@@ -43,6 +47,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     plan, files = tiny_decoder()
     kernels = {key: chosen_on_gpu(key) for key in plan.kernels}
     write_model(made.folder, GPU_CLASS, plan, files, kernels)
+    (made.folder / "tokenizer.json").write_text(json.dumps(tiny_tokenizer()))
+    (made.folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
     with hosting(made):
         yield made
 
@@ -164,8 +170,14 @@ IN_MID_DOWNLOAD = """
 FAULTS = """
   const network = await refusal(() => zoo.model(`${host}/tiny-llama.json`));
   const onWasm = await open();
-  const wasm = await refusal(() => onWasm.languageModel(`${host}/tiny-llama.json`));
-  return { network, wasm };
+  const wasm = await refusal(() => onWasm.languageModel("tiny-llama"));
+  globalThis.Blob = class extends Blob {
+    constructor(parts, options) {
+      super(["Object.defineProperty(navigator, 'gpu', {});", ...parts], options);
+    }
+  };
+  const blind = await refusal(() => openTiny());
+  return { network, wasm, blind };
 """
 
 
@@ -184,3 +196,56 @@ def test_a_language_model_says_what_is_wrong_before_it_opens(page: Page, host: H
     found = page.evaluate(script(COLLECT + FAULTS), [host.url, {}])
     assert "is no model for this SDK" in found["network"]
     assert found["wasm"].startswith("profile: Language models run on WebGPU")
+    assert found["blind"] == "profile: This browser has no WebGPU, or not in this page."
+
+
+STOP_AT_FIRST_PIECE = """
+  new MutationObserver((_, observer) => {
+    if (document.querySelector("[aria-busy=true] p")?.textContent === "") return;
+    observer.disconnect();
+    document.querySelector("#stop").click();
+  }).observe(document.querySelector("#log"), { childList: true, subtree: true });
+"""
+READY = "document.querySelector('#send').disabled === false"
+AT_REST = "document.querySelector('#stop').hidden && !document.querySelector('[aria-busy=true]')"
+
+
+def test_the_chat_example_answers_stops_and_says_what_is_wrong(
+    gpu_browser: Browser, host: Host
+) -> None:
+    complaints: list[str] = []
+    with served_examples() as origin:
+        page = gpu_browser.new_page(viewport={"width": 340, "height": 700})
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(
+            f"{origin}/chat/?zoo={host.url}&model={host.url}/tiny-llama.json&tokenizer={host.url}"
+        )
+        page.wait_for_function(READY)
+        assert (
+            page.get_by_role("status").inner_text() == "tiny-llama is ready: 40 tokens of context."
+        )
+        # An answer that is stopped is kept as far as it came.
+        page.evaluate(STOP_AT_FIRST_PIECE)
+        page.get_by_role("textbox", name="Message").fill("one")
+        page.keyboard.press("Enter")
+        page.get_by_text("Stopped.").wait_for()
+        page.wait_for_function(AT_REST)
+        # A prompt that is too long goes back to where it can be changed.
+        page.keyboard.type("many words " * 9)
+        page.get_by_role("button", name="Send").click()
+        page.get_by_role("alert").wait_for()
+        assert "tiny-llama has room for 40" in page.get_by_role("alert").inner_text()
+        assert page.get_by_role("textbox", name="Message").input_value().startswith("many words")
+        page.get_by_role("button", name="New conversation").click()
+        page.get_by_role("textbox", name="Message").fill("two")
+        page.keyboard.press("Enter")
+        figures = page.get_by_text("of 4 tokens before it were in the cache")
+        figures.wait_for()
+        page.wait_for_function(AT_REST)
+        said = page.get_by_role("article").all_inner_texts()
+        page.reload()
+        kept = page.get_by_role("article").all_inner_texts()
+        assert [each.split()[:2] for each in kept] == [each.split()[:2] for each in said]
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.close()
+    assert complaints == []

@@ -4,9 +4,16 @@ import security from "eslint-plugin-security";
 import tseslint from "typescript-eslint";
 
 export default [
-  { ignores: ["client/dist/**", "client/node_modules/**", "client/src/wire/schema.ts"] },
   {
-    files: ["client/**/*.ts", "client/**/*.js", "examples/**/*.js"],
+    ignores: [
+      "client/dist/**",
+      "client/node_modules/**",
+      "client/src/wire/schema.ts",
+      "examples/chat/dist/**",
+    ],
+  },
+  {
+    files: ["client/**/*.ts", "client/**/*.js", "examples/**/*.js", "examples/**/*.ts"],
     languageOptions: { parser: tseslint.parser },
     linterOptions: { reportUnusedDisableDirectives: "error" },
     plugins: { security, "no-unsanitized": noUnsanitized },

@@ -292,8 +292,12 @@ export class KernelZoo {
     return this.#described;
   }
 
-  /** As far as a model needs it: a device that was not probed has the usual class. */
-  async #deviceOfModel(): Promise<AskingDevice> {
+  /**
+   * As far as a model needs it: a file is for any device, and a device that was not probed has the
+   * usual class.
+   */
+  async #deviceOfModel(name: string): Promise<AskingDevice> {
+    if (name.endsWith(".json")) return ANY_DEVICE;
     if (this.#parts.forbidden) {
       return { deviceClass: PLAIN, hardware: null, gpu: await this.#openGpu() };
     }
@@ -381,7 +385,7 @@ export class KernelZoo {
   ): Promise<Model<Types>> {
     const [{ openModel }, device] = await Promise.all([
       import("../runtime/runtime.js"),
-      name.endsWith(".json") ? ANY_DEVICE : this.#deviceOfModel(),
+      this.#deviceOfModel(name),
     ]);
     const model = await openModel<Types>(this.#host(device), name, options);
     // The next visit asks with what is measured now.
@@ -400,7 +404,7 @@ export class KernelZoo {
    */
   async languageModel(name: string, options?: LanguageOptions): Promise<LanguageModel> {
     const { openModel } = await import("../language/language.js");
-    return openModel(this.#host(await this.#deviceOfModel()), name, options);
+    return openModel(this.#host(await this.#deviceOfModel(name)), name, options);
   }
 
   #host(device: AskingDevice): Host {
