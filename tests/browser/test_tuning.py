@@ -109,9 +109,9 @@ def at_first(candidate: Candidate, code: bytes) -> bytes:
     return body[:at] + b"\x0a" + _written(len(section)) + section
 
 
-def if_rare(code: bytes) -> bytes:
-    """`code` where the first entry of the first input is `RARE`."""
-    return b"\x20\0\x2a\2\0\x43" + pack("<f", RARE) + b"\x5b\x04\x40" + code + b"\x0b"
+def if_first(entry: float, code: bytes) -> bytes:
+    """`code` where the first entry of the first input is this."""
+    return b"\x20\0\x2a\2\0\x43" + pack("<f", entry) + b"\x5b\x04\x40" + code + b"\x0b"
 
 
 def _number(body: bytes, at: int) -> tuple[int, int]:
@@ -222,7 +222,7 @@ RARELY = """
 def test_a_kernel_that_is_wrong_for_few_inputs_is_taken_back_in_that_inference(
     page: Page, host: Queue, code: bytes, reason: str, threads: int
 ) -> None:
-    host.offer(*((each, at_first(each, if_rare(code))) for each in WINNERS))
+    host.offer(*((each, at_first(each, if_first(RARE, code))) for each in WINNERS))
     found = tune(page, host, RARELY.replace("THREADS", f"{threads}"))
     assert found["threads"] == threads
     assert [what for what, *_ in found["heard"]] == ["swap", "regression"], found["after"]
@@ -230,6 +230,36 @@ def test_a_kernel_that_is_wrong_for_few_inputs_is_taken_back_in_that_inference(
     assert found["worst"] < 1e-4
     assert found["agree"], "the inference in which it was found out is right"
     assert code != TRAP or found["runs"] == 1, "what does not trap is found by samples"
+    assert found["after"]["level"] == "default"
+
+
+PROVEN_IN_RUNS = """
+  const one = await tuned(2);
+  await until(one, () => heard.length > 1);
+  const after = shown(one);
+  await one.model.dispose();
+  return { heard, worst, after };
+"""
+
+
+def test_what_wins_alone_but_not_in_the_models_own_runs_does_not_stay(
+    page: Page, host: Queue
+) -> None:
+    """Both are right and fast on the inputs that candidates are compared on."""
+    own = float(NETWORK.feeds["x"].flat[0])
+    wrong, slow = WINNERS[:2]
+    host.offer(
+        (wrong, at_first(wrong, if_first(own, STOP))),
+        (slow, at_first(slow, if_first(own, 8 * DELAY))),
+        cut=True,
+    )
+    found = tune(page, host, PROVEN_IN_RUNS)
+    assert [each[:2] for each in found["heard"]] == [
+        ["swap", slow.candidate_id],
+        ["regression", slow.candidate_id],
+    ], found["after"]
+    assert "slower in the model's runs" in found["heard"][1][2]
+    assert found["worst"] < 1e-4, "what is wrong on the golden inputs never ran"
     assert found["after"]["level"] == "default"
 
 

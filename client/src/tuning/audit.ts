@@ -10,6 +10,7 @@ import { type PlanTensor, productOf } from "../runtime/answer.js";
 import type { CallTimes, Ready, Watch } from "../runtime/dispatch.js";
 import { type Engine, WrongKernel } from "../runtime/engine.js";
 import type { Stored } from "../runtime/golden.js";
+import { now } from "../timing/clock.js";
 
 /** The share of the time of inferences. */
 const SHARE = 0.02;
@@ -43,6 +44,8 @@ export class Audit {
   /** Milliseconds that audits may take. */
   #allowedMs = 0;
   #turns: readonly Turn[] = [];
+  /** Of this inference, by call. */
+  readonly #spentMs = new Map<number, number>();
   /** Where the output of the kernel before is, during an audit. */
   #spare: Block | null = null;
 
@@ -56,8 +59,12 @@ export class Audit {
     this.#allowedMs = 0;
   }
 
-  /** An inference ended. */
+  /** An inference ended. What audits took is no time of its calls. */
   ran(times: CallTimes): void {
+    for (const [call, ms] of this.#spentMs) {
+      times[3 * call + 1] = (times[3 * call + 1] as number) - ms;
+    }
+    this.#spentMs.clear();
     if (this.#turns.length === 0) return;
     const last = times.length - 3;
     this.#allowedMs += SHARE * ((times[last] ?? 0) + (times[last + 1] ?? 0));
@@ -69,13 +76,19 @@ export class Audit {
     return {
       before: () => {
         this.#close();
+        this.#spentMs.delete(call);
         const units = this.#due(call, before);
-        if (units !== null) this.#runBefore(call, before, units);
+        if (units === null) return;
+        const start = now();
+        this.#runBefore(call, before, units);
+        this.#spend(call, start);
       },
       after: () => {
         if (this.#spare === null) return;
+        const start = now();
         const agree = this.#agree(call, this.#spare, task.words.at(-1) as number);
         this.#close();
+        this.#spend(call, start);
         if (agree) return;
         const message = "It disagrees with the kernel before on an inference's numbers.";
         const { artifact } = task;
@@ -97,6 +110,10 @@ export class Audit {
     this.#allowedMs -= (to - from) * unitMs;
     this.#turns = [...others, { call, from: to === extent ? 0 : to }];
     return [from, to];
+  }
+
+  #spend(call: number, start: number): void {
+    this.#spentMs.set(call, (this.#spentMs.get(call) ?? 0) + now() - start);
   }
 
   #output(call: number): PlanTensor {

@@ -46,6 +46,8 @@ interface WorkerScope {
 interface Known {
   running: Running;
   left: readonly Candidate[];
+  /** Others that were faster than what ran before `running`. */
+  runnersUp: readonly Candidate[];
   inVain: number;
   callMs: number;
   inferenceMs: number;
@@ -164,6 +166,7 @@ async function measure(own: Known): Promise<void> {
       if (relativeTime === null || relativeTime > FASTER || own.running !== running) continue;
       own.inVain = 0;
       own.running = { ...running, kernel };
+      own.runnersUp = faster.filter((each) => each.kernel !== kernel);
       own.expected = expected ?? own.expected;
       post({ type: "found", found: { workload, kernel, relativeTime } });
       return;
@@ -180,6 +183,16 @@ function measured(own: Known, candidate: Candidate, relativeTime: number | null)
   own.left = own.left.filter(({ kernel }) => kernel.sha256 !== artifact);
   own.inVain += 1;
   post({ type: "measured", artifact, relativeTime });
+}
+
+/** The kernel that was found last does not run, but another: those that were nearly as fast may win. */
+function lost(running: Running): void {
+  const own = known.get(running.workload);
+  if (own === undefined) return;
+  own.running = running;
+  own.left = [...own.runnersUp, ...own.left];
+  own.runnersUp = [];
+  wake();
 }
 
 async function nextProspect(): Promise<Known | null> {
@@ -226,7 +239,7 @@ async function start(order: MeasureOrder, setUp: SetUpScreening): Promise<void> 
   for (const running of order.running) {
     const { workload } = running;
     known.set(workload, {
-      ...{ running, left: [], inVain: 0, expected: 1, inferenceMs: 0 },
+      ...{ running, left: [], runnersUp: [], inVain: 0, expected: 1, inferenceMs: 0 },
       callMs: GUESSED_CALL_MS,
     });
   }
@@ -260,11 +273,8 @@ export function measuring(setUp: SetUpScreening): void {
           if (own !== undefined) own.inferenceMs = ms;
         }
         return;
-      case "running": {
-        const own = known.get(data.running.workload);
-        if (own !== undefined) own.running = data.running;
-        return;
-      }
+      case "running":
+        return void lost(data.running);
       case "explore":
         explores = data.explore;
         wake();

@@ -71,7 +71,10 @@ export type FromMeasurer =
   | { readonly type: "waiting"; readonly message: string }
   | { readonly type: "ended"; readonly reason: string };
 
-export type ToTuned = { readonly type: "swap"; readonly swaps: readonly Found[] };
+export type ToTuned =
+  | { readonly type: "swap"; readonly swaps: readonly Found[] }
+  /** Has the kernel before run again, if there is one. */
+  | { readonly type: "take-back"; readonly workload: string; readonly reason: string };
 
 export type FromTuned =
   /** `refused`: why a kernel does not run, in the order of the swaps; null where it does. */

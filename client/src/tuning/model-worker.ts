@@ -21,6 +21,7 @@ serveTuned(
       run: (feeds, aborted) => swapper.run(feeds, aborted),
       check: (told, aborted) => swapper.check(told, aborted),
       swap: (all) => swapper.swap(all),
+      takeBack: (workload, reason) => swapper.takeBack(workload, reason),
     };
   },
   { start: Crew.start, member: crewMember },

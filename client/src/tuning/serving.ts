@@ -7,6 +7,7 @@ import type { Refusals } from "./swapping.js";
 
 export interface Swappable extends Served {
   swap(all: readonly Found[]): Promise<Refusals>;
+  takeBack(workload: string, reason: string): Promise<void>;
 }
 
 interface WorkerScope {
@@ -27,7 +28,9 @@ export function serveTuned(
   let model: Swappable | null = null;
   let last: Promise<void> = Promise.resolve();
   const tell: Tell = (told) => scope.postMessage(told);
-  const swap = async ({ swaps }: ToTuned): Promise<void> => {
+  const change = async (asked: ToTuned): Promise<void> => {
+    if (asked.type === "take-back") return model?.takeBack(asked.workload, asked.reason);
+    const { swaps } = asked;
     const refused = await model?.swap(swaps);
     tell({ type: "swapped", refused: refused ?? swaps.map(() => "It is not loaded.") });
   };
@@ -40,6 +43,6 @@ export function serveTuned(
     together,
   );
   scope.addEventListener("message", ({ data }) => {
-    if (data.type === "swap") last = last.then(() => swap(data));
+    if (data.type === "swap" || data.type === "take-back") last = last.then(() => change(data));
   });
 }

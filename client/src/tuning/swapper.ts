@@ -122,6 +122,17 @@ export class Swapper {
     return refusals;
   }
 
+  /** Between two runs. A thread that does not take the kernel before leaves all as it is. */
+  async takeBack(workload: string, message: string): Promise<void> {
+    await this.#runs.rest();
+    const changing = this.#takeBack({ workload, message }).then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#changing = changing;
+    await changing;
+  }
+
   /** What is wrong with the golden outputs where `all` run; null where nothing is. */
   async #wrong(all: readonly Prepared[]): Promise<string | null> {
     const { order, placement, dispatcher, memory } = this.#engine;
@@ -338,7 +349,7 @@ export class Swapper {
   }
 
   /** False where nothing ran before, or that is forgotten. No run is under way. */
-  async #takeBack({ workload, message }: Fault): Promise<boolean> {
+  async #takeBack({ workload, message }: Pick<Fault, "workload" | "message">): Promise<boolean> {
     const before = this.#before.get(workload);
     if (before === undefined) return false;
     this.#before.delete(workload);

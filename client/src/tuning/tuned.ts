@@ -10,15 +10,16 @@ import type { Spawn } from "../runtime/opener.js";
 import type { PlannedCall } from "../runtime/planned.js";
 import type { Answered } from "../runtime/request.js";
 import type { RuntimeWorker } from "../runtime/session.js";
-import type { KernelWire, MeasuredTarget, ServedKernel } from "../wire/types.js";
+import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
 import type { Contributing } from "./contributing.js";
 import measurer from "./measurer.js?inlined";
 import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer } from "./messages.js";
 import model from "./model-worker.js?inlined";
 import { workerOf } from "./page-worker.js";
+import { RunTimes } from "./run-times.js";
 import type { ModelTuning, Swap, TuneOptions } from "./tuning.js";
 import { WatchedRuntime } from "./watched.js";
-import { Wins } from "./wins.js";
+import { type Win, Wins } from "./wins.js";
 
 /** A model of any types. */
 type Tunable = Pick<Model, "plan" | "tell" | "tuning">;
@@ -36,12 +37,13 @@ const PING_MS = 1_000;
 const HANGS_MS = 4_000;
 const SENT_KEPT = 50;
 
-/** The kernel of a workload that won, and since when it runs. */
+/** What runs of a workload, and what ran before; null where that was what the zoo serves. */
 interface Winner {
-  readonly kernel: KernelWire;
-  readonly since: Date;
+  readonly win: Win;
+  readonly before: Winner | null;
 }
 
+const SLOWER = "It is slower in the model's runs than the kernel before.";
 const LOST = "The GPU was lost, and its kernels with it.";
 
 class Tuning implements ModelTuning, Tuned {
@@ -59,7 +61,7 @@ class Tuning implements ModelTuning, Tuned {
   readonly #wins: Wins;
   readonly #winners = new Map<string, Winner>();
   readonly #tried = new Set<string>();
-  readonly #timesMs = new Map<string, number>();
+  readonly #times: RunTimes;
   readonly #pauses = pauses(() => this.#paused());
   #model: Tunable | null = null;
   #runtime: WatchedRuntime | null = null;
@@ -91,7 +93,8 @@ class Tuning implements ModelTuning, Tuned {
     this.#target = target;
     this.#sources = sources;
     this.#plain = plain;
-    const { device_class } = answered.answer;
+    const { device_class, plan: its } = answered.answer;
+    this.#times = new RunTimes(its);
     this.#wins = new Wins(host.tools.notes, answered.origin, device_class, navigator.userAgent);
     for (const artifact of this.#wins.avoided) this.#tried.add(artifact);
   }
@@ -118,7 +121,8 @@ class Tuning implements ModelTuning, Tuned {
     return calls.map((call) => {
       const winner = this.#winners.get(call.workload);
       if (winner === undefined || call.fallbackReason !== null) return call;
-      const { since, kernel } = winner;
+      const { kernel, at } = winner.win;
+      const since = new Date(at);
       return { ...call, candidate: kernel.candidate, level: "page", since, predictedMs: null };
     });
   }
@@ -146,9 +150,7 @@ class Tuning implements ModelTuning, Tuned {
         this.#withdraw();
       },
     });
-    for (const [workload, { kernel, at }] of winners) {
-      this.#winners.set(workload, { kernel, since: new Date(at) });
-    }
+    for (const [workload, win] of winners) this.#winners.set(workload, { win, before: null });
     this.#runtime = runtime;
     // It is opened anew, as a kernel of the zoo has failed.
     if (this.#model !== null && this.#ended === null) this.#measure();
@@ -159,7 +161,7 @@ class Tuning implements ModelTuning, Tuned {
   #lost(): void {
     const lost = [...this.#winners.keys()];
     if (this.#trying !== "") this.#wins.avoid(this.#trying);
-    for (const workload of lost) this.#regressed(workload, LOST);
+    for (const workload of lost) this.#runsAgain(workload, null, LOST);
     this.#runtime = null;
     this.#end(LOST);
   }
@@ -181,8 +183,8 @@ class Tuning implements ModelTuning, Tuned {
     const { Contributing } = await import("./contributing.js");
     if (!this.#contributes) return;
     const workloads = this.#unsettled().map(([workload]) => workload);
-    const ms = (workload: string): number => this.#timesMs.get(workload) ?? 0;
-    workloads.sort((a, b) => ms(b) - ms(a));
+    const { ms } = this.#times;
+    workloads.sort((a, b) => (ms[b] ?? 0) - (ms[a] ?? 0));
     const { contribute } = this.#options;
     const application = typeof contribute === "object" ? contribute.application : null;
     const { origin } = this.#answered;
@@ -240,7 +242,7 @@ class Tuning implements ModelTuning, Tuned {
 
   #runningOf(workload: string): Running {
     const served = this.#answered.answer.kernels[workload] as ServedKernel;
-    const kernel = this.#winners.get(workload)?.kernel ?? served.kernel;
+    const kernel = this.#winners.get(workload)?.win.kernel ?? served.kernel;
     return { workload, kernel, tolerance: served.tolerance };
   }
 
@@ -330,21 +332,17 @@ class Tuning implements ModelTuning, Tuned {
   }
 
   #ran(times: CallTimes): void {
-    const { calls, kernels } = this.#answered.answer.plan;
-    const sums = new Map<string, number>();
-    for (const [i, { kernel }] of calls.entries()) {
-      const workload = kernels[kernel] as string;
-      sums.set(workload, (sums.get(workload) ?? 0) + (times[3 * i + 1] ?? 0));
-    }
-    for (const [workload, ms] of sums) {
-      this.#timesMs.set(workload, Math.min(ms, this.#timesMs.get(workload) ?? ms));
+    for (const workload of this.#times.ran(times)) {
+      const replaced = this.#swapping.some((each) => each.workload === workload);
+      if (replaced || !this.#winners.has(workload)) continue;
+      this.#runtime?.tell({ type: "take-back", workload, reason: SLOWER });
     }
     this.#tellTimes();
     if (this.#shares && this.#ended === null && !this.#contributes) void this.#contribute();
   }
 
   #tellTimes(): void {
-    this.#post({ type: "times", ms: Object.fromEntries(this.#timesMs) });
+    this.#post({ type: "times", ms: this.#times.ms });
   }
 
   #heard(data: FromMeasurer): void {
@@ -409,19 +407,30 @@ class Tuning implements ModelTuning, Tuned {
   #swapped({ workload, kernel, relativeTime }: Found, since: Date): void {
     const { candidate: before } = this.#runningOf(workload).kernel;
     const over = this.#answered.answer.kernels[workload]?.kernel.sha256 as string;
-    this.#winners.set(workload, { kernel, since });
-    const beforeMs = this.#timesMs.get(workload);
-    if (beforeMs !== undefined) this.#timesMs.set(workload, relativeTime * beforeMs);
-    this.#wins.keep(workload, { kernel, over, relativeTime, at: since.getTime() });
+    const win = { kernel, over, relativeTime, at: since.getTime() };
+    this.#winners.set(workload, { win, before: this.#winners.get(workload) ?? null });
+    this.#times.swapped(workload, relativeTime);
+    this.#wins.keep(workload, win);
     const swap = { workload, candidate: kernel.candidate, before, relativeTime, since };
     this.swaps.push(swap);
     this.#model?.tell("swap", swap);
   }
 
   #regressed(workload: string, reason: string): void {
+    this.#runsAgain(workload, this.#winners.get(workload)?.before ?? null, reason);
+  }
+
+  /** `before`: null where it is what the zoo serves. */
+  #runsAgain(workload: string, before: Winner | null, reason: string): void {
     const { candidate } = this.#runningOf(workload).kernel;
-    this.#winners.delete(workload);
-    this.#wins.forget([workload]);
+    if (before === null) {
+      this.#winners.delete(workload);
+      this.#wins.forget([workload]);
+    } else {
+      this.#winners.set(workload, before);
+      this.#wins.keep(workload, before.win);
+    }
+    this.#times.takenBack(workload);
     this.#post({ type: "running", running: this.#runningOf(workload) });
     this.#model?.tell("regression", { workload, candidate, reason });
   }

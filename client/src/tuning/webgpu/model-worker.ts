@@ -20,6 +20,7 @@ serveTuned(
       run: (feeds, aborted, timed) => swapper.run(feeds, aborted, timed),
       check: (told, aborted) => swapper.check(told, aborted),
       swap: (all) => swapper.swap(all),
+      takeBack: (workload, reason) => swapper.takeBack(workload, reason),
     };
   },
   null,

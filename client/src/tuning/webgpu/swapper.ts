@@ -32,6 +32,8 @@ interface Prepared {
   readonly calls: ReadonlyMap<number, BoundProgram>;
 }
 
+const DISAGREES = "It disagrees with the kernel before on an inference's numbers.";
+
 export class GpuSwapper {
   readonly #engine: GpuEngine;
   readonly #ports: SwapPorts;
@@ -60,7 +62,7 @@ export class GpuSwapper {
       } finally {
         audit.dispose();
       }
-      this.#takeBack(audit.workload);
+      this.#takeBack(audit.workload, DISAGREES);
       return this.#engine.run(feeds, aborted);
     });
   }
@@ -160,17 +162,19 @@ export class GpuSwapper {
     this.#audit.watch(workload, before);
   }
 
-  #takeBack(workload: string): void {
+  async takeBack(workload: string, reason: string): Promise<void> {
+    this.#takeBack(workload, reason);
+  }
+
+  /** Runs that are under way are submitted already. */
+  #takeBack(workload: string, reason: string): void {
     const before = this.#before.get(workload);
     // Of two runs that overlap both may have found it.
     if (before === undefined) return;
     this.#before.delete(workload);
     this.#audit.forget(workload);
     this.#engine.replace(before);
-    this.#ports.regressed(
-      workload,
-      "It disagrees with the kernel before on an inference's numbers.",
-    );
+    this.#ports.regressed(workload, reason);
   }
 
   #ofCalls(calls: ReadonlyMap<number, unknown>): ReadonlyMap<number, BoundProgram> {

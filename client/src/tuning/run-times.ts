@@ -1,0 +1,90 @@
+/**
+ * What workloads take in a model's own runs. A kernel that won beside the one before, alone and on one
+ * thread, may lose in its network: with threads that share its calls, or weights of others in the caches.
+ */
+import type { PlanWire } from "../runtime/answer.js";
+import type { CallTimes } from "../runtime/dispatch.js";
+
+/** The least of so many runs is what a workload takes. */
+const RUNS = 8;
+/** A kernel that is slower by this in runs is taken back: by less, noise may be. */
+const SLOWER = 1.03;
+
+/** What the kernel before took of a run, and all other workloads meanwhile. */
+interface Before {
+  readonly ms: number;
+  readonly othersMs: number;
+}
+
+interface WorkloadTimes {
+  /** Milliseconds of all calls of the kernel that runs, in its last runs. */
+  readonly recent: readonly number[];
+  /** While that is not known: what is expected of it. */
+  readonly expectedMs: number;
+  /** Null once it is compared, or where nothing was swapped. */
+  readonly before: Before | null;
+}
+
+const least = ({ recent, expectedMs }: Omit<WorkloadTimes, "before">): number =>
+  recent.length > 0 ? Math.min(...recent) : expectedMs;
+
+/** Owns the times of one model. */
+export class RunTimes {
+  readonly #plan: Pick<PlanWire, "calls" | "kernels">;
+  readonly #known = new Map<string, WorkloadTimes>();
+
+  constructor(plan: Pick<PlanWire, "calls" | "kernels">) {
+    this.#plan = plan;
+  }
+
+  /** By workload. */
+  get ms(): Readonly<Record<string, number>> {
+    return Object.fromEntries([...this.#known].map(([key, known]) => [key, least(known)]));
+  }
+
+  /** Answers workloads whose kernel turns out to be slower than the one before. */
+  ran(times: CallTimes): readonly string[] {
+    const sums = new Map<string, number>();
+    for (const [i, { kernel }] of this.#plan.calls.entries()) {
+      const workload = this.#plan.kernels[kernel] as string;
+      sums.set(workload, (sums.get(workload) ?? 0) + (times[3 * i + 1] ?? 0));
+    }
+    for (const [workload, ms] of sums) {
+      const known = this.#known.get(workload) ?? { recent: [], expectedMs: ms, before: null };
+      this.#known.set(workload, { ...known, recent: [...known.recent, ms].slice(-RUNS) });
+    }
+    return [...sums.keys()].filter((workload) => this.#isSlower(workload));
+  }
+
+  /** Another kernel runs from the next run on. */
+  swapped(workload: string, relativeTime: number): void {
+    const known = this.#known.get(workload);
+    if (known === undefined) return;
+    const before = { ms: least(known), othersMs: this.#othersMs(workload) };
+    this.#known.set(workload, { recent: [], expectedMs: relativeTime * before.ms, before });
+  }
+
+  /** The kernel before runs again. */
+  takenBack(workload: string): void {
+    const known = this.#known.get(workload);
+    if (known === undefined) return;
+    const expectedMs = known.before?.ms ?? known.expectedMs;
+    this.#known.set(workload, { recent: [], expectedMs, before: null });
+  }
+
+  /** Decided once of each swap. */
+  #isSlower(workload: string): boolean {
+    const known = this.#known.get(workload) as WorkloadTimes;
+    const { before, recent } = known;
+    if (before === null || recent.length < RUNS) return false;
+    this.#known.set(workload, { recent, expectedMs: before.ms, before: null });
+    // Where everything has become slower, the device has.
+    const drift = before.othersMs > 0 ? this.#othersMs(workload) / before.othersMs : 1;
+    return least(known) > SLOWER * Math.max(1, drift) * before.ms;
+  }
+
+  #othersMs(workload: string): number {
+    const others = [...this.#known].filter(([each]) => each !== workload);
+    return others.reduce((sum, [, known]) => sum + least(known), 0);
+  }
+}
