@@ -75,9 +75,10 @@ class DecoderCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """What our decoder goes without, as in `page/src/decode/request.ts`. `reuse`: all, or nothing
-    of bind kv_heads and uniform buffers; `flights`: fetches under way while the next tokens are
-    submitted; `interval`: tokens a fetch; `submission`: of a call, a token or a fetch at once."""
+    """What our decoder goes without, as in `page/src/decode/request.ts`. `reuse`: all, with no
+    uniforms; uniforms that are kept; or nothing of bind groups and uniforms. `flights`: fetches
+    under way while the next tokens are submitted; `interval`: tokens a fetch; `submission`: of a
+    call, a token or a fetch at once."""
 
     name: str
     reuse: str = "all"
@@ -95,8 +96,9 @@ VARIANTS = (
     FEW_VARIANTS[0],
     Variant(name="reuse", flights=0, interval=1),
     Variant(name="overlapped fetches", reuse="nothing", interval=1),
-    *(Variant(name="reuse, overlapped", interval=count) for count in (1, 2, 4, 8, 16, 32)),
+    *(Variant(name="reuse, overlapped", interval=count) for count in (1, 2, 4, 16, 32)),
     Variant(name="overlapped fetches", reuse="nothing"),
+    Variant(name="uniforms, overlapped", reuse="uniforms"),
     Variant(name="reuse", flights=0),
     Variant(name="a submission a call", submission="call"),
     Variant(name="a submission a fetch", submission="fetch"),

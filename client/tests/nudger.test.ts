@@ -52,3 +52,11 @@ test("what fails is thrown, and the next outputs are awaited as before", async (
   await assert.rejects(nudger.during(Promise.reject(new Error("lost"))), /lost/);
   assert.equal(await nudger.during(outputs(3)), "outputs");
 });
+
+test("where several outputs are awaited a GPU's process is handed something every 0.5 ms", async () => {
+  const { told, nudger, outputs } = counted();
+  const behind = nudger.during(new Promise<void>(() => undefined));
+  behind.catch(() => undefined);
+  await nudger.during(outputs(10));
+  assert.ok(told.turns >= 90 && told.turns <= 115);
+});

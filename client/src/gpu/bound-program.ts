@@ -64,7 +64,7 @@ export class BoundProgram {
   readonly #tensors: GPUBindGroup;
   readonly #firstWorkgroup: GPUBindGroup;
 
-  /** `buffers` are those of ABI 1, in order; they stay the caller's. */
+  /** `buffers` are those of ABI 1, in order; they stay the caller's. The program has the uniform. */
   constructor(program: Program, buffers: readonly GPUBuffer[]) {
     const { device } = program.open;
     const { maxComputeWorkgroupsPerDimension, minUniformBufferOffsetAlignment } = device.limits;
@@ -79,7 +79,7 @@ export class BoundProgram {
       entries: buffers.map((buffer, binding) => ({ binding, resource: { buffer } })),
     });
     this.#firstWorkgroup = device.createBindGroup({
-      layout: program.firstWorkgroup,
+      layout: program.firstWorkgroup as GPUBindGroupLayout,
       entries: [{ binding: 0, resource: { buffer: this.#uniform, size: UNIFORM_BYTES } }],
     });
   }

@@ -2,6 +2,9 @@ import { type Clock, now } from "../timing/clock.js";
 
 /** Between two nudges. */
 const EVERY_MS = 0.1;
+/** The same where other outputs are awaited, too: the GPU has work, and nudges take of the time in
+ * which more of it is handed over. */
+const SELDOM_MS = 0.5;
 /** Longer work gains nothing from being told of 2 ms earlier, and a core would wait for nothing. */
 const MOST_MS = 20;
 
@@ -43,7 +46,7 @@ export class Nudger {
     let last = this.#clock();
     while (this.#awaited > 0 && this.#clock() < this.#until) {
       await this.#turn();
-      if (this.#clock() - last < EVERY_MS) continue;
+      if (this.#clock() - last < (this.#awaited > 1 ? SELDOM_MS : EVERY_MS)) continue;
       this.#queue.submit([]);
       last = this.#clock();
     }

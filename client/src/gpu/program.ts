@@ -17,7 +17,8 @@ export interface Program {
   readonly kernel: GpuKernelWire;
   readonly pipelines: readonly GPUComputePipeline[];
   readonly tensors: GPUBindGroupLayout;
-  readonly firstWorkgroup: GPUBindGroupLayout;
+  /** Of the uniform that says where a slice begins; null of a program without one. */
+  readonly firstWorkgroup: GPUBindGroupLayout | null;
   /** What the driver took for its pipelines. */
   readonly compileMs: number;
 }
@@ -122,7 +123,8 @@ async function pipelinesOf(
 }
 
 /**
- * Compiles a kernel, a few at a time, each within `limitMs` of the driver's time.
+ * Compiles a kernel, a few at a time, each within `limitMs` of the driver's time. `firstWorkgroup` is
+ * null for a text without the uniform (`whole-program.ts`).
  * Throws KernelZooError: validate, compile, run when the device is lost, or profile when the driver
  * does not end what was given up.
  */
@@ -131,11 +133,12 @@ export async function compileProgram(
   kernel: GpuKernelWire,
   code: string,
   limitMs?: number,
+  firstWorkgroup: GPUBindGroupLayout | null = uniformLayout(open.device),
 ): Promise<Program> {
   refuseMissing(open, kernel);
   const tensors = tensorLayout(open.device, kernel);
-  const firstWorkgroup = uniformLayout(open.device);
-  const made = await pipelinesOf(open, kernel, [tensors, firstWorkgroup], code, limitMs);
+  const layouts = [tensors, firstWorkgroup].filter((layout) => layout !== null);
+  const made = await pipelinesOf(open, kernel, layouts, code, limitMs);
   return { open, kernel, tensors, firstWorkgroup, ...made };
 }
 

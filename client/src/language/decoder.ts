@@ -3,6 +3,7 @@
  * tokens. The token, its place and the cache stay on the GPU, so that the next token is submitted
  * before the last one has been read.
  */
+import type { Sliced } from "../gpu/bound-program.js";
 import { stagingBuffer } from "../gpu/buffers.js";
 import { Nudger } from "../gpu/nudger.js";
 import type { DecoderWire } from "../runtime/answer.js";
@@ -10,7 +11,7 @@ import { breathing } from "../runtime/breathing.js";
 import { checked, type EnginePorts, type RunResult } from "../runtime/engine.js";
 import type { Stored } from "../runtime/golden.js";
 import type { Loaded, LoadOrder } from "../runtime/messages.js";
-import { LIMIT_MS, type LoadedPlan, loadOnGpu } from "../runtime/webgpu/loading.js";
+import { LIMIT_MS, type LoadedPlan, loadWhole } from "../runtime/webgpu/loading.js";
 import type { BufferOf } from "../runtime/webgpu/placement.js";
 import { StagingPool } from "../runtime/webgpu/staging.js";
 import { type DecodeOrder, MOST_STEPS, readOrder } from "./order.js";
@@ -42,7 +43,7 @@ export class Decoder {
   readonly loaded: Loaded;
   readonly stored: Promise<void>;
   readonly #order: LoadOrder;
-  readonly #plan: LoadedPlan;
+  readonly #plan: LoadedPlan<Sliced>;
   readonly #at: Places;
   readonly #staging: StagingPool;
   readonly #nudger: Nudger;
@@ -54,7 +55,7 @@ export class Decoder {
 
   private constructor(
     order: LoadOrder,
-    plan: LoadedPlan,
+    plan: LoadedPlan<Sliced>,
     places: Places,
     staging: readonly GPUBuffer[],
   ) {
@@ -67,9 +68,9 @@ export class Decoder {
     this.loaded = { memoryBytes: plan.buffers.bytes, threads: 1, singleThreadReason: null };
   }
 
-  /** Throws KernelZooError as `loadOnGpu`. */
+  /** Throws KernelZooError as `loadWhole`. */
   static async load(order: LoadOrder, ports: Pick<EnginePorts, "progress">): Promise<Decoder> {
-    const loaded = await loadOnGpu(order, ports);
+    const loaded = await loadWhole(order, ports);
     const { vocabulary, rows, step, head } = order.answer.plan.decoder as DecoderWire;
     const { placement, of } = loaded.buffers;
     const [token, position, prompt] = placement.inputs.map(of) as [GPUBuffer, GPUBuffer, GPUBuffer];

@@ -16,7 +16,7 @@ fn over_shared0(value: f32, thread: u32, lanes: u32) -> f32 {
     return part;
   }
   let span = min(lanes, 16u);
-  for (var step = 1u; step < span; step <<= 1u) {
+  for (var step = 1u; step < span && lanes < 16u; step <<= 1u) {
     part = part + subgroupShuffleXor(part, step);
   }
   shared0[thread] = part;
@@ -38,7 +38,7 @@ fn over_shared1(value: f32, thread: u32, lanes: u32) -> f32 {
     return part;
   }
   let span = min(lanes, 16u);
-  for (var step = 1u; step < span; step <<= 1u) {
+  for (var step = 1u; step < span && lanes < 16u; step <<= 1u) {
     part = part + subgroupShuffleXor(part, step);
   }
   shared1[thread] = part;

@@ -1,5 +1,5 @@
 /** What a token takes on the GPU alone, and which of its kernels takes how much of it. */
-import type { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
+import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
 import { noActivity, raiseClock } from "../../../../client/src/gpu/clock.js";
 import type { OpenDevice } from "../../../../client/src/gpu/device.js";
 import { gpuSampleNs } from "../../../../client/src/gpu/sample.js";
@@ -17,7 +17,7 @@ const SAMPLES = 5;
 
 interface Profiled {
   readonly open: OpenDevice;
-  readonly calls: readonly BoundProgram[];
+  readonly calls: readonly Sliced[];
   /** The workload of each call. */
   readonly workloads: readonly string[];
   /** Has the next token decoded at a place. */

@@ -21,8 +21,11 @@ export interface DecoderRequest extends Required<Tunable> {
 /** What our decoder goes without, one thing at a time. */
 export interface Variant {
   readonly name: string;
-  /** Bind groups and uniform buffers are made once, or for each call of each token. */
-  readonly reuse: "all" | "nothing";
+  /**
+   * Bind groups are made once, and there are no uniforms; or there are uniforms, made once, too; or
+   * both are made for each call of each token.
+   */
+  readonly reuse: "all" | "uniforms" | "nothing";
   /** Fetches that are under way while the next tokens are submitted. */
   readonly flights: number;
   /** Tokens that are fetched together. */

@@ -3,11 +3,13 @@
  * from token to token, what is awaited, and how much is submitted at once. WeInfer's Tables 5 and 6
  * ask the same of WebLLM.
  */
-import type { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
+import type { BoundProgram, Sliced } from "../../../../client/src/gpu/bound-program.js";
 import { stagingBuffer } from "../../../../client/src/gpu/buffers.js";
+import { loadProgram, type Program } from "../../../../client/src/gpu/program.js";
 import type { DecoderWire, ModelAnswer, PlanWire } from "../../../../client/src/runtime/answer.js";
-import { type LoadedPlan, loadOnGpu } from "../../../../client/src/runtime/webgpu/loading.js";
+import { type LoadedPlan, loadWhole } from "../../../../client/src/runtime/webgpu/loading.js";
 import { now } from "../../../../client/src/timing/clock.js";
+import type { ServedKernel } from "../../../../client/src/wire/types.js";
 import { profiled } from "./profile.js";
 import type { Profile, Variant } from "./request.js";
 
@@ -22,18 +24,20 @@ interface Flight {
 export class BareDecoder {
   /** Calls that a token takes. */
   readonly calls: number;
-  readonly #loaded: LoadedPlan;
+  readonly #loaded: LoadedPlan<Sliced>;
   /** The first call of a token. */
   readonly #step: number;
   readonly #vocabulary: number;
   /** The workload of each call of a token. */
   readonly #workloads: readonly string[];
-  readonly #kept: readonly BoundProgram[];
+  readonly #kept: readonly Sliced[];
+  /** The same with uniforms. */
+  readonly #sliced: readonly BoundProgram[];
   readonly #token: GPUBuffer;
   readonly #position: GPUBuffer;
   readonly #logits: GPUBuffer;
 
-  private constructor(loaded: LoadedPlan, plan: PlanWire) {
+  private constructor(loaded: LoadedPlan<Sliced>, sliced: readonly Program[], plan: PlanWire) {
     const { placement, of } = loaded.buffers;
     const { step, vocabulary } = plan.decoder as DecoderWire;
     const calls = plan.calls.slice(step);
@@ -41,6 +45,9 @@ export class BareDecoder {
     this.#step = step;
     this.#vocabulary = vocabulary;
     this.#kept = loaded.bound.slice(step);
+    this.#sliced = calls.map(({ kernel }, i) =>
+      loaded.buffers.bound(step + i, sliced[kernel] as Program),
+    );
     this.#workloads = calls.map(({ kernel }) => plan.kernels[kernel] as string);
     this.calls = this.#kept.length;
     [this.#token, this.#position] = placement.inputs.map(of) as [GPUBuffer, GPUBuffer];
@@ -50,9 +57,14 @@ export class BareDecoder {
   static async load(url: string): Promise<BareDecoder> {
     const answer = (await (await fetch(url)).json()) as ModelAnswer;
     const order = { answer, origin: url, threads: 1, check: false, keep: false, replaced: [] };
-    const loaded = await loadOnGpu(order, { progress: () => undefined });
+    const loaded = await loadWhole(order, { progress: () => undefined });
     await loaded.stored;
-    return new BareDecoder(loaded, answer.plan);
+    const { kernels } = answer.plan;
+    const sliced = kernels.map((workload) => {
+      const { kernel } = answer.kernels[workload] as ServedKernel;
+      return loadProgram(loaded.open, new URL(url), kernel);
+    });
+    return new BareDecoder(loaded, await Promise.all(sliced), answer.plan);
   }
 
   /** The logits behind a prompt. */
@@ -130,8 +142,10 @@ export class BareDecoder {
       encoder = this.#device.createCommandEncoder();
     };
     for (let step = 0; step < interval; step++) {
-      const bound = reuse === "all" ? this.#kept : this.#bound();
-      if (reuse === "nothing") made.push(...bound);
+      const fresh = reuse === "nothing" ? this.#bound() : [];
+      made.push(...fresh);
+      const kept = reuse === "all" ? this.#kept : this.#sliced;
+      const bound = reuse === "nothing" ? fresh : kept;
       const passes = submission === "call" ? bound.map((each) => [each]) : [bound];
       for (const calls of passes) {
         const pass = encoder.beginComputePass();
@@ -158,6 +172,6 @@ export class BareDecoder {
   /** Uniform buffers and bind groups of all calls, made anew. */
   #bound(): readonly BoundProgram[] {
     const { buffers } = this.#loaded;
-    return this.#kept.map(({ program }, i) => buffers.bound(this.#step + i, program));
+    return this.#sliced.map(({ program }, i) => buffers.bound(this.#step + i, program));
   }
 }

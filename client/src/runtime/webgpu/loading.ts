@@ -5,6 +5,7 @@ import { BoundProgram, type Sliced } from "../../gpu/bound-program.js";
 import { padded, storageBuffer } from "../../gpu/buffers.js";
 import { type OpenDevice, openDevice } from "../../gpu/device.js";
 import { compileProgram, type Program } from "../../gpu/program.js";
+import { compileWhole, runsWhole, WholeProgram } from "../../gpu/whole-program.js";
 import type { KernelWire } from "../../wire/types.js";
 import { addressOf, type ModelAnswer, productOf } from "../answer.js";
 import { type EnginePorts, kernelsOf, WrongKernel } from "../engine.js";
@@ -21,21 +22,48 @@ export const LIMIT_MS = 60_000;
 const COMPILE_MS = 30_000;
 
 /** `bound` are the calls in their order; `stored` resolves when all weights are on the GPU. */
-export interface LoadedPlan {
+export interface LoadedPlan<Call extends Sliced = BoundProgram> {
   readonly open: OpenDevice;
   readonly buffers: Buffers;
-  readonly bound: readonly BoundProgram[];
+  readonly bound: readonly Call[];
   readonly stored: Promise<void>;
 }
+
+/** How calls are compiled and bound. */
+interface Binding<Call extends Sliced> {
+  readonly compile: typeof compileProgram;
+  readonly bound: (program: Program, operands: readonly GPUBuffer[]) => Call;
+}
+
+type Reports = Pick<EnginePorts, "progress">;
+
+const SLICED: Binding<BoundProgram> = {
+  compile: compileProgram,
+  bound: (program, operands) => new BoundProgram(program, operands),
+};
+const WHOLE: Binding<WholeProgram> = {
+  compile: compileWhole,
+  bound: (program, operands) => new WholeProgram(program, operands),
+};
 
 /**
  * Loads kernels; weights are on their way then. Throws KernelZooError: network, manifest, artifact,
  * validate, compile, memory, profile, run; WrongKernel.
  */
-export async function loadOnGpu(
+export const loadOnGpu = (order: LoadOrder, ports: Reports): Promise<LoadedPlan> =>
+  loaded(order, ports, () => SLICED);
+
+/** The same for a plan of which nothing is ever submitted in parts. */
+export const loadWhole = (order: LoadOrder, ports: Reports): Promise<LoadedPlan<Sliced>> =>
+  loaded<Sliced>(order, ports, (open, kernels) =>
+    kernels.every((kernel) => runsWhole(open, kernel)) ? WHOLE : SLICED,
+  );
+
+async function loaded<Call extends Sliced>(
   order: LoadOrder,
-  { progress }: Pick<EnginePorts, "progress">,
-): Promise<LoadedPlan> {
+  { progress }: Reports,
+  bindingOf: (open: OpenDevice, kernels: readonly KernelWire[]) => Binding<Call>,
+): Promise<LoadedPlan<Call>> {
   const { answer, origin } = order;
   const { plan } = answer;
   const kernels = plan.kernels.map(kernelsOf(order));
@@ -48,7 +76,8 @@ export async function loadOnGpu(
   const buffers = await open.scoped(() => new Buffers(answer, placement, open.device), LIMIT_MS);
 
   // 2. Pipelines and weights at the same time: drivers compile on threads of their own.
-  const programs = compileAll(order, kernels, open, progress);
+  const binding = bindingOf(open, kernels);
+  const programs = compileAll(order, kernels, open, progress, binding.compile);
   const total = bytesOfFile(plan);
   const stored = streamWeights(
     addressOf(answer.weights.url, origin),
@@ -63,7 +92,11 @@ export async function loadOnGpu(
 
   // 3. What never changes from run to run.
   const bound = await open.scoped(
-    () => plan.calls.map(({ kernel }, i) => buffers.bound(i, compiled[kernel] as Program)),
+    () =>
+      plan.calls.map(({ kernel }, i) => {
+        const program = compiled[kernel] as Program;
+        return binding.bound(program, buffers.operands(i, program));
+      }),
     LIMIT_MS,
   );
   return { open, buffers, bound, stored };
@@ -72,9 +105,9 @@ export async function loadOnGpu(
 /** Programs of several calls as one range of slices. */
 export class Chain implements Sliced {
   readonly slices: number;
-  readonly #bound: readonly BoundProgram[];
+  readonly #bound: readonly Sliced[];
 
-  constructor(bound: readonly BoundProgram[]) {
+  constructor(bound: readonly Sliced[]) {
     this.#bound = bound;
     this.slices = bound.reduce((sum, each) => sum + each.slices, 0);
   }
@@ -136,13 +169,15 @@ export class Buffers {
 
   /** A call of the plan, bound to its tensors; `output` in the place of its own where it is told. */
   bound(call: number, program: Program, output?: GPUBuffer): BoundProgram {
+    return new BoundProgram(program, this.operands(call, program, output));
+  }
+
+  /** What a program is bound to in the place of a call. */
+  operands(call: number, program: Program, output?: GPUBuffer): readonly GPUBuffer[] {
     const { scratch_bytes } = program.kernel;
     const own = (this.placement.calls[call] as readonly BufferOf[]).map(this.of);
     const operands = output === undefined ? own : [...own.slice(0, -1), output];
-    return new BoundProgram(
-      program,
-      scratch_bytes > 0 ? [...operands, this.#scratchOf(scratch_bytes)] : operands,
-    );
+    return scratch_bytes > 0 ? [...operands, this.#scratchOf(scratch_bytes)] : operands;
   }
 
   /** The same weights with activations and scratch of their own, for runs beside those of the model. */
@@ -196,6 +231,7 @@ async function compileAll(
   kernels: readonly KernelWire[],
   open: OpenDevice,
   progress: (progress: Progress) => void,
+  compile: typeof compileProgram,
 ): Promise<readonly Program[]> {
   const sizes = new Map(kernels.map(({ sha256, size_bytes }) => [sha256, size_bytes]));
   const total = [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
@@ -204,12 +240,8 @@ async function compileAll(
   const program = async (kernel: KernelWire, workload: string): Promise<Program> => {
     const bytes = await fetchArtifact(new URL(origin), kernel);
     try {
-      const compiled = await compileProgram(
-        open,
-        kernel,
-        new TextDecoder().decode(bytes),
-        COMPILE_MS,
-      );
+      const code = new TextDecoder().decode(bytes);
+      const compiled = await compile(open, kernel, code, COMPILE_MS);
       loaded += kernel.size_bytes;
       progress({ phase: "kernels", loaded, total });
       return compiled;

@@ -232,8 +232,8 @@ def _of_register(value: Expression) -> bool:
 
 
 ENABLE = "enable subgroups;\n"
-MOST_LANES = 32
-"""Threads of a subgroup of most GPUs; few have more."""
+LANES_KNOWN = 32
+"""Threads of a subgroup of most GPUs; few have fewer."""
 _COMBINED = {
     BinaryOp.ADD: "{} + {}",
     BinaryOp.MUL: "{} * {}",
@@ -248,33 +248,46 @@ def write_reduction_function(
     """Writes the function of a subgroup reduction, which has a barrier.
 
     The size of a subgroup is a power of two, known at run time only. Butterfly exchanges reduce the
-    values of a subgroup, or of as many threads as are wanted; workgroup memory combines what
-    several subgroups leave. Where all threads are of one subgroup nothing waits for the others, and
-    the exchanges are no loop, as its end would be found at run time. Threads of a subgroup are
-    taken to be neighbours in the workgroup, as they are in all known implementations for workgroups
-    of one dimension.
+    values of a subgroup, or of as many threads as are wanted, `LANES_KNOWN` at the most; workgroup
+    memory combines what they leave. Loops would end at what is known at run time only: for
+    subgroups of that many threads all steps are written out, and nothing waits at a barrier where
+    no more threads are wanted. Threads of a subgroup are taken to be neighbours in the workgroup,
+    as they are in all known implementations for workgroups of one dimension.
     """
-    shared, count = names.of("buffer", reduced.shared.name), f"{reduced.threads}u"
-
-    def with_part(other: str) -> str:
-        return f"part = {_COMBINED[reduced.op].format('part', other)};"
-
+    shared, count = names.of("buffer", reduced.shared.name), reduced.threads
+    known = min(count, LANES_KNOWN)
+    combined = _COMBINED[reduced.op]
     held = type_text(DType.F32, lanes_of(reduced.value))
     head = f"fn {values.reducer(reduced)}(value: {held}, thread: u32, lanes: u32) -> {held}"
+
+    def with_part(other: str) -> None:
+        writer.line(f"part = {combined.format('part', other)};")
+
     with writer.block(head):
         writer.line("var part = value;")
-        if reduced.threads <= MOST_LANES:
-            with writer.block(f"if (lanes >= {count})"):
-                for step in range(reduced.threads.bit_length() - 1):
-                    writer.line(with_part(f"subgroupShuffleXor(part, {1 << step}u)"))
+        # 1. What a subgroup has.
+        with writer.block(f"if (lanes >= {known}u)"):
+            for step in range(known.bit_length() - 1):
+                with_part(f"subgroupShuffleXor(part, {1 << step}u)")
+            if known == count:
                 writer.line("return part;")
-        writer.line(f"let span = min(lanes, {count});")
-        with writer.block("for (var step = 1u; step < span; step <<= 1u)"):
-            writer.line(with_part("subgroupShuffleXor(part, step)"))
+        writer.line(f"let span = min(lanes, {known}u);")
+        # Steps of larger subgroups are done.
+        with writer.block(f"for (var step = 1u; step < span && lanes < {known}u; step <<= 1u)"):
+            with_part("subgroupShuffleXor(part, step)")
+
+        # 2. What several have left.
         writer.line(f"{shared}[thread] = part;")
         writer.line("workgroupBarrier();")
-        writer.line(f"let start = thread - thread % {count};")
+        writer.line(f"let start = thread - thread % {count}u;")
+        if known < count:
+            with writer.block(f"if (lanes >= {known}u)"):
+                parts = [f"{shared}[start + {at}u]" for at in range(0, count, known)]
+                while len(parts) > 1:
+                    pairs = zip(parts[::2], parts[1::2], strict=True)
+                    parts = [f"({combined.format(*pair)})" for pair in pairs]
+                writer.line(f"return {parts[0]};")
         writer.line(f"part = {shared}[start];")
-        with writer.block(f"for (var next = span; next < {count}; next += span)"):
-            writer.line(with_part(f"{shared}[start + next]"))
+        with writer.block(f"for (var next = span; next < {count}u; next += span)"):
+            with_part(f"{shared}[start + next]")
         writer.line("return part;")

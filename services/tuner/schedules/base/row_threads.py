@@ -1,7 +1,8 @@
 """Sums over the threads that share a row, which are neighbours in a workgroup.
 
-Four sums travel together as the lanes of a vector. By subgroups they are exchanged without memory;
-without subgroups they go through workgroup memory, eight threads at a time.
+Four sums travel together as the lanes of a vector, one that is left travels alone. By subgroups
+they are exchanged without memory; without subgroups they go through workgroup memory, eight threads
+at a time.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
     SubgroupReduce,
+    lanes_of,
 )
 
 RADIX = 8
@@ -51,7 +53,8 @@ def shared_bytes(threads: int, rows: int, count: int, *, subgroups: bool) -> int
     if threads == 1:
         return 0
     held = threads if subgroups else sum(levels(threads))
-    return -(-count // LANES) * LANES * held * rows * DType.F32.size_bytes
+    lanes = count if count % LANES == 1 else -(-count // LANES) * LANES
+    return lanes * held * rows * DType.F32.size_bytes
 
 
 def levels(threads: int) -> list[int]:
@@ -79,18 +82,18 @@ def reduced(
     """Every thread of the workgroup has to come here."""
     if sharing.threads == 1:
         return Reduced(values=tuple(values), body=(), local=(), shared=())
-    padded = [*values, *[number(0)] * (-len(values) % LANES)]
-    packs = [Lanes(values=tuple(padded[n : n + LANES])) for n in range(0, len(padded), LANES)]
     local, shared, body = [], [], []
-    for place, pack in enumerate(packs):
-        held = f32_buffer(f"{name}.row{place}", LANES, Scope.LOCAL)
+    for place, pack in enumerate(_packs(values)):
+        held = f32_buffer(f"{name}.row{place}", lanes_of(pack), Scope.LOCAL)
         make = _by_subgroups if sharing.subgroups else _by_tree
         statements, buffers = make(sharing, pack, held, f"{name}.shared{place}", op)
         local.append(held)
         shared += buffers
         body += statements
     found = [
-        Load(buffer=held, index=Affine(constant=lane)) for held in local for lane in range(LANES)
+        Load(buffer=held, index=Affine(constant=lane))
+        for held in local
+        for lane in range(held.size)
     ]
     return Reduced(
         values=tuple(found[: len(values)]),
@@ -100,10 +103,20 @@ def reduced(
     )
 
 
+def _packs(values: Sequence[Expression]) -> list[Expression]:
+    """Vectors of them, with zeros in lanes that are left; one that is left is a single value."""
+    packs: list[Expression] = []
+    for n in range(0, len(values), LANES):
+        part = values[n : n + LANES]
+        padded = (*part, *[number(0)] * (LANES - len(part)))
+        packs.append(part[0] if len(part) == 1 else Lanes(values=padded))
+    return packs
+
+
 def _by_subgroups(
     sharing: RowThreads, pack: Expression, held: Buffer, name: str, op: BinaryOp
 ) -> tuple[list[Statement], list[Buffer]]:
-    shared = f32_buffer(name, LANES * sharing.threads * sharing.rows, Scope.WORKGROUP)
+    shared = f32_buffer(name, lanes_of(pack) * sharing.threads * sharing.rows, Scope.WORKGROUP)
     value = SubgroupReduce(
         op=op,
         value=pack,
@@ -119,19 +132,19 @@ def _by_tree(
 ) -> tuple[list[Statement], list[Buffer]]:
     """A thread takes values that lie as far apart as its level has threads, so that neighbours read
     neighbours."""
-    counts = levels(sharing.threads)
+    counts, lanes = levels(sharing.threads), lanes_of(pack)
     shared = [
-        f32_buffer(f"{name}.{n}", LANES * count * sharing.rows, Scope.WORKGROUP)
+        f32_buffer(f"{name}.{n}", lanes * count * sharing.rows, Scope.WORKGROUP)
         for n, count in enumerate(counts)
     ]
 
     def place(level: int, at: Affine) -> Affine:
-        return sharing.own.times(counts[level]).plus(at).times(LANES)
+        return sharing.own.times(counts[level]).plus(at).times(lanes)
 
     def spread(level: int, first: Affine, apart: int) -> Expression:
         places = (first.plus(Affine(constant=n)) for n in range(0, counts[level], apart))
         found: list[Expression] = [
-            Load(buffer=shared[level], index=place(level, at), lanes=LANES) for at in places
+            Load(buffer=shared[level], index=place(level, at), lanes=lanes) for at in places
         ]
         while len(found) > 1:
             pairs = zip(found[::2], found[1::2], strict=False)

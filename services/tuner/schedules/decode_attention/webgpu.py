@@ -20,7 +20,7 @@ The steps are numbered as they follow one another below:
     query[thread] = (projected[…] * cosines[…] + partner * sines[…]) * 0.125     // 1 rotary
     for (step; step < 8 && step * 256 + thread < here) scores[…] = Σ query · keys  // 2
     most = max over all threads; scores[…] = exp(scores[…] - most); total = Σ      // 3
-    for (row …) mixed[thread] += scores[…] * values[…]                             // 4
+    for (round …) acc += scores[…] * values[…]                                     // 4, × 4
     c[…] = Σ mixed[…] / total                                                      // 5
 """
 
@@ -342,9 +342,11 @@ def _each(
 
 
 def _here_in_part(kernel: _Kernel, body: Block, *, all_threads: bool = False) -> Block:
-    """The body where the position lies in the part, of the first thread or of all of them."""
+    """The body where the position lies in the part, of all threads or of the last one, which has
+    the fewest tokens of the cache."""
     tokens = kernel.config.tokens(kernel.shape)
-    bounds = [] if all_threads else [Bound(index=kernel.thread, limit=1)]
+    from_last = constant(kernel.config.threads - 1).plus(kernel.thread.times(-1))
+    bounds = [] if all_threads else [Bound(index=from_last, limit=1)]
     if kernel.config.parts > 1:
         after = kernel.here.plus(kernel.first.times(-1))
         bounds += [Bound(index=after, limit=tokens), Bound(index=after.times(-1), limit=1)]
@@ -382,32 +384,61 @@ def _powers(kernel: _Kernel, most: Expression) -> Block:
 # Step 4: a thread has four entries of the output, of every so many tokens.
 
 
+AT_ONCE = 4
+"""Tokens whose values a thread reads before it waits for the first of them."""
+
+
 def _mixed(kernel: _Kernel) -> Block:
     config, shape = kernel.config, kernel.shape
     quads = shape.head_dim // LANES
     rows = config.threads // quads
     inside = kernel.frame.nested()
     row, quad = inside.delinearize(kernel.thread, (("row", rows), ("quad", quads)))
-    steps = -(-config.tokens(shape) // rows)
+    tokens = config.tokens(shape)
+    # The last token of the part that stands before the position.
+    after = kernel.here.plus(kernel.first.times(-1))
+    within = binary(BinaryOp.MIN, IndexValue(index=after), whole(tokens))
+    before_it = binary(BinaryOp.SUB, within, whole(1))
+    last = inside.let("last", binary(BinaryOp.MAX, before_it, whole(0)), tokens - 1)
 
-    def added(at: Affine, value: Load) -> Block:
-        power = splat(Load(buffer=kernel.scores, index=at))
+    def added(value: Load, power: Expression) -> Block:
         so_far = Load(buffer=kernel.acc, index=ZERO, lanes=LANES)
-        whole_ = plus(so_far, times(power, value))
+        whole_ = plus(so_far, times(splat(power), value))
         return (Store(buffer=kernel.acc, index=ZERO, value=whole_),)
 
-    at = Affine.variable("round").times(rows).plus(row)
-    token = kernel.first.plus(at)
-    cached = Load(buffer=kernel.parameters[5], index=kernel.value_at(quad, token), lanes=LANES)
-    ranges = {**inside.ranges, "round": (0, steps - 1)}
-    own = Load(buffer=kernel.value, index=quad.times(LANES), lanes=LANES)
-    first = inside.undecided((Bound(index=row, limit=1),))
-    after = kernel.here.plus(kernel.first.times(-1))
+    at_once = min(AT_ONCE, -(-tokens // rows))
+    turns = -(-tokens // (rows * at_once))
+    first = Affine.variable("round").times(rows * at_once).plus(row)
+    ranges = {**inside.ranges, "round": (0, turns - 1)}
+    turn = Frame(ranges=ranges)
+    cached: Block = ()
+    for number_ in range(at_once):
+        own = first.plus(constant(number_ * rows))
+        at = turn.let(
+            f"at{number_}",
+            binary(BinaryOp.MIN, IndexValue(index=own), IndexValue(index=last)),
+            tokens - 1,
+        )
+        exists = Compare(op=CompareOp.LE, left=IndexValue(index=own), right=IndexValue(index=last))
+        power = Select(
+            condition=exists,
+            then=Load(buffer=kernel.scores, index=at),
+            otherwise=number(0),
+        )
+        token = turn.clamped(f"token{number_}", kernel.first.plus(at), shape.length, 1)
+        index = kernel.value_at(quad, token)
+        value = Load(buffer=kernel.parameters[5], index=index, lanes=LANES)
+        cached = (*cached, *added(value, power))
+    own_value = Load(buffer=kernel.value, index=quad.times(LANES), lanes=LANES)
+    among_first = inside.undecided((Bound(index=row, limit=1),))
+    score = Load(buffer=kernel.scores, index=after)
+    own_part = _here_in_part(kernel, added(own_value, score), all_threads=True)
     sums = Load(buffer=kernel.acc, index=ZERO, lanes=LANES)
+    begins = kernel.first.plus(first)
     body: Block = (
         Store(buffer=kernel.acc, index=ZERO, value=Const(value=0, dtype=DType.F32, lanes=LANES)),
-        *under(first, _here_in_part(kernel, added(after, own), all_threads=True)),
-        *_each(kernel, "round", steps, at, token, added(at, cached), ranges),
+        *under(among_first, own_part),
+        *_each(kernel, "round", turns, first, begins, turn.enclose(cached), ranges),
         Store(buffer=kernel.mixed, index=kernel.thread.times(LANES), value=sums),
     )
     return (*inside.enclose(body), Barrier())
