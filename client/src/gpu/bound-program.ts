@@ -60,6 +60,8 @@ export class BoundProgram {
   readonly #plan: SlicePlan;
   readonly #most: number;
   readonly #stride: number;
+  /** Those of all slices, which most runs encode. */
+  readonly #whole: readonly Launch[];
   readonly #uniform: GPUBuffer;
   readonly #tensors: GPUBindGroup;
   readonly #firstWorkgroup: GPUBindGroup;
@@ -73,6 +75,7 @@ export class BoundProgram {
     this.#stride = Math.max(minUniformBufferOffsetAlignment, UNIFORM_BYTES);
     const workgroups = program.kernel.dispatches.map((dispatch) => dispatch.workgroups);
     this.#plan = planSlices(workgroups, this.#most);
+    this.#whole = launches(this.#plan, 0, this.#plan.count, this.#most);
     this.#uniform = this.#firstWorkgroups(device);
     this.#tensors = device.createBindGroup({
       layout: program.tensors,
@@ -91,7 +94,9 @@ export class BoundProgram {
   /** Adds the dispatches of slices [lo, hi), all of them unless told, to `pass`. */
   encode(pass: GPUComputePassEncoder, lo = 0, hi = this.slices): void {
     pass.setBindGroup(0, this.#tensors);
-    for (const { dispatch, slice, workgroups } of launches(this.#plan, lo, hi, this.#most)) {
+    const whole = lo === 0 && hi === this.slices;
+    const made = whole ? this.#whole : launches(this.#plan, lo, hi, this.#most);
+    for (const { dispatch, slice, workgroups } of made) {
       pass.setPipeline(this.program.pipelines[dispatch] as GPUComputePipeline);
       pass.setBindGroup(1, this.#firstWorkgroup, [slice * this.#stride]);
       pass.dispatchWorkgroups(workgroups);
