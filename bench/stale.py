@@ -47,6 +47,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     ),
     "decode_webgpu": (
         "bench/models/decode_webgpu.py",
+        "bench/models/offering.py",
         *_COMPILER,
         "client/src/gpu",
         "client/src/language",
@@ -97,6 +98,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "client/src/runtime",
         "bench/page/src/models",
         "bench/models/gpu_site.py",
+        "bench/models/offering.py",
     ),
     "primitives": ("bench/device/primitives.py", *_COMPILER, "client/src/engine", "client/bench"),
     "sharing": ("bench/crowd/sharing.py", *_SERVICES),

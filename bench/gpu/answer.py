@@ -2,8 +2,6 @@
 
 import msgspec
 
-from bench.report import CannotMeasure
-
 
 class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Named in JSON as TypeScript names it."""
@@ -73,10 +71,3 @@ class PageAnswer(_Camel, frozen=True, kw_only=True):
 
 class GpuAnswer(PageAnswer, frozen=True, kw_only=True):
     contests: tuple[GpuContest, ...]
-
-
-def parsed(text: bytes) -> GpuAnswer:
-    try:
-        return msgspec.json.decode(text, type=GpuAnswer)
-    except msgspec.DecodeError as error:
-        raise CannotMeasure(f"this is no answer of the WebGPU page: {error}") from error

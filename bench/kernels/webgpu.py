@@ -11,14 +11,13 @@ from argparse import Namespace
 from pathlib import Path
 
 from bench.gpu import site as gpu_site
-from bench.gpu.answer import parsed
-from bench.gpu.browser import answered
+from bench.gpu.answer import GpuAnswer
 from bench.gpu.cases import GPU_CASES, QUANTISED_CASES, QUICK, TINY, TINY_QUANTISED
+from bench.gpu.elsewhere import GpuPage, add_ways
 from bench.gpu.job import BRIEFLY, ON_CPU, ON_GPU, GpuSpace
 from bench.gpu.report import gpu_report
 from bench.options import parser, run
-from bench.report import CannotMeasure, Report, machine
-from kernelzoo.domain.gpu import GPU_MODELS
+from kernelzoo.domain.gpu import GpuModel
 
 
 def main() -> None:
@@ -28,39 +27,29 @@ def main() -> None:
     options.add_argument(
         "--quantised", action="store_true", help="products of language models with 4-bit weights"
     )
-    options.add_argument("--model", choices=list(GPU_MODELS), help="whose space is exported")
-    way = options.add_mutually_exclusive_group()
-    way.add_argument("--export", type=Path, metavar="FOLDER", help="write the page there, only")
-    way.add_argument("--import", type=Path, metavar="FILE", dest="answer", help="what it answered")
-    options.add_argument("--gpu", default="", help="with --import: its name, as browsers hide it")
-    run(options, measure, tiny=("--only", TINY.name, TINY_QUANTISED.name))
+    add_ways(options)
+    run(options, PAGE.measure, tiny=("--only", TINY.name, TINY_QUANTISED.name))
 
 
-def measure(options: Namespace) -> Report | None:
-    if options.answer is not None:
-        return _imported(options.answer, options.gpu)
-    if options.export is not None:
-        asked = [case.name for case in QUANTISED_CASES] if options.quantised else options.only
-        spaces = _spaces(asked, options.model or "any")
-        gpu_site.write(options.export, gpu_site.files(spaces, ON_GPU))
-        return None
-    spaces = _spaces(options.only or list(QUICK), options.model or "swiftshader")
-    effort = BRIEFLY if options.tiny else ON_CPU
-    return gpu_report(parsed(answered(gpu_site.files(spaces, effort), gpu_site.SCRIPT)), machine())
+def _write(folder: Path, options: Namespace, gpu: GpuModel, elsewhere: bool) -> None:
+    asked = options.only
+    if elsewhere and options.quantised:
+        asked = [case.name for case in QUANTISED_CASES]
+    if not elsewhere:
+        asked = asked or list(QUICK)
+    here = BRIEFLY if options.tiny else ON_CPU
+    files = gpu_site.files(_spaces(asked, gpu), ON_GPU if elsewhere else here)
+    gpu_site.write(folder, files)
 
 
-def _spaces(only: list[str] | None, model: str) -> list[GpuSpace]:
+def _spaces(only: list[str] | None, gpu: GpuModel) -> list[GpuSpace]:
     chosen = [case for case in GPU_CASES if only is None or case.name in only]
     others = (*QUANTISED_CASES, TINY, TINY_QUANTISED)
     chosen += [case for case in others if only and case.name in only]
-    return [GpuSpace.of(case, GPU_MODELS[model]) for case in chosen]
+    return [GpuSpace.of(case, gpu) for case in chosen]
 
 
-def _imported(path: Path, gpu: str) -> Report:
-    if not path.is_file():
-        raise CannotMeasure(f"{path} does not exist; save there what the page answered")
-    return gpu_report(parsed(path.read_bytes()), {"gpu": gpu})
-
+PAGE = GpuPage(script=gpu_site.SCRIPT, answer=GpuAnswer, write=_write, report=gpu_report)
 
 if __name__ == "__main__":
     main()

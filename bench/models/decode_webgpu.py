@@ -9,16 +9,14 @@ on the machine where the folder is served, and `--import FILE` reports what the 
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 
 from bench.gpu.answer import PageAnswer
-from bench.gpu.browser import answered
+from bench.gpu.elsewhere import GpuPage, add_ways
 from bench.gpu.report import adapter_facts
 from bench.models.decode_site import (
     SCRIPT,
@@ -29,17 +27,13 @@ from bench.models.decode_site import (
 )
 from bench.models.decoders import CASES, FEW_VARIANTS, TINY, VARIANTS
 from bench.models.gpu_site import ON_GPU, ZOO, ContestEffort
-from bench.models.ours import learn_roundings
+from bench.models.offering import offered
 from bench.options import parser, run
-from bench.report import CannotMeasure, Cell, Claim, Report, machine
-from fixtures.model_site import Files, SiteKernels, described, write_model
-from kernelzoo.domain.artifact import Artifact
-from kernelzoo.domain.gpu import GPU_MODELS, GpuModel
+from bench.report import Cell, Claim, Report
+from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.operators.decoding import STATE, attention_shape
 from kernelzoo.domain.operators.prefill import block_attention_shape
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import ProgramWorkload, Workload
-from services.tuner.schedules.registry import lite_space
 
 PREFILL_MS = 12.0
 TOKEN_MS = 1.0
@@ -49,11 +43,7 @@ RIGHT = 1e-4
 """Wanted: 128 tokens of a prompt, a token with overlapped fetches, a token a fetch, the peer's time
 over ours, the difference of logits as a share of the largest."""
 
-DEVICE_CLASS = "0123456789abcdef:r101-0:webgpu"
-"""A class of which nothing is known."""
 UNTUNED = ContestEffort(rounds=1, tune_ms=0)
-MOST_CANDIDATES = 32
-"""How many are screened of a workload, the most promising first."""
 TINY_OPTIONS = ("--only", TINY)
 OURS, PEER = "kernelzoo", "onnxruntime-web"
 
@@ -124,60 +114,23 @@ def main() -> None:
     options = parser("Language models on WebGPU, decoded by us and by onnxruntime-web.")
     usual = [name for name in CASES if name != TINY]
     options.add_argument("--only", nargs="+", choices=list(CASES), default=usual)
-    options.add_argument("--model", choices=list(GPU_MODELS), help="whose space is exported")
-    way = options.add_mutually_exclusive_group()
-    way.add_argument("--export", type=Path, metavar="FOLDER", help="write the page there, only")
-    way.add_argument("--import", type=Path, metavar="FILE", dest="answer", help="what it answered")
-    options.add_argument("--gpu", default="", help="with --import: its name, as browsers hide it")
-    run(options, measure, tiny=TINY_OPTIONS)
+    add_ways(options)
+    run(options, PAGE.measure, tiny=TINY_OPTIONS)
 
 
-def measure(options: Namespace) -> Report | None:
-    if options.answer is not None:
-        return decoding_report(_parsed(options.answer), {"gpu": options.gpu})
-    if options.export is not None:
-        _export(options.export, options, options.model or "any", ON_GPU)
-        return None
-    with TemporaryDirectory() as made:
-        folder = Path(made)
-        _export(folder, options, options.model or "swiftshader", UNTUNED)
-        fill_all(folder)
-        files = {str(each.relative_to(folder)): each for each in folder.rglob("*.*")}
-        answer = msgspec.json.decode(answered(files, SCRIPT), type=DecodingAnswer)
-        return decoding_report(answer, machine())
-
-
-def _export(folder: Path, options: Namespace, model: str, effort: ContestEffort) -> None:
-    most = MOST_CANDIDATES if effort.tune_ms else 0
-    decoders = [_decoder(folder / ZOO, name, GPU_MODELS[model], most) for name in options.only]
+def _write(folder: Path, options: Namespace, gpu: GpuModel, elsewhere: bool) -> None:
+    decoders = [_decoder(folder / ZOO, name, gpu, tuned=elsewhere) for name in options.only]
     variants = FEW_VARIANTS if options.only == [TINY] else VARIANTS
-    export(folder, decoders, variants, effort)
+    export(folder, decoders, variants, ON_GPU if elsewhere else UNTUNED)
 
 
-def _decoder(zoo: Path, name: str, gpu: GpuModel, most: int) -> ExportedDecoder:
-    """`most`: candidates of a workload to choose from."""
+def _decoder(zoo: Path, name: str, gpu: GpuModel, *, tuned: bool) -> ExportedDecoder:
     case = CASES[name]
     plan, workloads = plan_without_golden(name, case)
-    for workload in workloads:
-        learn_roundings(workload)
-    spaces = {each.key: lite_space(each, TargetKind.WEBGPU, gpu) for each in workloads}
-    kernels = {
-        key: SiteKernels(candidate=space[0], fallback=space[0]) for key, space in spaces.items()
-    }
-    write_model(zoo, DEVICE_CLASS, plan, Files(weights=b"", golden=b""), kernels)
-    artifacts: dict[str, Artifact] = {}
-    offered = {
-        key: [described(candidate, None, artifacts) for candidate in islice(space, most)]
-        for key, space in spaces.items()
-        if most > 0 and len(space) > 1
-    }
-    for artifact, made in artifacts.items():
-        (zoo / "v1" / "artifacts" / f"{artifact}.{made.manifest.target}").write_bytes(made.body)
-    for kind in ("weights", "golden"):
-        (zoo / f"{name}.{kind}").unlink()
-    print(f"{name} is exported", flush=True)
+    screened = [workload.key for workload in workloads] if tuned else []
+    spaces = offered(zoo, plan, workloads, gpu, screened)
     return ExportedDecoder(
-        name=name, case=case, spaces=offered, words=dict(_words(workloads, case.config.length))
+        name=name, case=case, spaces=spaces, words=dict(_words(workloads, case.config.length))
     )
 
 
@@ -195,15 +148,6 @@ def _words(
             attention_shape(workload.program) or block_attention_shape(workload.program)
         ):
             yield workload.key, {POSITION_PLACE: words}
-
-
-def _parsed(path: Path) -> DecodingAnswer:
-    if not path.is_file():
-        raise CannotMeasure(f"{path} does not exist; save there what the page answered")
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=DecodingAnswer)
-    except msgspec.DecodeError as error:
-        raise CannotMeasure(f"{path} is no answer of the page: {error}") from error
 
 
 def decoding_report(answer: DecodingAnswer, described_as: Mapping[str, Cell]) -> Report:
@@ -281,6 +225,10 @@ def _claims(found: DecoderAnswer) -> Iterator[Claim]:
             prefill_ms = median(each.prefill_ms)
             yield Claim.at_most(f"{told}: its prompt", prefill_ms, "ms", PREFILL_MS)
 
+
+PAGE = GpuPage(
+    script=SCRIPT, answer=DecodingAnswer, write=_write, report=decoding_report, fill=fill_all
+)
 
 if __name__ == "__main__":
     main()

@@ -65,11 +65,8 @@ def export(folder: Path, networks: Sequence[GpuNetwork], effort: ContestEffort) 
     """Besides what `fixtures.model_site.write_model` wrote to the folder of the zoo. Raises
     CannotMeasure where the page is not built."""
     write_page(folder, "models-webgpu.html", SCRIPTS, SCRIPT)
-    zoo = folder / ZOO
     for network in networks:
         (folder / f"{network.name}.onnx").write_bytes(emptied(network.onnx))
-        for kind in ("weights", "golden"):
-            (zoo / f"{network.name}.{kind}").unlink()
     job = {
         "commit": commit() or "",
         "rounds": effort.rounds,

@@ -9,16 +9,14 @@ served with cross-origin isolation, and `--import FILE` reports what the page an
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 
 from bench.gpu.answer import PageAnswer
-from bench.gpu.browser import answered
+from bench.gpu.elsewhere import GpuPage, add_ways
 from bench.gpu.report import adapter_facts
 from bench.models.cases import TINY, NetworkCase
 from bench.models.files import network_files
@@ -27,29 +25,21 @@ from bench.models.gpu_site import (
     ON_GPU,
     SCRIPT,
     ZOO,
-    ContestEffort,
     GpuNetwork,
     export,
     fill_all,
 )
+from bench.models.offering import offered
 from bench.models.options import chosen_cases, network_parser
-from bench.models.ours import learn_roundings
 from bench.models.wasm import RIGHT
 from bench.options import run
-from bench.report import CannotMeasure, Cell, Claim, Report, machine
-from fixtures.model_site import Files, SiteKernels, described, write_model
-from kernelzoo.domain.artifact import Artifact
-from kernelzoo.domain.gpu import GPU_MODELS
-from kernelzoo.domain.target import TargetKind
+from bench.report import Cell, Claim, Report
+from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.models import ModelCall, plan_model
-from services.tuner.schedules.registry import lite_space
 
 WARM = 3.0
 """Wanted: the peer's time over ours."""
-
-DEVICE_CLASS = "0123456789abcdef:r101-0:webgpu"
-"""A class of which nothing is known."""
 
 WORTH_TUNING = 0.005
 """Share of a network's estimated time below which a workload keeps its default kernel."""
@@ -57,9 +47,6 @@ WORTH_TUNING = 0.005
 DISPATCH_S, FLOPS_S, BYTES_S = 3e-6, 20e12, 2e12
 """What a large GPU takes for a kernel that does nothing, and does in a second: norms and gathers
 have few operations and yet their share of a run."""
-
-MOST_CANDIDATES = 24
-"""How many are screened of a workload, the most promising first."""
 
 TINY_OPTIONS = ("--only", TINY.name)
 
@@ -119,67 +106,26 @@ class GpuModelsAnswer(PageAnswer, frozen=True, kw_only=True):
 
 def main() -> None:
     options = network_parser("Whole networks on WebGPU, on our kernels and on onnxruntime-web's.")
-    options.add_argument("--model", choices=list(GPU_MODELS), help="whose space is exported")
-    way = options.add_mutually_exclusive_group()
-    way.add_argument("--export", type=Path, metavar="FOLDER", help="write the page there, only")
-    way.add_argument("--import", type=Path, metavar="FILE", dest="answer", help="what it answered")
-    options.add_argument("--gpu", default="", help="with --import: its name, as browsers hide it")
-    run(options, measure, tiny=TINY_OPTIONS)
+    add_ways(options)
+    run(options, PAGE.measure, tiny=TINY_OPTIONS)
 
 
-def measure(options: Namespace) -> Report | None:
-    if options.answer is not None:
-        return gpu_models_report(_parsed(options.answer), {"gpu": options.gpu})
-    if options.export is not None:
-        _export(options.export, options, options.model or "any", ON_GPU)
-        return None
-    with TemporaryDirectory() as made:
-        folder = Path(made)
-        _export(folder, options, options.model or "swiftshader", BRIEFLY)
-        fill_all(folder)
-        files = {str(each.relative_to(folder)): each for each in folder.rglob("*.*")}
-        answer = msgspec.json.decode(answered(files, SCRIPT), type=GpuModelsAnswer)
-        return gpu_models_report(answer, machine())
+def _write(folder: Path, options: Namespace, gpu: GpuModel, elsewhere: bool) -> None:
+    networks = [_network(folder / ZOO, options.folder, case, gpu) for case in chosen_cases(options)]
+    export(folder, networks, ON_GPU if elsewhere else BRIEFLY)
 
 
-def _export(folder: Path, options: Namespace, model: str, effort: ContestEffort) -> None:
-    networks = [
-        _network(folder / ZOO, options.folder, case, model) for case in chosen_cases(options)
-    ]
-    export(folder, networks, effort)
-
-
-def _network(zoo: Path, networks: Path, case: NetworkCase, model: str) -> GpuNetwork:
+def _network(zoo: Path, networks: Path, case: NetworkCase, gpu: GpuModel) -> GpuNetwork:
     file = network_files(networks, case).onnx
     planned = plan_model(file, [case.dimensions], case.name)
-    (plan,), (golden,), (calls,) = planned.plans, planned.golden, planned.calls
-    for workload in planned.workloads:
-        learn_roundings(workload)
-    gpu = GPU_MODELS[model]
-    spaces = {each.key: lite_space(each, TargetKind.WEBGPU, gpu) for each in planned.workloads}
-    kernels = {
-        key: SiteKernels(candidate=space[0], fallback=space[0]) for key, space in spaces.items()
-    }
-    zoo.mkdir(parents=True, exist_ok=True)
-    weights = Files(weights=b"", golden=golden)
-    write_model(zoo, DEVICE_CLASS, plan, weights, kernels)
-    artifacts: dict[str, Artifact] = {}
-    offered = {
-        workload.key: [
-            described(candidate, None, artifacts)
-            for candidate in islice(spaces[workload.key], MOST_CANDIDATES)
-        ]
-        for workload in _worth_tuning(calls)
-    }
-    for name, made in artifacts.items():
-        (zoo / "v1" / "artifacts" / f"{name}.{made.manifest.target}").write_bytes(made.body)
-    print(f"{case.name} is exported", flush=True)
+    (plan,), (calls,) = planned.plans, planned.calls
+    tuned = [workload.key for workload in _worth_tuning(calls)]
     return GpuNetwork(
         name=case.name,
         dimensions=case.dimensions,
         onnx=file,
         flops=sum(call.flops for call in calls),
-        spaces=offered,
+        spaces=offered(zoo, plan, planned.workloads, gpu, tuned),
     )
 
 
@@ -195,15 +141,6 @@ def _estimated_s(call: ModelCall) -> float:
     most = 4 * call.workload.flops
     moved = sum(min(tensor.size_bytes, most) for tensor in call.workload.tensors)
     return call.flops / FLOPS_S + call.calls * (DISPATCH_S + moved / BYTES_S)
-
-
-def _parsed(path: Path) -> GpuModelsAnswer:
-    if not path.is_file():
-        raise CannotMeasure(f"{path} does not exist; save there what the page answered")
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=GpuModelsAnswer)
-    except msgspec.DecodeError as error:
-        raise CannotMeasure(f"{path} is no answer of the page: {error}") from error
 
 
 def gpu_models_report(answer: GpuModelsAnswer, described_as: Mapping[str, Cell]) -> Report:
@@ -261,6 +198,10 @@ def _claims(found: GpuNetworkAnswer) -> Iterator[Claim]:
         ratio = median(peer.samples_ms) / median(ours.samples_ms)
         yield Claim.at_least(f"{found.name}: faster than onnxruntime-web", ratio, "×", WARM)
 
+
+PAGE = GpuPage(
+    script=SCRIPT, answer=GpuModelsAnswer, write=_write, report=gpu_models_report, fill=fill_all
+)
 
 if __name__ == "__main__":
     main()

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from bench.gpu import site as gpu_site
-from bench.gpu.answer import Adapter, GpuAnswer, GpuContest, GpuResult, GpuScreened, parsed
+from bench.gpu.answer import Adapter, GpuAnswer, GpuContest, GpuResult, GpuScreened
 from bench.gpu.cases import GPU_CASES
+from bench.gpu.elsewhere import parsed
 from bench.gpu.job import ON_GPU, GpuSpace, job
 from bench.gpu.report import gpu_report
 from bench.gpu.standings import OURS, gpu_standings, space_figures
@@ -144,10 +145,10 @@ def test_the_first_forty_of_a_space_are_held_against_all() -> None:
 
 def test_an_answer_reads_as_the_page_writes_it_and_anything_else_is_refused() -> None:
     found = answer(*FIELD, failures={})
-    assert parsed(msgspec.json.encode(found)) == found
+    assert parsed(msgspec.json.encode(found), GpuAnswer) == found
     assert b'"relativeTime"' in msgspec.json.encode(found)
     with pytest.raises(CannotMeasure, match="no answer"):
-        parsed(b'{"rows": []}')
+        parsed(b'{"rows": []}', GpuAnswer)
 
 
 @pytest.fixture(scope="module")
