@@ -4,7 +4,7 @@ from itertools import product
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.rules import BASE_TILES, FMA_TILES, SLICES_WANTED
+from services.tuner.schedules.base.rules import BASE_TILES, FMA_TILES
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 
 MOST_ROWS = 512
@@ -14,6 +14,10 @@ A_BYTES = 1 << 20
 """All rows pass by each panel: they stay in the second-level cache."""
 
 TILES = 2
+SLICES = 32
+"""Threads end together only if slices are short, and here short ones cost nothing: the last panel
+of a slice reads the first of the next one ahead."""
+
 UNROLL_K = (4, 2, 1)
 """One vector of the next panel is read in each body: longer bodies read fewer."""
 
@@ -44,5 +48,5 @@ def wasm_prefetching_matmul_configs(workload: Workload) -> tuple[WasmPrefetching
 def _block_n(n: int, tile_n: int) -> int:
     """The most columns that leave slices enough."""
     panels = -(-n // tile_n)
-    most = max(1, panels // SLICES_WANTED)
+    most = max(1, panels // SLICES)
     return tile_n * next(count for count in range(most, 0, -1) if panels % count == 0)
