@@ -1,0 +1,105 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Costs, schedule, timesOf, type Way } from "../src/runtime/schedule.js";
+
+/** Numbers from 0 to 1 that are the same in every run. */
+function drawing(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+/** Up to six weights with up to two ways each; a way is fetched, packed from a kept copy, or read. */
+export function drawn(seed: number): Costs {
+  const draw = drawing(seed);
+  const whole = (most: number): number => Math.floor(draw() * (most + 1));
+  const count = 1 + whole(4);
+  const kinds = 1 + whole(2);
+  const way = (): Way => {
+    const kind = whole(kinds);
+    return {
+      fetchMs: kind === 1 ? 1 + whole(9) : 0,
+      prepareMs: whole(9),
+      receiver: kind > 0,
+    };
+  };
+  let weights = 0;
+  return {
+    weights: Array.from({ length: count }, () => Array.from({ length: 1 + whole(1) }, way)),
+    calls: Array.from({ length: count }, (_, i) => {
+      weights = i === count - 1 ? count : Math.min(count, weights + whole(2));
+      return { weights, runMs: whole(9) };
+    }),
+    beside: whole(2),
+    startMs: whole(5),
+  };
+}
+
+/** The soonest end of all ways and threads. */
+export function soonest(costs: Costs): number {
+  const { weights, beside } = costs;
+  let best = Number.POSITIVE_INFINITY;
+  const visit = (receiver: number, ways: number[], threads: number[]): void => {
+    const all = weights[ways.length];
+    if (all === undefined) {
+      best = Math.min(best, timesOf(costs, { receiver, ways, threads }).endMs);
+      return;
+    }
+    for (const [i, way] of all.entries()) {
+      for (let thread = 0; thread <= beside; thread++) {
+        if (!way.receiver || thread === receiver) {
+          visit(receiver, [...ways, i], [...threads, thread]);
+        }
+      }
+    }
+  };
+  for (let receiver = 0; receiver <= Math.min(1, beside); receiver++) visit(receiver, [], []);
+  return best;
+}
+
+test("no schedule of a small model ends later than 1.1 times the soonest", () => {
+  let worst = 1;
+  for (let seed = 0; seed < 400; seed++) {
+    const costs = drawn(seed);
+    const found = schedule(costs);
+    const best = soonest(costs);
+    assert.equal(found.endMs, timesOf(costs, found).endMs);
+    worst = Math.max(worst, best > 0 ? found.endMs / best : 1);
+    assert.ok(found.endMs <= 1.1 * best + 1e-9, `seed ${seed}: ${found.endMs} for ${best}`);
+  }
+  assert.ok(worst >= 1);
+});
+
+const read = (prepareMs: number): Way => ({ fetchMs: 0, prepareMs, receiver: false });
+
+test("preparation overlaps with the run, and the predicted end says by how much", () => {
+  const weights = Array.from({ length: 4 }, () => [read(10)]);
+  const calls = weights.map((_, i) => ({ weights: i + 1, runMs: 10 }));
+  const alone = schedule({ weights, calls, beside: 0, startMs: 0 });
+  assert.equal(alone.endMs, 80);
+  const { endMs, queues } = schedule({ weights, calls, beside: 1, startMs: 0 });
+  assert.equal(endMs, 50);
+  assert.deepEqual(queues.flat().sort(), [0, 1, 2, 3]);
+  assert.equal(schedule({ weights, calls, beside: 1, startMs: 500 }).endMs, 80);
+});
+
+test("a weight is read as it was packed, or plain and packed again, whichever this device does sooner", () => {
+  const pack = (readMs: number, packMs: number): Way => {
+    return { fetchMs: 0, prepareMs: readMs + packMs, receiver: true };
+  };
+  const weights = [
+    [read(8), pack(2, 3)],
+    [read(2), pack(2, 3)],
+  ];
+  const calls = [{ weights: 2, runMs: 1 }];
+  assert.deepEqual(schedule({ weights, calls, beside: 0, startMs: 0 }).ways, [1, 0]);
+});
+
+test("bytes come one after the other, and what comes later is prepared later", () => {
+  const fetched: Way = { fetchMs: 10, prepareMs: 1, receiver: true };
+  const weights = [[fetched], [fetched], [fetched]];
+  const calls = [{ weights: 3, runMs: 5 }];
+  assert.equal(schedule({ weights, calls, beside: 0, startMs: 0 }).endMs, 36);
+});
