@@ -4,6 +4,7 @@ import { type TestContext, test } from "node:test";
 import { deflateSync } from "node:zlib";
 import { toFloat16 } from "../src/engine/float16.js";
 import type { PlanWire, PortWire, WeightWire } from "../src/runtime/answer.js";
+import { ARRIVAL_WORDS, Arrivals } from "../src/runtime/arrivals.js";
 import { unstoppable } from "../src/runtime/breathing.js";
 import { release, reserve } from "../src/runtime/budget.js";
 import { Crew, type Hand } from "../src/runtime/crew.js";
@@ -20,7 +21,7 @@ import {
 } from "../src/runtime/preparing.js";
 import { streamWeights } from "../src/runtime/stream.js";
 import { unpacking } from "../src/runtime/unpacking.js";
-import { Arrivals, weightSink } from "../src/runtime/weights.js";
+import { weightSink } from "../src/runtime/weights.js";
 import type { KernelWire } from "../src/wire/types.js";
 import { bytesOf, tinyKernel, tinyPackedKernel } from "./kernels.js";
 
@@ -80,7 +81,7 @@ test("a weight that arrives in pieces is packed when its last byte is there", ()
   const placement = place({ ...PLAN, calls: PLAN.calls.slice(1) }, kernelOf, 1);
   const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
   const packed: number[] = [];
-  const arrivals = new Arrivals();
+  const arrivals = new Arrivals(memory, placement.arrivals, 1);
   const sink = weightSink(
     memory,
     PLAN.weights,
@@ -263,8 +264,11 @@ test("threads that pay help, although what they ran first was slow, disturbed or
   assert.equal(ran.at(-1), 1, "the other way is tried again now and then");
 });
 
+const arrivalsOf = (weights: number): Arrivals =>
+  new Arrivals({ buffer: new ArrayBuffer(4 * ARRIVAL_WORDS * weights) }, 0, weights);
+
 test("a call waits for its weights and those before it run, and an abort is heard meanwhile", async () => {
-  const arrivals = new Arrivals();
+  const arrivals = arrivalsOf(2);
   const ran: string[] = [];
   const mains = new Map(["a", "b"].map((name) => [name, () => void ran.push(name)] as const));
   const task = { extent: 1, words: [], hasScratch: false };
@@ -275,16 +279,16 @@ test("a call waits for its weights and those before it run, and an abort is hear
   const blame = (_: number, cause: unknown) => cause as Error;
   const ports = { breathe: async () => undefined, arrivals };
   const dispatcher = new Dispatcher(tasks, mains, 0, null, blame, ports);
-  arrivals.one();
+  arrivals.put(0);
   const running = dispatcher.run(() => false);
   for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(ran, ["a"]);
-  arrivals.one();
+  arrivals.put(1);
   assert.notEqual(await running, null);
   assert.deepEqual(ran, ["a", "b"]);
   const waiting = new Dispatcher(tasks, mains, 0, null, blame, {
     ...ports,
-    arrivals: new Arrivals(),
+    arrivals: arrivalsOf(2),
   });
   assert.equal(await waiting.run(() => true), null);
 });
@@ -384,14 +388,17 @@ async function besides(
       }
     },
   };
-  const arrivals = new Arrivals();
-  const order = { memory, placement, plan, url: WEIGHTS.href };
+  const arrivals = new Arrivals(memory, placement.arrivals, 1);
+  const schedule = { thread: 1, receiver: 1, queues: [[], [0]], kept: null };
+  const order = { memory, placement, plan, url: WEIGHTS.href, ...schedule };
   const module = new WebAssembly.Module(bytesOf("negate"));
   const { pack } = tinyPackedKernel(ELEMENTS).layouts[0] as KernelWire["layouts"][number];
   const linked = Promise.resolve([{ module, functions: { [pack.sha256]: "main" } }]);
   let bytes = 0;
-  const arrived = (all: number): void => {
-    bytes = all;
+  const arrived = {
+    chunk: (all: number): void => {
+      bytes = all;
+    },
   };
   await preparedBeside(worker, order, linked, arrivals, arrived);
   const [plain, packed] = (placement.weights[0] as readonly Copy[]).map(({ address }) => [

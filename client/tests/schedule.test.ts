@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Costs, schedule, timesOf, type Way } from "../src/runtime/schedule.js";
+import { type Costs, nextOf, schedule, timesOf, type Way } from "../src/runtime/schedule.js";
 
 /** Numbers from 0 to 1 that are the same in every run. */
 function drawing(seed: number): () => number {
@@ -12,7 +12,7 @@ function drawing(seed: number): () => number {
 }
 
 /** Up to six weights with up to two ways each; a way is fetched, packed from a kept copy, or read. */
-export function drawn(seed: number): Costs {
+function drawn(seed: number): Costs {
   const draw = drawing(seed);
   const whole = (most: number): number => Math.floor(draw() * (most + 1));
   const count = 1 + whole(4);
@@ -38,7 +38,7 @@ export function drawn(seed: number): Costs {
 }
 
 /** The soonest end of all ways and threads. */
-export function soonest(costs: Costs): number {
+function soonest(costs: Costs): number {
   const { weights, beside } = costs;
   let best = Number.POSITIVE_INFINITY;
   const visit = (receiver: number, ways: number[], threads: number[]): void => {
@@ -60,16 +60,13 @@ export function soonest(costs: Costs): number {
 }
 
 test("no schedule of a small model ends later than 1.1 times the soonest", () => {
-  let worst = 1;
-  for (let seed = 0; seed < 400; seed++) {
+  for (let seed = 0; seed < 1500; seed++) {
     const costs = drawn(seed);
     const found = schedule(costs);
     const best = soonest(costs);
     assert.equal(found.endMs, timesOf(costs, found).endMs);
-    worst = Math.max(worst, best > 0 ? found.endMs / best : 1);
     assert.ok(found.endMs <= 1.1 * best + 1e-9, `seed ${seed}: ${found.endMs} for ${best}`);
   }
-  assert.ok(worst >= 1);
 });
 
 const read = (prepareMs: number): Way => ({ fetchMs: 0, prepareMs, receiver: false });
@@ -102,4 +99,13 @@ test("bytes come one after the other, and what comes later is prepared later", (
   const weights = [[fetched], [fetched], [fetched]];
   const calls = [{ weights: 3, runMs: 5 }];
   assert.equal(schedule({ weights, calls, beside: 0, startMs: 0 }).endMs, 36);
+});
+
+test("a thread whose queue is done takes over the first weight of the longest queue", () => {
+  const queues = [[0, 1], [2, 3, 4], [5]];
+  const left = (done: readonly number[]) => (weight: number) => (done.includes(weight) ? 0 : 10);
+  assert.equal(nextOf(queues, 2, left([])), 5);
+  assert.equal(nextOf(queues, 2, left([2, 5])), 0, "the other two have as much left");
+  assert.equal(nextOf(queues, 2, left([0, 5])), 2);
+  assert.equal(nextOf(queues, 0, left([0, 1, 2, 3, 4, 5])), undefined);
 });

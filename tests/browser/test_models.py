@@ -473,7 +473,7 @@ KEPT = """
     none: async () => undefined,
     byte: () => change(".weights", (body) => body.fill(body[2000] ^ 1, 2000, 2001)),
     torn: () => change(".weights", (body) => body.subarray(0, body.length - 8)),
-    version: () => change(".json", (body) => sentence(body).replace(/"version":1/, '"version":0')),
+    version: () => change(".json", (body) => sentence(body).replace(/"version":2/, '"version":0')),
     index: () => change(".json", (body) => body.subarray(0, 90)),
     cleared: async () => (await folder()).removeEntry((await fileOf(".weights")).name),
     killed: async () => {

@@ -1,11 +1,11 @@
 /** Runs the calls of a plan in order, in parts that are short enough for an abort to be heard. */
 import { type Clock, now } from "../timing/clock.js";
+import type { Arrivals } from "./arrivals.js";
 import { unstoppable } from "./breathing.js";
 import type { Crew } from "./crew.js";
 import type { Main } from "./kernels.js";
 import { MOST_PARTS, rangeOfPart } from "./parts.js";
 import type { Task } from "./placement.js";
-import type { Arrivals } from "./weights.js";
 
 /** A part that is expected to take longer is cut in two. */
 const PART_MS = 2.5;

@@ -4,17 +4,15 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { viewOf } from "../engine/tensors.js";
 import type { KernelWire } from "../wire/types.js";
 import { addressOf, type PortWire, productOf } from "./answer.js";
+import { Arrivals } from "./arrivals.js";
 import type { Crew, Hand } from "./crew.js";
 import { type CallTimes, Dispatcher, type Ports } from "./dispatch.js";
 import { goldenParts, type Stored, wrongOutput } from "./golden.js";
-import type { Keeper } from "./keeping.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "./kernels.js";
 import type { Fault, Loaded, LoadOrder, Progress } from "./messages.js";
 import { type Placement, place } from "./placement.js";
-import { PREPARED_BYTES, type Preparer, preparedBeside } from "./preparing.js";
-import { refuseChanged, streamWeights, type TakeBytes } from "./stream.js";
-import type { unpacking } from "./unpacking.js";
-import { Arrivals, bytesOfFile, packer, plainFile, weightSink } from "./weights.js";
+import { type Arrived, refuseChanged } from "./stream.js";
+import { bytesOfFile, fetchWeights, type Reading } from "./weights.js";
 
 const PAGE_BYTES = 65_536;
 
@@ -46,14 +44,28 @@ export interface EnginePorts extends Ports {
   readonly progress: (progress: Progress) => void;
   /** Null where threads cannot share memory, or none is wanted. */
   readonly threads: CrewPorts | null;
-  /** Starts a worker that prepares weights; null where it cannot share memory. */
-  readonly beside?: (() => Preparer) | null;
-  /** Puts weights into memory that this device has kept, from the first on. */
-  readonly restore?: Keeper["restore"];
+  /** Brings weights into memory; this thread fetches them all unless told. */
+  readonly bring?: Bring;
   /** What reads weights in fewer bits, which the worker of plans that have none lacks. */
-  readonly unpacking?: typeof unpacking;
+  readonly unpacking?: Reading;
   /** Bytes that the memory may grow by once the model is loaded; it does not unless told. */
   readonly spareBytes?: number;
+}
+
+/** What weights are brought to, and by which kernels. */
+export interface Bringing {
+  readonly memory: WebAssembly.Memory;
+  readonly placement: Placement;
+  readonly arrivals: Arrivals;
+  readonly compiled: Promise<Compiled>;
+}
+
+/** Rejects with KernelZooError: network, artifact; run where a worker does not start. */
+export type Bring = (wanted: Bringing, arrived: Arrived) => Promise<void>;
+
+export interface Compiled {
+  readonly modules: readonly Linked[];
+  readonly mains: ReadonlyMap<string, Main>;
 }
 
 export interface RunResult {
@@ -99,6 +111,7 @@ export class Engine {
   readonly dispatcher: Dispatcher;
   /** Threads that help; null where there are none. */
   readonly crew: Crew | null;
+  readonly arrivals: Arrivals;
 
   private constructor(
     order: LoadOrder,
@@ -106,6 +119,7 @@ export class Engine {
     placement: Placement,
     dispatcher: Dispatcher,
     crew: Crew | null,
+    arrivals: Arrivals,
     stored: Promise<void>,
     loaded: Loaded,
   ) {
@@ -114,6 +128,7 @@ export class Engine {
     this.placement = placement;
     this.dispatcher = dispatcher;
     this.crew = crew;
+    this.arrivals = arrivals;
     this.stored = stored;
     this.loaded = loaded;
   }
@@ -135,34 +150,22 @@ export class Engine {
       memoryOf(placement.totalBytes, ports.spareBytes);
 
     // 2. Kernels, and the first weights at the same time: these wait for the kernels that pack them.
-    const arrivals = new Arrivals();
+    const arrivals = new Arrivals(memory, placement.arrivals, plan.weights.length);
     let pieces = 0;
     const compiled = compileAll(order, kernels, memory, ports);
-    const sink = compiled.then(({ mains }) =>
-      weightSink(memory, plan.weights, placement, packer(placement, mains), arrivals),
-    );
     const total = bytesOfFile(plan);
-    const chunk = (loaded: number): void => ports.progress({ phase: "weights", loaded, total });
-    const piece = (): void => void pieces++;
-    const plain: TakeBytes = async (offset, bytes) => (await sink)(offset, bytes);
-    const reading = plan.format === 3 ? ports.unpacking : plainFile;
-    if (!reading)
-      throw new KernelZooError("artifact", "This worker reads no weights of fewer bits.");
-    const { take, from } = reading(plan, plain);
-    const restored = ports.restore?.(memory, placement, arrivals, () =>
-      chunk(Math.min(total, from(arrivals.count))),
-    );
-    const url = addressOf(answer.weights.url, origin);
-    const stream = (): Promise<void> =>
-      streamWeights(url, plan.chunks, take, { chunk, piece }, from(arrivals.count));
-    const large = restored === undefined && plan.memory.weights >= PREPARED_BYTES;
-    const preparer = large ? ports.beside?.() : null;
-    const beside = (worker: Preparer): Promise<void> => {
-      const modules = compiled.then((each) => each.modules);
-      const wanted = { memory, placement, plan, url: url.href };
-      return preparedBeside(worker, wanted, modules, arrivals, chunk);
+    const arrived: Arrived = {
+      chunk: (loaded) => ports.progress({ phase: "weights", loaded, total }),
+      piece: () => void pieces++,
     };
-    const stored = restored?.then(stream) ?? (preparer ? beside(preparer) : stream());
+    const fetching: Bring = (_, arrived) => {
+      const url = addressOf(answer.weights.url, origin).href;
+      const mains = compiled.then((each) => each.mains);
+      const wanted = { memory, placement, plan, url };
+      return fetchWeights(wanted, mains, arrivals, arrived, ports.unpacking);
+    };
+    const bring = ports.bring ?? fetching;
+    const stored = bring({ memory, placement, arrivals, compiled }, arrived);
     stored.catch(() => undefined); // Those who await it see the rejection.
     const { modules, mains } = await compiled;
 
@@ -189,7 +192,7 @@ export class Engine {
       breathe,
       arrivals,
     });
-    return new Engine(order, memory, placement, dispatcher, crew, stored, {
+    return new Engine(order, memory, placement, dispatcher, crew, arrivals, stored, {
       memoryBytes: placement.totalBytes,
       threads: crew?.threads ?? 1,
       singleThreadReason: reason,
@@ -203,7 +206,11 @@ export class Engine {
   async run(feeds: readonly Stored[], aborted: () => boolean): Promise<RunResult | null> {
     const { plan } = this.order.answer;
     for (const [i, port] of plan.inputs.entries()) this.#view(port).set(feeds[i] as Stored);
+    const { arrivals } = this;
+    arrivals.computing = true;
     const times = await this.dispatcher.run(aborted);
+    arrivals.computing = false;
+    arrivals.onrest?.();
     if (times === null) return null;
     // An output may be a weight that no call reads.
     await this.stored;
@@ -255,7 +262,7 @@ async function compileAll(
   kernels: readonly KernelWire[],
   memory: WebAssembly.Memory,
   { machine, progress }: EnginePorts,
-) {
+): Promise<Compiled> {
   const total = answer.module?.size_bytes ?? 0;
   const modules = machine ? [] : await loadKernels(answer, kernels, origin);
   const mains = machine?.mains(memory) ?? instantiateAll(modules, memory);

@@ -1,35 +1,58 @@
 /**
- * Weights as calls read them, packed, kept on the device in the Origin Private File System. A model
- * has two files: its weights, one after the other in the order of first use, and an index that says
- * what they are. The index is removed before weights are written and written after them, and each
- * piece is held to its hash when it is read: what is torn, changed or of another version is prepared
- * again, from the network.
+ * Weights that are kept on the device in the Origin Private File System: as calls read them, packed, or
+ * plain where this device packs a weight sooner than it reads the larger packed one. A model has two
+ * files: its weights, one after the other in the order of first use, and an index that says what they
+ * are, what preparing and running them took here, and which thread is to prepare which. The index is
+ * removed before weights are written and written after them, and each piece is held to its hash when it
+ * is read: what is torn, changed or of another version is prepared again, from the network.
  */
-import type { ModelAnswer, PlanWire } from "./answer.js";
+import { addressOf, type ModelAnswer, type PlanWire } from "./answer.js";
 import { type Copy, copyBytes, type Placement } from "./placement.js";
 import { hasDigest } from "./stream.js";
-import type { Arrivals } from "./weights.js";
+import { plainPlace } from "./weights.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Names the form of the files and the meaning of packing; raised when either changes. */
-const VERSION = 1;
+const VERSION = 2;
 const PIECE_BYTES = 1 << 20;
 const FOLDER = "kernelzoo-models";
 /** How long a piece waits while runs are wanted. */
 const REST_MS = 50;
+/** Pieces that are written and read to learn how long reading takes. */
+const PROBED_PIECES = 4;
 
 /** One weight in the file. `key` says of which bytes it was made, and by which pack kernels. */
-interface Kept {
+export interface Kept {
   readonly key: string;
+  readonly plain: boolean;
+  readonly at: number;
   readonly bytes: number;
   /** Hashes of pieces of a mebibyte, the last one shorter. */
   readonly pieces: readonly string[];
 }
 
+/** Milliseconds that this device measured; zero where it has not. */
+export interface MeasuredCosts {
+  /** Of each mebibyte that is read and held to its hash. */
+  readonly readMs: number;
+  /** Of each weight. */
+  readonly packMs: readonly number[];
+  /** Of each call. */
+  readonly runMs: readonly number[];
+}
+
 interface Index {
   readonly version: number;
   readonly weights: readonly Kept[];
+  readonly costs: MeasuredCosts;
+  readonly queues: readonly (readonly number[])[];
+}
+
+/** What is kept of a model: null for a weight that is not kept as its kernels read it now. */
+export interface KeptModel extends Pick<Index, "costs" | "queues"> {
+  readonly name: string;
+  readonly weights: readonly (Kept | null)[];
 }
 
 /** What TypeScript's DOM library describes in workers alone. */
@@ -41,7 +64,9 @@ interface SyncFile {
   close(): void;
 }
 
-type FileHandle = FileSystemFileHandle & { createSyncAccessHandle(): Promise<SyncFile> };
+type FileHandle = FileSystemFileHandle & {
+  createSyncAccessHandle(options: { mode: "read-only" | "readwrite" }): Promise<SyncFile>;
+};
 
 const hex = (bytes: ArrayBuffer): string =>
   Array.from(new Uint8Array(bytes), (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -51,46 +76,69 @@ const sha256 = async (bytes: Bytes): Promise<string> =>
 
 const text = new TextEncoder();
 
-/** Where in memory the copies of each weight lie, from first to last. */
-interface Place {
+/** Where a weight's copies lie, from first to last, and where it lies plain before it is packed. */
+export interface Place {
   readonly key: string;
+  readonly copies: readonly Copy[];
   readonly address: number;
   readonly bytes: number;
+  readonly plain: number;
+  readonly plainBytes: number;
+  /** It lies plain in the area that one thread has, only until it is packed. */
+  readonly staged: boolean;
+  /** Whether it can be kept plain: its bytes are in memory, or in the file as they are. */
+  readonly keptPlain: boolean;
 }
 
 /** Two weights of one key are the same bytes. */
-function placesOf(plan: PlanWire, { weights }: Placement): readonly Place[] {
+export function placesOf(
+  plan: PlanWire,
+  { weights, staging }: Pick<Placement, "weights" | "staging">,
+): readonly Place[] {
   return weights.map((copies, i) => {
     const weight = plan.weights[i] as PlanWire["weights"][number];
     const { offset, bytes } = weight.storage ?? weight;
-    const end = offset + bytes;
-    let at = 0;
-    const chunks = plan.chunks.filter((chunk) => {
-      const from = at;
-      at += chunk.inflated ?? chunk.bytes;
-      return from < end && at > offset;
-    });
+    const hashes = chunksOf(plan, offset, bytes).map(({ sha256 }) => sha256);
     const first = copies[0] as Copy;
     const last = copies.at(-1) as Copy;
     const packs = copies.map(({ pack }) => pack?.sha256 ?? "plain");
-    const hashes = chunks.map((chunk) => chunk.sha256);
     return {
       key: JSON.stringify([offset, bytes, ...packs, ...hashes]),
+      copies,
       address: first.address,
       bytes: last.address + copyBytes(last.pack, weight.bytes) - first.address,
+      plain: plainPlace(copies, staging),
+      plainBytes: weight.bytes,
+      staged: first.pack !== null,
+      keptPlain: first.pack === null || weight.storage === undefined,
     };
   });
 }
+
+/** The chunks that bytes of the file lie in, each with its place in the file as it is fetched. */
+function chunksOf({ chunks }: PlanWire, offset: number, bytes: number) {
+  let [at, start] = [0, 0];
+  return chunks.flatMap((chunk) => {
+    const placed = { ...chunk, at, start };
+    at += chunk.bytes;
+    start += chunk.inflated ?? chunk.bytes;
+    return placed.start < offset + bytes && start > offset ? [placed] : [];
+  });
+}
+
+const filesOf = async (): Promise<FileSystemDirectoryHandle> => {
+  const root = await navigator.storage.getDirectory();
+  return root.getDirectoryHandle(FOLDER, { create: true });
+};
 
 /** Opens a file and closes it whatever happens. */
 async function opened<T>(
   folder: FileSystemDirectoryHandle,
   name: string,
-  create: boolean,
   work: (file: SyncFile) => Promise<T>,
 ): Promise<T> {
-  const handle = (await folder.getFileHandle(name, { create })) as FileHandle;
-  const file = await handle.createSyncAccessHandle();
+  const handle = (await folder.getFileHandle(name, { create: true })) as FileHandle;
+  const file = await handle.createSyncAccessHandle({ mode: "readwrite" });
   try {
     return await work(file);
   } finally {
@@ -103,71 +151,113 @@ function written(file: SyncFile, bytes: Bytes, at: number): void {
   if (file.write(bytes, { at }) < bytes.length) throw new Error("the storage is full");
 }
 
+/** Whether several threads may read a file, each with a reader of its own. */
+export const severalRead = (): boolean =>
+  "mode" in
+  ((globalThis as { FileSystemSyncAccessHandle?: { prototype: object } }).FileSystemSyncAccessHandle
+    ?.prototype ?? {});
+
+/** Reads weights. */
+export class KeptReader {
+  readonly #file: SyncFile;
+
+  private constructor(file: SyncFile) {
+    this.#file = file;
+  }
+
+  /** Null where the browser denies it, or another thread or tab has the file. */
+  static async open({ name }: KeptModel): Promise<KeptReader | null> {
+    try {
+      const handle = (await (await filesOf()).getFileHandle(`${name}.weights`)) as FileHandle;
+      return new KeptReader(await handle.createSyncAccessHandle({ mode: "read-only" }));
+    } catch {
+      return null;
+    }
+  }
+
+  /** False for bytes that are not those that were written. */
+  async read({ at, bytes, pieces }: Kept, target: Uint8Array): Promise<boolean> {
+    for (let done = 0; done < bytes; done += PIECE_BYTES) {
+      const piece = new Uint8Array(Math.min(PIECE_BYTES, bytes - done));
+      if (this.#file.read(piece, { at: at + done }) < piece.length) return false;
+      if (!(await hasDigest(piece, pieces[done / PIECE_BYTES] ?? ""))) return false;
+      target.set(piece, done);
+    }
+    return true;
+  }
+
+  close(): void {
+    this.#file.close();
+  }
+}
+
+/** Decides, from what reading takes, which weights are kept plain, and who prepares them next time. */
+export type Decide = (readMs: number) => {
+  readonly plain: readonly boolean[];
+  readonly costs: MeasuredCosts;
+  readonly queues: Index["queues"];
+};
+
 /** Owns what is kept of one model. A browser that denies the storage keeps nothing. */
 export class Keeper {
-  readonly #plan: PlanWire;
+  readonly #answer: ModelAnswer;
+  readonly #origin: string;
   readonly #name: Promise<string>;
-  #memory: WebAssembly.Memory | null = null;
-  #places: readonly Place[] = [];
-  #whole = false;
 
-  constructor({ name, plan }: ModelAnswer) {
-    this.#plan = plan;
-    const model = text.encode(JSON.stringify([name, plan.dimensions]));
+  constructor({ answer, origin }: { readonly answer: ModelAnswer; readonly origin: string }) {
+    this.#answer = answer;
+    this.#origin = origin;
+    const model = text.encode(JSON.stringify([answer.name, answer.plan.dimensions]));
     this.#name = globalThis.crypto?.subtle === undefined ? Promise.resolve("") : sha256(model);
     this.#name.catch(() => undefined);
   }
 
-  /** Puts weights into memory, from the first to the first that is not kept as it should be. */
-  readonly restore = async (
-    memory: WebAssembly.Memory,
-    placement: Placement,
-    arrivals: Arrivals,
-    arrived: () => void,
-  ): Promise<void> => {
-    this.#memory = memory;
-    this.#places = placesOf(this.#plan, placement);
+  /** Null where nothing is kept, or the browser denies it. */
+  async kept(places: readonly Place[]): Promise<KeptModel | null> {
     try {
-      const { version, weights } = await this.#index();
-      if (version !== VERSION) return;
-      const [folder, name] = await this.#files();
-      await opened(folder, `${name}.weights`, false, async (file) => {
-        let at = 0;
-        for (const [i, place] of this.#places.entries()) {
-          const kept = weights[i];
-          if (kept?.key !== place.key || kept.bytes !== place.bytes) return;
-          if (!(await this.#read(file, at, place, kept.pieces))) return;
-          at += place.bytes;
-          arrivals.one();
-          arrived();
-        }
-        this.#whole = true;
+      const name = await this.#name;
+      const file = await (await (await filesOf()).getFileHandle(`${name}.json`)).getFile();
+      const { version, weights, costs, queues } = JSON.parse(await file.text()) as Index;
+      if (version !== VERSION) return null;
+      const right = places.map(({ key, bytes, plainBytes }, i) => {
+        const kept = weights[i];
+        const whole = kept?.key === key && kept.bytes === (kept.plain ? plainBytes : bytes);
+        return whole ? kept : null;
       });
+      return { name, weights: right, costs, queues };
     } catch {
-      // Nothing is kept, or the browser denies it: the network has it.
+      return null;
     }
-  };
+  }
 
-  /** Keeps all weights, piece by piece while no run is wanted, unless they were kept. */
-  readonly keep = async (busy: () => boolean): Promise<void> => {
-    if (this.#whole) return;
+  /** Keeps all weights, piece by piece while no run is wanted. */
+  async keep(
+    memory: WebAssembly.Memory,
+    places: readonly Place[],
+    decide: Decide,
+    busy: () => boolean,
+  ): Promise<void> {
     try {
-      const [folder, name] = await this.#files();
+      const [folder, name] = [await filesOf(), await this.#name];
       await remove(folder, `${name}.json`);
       try {
-        const weights = await opened(folder, `${name}.weights`, true, async (file) => {
+        const index = await opened(folder, `${name}.weights`, async (file): Promise<Index> => {
+          const { plain, costs, queues } = decide(await readMs(file, memory));
           file.truncate(0);
-          const all: Kept[] = [];
+          const weights: Kept[] = [];
           let at = 0;
-          for (const place of this.#places) {
-            all.push(await this.#write(file, at, place, busy));
-            at += place.bytes;
+          for (const [i, place] of places.entries()) {
+            const fetched = plain[i] ? await this.#plain(memory, i, place) : null;
+            const { address, bytes, key } = place;
+            const source = fetched ?? new Uint8Array(memory.buffer, address, bytes);
+            const pieces = await keptPieces(file, at, source, busy);
+            weights.push({ key, plain: fetched !== null, at, bytes: source.length, pieces });
+            at += source.length;
           }
           file.flush();
-          return all;
+          return { version: VERSION, weights, costs, queues };
         });
-        const index = { version: VERSION, weights } satisfies Index;
-        await opened(folder, `${name}.json`, true, async (file) => {
+        await opened(folder, `${name}.json`, async (file) => {
           file.truncate(0);
           written(file, text.encode(JSON.stringify(index)), 0);
           file.flush();
@@ -180,53 +270,60 @@ export class Keeper {
     } catch {
       // The browser denies the storage.
     }
-  };
-
-  async #files(): Promise<readonly [FileSystemDirectoryHandle, string]> {
-    const root = await navigator.storage.getDirectory();
-    return [await root.getDirectoryHandle(FOLDER, { create: true }), await this.#name];
   }
 
-  async #index(): Promise<Index> {
-    const [folder, name] = await this.#files();
-    const file = await (await folder.getFileHandle(`${name}.json`)).getFile();
-    return JSON.parse(await file.text()) as Index;
-  }
-
-  /** False for bytes that are not those that were written. */
-  async #read(
-    file: SyncFile,
-    from: number,
-    { address, bytes }: Place,
-    pieces: readonly string[],
-  ): Promise<boolean> {
-    const target = new Uint8Array((this.#memory as WebAssembly.Memory).buffer, address, bytes);
-    for (let at = 0; at < bytes; at += PIECE_BYTES) {
-      const piece = new Uint8Array(Math.min(PIECE_BYTES, bytes - at));
-      if (file.read(piece, { at: from + at }) < piece.length) return false;
-      if (!(await hasDigest(piece, pieces[at / PIECE_BYTES] ?? ""))) return false;
-      target.set(piece, at);
+  /** A weight as its author stored it: of memory, or of its chunks alone; null where neither has it. */
+  async #plain(memory: WebAssembly.Memory, i: number, place: Place): Promise<Uint8Array | null> {
+    if (!place.staged) return new Uint8Array(memory.buffer, place.plain, place.plainBytes);
+    const { plan, weights } = this.#answer;
+    const weight = plan.weights[i] as PlanWire["weights"][number];
+    const chunks = chunksOf(plan, weight.offset, weight.bytes);
+    const bytes = chunks.reduce((sum, chunk) => sum + chunk.bytes, 0);
+    const from = chunks[0]?.at ?? 0;
+    try {
+      const headers = { Range: `bytes=${from}-${from + bytes - 1}` };
+      const response = await fetch(addressOf(weights.url, this.#origin), { headers });
+      if (response.status !== 206) return null;
+      const found = new Uint8Array(await response.arrayBuffer());
+      for (const { at, bytes, sha256 } of chunks) {
+        if (!(await hasDigest(found.subarray(at - from, at - from + bytes), sha256))) return null;
+      }
+      return found.slice(weight.offset - from, weight.offset - from + weight.bytes);
+    } catch {
+      return null;
     }
-    return true;
   }
+}
 
-  async #write(
-    file: SyncFile,
-    from: number,
-    { key, address, bytes }: Place,
-    busy: () => boolean,
-  ): Promise<Kept> {
-    const source = new Uint8Array((this.#memory as WebAssembly.Memory).buffer, address, bytes);
-    const pieces: string[] = [];
-    for (let at = 0; at < bytes; at += PIECE_BYTES) {
-      while (busy()) await new Promise((done) => setTimeout(done, REST_MS));
-      // A copy, as neither hashes nor files are made of shared memory everywhere.
-      const piece = new Uint8Array(source.subarray(at, at + PIECE_BYTES));
-      written(file, piece, from + at);
-      pieces.push(await sha256(piece));
-    }
-    return { key, bytes, pieces };
+/** Writes a source to the file; answers the hashes of its pieces. Throws where the storage is full. */
+async function keptPieces(
+  file: SyncFile,
+  from: number,
+  source: Uint8Array,
+  busy: () => boolean,
+): Promise<readonly string[]> {
+  const pieces: string[] = [];
+  for (let at = 0; at < source.length; at += PIECE_BYTES) {
+    while (busy()) await new Promise((done) => setTimeout(done, REST_MS));
+    // A copy, as neither hashes nor files are made of shared memory everywhere.
+    const piece = new Uint8Array(source.subarray(at, at + PIECE_BYTES));
+    written(file, piece, from + at);
+    pieces.push(await sha256(piece));
   }
+  return pieces;
+}
+
+/** Milliseconds that reading a mebibyte and holding it to its hash take here. */
+async function readMs(file: SyncFile, { buffer }: WebAssembly.Memory): Promise<number> {
+  const piece = new Uint8Array(new Uint8Array(buffer, 0, Math.min(PIECE_BYTES, buffer.byteLength)));
+  for (let i = 0; i < PROBED_PIECES; i++) written(file, piece, i * piece.length);
+  file.flush();
+  const started = performance.now();
+  for (let i = 0; i < PROBED_PIECES; i++) {
+    file.read(piece, { at: i * piece.length });
+    await sha256(piece);
+  }
+  return ((performance.now() - started) * PIECE_BYTES) / (PROBED_PIECES * piece.length);
 }
 
 const remove = (folder: FileSystemDirectoryHandle, name: string): Promise<void> =>

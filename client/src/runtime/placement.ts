@@ -2,7 +2,7 @@
  * Where everything of a model lies in its one memory:
  *
  *     0    64                                                                 weights in order of first use
- *     |free| activations | scratch of each thread | control | staging | plain or packed, as calls read them |
+ *     |free| activations | scratch of each thread | control | arrivals | staging | plain or packed, as calls read them |
  *
  * A weight that is read packed alone lies plain in the staging area until it is packed, while runs
  * use what lies before it. The scratch of pack kernels follows it.
@@ -13,6 +13,7 @@ import { ALIGNMENT, align, tensorBytes } from "../engine/tensors.js";
 import { CONTROL_WORDS } from "../threads/chunks.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";
 import { type PlanTensor, type PlanWire, productOf } from "./answer.js";
+import { ARRIVAL_WORDS } from "./arrivals.js";
 
 /** One copy of a weight. `pack` is the kernel that makes it; null for a copy that lies plain. */
 export interface Copy {
@@ -43,6 +44,8 @@ export interface Placement {
   /** Bytes from the scratch of one thread to that of the next. */
   readonly scratchStride: number;
   readonly control: number;
+  /** Words of each weight, which say whether it is in memory. */
+  readonly arrivals: number;
   readonly totalBytes: number;
 }
 
@@ -109,7 +112,9 @@ export function place(plan: PlanWire, kernelOf: KernelOf, threads: number): Plac
   const control = scratch + threads * scratchStride;
 
   // 2. What packing takes, and weights.
-  const staging = control + align(CONTROL_WORDS * Int32Array.BYTES_PER_ELEMENT);
+  const arrivals = control + align(CONTROL_WORDS * Int32Array.BYTES_PER_ELEMENT);
+  const arrivalWords = ARRIVAL_WORDS * plan.weights.length;
+  const staging = arrivals + align(arrivalWords * Int32Array.BYTES_PER_ELEMENT);
   const staged = plan.weights.filter((_, i) => copies[i]?.[0] !== null);
   const packScratch = staging + Math.max(0, ...staged.map(({ bytes }) => align(bytes)));
   const packing = copies.flat().map((pack) => pack?.scratch_bytes ?? 0);
@@ -151,6 +156,7 @@ export function place(plan: PlanWire, kernelOf: KernelOf, threads: number): Plac
     scratch,
     scratchStride,
     control,
+    arrivals,
     totalBytes: end,
   };
 }

@@ -1,25 +1,49 @@
 /**
- * Weights in a worker beside the model's: there they are fetched, held to their hashes and packed while
- * the model's worker compiles and computes. Where the page is isolated, both have the model's memory.
+ * Carries out the schedule of a model's weights: the model's worker and, where the page is isolated,
+ * workers beside it, which have its memory, fetch or read weights, hold them to their hashes and pack
+ * them, while the model's worker compiles and computes.
  */
 
 import { KernelZooError } from "../engine/error.js";
-import type { PlanWire } from "./answer.js";
-import { instantiateAll, type Linked } from "./kernels.js";
-import type { Failure } from "./messages.js";
+import { addressOf, type PlanWire } from "./answer.js";
+import { ARRIVAL_WORDS, Arrivals, FETCHED, READABLE, TAKEN } from "./arrivals.js";
+import type { Bringing, Engine } from "./engine.js";
+import {
+  type Decide,
+  type Keeper,
+  type KeptModel,
+  KeptReader,
+  type Place,
+  placesOf,
+  severalRead,
+} from "./keeping.js";
+import { instantiateAll, type Linked, type Main } from "./kernels.js";
+import type { Failure, LoadOrder } from "./messages.js";
 import type { Placement } from "./placement.js";
-import { streamWeights, type TakeBytes } from "./stream.js";
-import type { unpacking } from "./unpacking.js";
-import { Arrivals, packer, plainFile, weightSink } from "./weights.js";
+import { type Costs, nextOf, type Schedule, schedule, type Way } from "./schedule.js";
+import type { Arrived } from "./stream.js";
+import { bytesOfFile, fetchWeights, packCopies, packer, type Reading } from "./weights.js";
 
-/** With fewer bytes of weights a worker costs more than it saves. */
-export const PREPARED_BYTES = 32 << 20;
+const MB = 1e6;
+/**
+ * What a device is taken to need before it has measured it: for a megabyte that is received, held to
+ * its hash and packed, for one that calls multiply with, and until a worker has started (Chromium on
+ * one core of a Zen 5 and half of another).
+ */
+const ESTIMATE = { fetchMs: 0.5, prepareMs: 2.5, runMs: 1.5, startMs: 40 };
+/** More threads wait for the storage and for each other. */
+const MOST_BESIDE = 3;
 
+/** What a worker beside is told: weights of its own queue, and those it may take over. */
 export interface PrepareOrder {
   readonly memory: WebAssembly.Memory;
-  readonly placement: Pick<Placement, "weights" | "staging" | "packScratch">;
+  readonly placement: Pick<Placement, "weights" | "staging" | "packScratch" | "arrivals">;
   readonly plan: PlanWire;
   readonly url: string;
+  readonly thread: number;
+  readonly receiver: number;
+  readonly queues: Schedule["queues"];
+  readonly kept: KeptModel | null;
 }
 
 /** The order first, and kernels once they are compiled, the ones that pack among them. */
@@ -28,8 +52,9 @@ export type ToPreparer =
   | { readonly type: "kernels"; readonly modules: readonly Linked[] };
 
 export type FromPreparer =
-  /** So many weights are in memory, and so many bytes of their file have come. */
-  | { readonly type: "progress"; readonly weights: number; readonly bytes: number }
+  /** Something has come: so many bytes of the file, where it is told. */
+  | { readonly type: "progress"; readonly bytes: number | null }
+  | { readonly type: "prepared" }
   | { readonly type: "failed"; readonly failure: Failure };
 
 /** What preparation needs of a worker. */
@@ -47,38 +72,99 @@ export type Prepare = (
 ) => Promise<void>;
 
 /**
- * Carries an order out, in the worker beside. `stored` reads weights in fewer bits; workers that are
- * not for them lack it.
+ * A thread's part of a schedule: it fetches, where it is the receiver, and reads weights of its queue,
+ * then of the longest one. Rejects with KernelZooError: network, artifact.
  */
-export async function prepare(
-  { memory, placement, plan, url }: PrepareOrder,
-  modules: Promise<readonly Linked[]>,
-  post: (message: FromPreparer) => void,
-  stored: typeof unpacking = plainFile,
+async function prepareAs(
+  order: PrepareOrder,
+  mains: Promise<ReadonlyMap<string, Main>>,
+  arrivals: Arrivals,
+  arrived: Arrived,
+  stored: Reading,
+  rest: () => Promise<void> = async () => undefined,
 ): Promise<void> {
-  const arrivals = new Arrivals();
-  const sink = modules.then((linked) => {
-    const pack = packer(placement, instantiateAll(linked, memory));
-    return weightSink(memory, plan.weights, placement, pack, arrivals);
-  });
-  const chunk = (bytes: number): void => {
-    post({ type: "progress", weights: arrivals.count, bytes });
-  };
-  const plain: TakeBytes = async (offset, bytes) => (await sink)(offset, bytes);
-  const { take } = (plan.format === 3 ? stored : plainFile)(plan, plain);
-  await streamWeights(url, plan.chunks, take, { chunk });
+  const receives = order.thread === order.receiver;
+  const fetched = receives ? fetchWeights(order, mains, arrivals, arrived, stored) : undefined;
+  const read =
+    order.kept === null ? undefined : readKept(order, order.kept, mains, arrivals, arrived, rest);
+  await Promise.all([fetched, read]);
 }
 
-/**
- * Has a worker prepare weights, and counts those that are in memory. Rejects with KernelZooError:
- * network, artifact; run where the worker does not start.
- */
+async function readKept(
+  { memory, placement, plan, thread, receiver, queues }: PrepareOrder,
+  kept: KeptModel,
+  mains: Promise<ReadonlyMap<string, Main>>,
+  arrivals: Arrivals,
+  { piece }: Arrived,
+  rest: () => Promise<void>,
+): Promise<void> {
+  const reader = await KeptReader.open(kept);
+  if (reader === null) return;
+  const places = placesOf(plan, placement);
+  const left = (weight: number): number => {
+    const { plain = true, bytes = 0 } = kept.weights[weight] ?? {};
+    const mine = thread === receiver || !(plain && places[weight]?.staged);
+    return mine && arrivals.state(weight) === READABLE ? bytes : 0;
+  };
+  try {
+    for (;;) {
+      await rest();
+      const weight = nextOf(queues, thread, left);
+      if (weight === undefined) return;
+      const word = ARRIVAL_WORDS * weight;
+      const state = Atomics.compareExchange(arrivals.words, word, READABLE, TAKEN);
+      if (state !== READABLE) continue;
+      const own = kept.weights[weight] as NonNullable<KeptModel["weights"][number]>;
+      const { copies, address, plain } = places[weight] as Place;
+      const target = new Uint8Array(memory.buffer, own.plain ? plain : address, own.bytes);
+      if (!(await reader.read(own, target))) {
+        // It is fetched in the end.
+        Atomics.store(arrivals.words, word, FETCHED);
+        continue;
+      }
+      const pack = own.plain ? packer(placement, await mains) : null;
+      arrivals.put(weight, pack === null ? 0 : packCopies(copies, plain, pack));
+      piece?.();
+    }
+  } finally {
+    reader.close();
+  }
+}
+
+/** Resolves when no run computes on this thread: there, runs have priority. */
+async function rested(arrivals: Arrivals): Promise<void> {
+  while (arrivals.computing && !arrivals.waiting) {
+    await new Promise<void>((resolve) => {
+      arrivals.onrest = resolve;
+    });
+  }
+}
+
+/** Carries an order out, in a worker beside. */
+export async function prepare(
+  order: PrepareOrder,
+  modules: Promise<readonly Linked[]>,
+  post: (message: FromPreparer) => void,
+  stored: Reading,
+): Promise<void> {
+  const { memory, placement, plan } = order;
+  const arrivals = new Arrivals(memory, placement.arrivals, plan.weights.length);
+  const mains = modules.then((linked) => instantiateAll(linked, memory));
+  const arrived: Arrived = {
+    chunk: (bytes) => post({ type: "progress", bytes }),
+    piece: () => order.kept && post({ type: "progress", bytes: null }),
+  };
+  await prepareAs(order, mains, arrivals, arrived, stored);
+  post({ type: "prepared" });
+}
+
+/** Has a worker do its part. Rejects with what it says; run where it does not start. */
 export async function preparedBeside(
   worker: Preparer,
   order: PrepareOrder,
   modules: Promise<readonly Linked[]>,
   arrivals: Arrivals,
-  arrived: (bytes: number) => void,
+  arrived: Arrived,
 ): Promise<void> {
   try {
     await new Promise<void>((resolve, reject) => {
@@ -86,9 +172,10 @@ export async function preparedBeside(
         if (data.type === "failed") {
           return reject(new KernelZooError(data.failure.stage, data.failure.message));
         }
-        while (arrivals.count < data.weights) arrivals.one();
-        arrived(data.bytes);
-        if (arrivals.count === order.plan.weights.length) resolve();
+        arrivals.heard();
+        if (data.type === "prepared") resolve();
+        else if (data.bytes !== null) arrived.chunk(data.bytes);
+        else arrived.piece?.();
       };
       worker.onerror = ({ message }) => reject(new KernelZooError("run", message));
       worker.postMessage({ type: "prepare", order });
@@ -96,5 +183,170 @@ export async function preparedBeside(
     });
   } finally {
     worker.terminate();
+  }
+}
+
+/** What is known before weights have places: all are fetched, and nothing was measured. */
+export function firstCosts({ weights, calls, tensors }: PlanWire, beside: number): Costs {
+  const size = (index: number): number => (weights[index]?.bytes ?? 0) / MB;
+  return {
+    weights: weights.map(({ bytes, storage }) => {
+      const fetchMs = ((storage?.bytes ?? bytes) / MB) * ESTIMATE.fetchMs;
+      return [{ fetchMs, prepareMs: (bytes / MB) * ESTIMATE.prepareMs, receiver: true }];
+    }),
+    calls: calls.map(({ tensors: used }) => {
+      const read = used.flatMap((tensor) => tensors[tensor]?.weight ?? []);
+      return {
+        weights: Math.max(0, ...read.map((weight) => weight + 1)),
+        runMs: read.reduce((sum, weight) => sum + size(weight), 0) * ESTIMATE.runMs,
+      };
+    }),
+    beside: Math.min(1, beside),
+    startMs: ESTIMATE.startMs,
+  };
+}
+
+/** The ways of kept weights: read as calls want them, or plain and packed. */
+export function keptCosts(
+  places: readonly Place[],
+  first: Costs,
+  { readMs, packMs, runMs }: Pick<KeptModel["costs"], "readMs" | "packMs" | "runMs">,
+  beside: number,
+): Costs {
+  const reading = (bytes: number): number => (bytes / 2 ** 20) * readMs;
+  return {
+    weights: places.map(({ bytes, plainBytes, staged, keptPlain }, i): Way[] => {
+      const packed = { fetchMs: 0, prepareMs: reading(bytes), receiver: false };
+      const ms = packMs[i] ?? 0;
+      if (ms === 0 || !keptPlain) return [packed];
+      return [packed, { fetchMs: 0, prepareMs: reading(plainBytes) + ms, receiver: staged }];
+    }),
+    calls: first.calls.map((call, i) => ({ ...call, runMs: runMs[i] || call.runMs })),
+    beside,
+    startMs: ESTIMATE.startMs,
+  };
+}
+
+/** Bytes of the file before a weight, as it is fetched; all of it for none. */
+function bytesBefore(plan: PlanWire, index: number): number {
+  const { storage, offset } = plan.weights[index] ?? {};
+  return Math.min(bytesOfFile(plan), storage?.offset ?? offset ?? Number.POSITIVE_INFINITY);
+}
+
+export interface PreparationPorts {
+  /** Null where a page keeps nothing. */
+  readonly keeper: Keeper | null;
+  /** Starts a worker beside; null where it cannot share memory. */
+  readonly spawn: (() => Preparer) | null;
+  readonly stored: Reading;
+}
+
+/** Owns the schedule of one model and the workers that help with it. */
+export class Preparation {
+  readonly #order: LoadOrder;
+  readonly #ports: PreparationPorts;
+  readonly #beside: number;
+  /** Workers that may read kept weights beside this thread. */
+  readonly #readers: number;
+  readonly #first: Schedule;
+  readonly #early: Preparer | null;
+  #kept: KeptModel | null = null;
+  /** Whether all weights were kept as they should be. */
+  #whole = false;
+
+  constructor(order: LoadOrder, ports: PreparationPorts) {
+    this.#order = order;
+    this.#ports = ports;
+    const cores = navigator.hardwareConcurrency || 2;
+    this.#beside = ports.spawn === null ? 0 : Math.max(1, Math.min(MOST_BESIDE, cores - 1));
+    this.#readers = severalRead() ? this.#beside : 0;
+    this.#first = schedule(firstCosts(order.answer.plan, this.#beside));
+    // It starts while everything is given a place.
+    const wanted = ports.keeper === null && this.#first.receiver > 0;
+    this.#early = wanted ? (ports.spawn?.() ?? null) : null;
+  }
+
+  /** Rejects with KernelZooError: network, artifact; run where a worker does not start. */
+  readonly bring = async (
+    { memory, placement, arrivals, compiled }: Bringing,
+    arrived: Arrived,
+  ): Promise<void> => {
+    const { keeper, spawn, stored } = this.#ports;
+    const { answer, origin } = this.#order;
+    const { plan } = answer;
+    const told: Arrived = {
+      chunk: arrived.chunk,
+      piece: () => {
+        arrived.piece?.();
+        if (this.#kept !== null) arrived.chunk(bytesBefore(plan, arrivals.count));
+      },
+    };
+    const mains = compiled.then((each) => each.mains);
+    const modules = compiled.then((each) => each.modules);
+    const kept = (await keeper?.kept(placesOf(plan, placement))) ?? null;
+    this.#kept = kept;
+    for (const [weight, each] of (kept?.weights ?? []).entries()) {
+      if (each !== null) arrivals.words[ARRIVAL_WORDS * weight] = READABLE;
+    }
+    const { receiver, queues } = this.#scheduled(kept);
+    const parts = queues.map((_, thread): PrepareOrder => {
+      const { weights, staging, packScratch, arrivals } = placement;
+      const places = { weights, staging, packScratch, arrivals };
+      const url = addressOf(answer.weights.url, origin).href;
+      return { memory, placement: places, plan, url, thread, receiver, queues, kept };
+    });
+    const [own, ...others] = parts as [PrepareOrder, ...PrepareOrder[]];
+    await Promise.all([
+      prepareAs(own, mains, arrivals, told, stored, () => rested(arrivals)),
+      ...others.flatMap((part) => {
+        if (part.thread !== receiver && queues[part.thread]?.length === 0) return [];
+        const worker = (part.thread === 1 && this.#early) || (spawn as () => Preparer)();
+        return [preparedBeside(worker, part, modules, arrivals, told)];
+      }),
+    ]);
+    // What was kept, but could not be read or was not what was written.
+    for (const weight of plan.weights.keys()) {
+      if (arrivals.state(weight) === READABLE) arrivals.words[ARRIVAL_WORDS * weight] = FETCHED;
+    }
+    const right = arrivals.count === plan.weights.length;
+    this.#whole = right && kept?.weights.includes(null) === false;
+    await fetchWeights(own, mains, arrivals, told, stored);
+  };
+
+  /** Keeps weights, unless they are kept already. */
+  readonly keep = async (engine: Engine, busy: () => boolean): Promise<void> => {
+    const { keeper } = this.#ports;
+    const { memory, placement } = engine;
+    const { plan } = this.#order.answer;
+    if (keeper === null || this.#whole) return;
+    const places = placesOf(plan, placement);
+    await keeper.keep(memory, places, this.#decide(engine, places), busy);
+  };
+
+  /** The schedule that was kept where as many threads may read now; else this thread does it all. */
+  #scheduled(kept: KeptModel | null): Pick<Schedule, "receiver" | "queues"> {
+    if (kept === null || !kept.weights.some((each) => each !== null)) return this.#first;
+    const { queues } = kept;
+    if (queues.length === this.#readers + 1)
+      return { queues, receiver: Math.min(1, this.#readers) };
+    return { queues: [this.#order.answer.plan.weights.map((_, weight) => weight)], receiver: 0 };
+  }
+
+  #decide({ arrivals, dispatcher }: Engine, places: readonly Place[]): Decide {
+    return (readMs) => {
+      const packMs = places.map((_, i) => {
+        const packUs = arrivals.words[ARRIVAL_WORDS * i + 1] ?? 0;
+        return packUs / 1000 || (this.#kept?.costs.packMs[i] ?? 0);
+      });
+      const runMs = dispatcher.calls.map(({ learnt }) => {
+        const ms = Math.min(learnt.alone, learnt.shared);
+        return Number.isFinite(ms) ? ms : 0;
+      });
+      const measured = { readMs, packMs, runMs };
+      const first = firstCosts(this.#order.answer.plan, this.#beside);
+      const costs = keptCosts(places, first, measured, this.#readers);
+      const { ways, queues } = schedule(costs);
+      return { plain: ways.map((way) => way === 1), costs: measured, queues };
+    };
   }
 }

@@ -55,7 +55,7 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
  * once more, and heard then.
  */
 async function workersOf({ threads, forbidden }: Host, keep: boolean) {
-  const full = keep || threads.kind === "pool";
+  const full = keep || threads.kind === "pool" || crossOriginIsolated;
   const source = full ? (await import("./full.js")).source : undefined;
   let early = forbidden ? null : spawnRuntime(source);
   const drop = (): void => {

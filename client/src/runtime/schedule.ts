@@ -176,8 +176,12 @@ function improved(costs: Costs, first: Assignment, tries: { left: number }): Imp
     ),
   );
   let best = timesOf(costs, first);
+  if (options.every(({ length }) => length === 1)) return { ...first, endMs: best.endMs };
   /** Whether it is sooner so; else it is as before. */
-  const sooner = (moved: readonly number[], to: readonly (readonly [number, number])[]): boolean => {
+  const sooner = (
+    moved: readonly number[],
+    to: readonly (readonly [number, number])[],
+  ): boolean => {
     if (tries.left-- <= 0) return false;
     const before = moved.map((weight) => [ways[weight], threads[weight]] as [number, number]);
     const put = (weight: number, [way, thread]: readonly [number, number]): void => {
@@ -225,4 +229,19 @@ export function schedule(costs: Costs): Schedule {
     costs.weights.flatMap((_, weight) => (best.threads[weight] === thread ? [weight] : [])),
   );
   return { ...best, queues };
+}
+
+/**
+ * What a thread prepares next: the first of its own queue, or, where that is done, of the one with the
+ * most left (section 3.3, workload stealing). `left` is zero for what the thread cannot prepare.
+ */
+export function nextOf(
+  queues: readonly (readonly number[])[],
+  thread: number,
+  left: (weight: number) => number,
+): number | undefined {
+  const first = (queue: readonly number[] = []): number | undefined =>
+    queue.find((weight) => left(weight) > 0);
+  const all = queues.map((queue) => queue.reduce((sum, weight) => sum + left(weight), 0));
+  return first(queues[thread]) ?? first(queues[all.indexOf(Math.max(...all))]);
 }

@@ -6,7 +6,6 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing, unstoppable } from "./breathing.js";
 import type { Crew, crewMember, FromCrew, Hand, Helping, ToCrew } from "./crew.js";
 import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
-import type { Keeper } from "./keeping.js";
 import type { Linked } from "./kernels.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "./messages.js";
 import type { FromPreparer, Prepare, Preparer, ToPreparer } from "./preparing.js";
@@ -38,10 +37,15 @@ export interface Crewed {
   readonly member: typeof crewMember;
 }
 
+export interface ServePorts extends EnginePorts {
+  /** Starts a worker that prepares weights; null where it cannot share memory. */
+  readonly beside: (() => Preparer) | null;
+}
+
 /** What a worker needs of a model that is loaded. */
-export interface Served
-  extends Pick<Engine, "loaded" | "stored" | "check">,
-    Partial<Pick<Keeper, "keep">> {
+export interface Served extends Pick<Engine, "loaded" | "stored" | "check"> {
+  /** Keeps weights on the device, piece by piece while no run is wanted. */
+  readonly keep?: (busy: () => boolean) => Promise<void>;
   /** Null where `aborted` said to stop. With `timed` each call is to be timed, at any cost. */
   run(...asked: [...Parameters<Engine["run"]>, timed: boolean]): ReturnType<Engine["run"]>;
 }
@@ -55,16 +59,16 @@ const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(do
 
 /**
  * Answers messages from now on; `open` loads the model. A run starts when the last one has ended, or
- * at once where the model runs several `together`. With `preparing` a worker beside brings weights.
+ * at once where the model runs several `together`. With `preparing` workers beside may bring weights.
  */
 export function serve(
-  open: (order: LoadOrder, ports: EnginePorts) => Promise<Served>,
+  open: (order: LoadOrder, ports: ServePorts) => Promise<Served>,
   crewed: Crewed | null = null,
   together = false,
   preparing: Prepare | null = null,
 ): void {
   const { crossOriginIsolated: sharing } = scope;
-  const ports: EnginePorts = {
+  const ports: ServePorts = {
     breathe: breathing(),
     progress: (progress) => post({ type: "progress", progress }),
     threads: crewed !== null && sharing ? { start: crewed.start, spawn } : null,

@@ -1,12 +1,12 @@
 /** From bytes of the weights file to weights in memory, packed as calls read them. */
+import { KernelZooError } from "../engine/error.js";
+import { now } from "../timing/clock.js";
 import type { ArtifactWire } from "../wire/types.js";
 import type { PlanWire, WeightWire } from "./answer.js";
+import { type Arrivals, FETCHED } from "./arrivals.js";
 import type { Main } from "./kernels.js";
 import type { Copy, Placement } from "./placement.js";
-import type { TakeBytes } from "./stream.js";
-
-/** Whoever waits for weights hears of an abort this late. */
-const PATIENCE_MS = 4;
+import { type Arrived, streamWeights, type TakeBytes } from "./stream.js";
 
 /** Slices of the first run of a pack kernel, so that optimised code takes over within it. */
 const PACK_SLICES = 32;
@@ -28,28 +28,16 @@ export function packer(
   };
 }
 
-/** Weights that are in memory, in the order of the file. */
-export class Arrivals {
-  #count = 0;
-  #hear = (): void => undefined;
-
-  get count(): number {
-    return this.#count;
-  }
-
-  one(): void {
-    this.#count += 1;
-    this.#hear();
-  }
-
-  /** Resolves with the next weight, and after milliseconds without one. */
-  next(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#hear = resolve;
-      setTimeout(resolve, PATIENCE_MS);
-    });
-  }
+/** Makes the packed copies of a weight that lies plain at `plain`; answers the milliseconds that took. */
+export function packCopies(copies: readonly Copy[], plain: number, pack: Pack): number {
+  const started = now();
+  for (const copy of copies) if (copy.pack !== null) pack(copy.pack, plain, copy.address);
+  return now() - started;
 }
+
+/** Where a weight lies plain: in a copy, or in the staging area until it is packed. */
+export const plainPlace = ([first]: readonly Copy[], staging: number): number =>
+  first?.pack === null ? first.address : staging;
 
 /** A file as runs of `take` are given it, and where in it weights begin. */
 export interface FileReading {
@@ -68,31 +56,62 @@ export const plainFile = ({ weights }: PlanWire, take: TakeBytes): FileReading =
 });
 
 /**
- * Takes the file in order. A weight goes to its plain copy, or to the staging area if no call reads
- * it plain; when its last byte is there, its packed copies are made.
+ * Takes the file in order, of which it wants the weights that are to be fetched. When the last byte of
+ * one is there, its packed copies are made.
  */
 export function weightSink(
-  memory: WebAssembly.Memory,
+  { buffer }: Pick<WebAssembly.Memory, "buffer">,
   weights: readonly WeightWire[],
   { weights: places, staging }: Pick<Placement, "weights" | "staging">,
   pack: Pack,
   arrivals: Arrivals,
 ): TakeBytes {
-  const target = new Uint8Array(memory.buffer);
+  const target = new Uint8Array(buffer);
+  const wanted = weights.map((_, i) => arrivals.state(i) === FETCHED);
+  let next = 0;
   return (offset, bytes) => {
     const end = offset + bytes.length;
-    for (let next = arrivals.count; next < weights.length; next++) {
+    for (; next < weights.length; next++) {
       const weight = weights[next] as WeightWire;
       const copies = places[next] as readonly Copy[];
-      const plain = copies[0]?.pack === null ? copies[0].address : staging;
+      const plain = plainPlace(copies, staging);
       const from = Math.max(offset, weight.offset);
       const to = Math.min(end, weight.offset + weight.bytes);
-      if (from < to) {
+      if (wanted[next] && from < to) {
         target.set(bytes.subarray(from - offset, to - offset), plain + from - weight.offset);
       }
       if (weight.offset + weight.bytes > end) return;
-      for (const copy of copies) if (copy.pack !== null) pack(copy.pack, plain, copy.address);
-      arrivals.one();
+      if (wanted[next]) arrivals.put(next, packCopies(copies, plain, pack));
     }
   };
+}
+
+/** Where weights are to lie, and where they come from. */
+export interface Wanted {
+  readonly memory: Pick<WebAssembly.Memory, "buffer">;
+  readonly placement: Pick<Placement, "weights" | "staging" | "packScratch">;
+  readonly plan: PlanWire;
+  readonly url: string;
+}
+
+/** Reads plain files unless told how to read others. */
+export type Reading = typeof plainFile;
+
+/** Fetches the weights that are to be fetched. Rejects with KernelZooError: network, artifact. */
+export async function fetchWeights(
+  { memory, placement, plan, url }: Wanted,
+  mains: Promise<ReadonlyMap<string, Main>>,
+  arrivals: Arrivals,
+  arrived: Arrived,
+  stored?: Reading,
+): Promise<void> {
+  const first = plan.weights.findIndex((_, i) => arrivals.state(i) === FETCHED);
+  if (first < 0) return;
+  const reading = plan.format === 3 ? stored : plainFile;
+  if (!reading) throw new KernelZooError("artifact", "This worker reads no weights of fewer bits.");
+  const sink = mains.then((all) =>
+    weightSink(memory, plan.weights, placement, packer(placement, all), arrivals),
+  );
+  const { take, from } = reading(plan, async (offset, bytes) => (await sink)(offset, bytes));
+  await streamWeights(url, plan.chunks, take, arrived, from(first));
 }

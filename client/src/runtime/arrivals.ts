@@ -1,0 +1,68 @@
+/** Which weights are in memory: words in it for each, so that all threads see them. */
+
+/** Whoever waits for weights hears of an abort this late. */
+const PATIENCE_MS = 4;
+
+/** A weight's state, and the microseconds that packing it took. */
+export const ARRIVAL_WORDS = 2;
+
+/** The states: to be fetched, to be read by any thread, being read by one, in memory. */
+export const FETCHED = 0;
+export const READABLE = 1;
+export const TAKEN = 2;
+export const STORED = 3;
+
+export class Arrivals {
+  readonly words: Int32Array;
+  /** Whether a run computes, or waits for weights to compute with. */
+  computing = false;
+  /** Hears when a run begins to wait, or has computed. */
+  onrest: (() => void) | null = null;
+  #count = 0;
+  #hear: (() => void) | null = null;
+
+  constructor({ buffer }: Pick<WebAssembly.Memory, "buffer">, address: number, weights: number) {
+    this.words = new Int32Array(buffer, address, ARRIVAL_WORDS * weights);
+  }
+
+  /** So many of the first weights are in memory. */
+  get count(): number {
+    const most = this.words.length / ARRIVAL_WORDS;
+    while (this.#count < most && this.state(this.#count) === STORED) this.#count++;
+    return this.#count;
+  }
+
+  /** Whether a run waits for weights. */
+  get waiting(): boolean {
+    return this.#hear !== null;
+  }
+
+  state(weight: number): number {
+    return Atomics.load(this.words, ARRIVAL_WORDS * weight);
+  }
+
+  /** A weight is in memory. */
+  put(weight: number, packMs = 0): void {
+    const word = ARRIVAL_WORDS * weight;
+    this.words[word + 1] = 1000 * packMs;
+    Atomics.store(this.words, word, STORED);
+    this.heard();
+  }
+
+  /** Whoever waits looks again. */
+  heard(): void {
+    this.#hear?.();
+  }
+
+  /** Resolves with the next weight, and after milliseconds without one. */
+  next(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#hear = () => {
+        this.#hear = null;
+        resolve();
+      };
+      setTimeout(this.#hear, PATIENCE_MS);
+      this.onrest?.();
+    });
+  }
+}
