@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { PlanWire } from "../src/runtime/answer.js";
+import type { Place } from "../src/runtime/keeping.js";
+import { firstCosts, keptCosts } from "../src/runtime/preparing.js";
 import { type Costs, nextOf, schedule, timesOf, type Way } from "../src/runtime/schedule.js";
 
 /** Numbers from 0 to 1 that are the same in every run. */
@@ -108,4 +111,33 @@ test("a thread whose queue is done takes over the first weight of the longest qu
   assert.equal(nextOf(queues, 2, left([2, 5])), 0, "the other two have as much left");
   assert.equal(nextOf(queues, 2, left([0, 5])), 2);
   assert.equal(nextOf(queues, 0, left([0, 1, 2, 3, 4, 5])), undefined);
+});
+
+/** A model of 20 layers with weights of so many megabytes together. */
+function planOf(megabytes: number): PlanWire {
+  const bytes = (megabytes * 1e6) / 20;
+  const weights = Array.from({ length: 20 }, (_, i) => ({ offset: i * bytes, bytes }));
+  const tensors = weights.map((_, weight) => ({ weight }));
+  const calls = weights.map((_, i) => ({ kernel: 0, tensors: [i] }));
+  return { weights, tensors, calls } as unknown as PlanWire;
+}
+
+test("a worker beside receives the weights of a large model, of which nothing was measured yet", () => {
+  assert.equal(schedule(firstCosts(planOf(100), 3)).receiver, 1);
+  assert.equal(schedule(firstCosts(planOf(10), 3)).receiver, 0, "it would start too late");
+  assert.equal(schedule(firstCosts(planOf(100), 0)).receiver, 0, "there is none");
+});
+
+test("of what a device measured follows which weights are kept plain", () => {
+  const place = (bytes: number): Partial<Place> => {
+    return { bytes, plainBytes: 1 << 20, staged: true, keptPlain: true };
+  };
+  const places = [place(4 << 20), place(4 << 20), place(1 << 20)] as Place[];
+  const packMs = [1, 100, 1];
+  const calls = [{ weights: 3, runMs: 1 }];
+  const first = { weights: [], calls, beside: 0, startMs: 0 };
+  const kept = keptCosts(places, first, { readMs: 2, packMs, runMs: [5] }, 0);
+  const { ways, endMs } = schedule(kept);
+  assert.deepEqual(ways, [1, 0, 0]);
+  assert.equal(endMs, 3 + 8 + 2 + 5);
 });

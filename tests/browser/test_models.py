@@ -522,6 +522,46 @@ def test_kept_weights_are_read_again_and_prepared_anew_where_they_are_damaged(
         assert not visited("none"), f"kept anew after {damage}"
 
 
+KEPT_PLAIN = """
+  const outputs = [await visit(true), await visit(false)];
+  const { plan } = await (await fetch(`${host}/kept.json`)).json();
+  const file = new Uint8Array(await (await fetch(`${host}/kept.weights`)).arrayBuffer());
+  const { weights, queues, ...index } =
+    JSON.parse(await (await (await fileOf(".json")).getFile()).text());
+  const sha256 = async (bytes) => Array.from(
+    new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)),
+    (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const plain = await Promise.all(plan.weights.map(async ({ offset, bytes }, i) => {
+    const pieces = [await sha256(file.slice(offset, offset + bytes))];
+    return { ...weights[i], plain: true, at: offset, bytes, pieces };
+  }));
+  const all = plain.map((_, i) => i);
+  const beside = queues.map((_, thread) => (thread === 1 ? all : []));
+  await change(".weights", () => file);
+  await change(".json", () => JSON.stringify({ ...index, weights: plain, queues: beside }));
+  outputs.push(await visit(false));
+  return { outputs, queues: queues.length, isolated: crossOriginIsolated };
+"""
+
+
+def test_kept_weights_are_prepared_by_a_worker_beside_and_packed_where_they_are_kept_plain(
+    lone_browser: Browser, host: Host
+) -> None:
+    network = small("kept")
+    host.write(network)
+    argument = [host.url, {"small": lists(network.feeds)}]
+    with site(ISOLATED) as address:
+        page = lone_browser.new_page()
+        page.goto(address)
+        host.sent.clear()
+        found = page.evaluate(script(KEPT + KEPT_PLAIN), argument)
+        page.close()
+    assert found["isolated"]
+    assert found["queues"] > 1
+    assert all(close(output, network.outputs["y"]) for output in found["outputs"])
+    assert host.sent.count("/kept.weights") == 2, "by the first visit, and by the test"
+
+
 def test_a_model_runs_where_the_storage_is_full_or_denied(
     lone_browser: Browser, host: Host
 ) -> None:

@@ -1,7 +1,7 @@
 /** Opens language models. Loaded by pages that ask for one. */
 import type { Host } from "../runtime/host.js";
 import type { Progress } from "../runtime/messages.js";
-import { type Answered, isFile } from "../runtime/request.js";
+import type { Answered } from "../runtime/request.js";
 import { LanguageModel, type LanguageModel as Model } from "./model.js";
 import source from "./worker.js?inlined";
 
@@ -35,13 +35,13 @@ export async function openModel(
 ): Promise<Model> {
   const { onProgress: progress = () => undefined, signal, memoryBytes } = rest;
   const { KernelZooError } = host.tools;
+  const { isFile, Opener, requestModel, spawnRuntime } = await import("../runtime/runtime.js");
   // A file says itself what it is for; the worker tells whether there is such a device.
   if (host.gpu.kind === "none" && !isFile(name)) {
     const why = host.gpu.reason ?? "this zoo was opened without it";
     throw new KernelZooError("profile", `Language models run on WebGPU: ${why}`);
   }
   signal?.throwIfAborted();
-  const { Opener, requestModel, spawnRuntime } = await import("../runtime/runtime.js");
   const deviceClass = host.gpu.kind === "gpu" ? host.gpu.deviceClass : host.deviceClass;
   const asked = { ...host, deviceClass, format: 2 } as const;
   const dimensions = contextLength === undefined ? {} : { context: contextLength };

@@ -11,7 +11,7 @@ import { type Dimensions, isFile, requestModel } from "./request.js";
 import { type RuntimeWorker, spawnRuntime } from "./session.js";
 
 // For language models, which are loaded as a file of their own.
-export { Opener, requestModel, spawnRuntime };
+export { isFile, Opener, requestModel, spawnRuntime };
 
 export interface ModelOptions extends TuneOptions {
   /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */
@@ -100,9 +100,16 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   try {
     const answered = await requested;
     progress({ phase: "plan", loaded: 1, total: 1 });
+    const target = targetOf(answered.answer);
     const tuned =
-      rest.tune === "idle" && targetOf(answered.answer) !== "javascript"
-        ? await (await import("../tuning/tuned.js")).tuned(host, answered, rest, workers.next)
+      rest.tune === "idle" && target !== "javascript"
+        ? await (await import("../tuning/tuned.js")).tuned(
+            host,
+            answered,
+            target,
+            rest,
+            workers.next,
+          )
         : null;
     const order = { check, keep, memoryBytes, progress, signal };
     const opener = new Opener(host, answered, order, tuned?.spawn ?? workers.next);

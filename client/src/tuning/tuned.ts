@@ -1,7 +1,6 @@
 /** Entry of the tuner, which a page loads with the first model that it has tuned. */
 import { mainPause, PAUSES, type Pause, pauses, watchDevice, watchPage } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/sent.js";
-import { targetOf } from "../runtime/answer.js";
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { Host } from "../runtime/host.js";
 import type { LoadOrder } from "../runtime/messages.js";
@@ -440,10 +439,10 @@ class Tuning implements ModelTuning, Tuned {
 export async function tuned(
   host: Host,
   answered: Answered,
+  target: MeasuredTarget,
   options: TuneOptions,
   plain: Spawn,
 ): Promise<Tuned> {
-  const target = targetOf(answered.answer) === "webgpu" ? "webgpu" : "wasm";
   const sources: Sources =
     target === "webgpu" ? (await import("./webgpu/sources.js")).SOURCES : { measurer, model };
   return new Tuning(host, answered, options, target, sources, plain);
