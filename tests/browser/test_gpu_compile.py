@@ -11,6 +11,7 @@ from playwright.sync_api import Page
 
 from kernelzoo.domain.gpu import ANY_GPU, GpuModel, gpu_model
 from kernelzoo.domain.operators import OPERATORS
+from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention, attention
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
@@ -68,12 +69,41 @@ def test_every_operator_has_a_kernel_here() -> None:
     assert {Workload.parse(key).operator.name for key in KEYS} == set(OPERATORS)
 
 
-@pytest.mark.parametrize("gpu", [gpu_model("google", "swiftshader"), ANY_GPU], ids=lambda g: g.name)
+GPUS = pytest.mark.parametrize(
+    "gpu", [gpu_model("google", "swiftshader"), ANY_GPU], ids=lambda g: g.name
+)
+
+
+@GPUS
 @pytest.mark.parametrize("key", one_in(3, KEYS))
 def test_a_default_kernel_becomes_a_pipeline_on_swiftshader(
     page: Page, key: str, gpu: GpuModel
 ) -> None:
-    artifact = compile_candidate(lite_space(Workload.parse(key), TargetKind.WEBGPU, gpu)[0])
+    _becomes_a_pipeline(page, Workload.parse(key), gpu)
+
+
+@GPUS
+def test_attention_of_many_rows_becomes_a_pipeline_on_swiftshader(
+    page: Page, gpu: GpuModel
+) -> None:
+    """That of RoBERTa: 12 heads of 64 among the columns of one product."""
+    queries, keys, values = (HeadsOperand(place=0, columns=2304, first=768 * n) for n in range(3))
+    given = ManyRowsAttention(
+        heads=12,
+        m=384,
+        n=384,
+        head_dim=64,
+        width=64,
+        queries=queries,
+        keys=keys,
+        values=values,
+        epilogue=("scale", "mask"),
+    )
+    _becomes_a_pipeline(page, Workload.of_program("attention", attention(given)), gpu)
+
+
+def _becomes_a_pipeline(page: Page, workload: Workload, gpu: GpuModel) -> None:
+    artifact = compile_candidate(lite_space(workload, TargetKind.WEBGPU, gpu)[0])
     kernel = {
         "text": artifact.body.decode(),
         "entries": [dispatch.entry for dispatch in artifact.manifest.dispatches],

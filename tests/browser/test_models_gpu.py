@@ -79,9 +79,48 @@ def _slow_down(document: Path) -> None:
     document.write_text(dumps(answer))
 
 
+COUNT = """
+  // What a model's worker asks of WebGPU is counted, and told when the page asks.
+  const count = `{
+    const counts = { submissions: 0, passes: 0, bindGroups: 0, pipelines: 0, staging: 0 };
+    counts.atOnce = 0;
+    const before = (type, name, look) => {
+      const made = type.prototype[name];
+      type.prototype[name] = function (...given) {
+        const found = made.apply(this, given);
+        look(given[0], found);
+        return found;
+      };
+    };
+    let compiling = 0;
+    before(GPUQueue, "submit", (buffers) => { counts.submissions += buffers.length; });
+    before(GPUCommandEncoder, "beginComputePass", () => { counts.passes += 1; });
+    before(GPUDevice, "createBindGroup", () => { counts.bindGroups += 1; });
+    before(GPUDevice, "createBuffer", ({ usage }) => {
+      counts.staging += usage & GPUBufferUsage.MAP_READ ? 1 : 0;
+    });
+    before(GPUDevice, "createComputePipelineAsync", (_, made) => {
+      counts.pipelines += 1;
+      counts.atOnce = Math.max(counts.atOnce, (compiling += 1));
+      made.finally(() => { compiling -= 1; });
+    });
+    const channel = new BroadcastChannel("count");
+    channel.onmessage = ({ data }) => { if (data === "tell") channel.postMessage(counts); };
+  }`;
+  globalThis.Blob = class extends Blob {
+    constructor(parts, options) { super([count, ...parts], options); }
+  };
+  const channel = new BroadcastChannel("count");
+  globalThis.counted = () => new Promise((resolve) => {
+    channel.onmessage = ({ data }) => { if (data !== "tell") resolve(data); };
+    channel.postMessage("tell");
+  });
+"""
+
+
 @pytest.fixture(scope="module")
 def page(gpu_browser: Browser) -> Iterator[Page]:
-    with page_elsewhere(gpu_browser) as opened:
+    with page_elsewhere(gpu_browser, COUNT) as opened:
         yield opened
 
 
@@ -90,6 +129,11 @@ RUN = """
   const model = await zoo.model(`${host}/webgpu/small.json`);
   const zero = { ids: feeds.ids.map(() => 0), x: feeds.x };
   const runs = await Promise.all([feeds, zero, feeds, zero, feeds].map((each) => model.run(each)));
+  const loaded = await counted();
+  await model.run(feeds);
+  const after = await counted();
+  const more = ([name, count]) => [name, count - loaded[name]];
+  const ofRun = Object.fromEntries(Object.entries(after).map(more));
   const { calls, totalMs } = await model.profile({ runs: 1 });
   const { plan } = model;
   const stop = new AbortController();
@@ -99,13 +143,14 @@ RUN = """
   const plain = ([name, data]) => [name, [...data].map(Number)];
   const listed = runs.map((outputs) => Object.fromEntries(Object.entries(outputs).map(plain)));
   await model.dispose();
-  return { listed, plan, reason, totalMs,
+  return { listed, plan, reason, totalMs, loaded, ofRun,
            took: calls.map((call) => call.elapsedMs) };
 """
 
 
 def test_a_model_on_the_gpu_computes_what_numpy_does(page: Page, host: Host) -> None:
-    """Also in runs that overlap, each with inputs of its own."""
+    """Also in runs that overlap, each with inputs of its own. What never changes is made when the
+    model is loaded: a run is one pass in one submission."""
     network = small()
     found = page.evaluate(script(RUN), [host.url, lists(network.feeds)])
     first, second, *_ = runs = found["listed"]
@@ -116,6 +161,10 @@ def test_a_model_on_the_gpu_computes_what_numpy_does(page: Page, host: Host) -> 
     assert (plan["target"], plan["targetReason"]) == ("webgpu", None)
     assert plan["deviceClass"] == GPU_CLASS
     assert found["reason"] == "Error: enough"
+    once = {"submissions": 1, "passes": 1}
+    assert found["ofRun"] == dict.fromkeys(found["ofRun"], 0) | once
+    assert found["loaded"]["staging"] == 3, "a ring that overlapping runs take in turn"
+    assert found["loaded"]["atOnce"] > 1, "several pipelines are compiled at a time"
     assert all(ms > 0 for ms in found["took"])
     assert plan["memoryBytes"] >= network.plan.memory.weights
 

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ModelAnswer } from "../src/runtime/answer.js";
+import type { Host } from "../src/runtime/host.js";
+import type { Answered } from "../src/runtime/request.js";
+import { chosen, isFasterOnGpu } from "../src/runtime/target.js";
+
+/** A model that calls `wide` twice and `narrow` once, with what each was measured to take. */
+function answer(times: Readonly<Record<string, number>>, missing: string[] = []): ModelAnswer {
+  const kernels = ["wide", "narrow"];
+  const served = kernels.map((name) => {
+    const best = times[name];
+    return [name, { timing: best === undefined ? null : { best_ns: best, identities: 5 } }];
+  });
+  const calls = [0, 1, 0].map((kernel) => ({ kernel, tensors: [], label: "" }));
+  const made = { plan: { kernels, calls }, kernels: Object.fromEntries(served), missing };
+  return made as unknown as ModelAnswer;
+}
+
+const WASM = answer({ wide: 100, narrow: 10 });
+
+test("a model runs where its calls together were measured to take less time", () => {
+  assert.equal(isFasterOnGpu(WASM, answer({ wide: 60, narrow: 90 })), false, "210 against 210");
+  assert.equal(isFasterOnGpu(WASM, answer({ wide: 59, narrow: 90 })), true);
+});
+
+test("a call that was timed on one target alone counts as little as it takes", () => {
+  assert.equal(isFasterOnGpu(WASM, answer({ wide: 50 })), true, "95 % of the time is known");
+  assert.equal(isFasterOnGpu(WASM, answer({ narrow: 1 })), false, "5 % of it");
+  assert.equal(isFasterOnGpu(answer({}), answer({ wide: 1, narrow: 1 })), false);
+});
+
+test("the zoo's times choose the target unless the page does, and the other one is spare", async () => {
+  const asked = (made: ModelAnswer) => async (): Promise<Answered> => {
+    return { answer: made, origin: "" };
+  };
+  const host = { gpu: { kind: "gpu", deviceClass: "gpu" }, forbidden: null } as unknown as Host;
+  const fast = answer({ wide: 1, narrow: 1 });
+  const slow = answer({ wide: 1000, narrow: 1 });
+  const gpu = await chosen(host, "auto", asked(WASM), asked(fast));
+  assert.equal(gpu.answer, fast);
+  assert.equal((await gpu.spare?.())?.answer, WASM);
+  assert.equal((await chosen(host, "auto", asked(WASM), asked(slow))).answer, WASM);
+  assert.equal((await chosen(host, "webgpu", asked(WASM), asked(slow))).answer, slow);
+  const unknown = async (): Promise<Answered> => Promise.reject(new Error("no such class"));
+  assert.equal((await chosen(host, "auto", asked(WASM), unknown)).answer, WASM);
+  const without = await chosen(host, "webgpu", asked(WASM), asked(answer({}, ["wide"])));
+  assert.equal(without.answer, WASM);
+  assert.equal(without.reason, "The zoo has no kernel of webgpu for wide yet.");
+});
