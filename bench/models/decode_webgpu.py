@@ -9,6 +9,7 @@ on the machine where the folder is served, and `--import FILE` reports what the 
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,6 +45,7 @@ RIGHT = 1e-4
 over ours, the difference of logits as a share of the largest."""
 
 UNTUNED = ContestEffort(rounds=1, tune_ms=0)
+EFFORT = replace(ON_GPU, rounds=7, tune_ms=30_000)
 TINY_OPTIONS = ("--only", TINY)
 OURS, PEER = "kernelzoo", "onnxruntime-web"
 
@@ -121,7 +123,7 @@ def main() -> None:
 def _write(folder: Path, options: Namespace, gpu: GpuModel, elsewhere: bool) -> None:
     decoders = [_decoder(folder / ZOO, name, gpu, tuned=elsewhere) for name in options.only]
     variants = FEW_VARIANTS if options.only == [TINY] else VARIANTS
-    export(folder, decoders, variants, ON_GPU if elsewhere else UNTUNED)
+    export(folder, decoders, variants, EFFORT if elsewhere else UNTUNED)
 
 
 def _decoder(zoo: Path, name: str, gpu: GpuModel, *, tuned: bool) -> ExportedDecoder:

@@ -123,15 +123,17 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
   const device = await openDevice();
   const times = await tuned(device, asked, job.tuneMs);
   device.dispose();
+  console.log(`${asked.name} is tuned at ${now().toFixed(0)} ms`);
   const right = new Float32Array<ArrayBuffer>(await bytesAt(asked.logits));
   const differs = (found: Float32Array<ArrayBuffer>): number =>
     relativeDifference({ logits: found }, { logits: right });
 
-  // 1. Both engines on the golden prompt: their tokens, the peer's logits.
+  // 1. Both engines on the golden prompt: their tokens, the peer's logits. It is timed as it is
+  // shipped, with activations of 8 bits, and compared without.
   const ours = await attempt(OURS, () => openOurs(asked));
-  const peer = await attempt("onnxruntime-web", () => openPeer(asked));
+  const exact = await attempt("onnxruntime-web", () => openPeer({ ...asked, onnx: asked.exact }));
   const greedy = [];
-  for (const engine of [ours, peer]) {
+  for (const engine of [ours, exact]) {
     if (engine === null) continue;
     const made = await attempt(engine.name, () => engine.generate(asked.prompt, asked.tokens, 16));
     if (made === null) continue;
@@ -140,9 +142,15 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
   }
 
   // 2. Both in turns.
+  console.log(`${asked.name} is compared at ${now().toFixed(0)} ms`);
+  const same = asked.exact === asked.onnx;
+  if (!same) await exact?.dispose();
+  const peer = same ? exact : await attempt("onnxruntime-web", () => openPeer(asked));
   const engines = [ours, peer].filter((engine) => engine !== null);
   const decoded = (await attempt("contest", () => contest(engines, asked, job.rounds))) ?? [];
   for (const engine of engines) await engine.dispose();
+
+  console.log(`${asked.name} is timed at ${now().toFixed(0)} ms`);
 
   // 3. Ours alone, without what makes it fast.
   const url = new URL(asked.zoo, document.baseURI).href;

@@ -11,7 +11,7 @@ from services.tuner.language.building import GraphBuilding
 from services.tuner.language.config import LanguageConfig
 from services.tuner.language.operands import DecoderOperands, LayerOperands
 
-BLOCK_ROWS = 64
+BLOCK_ROWS = 128
 """Tokens of a block, unless told. A prompt's last block computes as many, too."""
 
 

@@ -13,6 +13,8 @@ export interface DecoderRequest extends Required<Tunable> {
   readonly headDim: number;
   readonly vocabulary: number;
   readonly onnx: string;
+  /** The same with activations that are not rounded to 8 bits. */
+  readonly exact: string;
   /** A prompt, and the address of the logits behind it, as NumPy computes them. */
   readonly prompt: readonly number[];
   readonly logits: string;
