@@ -25,11 +25,21 @@ from bench.report import CannotMeasure, commit
 from bench.site import MODULES, PAGE
 from fixtures.static_file import placed
 from kernelzoo.domain.plan import GoldenPart, Plan, Port
+from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.formats.plans import plan_document
 from services.tuner.graph.models import plan_model
+from services.tuner.graph.storing import Storing
 
 SCRIPT = "kernelzooGpuModels.run()"
 SCRIPTS = ("models-webgpu.js", "onnxruntime-webgpu-session.js")
+
+F32 = "f32"
+WEIGHTS = (F32, str(StorageType.F16))
+"""How weights of ours may be stored."""
+
+MOST_ERROR = 0.02
+"""By how much outputs may differ from those of weights of f32, in parts of their largest magnitude:
+random weights amplify what deep layers are given."""
 
 ZOO = "zoo"
 """The folder of what a zoo serves, in the site."""
@@ -52,13 +62,15 @@ BRIEFLY = ContestEffort(rounds=2, tune_ms=1_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuNetwork:
-    """`spaces`: the kernels to choose from, as a manifest has them, by workload."""
+    """`spaces`: the kernels to choose from, as a manifest has them, by workload. `weights`: how
+    ours are stored in their file; the peer's are f32."""
 
     name: str
     dimensions: Mapping[str, int]
     onnx: Path
     flops: int
     spaces: Mapping[str, Sequence[Mapping[str, Any]]]
+    weights: str
 
 
 def export(folder: Path, networks: Sequence[GpuNetwork], effort: ContestEffort) -> None:
@@ -76,6 +88,7 @@ def export(folder: Path, networks: Sequence[GpuNetwork], effort: ContestEffort) 
                 "name": each.name,
                 "dimensions": dict(each.dimensions),
                 "flops": each.flops,
+                "weights": each.weights,
                 "spaces": each.spaces,
                 "onnx": f"{each.name}.onnx",
                 "zoo": f"{ZOO}/{each.name}.json",
@@ -86,15 +99,19 @@ def export(folder: Path, networks: Sequence[GpuNetwork], effort: ContestEffort) 
     (folder / "job.json").write_text(json.dumps(job))
 
 
-def fill(folder: Path, name: str) -> dict[str, Any]:
+def fill(folder: Path, name: str, weights: str) -> dict[str, Any]:
     """Makes the weights of a network, plans it anew and puts inputs and outputs beside it; the
-    outputs are those that the import computes in NumPy. Gives what the job says of them."""
+    outputs are those that the import computes in NumPy with weights as they are stored. Gives what
+    the job says of them."""
     file = folder / f"{name}.onnx"
     onnx.save(filled(file.read_bytes()), file)
     answered = folder / ZOO / f"{name}.json"
     answer = json.loads(answered.read_text())
     dimensions: Mapping[str, int] = answer["dimensions"]
-    planned = plan_model(file, [dimensions], name)
+    storing = None
+    if weights != F32:
+        storing = Storing(storage=StorageType(weights), max_error=MOST_ERROR)
+    planned = plan_model(file, [dimensions], name, storing=storing)
     (plan,), (golden,) = planned.plans, planned.golden
     if list(plan.kernels) != answer["plan"]["kernels"]:
         raise CannotMeasure(f"{name} is planned otherwise with these weights")
@@ -128,10 +145,11 @@ def fill_all(folder: Path) -> None:
     """Networks are filled side by side, each by a process of its own."""
     job = json.loads((folder / "job.json").read_text())
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        names = [network["name"] for network in job["networks"]]
-        for network, told in zip(
-            job["networks"], pool.map(fill, repeat(folder), names), strict=True
-        ):
+        networks = job["networks"]
+        names = [network["name"] for network in networks]
+        weights = [network["weights"] for network in networks]
+        found = pool.map(fill, repeat(folder), names, weights)
+        for network, told in zip(networks, found, strict=True):
             network.update(told)
             print(f"{network['name']} has weights", flush=True)
     (folder / "job.json").write_text(json.dumps(job))

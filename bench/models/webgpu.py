@@ -22,8 +22,10 @@ from bench.models.cases import TINY, NetworkCase
 from bench.models.files import network_files
 from bench.models.gpu_site import (
     BRIEFLY,
+    F32,
     ON_GPU,
     SCRIPT,
+    WEIGHTS,
     ZOO,
     GpuNetwork,
     export,
@@ -88,11 +90,12 @@ class GpuProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class GpuNetworkAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """`failures`: by engine. `times`: nanoseconds of each screened candidate, by workload. `calls`
-    of a run; `parts` in several ways of submitting one."""
+    of a run; `parts` in several ways of submitting one; `weights` as ours are stored."""
 
     name: str
     flops: int
     calls: int = 0
+    weights: str = F32
     times: dict[str, tuple[tuple[str, float], ...]]
     timed: tuple[TimedEngine, ...]
     parts: tuple[RunParts, ...] = ()
@@ -106,16 +109,27 @@ class GpuModelsAnswer(PageAnswer, frozen=True, kw_only=True):
 
 def main() -> None:
     options = network_parser("Whole networks on WebGPU, on our kernels and on onnxruntime-web's.")
+    options.add_argument(
+        "--weights",
+        choices=WEIGHTS,
+        default=F32,
+        help="how ours are stored; the peer has f32",
+    )
     add_ways(options)
     run(options, PAGE.measure, tiny=TINY_OPTIONS)
 
 
 def _write(folder: Path, options: Namespace, gpu: GpuModel, elsewhere: bool) -> None:
-    networks = [_network(folder / ZOO, options.folder, case, gpu) for case in chosen_cases(options)]
+    networks = [
+        _network(folder / ZOO, options.folder, case, gpu, options.weights)
+        for case in chosen_cases(options)
+    ]
     export(folder, networks, ON_GPU if elsewhere else BRIEFLY)
 
 
-def _network(zoo: Path, networks: Path, case: NetworkCase, gpu: GpuModel) -> GpuNetwork:
+def _network(
+    zoo: Path, networks: Path, case: NetworkCase, gpu: GpuModel, weights: str
+) -> GpuNetwork:
     file = network_files(networks, case).onnx
     planned = plan_model(file, [case.dimensions], case.name)
     (plan,), (calls,) = planned.plans, planned.calls
@@ -126,6 +140,7 @@ def _network(zoo: Path, networks: Path, case: NetworkCase, gpu: GpuModel) -> Gpu
         onnx=file,
         flops=sum(call.flops for call in calls),
         spaces=offered(zoo, plan, planned.workloads, gpu, tuned),
+        weights=weights,
     )
 
 
@@ -167,6 +182,7 @@ def _rows(found: GpuNetworkAnswer) -> Iterator[dict[str, Any]]:
             "least_ms": min(timed.samples_ms),
             "overlapped_ms": median(timed.overlapped_ms) if timed.overlapped_ms else None,
             "calls": found.calls if ours else None,
+            "weights": found.weights if ours else F32,
             "gpu_ms": awaited.gpu_ms if ours and awaited else None,
             "gflops": found.flops / median_ms / 1e6,
             "faster": median(peer.samples_ms) / median_ms if peer else None,
@@ -181,6 +197,7 @@ def _rows(found: GpuNetworkAnswer) -> Iterator[dict[str, Any]]:
             "network": found.name,
             "engine": engine,
             **empty,
+            "weights": found.weights,
             "difference": None,
             "screened": len(found.times),
             "note": failure,

@@ -17,6 +17,8 @@ interface GpuNetwork extends Tunable, Network {
   readonly name: string;
   readonly zoo: string;
   readonly flops: number;
+  /** How ours are stored. */
+  readonly weights: string;
 }
 
 interface Job {
@@ -120,8 +122,8 @@ async function measured(network: GpuNetwork, job: Job) {
   } catch (thrown) {
     failures.parts = sentence(thrown);
   }
-  const { name, flops } = network;
-  return { name, flops, calls, times, timed, parts, profile, failures };
+  const { name, flops, weights } = network;
+  return { name, flops, weights, calls, times, timed, parts, profile, failures };
 }
 
 async function run() {
