@@ -1,7 +1,9 @@
 """From the navigation to the first output: our runtime beside onnxruntime-web, visit by visit.
 
 A first visit has a profile that nothing was ever loaded into, a second one that of the first.
-Visits of both engines and of our knobs take turns. The browser is idle before it navigates.
+Visits of both engines and of our knobs take turns. The browser is idle before it navigates. Each
+knob is turned alone, as in NNV12's ablation; claims take those that a page may ask for. With
+`--webgpu` both engines visit on WebGPU, too, which here is SwiftShader: a CPU.
 """
 
 from argparse import Namespace
@@ -12,12 +14,13 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench.busy import CpuUsage
+from bench.gpu.browser import SWIFTSHADER
 from bench.kernels.peers import peer_versions
 from bench.models.cases import TINY, NetworkCase
 from bench.models.files import network_files, publish
 from bench.models.options import TUNED, add_untuned, chosen_cases, network_parser
 from bench.models.ours import Prepared, prepare
-from bench.models.page import OURS, PEER
+from bench.models.page import OURS, PEER, HeldBytes, held_by_empty_page
 from bench.models.tuning import Choices
 from bench.models.visits import TwoVisits, two_visits
 from bench.options import run
@@ -36,7 +39,10 @@ TINY_OPTIONS = (
     "1",
     "--knobs",
     "usual",
+    "kept weights",
     "int8",
+    "default kernels",
+    "--webgpu",
     "--untuned",
     "--settle",
     "0",
@@ -49,14 +55,17 @@ SECOND_OF_OTHERS = 0.3
 COLD_OVER_WARM = {"roberta": 1.4, "gpt2": 1.4, "resnet50": 1.8, "mobilenetv2": 4.0}
 BEYOND_BYTES = 1.15
 """First output on a throttled network, over the time that the bytes alone take."""
+MEMORY = 1.25
+"""Peak of a page without the browser's code, over weights and activations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """How our side is loaded. `options` is part of the page's address."""
+    """How an engine is loaded. `options` is part of the page's address."""
 
     name: str
     options: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
 
 
 USUAL = Knobs(name="usual")
@@ -69,9 +78,12 @@ KNOBS = (
     Knobs(name="int8, kept", options={"int8": "1", "keep": "1"}),
     Knobs(name="no pipeline", options={"whole": "1"}),
     Knobs(name="single modules", options={"single": "1"}),
+    Knobs(name="default kernels", options={"defaults": "1"}),
 )
 """`usual` is what a page gets that asks for nothing; each other one changes what its name says. The
-last two leave out what every page gets."""
+last three leave out what every page gets. `int8` are weights in fewer bits, deflated."""
+ON_WEBGPU = "webgpu"
+PEER_ON_WEBGPU = "peer on webgpu"
 ASKED = ("usual", "kept weights")
 """What a page may ask for beside the peer: on one thread, with the weights that the peer reads."""
 
@@ -85,6 +97,7 @@ def main() -> None:
     options.add_argument("--knobs", nargs="+", choices=names, default=names)
     options.add_argument("--settle", type=int, default=SETTLE_MS, help="ms of rest around a visit")
     options.add_argument("--throttled", action="store_true", help="at 50 Mbit/s, too")
+    options.add_argument("--webgpu", action="store_true", help="on SwiftShader, too")
     add_untuned(options)
     run(options, measure, tiny=TINY_OPTIONS)
 
@@ -103,10 +116,25 @@ class Visited:
     prepared: Prepared
     bytes_s: float | None
     visits: Mapping[str, list[TwoVisits]]
+    empty: HeldBytes
     others_busy: float
 
     def first_ms(self, name: str, visit: int) -> float:
-        return median(each[visit].elapsedMs for each in self.visits[name])
+        return median(each[visit].first_output_ms for each in self.visits[name])
+
+    def warm_ms(self, name: str, visit: int) -> float:
+        """The least, as any run may be disturbed."""
+        return min(each[visit].warm_ms for each in self.visits[name])
+
+    def held(self, name: str, visit: int) -> HeldBytes:
+        """The most that a page held beyond an empty one."""
+        most = max(
+            (each[visit].held for each in self.visits[name]), key=lambda each: each.own_bytes
+        )
+        return most - self.empty
+
+    def of_memory(self, name: str, visit: int) -> float:
+        return self.held(name, visit).own_bytes / self.prepared.memory_bytes
 
     def over_usual(self, name: str, visit: int) -> float | None:
         if USUAL.name not in self.visits:
@@ -133,7 +161,13 @@ def measure(options: Namespace) -> Report:
         with BenchSite.serving() as site, TemporaryDirectory() as folder:
             files = network_files(options.folder, case)
             prepared = prepare(
-                site, files, choices, Path(folder), tune=not options.untuned, int8=_int8(options)
+                site,
+                files,
+                choices,
+                Path(folder),
+                tune=not options.untuned,
+                int8=_int8(options),
+                variants=True,
             )
             address = publish(site, files, prepared.address)
             for bytes_s in speeds:
@@ -153,7 +187,16 @@ def _int8(options: Namespace) -> bool:
 
 def _contestants(options: Namespace) -> tuple[Contestant, ...]:
     ours = (Contestant(engine=OURS, knobs=each) for each in KNOBS if each.name in options.knobs)
-    return (*ours, Contestant(engine=PEER, knobs=Knobs(name=PEER)))
+    peer = Contestant(engine=PEER, knobs=Knobs(name=PEER))
+    return (*ours, peer, *(GPU_CONTESTANTS if options.webgpu else ()))
+
+
+GPU_CONTESTANTS = (
+    Contestant(
+        engine=OURS, knobs=Knobs(name=ON_WEBGPU, options={"webgpu": "1"}, flags=SWIFTSHADER)
+    ),
+    Contestant(engine="peer-webgpu", knobs=Knobs(name=PEER_ON_WEBGPU, flags=SWIFTSHADER)),
+)
 
 
 def _visited(
@@ -167,23 +210,28 @@ def _visited(
     contestants = _contestants(options)
     visits: dict[str, list[TwoVisits]] = {each.knobs.name: [] for each in contestants}
     before = CpuUsage.now()
+    empty = held_by_empty_page(site.url)
     with site.kept_by_browsers(bytes_s):
         for _ in range(options.rounds):
             for each in contestants:
                 asked = {"cold": each.engine, "network": address, "warm": WARM_RUNS}
                 asked.update(each.knobs.options)
-                visits[each.knobs.name].append(two_visits(site.url, asked, options.settle))
+                visited = two_visits(site.url, asked, options.settle, each.knobs.flags)
+                visits[each.knobs.name].append(visited)
     return Visited(
         case=case,
         prepared=prepared,
         bytes_s=bytes_s,
         visits=visits,
+        empty=empty,
         others_busy=CpuUsage.now().others_since(before),
     )
 
 
 def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
-    """`of_usual` and `of_peer`: the first output over theirs at the same visit."""
+    """`of_usual` and `of_peer`: the first output over theirs at the same visit, that of `webgpu`
+    over the peer's on WebGPU. `of_memory`: what the page holds without the browser's code, over
+    weights and activations."""
     for name, pairs in held.visits.items():
         for visit, told in enumerate(("first", "second")):
             elapsed_ms = held.first_ms(name, visit)
@@ -193,13 +241,20 @@ def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
                 "knobs": name,
                 "visit": told,
                 "median_ms": elapsed_ms,
-                "least_ms": min(each[visit].elapsedMs for each in pairs),
-                "warm_ms": median(each[visit].warmMs for each in pairs),
+                "least_ms": min(each[visit].first_output_ms for each in pairs),
+                "warm_ms": held.warm_ms(name, visit),
+                "of_warm": elapsed_ms / held.warm_ms(name, visit),
                 "of_usual": held.over_usual(name, visit),
-                "of_peer": elapsed_ms / held.first_ms(PEER, visit),
+                "of_peer": elapsed_ms / held.first_ms(_peer_of(name), visit),
                 "of_bytes": held.of_bytes(name, visit),
+                "peak_mb": held.held(name, visit).peak_bytes / 1e6,
+                "of_memory": held.of_memory(name, visit),
                 "others_busy": held.others_busy,
             }
+
+
+def _peer_of(name: str) -> str:
+    return PEER_ON_WEBGPU if name in (ON_WEBGPU, PEER_ON_WEBGPU) else PEER
 
 
 def _claims(held: Visited) -> Iterator[Claim]:
@@ -220,9 +275,16 @@ def _claims(held: Visited) -> Iterator[Claim]:
     bound = SECOND.get(name, SECOND_OF_OTHERS)
     yield Claim.at_most(f"{name}: first output, second visit", share, "of the peer's", bound)
     if name in COLD_OVER_WARM:
-        warm_ms = min(each[1].warmMs for each in held.visits[ours[0]])
+        warm_ms = min(held.warm_ms(each, 1) for each in ours)
         what = f"{name}: second visit over warm"
         yield Claim.at_most(what, second / warm_ms, "×", COLD_OVER_WARM[name])
+    for each in ours:
+        what = f"{name}: peak memory without the browser's code, {each}"
+        most = max(held.of_memory(each, visit) for visit in (0, 1))
+        yield Claim.at_most(what, most, "of weights and activations", MEMORY)
+    if ON_WEBGPU in held.visits:
+        share = held.first_ms(ON_WEBGPU, 0) / held.first_ms(PEER_ON_WEBGPU, 0)
+        yield Claim.at_most(f"{name}: first output on WebGPU", share, "of the peer's", FIRST)
 
 
 if __name__ == "__main__":

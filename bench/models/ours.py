@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from time import perf_counter
@@ -12,15 +12,23 @@ from bench.models.files import NetworkFiles
 from bench.models.tuning import Choices, default
 from bench.site import BenchSite
 from fixtures.model_site import Files, SiteKernels, write_model
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.gpu import ANY_GPU
 from kernelzoo.domain.known_programs import KnownProgram, learn
+from kernelzoo.domain.plan import Plan
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import ProgramWorkload, Workload
 from kernelzoo.formats.bundle import VERSION
 from kernelzoo.formats.plans import plan_bytes
 from services.tuner.graph.models import plan_model
 from services.tuner.graph.storing import Storing
+from services.tuner.schedules.registry import lite_space
 
 ZOO = "/zoo"
+CLASS = ""
+GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
+WEBGPU = TargetKind.WEBGPU
 WORTH_TUNING = 0.0005
 """Share of a network's operations below which a workload keeps its default kernel."""
 
@@ -50,9 +58,11 @@ def prepare(
     *,
     tune: bool,
     int8: bool = False,
+    variants: bool = False,
 ) -> Prepared:
     """Files go to `folder`, which must last as long as the site. With `int8` the network is there
-    with such weights, too, under `NAME-int8.json`."""
+    with such weights, too, under `NAME-int8.json`; with `variants` also with default kernels alone
+    and for WebGPU, under `NAME-defaults.json` and `NAME-webgpu.json`."""
     name = network.case.name
     started = perf_counter()
     planned = plan_model(network.onnx, [network.case.dimensions], name)
@@ -69,8 +79,13 @@ def prepare(
         for each in planned.workloads
     }
     files = Files(weights=b"".join(planned.weights.blocks()), golden=golden)
-    _write_single(write_model(folder, "", plan, files, kernels))
+    _write_single(write_model(folder, CLASS, plan, files, kernels))
     int8_bytes = _write_int8(network, folder, kernels) if int8 else None
+    if variants:
+        usual = {key: each.fallback for key, each in kernels.items()}
+        _write_variant(folder, plan, "defaults", CLASS, usual)
+        on_gpu = {each.key: lite_space(each, WEBGPU, ANY_GPU)[0] for each in planned.workloads}
+        _write_variant(folder, plan, "webgpu", GPU_CLASS, on_gpu)
     for file in folder.rglob("*"):
         site.lend(f"{ZOO}/{name}/{file.relative_to(folder).as_posix()}", file)
     empty = {"bundle": VERSION, "set": "none", "manifests": []}
@@ -95,6 +110,24 @@ def _write_int8(network: NetworkFiles, folder: Path, kernels: Mapping[str, SiteK
     files = Files(weights=b"".join(planned.weights.blocks()), golden=golden)
     write_model(folder, "", plan, files, kernels)
     return plan.file_bytes
+
+
+def _write_variant(
+    folder: Path,
+    plan: Plan,
+    variant: str,
+    device_class: str,
+    candidates: Mapping[str, Candidate],
+) -> None:
+    """The same network on other kernels. It has the weights and golden outputs of the usual one."""
+    kernels = {key: SiteKernels(candidate=each, fallback=each) for key, each in candidates.items()}
+    named = replace(plan, model=f"{plan.model}-{variant}")
+    answer = write_model(folder, device_class, named, Files(weights=b"", golden=b""), kernels)
+    usual = json.loads((folder / f"{plan.model}.json").read_text())
+    shared = {name: usual[name] for name in ("weights", "golden")}
+    answer.write_text(json.dumps(json.loads(answer.read_text()) | shared))
+    for name in shared:
+        (folder / f"{named.model}.{name}").unlink()
 
 
 def _write_single(answer: Path) -> None:

@@ -16,6 +16,8 @@ from bench.report import CannotMeasure
 OURS = "ours"
 PEER = "peer"
 LITERT = "litert"
+REST_MS = 2500
+"""A browser that starts is busy for two seconds."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,13 +45,10 @@ class ContestAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cold:
-    """A browser that never ran before. `peak_bytes` is what the page's process holds at most,
-    beyond what it holds without a network; `code_bytes` of them are of the browser's own files,
-    which all its processes share and the system drops where memory is short."""
+    """A browser that has started, and never loaded a page."""
 
     first_output_ms: float
-    peak_bytes: int
-    code_bytes: int
+    held: "HeldBytes"
 
 
 def contest(
@@ -88,9 +87,9 @@ def answer_of(page: Page, function: str, network: str, asked: Mapping[str, objec
 
 def cold(site_url: str, network: str, engine: str, threads: int = 1) -> Cold:
     """Navigates a fresh browser to a page that loads the network at once."""
-    with chromium() as browser, models_page(browser, site_url):
-        empty = _largest()
+    empty = held_by_empty_page(site_url)
     with chromium() as browser, _opened(browser) as page:
+        page.wait_for_timeout(REST_MS)
         query = f"cold={engine}&threads={threads}&network={network}"
         try:
             page.goto(f"{site_url}/models.html?{query}", wait_until="commit")
@@ -100,12 +99,14 @@ def cold(site_url: str, network: str, engine: str, threads: int = 1) -> Cold:
             raise CannotMeasure(f"the page failed: {error.message[:400]}") from error
         if "failure" in told:
             raise CannotMeasure(f"{engine} does not run {network}: {told['failure'][:400]}")
-        full = _largest()
-    return Cold(
-        first_output_ms=told["elapsedMs"],
-        peak_bytes=full.peak_bytes - empty.peak_bytes,
-        code_bytes=full.code_bytes - empty.code_bytes,
-    )
+        held = held_by_page() - empty
+    return Cold(first_output_ms=told["elapsedMs"], held=held)
+
+
+def held_by_empty_page(site_url: str) -> "HeldBytes":
+    """What the page of whole networks holds without any."""
+    with chromium() as browser, models_page(browser, site_url):
+        return held_by_page()
 
 
 @contextmanager
@@ -117,14 +118,25 @@ def _opened(browser: Browser) -> Iterator[Page]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """What a process holds: the most bytes it ever held, and those of files."""
+class HeldBytes:
+    """What a page's process holds at most. `code_bytes` of them are of the browser's own files,
+    which all its processes share and the system drops where memory is short."""
 
     peak_bytes: int
     code_bytes: int
 
+    @property
+    def own_bytes(self) -> int:
+        return self.peak_bytes - self.code_bytes
 
-def _largest() -> _Held:
+    def __sub__(self, other: "HeldBytes") -> "HeldBytes":
+        return HeldBytes(
+            peak_bytes=self.peak_bytes - other.peak_bytes,
+            code_bytes=self.code_bytes - other.code_bytes,
+        )
+
+
+def held_by_page() -> HeldBytes:
     """The largest process of a page that this process started."""
     started = psutil.Process().children(recursive=True)
     held = (_held_by(process.pid) for process in started if _is_page(process))
@@ -139,12 +151,12 @@ def _is_page(process: psutil.Process) -> bool:
         return False
 
 
-def _held_by(pid: int) -> _Held:
+def _held_by(pid: int) -> HeldBytes:
     """Zeros where the system does not tell, or the process has ended."""
     told = Path(f"/proc/{pid}/status")
     lines = told.read_text().splitlines() if told.exists() else []
     bytes_of = {name: int(kib.split()[0]) << 10 for name, _, kib in _sizes(lines)}
-    return _Held(peak_bytes=bytes_of.get("VmHWM", 0), code_bytes=bytes_of.get("RssFile", 0))
+    return HeldBytes(peak_bytes=bytes_of.get("VmHWM", 0), code_bytes=bytes_of.get("RssFile", 0))
 
 
 def _sizes(lines: Sequence[str]) -> Iterator[tuple[str, str, str]]:

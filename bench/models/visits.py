@@ -1,45 +1,54 @@
 """Two visits of one browser profile to a page that loads a network at once."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
 from playwright.sync_api import Error, Page
 
 from bench.browser import CALL_MS
+from bench.models.page import HeldBytes, held_by_page
 from bench.report import CannotMeasure
 from workers.fleet.chromium import launched_profile
 
 
-class ColdVisit(msgspec.Struct, frozen=True, kw_only=True):
-    """As in `page/src/models/models.ts`: milliseconds to the first output, and of a later run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColdVisit:
+    """Milliseconds to the first output and of a later run, and what the page held."""
 
-    elapsedMs: float  # noqa: N815
-    warmMs: float  # noqa: N815
+    first_output_ms: float
+    warm_ms: float
+    held: HeldBytes
 
 
 TwoVisits = tuple[ColdVisit, ColdVisit]
 
 
-def two_visits(site_url: str, asked: dict[str, str], settle_ms: int) -> TwoVisits:
+def two_visits(
+    site_url: str, asked: dict[str, str], settle_ms: int, flags: Sequence[str] = ()
+) -> TwoVisits:
     """`settle_ms` pass before each navigation and after each visit: a browser that has started
     becomes idle, and keeps code and weights. Raises CannotMeasure with what the page says."""
     with TemporaryDirectory() as profile:
-        first = _visit(profile, site_url, asked, settle_ms)
-        return first, _visit(profile, site_url, asked, settle_ms)
+        first = _visit(profile, site_url, asked, settle_ms, flags)
+        return first, _visit(profile, site_url, asked, settle_ms, flags)
 
 
-def _visit(profile: str, site_url: str, asked: dict[str, str], settle_ms: int) -> ColdVisit:
-    with launched_profile(profile) as context:
+def _visit(
+    profile: str, site_url: str, asked: dict[str, str], settle_ms: int, flags: Sequence[str]
+) -> ColdVisit:
+    with launched_profile(profile, *flags) as context:
         page = context.pages[0]
         page.set_default_timeout(CALL_MS)
         page.wait_for_timeout(settle_ms)
         told = _told(page, f"{site_url}/models.html?{urlencode(asked)}")
+        held = held_by_page()
         page.wait_for_timeout(settle_ms)
     if "failure" in told:
         raise CannotMeasure(f"{asked['cold']} does not run: {told['failure'][:400]}")
-    return msgspec.convert(told, ColdVisit)
+    return ColdVisit(first_output_ms=told["elapsedMs"], warm_ms=told["warmMs"], held=held)
 
 
 def _told(page: Page, url: str) -> dict[str, Any]:

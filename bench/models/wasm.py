@@ -158,8 +158,8 @@ def _rows(held: NetworkContest) -> Iterator[dict[str, Cell]]:
                 "faster": peer_ms / _median_ms(timed),
                 "difference": timed.difference,
                 "cold_ms": median(each.first_output_ms for each in colds) if colds else None,
-                "peak_mb": max(each.peak_bytes for each in colds) / 1e6 if colds else None,
-                "code_mb": max(each.code_bytes for each in colds) / 1e6 if colds else None,
+                "peak_mb": max(each.held.peak_bytes for each in colds) / 1e6 if colds else None,
+                "code_mb": max(each.held.code_bytes for each in colds) / 1e6 if colds else None,
                 "others_busy": held.others_busy,
             }
 
@@ -186,7 +186,7 @@ def _claims(held: NetworkContest) -> Iterator[Claim]:
     yield Claim.at_most(f"{case.name}: import", prepared.import_s, "s", IMPORT_S)
     yield Claim.at_most(f"{case.name}: plan, gzip", prepared.plan_gzip_bytes, "bytes", PLAN_BYTES)
     if held.colds[OURS]:
-        own = max(each.peak_bytes - each.code_bytes for each in held.colds[OURS])
+        own = max(each.held.own_bytes for each in held.colds[OURS])
         what = f"{case.name}: peak memory without the browser's code"
         share = own / prepared.memory_bytes
         yield Claim.at_most(what, share, "of weights and activations", MEMORY)

@@ -77,9 +77,12 @@ def launched_chromium(*more_flags: str) -> Iterator[Browser]:
 
 
 @contextmanager
-def launched_profile(folder: str) -> Iterator[BrowserContext]:
+def launched_profile(folder: str, *more_flags: str) -> Iterator[BrowserContext]:
     """Headless, with the profile in `folder`. Raises StackError where there is no Chromium."""
-    with sync_playwright() as playwright, opened_profile(playwright.chromium, folder) as context:
+    with (
+        sync_playwright() as playwright,
+        opened_profile(playwright.chromium, folder, *more_flags) as context,
+    ):
         yield context
 
 

@@ -34,11 +34,11 @@ export interface Kept {
 
 /** Milliseconds that this device measured; zero where it has not. */
 export interface MeasuredCosts {
-  /** Of each mebibyte that is read and held to its hash. */
+  /** A mebibyte is read and held to its hash in so long. */
   readonly readMs: number;
-  /** Of each weight. */
+  /** One for each weight. */
   readonly packMs: readonly number[];
-  /** Of each call. */
+  /** One for each call. */
   readonly runMs: readonly number[];
 }
 

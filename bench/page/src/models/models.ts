@@ -10,13 +10,14 @@ import { registerLimits } from "../limits.js";
 import { jit } from "./jit.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./network.js";
 import { openOurs } from "./ours.js";
-import { openLiteRt, openOnnxRuntime } from "./peers.js";
+import { openLiteRt, openOnnxRuntime, openOnnxRuntimeOnGpu } from "./peers.js";
 
 type Open = (network: Network, threads: number, asked?: URLSearchParams) => Promise<Engine>;
 
 const ENGINES: Readonly<Record<string, Open>> = {
   ours: openOurs,
   peer: openOnnxRuntime,
+  "peer-webgpu": openOnnxRuntimeOnGpu,
   litert: openLiteRt,
 };
 

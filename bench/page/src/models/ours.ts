@@ -8,9 +8,17 @@ interface Sdk {
   readonly KernelZoo: typeof KernelZoo;
 }
 
+/** Other files of a network: as what a page asks for it. */
+const FORMS = {
+  single: ".single",
+  int8: "-int8",
+  defaults: "-defaults",
+  webgpu: "-webgpu",
+} as const;
+
 /**
  * As a page asks for it that asks for nothing, or `asked`: `keep` weights, fetch them as `int8`, run
- * on the `whole` model alone, each kernel in a `single` module.
+ * on the `whole` model alone, each kernel in a `single` module, on `defaults` alone, or on `webgpu`.
  */
 export async function openOurs(
   { zoo, inputs }: Network,
@@ -18,7 +26,7 @@ export async function openOurs(
   asked = new URLSearchParams(),
 ): Promise<Engine> {
   if (zoo === null) throw new Error("the zoo has no such network");
-  const form = asked.has("single") ? ".single" : asked.has("int8") ? "-int8" : "";
+  const form = Object.entries(FORMS).find(([name]) => asked.has(name))?.[1] ?? "";
   const file = zoo.replace(/\.json$/, `${form}.json`);
   const { KernelZoo }: Sdk = await import(SDK);
   const kernels = await KernelZoo.open(new URL("/zoo/bundle.json", location.origin), { threads });
