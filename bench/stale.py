@@ -85,6 +85,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     ),
     "models_wasm": (
         "bench/models/wasm.py",
+        "bench/models/tensorflow.py",
         *_KERNELS,
         "client/src/runtime",
         "client/src/sdk",

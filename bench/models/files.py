@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.models.cases import NetworkCase
+from bench.models.tensorflow import TensorFlowNetwork, tensorflow_network
 from bench.report import CannotMeasure
 from bench.site import BenchSite
 
@@ -18,11 +20,12 @@ Tensors = Mapping[str, NDArray[np.generic]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFiles:
     """`outputs` are what PyTorch answers for `inputs`. `tflite` is what LiteRT's converter made of
-    the network, where it was asked to."""
+    the network, where it was asked to; `tensorflow` is its form for TensorFlow.js, if any."""
 
     case: NetworkCase
     onnx: Path
     tflite: Path | None
+    tensorflow: TensorFlowNetwork | None
     inputs: Tensors
     outputs: Tensors
 
@@ -38,6 +41,7 @@ def network_files(folder: Path, case: NetworkCase) -> NetworkFiles:
             case=case,
             onnx=onnx,
             tflite=tflite if tflite.exists() else None,
+            tensorflow=tensorflow_network(onnx),
             inputs=_named(held, "input."),
             outputs=_named(held, "output."),
         )
@@ -54,6 +58,7 @@ def publish(site: BenchSite, network: NetworkFiles, zoo: str | None) -> str:
         "onnx": f"/networks/{name}.onnx",
         "zoo": zoo,
         "tflite": f"/networks/{name}.tflite" if network.tflite is not None else None,
+        "tensorflow": _tensorflow(site, f"/networks/{name}/tensorflow", network.tensorflow),
         "dimensions": dict(network.case.dimensions),
         "inputs": _published(site, f"/networks/{name}/inputs", network.inputs),
         "outputs": _published(site, f"/networks/{name}/outputs", network.outputs),
@@ -61,6 +66,15 @@ def publish(site: BenchSite, network: NetworkFiles, zoo: str | None) -> str:
     address = f"/networks/{name}.json"
     site.publish(address, json.dumps(document).encode())
     return address
+
+
+def _tensorflow(
+    site: BenchSite, folder: str, network: TensorFlowNetwork | None
+) -> dict[str, object] | None:
+    if network is None:
+        return None
+    site.publish(f"{folder}/weights.bin", network.weights.tobytes())
+    return {"steps": msgspec.to_builtins(network.steps), "weights": f"{folder}/weights.bin"}
 
 
 def _named(held: Tensors, prefix: str) -> Tensors:

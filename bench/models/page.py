@@ -16,6 +16,7 @@ from bench.report import CannotMeasure
 OURS = "ours"
 PEER = "peer"
 LITERT = "litert"
+TENSORFLOW = "tensorflow"
 REST_MS = 2500
 """A browser that starts is busy for two seconds."""
 

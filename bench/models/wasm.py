@@ -1,5 +1,5 @@
-"""Whole networks in a page: our runtime beside onnxruntime-web and, where its converter has made
-something of a network, LiteRT.js, each in a worker, in turns.
+"""Whole networks in a page: our runtime beside onnxruntime-web and, where they have a form of the
+network, LiteRT.js and TensorFlow.js, each in a worker, in turns.
 
 Times are the page's, from its call to the outputs in the page. Outputs are compared with PyTorch's.
 """
@@ -14,10 +14,21 @@ from tempfile import TemporaryDirectory
 from bench.busy import CpuUsage
 from bench.kernels.peers import peer_versions
 from bench.models.cases import OTHERS, TINY, NetworkCase
-from bench.models.files import network_files, publish
+from bench.models.files import NetworkFiles, network_files, publish
 from bench.models.options import TUNED, add_untuned, chosen_cases, network_parser
 from bench.models.ours import Prepared, prepare
-from bench.models.page import LITERT, OURS, PEER, Cold, ContestAnswer, Entry, Timed, cold, contest
+from bench.models.page import (
+    LITERT,
+    OURS,
+    PEER,
+    TENSORFLOW,
+    Cold,
+    ContestAnswer,
+    Entry,
+    Timed,
+    cold,
+    contest,
+)
 from bench.models.tuning import Choices
 from bench.options import run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
@@ -27,7 +38,12 @@ ROUNDS = 9
 COLDS = 3
 TINY_OPTIONS = ("--only", TINY.name, "--rounds", "2", "--colds", "1", "--threads", "1", "--untuned")
 
-NAMES = {"kernelzoo": OURS, "onnxruntime-web": PEER, "LiteRT.js": LITERT}
+NAMES = {
+    "kernelzoo": OURS,
+    "onnxruntime-web": PEER,
+    "LiteRT.js": LITERT,
+    "TensorFlow.js": TENSORFLOW,
+}
 """The engines by what they are called in rows, without their releases."""
 
 RIGHT = 1e-4
@@ -103,11 +119,10 @@ def _measured(
     prepared = prepare(site, files, choices, folder, tune=not options.untuned)
     address = publish(site, files, prepared.address)
     before = CpuUsage.now()
-    lite = files.tflite is not None
-    alone, browser = contest(site.url, address, _entries(1, lite=lite), options.rounds)
+    alone, browser = contest(site.url, address, _entries(1, files), options.rounds)
     threaded = None
     if options.threads > 1:
-        entries = (*_entries(options.threads, lite=lite), Entry(engine=OURS, threads=1))
+        entries = (*_entries(options.threads, files), Entry(engine=OURS, threads=1))
         threaded, _ = contest(site.url, address, entries, options.rounds)
     colds: dict[str, list[Cold]] = {OURS: [], PEER: []}
     for _ in range(options.colds):
@@ -124,8 +139,13 @@ def _measured(
     )
 
 
-def _entries(threads: int, *, lite: bool) -> tuple[Entry, ...]:
-    engines = (OURS, PEER, LITERT) if lite else (OURS, PEER)
+def _entries(threads: int, files: NetworkFiles) -> tuple[Entry, ...]:
+    """TensorFlow.js keeps to one thread whatever it is asked."""
+    engines = [OURS, PEER]
+    if files.tflite is not None:
+        engines.append(LITERT)
+    if files.tensorflow is not None and threads == 1:
+        engines.append(TENSORFLOW)
     return tuple(Entry(engine=engine, threads=threads) for engine in engines)
 
 

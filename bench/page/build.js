@@ -14,6 +14,7 @@ await build({
     "src/models/models.ts",
     "src/models/onnxruntime-session.ts",
     "src/models/onnxruntime-webgpu-session.ts",
+    "src/models/tensorflow-session.ts",
     "src/models-webgpu.ts",
     "src/onnxruntime-decoder.ts",
     "src/page.ts",

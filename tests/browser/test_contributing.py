@@ -6,29 +6,53 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from cli.gateway_client import GatewayClient
 from cli.models.sending import ImportedModel, send
 from cli.stack.supervisor import Stack
+from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.applications import ApplicationRequest
 from tests.browser.model_host import lists
 from tests.browser.model_plans import deep
 from tests.browser.sites import ISOLATED, site
 from tests.running import eventually, rows
+from workers.fleet.chromium import launched_chromium
+from workers.fleet.gpu import GpuChoice, gpu_flags
 
-NETWORK = deep(layers=2)
-KEY = NETWORK.plan.kernels[0]
-APPLICATION = "shop"
+NETWORKS = {
+    TargetKind.WASM: deep(layers=2),
+    TargetKind.WEBGPU: deep("small", layers=2, rows=64, width=64),
+}
+"""A software adapter takes a second for what a core does in a few milliseconds."""
+
+
+def application_of(target: TargetKind) -> str:
+    return f"shop-{target}"
+
+
+@pytest.fixture(scope="module")
+def browser(stack: Stack) -> Iterator[Browser]:  # noqa: ARG001
+    """On a software adapter of WebGPU; closed before its stack."""
+    with launched_chromium(*gpu_flags(GpuChoice.SOFTWARE)) as launched:
+        yield launched
+
+
+@pytest.fixture(params=[TargetKind.WASM, pytest.param(TargetKind.WEBGPU, marks=pytest.mark.slow)])
+def target(request: pytest.FixtureRequest) -> TargetKind:
+    return TargetKind(request.param)
 
 
 @pytest.fixture
-def page(stack: Stack, context: BrowserContext, tmp_path: Path) -> Iterator[Page]:
+def page(
+    stack: Stack, context: BrowserContext, target: TargetKind, tmp_path: Path
+) -> Iterator[Page]:
     """A page of a site whose owner has an application, with a model that the zoo has."""
+    network = NETWORKS[target]
     weights = tmp_path / "weights.bin"
-    weights.write_bytes(NETWORK.files.weights)
+    weights.write_bytes(network.files.weights)
     model = ImportedModel(
-        plans=(NETWORK.plan,), golden=(NETWORK.files.golden,), weights=weights, programs={}
+        plans=(network.plan,), golden=(network.files.golden,), weights=weights, programs={}
     )
     with (
         site(ISOLATED) as address,
@@ -41,18 +65,24 @@ def page(stack: Stack, context: BrowserContext, tmp_path: Path) -> Iterator[Page
             replace=False,
             weights_url=None,
             told=lambda _: None,
+            targets=(target,),
         )
-        gateway.create_application(ApplicationRequest(name=APPLICATION, origins=[address]))
-        eventually(lambda: any(job.compiled > 12 for job in gateway.jobs()), "12 were compiled")
+        gateway.create_application(
+            ApplicationRequest(name=application_of(target), origins=[address])
+        )
+        eventually(
+            lambda: any(job.compiled > 12 for job in gateway.jobs(network.plan.kernels[0], target)),
+            "12 were compiled",
+        )
         opened = context.new_page()
         opened.goto(address)
         yield opened
 
 
-SHARED = """async ([host, application, feeds]) => {
+SHARED = """async ([host, application, feeds, backend, name]) => {
   const { KernelZoo } = await import(`${host}/client/sdk.js`);
-  const zoo = await KernelZoo.open(host);
-  const model = await zoo.model("deep", { tune: "idle", contribute: { application } });
+  const zoo = await KernelZoo.open(host, { backend });
+  const model = await zoo.model(name, { tune: "idle", contribute: { application } });
   const x = Float32Array.from(feeds.x);
   const largest = feeds.y.reduce((most, entry) => Math.max(most, Math.abs(entry)), 0);
   let worst = 0;
@@ -77,22 +107,28 @@ SHARED = """async ([host, application, feeds]) => {
   const { state } = tuning;
   hidden(false);
   for (let i = 0; i < 600 && !sent().some(({ path }) => path === "/v1/ballots"); i++) await run();
-  const shown = { sent: sent(), contributed: tuning.contributed, reason: tuning.reason };
+  const { contributed, reason } = tuning;
+  const shown = { target: model.plan.target, sent: sent(), contributed, reason };
   await model.dispose();
   return { ...shown, before, after, state, worst };
 }"""
 
 
 def test_a_page_that_contributes_measures_for_others_and_shows_what_it_sends(
-    page: Page, stack: Stack
+    page: Page, stack: Stack, target: TargetKind
 ) -> None:
-    feeds = lists({"x": NETWORK.feeds["x"], "y": NETWORK.outputs["y"]})
-    found: dict[str, Any] = page.evaluate(SHARED, [stack.url, APPLICATION, feeds])
+    network = NETWORKS[target]
+    key, name = network.plan.kernels[0], network.plan.model
+    feeds = lists({"x": network.feeds["x"], "y": network.outputs["y"]})
+    found: dict[str, Any] = page.evaluate(
+        SHARED, [stack.url, application_of(target), feeds, target, name]
+    )
+    assert found["target"] == target
     assert found["worst"] < 1e-4, found["reason"]
     bodies = [(each["path"], loads(each["body"])) for each in found["sent"]]
     asked = [body["workloads"] for path, body in bodies if path == "/v1/leases"]
     assert asked != []
-    assert all(each == [KEY] for each in asked), "of this model alone"
+    assert all(each == [key] for each in asked), "of this model alone"
     voted = max(i for i, (path, _) in enumerate(bodies) if path == "/v1/ballots")
     told = {
         line["candidate"]
@@ -103,6 +139,6 @@ def test_a_page_that_contributes_measures_for_others_and_shows_what_it_sends(
     assert 0 < len(told) <= found["contributed"]
     stored = {name for (name,) in rows(stack, "SELECT candidate_id::text FROM measurement")}
     assert told <= stored, "what it shows is what arrived"
-    assert found["state"] == "paused"
+    assert found["state"] != "measuring", "paused, or done already"
     assert found["before"] == found["after"], "and nothing is measured meanwhile"
-    assert bodies[voted][1]["workload"] == KEY
+    assert bodies[voted][1]["workload"] == key

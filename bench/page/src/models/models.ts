@@ -10,7 +10,7 @@ import { registerLimits } from "../limits.js";
 import { jit } from "./jit.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./network.js";
 import { openOurs } from "./ours.js";
-import { openLiteRt, openOnnxRuntime, openOnnxRuntimeOnGpu } from "./peers.js";
+import { openLiteRt, openOnnxRuntime, openOnnxRuntimeOnGpu, openTensorFlow } from "./peers.js";
 
 type Open = (network: Network, threads: number, asked?: URLSearchParams) => Promise<Engine>;
 
@@ -19,6 +19,7 @@ const ENGINES: Readonly<Record<string, Open>> = {
   peer: openOnnxRuntime,
   "peer-webgpu": openOnnxRuntimeOnGpu,
   litert: openLiteRt,
+  tensorflow: openTensorFlow,
 };
 
 export interface Entry {

@@ -16,11 +16,36 @@ export interface Tensor {
   readonly url: string;
 }
 
+/** Entries of a weight begin at `offset`, counted in float32. */
+export interface StoredWeight {
+  readonly offset: number;
+  readonly shape: readonly number[];
+}
+
+/** As in `models/tensorflow.py`. */
+export interface Step {
+  readonly operator: "conv" | "depthwise" | "add" | "maxPool" | "mean" | "product";
+  readonly inputs: readonly string[];
+  readonly output: string;
+  readonly weights: readonly StoredWeight[];
+  readonly stride: number;
+  readonly pad: number;
+  readonly window: number;
+  readonly activation: "linear" | "relu" | "relu6";
+}
+
+/** Steps in their order, and the address of their weights. */
+export interface TensorFlowNetwork {
+  readonly steps: readonly Step[];
+  readonly weights: string;
+}
+
 export interface Network {
   /** The ONNX file, what the zoo answers for the model, and what LiteRT's converter made of it. */
   readonly onnx: string;
   readonly zoo: string | null;
   readonly tflite: string | null;
+  readonly tensorflow: TensorFlowNetwork | null;
   /** Extents of the axes that the ONNX file leaves open. */
   readonly dimensions: Readonly<Record<string, number>>;
   readonly inputs: readonly Tensor[];

@@ -38,3 +38,7 @@ export function openOnnxRuntimeOnGpu(network: Network): Promise<Engine> {
 export function openLiteRt(network: Network, threads: number): Promise<Engine> {
   return opened(new Worker("/litert-session.js"), network, threads);
 }
+
+export function openTensorFlow(network: Network, threads: number): Promise<Engine> {
+  return opened(new Worker("/tensorflow-session.js", { type: "module" }), network, threads);
+}
