@@ -10,7 +10,7 @@ from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMa
 MOST_ROWS = 512
 """With more, what the first rows wait for is little beside the rest."""
 
-A_BYTES = 1 << 20
+A_BYTES = 5 << 18
 """All rows pass by each panel: they stay in the second-level cache."""
 
 TILES = 2
