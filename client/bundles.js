@@ -75,6 +75,8 @@ export const chatExample = {
   outdir: `${CHAT_EXAMPLE}/dist`,
   splitting: true,
   alias: { kernelzoo: "./dist/sdk.js", "kernelzoo/chat": "./dist/chat.js" },
+  // Chunks of dist/ import others for the order in which they run, which has no effect here.
+  logOverride: { "ignored-bare-import": "silent" },
   tsconfigRaw: {},
   nodePaths: ["node_modules"],
 };

@@ -1,6 +1,7 @@
 /** A kernel as pipelines: fetched, checked and compiled. */
 import { fetchArtifact } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
+import { now } from "../timing/clock.js";
 import type { KernelWire } from "../wire/types.js";
 import { compiled } from "./compiling.js";
 import type { OpenDevice } from "./device.js";
@@ -82,7 +83,7 @@ async function shaderModule(
 }
 
 const isInvalid = (thrown: unknown): boolean =>
-  thrown instanceof Error && "reason" in thrown && thrown.reason === "validation";
+  (thrown as Partial<GPUPipelineError> | null)?.reason === "validation";
 
 async function pipeline(
   { device }: OpenDevice,
@@ -110,9 +111,9 @@ async function pipelinesOf(
   const entries = [...new Set(kernel.dispatches.map(({ entry }) => entry))];
   let compileMs = 0;
   const make = async (entry: string): Promise<GPUComputePipeline> => {
-    const start = performance.now();
+    const start = now();
     const made = await pipeline(open, layout, module, entry);
-    compileMs += performance.now() - start;
+    compileMs += now() - start;
     return made;
   };
   const made = await Promise.all(

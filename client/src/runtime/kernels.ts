@@ -3,6 +3,7 @@ import { download } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";
 import { addressOf, type ModelAnswer } from "./answer.js";
+import { partsOf } from "./artifacts.js";
 import { refuseChanged } from "./stream.js";
 
 /** `main` of ABI 1: addresses, then a range. */
@@ -37,12 +38,6 @@ async function compileFile(file: Addressed, origin: string): Promise<WebAssembly
     throw new KernelZooError("validate", `This browser rejects ${url}: ${sentence(cause)}`, cause);
   }
 }
-
-/** A kernel and the kernels that pack its weights. */
-export const partsOf = (kernel: KernelWire): readonly ArtifactWire[] => [
-  kernel,
-  ...kernel.layouts.map(({ pack }) => pack),
-];
 
 /**
  * Modules that together have all of `kernels` and their pack kernels.

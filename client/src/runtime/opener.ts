@@ -178,8 +178,8 @@ export class Opener {
 
   /** What was right: these calls of these kernels on this class. */
   #right(fallbacks: Fallbacks): string {
-    const { plan, module, kernels, device_class } = this.answer;
-    const served = module?.sha256 ?? Object.values(kernels).map(({ kernel }) => kernel.sha256);
+    const { plan, kernels, device_class } = this.answer;
+    const served = Object.values(kernels).map(({ kernel }) => kernel.sha256);
     return [device_class, plan.calls.length, served, ...fallbacks.keys()].join();
   }
 

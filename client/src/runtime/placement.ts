@@ -14,6 +14,7 @@ import { CONTROL_WORDS } from "../threads/chunks.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";
 import { type PlanTensor, type PlanWire, productOf } from "./answer.js";
 import { ARRIVAL_WORDS } from "./arrivals.js";
+import { packOf } from "./artifacts.js";
 
 /** One copy of a weight. `pack` is the kernel that makes it; null for a copy that lies plain. */
 export interface Copy {
@@ -53,11 +54,6 @@ const MOST_BYTES = 2 ** 32;
 
 /** The kernel of each workload of the plan, in its order. Throws KernelZooError (manifest). */
 export type KernelOf = (workload: string) => KernelWire;
-
-export function packOf(kernel: KernelWire, operand: number): ArtifactWire | null {
-  const name = kernel.tensors[operand]?.name;
-  return kernel.layouts.find((layout) => layout.tensor === name)?.pack ?? null;
-}
 
 /** The distinct copies of each weight that calls and outputs read, plain before packed. */
 function wanted(plan: PlanWire, kernels: readonly KernelWire[]): (ArtifactWire | null)[][] {

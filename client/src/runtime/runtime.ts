@@ -98,21 +98,26 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   const { check = true, keep = false, memoryBytes } = rest;
   const workers = await workersOf(host, keep);
   try {
-    const answered = await requested;
+    const shaping =
+      rest.tune === "idle"
+        ? import("../tuning/tuned.js")
+        : rest.runs && !keep
+          ? import("../tuning/few-runs.js")
+          : null;
+    const [answered, shaper] = await Promise.all([requested, shaping]);
     progress({ phase: "plan", loaded: 1, total: 1 });
     const target = targetOf(answered.answer);
     const tuned =
-      rest.tune === "idle" && target !== "javascript"
-        ? await (await import("../tuning/tuned.js")).tuned(
-            host,
-            answered,
-            target,
-            rest,
-            workers.next,
-          )
-        : null;
+      target === "javascript"
+        ? null
+        : await shaper?.tuned(host, answered, target, rest, workers.next);
     const order = { check, keep, memoryBytes, progress, signal };
-    const opener = new Opener(host, answered, order, tuned?.spawn ?? workers.next);
+    const opener = new Opener(
+      host,
+      tuned?.answered ?? answered,
+      order,
+      tuned?.spawn ?? workers.next,
+    );
     const model = new Model<Types>(opener, await opener.open());
     tuned?.attach(model);
     return model;

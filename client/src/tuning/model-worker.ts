@@ -2,6 +2,7 @@
 import { breathing } from "../runtime/breathing.js";
 import { Crew, crewMember } from "../runtime/crew.js";
 import { Engine } from "../runtime/engine.js";
+import { Preparation, prepare } from "../runtime/preparing.js";
 import { unpacking } from "../runtime/unpacking.js";
 import { serveTuned } from "./serving.js";
 import { Swapper, spareBytes } from "./swapper.js";
@@ -10,7 +11,9 @@ serveTuned(
   async (order, ports, tell) => {
     const { weights, activations } = order.answer.plan.memory;
     const spare = spareBytes(weights, activations);
-    const engine = await Engine.load(order, { ...ports, unpacking, spareBytes: spare });
+    const beside = { keeper: null, spawn: ports.beside, stored: unpacking };
+    const { bring } = new Preparation(order, beside);
+    const engine = await Engine.load(order, { ...ports, bring, spareBytes: spare });
     const swapper = new Swapper(engine, {
       breathe: breathing(),
       regressed: (workload, reason) => tell({ type: "regression", workload, reason }),
@@ -25,4 +28,6 @@ serveTuned(
     };
   },
   { start: Crew.start, member: crewMember },
+  false,
+  (order, modules, post) => prepare(order, modules, post, unpacking),
 );

@@ -1,7 +1,7 @@
 /** The worker of a model that is tuned: it runs the model, and takes kernels that won. */
-import type { EnginePorts } from "../runtime/engine.js";
 import type { LoadOrder } from "../runtime/messages.js";
-import { type Crewed, type Served, serve } from "../runtime/serve.js";
+import type { Prepare } from "../runtime/preparing.js";
+import { type Crewed, type Served, type ServePorts, serve } from "../runtime/serve.js";
 import type { Found, FromTuned, ToTuned } from "./messages.js";
 import type { Refusals } from "./swapping.js";
 
@@ -19,11 +19,12 @@ const scope = globalThis as unknown as WorkerScope;
 
 export type Tell = (told: FromTuned) => void;
 
-/** Answers messages from now on, as `serve` does, and those about swaps one after another. */
+/** Answers messages from now on, as `serve` does of these, and those about swaps one after another. */
 export function serveTuned(
-  open: (order: LoadOrder, ports: EnginePorts, tell: Tell) => Promise<Swappable>,
+  open: (order: LoadOrder, ports: ServePorts, tell: Tell) => Promise<Swappable>,
   crewed: Crewed | null,
   together = false,
+  preparing: Prepare | null = null,
 ): void {
   let model: Swappable | null = null;
   let last: Promise<void> = Promise.resolve();
@@ -41,6 +42,7 @@ export function serveTuned(
     },
     crewed,
     together,
+    preparing,
   );
   scope.addEventListener("message", ({ data }) => {
     if (data.type === "swap" || data.type === "take-back") last = last.then(() => change(data));

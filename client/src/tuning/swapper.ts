@@ -14,18 +14,19 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { packTensors } from "../engine/packing.js";
 import { align, tensorBytes, viewOf } from "../engine/tensors.js";
 import { type PlanTensor, productOf } from "../runtime/answer.js";
+import { packOf } from "../runtime/artifacts.js";
 import { Dispatcher, type Ready, readyOf } from "../runtime/dispatch.js";
 import { type Engine, type RunResult, WrongKernel } from "../runtime/engine.js";
-import { goldenParts, type Stored, wrongOutput } from "../runtime/golden.js";
+import { goldenParts, type Stored } from "../runtime/golden.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "../runtime/kernels.js";
 import type { Fault } from "../runtime/messages.js";
-import { packOf, type Task } from "../runtime/placement.js";
+import type { Task } from "../runtime/placement.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";
 import { Audit } from "./audit.js";
 import { GoldenFile } from "./golden-file.js";
 import type { Found } from "./messages.js";
 import { RunsFirst } from "./runs-first.js";
-import { type Refusals, type SwapPorts, swapped } from "./swapping.js";
+import { type Refusals, type SwapPorts, swapped, wrongGolden } from "./swapping.js";
 import { number, unpack } from "./unpacking.js";
 
 /** A copy of a weight in memory; `pack` is null where it lies plain. */
@@ -43,7 +44,12 @@ interface Prepared {
   readonly calls: ReadonlyMap<number, Ready>;
 }
 
+/** The least slices of the first run of a pack kernel, so that optimised code takes over within it. */
 const PACK_SLICES = 32;
+/** A slice of a pack kernel writes about so much, which takes a millisecond in baseline code. */
+const SLICE_BYTES = 1 << 17;
+/** Baseline code is at most so many times slower than what the kernel before took. */
+const BASELINE = 16;
 
 export class Swapper {
   readonly #engine: Engine;
@@ -167,20 +173,28 @@ export class Swapper {
       const feeds = goldenParts(file, plan.inputs, plan.golden.inputs);
       for (const [i, { tensor }] of plan.inputs.entries()) view(tensor).set(feeds[i] as Stored);
       const ports = { breathe: this.#runs.rest };
-      await new Dispatcher(tasks, mains, scratch.start, null, blame, ports).run(() => false);
+      const proof = new Dispatcher(tasks, mains, scratch.start, null, blame, ports);
+      // Calls that are too long for their parts would hold up a run that is asked for meanwhile.
+      for (const [i, { learnt }] of proof.calls.entries()) {
+        learnt.alone = BASELINE * this.#callMs(i);
+      }
+      await proof.run(() => false);
+      const found = plan.outputs.map(({ tensor }) => view(tensor));
       const wanted = goldenParts(file, plan.outputs, plan.golden.outputs);
-      const wrong = wrongOutput(
-        plan,
-        plan.outputs.map(({ tensor }) => view(tensor)),
-        wanted,
-      );
-      return wrong === undefined ? null : `The golden output ${wrong} is wrong with it.`;
+      return await wrongGolden(plan, found, wanted, this.#runs.rest);
     } catch (thrown) {
       return sentence(thrown);
     } finally {
       this.#arena.free(activations);
       this.#arena.free(scratch);
     }
+  }
+
+  /** What a call takes on one thread, as far as it is known; else infinite. */
+  #callMs(call: number): number {
+    const { dispatcher, loaded } = this.#engine;
+    const { alone, shared } = (dispatcher.calls[call] as Ready).learnt;
+    return Math.min(alone, loaded.threads * shared);
   }
 
   /** Throws KernelZooError: network, artifact, validate, compile, memory. */
@@ -273,7 +287,7 @@ export class Swapper {
       if (pack === null) continue;
       const mains = await this.#packMains(pack);
       const origins = this.#allocated(block.end - block.start);
-      number(words(plain));
+      await number(words(plain), this.#runs.rest);
       await this.#pack(pack, mains, plain.start, origins.start);
       const done = await unpack(words(origins), words(block), words(plain), this.#runs.rest);
       this.#arena.free(origins);
@@ -300,7 +314,8 @@ export class Swapper {
     const { range_extent: extent, scratch_bytes } = pack;
     const scratch = scratch_bytes > 0 ? this.#allocated(scratch_bytes) : null;
     const words = scratch === null ? [from, to] : [from, to, scratch.start];
-    const step = Math.max(1, Math.ceil(extent / PACK_SLICES));
+    const slices = Math.max(PACK_SLICES, tensorBytes(packTensors(pack).packed) / SLICE_BYTES);
+    const step = Math.max(1, Math.floor(extent / slices));
     for (let lo = 0; lo < extent; lo += step) {
       main(...words, lo, Math.min(lo + step, extent));
       await this.#runs.rest();

@@ -3,7 +3,41 @@
  * kernels are proven by the golden outputs, and those that are right are adopted together.
  */
 import { sentence } from "../engine/error.js";
+import { maxDifference } from "../engine/verification.js";
+import type { PlanWire } from "../runtime/answer.js";
+import type { Stored } from "../runtime/golden.js";
 import type { Found } from "./messages.js";
+
+/** Entries that are compared in about a millisecond. */
+const SLICE = 1 << 18;
+
+/** The slices of a list, each with its place. */
+function* slices(length: number): Generator<readonly [from: number, to: number]> {
+  for (let from = 0; from < length; from += SLICE) yield [from, Math.min(from + SLICE, length)];
+}
+
+/** What is wrong with golden outputs; null where nothing is. Rests after each slice of them. */
+export async function wrongGolden(
+  { outputs, golden }: PlanWire,
+  found: readonly Stored[],
+  wanted: readonly Stored[],
+  rest: () => Promise<void>,
+): Promise<string | null> {
+  for (const [i, right] of wanted.entries()) {
+    let [largest, worst] = [0, 0];
+    for (const [from, to] of slices(right.length)) {
+      const slice = right.subarray(from, to);
+      for (const entry of slice) largest = Math.max(largest, Math.abs(entry));
+      const difference = maxDifference(slice, (found[i] as Stored).subarray(from, to));
+      // What is no number is worse than any.
+      worst = Math.max(worst, Number.isNaN(difference) ? Number.POSITIVE_INFINITY : difference);
+      await rest();
+    }
+    if (worst <= golden.tolerance * largest) continue;
+    return `The golden output ${outputs[i]?.name} is wrong with it.`;
+  }
+  return null;
+}
 
 /** Why each of the kernels does not run, in their order; null for those that do from now on. */
 export type Refusals = readonly (string | null)[];

@@ -24,6 +24,7 @@ import { type Win, Wins } from "./wins.js";
 type Tunable = Pick<Model, "plan" | "tell" | "tuning">;
 
 export interface Tuned {
+  readonly answered: Answered;
   readonly spawn: Spawn;
   attach(model: Tunable): void;
 }
@@ -96,6 +97,10 @@ class Tuning implements ModelTuning, Tuned {
     this.#times = new RunTimes(its);
     this.#wins = new Wins(host.tools.notes, answered.origin, device_class, navigator.userAgent);
     for (const artifact of this.#wins.avoided) this.#tried.add(artifact);
+  }
+
+  get answered(): Answered {
+    return this.#answered;
   }
 
   get pausedBecause(): Pause | null {

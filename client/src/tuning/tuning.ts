@@ -23,6 +23,12 @@ export interface Regression {
 
 export interface TuneOptions {
   /**
+   * How often this page will run the model, as far as it knows: for one run or few, kernels are taken
+   * that cost less until then. They give way to the fastest while the model is idle, where it runs
+   * on. Unless told, the fastest run from the start, as they do with `keep` and `tune`.
+   */
+  readonly runs?: number;
+  /**
    * `idle`: while no run waits, this page measures further kernels of the model in a worker, and runs
    * those that are faster from the next run on. `off` unless told.
    */

@@ -30,7 +30,11 @@ export async function unpack(
 /** Entries that are moved in about a millisecond. */
 const SLICE = 1 << 17;
 
-/** The numbers 1, 2, 3, … */
-export function number(entries: Int32Array): void {
-  for (let i = 0; i < entries.length; i++) entries[i] = i + 1;
+/** The numbers 1, 2, 3, …, in slices. */
+export async function number(entries: Int32Array, rest: () => Promise<void>): Promise<void> {
+  for (let from = 0; from < entries.length; from += SLICE) {
+    const to = Math.min(from + SLICE, entries.length);
+    for (let i = from; i < to; i++) entries[i] = i + 1;
+    await rest();
+  }
 }

@@ -14,7 +14,7 @@ import { readBuffer } from "../../gpu/buffers.js";
 import { loadProgram, type Program } from "../../gpu/program.js";
 import { type PlanTensor, productOf } from "../../runtime/answer.js";
 import type { RunResult } from "../../runtime/engine.js";
-import { goldenParts, type Stored, wrongOutput } from "../../runtime/golden.js";
+import { goldenParts, type Stored } from "../../runtime/golden.js";
 import { refuseMisfit } from "../../runtime/placement.js";
 import type { GpuEngine } from "../../runtime/webgpu/engine.js";
 import { type Buffers, Chain, LIMIT_MS } from "../../runtime/webgpu/loading.js";
@@ -22,7 +22,7 @@ import { now } from "../../timing/clock.js";
 import { GoldenFile } from "../golden-file.js";
 import type { Found } from "../messages.js";
 import { RunsFirst } from "../runs-first.js";
-import { type Refusals, type SwapPorts, swapped } from "../swapping.js";
+import { type Refusals, type SwapPorts, swapped, wrongGolden } from "../swapping.js";
 import { GpuAudit } from "./audit.js";
 
 /** A kernel that is ready to run, and the calls that shall run it. */
@@ -147,8 +147,8 @@ export class GpuSwapper {
         const bytes = await readBuffer(open, output, 4 * productOf(shape), LIMIT_MS);
         found.push(viewOf(bytes, dtype, 0, productOf(shape)) as Stored);
       }
-      const wrong = wrongOutput(plan, found, goldenParts(file, plan.outputs, plan.golden.outputs));
-      return wrong === undefined ? null : `The golden output ${wrong} is wrong with it.`;
+      const wanted = goldenParts(file, plan.outputs, plan.golden.outputs);
+      return await wrongGolden(plan, found, wanted, rest);
     } finally {
       for (const each of bound) each.dispose();
     }

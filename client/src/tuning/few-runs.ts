@@ -1,0 +1,157 @@
+/**
+ * Entry of what a page loads with a model that it says to run few times. The model begins with the
+ * kernels that cost least for so many runs. Once it has run, and where more runs are to come, those
+ * that are the fastest when they are warm take their place one at a time, while no run waits.
+ */
+import type { ModelAnswer } from "../runtime/answer.js";
+import { choose, withChoice } from "../runtime/by-runs.js";
+import type { Host } from "../runtime/host.js";
+import type { Model } from "../runtime/model.js";
+import type { Spawn } from "../runtime/opener.js";
+import type { Answered } from "../runtime/request.js";
+import type { RuntimeWorker } from "../runtime/session.js";
+import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
+import type { Found, FromTuned } from "./messages.js";
+import model from "./model-worker.js?inlined";
+import type { Tuned } from "./tuned.js";
+import type { TuneOptions } from "./tuning.js";
+import { WatchedRuntime } from "./watched.js";
+
+/** Without a run for so long, the next kernel is prepared. */
+const IDLE_MS = 50;
+
+interface Switch {
+  readonly found: Found;
+  readonly cold: ServedKernel;
+  readonly warm: ServedKernel;
+}
+
+/** What runs less often than its kernel is chosen for, those first that save most of an inference. */
+function switchesOf(answer: ModelAnswer, chosen: ModelAnswer): Switch[] {
+  const { calls, kernels } = answer.plan;
+  const saves = ({ found: { workload }, cold, warm }: Switch): number =>
+    calls.filter(({ kernel }) => kernels[kernel] === workload).length *
+    ((cold.costs?.run_ns ?? 0) - (warm.costs?.run_ns ?? 0));
+  return Object.entries(answer.kernels)
+    .flatMap(([workload, warm]) => {
+      const cold = chosen.kernels[workload] as ServedKernel;
+      if (cold === warm || !cold.costs || !warm.costs) return [];
+      const relativeTime = warm.costs.run_ns / cold.costs.run_ns;
+      return [{ found: { workload, kernel: warm.kernel, relativeTime }, cold, warm }];
+    })
+    .sort((a, b) => saves(b) - saves(a));
+}
+
+/** Owns which kernels of a model are still to be switched. */
+class FewRuns implements Tuned {
+  /** Its kernels are those that run. */
+  readonly answered: Answered;
+  readonly #target: MeasuredTarget;
+  readonly #runs: number;
+  readonly #source: string;
+  readonly #plain: Spawn;
+  readonly #kernels: Record<string, ServedKernel>;
+  #waiting: Switch[];
+  #switching: Switch | null = null;
+  readonly #cold = new Map<string, ServedKernel>();
+  #model: Pick<Model, "tell"> | null = null;
+  #runtime: WatchedRuntime | null = null;
+  #asked = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    answered: Answered,
+    target: MeasuredTarget,
+    runs: number,
+    source: string,
+    plain: Spawn,
+  ) {
+    const { answer } = answered;
+    const chosen = withChoice(answer, choose(answer, runs));
+    this.#kernels = { ...chosen.kernels };
+    this.answered = { ...answered, answer: { ...chosen, kernels: this.#kernels } };
+    this.#waiting = switchesOf(answer, chosen);
+    this.#target = target;
+    this.#runs = runs;
+    this.#source = source;
+    this.#plain = plain;
+  }
+
+  /** `source` is the text of the usual worker where that is none for WebAssembly. */
+  readonly spawn = (source?: string): RuntimeWorker => {
+    this.#stop();
+    const lost = source === undefined && this.#target === "webgpu";
+    if (lost || this.#waiting.length === 0) return this.#plain(source);
+    this.#runtime = new WatchedRuntime(this.#source, this.answered.answer, {
+      runs: () => this.#look(),
+      ran: () => undefined,
+      told: (told) => this.#told(told),
+      refused: () => undefined,
+      ended: () => this.#stop(),
+    });
+    return this.#runtime;
+  };
+
+  attach(model: Pick<Model, "tell">): void {
+    this.#model = model;
+  }
+
+  #stop(): void {
+    clearTimeout(this.#timer);
+    this.#runtime = null;
+    if (this.#switching !== null) this.#waiting.unshift(this.#switching);
+    this.#switching = null;
+  }
+
+  /** A run was asked for, or none is under way any more. */
+  #look(): void {
+    clearTimeout(this.#timer);
+    if (this.#runtime?.busy === true) this.#asked += 1;
+    else this.#switchWhenIdle();
+  }
+
+  #switchWhenIdle(): void {
+    const more = this.#runs > 1 || this.#asked > this.#runs;
+    if (!more || this.#switching !== null || this.#runtime?.busy !== false) return;
+    this.#timer = setTimeout(() => {
+      this.#switching = this.#waiting.shift() ?? null;
+      if (this.#switching === null) return;
+      this.#runtime?.tell({ type: "swap", swaps: [this.#switching.found] });
+    }, IDLE_MS);
+  }
+
+  #told(told: FromTuned): void {
+    if (told.type === "swapped") {
+      const { found, cold, warm } = this.#switching as Switch;
+      this.#switching = null;
+      if (told.refused[0] === null) {
+        const { workload, kernel, relativeTime } = found;
+        this.#kernels[workload] = warm;
+        this.#cold.set(workload, cold);
+        const before = cold.kernel.candidate;
+        const swap = { workload, candidate: kernel.candidate, before, relativeTime };
+        this.#model?.tell("swap", { ...swap, since: new Date() });
+      }
+      this.#switchWhenIdle();
+    } else if (told.type === "regression") this.#regressed(told);
+  }
+
+  #regressed({ workload, reason }: Extract<FromTuned, { type: "regression" }>): void {
+    const { candidate } = (this.#kernels[workload] as ServedKernel).kernel;
+    this.#kernels[workload] = this.#cold.get(workload) as ServedKernel;
+    this.#model?.tell("regression", { workload, candidate, reason });
+  }
+}
+
+/** `plain` starts the worker of a model whose kernels stay. */
+export async function tuned(
+  _: Host,
+  answered: Answered,
+  target: MeasuredTarget,
+  { runs = 1 }: TuneOptions,
+  plain: Spawn,
+): Promise<Tuned> {
+  const onGpu = target === "webgpu";
+  const source = onGpu ? (await import("./webgpu/model-source.js")).source : model;
+  return new FewRuns(answered, target, runs, source, plain);
+}
