@@ -36,6 +36,7 @@ CASES = (
 OTHERS = (
     NetworkCase(name="vit", dimensions=IMAGE),
     NetworkCase(name="efficientnet", dimensions=IMAGE),
+    NetworkCase(name="efficientnetv2", dimensions=IMAGE),
     NetworkCase(name="mobilenetv3", dimensions=IMAGE),
     NetworkCase(name="yolo"),
     NetworkCase(name="unet"),

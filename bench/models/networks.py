@@ -293,6 +293,13 @@ NETWORKS = (
         axes={"x": {0: "batch"}, "y": {0: "batch"}},
     ),
     ExportedNetwork(
+        name="efficientnetv2",
+        build=_classifier("efficientnet_v2_s"),
+        inputs=_images(224),
+        outputs=("y",),
+        axes={"x": {0: "batch"}, "y": {0: "batch"}},
+    ),
+    ExportedNetwork(
         name="mobilenetv3",
         build=_classifier("mobilenet_v3_small"),
         inputs=_images(224),
