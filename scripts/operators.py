@@ -10,9 +10,9 @@ from kernelzoo.domain.operators.decoding import (
     advance,
     argmax,
     decode_attention,
+    gated_q4,
     normed_heads,
     normed_matmul_q4,
-    swiglu_q4,
 )
 from kernelzoo.domain.operators.examples import example_extents
 from kernelzoo.domain.operators.expressions import Program
@@ -88,7 +88,7 @@ DECODING = (
         "normed_matmul_q4(1, 64, 96, epsilon=1e-6, bias=True)",
         normed_matmul_q4(1, 64, 96, epsilon=1e-6, bias=True),
     ),
-    ("swiglu_q4(1, 64, 96, epsilon=1e-6)", swiglu_q4(1, 64, 96, epsilon=1e-6)),
+    ("gated_q4(1, 64, 96, epsilon=1e-6)", gated_q4(1, 64, 96, epsilon=1e-6)),
     (
         "decode_attention(AttentionShape(heads=4, kv_heads=2, head_dim=16, length=32))",
         decode_attention(AttentionShape(heads=4, kv_heads=2, head_dim=16, length=32)),

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.binding import bound
+from kernelzoo.domain.operators.elementwise import UNARY
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Call,
@@ -49,23 +50,26 @@ def normed_matmul_q4(
     )
 
 
-def swiglu_q4(m: int, k: int, n: int, *, epsilon: float | None = None, width: int = 4) -> Program:
-    """c[m, n] = silu(gate) · up, of two products of the same row, or of its norm with an epsilon.
+def gated_q4(
+    m: int, k: int, n: int, *, epsilon: float | None = None, width: int = 4, gate: str = "silu"
+) -> Program:
+    """c[m, n] = silu(gate) · up, of two products of the same row, or of its norm with an epsilon;
+    `gate` names another function in the place of silu.
 
     Inputs: a[m, k], gamma[k] where normalised, words i32[2n, k · width / 32], scales[2n, k / 32]:
     the n rows of the gate, then those of up.
     """
     i, j = _places(m, n)
     source = "a" if epsilon is None else "normed"
-    gate = _product("gate", source, i, j, k, width)
+    gated = _product("gate", source, i, j, k, width)
     up = _product("up", source, i, j, k, width, first_row=n)
-    entry = gate[i, j]
-    value = entry * Call(Function.SIGMOID, entry) * up[i, j]
+    _, activated = UNARY[gate]
+    value = activated(gated[i, j]) * up[i, j]
     before = () if epsilon is None else norm(m, k, epsilon)
     given = (_row_input(m, k),) if epsilon is None else _normed_inputs(m, k)
     return Program(
         inputs=(*given, *_weights(2 * n, k, width)),
-        stages=(*before, gate, up, Stage("c", (i, j), value)),
+        stages=(*before, gated, up, Stage("c", (i, j), value)),
     )
 
 
@@ -276,6 +280,14 @@ def normed_heads(
             Stage("factor", (i, r), Call(Function.RSQRT, mean + Real(epsilon))),
             Stage("c", (i, n), Choice((n < heads * head_dim,), query, rest)),
         ),
+    )
+
+
+def scaled_rows(m: int, n: int, factor: float) -> Program:
+    """c[m, n] = a[m, n] · factor, as models have it that scale their embedding."""
+    i, j = _places(m, n)
+    return Program(
+        inputs=(_row_input(m, n),), stages=(Stage("c", (i, j), read("a", i, j) * Real(factor)),)
     )
 
 

@@ -45,9 +45,12 @@ PART = 512
 """Terms of which f32 makes an error of 3e-7, measured against float64 with normal entries."""
 
 
-def evaluate(graph: Graph, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """Outputs by the model's names, in the graph's dtypes, from inputs by the model's names."""
-    values: dict[str, Array] = dict(graph.constants)
+def evaluate(
+    graph: Graph, feeds: Mapping[str, Array], states: Mapping[str, Array] | None = None
+) -> dict[str, Array]:
+    """Outputs by the model's names, in the graph's dtypes, from inputs by the model's names.
+    `states`, by the graph's names, are written in place, as are inputs that are states."""
+    values: dict[str, Array] = {**graph.constants, **(states or {})}
     for port in graph.inputs:
         value = graph.values[port.value]
         given = np.asarray(feeds[port.name])
@@ -55,7 +58,7 @@ def evaluate(graph: Graph, feeds: Mapping[str, Array]) -> dict[str, Array]:
             raise ValueError(f"{port.name} has the shape {given.shape}, not {value.shape}")
         values[port.value] = clipped(given, value.dtype)
     left = {name: len(nodes) for name, nodes in graph.users.items()}
-    kept = {port.value for port in graph.outputs}
+    kept = {*graph.states, *(port.value for port in graph.outputs)}
     for node in graph.nodes:
         inputs = [values[name] for name in node.inputs]
         values[node.output] = _computed(node.op, inputs, graph.values[node.output].shape)
@@ -75,10 +78,12 @@ def clipped(given: Array, dtype: DType) -> Array:
 
 
 def run_program(program: Program, inputs: Sequence[Array]) -> Array:
-    """The output of a program, given its inputs in order."""
+    """The output of a program, given its inputs in order. Those that it updates are written."""
     tensors = {each.name: value for each, value in zip(program.inputs, inputs, strict=True)}
     for stage in program.stages:
         tensors[stage.name] = _stage(stage, tensors)
+    for update in program.updates:
+        tensors[update.tensor][...] = tensors[update.stage]
     return tensors[program.output.name]
 
 
@@ -326,6 +331,8 @@ _BINARY: Mapping[BinaryOp, Callable[[Array, Array], Array]] = {
     BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum,
     BinaryOp.POW: np.power,
+    BinaryOp.SHIFT_RIGHT: np.right_shift,
+    BinaryOp.BIT_AND: np.bitwise_and,
 }
 
 _COMPARE: Mapping[CompareOp, Callable[[Array, Array], Array]] = {

@@ -1,6 +1,6 @@
 """The calls of a block of a prompt: what they leave is the keys and values of its tokens."""
 
-from kernelzoo.domain.operators.decoding import AttentionShape, normed_heads, swiglu_q4
+from kernelzoo.domain.operators.decoding import AttentionShape, gated_q4, normed_heads, scaled_rows
 from kernelzoo.domain.operators.prefill import (
     advance_block,
     block_attention,
@@ -13,6 +13,8 @@ from services.tuner.language.operands import DecoderOperands, LayerOperands
 
 BLOCK_ROWS = 128
 """Tokens of a block, unless told. A prompt's last block computes as many, too."""
+GATED = {"silu": "swiglu_q4", "gelu_tanh": "geglu_q4"}
+"""Names of the gate's programs."""
 
 
 def block_calls(
@@ -25,12 +27,21 @@ def block_calls(
     )
     gather = f"gather_q4:f32:m{rows}k{config.vocabulary}n{width}"
     x = made.named(gather, (*operands.embedding, tokens), "block embedded")
+    x = scaled(made, config, x, rows)
     for layer in operands.layers:
         attended = _attended(made, config, operands, layer, x, rows)
         # Of the last layer nothing is wanted but its keys and values.
         if layer is not operands.layers[-1]:
             x = _layer_rows(made, config, layer, (attended, x), rows)
     made.program("advance_block", advance_block(length, rows), (prompt, position, token), "behind")
+
+
+def scaled(made: GraphBuilding, config: LanguageConfig, x: str, rows: int) -> str:
+    """Rows of the embedding as the first layer reads them."""
+    if config.embedding_scale == 1:
+        return x
+    program = scaled_rows(rows, config.width, config.embedding_scale)
+    return made.program("scaled_rows", program, (x,), f"{x} scaled")
 
 
 def _attended(
@@ -72,9 +83,8 @@ def _layer_rows(
     key = f"matmul_q4+residual:f32:m{rows}k{config.heads * config.head_dim}n{width}"
     x = made.named(key, (attended, *layer.output, x), f"{told} summed")
     a = _normed(made, config, (x, layer.gate_gamma), f"{told} gate normed", rows)
-    gate = made.program(
-        "swiglu_q4", swiglu_q4(rows, width, hidden), (a, *layer.gate), f"{told} gated"
-    )
+    program = gated_q4(rows, width, hidden, gate=config.gate)
+    gate = made.program(GATED[config.gate], program, (a, *layer.gate), f"{told} gated")
     key = f"matmul_q4+residual:f32:m{rows}k{hidden}n{width}"
     return made.named(key, (gate, *layer.down, x), f"{told} output rows")
 

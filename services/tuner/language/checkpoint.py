@@ -58,6 +58,7 @@ class Safetensors:
 
     def __init__(self, folder: Path, config: LanguageConfig) -> None:
         self._joined = _joined(config) if config.joined else {}
+        self._gamma_offset = np.float32(config.gamma_offset)
         self._stored: dict[str, _Stored] = {}
         for path in sorted(folder.glob("*.safetensors")):
             self._stored |= _tensors(path)
@@ -72,7 +73,8 @@ class Safetensors:
         return quantised(self._read(name, (rows, columns)))
 
     def vector(self, name: str, entries: int) -> NDArray[np.float32]:
-        return self._read(name, (entries,))
+        found = self._read(name, (entries,))
+        return found + self._gamma_offset if name.endswith("norm.weight") else found
 
     def rotation(self, config: LanguageConfig) -> tuple[Table, Table]:
         return rotation(config)

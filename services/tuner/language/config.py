@@ -6,6 +6,8 @@ from json import JSONDecodeError, loads
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kernelzoo.domain.operators.quantised import BLOCK
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 
@@ -14,8 +16,14 @@ USUAL_LENGTH = 2_048
 _BIASED = ("qwen2",)
 _NORMED_HEADS = ("qwen3",)
 _JOINED = ("phi3",)
-KNOWN = ("llama", "mistral", *_BIASED, *_NORMED_HEADS, *_JOINED)
+_GEMMA = ("gemma",)
+KNOWN = ("llama", "mistral", *_BIASED, *_NORMED_HEADS, *_JOINED, *_GEMMA)
 """Values of `model_type`; SmolLM's is llama."""
+_BEYOND = {
+    "gemma2": "limits its scores and logits by a tanh, and normalises what attention and gate add",
+    "gemma3_text": "has two rotary embeddings, and normalises what attention and gate add",
+}
+"""What models have that no program here computes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +61,12 @@ class LanguageConfig:
     """Whether queries and keys are normalised head by head."""
     tied: bool = False
     """Whether the head is the embedding's transpose."""
+    gate: str = "silu"
+    """What the gate's entries go through: silu or gelu_tanh."""
+    embedding_scale: float = 1.0
+    """Rows of the embedding are multiplied by it."""
+    gamma_offset: float = 0.0
+    """What files leave out of the factors of norms."""
     joined: bool = False
     """Whether files have queries, keys and values as one matrix, and gate and up as another."""
     stop: tuple[int, ...] = ()
@@ -94,6 +108,8 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 def config_of(document: Mapping[str, Any], length: int | None = None) -> LanguageConfig:
     kind = document.get("model_type")
+    if kind in _BEYOND:
+        raise UnsupportedModel(f"a model of type {kind} {_BEYOND[kind]}, which is not known")
     if kind not in KNOWN:
         raise UnsupportedModel(
             f"model_type {str(kind)[:40]!r} is none of {', '.join(KNOWN)}; export the model to ONNX"
@@ -115,17 +131,24 @@ def config_of(document: Mapping[str, Any], length: int | None = None) -> Languag
         scaling=_scaling(_rotation(document)),
         bias=kind in _BIASED,
         normed_heads=kind in _NORMED_HEADS,
-        tied=bool(document.get("tie_word_embeddings", False)),
+        tied=bool(document.get("tie_word_embeddings", kind in _GEMMA)),
         joined=kind in _JOINED,
     )
+    if kind in _GEMMA:
+        scale = float(np.sqrt(np.float32(width)))
+        config = replace(config, gate="gelu_tanh", embedding_scale=scale, gamma_offset=1.0)
     _refuse_window(document, config.length)
     refuse_shape(config, most)
     return config
 
 
 def _refuse_variants(document: Mapping[str, Any]) -> None:
-    if document.get("hidden_act", "silu") != "silu":
-        raise UnsupportedModel(f"hidden_act is {document['hidden_act']!r}; silu alone is known")
+    act, usual = document.get("hidden_act"), "silu"
+    if document["model_type"] in _GEMMA:
+        # `hidden_act` is what older files said; transformers does not look at it.
+        act, usual = document.get("hidden_activation"), "gelu_pytorch_tanh"
+    if act not in (None, usual):
+        raise UnsupportedModel(f"the gate's activation is {act!r}; {usual} alone is known")
     if document.get("attention_bias") or document.get("mlp_bias"):
         raise UnsupportedModel("the model has biases of its output or gate, which are not known")
     if document.get("partial_rotary_factor", 1.0) != 1.0:

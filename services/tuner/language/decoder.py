@@ -8,13 +8,13 @@ from kernelzoo.domain.operators.decoding import (
     advance,
     argmax,
     decode_attention,
+    gated_q4,
     normed_heads,
     normed_matmul_q4,
-    swiglu_q4,
 )
 from kernelzoo.domain.plan import PortDType
 from services.tuner.graph.graph import Graph, GraphPort
-from services.tuner.language.block import BLOCK_ROWS, block_calls
+from services.tuner.language.block import BLOCK_ROWS, GATED, block_calls, scaled
 from services.tuner.language.building import GraphBuilding
 from services.tuner.language.checkpoint import Checkpoint
 from services.tuner.language.config import LanguageConfig
@@ -59,6 +59,7 @@ def _token_calls(made: GraphBuilding, config: LanguageConfig, operands: DecoderO
     rows, width, token = config.vocabulary, config.width, operands.token
     gather = f"gather_q4:f32:m1k{rows}n{width}"
     x = made.named(gather, (*operands.embedding, token), "embedded")
+    x = scaled(made, config, x, 1)
     for layer in operands.layers:
         x = _layer(made, config, operands, layer, x)
     program = normed_matmul_q4(1, width, rows, epsilon=config.epsilon)
@@ -97,8 +98,8 @@ def _layer(
     x = made.named(key, (attended, *layer.output, x), f"{told} summed")
 
     # 3. The gate and what it lets through.
-    program = swiglu_q4(1, width, config.hidden, epsilon=epsilon)
+    program = gated_q4(1, width, config.hidden, epsilon=epsilon, gate=config.gate)
     given = (x, layer.gate_gamma, *layer.gate)
-    gate = made.program("swiglu_q4", program, given, f"{told} gated")
+    gate = made.program(GATED[config.gate], program, given, f"{told} gated")
     key = f"matmul_q4+residual:f32:m1k{config.hidden}n{width}"
     return made.named(key, (gate, *layer.down, x), f"{told} output row")

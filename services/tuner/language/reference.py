@@ -1,5 +1,6 @@
 """A language model in NumPy, on the quantised weights: what plans and pages are held to."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ class Reference:
         config = self.config
         embedding = self.weights.matrix(EMBEDDING, config.vocabulary, config.width)
         x = np.concatenate([embedding.rows(token, token + 1).dense for token in tokens])
+        x = x * np.float32(config.embedding_scale)
         for layer in range(config.layers):
             x = self._layer(x, f"model.layers.{layer}.")
         last = self._normed(x[-1:], "model.norm.weight")
@@ -46,7 +48,7 @@ class Reference:
         gate = self._product(a, f"{name}mlp.gate_proj", config.hidden)
         up = self._product(a, f"{name}mlp.up_proj", config.hidden)
         return x + self._product(
-            gate / (1 + np.exp(-gate)) * up, f"{name}mlp.down_proj", config.width
+            _ACTIVATIONS[config.gate](gate) * up, f"{name}mlp.down_proj", config.width
         )
 
     def _attended(self, a: Array, name: str) -> Array:
@@ -94,6 +96,18 @@ class Reference:
 EMBEDDING = "model.embed_tokens.weight"
 HEAD_TIED = "model.embed_tokens"
 HEAD = "lm_head"
+
+
+def _silu(x: Array) -> Array:
+    return np.asarray(x / (1 + np.exp(-x)))
+
+
+def _gelu_tanh(x: Array) -> Array:
+    inner = np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x**3)
+    return np.asarray(x / 2 * (1 + np.tanh(inner)))
+
+
+_ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {"silu": _silu, "gelu_tanh": _gelu_tanh}
 
 
 def _rotated(x: Array, cosines: Array, sines: Array) -> Array:

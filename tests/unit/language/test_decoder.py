@@ -1,5 +1,6 @@
 """Language models as plans: read, quantised, and refused where they are of another shape."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ import pytest
 from kernelzoo.domain.plan import PlanDecoder, validated
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from kernelzoo.formats.plans import plan_bytes, read_plan
-from services.tuner.graph.graph import faults
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.graph import NUMPY_DTYPES, faults
 from services.tuner.language.checkpoint import Safetensors, Seeded
 from services.tuner.language.config import LanguageConfig, config_of, read_config
 from services.tuner.language.decoder import decoder_graph
 from services.tuner.language.planning import plan_decoder, plan_language_model
 from services.tuner.language.quantise import quantised
+from services.tuner.language.reference import Reference
 from services.tuner.language.rotation import rotation
 from tests.language_folder import CONFIG, write_folder
 
@@ -69,6 +72,50 @@ def test_graphs_of_all_shapes_are_sound_and_a_lone_head_is_a_weight() -> None:
     assert "head" in [weight.name for weight in plan.weights]
 
 
+@pytest.mark.parametrize("kind", ["qwen3", "gemma"])
+def test_a_prompts_block_and_tokens_behind_it_have_the_logits_of_numpy(
+    tmp_path: Path, kind: str
+) -> None:
+    write_folder(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"model_type": kind}))
+    config = read_config(tmp_path)
+    weights = Safetensors(tmp_path, config)
+    made = decoder_graph(config, weights, block_rows=4)
+    graph, tokens = made.graph, [5, 61, 7, 7, 30, 12]
+    states = {
+        name: np.zeros(graph.values[name].shape, NUMPY_DTYPES[graph.values[name].dtype])
+        for name in graph.states
+    }
+    states["prompt"][: len(tokens)] = tokens
+    states["position"][1] = len(tokens)
+    states["token"][0] = tokens[0]
+    feeds = {port.name: states[port.value] for port in graph.inputs}
+    block = replace(graph, nodes=graph.nodes[: made.step], outputs=())
+    token = replace(graph, nodes=graph.nodes[made.step :])
+    evaluate(block, feeds, states)
+    assert states["position"][0] == 4, "the block took as many tokens"
+    while states["position"][0] < len(tokens):
+        found = evaluate(token, feeds, states)["logits"].reshape(-1)
+    right = Reference(config, weights).logits(tokens)
+    assert np.abs(found - right).max() < 1e-5 * np.abs(right).max()
+    assert states["token"][0] == right.argmax()
+
+
+def test_a_gemma_scales_its_embedding_and_adds_one_to_the_factors_of_its_norms(
+    tmp_path: Path,
+) -> None:
+    made = write_folder(tmp_path)
+    document = {name: each for name, each in CONFIG.items() if name != "tie_word_embeddings"}
+    config = config_of(document | {"model_type": "gemma"})
+    assert config.tied, "files of Gemma do not say so"
+    factors = Safetensors(tmp_path, config).vector("model.norm.weight", 32)
+    assert np.array_equal(factors, made["model.norm.weight"] + np.float32(1))
+    assert config.embedding_scale == pytest.approx(32**0.5)
+    (plan,) = plan_decoder(config, Seeded(), "gemma").plans
+    names = [key.split(":")[1] for key in plan.kernels if key.startswith("program:")]
+    assert {"scaled_rows", "geglu_q4"} <= set(names)
+
+
 def test_llama_3_stretches_long_waves_alone() -> None:
     scaling = {
         "rope_type": "llama3",
@@ -87,7 +134,10 @@ def test_llama_3_stretches_long_waves_alone() -> None:
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"model_type": "gemma"}, "none of llama"),
+        ({"model_type": "gpt2"}, "none of llama"),
+        ({"model_type": "gemma2"}, "limits its scores and logits by a tanh"),
+        ({"model_type": "gemma3_text"}, "two rotary embeddings"),
+        ({"model_type": "gemma", "hidden_activation": "gelu"}, "gelu_pytorch_tanh alone"),
         ({"hidden_act": "gelu"}, "silu alone"),
         ({"attention_bias": True}, "biases of its output"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "yarn"),

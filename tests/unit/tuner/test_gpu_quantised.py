@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.gpu import gpu_model
-from kernelzoo.domain.operators.decoding import normed_matmul_q4, swiglu_q4
+from kernelzoo.domain.operators.decoding import gated_q4, normed_matmul_q4
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.target import UNIT, TargetKind
 from kernelzoo.domain.workload import Workload
@@ -57,9 +57,19 @@ def normed(a: NDArray[np.float32], gamma: NDArray[np.float32], epsilon: float) -
     return np.asarray(wide / np.sqrt((wide * wide).mean(1, keepdims=True) + epsilon) * gamma)
 
 
-def gated(rows: Doubles, weights: Doubles) -> Doubles:
+def silu(x: Doubles) -> Doubles:
+    return np.asarray(x / (1 + np.exp(-x)))
+
+
+def gelu_tanh(x: Doubles) -> Doubles:
+    return np.asarray(x / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))))
+
+
+def gated(
+    rows: Doubles, weights: Doubles, activated: Callable[[Doubles], Doubles] = silu
+) -> Doubles:
     gate, up = np.split(rows @ weights.T, 2, axis=1)
-    return np.asarray(gate / (1 + np.exp(-gate)) * up)
+    return np.asarray(activated(gate) * up)
 
 
 PROGRAMS: dict[str, tuple[Program, Callable[..., Doubles]]] = {
@@ -67,13 +77,17 @@ PROGRAMS: dict[str, tuple[Program, Callable[..., Doubles]]] = {
         normed_matmul_q4(2, 96, 21, epsilon=1e-6, bias=True),
         lambda a, gamma, w, s, bias: normed(a, gamma, 1e-6) @ dequantised(w, s).T + bias,
     ),
-    "gate": (swiglu_q4(1, 64, 20), lambda a, w, s: gated(a, dequantised(w, s))),
+    "gate": (gated_q4(1, 64, 20), lambda a, w, s: gated(a, dequantised(w, s))),
     "gate_of_many_rows": (
-        swiglu_q4(19, 64, 20),
+        gated_q4(19, 64, 20),
         lambda a, w, s: gated(a, dequantised(w, s)),
     ),
+    "tanh_gate": (
+        gated_q4(1, 64, 20, gate="gelu_tanh"),
+        lambda a, w, s: gated(a, dequantised(w, s), gelu_tanh),
+    ),
     "norm_gate": (
-        swiglu_q4(1, 576, 6, epsilon=1e-5),
+        gated_q4(1, 576, 6, epsilon=1e-5),
         lambda a, gamma, w, s: gated(normed(a, gamma, 1e-5), dequantised(w, s)),
     ),
 }
