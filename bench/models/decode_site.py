@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from itertools import repeat
+from itertools import repeat, zip_longest
 from math import prod
 from multiprocessing import get_context
 from pathlib import Path
@@ -50,7 +50,7 @@ class ExportedDecoder:
 
 def plan_without_golden(name: str, case: DecoderCase) -> tuple[Plan, tuple[Workload, ...]]:
     """With golden outputs that nobody computed, as they take long. The workloads are those of a
-    token, then those of a block of the prompt, of either the ones with most operations first."""
+    token and of a block of the prompt in turns, of either the ones with most operations first."""
     config = case.config
     made = decoder_graph(config, WEIGHTS)
     graph = made.graph
@@ -67,7 +67,8 @@ def plan_without_golden(name: str, case: DecoderCase) -> tuple[Plan, tuple[Workl
         model_calls(replace(graph, nodes=nodes))
         for nodes in (graph.nodes[made.step :], graph.nodes[: made.step])
     )
-    found = {call.workload.key: call.workload for call in (*token, *block)}
+    pairs = zip_longest(token, block)
+    found = {call.workload.key: call.workload for pair in pairs for call in pair if call}
     return plan, tuple(found.values())
 
 

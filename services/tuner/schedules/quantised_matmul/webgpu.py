@@ -5,22 +5,25 @@
     thread      c[tile_m, tile_n] in registers, y · tile_m rows down and x · tile_n columns along
 
     workgroup memory
-      rows      [32][block_m] of a
-      columns   [32][block_n] of each product's weights, as numbers
+      rows      [32][pitch_m] of a
+      columns   [32][pitch_n] of each product's weights, as numbers
 
 Each block of k: threads read a, four rows to a vector, and take the weights of four rows out of
-their words, times their scales; then each adds the products of its rows and columns.
+their words, times their scales; then each adds the products of its rows and columns. Where
+registers suffice, the next block is read into them before that, so that nothing waits for it.
 
-    rows[k * block_m / 4 + place] = vec4<f32>(a[…], a[… + K], a[… + 2K], a[… + 3K]);      // 2
+    rows[k * pitch_m / 4 + place] = vec4<f32>(a[…], a[… + K], a[… + 2K], a[… + 3K]);      // 2
     columns[…] = (vec4<f32>((words >> 4 * bit) & 15) - 8) * scales;                       // 3
     for (var k …) { sums_0 = fma(vec4<f32>(rows[…].x), columns[…], sums_0); … }           // 4
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.quantised import BLOCK, WORD_BITS
+from kernelzoo.domain.operators.quantised import BLOCK, WORD_BITS, per_word
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
@@ -56,6 +59,7 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
 )
+from services.tuner.ir.rewrite import substitute
 from services.tuner.schedules.base.entry import entry_value
 from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
 from services.tuner.schedules.base.quantised import (
@@ -85,6 +89,8 @@ class _Kernel:
     first_n: Affine
     x: Affine
     y: Affine
+    pitch_m: int
+    pitch_n: int
     rows: Buffer
     columns: tuple[Buffer, ...]
     sums: Buffer
@@ -115,6 +121,7 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
         (("y", config.block_m // config.tile_m), ("x", config.block_n // config.tile_n)),
     )
     products = range(len(product.weights))
+    pitch_m, pitch_n = config.pitches(workload)
     kernel = _Kernel(
         config=config,
         product=product,
@@ -125,9 +132,11 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
         first_n=own_n.times(config.block_n),
         x=x,
         y=y,
-        rows=f32_buffer("rows", BLOCK * config.block_m, Scope.WORKGROUP),
+        pitch_m=pitch_m,
+        pitch_n=pitch_n,
+        rows=f32_buffer("rows", BLOCK * pitch_m, Scope.WORKGROUP),
         columns=tuple(
-            f32_buffer(f"columns{n}", BLOCK * config.block_n, Scope.WORKGROUP) for n in products
+            f32_buffer(f"columns{n}", BLOCK * pitch_n, Scope.WORKGROUP) for n in products
         ),
         sums=f32_buffer("sums", len(products) * config.tile_m * config.tile_n, Scope.LOCAL),
     )
@@ -137,10 +146,29 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
         for n in range(0, kernel.sums.size, LANES)
     )
     # 2 to 4. Block by block of k.
-    block = frame.variable("block", product.k // BLOCK)
-    weights = tuple(s for n in products for s in _weights(kernel, n, block))
-    inner = (*_activations(kernel, block), *weights, Barrier(), *_products(kernel), Barrier())
-    body: Block = (*zeros, *serial("block", product.k // BLOCK, inner))
+    blocks = product.k // BLOCK
+    block = frame.variable("block", blocks)
+    ahead = blocks > 1 and _fit_registers(kernel)
+    readings = (_activations(kernel, ahead), *(_weights(kernel, n, ahead) for n in products))
+    if ahead:
+        # While products are computed the next block is on its way; behind the last it comes again.
+        later = frame.nested()
+        following = later.clamped("following", block.plus(_at(1)), blocks, 1)
+        before = tuple(s for each in readings for s in each.read_all(ZERO))
+        inner = (
+            *(s for each in readings for s in each.keep_all()),
+            Barrier(),
+            *later.enclose(tuple(s for each in readings for s in each.read_all(following))),
+            *_products(kernel),
+            Barrier(),
+        )
+    else:
+        before = ()
+        brought = tuple(s for each in readings for s in each.brought(block))
+        inner = (*brought, Barrier(), *_products(kernel), Barrier())
+    body: Block = (*zeros, *before, *serial("block", blocks, inner))
+    for buffer in (buffer for each in readings for buffer in each.registers):
+        body = (Allocate(buffer=buffer, body=body),)
     # 5. Each thread stores its entries.
     body = (*body, *_stores(kernel))
     body = (Allocate(buffer=kernel.sums, body=body),)
@@ -150,80 +178,171 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
     return Program(parameters=parameters, body=loop("group", down * along, LoopKind.RANGE, nest))
 
 
+MOST_REGISTERS = 160
+"""What a thread may hold besides its indices, where it reads ahead."""
+
+
+def _turns(kernel: _Kernel, items: int) -> int:
+    return -(-items // kernel.config.threads)
+
+
+def _fit_registers(kernel: _Kernel) -> bool:
+    """Whether a thread has room for what it reads of the next block."""
+    config, product = kernel.config, kernel.product
+    words = BLOCK // per_word(product.weights[0].width)
+    turns = _turns(kernel, config.block_m // LANES * BLOCK)
+    turns += 3 * len(product.weights) * _turns(kernel, config.block_n // LANES * words)
+    return kernel.sums.size + LANES * turns <= MOST_REGISTERS
+
+
+Turn = Callable[[Frame, Sequence[Affine], Affine], Block]
+"""What is done for an item, whose place is told in its `axes`; then where it lies in registers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """Items of a block of k that threads take in turns: `read` leaves one in registers, `keep`
+    takes it from there to workgroup memory."""
+
+    var: str
+    kernel: _Kernel
+    axes: tuple[tuple[str, int], ...]
+    registers: tuple[Buffer, ...]
+    read: Callable[[Affine], Turn]
+    keep: Turn
+
+    @property
+    def items(self) -> int:
+        return prod(size for _, size in self.axes)
+
+    def read_all(self, block: Affine) -> Block:
+        return self._unrolled(self.read(block))
+
+    def keep_all(self) -> Block:
+        return self._unrolled(self.keep)
+
+    def brought(self, block: Affine) -> Block:
+        """Read and kept item by item."""
+        read = self.read(block)
+
+        def both(inside: Frame, places: Sequence[Affine], at: Affine) -> Block:
+            return (*read(inside, places, at), *self.keep(inside, places, at))
+
+        return serial(self.var, _turns(self.kernel, self.items), self._turn(both, ZERO))
+
+    def _unrolled(self, body: Turn) -> Block:
+        turn = self._turn(body, Affine.variable(self.var).times(LANES))
+        turns = range(_turns(self.kernel, self.items))
+        return tuple(s for at in turns for s in substitute(turn, self.var, _at(at)))
+
+    def _turn(self, body: Turn, at: Affine) -> Block:
+        inside = self.kernel.frame.nested()
+        inside.ranges[self.var] = (0, _turns(self.kernel, self.items) - 1)
+        threads = self.kernel.config.threads
+        place = Affine.variable(self.var).times(threads).plus(self.kernel.thread)
+        exists = inside.undecided((Bound(index=place, limit=self.items),))
+        place = inside.clamped(f"{self.var}.place", place, self.items, 1)
+        places = inside.delinearize(place, self.axes)
+        return inside.enclose(under(exists, body(inside, places, at)))
+
+
+def _registers(kernel: _Kernel, name: str, items: int, ahead: bool, dtype: DType) -> Buffer:
+    size = LANES * (_turns(kernel, items) if ahead else 1)
+    return Buffer(name=name, scope=Scope.LOCAL, dtype=dtype, size=size)
+
+
 # Step 2: four rows of a to a vector; threads side by side read neighbours of one row.
 
 
-def _activations(kernel: _Kernel, block: Affine) -> Block:
+def _activations(kernel: _Kernel, ahead: bool) -> _Reading:
     product, quads = kernel.product, kernel.config.block_m // LANES
-    inside = kernel.frame.nested()
     items = quads * BLOCK
-    place, exists, turns = _turn(kernel, inside, "read_a", items)
-    quad, k = inside.delinearize(place, (("a_quad", quads), ("a_k", BLOCK)))
-    entries = []
-    for lane in range(LANES):
-        row = kernel.first_m.plus(quad.times(LANES)).plus(_at(lane))
-        row = inside.clamped(f"a_row{lane}", row, product.m, 1)
-        index = row.times(product.k).plus(block.times(BLOCK)).plus(k)
-        entries.append(kernel.load(product.a, index))
-    index = k.times(kernel.config.block_m).plus(quad.times(LANES))
-    store = Store(buffer=kernel.rows, index=index, value=Lanes(values=tuple(entries)))
-    return serial("read_a", turns, inside.enclose(under(exists, (store,))))
+    held = _registers(kernel, "held_a", items, ahead, DType.F32)
 
+    def read(block: Affine) -> Turn:
+        def turn(inside: Frame, places: Sequence[Affine], at: Affine) -> Block:
+            quad, k = places
+            entries = []
+            for lane in range(LANES):
+                row = kernel.first_m.plus(quad.times(LANES)).plus(_at(lane))
+                row = inside.clamped(f"a_row{lane}", row, product.m, 1)
+                index = row.times(product.k).plus(block.times(BLOCK)).plus(k)
+                entries.append(kernel.load(product.a, index))
+            return (Store(buffer=held, index=at, value=Lanes(values=tuple(entries))),)
 
-def _turn(
-    kernel: _Kernel, inside: Frame, var: str, items: int
-) -> tuple[Affine, tuple[Bound, ...], int]:
-    """The thread's item in each turn, whether there is one, and the number of turns."""
-    turns = -(-items // kernel.config.threads)
-    place = inside.variable(var, turns).times(kernel.config.threads).plus(kernel.thread)
-    exists = inside.undecided((Bound(index=place, limit=items),))
-    return inside.clamped(f"{var}.place", place, items, 1), exists, turns
+        return turn
+
+    def keep(_: Frame, places: Sequence[Affine], at: Affine) -> Block:
+        quad, k = places
+        index = k.times(kernel.pitch_m).plus(quad.times(LANES))
+        value = Load(buffer=held, index=at, lanes=LANES)
+        return (Store(buffer=kernel.rows, index=index, value=value),)
+
+    return _Reading(
+        var="read_a",
+        kernel=kernel,
+        axes=(("a_quad", quads), ("a_k", BLOCK)),
+        registers=(held,),
+        read=read,
+        keep=keep,
+    )
 
 
 # Step 3: the weights of four rows to a vector, word by word.
 
 
-def _weights(kernel: _Kernel, number_: int, block: Affine) -> Block:
+def _weights(kernel: _Kernel, number_: int, ahead: bool) -> _Reading:
     operand, product = kernel.product.weights[number_], kernel.product
-    per_word = WORD_BITS // operand.width
-    words, quads = BLOCK // per_word, kernel.config.block_n // LANES
-    inside = kernel.frame.nested()
-    place, exists, turns = _turn(kernel, inside, f"read_b{number_}", quads * words)
-    quad, word = inside.delinearize(
-        place, ((f"b_quad{number_}", quads), (f"b_word{number_}", words))
+    count = per_word(operand.width)
+    words, quads = BLOCK // count, kernel.config.block_n // LANES
+    items, blocks = quads * words, product.k // BLOCK
+    packed = _registers(kernel, f"packed{number_}", items, ahead, DType.I32)
+    scale = _registers(kernel, f"scale{number_}", items, ahead, DType.F32)
+    zero = _registers(kernel, f"zero{number_}", items, ahead, DType.F32)
+
+    def read(block: Affine) -> Turn:
+        def turn(inside: Frame, places: Sequence[Affine], at: Affine) -> Block:
+            quad, word = places
+            held, scales, zeros = [], [], []
+            for lane in range(LANES):
+                row = kernel.first_n.plus(quad.times(LANES)).plus(_at(lane))
+                row = inside.clamped(f"b_row{number_}.{lane}", row, product.n, 1)
+                row = row.plus(_at(operand.first_row))
+                own = row.times(blocks).plus(block)
+                held.append(kernel.load(operand.words, own.times(words).plus(word)))
+                scales.append(kernel.load(operand.scales, own))
+                zeros.append(_zero(kernel, operand, row, block, inside, number_))
+            return tuple(
+                Store(buffer=into, index=at, value=Lanes(values=tuple(values)))
+                for into, values in ((packed, held), (scale, scales), (zero, zeros))
+            )
+
+        return turn
+
+    def keep(_: Frame, places: Sequence[Affine], at: Affine) -> Block:
+        quad, word = places
+        mask = Const(value=(1 << operand.width) - 1, dtype=DType.I32, lanes=LANES)
+        body: list[Statement] = []
+        for bit in range(count):
+            value: Expression = Load(buffer=packed, index=at, lanes=LANES)
+            if bit:
+                value = binary(BinaryOp.SHIFT_RIGHT, value, whole(bit * operand.width))
+            value = Cast(value=binary(BinaryOp.AND, value, mask), dtype=DType.F32)
+            value = binary(BinaryOp.SUB, value, Load(buffer=zero, index=at, lanes=LANES))
+            value = binary(BinaryOp.MUL, value, Load(buffer=scale, index=at, lanes=LANES))
+            k = word.times(count).plus(_at(bit))
+            index = k.times(kernel.pitch_n).plus(quad.times(LANES))
+            body.append(Store(buffer=kernel.columns[number_], index=index, value=value))
+        return tuple(body)
+
+    return _Reading(
+        var=f"read_b{number_}",
+        kernel=kernel,
+        axes=((f"b_quad{number_}", quads), (f"b_word{number_}", words)),
+        registers=(packed, scale, zero),
+        read=read,
+        keep=keep,
     )
-    blocks = product.k // BLOCK
-    held, scales, zeros = [], [], []
-    for lane in range(LANES):
-        row = kernel.first_n.plus(quad.times(LANES)).plus(_at(lane))
-        row = inside.clamped(f"b_row{number_}.{lane}", row, product.n, 1)
-        row = row.plus(_at(operand.first_row))
-        at = row.times(blocks).plus(block)
-        held.append(kernel.load(operand.words, at.times(words).plus(word)))
-        scales.append(kernel.load(operand.scales, at))
-        zeros.append(_zero(kernel, operand, row, block, inside, number_))
-    packed = Buffer(name=f"packed{number_}", scope=Scope.LOCAL, dtype=DType.I32, size=LANES)
-    scale = f32_buffer(f"scale{number_}", LANES, Scope.LOCAL)
-    zero = f32_buffer(f"zero{number_}", LANES, Scope.LOCAL)
-    body: list[Statement] = [
-        Store(buffer=into, index=ZERO, value=Lanes(values=tuple(values)))
-        for into, values in ((packed, held), (scale, scales), (zero, zeros))
-    ]
-    mask = Const(value=(1 << operand.width) - 1, dtype=DType.I32, lanes=LANES)
-    for bit in range(per_word):
-        value: Expression = Load(buffer=packed, index=ZERO, lanes=LANES)
-        if bit:
-            value = binary(BinaryOp.SHIFT_RIGHT, value, whole(bit * operand.width))
-        value = Cast(value=binary(BinaryOp.AND, value, mask), dtype=DType.F32)
-        value = binary(BinaryOp.SUB, value, Load(buffer=zero, index=ZERO, lanes=LANES))
-        value = binary(BinaryOp.MUL, value, Load(buffer=scale, index=ZERO, lanes=LANES))
-        k = word.times(per_word).plus(_at(bit))
-        index = k.times(kernel.config.block_n).plus(quad.times(LANES))
-        body.append(Store(buffer=kernel.columns[number_], index=index, value=value))
-    block_: Block = tuple(body)
-    for buffer in (packed, scale, zero):
-        block_ = (Allocate(buffer=buffer, body=block_),)
-    return serial(f"read_b{number_}", turns, inside.enclose(under(exists, block_)))
 
 
 def _zero(
@@ -231,17 +350,17 @@ def _zero(
 ) -> Expression:
     if not operand.zeros:
         return number(float(1 << (operand.width - 1)))
-    per_word = WORD_BITS // 4
-    words = -(-(kernel.product.k // BLOCK) // per_word)
+    digits = WORD_BITS // 4
+    words = -(-(kernel.product.k // BLOCK) // digits)
     names = f"zero_word{number_}", f"zero_digit{number_}"
     if names[0] not in inside.ranges:
         for name, op, most in zip(
             names,
             (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD),
-            (words - 1, per_word - 1),
+            (words - 1, digits - 1),
             strict=True,
         ):
-            inside.let(name, binary(op, IndexValue(index=block), whole(per_word)), most)
+            inside.let(name, binary(op, IndexValue(index=block), whole(digits)), most)
     held = kernel.load(operand.zeros, row.times(words).plus(Affine.variable(names[0])))
     shift = IndexValue(index=Affine.variable(names[1]).times(4))
     bits = binary(BinaryOp.AND, binary(BinaryOp.SHIFT_RIGHT, held, shift), whole(15))
@@ -257,12 +376,12 @@ def _products(kernel: _Kernel) -> Block:
     for number_, columns in enumerate(kernel.columns):
         for quad in range(config.tile_n // LANES):
             column = kernel.x.times(config.tile_n).plus(_at(quad * LANES))
-            index = k.times(config.block_n).plus(column)
+            index = k.times(kernel.pitch_n).plus(column)
             right = Load(buffer=columns, index=index, lanes=LANES)
             for row in range(config.tile_m):
                 quad_m, lane = divmod(row, LANES)
                 place = kernel.y.times(config.tile_m).plus(_at(quad_m * LANES))
-                index = k.times(config.block_m).plus(place)
+                index = k.times(kernel.pitch_m).plus(place)
                 left = Load(buffer=kernel.rows, index=index, lanes=LANES)
                 one = Broadcast(value=ExtractLane(value=left, lane=lane), lanes=LANES)
                 at = kernel.sum_at(number_, row, quad)

@@ -7,7 +7,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import BLOCK
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
-from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
+from services.tuner.schedules.base.limits import WORKGROUP_BYTES, WORKGROUP_THREADS, required
 from services.tuner.schedules.base.quantised import quantised_product_of
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
@@ -42,9 +42,20 @@ class WebgpuQuantisedMatmulConfig(WebgpuConfig):
             return f"{self.threads} threads must be one of {', '.join(map(str, THREADS))}"
         return ""
 
+    def pitches(self, workload: Workload) -> tuple[int, int]:
+        """Entries from one row of k to the next in workgroup memory, of a and of the weights.
+        Threads side by side store such rows: of large blocks they are set apart, so that they lie
+        in different banks, unless that needs more memory than every adapter has."""
+        plain = self.block_m, self.block_n
+        apart = (
+            self.block_m + LANES * (self.block_m >= 64),
+            self.block_n + LANES * (self.block_n >= 32),
+        )
+        steps = {_step(_bytes(pitches, workload)) for pitches in (plain, apart)}
+        return apart if len(steps) == 1 else plain
+
     def workgroup_bytes_for(self, workload: Workload) -> int:
-        products = len(quantised_product_of(workload).weights)
-        return (self.block_m + products * self.block_n) * BLOCK * DType.F32.size_bytes
+        return _bytes(self.pitches(workload), workload)
 
     def requires(self, workload: Workload) -> tuple[str, ...]:
         return required(
@@ -52,3 +63,12 @@ class WebgpuQuantisedMatmulConfig(WebgpuConfig):
             threads=self.threads,
             workgroup_bytes=self.workgroup_bytes_for(workload),
         )
+
+
+def _bytes(pitches: tuple[int, int], workload: Workload) -> int:
+    products = len(quantised_product_of(workload).weights)
+    return (pitches[0] + products * pitches[1]) * BLOCK * DType.F32.size_bytes
+
+
+def _step(wanted: int) -> int:
+    return sum(wanted > most for most, _ in WORKGROUP_BYTES)
