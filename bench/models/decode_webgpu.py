@@ -46,6 +46,8 @@ over ours, the difference of logits as a share of the largest."""
 
 UNTUNED = ContestEffort(rounds=1, tune_ms=0)
 EFFORT = replace(ON_GPU, rounds=7, tune_ms=30_000)
+MOST_CANDIDATES = 32
+"""How many are screened of a workload."""
 TINY_OPTIONS = ("--only", TINY)
 OURS, PEER = "kernelzoo", "onnxruntime-web"
 
@@ -129,7 +131,7 @@ def _write(folder: Path, options: Namespace, gpu: GpuModel, elsewhere: bool) -> 
 def _decoder(zoo: Path, name: str, gpu: GpuModel, *, tuned: bool) -> ExportedDecoder:
     case = CASES[name]
     plan, workloads = plan_without_golden(name, case)
-    screened = [workload.key for workload in workloads] if tuned else []
+    screened = {workload.key: MOST_CANDIDATES for workload in workloads if tuned}
     spaces = offered(zoo, plan, workloads, gpu, screened)
     return ExportedDecoder(
         name=name, case=case, spaces=spaces, words=dict(_words(workloads, case.config.length))

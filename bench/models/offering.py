@@ -1,6 +1,6 @@
 """What a zoo that knows nothing answers for a plan on WebGPU, and the kernels to choose from."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,16 @@ from services.tuner.schedules.registry import lite_space
 DEVICE_CLASS = "0123456789abcdef:r101-0:webgpu"
 """A class of which nothing is known."""
 
-MOST_CANDIDATES = 32
-"""How many are screened of a workload, the most promising first."""
-
 Spaces = Mapping[str, Sequence[Mapping[str, Any]]]
 """Kernels as a manifest has them, by workload."""
 
 
 def offered(
-    zoo: Path, plan: Plan, workloads: Sequence[Workload], gpu: GpuModel, tuned: Collection[str]
+    zoo: Path, plan: Plan, workloads: Sequence[Workload], gpu: GpuModel, tuned: Mapping[str, int]
 ) -> Spaces:
-    """Writes the answer with the default kernels, without weights and golden outputs, and the
-    candidates of the workloads `tuned`, in whose order they are screened."""
+    """Writes the answer with the default kernels, without weights and golden outputs, and the most
+    promising candidates of the workloads `tuned`, so many of each, in whose order they are
+    screened."""
     for workload in workloads:
         learn_roundings(workload)
     spaces = {each.key: lite_space(each, TargetKind.WEBGPU, gpu) for each in workloads}
@@ -41,8 +39,8 @@ def offered(
         (zoo / f"{plan.model}.{kind}").unlink()
     artifacts: dict[str, Artifact] = {}
     found = {
-        key: [described(each, None, artifacts) for each in islice(spaces[key], MOST_CANDIDATES)]
-        for key in tuned
+        key: [described(each, None, artifacts) for each in islice(spaces[key], most)]
+        for key, most in tuned.items()
         if len(spaces[key]) > 1
     }
     for name, made in artifacts.items():

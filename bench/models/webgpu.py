@@ -37,7 +37,6 @@ from bench.models.wasm import RIGHT
 from bench.options import run
 from bench.report import Cell, Claim, Report
 from kernelzoo.domain.gpu import GpuModel
-from kernelzoo.domain.workload import Workload
 from services.tuner.graph.models import ModelCall, plan_model
 
 WARM = 3.0
@@ -45,6 +44,10 @@ WARM = 3.0
 
 WORTH_TUNING = 0.005
 """Share of a network's estimated time below which a workload keeps its default kernel."""
+
+LARGE_SHARE = 0.05
+MOST_CANDIDATES, FEW_CANDIDATES = 64, 16
+"""How many are screened of a workload with so large a share, and of others."""
 
 DISPATCH_S, FLOPS_S, BYTES_S = 3e-6, 20e12, 2e12
 """What a large GPU takes for a kernel that does nothing, and does in a second: norms and gathers
@@ -133,7 +136,7 @@ def _network(
     file = network_files(networks, case).onnx
     planned = plan_model(file, [case.dimensions], case.name)
     (plan,), (calls,) = planned.plans, planned.calls
-    tuned = [workload.key for workload in _worth_tuning(calls)]
+    tuned = dict(_worth_tuning(calls))
     return GpuNetwork(
         name=case.name,
         dimensions=case.dimensions,
@@ -144,11 +147,14 @@ def _network(
     )
 
 
-def _worth_tuning(calls: tuple[ModelCall, ...]) -> Iterator[Workload]:
-    """Those that take the most time first."""
-    ordered = sorted(calls, key=_estimated_s, reverse=True)
+def _worth_tuning(calls: tuple[ModelCall, ...]) -> Iterator[tuple[str, int]]:
+    """Keys of workloads, those that take the most time first, and how many candidates of each."""
     total_s = sum(map(_estimated_s, calls))
-    return (call.workload for call in ordered if _estimated_s(call) >= WORTH_TUNING * total_s)
+    for call in sorted(calls, key=_estimated_s, reverse=True):
+        share = _estimated_s(call) / total_s
+        if share >= WORTH_TUNING:
+            most = MOST_CANDIDATES if share >= LARGE_SHARE else FEW_CANDIDATES
+            yield call.workload.key, most
 
 
 def _estimated_s(call: ModelCall) -> float:
