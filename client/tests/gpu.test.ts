@@ -12,6 +12,7 @@ import { deviceDescriptor, gpuFeatures } from "../src/gpu/features.js";
 import { shapeOf } from "../src/gpu/sample.js";
 import { quantumNs } from "../src/gpu/timer.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS } from "../src/probe/gpu-modules.js";
+import { submissionsOf } from "../src/runtime/webgpu/engine.js";
 import { chooseTarget, type GpuSide } from "../src/sdk/backend.js";
 import type { ManifestEntry, ServedKernel } from "../src/wire/types.js";
 
@@ -114,6 +115,12 @@ test("more workgroups than a dimension holds take several launches", () => {
   const plan = planSlices([5_000_000], MOST);
   assert.ok(plan.unit <= MOST);
   assert.equal(plan.firsts.length, Math.ceil(5_000_000 / plan.unit));
+});
+
+test("a long run is submitted in four parts of which the first is the shortest", () => {
+  assert.deepEqual(submissionsOf(27), [0, 27]);
+  assert.deepEqual(submissionsOf(28), [0, 4, 12, 20, 28]);
+  assert.deepEqual(submissionsOf(97), [0, 14, 42, 69, 97]);
 });
 
 test("the step of timestamps is what divides their differences", () => {

@@ -2,7 +2,7 @@
  * What a run of ours on a GPU is made of, without the SDK and its worker around it: of how many
  * milliseconds the page needs to hand it over, the GPU to compute it, and its outputs to be there.
  */
-import type { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
+import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
 import { padded, stagingBuffer } from "../../../../client/src/gpu/buffers.js";
 import { Nudger } from "../../../../client/src/gpu/nudger.js";
 import { type ModelAnswer, productOf } from "../../../../client/src/runtime/answer.js";
@@ -10,7 +10,7 @@ import { breathing } from "../../../../client/src/runtime/breathing.js";
 import {
   Chain,
   type LoadedPlan,
-  loadOnGpu,
+  loadWhole,
 } from "../../../../client/src/runtime/webgpu/loading.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import { profiled } from "../decode/profile.js";
@@ -64,7 +64,7 @@ interface Sample {
 
 /** A plan on the GPU with what its runs need. */
 export class BareModel {
-  readonly #loaded: LoadedPlan;
+  readonly #loaded: LoadedPlan<Sliced>;
   readonly #workloads: readonly string[];
   readonly #inputs: readonly (readonly [GPUBuffer, Uint8Array<ArrayBuffer>])[];
   readonly #outputs: readonly (readonly [GPUBuffer, number])[];
@@ -74,7 +74,7 @@ export class BareModel {
   readonly #told: GPUBuffer;
   readonly #nudger: Nudger;
 
-  private constructor(loaded: LoadedPlan, { plan }: ModelAnswer) {
+  private constructor(loaded: LoadedPlan<Sliced>, { plan }: ModelAnswer) {
     const { device } = loaded.open;
     const { placement, of } = loaded.buffers;
     const bytesOf = ({ shape }: { shape: readonly number[] }): number =>
@@ -104,7 +104,7 @@ export class BareModel {
   static async load(url: string): Promise<BareModel> {
     const answer = (await (await fetch(url)).json()) as ModelAnswer;
     const order = { answer, origin: url, threads: 1, check: false, keep: false, replaced: [] };
-    const loaded = await loadOnGpu(order, { progress: () => undefined });
+    const loaded = await loadWhole(order, { progress: () => undefined });
     await loaded.stored;
     return new BareModel(loaded, answer);
   }
@@ -182,7 +182,7 @@ export class BareModel {
   }
 
   #encoded(
-    calls: readonly BoundProgram[],
+    calls: readonly Sliced[],
     stamps: { readonly first: boolean; readonly last: boolean } | null,
     copies: boolean,
   ): GPUCommandBuffer {

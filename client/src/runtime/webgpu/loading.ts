@@ -102,6 +102,26 @@ async function loaded<Call extends Sliced>(
   return { open, buffers, bound, stored };
 }
 
+/**
+ * The calls of a plan that is loaded without what lets a submission hold a part of a kernel; null
+ * where one needs it. Throws KernelZooError: network, artifact, validate, compile, run; WrongKernel.
+ */
+export async function wholeCalls(
+  order: LoadOrder,
+  open: OpenDevice,
+  buffers: Buffers,
+): Promise<readonly WholeProgram[] | null> {
+  const { plan } = order.answer;
+  const kernels = plan.kernels.map(kernelsOf(order));
+  if (!kernels.every((kernel) => runsWhole(open, kernel))) return null;
+  const programs = await compileAll(order, kernels, open, () => undefined, compileWhole);
+  const bound = (kernel: number, call: number): WholeProgram => {
+    const program = programs[kernel] as Program;
+    return new WholeProgram(program, buffers.operands(call, program));
+  };
+  return open.scoped(() => plan.calls.map(({ kernel }, i) => bound(kernel, i)), LIMIT_MS);
+}
+
 /** Programs of several calls as one range of slices. */
 export class Chain implements Sliced {
   readonly slices: number;
