@@ -1,7 +1,8 @@
 """The address that benchmark pages come from: isolated, with the peers' files and our artifacts."""
 
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
@@ -36,6 +37,7 @@ ISOLATION = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
 }
+PART = re.compile(r"bytes=(\d+)-(\d+)")
 FRESH = "no-store"
 KEPT = "max-age=31536000, immutable"
 
@@ -120,6 +122,14 @@ class _Handler(BaseHTTPRequestHandler):
         if body is not None:
             self._begin(200, path, len(body))
             self._send(BytesIO(body))
+        elif file is not None and (part := PART.fullmatch(self.headers.get("Range", ""))):
+            first, last = int(part[1]), int(part[2])
+            with file.open("rb") as opened:
+                opened.seek(first)
+                content = opened.read(last + 1 - first)
+            told = f"bytes {first}-{first + len(content) - 1}/{file.stat().st_size}"
+            self._begin(206, path, len(content), {"Content-Range": told})
+            self._send(BytesIO(content))
         elif file is not None:
             with file.open("rb") as opened:
                 self._begin(200, path, file.stat().st_size)
@@ -136,9 +146,11 @@ class _Handler(BaseHTTPRequestHandler):
             pace.wait(len(piece))
             self.wfile.write(piece)
 
-    def _begin(self, status: int, path: str, length: int) -> None:
+    def _begin(
+        self, status: int, path: str, length: int, more: Mapping[str, str] | None = None
+    ) -> None:
         self.send_response(status)
-        for name, value in ISOLATION.items():
+        for name, value in {**ISOLATION, **(more or {})}.items():
             self.send_header(name, value)
         self.send_header("Cache-Control", self.server.cache_control)
         self.send_header("Content-Type", TYPES.get(Path(path).suffix, "text/html"))
