@@ -107,9 +107,9 @@ def _network(
 def _decoder(path: Path, name: str, dimensions: tuple[Mapping[str, int], ...]) -> "PlannedModel":
     from services.tuner.language.planning import plan_language_model
 
-    if len(dimensions) > 1 or set(dimensions[0]) - {CONTEXT}:
+    if set().union(*dimensions) - {CONTEXT}:
         raise InvalidInput(
             f"{path.name} is a language model; its one dimension is --dim {CONTEXT}=2048, the "
-            "tokens that it has room for"
+            f"tokens that it has room for, or several of them, --dim {CONTEXT}=1024,8192"
         )
-    return plan_language_model(path, name, dimensions[0].get(CONTEXT))
+    return plan_language_model(path, name, [each[CONTEXT] for each in dimensions if each])

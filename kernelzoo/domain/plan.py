@@ -8,10 +8,11 @@ and a call may write where it reads if both places are the same.
 Entries in memory are f32 or i32. A page passes and receives the dtypes of `Port`: int64, int32,
 uint8 and bool are i32 in memory, and a bool is 0 or 1.
 
-Weights lie plain, row-major and little-endian, in one file, and are listed in the order in which
-calls first use them. In the file they are in this order too, unless it is shared with another plan
-of the model that comes first. The file is fetched in chunks, each with its hash. The golden file
-has inputs and the outputs that belong to them, with entries as in memory.
+Weights lie plain, row-major and little-endian, in one file, and are listed in the order of the
+file, which pages take from its beginning on. In the model's first plan that is the order in which
+calls first use them; what another plan needs beside them lies behind. The file is fetched in
+chunks, each with its hash. The golden file has inputs and the outputs that belong to them, with
+entries as in memory.
 
 The weights of a plan of format 3 are stored in fewer bits: each says where in the file it lies and
 as what (`storage`), while its `offset` and `bytes` go on to be those that plain weights have one
@@ -345,7 +346,7 @@ def _refuse_states(plan: Plan) -> None:
     for number, state in enumerate(plan.states):
         _refuse_text(state.name)
         _refuse_shape(f"state {number} ({state.name})", state.dtype, state.shape)
-    used = {tensor.state for tensor in _first_uses(plan)}
+    used = {tensor.state for tensor in _uses(plan)}
     for unused in set(range(len(plan.states))) - used:
         raise InvalidInput(f"no call uses state {plan.states[unused].name}")
 
@@ -418,12 +419,13 @@ def _refuse_calls(plan: Plan) -> None:
         _require(output.state is None, f"{what} has a state as its output")
     for unused in set(range(len(plan.kernels))) - {call.kernel for call in plan.calls}:
         raise InvalidInput(f"no call uses kernel {plan.kernels[unused]}")
-    used = [tensor.weight for tensor in _first_uses(plan) if tensor.weight is not None]
-    ordered = list(dict.fromkeys(used)) == list(range(len(plan.weights)))
-    _require(ordered, "weights must be in the order in which calls first use them, each used")
+    used = {tensor.weight for tensor in _uses(plan)} - {None}
+    _require(len(used) == len(plan.weights), "a weight is listed that no call uses")
+    offsets = [weight.offset for weight in plan.weights]
+    _require(offsets == sorted(offsets), "weights must be in the order of the file")
 
 
-def _first_uses(plan: Plan) -> Iterator[PlanTensor]:
+def _uses(plan: Plan) -> Iterator[PlanTensor]:
     for call in plan.calls:
         yield from (plan.tensors[index] for index in call.tensors)
     yield from (plan.tensors[port.tensor] for port in plan.outputs)

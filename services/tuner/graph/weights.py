@@ -87,9 +87,20 @@ def weight_file(
                 )
                 weights.append(weight)
             numbers[name] = known[key]
-        plans.append(PlanWeights(weights=tuple(weights), numbers=numbers))
+        plans.append(_in_file_order(weights, numbers))
     file = _plain_file(plain) if stored is None else _deflated_file(small, plain.end)
     return file, tuple(plans)
+
+
+def _in_file_order(weights: Sequence[Weight], numbers: Mapping[str, int]) -> PlanWeights:
+    """Pages take the file from its beginning on, and each weight when its bytes are there: what a
+    second plan alone needs comes last."""
+    order = sorted(range(len(weights)), key=lambda number: weights[number].offset)
+    places = {number: place for place, number in enumerate(order)}
+    return PlanWeights(
+        weights=tuple(weights[number] for number in order),
+        numbers={name: places[number] for name, number in numbers.items()},
+    )
 
 
 def key_of(dtype: DType, entries: Entries) -> Key:

@@ -1,5 +1,6 @@
 """A language model as what a registration needs: its decoder's plan, weights, golden outputs."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -23,30 +24,41 @@ SEED = 20_201
 TOLERANCE = 1e-4
 
 
-def plan_language_model(path: Path, name: str, length: int | None = None) -> PlannedModel:
-    """The plan of a folder with config.json and safetensors, or of a file of ONNX. Raises
+def plan_language_model(path: Path, name: str, lengths: Sequence[int] = ()) -> PlannedModel:
+    """Plans of a folder with config.json and safetensors, or of a file of ONNX: one for each of
+    `lengths`, the room for tokens, and one for as many as are usual where none is told. Raises
     InvalidInput for what is no sound model or does not fit a page, and UnsupportedModel for a model
     that cannot be imported."""
+    longest = max(lengths, default=None)
     if path.is_file():
-        return plan_decoder(*read_decoder(path, length), name)
-    config = read_config(path, length)
-    return plan_decoder(config, Safetensors(path, config), name)
+        config, weights = read_decoder(path, longest)
+        return plan_decoder(config, weights, name, lengths=lengths)
+    config = read_config(path, longest)
+    return plan_decoder(config, Safetensors(path, config), name, lengths=lengths)
 
 
 def plan_decoder(
-    config: LanguageConfig, weights: Checkpoint, name: str, block_rows: int = BLOCK_ROWS
+    config: LanguageConfig,
+    weights: Checkpoint,
+    name: str,
+    block_rows: int = BLOCK_ROWS,
+    lengths: Sequence[int] = (),
 ) -> PlannedModel:
-    """Prompts are taken in blocks of so many rows. Raises InvalidInput for a model that no page
-    could hold."""
-    made = decoder_graph(config, weights, block_rows)
-    graph = made.graph
-    golden, body = golden_file(config, weights)
-    file, (parts,) = weight_file([graph])
-    plan = planned(graph, name, {"context": config.length}, parts, file, golden)
+    """Prompts are taken in blocks of so many rows. There is a plan for each of `lengths`, the
+    shortest first; for the config's where none is told. Raises InvalidInput for a model that no
+    page could hold."""
+    configs = [replace(config, length=each) for each in sorted(lengths or [config.length])]
+    made = [decoder_graph(each, weights, block_rows) for each in configs]
+    golden = [golden_file(each, weights) for each in configs]
+    file, parts = weight_file([each.graph for each in made])
+    plans = []
+    for each, decoder, own, (told, _) in zip(configs, made, parts, golden, strict=True):
+        plan = planned(decoder.graph, name, {"context": each.length}, own, file, told)
+        plans.append(validated(replace(plan, decoder=_decoder(each, decoder, plan))))
     return PlannedModel(
-        plans=(validated(replace(plan, decoder=_decoder(config, made, plan))),),
-        golden=(body,),
-        calls=(model_calls(graph),),
+        plans=tuple(plans),
+        golden=tuple(body for _, body in golden),
+        calls=tuple(model_calls(each.graph) for each in made),
         weights=file,
     )
 

@@ -120,7 +120,14 @@ FAULTS = {
     "output y reads tensor 4, which was not written or was overwritten": _calls(
         (1, (0, 0)), (0, (1, 0, 0))
     ),
-    "each used": _calls((1, (0, 2)), (0, (0, 0, 2))),
+    "a weight is listed that no call uses": _calls((1, (0, 2)), (0, (0, 0, 2))),
+    "in the order of the file": replace(
+        _calls((0, (1, 0, 2)), (0, (5, 0, 2)), (1, (3, 4))),
+        tensors=(*PLAN.tensors, replace(PLAN.tensors[1], weight=1)),
+        weights=(replace(PLAN.weights[0], offset=320), replace(PLAN.weights[0], name="other")),
+        chunks=(Chunk(bytes=640, sha256="ab" * 32),),
+        memory=PlanMemory(weights=640, activations=576),
+    ),
     "chunks have 0 bytes; the weights have 320": replace(PLAN, chunks=()),
     "is no SHA-256": replace(PLAN, chunks=(Chunk(bytes=320, sha256="../"),)),
     "the model takes 4294967872 bytes": replace(

@@ -35,7 +35,7 @@ def test_matrices_that_phi_3_joins_are_those_of_a_model_that_does_not(tmp_path: 
 
 def test_a_folder_of_safetensors_becomes_a_decoder(tmp_path: Path) -> None:
     made = write_folder(tmp_path)
-    model = plan_language_model(tmp_path, "small", 48)
+    model = plan_language_model(tmp_path, "small", [48])
     (plan,) = model.plans
     assert read_plan(plan_bytes(plan)) == plan
     assert (plan.format, plan.dimensions) == (2, {"context": 48})
@@ -48,6 +48,20 @@ def test_a_folder_of_safetensors_becomes_a_decoder(tmp_path: Path) -> None:
     stored = dict(model.weights.parts)[words.offset]
     right = quantised(made["model.embed_tokens.weight"])
     assert stored.tobytes() == right.words.tobytes()
+
+
+def test_plans_of_several_contexts_share_their_weights_in_the_order_of_the_file(
+    tmp_path: Path,
+) -> None:
+    write_folder(tmp_path)
+    model = plan_language_model(tmp_path, "small", [48, 32])
+    assert [plan.dimensions["context"] for plan in model.plans] == [32, 48]
+    short, long = model.plans
+    for plan in model.plans:
+        offsets = [weight.offset for weight in plan.weights]
+        assert offsets == sorted(offsets), "a page takes them in this order"
+    own = {weight.name for weight in long.weights if weight not in short.weights}
+    assert own == {"cosines", "sines"}, "tables of the rotary embedding have a row for each place"
 
 
 def test_a_quantised_weight_is_half_a_step_away_and_the_largest_is_met() -> None:

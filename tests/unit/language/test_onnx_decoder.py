@@ -58,7 +58,7 @@ def test_a_file_of_onnx_becomes_the_plan_of_its_weights(
     right = plan_decoder(config, Seeded(), "same")
     for form in (OnnxForm(), OnnxForm(joined=True)):
         path = _saved(tmp_path, decoder_onnx(config, Seeded(), form))
-        found = plan_language_model(path, "same", config.length)
+        found = plan_language_model(path, "same", [config.length])
         assert plan_bytes(found.plans[0]) == plan_bytes(right.plans[0])
         assert found.golden == right.golden
     path = _saved(tmp_path, decoder_onnx(config, Seeded(), PLAIN))
