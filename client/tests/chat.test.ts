@@ -14,7 +14,7 @@ import {
   type TokenSource,
 } from "../src/chat/index.js";
 import { StopStrings } from "../src/chat/stopping.js";
-import type { GenerateOptions } from "../src/language/model.js";
+import type { GenerateEnd, GenerateOptions } from "../src/language/model.js";
 import { END, END_ID, TOKENIZER_CONFIG, TOKENIZER_JSON, TURN } from "./tokenizers.js";
 
 const tokenizer = new Tokenizer(TOKENIZER_JSON, TOKENIZER_CONFIG);
@@ -29,10 +29,9 @@ interface Asked extends GenerateOptions {
   readonly prompt: readonly number[];
 }
 
-/** Says `text` token by token, until it has ended or its context is full. */
+/** Says `text` token by token. */
 class Speaker implements TokenSource {
   readonly name = "speaker";
-  readonly contextLength = 200;
   readonly asked: Asked[] = [];
   speaking = 0;
   readonly #text: string;
@@ -44,17 +43,19 @@ class Speaker implements TokenSource {
   async *generate(
     ids: ArrayLike<number>,
     options: GenerateOptions = {},
-  ): AsyncGenerator<number, void, undefined> {
+  ): AsyncGenerator<number, GenerateEnd, undefined> {
     this.asked.push({ ...options, prompt: Array.from(ids) });
     assert.equal(this.speaking, 0, "two texts at once");
     this.speaking += 1;
-    const most = Math.min(options.maxTokens ?? Infinity, this.contextLength - ids.length);
+    const said = idsOf(this.#text);
+    const { maxTokens = Infinity } = options;
     try {
-      for (const id of idsOf(this.#text).slice(0, most)) {
+      for (const id of said.slice(0, maxTokens)) {
         await new Promise(setImmediate);
         options.signal?.throwIfAborted();
         yield id;
       }
+      return maxTokens < said.length ? "length" : "stop";
     } finally {
       this.speaking -= 1;
     }

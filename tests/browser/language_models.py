@@ -1,7 +1,9 @@
 """A small language model by a seed as a plan, with the tokens that NumPy generates."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -47,6 +49,22 @@ def tiny_decoder(name: str = "tiny-llama") -> tuple[Plan, Files]:
     made = plan_decoder(TINY, Seeded(), name, BLOCK_ROWS)
     weights = b"".join(made.weights.blocks())
     return made.plans[0], Files(weights=weights, golden=made.golden[0])
+
+
+@cache
+def decoder_that_grows(name: str, lengths: tuple[int, ...]) -> tuple[tuple[Plan, Files], ...]:
+    """A plan for each length, with the files that it names."""
+    made = plan_decoder(TINY, Seeded(), name, BLOCK_ROWS, lengths)
+    weights = b"".join(made.weights.blocks())
+    plans = [replace(plan, model=f"{name}-{plan.dimensions['context']}") for plan in made.plans]
+    files = [Files(weights=weights, golden=golden) for golden in made.golden]
+    return tuple(zip(plans, files, strict=True))
+
+
+def bytes_taken(plan: Plan) -> int:
+    """What a page reserves for it."""
+    states = sum(4 * prod(state.shape) for state in plan.states)
+    return plan.memory.weights + plan.memory.activations + states
 
 
 def right_tokens(prompt: list[int], count: int) -> list[int]:

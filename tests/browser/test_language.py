@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from threading import Event
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -12,13 +13,24 @@ from fixtures.model_site import write_model
 from tests.browser.language_models import (
     TEMPLATE,
     TINY,
+    bytes_taken,
     chosen_on_gpu,
+    decoder_that_grows,
     drawn_tokens,
     right_tokens,
     tiny_decoder,
     tiny_tokenizer,
 )
-from tests.browser.model_host import GPU_CLASS, LOSE, Host, hosting, page_elsewhere, script
+from tests.browser.model_host import (
+    GPU_CLASS,
+    LOSE,
+    Handler,
+    Host,
+    hosting,
+    page_elsewhere,
+    script,
+)
+from tests.running import eventually
 
 PROMPT = [1, 2, 3]
 LONG = [(7 * place + 3) % 150 for place in range(30)]
@@ -41,6 +53,34 @@ COLLECT = """
 """
 
 
+PROBED = """
+  // As at a second visit: the probe has been noted.
+  const read = Storage.prototype.getItem;
+  const probed = { rho: "r101-0", peakGflops: 1, bandwidthGbps: 8, dispatchUs: 1, settled: true };
+  Storage.prototype.getItem = function (key) {
+    return key.startsWith("kernelzoo:gpu-probe") ? JSON.stringify(probed) : read.call(this, key);
+  };
+"""
+SHORT, LONGER = 24, TINY.length
+GROWN = decoder_that_grows("grown", (SHORT, LONGER))
+
+
+class Gateway(Handler):
+    """Lists the plans of the model `grown`, and has each of them for any class."""
+
+    def translate_path(self, path: str) -> str:
+        asked = urlsplit(path)
+        if asked.path == "/v1/models/grown":
+            plans = [{"dimensions": {"context": length}} for length in (LONGER, SHORT)]
+            listed = self.host.folder / "plans.json"
+            listed.write_text(json.dumps({"name": "grown", "plans": plans}))
+            return str(listed)
+        if asked.path.startswith("/v1/models/grown/"):
+            (context,) = parse_qs(asked.query)["context"]
+            return str(self.host.folder / f"grown-{context}.json")
+        return super().translate_path(path)
+
+
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     made = Host(tmp_path_factory.mktemp("language"))
@@ -49,13 +89,15 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     write_model(made.folder, GPU_CLASS, plan, files, kernels)
     (made.folder / "tokenizer.json").write_text(json.dumps(tiny_tokenizer()))
     (made.folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
-    with hosting(made):
+    for each, own in GROWN:
+        write_model(made.folder, GPU_CLASS, each, own, {k: chosen_on_gpu(k) for k in each.kernels})
+    with hosting(made, Gateway):
         yield made
 
 
 @pytest.fixture(scope="module")
 def page(gpu_browser: Browser) -> Iterator[Page]:
-    with page_elsewhere(gpu_browser, LOSE) as opened:
+    with page_elsewhere(gpu_browser, LOSE + PROBED) as opened:
         yield opened
 
 
@@ -66,6 +108,9 @@ GENERATE = """
   const turn = [1, 2, 3, ...greedy, 7, 8];
   const next = await collect(llm.generate(turn, { maxTokens: 6, interval: 4 }));
   const reused = llm.stats().reusedTokens;
+  llm.rewind(2);
+  await collect(llm.generate([1, 2, 9], { maxTokens: 4 }));
+  const rewound = llm.stats().reusedTokens;
   const other = await collect(llm.generate([1, 2, 9], { maxTokens: 4 }));
   const long = await collect(llm.generate(feeds.long, { maxTokens: 4 }));
   const longer = await collect(llm.generate([...feeds.long, 1, 2, 3, 4, 5, 6], { maxTokens: 2 }));
@@ -112,8 +157,8 @@ GENERATE = """
   }
   await llm.dispose();
   const disposed = await refusal(() => collect(llm.generate([1])));
-  return { greedy, whole, next, reused, other, long, longer, blocks, ended, full, drawn, sure,
-           seen, stopped, unbegun, after, faults, atMaximum, survived, disposed };
+  return { greedy, whole, next, reused, rewound, other, long, longer, blocks, ended, full, drawn,
+           sure, seen, stopped, unbegun, after, faults, atMaximum, survived, disposed };
 """
 
 
@@ -122,9 +167,10 @@ def test_tokens_are_those_of_numpy_in_every_turn_and_on_another_gpu(page: Page, 
     greedy = right_tokens(PROMPT, TINY.length - len(PROMPT))
     assert found["greedy"] == greedy[:12]
     assert found["whole"]["promptTokens"] == 3
-    assert found["whole"]["tokens"] >= 11
+    assert found["whole"]["tokens"] == 12
     assert found["next"] == right_tokens([*PROMPT, *greedy[:12], 7, 8], 6)
     assert found["reused"] == len(PROMPT) + 11, "the last token was generated, but not yet computed"
+    assert found["rewound"] == 2
     assert found["other"] == right_tokens([1, 2, 9], 4)
     assert found["long"] == right_tokens(LONG, 4)
     assert found["longer"] == right_tokens([*LONG, *range(1, 7)], 2)
@@ -171,12 +217,14 @@ FAULTS = """
   const network = await refusal(() => zoo.model(`${host}/tiny-llama.json`));
   const onWasm = await open();
   const wasm = await refusal(() => onWasm.languageModel("tiny-llama"));
+  const { Blob } = globalThis;
   globalThis.Blob = class extends Blob {
     constructor(parts, options) {
       super(["Object.defineProperty(navigator, 'gpu', {});", ...parts], options);
     }
   };
   const blind = await refusal(() => openTiny());
+  globalThis.Blob = Blob;
   return { network, wasm, blind };
 """
 
@@ -208,6 +256,71 @@ STOP_AT_FIRST_PIECE = """
 """
 READY = "document.querySelector('#send').disabled === false"
 AT_REST = "document.querySelector('#stop').hidden && !document.querySelector('[aria-busy=true]')"
+
+
+GROW = """
+  const ended = async (tokens) => {
+    const found = [];
+    for (let next = await tokens.next(); ; next = await tokens.next()) {
+      if (next.done) return [found, next.value];
+      found.push(next.value);
+    }
+  };
+  const llm = await zoo.languageModel("grown");
+  const length = llm.contextLength;
+  const filled = await ended(llm.generate([1, 2, 3], { stop: [] }));
+  const share = llm.stats().bandwidthShare / (llm.stats().gigabytesPerSecond / 8);
+  const [next] = await ended(llm.generate([1, 2, 3, ...filled[0].slice(0, 30)], { maxTokens: 2 }));
+  const reused = llm.stats().reusedTokens;
+  await llm.dispose();
+  const small = await zoo.languageModel("grown", { memoryBytes: feeds.memoryBytes });
+  const cut = await ended(small.generate([1, 2, 3], { stop: [] }));
+  const refused = await refusal(() => ended(small.generate(feeds.long)));
+  const after = await ended(small.generate([1, 2, 3], { maxTokens: 4 }));
+  await small.dispose();
+  return { length, filled, share, next, reused, cut, refused, after };
+"""
+
+
+def test_a_context_grows_with_the_text_as_far_as_memory_allows(page: Page, host: Host) -> None:
+    before = len(host.sent)
+    given = {"long": LONG, "memoryBytes": bytes_taken(GROWN[1][0]) - 1}
+    found = page.evaluate(script(COLLECT + GROW), [host.url, given])
+    greedy = right_tokens(PROMPT, LONGER - len(PROMPT))
+    assert found["length"] == LONGER
+    assert found["filled"] == [greedy, "length"], "a larger plan went on with the text"
+    assert found["share"] == pytest.approx(1)
+    assert (found["next"], found["reused"]) == (greedy[30:32], len(PROMPT) + 29)
+    assert found["cut"] == [greedy[: SHORT - len(PROMPT)], "length"]
+    assert found["refused"].startswith("memory: grown-")
+    assert found["after"] == [greedy[:4], "length"], "the smaller plan is still there"
+    asked = [path for path in host.sent[before:] if path.startswith("/v1/models/grown/")]
+    contexts = [parse_qs(urlsplit(path).query)["context"] for path in asked]
+    assert contexts[:3] == [[str(SHORT)], [str(LONGER)], [str(SHORT)]]
+    fetched = [path for path in host.sent[before:] if path.endswith(f"{LONGER}.weights")]
+    assert len(fetched) == 1, "what has no room is not fetched"
+
+
+LEFT = """
+  globalThis.left = openTiny();
+"""
+BACK = """
+  return await collect((await openTiny()).generate([1, 2, 3], { maxTokens: 4 }));
+"""
+
+
+def test_a_tab_that_is_closed_in_mid_download_is_no_harm_to_the_next(
+    gpu_browser: Browser, page: Page, host: Host
+) -> None:
+    host.held = Event()
+    before = len(host.sent)
+    with page_elsewhere(gpu_browser) as first:
+        first.evaluate(script(COLLECT + LEFT), [host.url, {}])
+        eventually(lambda: "/tiny-llama.weights" in host.sent[before:], "half of the weights")
+    host.held.set()
+    host.held = None
+    found = page.evaluate(script(COLLECT + BACK), [host.url, {}])
+    assert found == right_tokens(PROMPT, 4)
 
 
 def test_the_chat_example_answers_stops_and_says_what_is_wrong(

@@ -1,11 +1,11 @@
 /** Text of a language model, piece by piece. */
-import type { GenerateOptions, LanguageModel } from "../language/model.js";
+import type { GenerateEnd, GenerateOptions, LanguageModel } from "../language/model.js";
 import { Detokenizer } from "./detokenizer.js";
 import { StopStrings } from "./stopping.js";
 import { idsOf, type Tokenizer } from "./tokenizer.js";
 
 /** What generates tokens: a `LanguageModel`. */
-export type TokenSource = Pick<LanguageModel, "name" | "contextLength" | "generate" | "stats">;
+export type TokenSource = Pick<LanguageModel, "name" | "generate" | "stats">;
 
 export interface TextOptions extends Omit<GenerateOptions, "stop"> {
   readonly tokenizer: Tokenizer;
@@ -15,7 +15,7 @@ export interface TextOptions extends Omit<GenerateOptions, "stop"> {
 
 /** Why a text ended: by itself or at a string of `stop`, or as there was no room for more. */
 export interface TextEnd {
-  readonly reason: "stop" | "length";
+  readonly reason: GenerateEnd;
   readonly promptTokens: number;
   readonly tokens: number;
 }
@@ -30,22 +30,24 @@ export async function* generateText(
   { tokenizer, stop = [], ...options }: TextOptions,
 ): AsyncGenerator<string, TextEnd, undefined> {
   const ids = typeof prompt === "string" ? idsOf(tokenizer, prompt, true) : prompt;
-  const most = Math.min(options.maxTokens ?? Infinity, llm.contextLength - ids.length);
   const [detokenizer, stops] = [new Detokenizer(tokenizer), new StopStrings(stop)];
+  const generated = llm.generate(ids, options);
   let tokens = 0;
-  const end = (reason: TextEnd["reason"]): TextEnd => ({
-    reason,
-    promptTokens: ids.length,
-    tokens,
-  });
-  for await (const id of llm.generate(ids, options)) {
-    tokens += 1;
-    const { text, ended } = stops.push(detokenizer.push(id));
-    if (text !== "") yield text;
-    if (ended) return end("stop");
+  const end = (reason: GenerateEnd): TextEnd => ({ reason, promptTokens: ids.length, tokens });
+  try {
+    let next = await generated.next();
+    for (; !next.done; next = await generated.next()) {
+      tokens += 1;
+      const { text, ended } = stops.push(detokenizer.push(next.value));
+      if (text !== "") yield text;
+      if (ended) return end("stop");
+    }
+    const last = stops.push(detokenizer.end());
+    const rest = last.ended ? last.text : last.text + stops.end();
+    if (rest !== "") yield rest;
+    return end(last.ended ? "stop" : next.value);
+  } finally {
+    // Nothing is computed for a text that has ended before.
+    await generated.return("stop");
   }
-  const last = stops.push(detokenizer.end());
-  const rest = last.ended ? last.text : last.text + stops.end();
-  if (rest !== "") yield rest;
-  return end(tokens < most || last.ended ? "stop" : "length");
 }

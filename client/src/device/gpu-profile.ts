@@ -12,6 +12,8 @@ export interface GpuProfile {
   readonly rho: string;
   /** Register-only limit of the whole GPU. */
   readonly peakGflops: number;
+  /** Of its memory, as far as a copy reaches it; 0 is unknown. */
+  readonly bandwidthGbps: number;
   readonly levels: GpuProbeLevels;
   readonly deviceClass: string;
 }
@@ -44,6 +46,7 @@ export async function readGpuProfile(
     features: open.features,
     rho: probe.rho,
     peakGflops: probe.peakGflops,
+    bandwidthGbps: probe.bandwidthGbps,
     levels: gpuLevelsOf(probe),
     deviceClass: deviceClass(deviceId, probe.rho, open.features, "webgpu"),
   };

@@ -1,8 +1,19 @@
 /** A language model that generates tokens, in a worker of its own. */
 import type { DecoderWire, PlanWire } from "../runtime/answer.js";
 import type { Opened, Opener } from "../runtime/opener.js";
+import type { Answered } from "../runtime/request.js";
 import type { Ran, Refused } from "../runtime/session.js";
 import { MOST_STEPS, orderFeeds, type Sampling } from "./order.js";
+
+/** Why a text ended: at a token that ends texts, or as there was no room for more. */
+export type GenerateEnd = "stop" | "length";
+
+/** Plans of the model that have room for more tokens. */
+export interface LargerPlans {
+  /** Tokens that plans have room for, the fewest first; none where there is one plan. */
+  readonly contexts: readonly number[];
+  readonly planned: (context: number | undefined) => Promise<Answered>;
+}
 
 export interface GenerateOptions extends Partial<Sampling> {
   /** As many as the context has room for unless told. */
@@ -27,6 +38,8 @@ export interface LanguageStats {
   readonly msPerToken: number | null;
   /** What is read of the weights for a token, by its time; null as before. */
   readonly gigabytesPerSecond: number | null;
+  /** That, by what the GPU's memory gives as it was probed; null where it was not, as for a file. */
+  readonly bandwidthShare: number | null;
   readonly interval: number;
   readonly memoryBytes: number;
 }
@@ -58,13 +71,16 @@ function bytesReadByToken(plan: PlanWire): number {
 
 export class LanguageModel {
   readonly name: string;
-  /** Tokens that a prompt and what follows it may have together. */
+  /**
+   * Tokens that a prompt and what follows it may have together, with the zoo's largest plan; a text
+   * has fewer where memory does not suffice for that.
+   */
   readonly contextLength: number;
   readonly vocabulary: number;
   /** Tokens that end a text. */
   readonly stopTokens: readonly number[];
   readonly #opener: Opener;
-  readonly #weightBytes: number;
+  readonly #larger: LargerPlans;
   #opened: Opened;
   /** The tokens whose keys and values are in the cache. */
   #held: number[] = [];
@@ -72,19 +88,20 @@ export class LanguageModel {
   #stats: LanguageStats;
 
   /** @internal */
-  constructor(opener: Opener, opened: Opened) {
+  constructor(opener: Opener, opened: Opened, larger: LargerPlans) {
     const { name, plan } = opener.answer;
     const { length, vocabulary, stop } = plan.decoder as DecoderWire;
     this.name = name;
-    this.contextLength = length;
+    this.contextLength = Math.max(length, ...larger.contexts);
     this.vocabulary = vocabulary;
     this.stopTokens = stop;
     this.#opener = opener;
     this.#opened = opened;
-    this.#weightBytes = bytesReadByToken(plan);
+    this.#larger = larger;
     this.#stats = {
       ...{ promptTokens: 0, reusedTokens: 0, prefillMs: 0, tokens: 0, interval: 1 },
-      ...{ msPerToken: null, gigabytesPerSecond: null, memoryBytes: opened.loaded.memoryBytes },
+      ...{ msPerToken: null, gigabytesPerSecond: null, bandwidthShare: null },
+      memoryBytes: opened.loaded.memoryBytes,
     };
   }
 
@@ -95,12 +112,13 @@ export class LanguageModel {
   /**
    * The tokens that follow those of a prompt, one after the other. What prompt and cache begin with
    * together is not computed again, so a page gives the whole conversation each time. Throws
-   * KernelZooError (run) for a prompt that does not fit, and while another text is generated.
+   * KernelZooError: run for a prompt that does not fit, and while another text is generated; memory
+   * for a prompt that needs a context for which memory does not suffice.
    */
   async *generate(
     ids: ArrayLike<number>,
     options: GenerateOptions = {},
-  ): AsyncGenerator<number, void, undefined> {
+  ): AsyncGenerator<number, GenerateEnd, undefined> {
     const prompt = Array.from(ids);
     this.#refuse(prompt, options);
     const { signal } = options;
@@ -111,18 +129,17 @@ export class LanguageModel {
     this.#busy = true;
     const made: number[] = [];
     try {
-      for (let again = false; ; again = true) {
+      for (let again = false; ; ) {
         try {
-          for await (const token of this.#decoded(prompt, made, options, ending.signal)) {
-            signal?.throwIfAborted();
-            made.push(token);
-            yield token;
-            signal?.throwIfAborted();
-          }
-          return;
+          const tokens = prompt.length + made.length;
+          if (tokens >= this.#room && !(await this.#grew(tokens, made.length > 0))) return "length";
+          ending.signal.throwIfAborted();
+          const end = yield* this.#decoded(prompt, made, options, ending.signal);
+          if (end !== "full") return end;
         } catch (thrown) {
           // The page has the tokens so far; the prompt of the new cache ends with them.
           if (again || ending.signal.aborted) throw thrown;
+          again = true;
           await this.#reopened(thrown);
         }
       }
@@ -147,17 +164,44 @@ export class LanguageModel {
     await this.dispose();
   }
 
+  /** Tokens that the plan which is open has room for. */
+  get #room(): number {
+    return (this.#opener.answer.plan.decoder as DecoderWire).length;
+  }
+
+  /**
+   * Opens the smallest context with room behind so many tokens; the cache is filled anew. False for
+   * a text that has begun and that memory does not suffice for.
+   */
+  async #grew(tokens: number, begun: boolean): Promise<boolean> {
+    const context = this.#larger.contexts.find((each) => each > tokens);
+    if (context === undefined) return false;
+    try {
+      const answered = await this.#larger.planned(context);
+      this.#opened = await this.#opener.change(this.#opened, answered);
+      await this.#opened.session.complete;
+    } catch (thrown) {
+      if (begun && (thrown as { readonly stage?: unknown }).stage === "memory") return false;
+      throw thrown;
+    }
+    this.#held = [];
+    this.#stats = { ...this.#stats, memoryBytes: this.#opened.loaded.memoryBytes };
+    return true;
+  }
+
+  /** Adds what it generates to `made`. The end is `full` where a larger context would go on. */
   async *#decoded(
     ids: readonly number[],
-    made: readonly number[],
+    made: number[],
     options: GenerateOptions,
     signal: AbortSignal,
-  ): AsyncGenerator<number, void, undefined> {
+  ): AsyncGenerator<number, GenerateEnd | "full", undefined> {
     const { stop = this.stopTokens } = options;
     const prompt = [...ids, ...made];
-    const most = Math.min(options.maxTokens ?? Infinity, this.contextLength - ids.length);
-    const left = most - made.length;
-    if (left <= 0) return;
+    const { maxTokens = Infinity } = options;
+    const left = Math.min(maxTokens, this.#room - ids.length) - made.length;
+    if (left <= 0) return "length";
+    const weightBytes = bytesReadByToken(this.#opener.answer.plan);
     const sampling = { ...GREEDY, ...options };
     // The last token is computed again where all are held: its logits are not.
     const place = Math.min(shared(this.#held, prompt), prompt.length - 1);
@@ -186,24 +230,40 @@ export class LanguageModel {
       }
       for (const token of found) {
         tokens += 1;
+        const ended = stop.includes(token);
+        if (!ended) made.push(token);
         const msPerToken = tokens > found.length ? (now() - first) / (tokens - 1) : null;
         this.#stats = {
           ...this.#stats,
           ...{ promptTokens: prompt.length - place, reusedTokens: place },
           ...{ prefillMs: first - start, tokens: made.length, interval, msPerToken },
-          gigabytesPerSecond: msPerToken && this.#weightBytes / msPerToken / 1e6,
+          ...this.#bandwidth(weightBytes, msPerToken),
         };
-        if (stop.includes(token)) return;
+        if (ended) return "stop";
         // The one before is in the cache, as this one was computed from it.
         if (last !== undefined) this.#held.push(last);
         last = token;
+        signal.throwIfAborted();
         yield token;
+        signal.throwIfAborted();
       }
       const pace = this.#stats.msPerToken;
       if (options.interval === undefined && pace !== null) {
         interval = Math.max(1, Math.min(MOST_STEPS, Math.round(FETCH_MS / pace)));
       }
     }
+    return made.length >= maxTokens || this.#room >= this.contextLength ? "length" : "full";
+  }
+
+  #bandwidth(
+    weightBytes: number,
+    msPerToken: number | null,
+  ): Pick<LanguageStats, "gigabytesPerSecond" | "bandwidthShare"> {
+    if (msPerToken === null) return { gigabytesPerSecond: null, bandwidthShare: null };
+    const { gpu } = this.#opener.host;
+    const gigabytesPerSecond = weightBytes / msPerToken / 1e6;
+    const most = gpu.kind === "gpu" ? gpu.bandwidthGbps : 0;
+    return { gigabytesPerSecond, bandwidthShare: most > 0 ? gigabytesPerSecond / most : null };
   }
 
   /** Opens the model anew after a failure, without what is to blame. Throws what cannot be mended. */

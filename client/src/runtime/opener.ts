@@ -76,6 +76,26 @@ export class Opener {
     return this.#opened(await this.#mended(fallbacks, refused));
   }
 
+  /**
+   * Opens another plan of the model in the place of one, which stays where the budget has no room for
+   * the other. Where that fails otherwise, runs of the one are refused, and `open` opens it again.
+   */
+  async change({ session }: Opened, answered: Answered): Promise<Opened> {
+    const { weights, activations } = answered.answer.plan.memory;
+    this.#reserve(weights + activations);
+    session.end(
+      new Refused({ stage: "run", message: "It gave way to another plan.", fault: null }),
+    );
+    const before = this.#answered;
+    this.#answered = answered;
+    try {
+      return await this.open();
+    } catch (thrown) {
+      this.#answered = before;
+      throw thrown;
+    }
+  }
+
   close(reason: unknown): void {
     this.#closed = { reason };
     this.#session?.end(reason);

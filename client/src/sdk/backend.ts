@@ -53,6 +53,8 @@ export interface Gpu {
   readonly deviceClass: string;
   /** Register-only limit. */
   readonly peakGflops: number;
+  /** Of its memory; 0 is unknown. */
+  readonly bandwidthGbps: number;
   close(): void;
 }
 
@@ -82,8 +84,12 @@ export async function openGpu(
   try {
     watchForLoss((await owner.device()).device);
     const device = { engine: readEngine(), deviceId };
-    const { deviceClass, peakGflops } = await readGpuProfile(storedNotebook(), device, owner);
-    return { kind: "gpu", owner, deviceClass, peakGflops, close };
+    const { deviceClass, peakGflops, bandwidthGbps } = await readGpuProfile(
+      storedNotebook(),
+      device,
+      owner,
+    );
+    return { kind: "gpu", owner, deviceClass, peakGflops, bandwidthGbps, close };
   } catch (thrown) {
     close();
     noteHang(thrown);

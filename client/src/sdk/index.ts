@@ -18,7 +18,12 @@ export { KernelZooError, type Stage } from "../engine/error.js";
 export type { TensorView } from "../engine/tensors.js";
 export type { Float16View, GpuEntries } from "../gpu/buffers.js";
 export type { LanguageOptions } from "../language/language.js";
-export type { GenerateOptions, LanguageModel, LanguageStats } from "../language/model.js";
+export type {
+  GenerateEnd,
+  GenerateOptions,
+  LanguageModel,
+  LanguageStats,
+} from "../language/model.js";
 export type { Sampling } from "../language/order.js";
 export type { PortDType } from "../runtime/answer.js";
 export type { Entries, Feed, TensorData } from "../runtime/feeds.js";
