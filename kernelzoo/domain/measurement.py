@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
 
 SHORTEST_FIRST_RUN = 0.5
-"""Of the best sample: a first run is of the same code, or of a slower one."""
+"""As a share of the best sample: a first run is of the same code, or of a slower one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,7 @@ class CostRow:
 def costs(
     workload_key: str, device_class: DeviceClass, identities: Sequence[str]
 ) -> Query[CostRow]:
-    """Of kernels that are not denied, where the identity told what precedes their runs."""
+    """Costs of kernels that are not denied, where the identity told what precedes their runs."""
     return Query(
         sql="""
             SELECT m.identity_id, m.candidate_id,

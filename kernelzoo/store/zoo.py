@@ -318,6 +318,22 @@ def offer(
     )
 
 
+def offered(workload_key: str, device_class: DeviceClass) -> Query[OfferedCost]:
+    """What is offered beside the live entry, for the fewest runs first; its own is the last."""
+    return Query(
+        sql="""
+            SELECT r.candidate_id, r.runs, r.compile_ns, r.optimise_ns, r.pack_ns, r.first_run_ns,
+                   r.run_ns, r.voters
+            FROM kernel_by_runs r
+            WHERE r.workload_key = %(key)s AND r.device_class = %(class)s
+              AND NOT is_denied(r.candidate_id, r.device_class)
+            ORDER BY r.runs
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=OfferedCost,
+    )
+
+
 def versions(device_class: DeviceClass) -> Query[VersionRow]:
     """Every entry that there ever was for the keys of a class, in order."""
     return Query(

@@ -33,7 +33,7 @@ this change places between two measurements of one device."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Of a kernel, as one voter measured it, or of several the medians."""
+    """What a kernel costs, as one voter measured it, or the medians of several."""
 
     preparation: Preparation
     run_ns: float
@@ -119,7 +119,7 @@ def median_cost(told: Sequence[Cost]) -> Cost:
 
 
 def _best(voters: Sequence[Costs], costs: Costs, served_id: str, runs: int, rule: Rule) -> str:
-    """Of those that pass the test against the entry the one of the least total; else the entry."""
+    """The one of the least total among those that pass the test; else the entry."""
     passing = (each for each in costs if _passes(voters, each, served_id, runs, rule))
     return min(passing, key=lambda each: (costs[each].total_ns(runs), each), default=served_id)
 

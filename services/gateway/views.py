@@ -13,6 +13,7 @@ from kernelzoo.store.denials import DeniedRow
 from kernelzoo.store.keys import FoundKeyRow, VersionOfKeyRow, VotesRow
 from kernelzoo.store.measurements import TrialRow
 from kernelzoo.store.overview import CellRow, ClassRow, CoveredWorkloadRow, PublishedRow, TotalsRow
+from kernelzoo.store.zoo import OfferedCost
 from services.gateway.wire.console import (
     CandidateStanding,
     ClassOfDevices,
@@ -22,6 +23,7 @@ from services.gateway.wire.console import (
     FoundKey,
     FoundKeys,
     Improvement,
+    OfferedKernel,
     OutcomeCount,
     Overview,
     Promotion,
@@ -30,7 +32,7 @@ from services.gateway.wire.console import (
 )
 from services.gateway.wire.denials import Decision
 from services.gateway.wire.sessions import HardwareWire
-from services.gateway.wire.zoo import EngineVotesWire, EvidenceWire
+from services.gateway.wire.zoo import CostsWire, EngineVotesWire, EvidenceWire
 
 NO_VOTES = [0, 0, 0, 0, 0]
 
@@ -263,3 +265,11 @@ def is_shown(*, identities: int, strangers: int, quorum: int) -> bool:
     class without `strangers` is shown from the first.
     """
     return strangers == 0 or identities >= quorum
+
+
+def offered(row: OfferedCost) -> OfferedKernel:
+    return OfferedKernel(
+        runs=row.runs,
+        candidate=row.candidate_id,
+        costs=CostsWire.of(row, identities=row.voters),
+    )

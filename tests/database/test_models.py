@@ -642,6 +642,11 @@ def test_a_kernel_that_costs_less_for_few_runs_is_offered_beside_the_winner_with
     assert digest(body) == module["module"]["sha256"] != model["module"]["sha256"]
     assert Sealed.of(answer.content).signed_by(Signer.of(SEED).public_keys)
 
+    shown = served.get(f"/v1/keys/{quote(MATMUL)}/{device_class}", headers=OPERATOR).json()
+    assert [(each["runs"], each["candidate"]) for each in shown["by_runs"]] == [
+        (30, cold),
+        (None, warm),
+    ]
     # A tally that changes nothing leaves the serial; a denied kernel is not offered any more.
     tally(db, MATMUL, of, rule)
     assert served.get(url).json()["serial"] == model["serial"]

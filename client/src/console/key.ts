@@ -1,6 +1,6 @@
 /** One key: what is served, why, and how all its candidates did. */
 import { element } from "../page/elements.js";
-import { ago, count, duration, integer, milliseconds, rate, speedup } from "../page/text.js";
+import { ago, count, duration, integer, milliseconds, rate, short, speedup } from "../page/text.js";
 import type { CandidateStanding, Evidence, Key, Version } from "../wire/types.js";
 import { rankChart } from "./chart.js";
 import { decisions, deny, operated, rollBack } from "./denials.js";
@@ -66,7 +66,7 @@ function summary(key: Key): readonly HTMLElement[] {
     return [heading, device, empty(text), rho];
   }
   const { evidence } = served;
-  const pairs: readonly (readonly [string, Cell])[] = [
+  const pairs: (readonly [string, Cell])[] = [
     ["State", badge(served.state)],
     ["Against reference", speedup(evidence.relative_time)],
     ["Speed", rate(best?.gflops ?? null)],
@@ -74,9 +74,25 @@ function summary(key: Key): readonly HTMLElement[] {
     ["Ballots", `${integer(evidence.ballots)} of ${key.quorum} needed`],
     ["Weight of votes", `${integer(evidence.weight)} of ${integer(evidence.total_weight)}`],
   ];
-  const below = element("p", "quiet below", settings(best));
+  const own = key.by_runs.at(-1)?.costs;
+  if (own !== undefined) pairs.push(["Before warm runs", duration(beforeWarmRuns(own))]);
+  const below = element("p", "quiet below", settings(best), ...fewRuns(key));
   return [heading, device, facts(pairs), below, rho, ...rollBack(key, served)];
 }
+
+type Costs = Key["by_runs"][number]["costs"];
+
+/** What a page pays for a kernel beside its warm runs. */
+const beforeWarmRuns = ({ compile_ns, pack_ns, first_run_ns, run_ns }: Costs): number =>
+  compile_ns + pack_ns + Math.max(0, first_run_ns - run_ns);
+
+/** Kernels that cost a page less where it runs them few times. */
+const fewRuns = (key: Key): readonly Cell[] =>
+  key.by_runs.flatMap(({ runs, candidate, costs }) => {
+    if (runs === null) return [];
+    const times = `${duration(beforeWarmRuns(costs))} before warm runs, ${duration(costs.run_ns)} each`;
+    return [` · For up to ${count(runs, "run")}: `, code(short(candidate)), ` (${times})`];
+  });
 
 function settings(standing: CandidateStanding | undefined): Cell {
   if (standing === undefined) return "";

@@ -1677,9 +1677,12 @@ export interface components {
          * Key
          * @description `candidates` that were measured, the fastest first. Where `shown` is false they are kept
          *     back, since the class has fewer identities than `quorum`; `measured` says how many there are.
+         *     `by_runs`: what the live entry costs a page, last, and kernels that cost less for few runs.
          *     `decisions`: which of its kernels the class is never served, or is whatever the crowd says.
          */
         readonly Key: {
+            /** By Runs */
+            readonly by_runs: readonly components["schemas"]["OfferedKernel"][];
             /** Candidates */
             readonly candidates: readonly components["schemas"]["CandidateStanding"][];
             /** Decisions */
@@ -2055,6 +2058,18 @@ export interface components {
             readonly key: string;
             /** Name */
             readonly name: string;
+        };
+        /**
+         * OfferedKernel
+         * @description What a page is offered that runs the workload up to `runs` times; null for the kernel of the
+         *     live entry, which is for all more.
+         */
+        readonly OfferedKernel: {
+            /** Candidate */
+            readonly candidate: string;
+            readonly costs: components["schemas"]["CostsWire"];
+            /** Runs */
+            readonly runs: number | null;
         };
         /**
          * Origins

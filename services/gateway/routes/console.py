@@ -126,6 +126,7 @@ async def get_key(
         versions = await fetch_all(db, keys.versions(key, of, MOST_VERSIONS))
         decisions = await fetch_all(db, denials.decisions(key, of))
         reference = await fetch_one(db, zoo.default_of(key, of))
+        offered = await fetch_all(db, zoo.offered(key, of))
     shown = operated or is_shown(
         identities=crowd.identities, strangers=crowd.strangers, quorum=quorum
     )
@@ -139,6 +140,7 @@ async def get_key(
         reference=reference.candidate_id if reference else None,
         measured=len(trials),
         candidates=views.standings(trials, votes, crowd.flops) if shown else [],
+        by_runs=[views.offered(row) for row in offered] if shown else [],
         history=views.history(versions),
         decisions=[views.decision(row) for row in decisions],
     )

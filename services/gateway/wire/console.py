@@ -11,7 +11,7 @@ from services.gateway.wire.jobs import Job
 from services.gateway.wire.model import CandidateId, Sha256, WireModel, WorkloadKey
 from services.gateway.wire.results import SettingWire
 from services.gateway.wire.sessions import HardwareWire
-from services.gateway.wire.zoo import EvidenceWire
+from services.gateway.wire.zoo import CostsWire, EvidenceWire
 
 
 class Reason(StrEnum):
@@ -146,9 +146,20 @@ class CandidateStanding(WireModel):
     votes: list[int]
 
 
+class OfferedKernel(WireModel):
+    """What a page is offered that runs the workload up to `runs` times; null for the kernel of the
+    live entry, which is for all more.
+    """
+
+    runs: int | None
+    candidate: CandidateId
+    costs: CostsWire
+
+
 class Key(WireModel):
     """`candidates` that were measured, the fastest first. Where `shown` is false they are kept
     back, since the class has fewer identities than `quorum`; `measured` says how many there are.
+    `by_runs`: what the live entry costs a page, last, and kernels that cost less for few runs.
     `decisions`: which of its kernels the class is never served, or is whatever the crowd says.
     """
 
@@ -161,6 +172,7 @@ class Key(WireModel):
     reference: CandidateId | None
     measured: int
     candidates: list[CandidateStanding]
+    by_runs: list[OfferedKernel]
     history: list[Version]
     decisions: list[Decision]
 
