@@ -43,6 +43,7 @@ SPACE = [
 TIMES = 10
 """The kernel of `TUNED` computes everything so often: others are faster, whatever else runs."""
 RARE = 123.0
+SPINS = 20_000_000
 
 
 class GpuHandler(QueueHandler):
@@ -242,6 +243,16 @@ def if_rare(candidate: Candidate) -> bytes:
     return f"{head}let thread = invocation; if (a[0].x == {RARE}f) {{ return; }}{tail}".encode()
 
 
+def hanging(candidate: Candidate) -> bytes:
+    """It counts to a number first, for far longer than a candidate is given."""
+    body = compile_candidate(candidate).body.decode()
+    head, tail = body.split("let thread = invocation;", 1)
+    spin = f"while (spin < {SPINS}u && a[spin & 63u].x < 1e30f) {{ spin += 1u; }}"
+    # Compilers leave out a loop whose end nobody asks for.
+    used = "if (spin == 7u) { return; }"
+    return f"{head}let thread = invocation; var spin = 0u; {spin} {used} {tail}".encode()
+
+
 def subtracting(candidate: Candidate) -> bytes:
     """It subtracts some products instead of adding them."""
     return compile_candidate(candidate).body.replace(b"(own_a_0.x)", b"(-own_a_0.x)", 1)
@@ -289,3 +300,33 @@ def test_a_model_on_the_gpu_is_tuned_and_goes_on_on_wasm_when_that_is_lost(
     assert found["state"] == "done"
     assert found["target"] == "wasm", "and no model of this tab tries it again"
     assert "lost" in found["targetReason"]
+
+
+HANGING = """
+  const right = await run();
+  let worst = 0;
+  const largest = right.reduce((most, entry) => Math.max(most, Math.abs(entry)), 0);
+  for (const start = performance.now(); performance.now() < start + 60_000 && !swapped(); ) {
+    const y = await run();
+    worst = y.reduce((most, entry, i) => Math.max(most, Math.abs(entry - right[i])), worst);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  const { measured, reason } = model.tuning;
+  const { target } = model.plan;
+  await model.dispose();
+  zoo.dispose();
+  return { heard, measured, reason, target, worst: worst / largest };
+"""
+
+
+@pytest.mark.slow
+def test_a_candidate_that_holds_the_gpu_for_seconds_is_passed_over_and_runs_stay_right(
+    page: Page, host: Queue
+) -> None:
+    hangs, winner = SPACE[0], SPACE[3]
+    host.offer((hangs, hanging(hangs)), (winner, None))
+    found = page.evaluate(script(TUNE + HANGING), [host.url, lists({"x": TUNED.feeds["x"]})])
+    assert found["heard"] == [["swap", winner.candidate_id]], found
+    assert found["measured"] == 2
+    assert found["target"] == "webgpu"
+    assert found["worst"] < 1e-4
