@@ -12,7 +12,7 @@ export interface GpuProfile {
   readonly rho: string;
   /** Register-only limit of the whole GPU. */
   readonly peakGflops: number;
-  /** Of its memory, as far as a copy reaches it; 0 is unknown. */
+  /** The bandwidth of its memory, as far as a copy reaches it; 0 is unknown. */
   readonly bandwidthGbps: number;
   readonly levels: GpuProbeLevels;
   readonly deviceClass: string;

@@ -18,7 +18,7 @@ export interface Program {
   readonly kernel: GpuKernelWire;
   readonly pipelines: readonly GPUComputePipeline[];
   readonly tensors: GPUBindGroupLayout;
-  /** Of the uniform that says where a slice begins; null of a program without one. */
+  /** The layout of the uniform that says where a slice begins; null of a program without one. */
   readonly firstWorkgroup: GPUBindGroupLayout | null;
   /** What the driver took for its pipelines. */
   readonly compileMs: number;

@@ -53,7 +53,7 @@ export interface Gpu {
   readonly deviceClass: string;
   /** Register-only limit. */
   readonly peakGflops: number;
-  /** Of its memory; 0 is unknown. */
+  /** The bandwidth of its memory; 0 is unknown. */
   readonly bandwidthGbps: number;
   close(): void;
 }

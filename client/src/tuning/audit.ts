@@ -44,7 +44,7 @@ export class Audit {
   /** Milliseconds that audits may take. */
   #allowedMs = 0;
   #turns: readonly Turn[] = [];
-  /** Of this inference, by call. */
+  /** Those of this inference, by call. */
   readonly #spentMs = new Map<number, number>();
   /** Where the output of the kernel before is, during an audit. */
   #spare: Block | null = null;

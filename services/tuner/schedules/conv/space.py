@@ -53,7 +53,7 @@ def wasm_conv_configs(workload: Workload) -> tuple[WasmWindowConfig, ...]:
 def _behind_first(
     direct: tuple[WasmConvConfig, ...], workload: Workload
 ) -> tuple[WasmConvConfig | WasmWinogradConfig, ...]:
-    """Of each of both kinds of products the first direct schedule, then a few of Winograd's."""
+    """From each of both kinds of products the first direct schedule, then a few of Winograd's."""
     winograd = wasm_winograd_configs(workload)
     ordered: list[WasmConvConfig | WasmWinogradConfig] = []
     for config in direct:
