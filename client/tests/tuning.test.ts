@@ -34,6 +34,10 @@ test("a kernel that is as fast, or slower only as all are, stays", () => {
   assert.deepEqual(ran(times, 4.1, 6), []);
   times.swapped("product", 0.9);
   assert.deepEqual(ran(times, 8, 12), []);
+  const short = new RunTimes(PLAN);
+  ran(short, 0.1, 6);
+  short.swapped("product", 0.9);
+  assert.deepEqual(ran(short, 0.2, 6), [], "a step of the clock tells nothing");
 });
 
 test("where most time may be won is measured first, and others once that was in vain", () => {

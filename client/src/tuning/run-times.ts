@@ -9,6 +9,8 @@ import type { CallTimes } from "../runtime/dispatch.js";
 const RUNS = 8;
 /** A kernel that is slower by this in runs is taken back: by less, noise may be. */
 const SLOWER = 1.03;
+/** And by this, as clocks of pages that are not isolated step by it. */
+const STEP_MS = 0.1;
 
 /** What the kernel before took of a run, and all other workloads meanwhile. */
 interface Before {
@@ -80,7 +82,7 @@ export class RunTimes {
     this.#known.set(workload, { recent, expectedMs: before.ms, before: null });
     // Where everything has become slower, the device has.
     const drift = before.othersMs > 0 ? this.#othersMs(workload) / before.othersMs : 1;
-    return least(known) > SLOWER * Math.max(1, drift) * before.ms;
+    return least(known) > SLOWER * Math.max(1, drift) * before.ms + STEP_MS;
   }
 
   #othersMs(workload: string): number {
