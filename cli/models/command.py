@@ -187,6 +187,7 @@ COVERAGE = (
     Column(heading="confirmed", right=True),
     Column(heading="of operations", rank=2, right=True),
     Column(heading="expected", right=True),
+    Column(heading="prepared in", rank=3, right=True),
     Column(heading="page loads", rank=1, right=True),
 )
 
@@ -210,6 +211,7 @@ def _coverage_row(covered: PlanCoverage) -> tuple[str, ...]:
         f"{covered.confirmed}/{covered.workloads}",
         f"{covered.confirmed_flops:.0%}",
         expected(covered),
+        duration(covered.prepare_ms),
         str(covered.page_loads),
     )
 

@@ -71,7 +71,8 @@ class HashRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCoverageRow:
     """A plan on a class of devices. `measured`: the share of its operations whose time is known,
-    from which `elapsed_ns` of an inference follows; null where nothing is.
+    from which `elapsed_ns` of an inference follows; null where nothing is. `prepare_ns`: what
+    precedes warm runs of its confirmed kernels, as far as it was told; null where nothing was.
     """
 
     dimensions: Mapping[str, int]
@@ -83,6 +84,7 @@ class PlanCoverageRow:
     loads: int
     elapsed_ns: float | None
     measured: float
+    prepare_ns: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,10 +327,18 @@ def coverage(name: str, most_classes: int) -> Query[PlanCoverageRow]:
                 ORDER BY max(confirmed) DESC, max(loads) DESC, device_class LIMIT %(most)s
             )
             SELECT c.dimensions, c.device_class, c.workloads, c.confirmed, c.provisional,
-                   c.confirmed_flops, c.loads, t.elapsed_ns, t.measured
+                   c.confirmed_flops, c.loads, t.elapsed_ns, t.measured, b.prepare_ns
             FROM covered c JOIN class USING (device_class)
             JOIN model_plan p ON p.model = c.model AND p.position = c.position
             CROSS JOIN LATERAL model_time(p.id, c.device_class) t
+            CROSS JOIN LATERAL (
+                SELECT sum(k.compile_ns + m.calls * k.pack_ns
+                           + greatest(0, k.first_run_ns - k.run_ns)) AS prepare_ns
+                FROM model_workload m
+                JOIN kernel_by_runs k ON k.workload_key = m.workload_key
+                    AND k.device_class = c.device_class AND k.runs IS NULL
+                WHERE m.plan_id = p.id
+            ) b
             ORDER BY c.loads DESC, c.device_class, c.position
         """,
         parameters={"name": name, "most": most_classes},

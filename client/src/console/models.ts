@@ -29,6 +29,11 @@ const columns = (model: string): readonly Column<PlanCoverage>[] => [
     cell: ({ confirmed_flops }) => `${Math.round(100 * confirmed_flops)} %`,
   },
   { title: "Expected", numeric: true, cell: expected },
+  {
+    title: "Prepared in",
+    numeric: true,
+    cell: ({ prepare_ms }) => duration(prepare_ms === null ? null : prepare_ms * 1e6),
+  },
   { title: "Over time", cell: (each) => link(timelineAddress(model, each), "every kernel") },
   { title: "Page loads", numeric: true, cell: ({ page_loads }) => integer(page_loads) },
 ];

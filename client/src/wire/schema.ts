@@ -2159,6 +2159,8 @@ export interface components {
          *     `expected_ms` is the sum of the calls of an inference, by the times of the kernels that won and
          *     of default kernels where none has yet. `measured` is the share of the operations for which one
          *     of them is known; the others are taken to run as fast. Null while nothing is measured.
+         *     `prepare_ms` is what precedes warm runs of the kernels that won, each call packing weights of
+         *     its own; null where no agent has told it.
          */
         readonly PlanCoverage: {
             /** Confirmed */
@@ -2177,6 +2179,8 @@ export interface components {
             readonly measured: number;
             /** Page Loads */
             readonly page_loads: number;
+            /** Prepare Ms */
+            readonly prepare_ms: number | null;
             /** Provisional */
             readonly provisional: number;
             /** Workloads */

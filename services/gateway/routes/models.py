@@ -168,6 +168,7 @@ async def get_model_coverage(name: ModelName, state: Shared) -> ModelCoverage:
             confirmed_flops=row.confirmed_flops or 0.0,
             page_loads=row.loads,
             expected_ms=None if row.elapsed_ns is None else row.elapsed_ns / 1e6,
+            prepare_ms=None if row.prepare_ns is None else row.prepare_ns / 1e6,
         )
         for row in rows
     ]

@@ -160,6 +160,8 @@ class PlanCoverage(WireModel):
     `expected_ms` is the sum of the calls of an inference, by the times of the kernels that won and
     of default kernels where none has yet. `measured` is the share of the operations for which one
     of them is known; the others are taken to run as fast. Null while nothing is measured.
+    `prepare_ms` is what precedes warm runs of the kernels that won, each call packing weights of
+    its own; null where no agent has told it.
     """
 
     dimensions: dict[str, int]
@@ -171,6 +173,7 @@ class PlanCoverage(WireModel):
     page_loads: int
     expected_ms: float | None
     measured: float
+    prepare_ms: float | None
 
 
 class ModelCoverage(WireModel):
