@@ -88,6 +88,8 @@ class _Writer:
     def conv(self, node: NodeProto) -> None:
         of = _attributes(node)
         kernel = self._constants[node.input[1]]
+        if kernel.ndim != 4:
+            raise _NoForm
         outputs, inputs, height, width = kernel.shape
         group = of.get("group", 1)
         pads, strides = of.get("pads", [0] * 4), of.get("strides", [1, 1])
