@@ -114,7 +114,7 @@ function workers(reply: Reply) {
 const LOADED = { memoryBytes: 1000, threads: 1, singleThreadReason: null };
 const ORDER = {
   check: true,
-  keep: false,
+  graph: null,
   memoryBytes: undefined,
   progress: () => undefined,
   signal: undefined,

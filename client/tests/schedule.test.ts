@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { PlanWire } from "../src/runtime/answer.js";
-import type { Place } from "../src/runtime/keeping.js";
+import type { Place } from "../src/runtime/graph.js";
 import { firstCosts, keptCosts } from "../src/runtime/preparing.js";
 import { type Costs, nextOf, schedule, timesOf, type Way } from "../src/runtime/schedule.js";
 

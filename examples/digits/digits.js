@@ -1,6 +1,7 @@
 /**
  * Reads a digit while it is drawn. `?zoo=` names a zoo that has the model `digits`; without it the
- * page reads the bundle beside it, from any static host, and after the first visit without a network.
+ * page reads the bundle beside it, from any static host. After the first visit it needs no network: a
+ * service worker has the page and the SDK, and the device keeps the graph of the network.
  *
  * What was read last is at `globalThis.kernelzooDigit`, null for empty paper.
  */
@@ -78,6 +79,16 @@ async function keepForOffline() {
   });
 }
 
+/** The network as the zoo has it now; as this device keeps it where the zoo does not answer. */
+async function networkOf(zoo) {
+  try {
+    return await zoo.model("digits", { save: "digits" });
+  } catch (failure) {
+    if (failure.stage !== "network") throw failure;
+    return zoo.loadGraph("digits");
+  }
+}
+
 async function main() {
   let changed = () => undefined;
   const paper = paperIn(byId("paper"), () => changed());
@@ -85,7 +96,7 @@ async function main() {
   await keepForOffline();
   const { KernelZoo } = await import(sdkUrl);
   const zoo = await KernelZoo.open(zooUrl ?? new URL("zoo/bundle.json", location.href));
-  const model = await zoo.model("digits");
+  const model = await networkOf(zoo);
   const read = reader(model, paper);
   changed = () => void read();
   byId("status").textContent = "Ready: draw with a finger, a mouse or the keys.";
@@ -94,6 +105,8 @@ async function main() {
   changed();
   // Weights and golden outputs may come after the first digits: now nothing more is fetched.
   await model.complete();
+  // A browser that keeps nothing runs it all the same.
+  await model.saved?.catch(() => undefined);
   globalThis.kernelzooComplete = true;
 }
 

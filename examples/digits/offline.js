@@ -1,6 +1,9 @@
-/** The service worker of this page: what was fetched once is there when the network is not. */
+/**
+ * The service worker of this page: what was fetched once is there when the network is not, but for the
+ * zoo, whose network the device keeps as a graph.
+ */
 
-const KEPT = "digits";
+const KEPT = "digits-page";
 const PAGE = ["./", "digits.js", "digits.css", "paper.js", "../page.css"];
 
 addEventListener("install", (event) => {
@@ -25,7 +28,8 @@ async function answer(request) {
 
 addEventListener("fetch", (event) => {
   const { method, url } = event.request;
-  if (method === "GET" && new URL(url).origin === location.origin) {
+  const { origin, pathname } = new URL(url);
+  if (method === "GET" && origin === location.origin && !pathname.includes("/zoo/")) {
     event.respondWith(answer(event.request));
   }
 });

@@ -163,4 +163,10 @@ def test_what_was_visited_once_works_without_a_network(folder: Path, browser: Br
         page.wait_for_function("globalThis.kernelzooComplete === true")
     opened(page, f"{address}/digits/")
     assert read_of(page, strokes_of(SEVEN)) == 7
+    kept = page.evaluate(
+        "caches.open('digits-page').then((kept) => kept.keys())"
+        ".then((all) => all.map(({ url }) => url))"
+    )
+    assert any("sdk.js" in url for url in kept)
+    assert not any("/zoo/" in url for url in kept), "the network is of the graph"
     context.close()

@@ -392,26 +392,16 @@ def test_a_run_begins_while_weights_are_on_their_way(page: Page, host: Host) -> 
 FEW_BITS = """
   const seen = [];
   const zoo = await open();
-  const options = { keep: true, onProgress: (p) => seen.push(p) };
+  const options = { save: "few", onProgress: (p) => seen.push(p) };
   const outputs = [];
   for (let visit = 0; visit < 2; visit++) {
     const model = await zoo.model(`${host}/few.json`, options);
     outputs.push([...(await model.run(feeds)).y]);
     await model.complete();
-    await kept();
+    await model.saved;
     await model.dispose();
   }
   return { outputs, seen };
-"""
-IS_KEPT = """
-  const kept = async () => {
-    for (let i = 0; i < 200; i++) {
-      const root = await navigator.storage.getDirectory();
-      const folder = await root.getDirectoryHandle("kernelzoo-models", { create: true });
-      for await (const name of folder.keys()) if (name.endsWith(".json")) return;
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-  };
 """
 
 
@@ -423,7 +413,7 @@ def test_weights_in_fewer_bits_become_those_of_the_golden_outputs(page: Page, ho
     host.write(network)
     argument = [host.url, lists(network.feeds)]
     host.cuts = True
-    found = page.evaluate(script(IS_KEPT + FEW_BITS), argument)
+    found = page.evaluate(script(FEW_BITS), argument)
     assert all(close(y, network.outputs["y"]) for y in found["outputs"])
     weights = [each for each in found["seen"] if each["phase"] == "weights"]
     assert weights[-1]["loaded"] == weights[-1]["total"] == network.plan.file_bytes
@@ -446,148 +436,6 @@ def test_a_file_that_names_no_class_of_devices_is_for_wasm(page: Page, host: Hos
     host.write_for("", network)
     found = page.evaluate(script(NO_CLASS), [host.url, lists(network.feeds)])
     assert close(found, network.outputs["y"])
-
-
-KEPT = """
-  const zoo = await open();
-  const folder = async () => {
-    const root = await navigator.storage.getDirectory();
-    return root.getDirectoryHandle("kernelzoo-models", { create: true });
-  };
-  const names = async () => {
-    const found = [];
-    for await (const name of (await folder()).keys()) found.push(name);
-    return found;
-  };
-  const fileOf = async (end) => (await folder()).getFileHandle(
-    (await names()).find((name) => name.endsWith(end)));
-  const change = async (end, changed) => {
-    const handle = await fileOf(end);
-    const body = changed(new Uint8Array(await (await handle.getFile()).arrayBuffer()));
-    const writing = await handle.createWritable();
-    await writing.write(body);
-    await writing.close();
-  };
-  const sentence = (bytes) => new TextDecoder().decode(bytes);
-  const damages = {
-    none: async () => undefined,
-    byte: () => change(".weights", (body) => body.fill(body[2000] ^ 1, 2000, 2001)),
-    torn: () => change(".weights", (body) => body.subarray(0, body.length - 8)),
-    version: () => change(".json", (body) => sentence(body).replace(/"version":2/, '"version":0')),
-    index: () => change(".json", (body) => body.subarray(0, 90)),
-    cleared: async () => (await folder()).removeEntry((await fileOf(".weights")).name),
-    killed: async () => {
-      await change(".weights", (body) => body.subarray(0, body.length / 2));
-      await (await folder()).removeEntry((await fileOf(".json")).name);
-    },
-  };
-  const indexed = async () =>
-    (await (await fileOf(".json")).getFile()).lastModified;
-  const visit = async (wait) => {
-    const before = Date.now();
-    const model = await zoo.model(`${host}/kept.json`, { keep: true });
-    const { y } = await model.run(feeds.small);
-    await model.complete();
-    for (let i = 0; wait && i < 200; i++) {
-      if ((await indexed().catch(() => 0)) >= before) break;
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-    await model.dispose();
-    return [...y];
-  };
-  const damage = async (name) => { await damages[name](); };
-"""
-
-
-def test_kept_weights_are_read_again_and_prepared_anew_where_they_are_damaged(
-    page: Page, host: Host
-) -> None:
-    network = small("kept")
-    host.write(network)
-    right = lists(network.feeds)
-
-    def visited(damage: str, wait: str = "false") -> bool:
-        """Whether the weights were fetched; outputs are right whatever happened to the files."""
-        host.sent.clear()
-        body = f"{KEPT} await damage({damage!r}); return visit({wait});"
-        assert close(
-            page.evaluate(script(body), [host.url, {"small": right}]), network.outputs["y"]
-        )
-        return "/kept.weights" in host.sent
-
-    assert visited("none", "true"), "nothing is kept yet"
-    assert not visited("none")
-    for damage in ("byte", "torn", "version", "index", "cleared", "killed"):
-        assert visited(damage, "true"), damage
-        assert not visited("none"), f"kept anew after {damage}"
-
-
-KEPT_PLAIN = """
-  const outputs = [await visit(true), await visit(false)];
-  const { plan } = await (await fetch(`${host}/kept.json`)).json();
-  const file = new Uint8Array(await (await fetch(`${host}/kept.weights`)).arrayBuffer());
-  const { weights, queues, ...index } =
-    JSON.parse(await (await (await fileOf(".json")).getFile()).text());
-  const sha256 = async (bytes) => Array.from(
-    new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)),
-    (byte) => byte.toString(16).padStart(2, "0")).join("");
-  const plain = await Promise.all(plan.weights.map(async ({ offset, bytes }, i) => {
-    const pieces = [await sha256(file.slice(offset, offset + bytes))];
-    return { ...weights[i], plain: true, at: offset, bytes, pieces };
-  }));
-  const all = plain.map((_, i) => i);
-  const beside = queues.map((_, thread) => (thread === 1 ? all : []));
-  await change(".weights", () => file);
-  await change(".json", () => JSON.stringify({ ...index, weights: plain, queues: beside }));
-  outputs.push(await visit(false));
-  return { outputs, queues: queues.length, isolated: crossOriginIsolated };
-"""
-
-
-def test_kept_weights_are_prepared_by_a_worker_beside_and_packed_where_they_are_kept_plain(
-    lone_browser: Browser, host: Host
-) -> None:
-    network = small("kept")
-    host.write(network)
-    argument = [host.url, {"small": lists(network.feeds)}]
-    with site(ISOLATED) as address:
-        page = lone_browser.new_page()
-        page.goto(address)
-        host.sent.clear()
-        found = page.evaluate(script(KEPT + KEPT_PLAIN), argument)
-        page.close()
-    assert found["isolated"]
-    assert found["queues"] > 1
-    assert all(close(output, network.outputs["y"]) for output in found["outputs"])
-    assert host.sent.count("/kept.weights") == 2, "by the first visit, and by the test"
-
-
-def test_a_model_runs_where_the_storage_is_full_or_denied(
-    lone_browser: Browser, host: Host
-) -> None:
-    network = small("kept")
-    host.write(network)
-    argument = [host.url, {"small": lists(network.feeds)}]
-    plain = """
-      const model = await (await open()).model(`${host}/kept.json`, { keep: true });
-      const { y } = await model.run(feeds.small);
-      await model.complete();
-      return [...y];
-    """
-    with site({}) as address:
-        page = lone_browser.new_page()
-        page.goto(address)
-        quota = {"origin": address, "quotaSize": 1_000}
-        page.context.new_cdp_session(page).send("Storage.overrideQuotaForOrigin", quota)
-        assert close(page.evaluate(script(plain), argument), network.outputs["y"])
-        names = page.evaluate(script(f"{KEPT} await visit(true); return names();"), argument)
-        assert names == [], "no part of it is left"
-        page.set_content("<iframe sandbox='allow-scripts' src='about:blank'></iframe>")
-        (frame,) = page.frames[1:]
-        denied = "() => navigator.storage.getDirectory().then(() => '', (e) => e.name)"
-        assert frame.evaluate(denied) == "SecurityError"
-        assert close(frame.evaluate(script(plain), argument), network.outputs["y"])
-        page.close()
 
 
 def _subtracting(body: bytes) -> bytes:

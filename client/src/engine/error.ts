@@ -8,6 +8,7 @@ export type Stage =
   | "validate"
   | "compile"
   | "memory"
+  | "storage"
   | "run"
   | "compare"
   | "timeout";

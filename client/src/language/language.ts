@@ -79,7 +79,7 @@ export async function openModel(
   signal?.throwIfAborted();
   progress({ phase: "plan", loaded: 1, total: 1 });
   const first = check ? "first" : false;
-  const order = { check: first, keep: false, memoryBytes, progress, signal, source } as const;
+  const order = { check: first, graph: null, memoryBytes, progress, signal, source } as const;
   const opener = new Opener(host, answered, order, spawnRuntime);
   const opened = await opener.open();
   try {

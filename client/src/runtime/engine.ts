@@ -171,7 +171,7 @@ export class Engine {
 
     // 3. Threads.
     const { crew, reason } = await crewOf(threads, memory, placement, modules, mains, ports);
-    const { tasks, scratch } = placement;
+    const { tasks, scratch, totalBytes } = placement;
     const blame = (task: number, cause: unknown): WrongKernel => {
       const workload = plan.kernels[plan.calls[task]?.kernel ?? 0] as string;
       const stage = cause instanceof KernelZooError ? cause.stage : "run";
@@ -193,7 +193,8 @@ export class Engine {
       arrivals,
     });
     return new Engine(order, memory, placement, dispatcher, crew, arrivals, stored, {
-      memoryBytes: placement.totalBytes,
+      memoryBytes: totalBytes,
+      placement: { weights: placement.weights, staging: placement.staging, totalBytes },
       threads: crew?.threads ?? 1,
       singleThreadReason: reason,
     });
@@ -215,6 +216,11 @@ export class Engine {
     // An output may be a weight that no call reads.
     await this.stored;
     return { outputs: plan.outputs.map((port) => this.#view(port).slice() as Stored), times };
+  }
+
+  /** A copy of a part of the memory. */
+  read(address: number, bytes: number): Uint8Array<ArrayBuffer> {
+    return new Uint8Array(this.memory.buffer, address, bytes).slice();
   }
 
   #view({ tensor, shape }: Pick<PortWire, "tensor" | "shape">) {
@@ -258,13 +264,14 @@ export async function checked(
 }
 
 async function compileAll(
-  { answer, origin }: LoadOrder,
+  { answer, origin, graph, replaced }: LoadOrder,
   kernels: readonly KernelWire[],
   memory: WebAssembly.Memory,
   { machine, progress }: EnginePorts,
 ): Promise<Compiled> {
   const total = answer.module?.size_bytes ?? 0;
-  const modules = machine ? [] : await loadKernels(answer, kernels, origin);
+  const kept = replaced.length === 0 ? graph?.modules : null;
+  const modules = machine ? [] : (kept ?? (await loadKernels(answer, kernels, origin)));
   const mains = machine?.mains(memory) ?? instantiateAll(modules, memory);
   progress({ phase: "kernels", loaded: total, total });
   return { modules, mains };

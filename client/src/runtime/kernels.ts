@@ -1,16 +1,13 @@
 /** The functions of a model's kernels: of the linked module, and of single ones that replace some. */
 import { download } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
-import type { ArtifactWire, KernelWire } from "../wire/types.js";
+import type { KernelWire } from "../wire/types.js";
 import { addressOf, type ModelAnswer } from "./answer.js";
-import { partsOf } from "./artifacts.js";
+import { type KernelFile, kernelFiles } from "./kernel-files.js";
 import { refuseChanged } from "./stream.js";
 
 /** `main` of ABI 1: addresses, then a range. */
 export type Main = (...words: readonly number[]) => void;
-
-/** What is fetched, and its hash. */
-type Addressed = Pick<ArtifactWire, "sha256" | "url">;
 
 /** A module, and which export is which artifact. */
 export interface Linked {
@@ -23,7 +20,7 @@ export interface Linked {
  * start with it at the next visit. A clone of the answer is what the hash is taken of. Throws
  * KernelZooError: network, artifact, validate.
  */
-async function compileFile(file: Addressed, origin: string): Promise<WebAssembly.Module> {
+async function compileFile(file: KernelFile, origin: string): Promise<WebAssembly.Module> {
   const url = addressOf(file.url, origin);
   const [bytes, streamed] = await download(url, async (response) => {
     const copy = response.clone();
@@ -48,18 +45,12 @@ export async function loadKernels(
   kernels: readonly KernelWire[],
   origin: string,
 ): Promise<readonly Linked[]> {
-  const { module } = answer;
-  const functions = module?.functions ?? {};
-  const parts = new Map(kernels.flatMap(partsOf).map((part) => [part.sha256, part] as const));
-  const alone = [...parts.values()].filter(({ sha256 }) => !Object.hasOwn(functions, sha256));
-  const linked = async (file: Addressed, own: Linked["functions"]): Promise<Linked> => ({
-    module: await compileFile(file, origin),
-    functions: own,
-  });
-  return Promise.all([
-    ...(module === null || alone.length === parts.size ? [] : [linked(module, functions)]),
-    ...alone.map((part) => linked(part, { [part.sha256]: "main" })),
-  ]);
+  return Promise.all(
+    kernelFiles(answer, kernels).map(async (file) => ({
+      module: await compileFile(file, origin),
+      functions: file.functions,
+    })),
+  );
 }
 
 /** Functions by the hash of their artifact. Throws KernelZooError (compile). */

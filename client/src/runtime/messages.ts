@@ -3,6 +3,9 @@ import type { Stage } from "../engine/error.js";
 import type { ModelAnswer } from "./answer.js";
 import type { CallTimes } from "./dispatch.js";
 import type { Stored } from "./golden.js";
+import type { GraphOrder, Ways } from "./graph.js";
+import type { FilesKind } from "./graph-files.js";
+import type { Placement } from "./placement.js";
 
 /** Numbers of a load, phase by phase. Of `weights` and `kernels` they are bytes, of `check` calls. */
 export interface Progress {
@@ -21,11 +24,17 @@ export interface LoadOrder {
   readonly threads: number;
   /** Whether the golden outputs are to be compared: once no run is wanted, or before the first. */
   readonly check: Check;
-  /** Whether prepared weights are kept on the device. */
-  readonly keep: boolean;
+  /** Where this device keeps the weights; null where it does not. */
+  readonly graph: GraphOrder | null;
   /** Workloads whose default kernel runs in place of the one that the zoo chose. */
   readonly replaced: readonly string[];
 }
+
+export type Question =
+  /** For a copy of a part of the model's memory. */
+  | { readonly type: "read"; readonly address: number; readonly bytes: number }
+  /** How the model's weights are best kept in such files. */
+  | { readonly type: "ways"; readonly files: FilesKind };
 
 export type ToRuntime =
   | { readonly type: "load"; readonly order: LoadOrder }
@@ -40,7 +49,8 @@ export type ToRuntime =
       readonly timed: boolean;
       readonly stoppable: boolean;
     }
-  | { readonly type: "abort"; readonly id: number };
+  | { readonly type: "abort"; readonly id: number }
+  | (Question & { readonly id: number });
 
 /** A kernel that does not do what it should. */
 export interface Fault {
@@ -59,6 +69,8 @@ export interface Failure {
 
 export interface Loaded {
   readonly memoryBytes: number;
+  /** Where in memory weights lie; undefined on a GPU. */
+  readonly placement?: Pick<Placement, "weights" | "staging" | "totalBytes">;
   readonly threads: number;
   /** Why there is one thread although more were asked for; null otherwise. */
   readonly singleThreadReason: string | null;
@@ -79,5 +91,7 @@ export type FromRuntime =
       readonly outputs: readonly Stored[];
       readonly times: CallTimes;
     }
+  | { readonly type: "read"; readonly id: number; readonly piece: Uint8Array<ArrayBuffer> }
+  | { readonly type: "ways"; readonly id: number; readonly ways: Ways | null }
   | { readonly type: "aborted"; readonly id: number }
   | { readonly type: "failed"; readonly id: number; readonly failure: Failure };

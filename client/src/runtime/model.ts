@@ -73,6 +73,11 @@ export class Model<Types extends ModelTypes = AnyModel> {
   readonly outputs: readonly ModelTensor[];
   /** What tuning in this page does; undefined where it was not asked for. */
   tuning: ModelTuning | undefined;
+  /**
+   * Resolves when the device keeps the model under the key of `save`; rejects with KernelZooError
+   * (storage). Undefined without `save`.
+   */
+  saved: Promise<void> | undefined;
   readonly #opener: Opener;
   readonly #listeners = new Set<readonly [event: string, Listener]>();
   readonly #best: number[];
@@ -115,10 +120,22 @@ export class Model<Types extends ModelTypes = AnyModel> {
     }
   }
 
+  /** @internal What a graph is made of, once the model is complete. */
+  async opened(): Promise<readonly [opener: Opener, opened: Opened]> {
+    await this.complete();
+    return [this.#opener, await this.#opened];
+  }
+
+  /** @internal Whether runs are under way. */
+  get running(): boolean {
+    return this.#running > 0;
+  }
+
   /** Which kernel each call runs, where it came from, and how long it took so far. */
   get plan(): ModelPlan {
     const { answer, host, target } = this.#opener;
-    const { loaded, fallbacks } = this.#shown;
+    const { fallbacks } = this.#shown;
+    const { placement: _, ...loaded } = this.#shown.loaded;
     const { dimensions } = answer.plan;
     const { threads } = host;
     const reason = threads.kind === "single" ? threads.reason : loaded.singleThreadReason;

@@ -5,6 +5,7 @@
 import type { TargetKind } from "../wire/types.js";
 import { addressOf, type ModelAnswer, targetOf } from "./answer.js";
 import { release, reserve } from "./budget.js";
+import type { GraphOrder } from "./graph.js";
 import type { Host } from "./host.js";
 import type { Check, Loaded, LoadOrder, Progress } from "./messages.js";
 import type { Fallbacks } from "./planned.js";
@@ -16,7 +17,8 @@ export interface OpenOrder {
   readonly check: Check;
   /** What all models of the page may take together; a part of the device's memory unless told. */
   readonly memoryBytes: number | undefined;
-  readonly keep: boolean;
+  /** Where this device keeps the weights; null where it does not. */
+  readonly graph: GraphOrder | null;
   readonly progress: (progress: Progress) => void;
   readonly signal: AbortSignal | undefined;
   /** The text of the worker, where it is no usual one. */
@@ -37,25 +39,30 @@ export class Opener {
   readonly host: Host;
   readonly #order: OpenOrder;
   readonly #spawn: Spawn;
-  #answered: Answered;
+  answered: Answered;
   #session: Session | null = null;
   #closed: { readonly reason: unknown } | null = null;
 
   constructor(host: Host, answered: Answered, order: OpenOrder, spawn: Spawn) {
     this.host = host;
-    this.#answered = answered;
+    this.answered = answered;
     this.#order = order;
     this.#spawn = spawn;
   }
 
   get answer(): ModelAnswer {
-    return this.#answered.answer;
+    return this.answered.answer;
+  }
+
+  /** An address in the answer. */
+  located(url: string): URL {
+    return addressOf(url, this.answered.origin);
   }
 
   /** What the model runs on, and why that is not what was asked for; null where it is. */
   get target(): { readonly target: TargetKind; readonly targetReason: string | null } {
     const target = targetOf(this.answer);
-    return { target, targetReason: this.#answered.reason ?? null };
+    return { target, targetReason: this.answered.reason ?? null };
   }
 
   /** Throws KernelZooError, or the reason of the signal. */
@@ -86,12 +93,12 @@ export class Opener {
     session.end(
       new Refused({ stage: "run", message: "It gave way to another plan.", fault: null }),
     );
-    const before = this.#answered;
-    this.#answered = answered;
+    const before = this.answered;
+    this.answered = answered;
     try {
       return await this.open();
     } catch (thrown) {
-      this.#answered = before;
+      this.answered = before;
       throw thrown;
     }
   }
@@ -140,10 +147,10 @@ export class Opener {
     if (this.#closed !== null) throw this.#closed.reason;
     const order: LoadOrder = {
       answer: this.answer,
-      origin: this.#answered.origin,
+      origin: this.answered.origin,
       threads: threads.kind === "pool" ? threads.pool.size : 1,
       check: this.host.tools.notes.read(this.#note) !== this.#right(fallbacks) && check,
-      keep: this.#order.keep,
+      graph: this.#order.graph,
       replaced: [...fallbacks.keys()],
     };
     this.#session = new Session(order, tools.KernelZooError, progress, this.#spawn(source));
@@ -161,7 +168,7 @@ export class Opener {
       case "javascript":
         return (await import("./javascript/source.js")).sourceOf(
           this.host,
-          this.#answered,
+          this.answered,
           addressOf,
         );
     }
@@ -181,8 +188,8 @@ export class Opener {
   async #mended(fallbacks: Fallbacks, { failure }: Refused): Promise<Fallbacks> {
     const { mended } = await import("./mending.js");
     const { target } = this.target;
-    const [answered, next] = await mended(this.host, target, this.#answered, fallbacks, failure);
-    this.#answered = answered;
+    const [answered, next] = await mended(this.host, target, this.answered, fallbacks, failure);
+    this.answered = answered;
     return next ?? this.#failedBefore();
   }
 

@@ -8,15 +8,9 @@ import { KernelZooError } from "../engine/error.js";
 import { addressOf, type PlanWire } from "./answer.js";
 import { ARRIVAL_WORDS, Arrivals, FETCHED, READABLE, TAKEN } from "./arrivals.js";
 import type { Bringing, Engine } from "./engine.js";
-import {
-  type Decide,
-  type Keeper,
-  type KeptModel,
-  KeptReader,
-  type Place,
-  placesOf,
-  severalRead,
-} from "./keeping.js";
+import { type Place, placesOf, type Ways } from "./graph.js";
+import type { FilesKind } from "./graph-files.js";
+import { forget, type KeptModel, KeptReader, keptModel, readMs, severalRead } from "./keeping.js";
 import { instantiateAll, type Linked, type Main } from "./kernels.js";
 import type { Failure, LoadOrder } from "./messages.js";
 import type { Placement } from "./placement.js";
@@ -37,7 +31,10 @@ const MOST_BESIDE = 3;
 /** What a worker beside is told: weights of its own queue, and those it may take over. */
 export interface PrepareOrder {
   readonly memory: WebAssembly.Memory;
-  readonly placement: Pick<Placement, "weights" | "staging" | "packScratch" | "arrivals">;
+  readonly placement: Pick<
+    Placement,
+    "weights" | "staging" | "packScratch" | "arrivals" | "totalBytes"
+  >;
   readonly plan: PlanWire;
   readonly url: string;
   readonly thread: number;
@@ -234,8 +231,6 @@ function bytesBefore(plan: PlanWire, index: number): number {
 }
 
 export interface PreparationPorts {
-  /** Null where a page keeps nothing. */
-  readonly keeper: Keeper | null;
   /** Starts a worker beside; null where it cannot share memory. */
   readonly spawn: (() => Preparer) | null;
   readonly stored: Reading;
@@ -251,8 +246,6 @@ export class Preparation {
   readonly #first: Schedule;
   readonly #early: Preparer | null;
   #kept: KeptModel | null = null;
-  /** Whether all weights were kept as they should be. */
-  #whole = false;
 
   constructor(order: LoadOrder, ports: PreparationPorts) {
     this.#order = order;
@@ -262,17 +255,20 @@ export class Preparation {
     this.#readers = severalRead() ? this.#beside : 0;
     this.#first = schedule(firstCosts(order.answer.plan, this.#beside));
     // It starts while everything is given a place.
-    const wanted = ports.keeper === null && this.#first.receiver > 0;
+    const wanted = order.graph === null && this.#first.receiver > 0;
     this.#early = wanted ? (ports.spawn?.() ?? null) : null;
   }
 
-  /** Rejects with KernelZooError: network, artifact; run where a worker does not start. */
+  /**
+   * Rejects with KernelZooError: network, artifact; run where a worker does not start; storage for a
+   * graph that is opened by its key and is not whole.
+   */
   readonly bring = async (
     { memory, placement, arrivals, compiled }: Bringing,
     arrived: Arrived,
   ): Promise<void> => {
-    const { keeper, spawn, stored } = this.#ports;
-    const { answer, origin } = this.#order;
+    const { spawn, stored } = this.#ports;
+    const { answer, origin, graph, replaced } = this.#order;
     const { plan } = answer;
     const told: Arrived = {
       chunk: arrived.chunk,
@@ -283,15 +279,18 @@ export class Preparation {
     };
     const mains = compiled.then((each) => each.mains);
     const modules = compiled.then((each) => each.modules);
-    const kept = (await keeper?.kept(placesOf(plan, placement))) ?? null;
+    const kept = graph && keptModel(graph, placesOf(plan, placement));
     this.#kept = kept;
+    // A kernel that replaces a wrong one comes from the network, and so do its weights.
+    const alone = graph?.modules != null && replaced.length === 0;
+    if (alone && kept?.weights.includes(null)) throw unreadable(answer.name);
     for (const [weight, each] of (kept?.weights ?? []).entries()) {
       if (each !== null) arrivals.words[ARRIVAL_WORDS * weight] = READABLE;
     }
     const { receiver, queues } = this.#scheduled(kept);
     const parts = queues.map((_, thread): PrepareOrder => {
-      const { weights, staging, packScratch, arrivals } = placement;
-      const places = { weights, staging, packScratch, arrivals };
+      const { weights, staging, packScratch, arrivals, totalBytes } = placement;
+      const places = { weights, staging, packScratch, arrivals, totalBytes };
       const url = addressOf(answer.weights.url, origin).href;
       return { memory, placement: places, plan, url, thread, receiver, queues, kept };
     });
@@ -308,19 +307,10 @@ export class Preparation {
     for (const weight of plan.weights.keys()) {
       if (arrivals.state(weight) === READABLE) arrivals.words[ARRIVAL_WORDS * weight] = FETCHED;
     }
-    const right = arrivals.count === plan.weights.length;
-    this.#whole = right && kept?.weights.includes(null) === false;
+    const lost = kept?.weights.some((each, i) => each !== null && arrivals.state(i) === FETCHED);
+    if (kept !== null && lost) await forget(kept);
+    if (alone && lost) throw unreadable(answer.name);
     await fetchWeights(own, mains, arrivals, told, stored);
-  };
-
-  /** Keeps weights, unless they are kept already. */
-  readonly keep = async (engine: Engine, busy: () => boolean): Promise<void> => {
-    const { keeper } = this.#ports;
-    const { memory, placement } = engine;
-    const { plan } = this.#order.answer;
-    if (keeper === null || this.#whole) return;
-    const places = placesOf(plan, placement);
-    await keeper.keep(memory, places, this.#decide(engine, places), busy);
   };
 
   /** The schedule that was kept where as many threads may read now; else this thread does it all. */
@@ -332,21 +322,26 @@ export class Preparation {
     return { queues: [this.#order.answer.plan.weights.map((_, weight) => weight)], receiver: 0 };
   }
 
-  #decide({ arrivals, dispatcher }: Engine, places: readonly Place[]): Decide {
-    return (readMs) => {
-      const packMs = places.map((_, i) => {
-        const packUs = arrivals.words[ARRIVAL_WORDS * i + 1] ?? 0;
-        return packUs / 1000 || (this.#kept?.costs.packMs[i] ?? 0);
-      });
-      const runMs = dispatcher.calls.map(({ learnt }) => {
-        const ms = Math.min(learnt.alone, learnt.shared);
-        return Number.isFinite(ms) ? ms : 0;
-      });
-      const measured = { readMs, packMs, runMs };
-      const first = firstCosts(this.#order.answer.plan, this.#beside);
-      const costs = keptCosts(places, first, measured, this.#readers);
-      const { ways, queues } = schedule(costs);
-      return { plain: ways.map((way) => way === 1), costs: measured, queues };
-    };
+  /** From what reading takes here: which weights are kept plain, and who prepares them next time. */
+  async ways({ arrivals, dispatcher, memory, placement }: Engine, files: FilesKind): Promise<Ways> {
+    const places = placesOf(this.#order.answer.plan, placement);
+    const packMs = places.map((_, i) => {
+      const packUs = arrivals.words[ARRIVAL_WORDS * i + 1] ?? 0;
+      return packUs / 1000 || (this.#kept?.costs.packMs[i] ?? 0);
+    });
+    const runMs = dispatcher.calls.map(({ learnt }) => {
+      const ms = Math.min(learnt.alone, learnt.shared);
+      return Number.isFinite(ms) ? ms : 0;
+    });
+    const costs = { readMs: await readMs(files, new Uint8Array(memory.buffer)), packMs, runMs };
+    const first = firstCosts(this.#order.answer.plan, this.#beside);
+    const { ways, queues } = schedule(keptCosts(places, first, costs, this.#readers));
+    return { plain: ways.map((way) => way === 1), costs, queues };
   }
 }
+
+const unreadable = (name: string): KernelZooError =>
+  new KernelZooError(
+    "storage",
+    `The kept weights of ${name} cannot be read: they were changed or removed. Open the model anew.`,
+  );

@@ -2,6 +2,7 @@
 import type { Answer } from "../gateway/request.js";
 import type { Bundle } from "../sdk/address.js";
 import type { ModelAnswer } from "./answer.js";
+import type { KeptModule } from "./graph.js";
 import type { Host } from "./host.js";
 
 export type Dimensions = Readonly<Record<string, number>>;
@@ -12,6 +13,8 @@ export interface Answered {
   readonly origin: string;
   /** Why it is not for the target that was asked for. */
   readonly reason?: string | null;
+  /** Its kernels, where they are kept on the device. */
+  readonly modules?: readonly KeptModule[];
   /** Asks for the model on WebAssembly, for a GPU that fails. */
   readonly spare?: () => Promise<Answered>;
 }

@@ -10,8 +10,8 @@ import { Opener } from "./opener.js";
 import { type Dimensions, isFile, requestModel } from "./request.js";
 import { type RuntimeWorker, spawnRuntime } from "./session.js";
 
-// For language models, which are loaded as a file of their own.
-export { isFile, Opener, requestModel, spawnRuntime };
+// For language models and graphs, which are files of their own.
+export { isFile, Model, Opener, requestModel, spawnRuntime };
 
 export interface ModelOptions extends TuneOptions {
   /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */
@@ -32,10 +32,12 @@ export interface ModelOptions extends TuneOptions {
    */
   readonly check?: Check;
   /**
-   * Keeps the weights on the device as kernels read them, so that the next visit need not fetch and
-   * prepare them; false unless told. They take as much storage as memory.
+   * The key under which the model is kept on the device as a graph, with its weights as kernels read
+   * them: written once the model is complete and the page wants no run. The next visit need not fetch
+   * and prepare them, and `KernelZoo.loadGraph` opens it without the network. They take as much storage
+   * as memory.
    */
-  readonly keep?: boolean;
+  readonly save?: string;
   /**
    * Bytes that all models of the page may take together; half of the device's memory unless told,
    * 2 GiB where that is unknown.
@@ -54,8 +56,8 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
  * Workers for a model; the first starts while the zoo answers. One that does not start is started
  * once more, and heard then.
  */
-async function workersOf({ threads, forbidden }: Host, keep: boolean) {
-  const full = keep || threads.kind === "pool" || crossOriginIsolated;
+async function workersOf({ threads, forbidden }: Host, kept: boolean) {
+  const full = kept || threads.kind === "pool" || crossOriginIsolated;
   const source = full ? (await import("./full.js")).source : undefined;
   let early = forbidden ? null : spawnRuntime(source);
   const drop = (): void => {
@@ -95,13 +97,15 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
         );
   const requested = Promise.race([abortion(signal), targeted]);
   requested.catch(() => undefined); // It is awaited when the worker is on its way.
-  const { check = true, keep = false, memoryBytes } = rest;
-  const workers = await workersOf(host, keep);
+  const { check = true, save, memoryBytes } = rest;
+  const graphs = save === undefined ? null : await import("./graphs.js");
+  const graph = (await graphs?.kept(save as string)) ?? null;
+  const workers = await workersOf(host, graph !== null);
   try {
     const shaping =
       rest.tune === "idle"
         ? import("../tuning/tuned.js")
-        : rest.runs && !keep
+        : rest.runs && save === undefined
           ? import("../tuning/few-runs.js")
           : null;
     const [answered, shaper] = await Promise.all([requested, shaping]);
@@ -111,7 +115,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
       target === "javascript"
         ? null
         : await shaper?.tuned(host, answered, target, rest, workers.next);
-    const order = { check, keep, memoryBytes, progress, signal };
+    const order = { check, graph, memoryBytes, progress, signal };
     const opener = new Opener(
       host,
       tuned?.answered ?? answered,
@@ -120,6 +124,8 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
     );
     const model = new Model<Types>(opener, await opener.open());
     tuned?.attach(model);
+    model.saved = graphs?.saveGraph(host, save as string, model, false);
+    model.saved?.catch(() => undefined); // The model runs without it.
     return model;
   } finally {
     workers.drop();

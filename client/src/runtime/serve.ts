@@ -6,6 +6,8 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing, unstoppable } from "./breathing.js";
 import type { Crew, crewMember, FromCrew, Hand, Helping, ToCrew } from "./crew.js";
 import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
+import type { Ways } from "./graph.js";
+import type { FilesKind } from "./graph-files.js";
 import type { Linked } from "./kernels.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "./messages.js";
 import type { FromPreparer, Prepare, Preparer, ToPreparer } from "./preparing.js";
@@ -44,8 +46,9 @@ export interface ServePorts extends EnginePorts {
 
 /** What a worker needs of a model that is loaded. */
 export interface Served extends Pick<Engine, "loaded" | "stored" | "check"> {
-  /** Keeps weights on the device, piece by piece while no run is wanted. */
-  readonly keep?: (busy: () => boolean) => Promise<void>;
+  readonly read?: Engine["read"];
+  /** How its weights are best kept; a worker that measures nothing does not know. */
+  readonly ways?: (files: FilesKind) => Promise<Ways | null>;
   /** Null where `aborted` said to stop. With `timed` each call is to be timed, at any cost. */
   run(...asked: [...Parameters<Engine["run"]>, timed: boolean]): ReturnType<Engine["run"]>;
 }
@@ -90,7 +93,6 @@ export function serve(
       await engine.stored;
       if (order.check === true) await checkWhenIdle(engine);
       post({ type: "complete" });
-      await engine.keep?.(() => wanted > 0);
     } catch (thrown) {
       post({ type: "refused", failure: failureOf(thrown) });
     }
@@ -127,6 +129,9 @@ export function serve(
     }
   };
 
+  const tellWays = async (id: number, ways?: Promise<Ways | null>): Promise<void> =>
+    post({ type: "ways", id, ways: (await ways) ?? null });
+
   scope.onmessage = ({ data }) => {
     switch (data.type) {
       case "load":
@@ -137,6 +142,12 @@ export function serve(
         return;
       case "abort":
         return void aborted.add(data.id);
+      case "read": {
+        const piece = engine?.read?.(data.address, data.bytes) ?? new Uint8Array();
+        return post({ type: "read", id: data.id, piece }, [piece.buffer]);
+      }
+      case "ways":
+        return void tellWays(data.id, engine?.ways?.(data.files));
       case "crew":
         helping = crewed?.member(data.start) ?? null;
         return scope.postMessage({ type: "ready" });

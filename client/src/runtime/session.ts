@@ -2,7 +2,15 @@
 import type { KernelZooError } from "../engine/error.js";
 import type { CallTimes } from "./dispatch.js";
 import type { Stored } from "./golden.js";
-import type { Failure, FromRuntime, Loaded, LoadOrder, Progress, ToRuntime } from "./messages.js";
+import type {
+  Failure,
+  FromRuntime,
+  Loaded,
+  LoadOrder,
+  Progress,
+  Question,
+  ToRuntime,
+} from "./messages.js";
 import source from "./worker.js?inlined";
 
 /** What a session needs of a worker. */
@@ -30,7 +38,7 @@ export class Refused extends Error {
 }
 
 interface Waiting {
-  resolve(ran: Ran): void;
+  resolve(told: FromRuntime): void;
   reject(reason: unknown): void;
   readonly signal: AbortSignal | undefined;
 }
@@ -103,13 +111,19 @@ export class Session {
     const id = ++this.#runs;
     const abort = (): void => this.#worker.postMessage({ type: "abort", id }, []);
     signal?.addEventListener("abort", abort, { once: true });
-    const ran = new Promise<Ran>((resolve, reject) => {
-      this.#waiting.set(id, { resolve, reject, signal });
-    });
+    const ran = this.#answer<"done">(id, signal);
     const buffers = feeds.map(({ buffer }) => buffer);
     const stoppable = signal !== undefined;
     this.#worker.postMessage({ type: "run", id, feeds, timed, stoppable }, buffers);
     return ran.finally(() => signal?.removeEventListener("abort", abort));
+  }
+
+  /** What the worker answers. Rejects with the reason of the end. */
+  async ask<Type extends Question["type"]>(asked: Extract<Question, { type: Type }>) {
+    if (this.#over !== null) throw this.#over.reason;
+    const id = ++this.#runs;
+    this.#worker.postMessage({ ...asked, id }, []);
+    return this.#answer<Type>(id);
   }
 
   /** Ends the worker, and with it the memory. What waits is rejected with `reason`. */
@@ -121,13 +135,19 @@ export class Session {
     this.#waiting.clear();
   }
 
+  #answer<Type extends "done" | Question["type"]>(id: number, signal?: AbortSignal) {
+    return new Promise<Extract<FromRuntime, { type: Type }>>((resolve, reject) => {
+      this.#waiting.set(id, { resolve: resolve as Waiting["resolve"], reject, signal });
+    });
+  }
+
   #settle(
     data: Exclude<FromRuntime, { type: "loaded" | "complete" | "refused" | "progress" }>,
   ): void {
     const waiting = this.#waiting.get(data.id);
     this.#waiting.delete(data.id);
-    if (data.type === "done") waiting?.resolve(data);
-    else if (data.type === "aborted") waiting?.reject(waiting.signal?.reason);
-    else waiting?.reject(new Refused(data.failure));
+    if (data.type === "aborted") waiting?.reject(waiting.signal?.reason);
+    else if (data.type === "failed") waiting?.reject(new Refused(data.failure));
+    else waiting?.resolve(data);
   }
 }

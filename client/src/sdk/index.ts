@@ -27,6 +27,7 @@ export type {
 export type { Sampling } from "../language/order.js";
 export type { PortDType } from "../runtime/answer.js";
 export type { Entries, Feed, TensorData } from "../runtime/feeds.js";
+export type { GraphOptions } from "../runtime/graphs.js";
 export type { Progress } from "../runtime/messages.js";
 export type {
   AnyModel,

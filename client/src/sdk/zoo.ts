@@ -8,6 +8,7 @@ import { Failures, postFailure } from "../gateway/failures.js";
 import { deadline, gaveUp } from "../gateway/request.js";
 import type { LanguageOptions } from "../language/language.js";
 import type { LanguageModel } from "../language/model.js";
+import type { GraphOptions } from "../runtime/graphs.js";
 import type { Host } from "../runtime/host.js";
 import type { AnyModel, Model, ModelTypes } from "../runtime/model.js";
 import type { ModelOptions } from "../runtime/runtime.js";
@@ -203,6 +204,8 @@ function bestEntry(
   const onGpu = plain !== undefined && chooseTarget(backend, plain, gpu).target === "webgpu";
   return onGpu && constant.webgpu === null ? plain : constant;
 }
+
+const graphs = () => import("../runtime/graphs.js");
 
 /** Kernels of one zoo for this device, in one shared memory. */
 export class KernelZoo {
@@ -405,6 +408,41 @@ export class KernelZoo {
   async languageModel(name: string, options?: LanguageOptions): Promise<LanguageModel> {
     const { openModel } = await import("../language/language.js");
     return openModel(this.#host(await this.#deviceOfModel(name)), name, options);
+  }
+
+  /** Keys of the graphs that this device keeps for pages of this origin; none that is stale. */
+  async listGraphs(): Promise<readonly string[]> {
+    return (await graphs()).listGraphs();
+  }
+
+  /**
+   * A model that was saved under `key`, without a request: its kernels and weights are on the device. It
+   * resolves when all of it is in memory. Rejects with KernelZooError (storage) where there is no such
+   * graph any more: a browser that needs room removes what it keeps for an origin, and what another
+   * version of the SDK has written, or a browser that cannot run its kernels meets, is removed. Open the
+   * model by `model` then.
+   */
+  async loadGraph<Types extends ModelTypes = AnyModel>(
+    key: string,
+    options?: GraphOptions,
+  ): Promise<Model<Types>> {
+    const loading = [graphs(), import("../runtime/runtime.js")] as const;
+    const [{ loadGraph }, runtime] = await Promise.all(loading);
+    return loadGraph<Types>(this.#host(ANY_DEVICE), runtime, key, options);
+  }
+
+  /**
+   * Keeps a model that is complete, on WebAssembly, in place of what `key` stands for. Weights are read
+   * from its memory and written by the mebibyte. Rejects with KernelZooError (storage) where the browser
+   * denies it or has no room; nothing is kept under `key` then.
+   */
+  async saveGraph<Types extends ModelTypes>(key: string, model: Model<Types>): Promise<void> {
+    await (await graphs()).saveGraph(this.#host(ANY_DEVICE), key, model);
+  }
+
+  /** Removes a graph, if there is one. Models that were opened from it go on. */
+  async deleteGraph(key: string): Promise<void> {
+    await (await graphs()).deleteGraph(key);
   }
 
   #host(device: AskingDevice): Host {

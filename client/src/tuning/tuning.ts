@@ -25,7 +25,7 @@ export interface TuneOptions {
   /**
    * How often this page will run the model, as far as it knows: for one run or few, kernels are taken
    * that cost less until then. They give way to the fastest while the model is idle, where it runs
-   * on. Unless told, the fastest run from the start, as they do with `keep` and `tune`.
+   * on. Unless told, the fastest run from the start, as they do with `save` and `tune`.
    */
   readonly runs?: number;
   /**

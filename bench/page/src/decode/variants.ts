@@ -56,7 +56,7 @@ export class BareDecoder {
 
   static async load(url: string): Promise<BareDecoder> {
     const answer = (await (await fetch(url)).json()) as ModelAnswer;
-    const order = { answer, origin: url, threads: 1, check: false, keep: false, replaced: [] };
+    const order = { answer, origin: url, threads: 1, check: false, graph: null, replaced: [] };
     const loaded = await loadWhole(order, { progress: () => undefined });
     await loaded.stored;
     const { kernels } = answer.plan;

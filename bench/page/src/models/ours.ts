@@ -17,7 +17,7 @@ const FORMS = {
 } as const;
 
 /**
- * As a page asks for it that asks for nothing, or `asked`: `keep` weights, fetch them as `int8`, run
+ * As a page asks for it that asks for nothing, or `asked`: `keep` a graph, fetch weights as `int8`, run
  * on the `whole` model alone, each kernel in a `single` module, on `defaults` alone, or on `webgpu`.
  */
 export async function openOurs(
@@ -31,7 +31,10 @@ export async function openOurs(
   const { KernelZoo }: Sdk = await import(SDK);
   const kernels = await KernelZoo.open(new URL("/zoo/bundle.json", location.origin), { threads });
   // The benchmark itself compares outputs; the check at the first load is one more run.
-  const opened = kernels.model(file, { check: false, keep: asked.has("keep") });
+  const opened = kernels.model(file, {
+    check: false,
+    ...(asked.has("keep") ? { save: file } : {}),
+  });
   const [model, feeds] = await Promise.all([opened, valuesOf(inputs)]);
   if (asked.has("whole")) await model.complete();
   const run = async (): Promise<Values> => (await model.run(feeds)) as Values;

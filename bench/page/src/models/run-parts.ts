@@ -103,7 +103,7 @@ export class BareModel {
 
   static async load(url: string): Promise<BareModel> {
     const answer = (await (await fetch(url)).json()) as ModelAnswer;
-    const order = { answer, origin: url, threads: 1, check: false, keep: false, replaced: [] };
+    const order = { answer, origin: url, threads: 1, check: false, graph: null, replaced: [] };
     const loaded = await loadWhole(order, { progress: () => undefined });
     await loaded.stored;
     return new BareModel(loaded, answer);

@@ -1,0 +1,209 @@
+/**
+ * Where a device keeps graphs, of this origin alone: in files of the Origin Private File System, or in
+ * records of IndexedDB where a browser has no such files, as in its private windows. A graph is one
+ * text that describes it, and bytes beside it.
+ */
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+export type FilesKind = "files" | "records";
+
+export interface GraphWriter {
+  /** Rejects where the storage is full. */
+  write(at: number, bytes: Bytes): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface GraphReader {
+  /** Fills `into`; false where there are fewer bytes. */
+  read(at: number, into: Bytes): Promise<boolean>;
+  close(): void;
+}
+
+export interface GraphFiles {
+  readonly kind: FilesKind;
+  /** Descriptions by name. */
+  all(): Promise<ReadonlyMap<string, string>>;
+  /** Undefined where there is none. */
+  description(name: string): Promise<string | undefined>;
+  describe(name: string, text: string): Promise<void>;
+  /** Bytes are there once the writer is closed. */
+  writer(name: string): Promise<GraphWriter>;
+  reader(name: string): Promise<GraphReader>;
+  /** The description first: bytes without one are no graph. */
+  remove(name: string): Promise<void>;
+  /** Removes bytes that nothing describes, which nobody may be writing. */
+  sweep(): Promise<void>;
+}
+
+const NAME = "kernelzoo-graphs";
+const DESCRIPTION = ".json";
+const WEIGHTS = ".weights";
+
+/** What TypeScript's DOM library describes in workers alone. */
+interface SyncFile {
+  read(into: Bytes, options: { at: number }): number;
+  close(): void;
+}
+
+type FileHandle = FileSystemFileHandle & {
+  createSyncAccessHandle?(options: { mode: "read-only" }): Promise<SyncFile>;
+};
+
+type Folder = FileSystemDirectoryHandle & { keys(): AsyncIterable<string> };
+
+/** In a worker a synchronous handle, which reads twice as fast, unless another tab has the file. */
+async function readerOf(handle: FileHandle): Promise<GraphReader> {
+  const file = await handle.createSyncAccessHandle?.({ mode: "read-only" }).catch(() => undefined);
+  if (file !== undefined) {
+    return {
+      read: async (at, into) => file.read(into, { at }) === into.length,
+      close: () => file.close(),
+    };
+  }
+  const blob = await handle.getFile();
+  return {
+    async read(at, into) {
+      const piece = new Uint8Array(await blob.slice(at, at + into.length).arrayBuffer());
+      into.set(piece);
+      return piece.length === into.length;
+    },
+    close: () => undefined,
+  };
+}
+
+async function inFiles(): Promise<GraphFiles> {
+  if (!("createWritable" in FileSystemFileHandle.prototype)) throw new Error("no writable files");
+  const root = await navigator.storage.getDirectory();
+  const folder = (await root.getDirectoryHandle(NAME, { create: true })) as Folder;
+  const writable = async (file: string): Promise<FileSystemWritableFileStream> =>
+    (await folder.getFileHandle(file, { create: true })).createWritable();
+  const remove = (file: string): Promise<void> => folder.removeEntry(file).catch(() => undefined);
+  const names = async (end: string): Promise<string[]> => {
+    const found: string[] = [];
+    for await (const file of folder.keys()) {
+      if (file.endsWith(end)) found.push(file.slice(0, -end.length));
+    }
+    return found;
+  };
+  const description = async (name: string): Promise<string | undefined> => {
+    try {
+      return await (await (await folder.getFileHandle(name + DESCRIPTION)).getFile()).text();
+    } catch {
+      return undefined;
+    }
+  };
+  return {
+    kind: "files",
+    description,
+    async all() {
+      const found = new Map<string, string>();
+      for (const name of await names(DESCRIPTION)) {
+        const text = await description(name);
+        if (text !== undefined) found.set(name, text);
+      }
+      return found;
+    },
+    async describe(name, text) {
+      const file = await writable(name + DESCRIPTION);
+      await file.write(text);
+      await file.close();
+    },
+    async writer(name) {
+      const file = await writable(name + WEIGHTS);
+      return {
+        write: (position, data) => file.write({ type: "write", position, data }),
+        close: () => file.close(),
+      };
+    },
+    reader: async (name) => readerOf(await folder.getFileHandle(name + WEIGHTS)),
+    async remove(name) {
+      await remove(name + DESCRIPTION);
+      await remove(name + WEIGHTS);
+    },
+    async sweep() {
+      const described = await names(DESCRIPTION);
+      for (const name of await names(WEIGHTS)) {
+        if (!described.includes(name)) await remove(name + WEIGHTS);
+      }
+    },
+  };
+}
+
+const asked = <T>(request: IDBRequest<T>): Promise<T> =>
+  new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+
+/** Pieces by the name of their graph and the place of their first byte. */
+async function inRecords(): Promise<GraphFiles> {
+  const opening = indexedDB.open(NAME, 1);
+  opening.onupgradeneeded = () => {
+    for (const store of ["descriptions", "pieces"]) opening.result.createObjectStore(store);
+  };
+  const database = await asked(opening);
+  const read = <T>(name: string, work: (store: IDBObjectStore) => IDBRequest<T>): Promise<T> =>
+    asked(work(database.transaction(name).objectStore(name)));
+  const change = (name: string, work: (store: IDBObjectStore) => void): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const transaction = database.transaction(name, "readwrite");
+      transaction.oncomplete = () => resolve();
+      // A full storage is told by the abort alone.
+      transaction.onabort = () => reject(transaction.error);
+      work(transaction.objectStore(name));
+    });
+  const piecesOf = (name: string): IDBKeyRange => IDBKeyRange.bound([name], [name, []]);
+  const names = (): Promise<IDBValidKey[]> => read("descriptions", (store) => store.getAllKeys());
+  return {
+    kind: "records",
+    async all() {
+      const texts = await read<string[]>("descriptions", (store) => store.getAll());
+      return new Map((await names()).map((name, i) => [String(name), texts[i] ?? ""] as const));
+    },
+    description: (name) => read<string | undefined>("descriptions", (store) => store.get(name)),
+    describe: (name, text) => change("descriptions", (store) => store.put(text, name)),
+    async writer(name) {
+      return {
+        write: (at, bytes) => change("pieces", (store) => store.put(bytes, [name, at])),
+        close: async () => undefined,
+      };
+    },
+    async reader(name) {
+      return {
+        async read(at, into) {
+          const piece = await read<Bytes | undefined>("pieces", (store) => store.get([name, at]));
+          if (piece?.length !== into.length) return false;
+          into.set(piece);
+          return true;
+        },
+        close: () => undefined,
+      };
+    },
+    async remove(name) {
+      await change("descriptions", (store) => store.delete(name));
+      await change("pieces", (store) => store.delete(piecesOf(name)));
+    },
+    async sweep() {
+      const described = await names();
+      const pieces = await read("pieces", (store) => store.getAllKeys());
+      const found = new Set(pieces.map((key) => (key as readonly string[])[0] as string));
+      for (const name of found) {
+        if (!described.includes(name)) {
+          await change("pieces", (store) => store.delete(piecesOf(name)));
+        }
+      }
+    },
+  };
+}
+
+/** The files of graphs, of one kind where that is told. Rejects where the browser denies both. */
+export async function graphFiles(kind?: FilesKind): Promise<GraphFiles> {
+  if (kind === "records") return inRecords();
+  try {
+    return await inFiles();
+  } catch (thrown) {
+    if (kind === "files") throw thrown;
+    return inRecords();
+  }
+}

@@ -1,0 +1,368 @@
+/**
+ * Models that are kept on the device, by keys of the page: the graph cache that the WebNN group
+ * proposes, for graphs of this engine. Loaded by pages that use it.
+ */
+import type { KernelZooError, Stage } from "../engine/error.js";
+import type { ServedKernel } from "../wire/types.js";
+import type { ModelAnswer, PlanWire } from "./answer.js";
+import {
+  type Bytes,
+  chunksOf,
+  GRAPH_VERSION,
+  type Graph,
+  type GraphOrder,
+  type Kept,
+  type KeptModule,
+  PIECE_BYTES,
+  type Place,
+  placesOf,
+  type Ways,
+} from "./graph.js";
+import { type GraphFiles, type GraphWriter, graphFiles } from "./graph-files.js";
+import type { Host } from "./host.js";
+import { kernelFiles } from "./kernel-files.js";
+import type { Linked } from "./kernels.js";
+import type { Progress } from "./messages.js";
+import type { AnyModel, Model, ModelTypes } from "./model.js";
+import type { Opened, Opener } from "./opener.js";
+import type { Fallbacks } from "./planned.js";
+import type { spawnRuntime } from "./session.js";
+
+export interface GraphOptions {
+  /** Called with numbers while weights are read. */
+  readonly onProgress?: (progress: Progress) => void;
+  /** Stops the load; it rejects with the signal's reason. */
+  readonly signal?: AbortSignal;
+  /** Bytes that all models of the page may take together; half of the device's memory unless told. */
+  readonly memoryBytes?: number;
+}
+
+/** What the runtime has, whose file would else be another. */
+export interface Runtime {
+  readonly Model: typeof Model;
+  readonly Opener: typeof Opener;
+  readonly spawnRuntime: typeof spawnRuntime;
+}
+
+/** How long a piece waits where runs are under way. */
+const REST_MS = 50;
+/** Of all tabs of the origin, one writes. */
+const LOCK = "kernelzoo-graphs";
+
+const hex = (bytes: ArrayBuffer): string =>
+  Array.from(new Uint8Array(bytes), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+const sha256 = async (bytes: Bytes): Promise<string> =>
+  hex(await crypto.subtle.digest("SHA-256", bytes));
+
+const nameOf = (key: string): Promise<string> => sha256(new TextEncoder().encode(key));
+
+/** Undefined for what another version wrote, or nobody. */
+function graphOf(text: string | undefined): Graph | undefined {
+  try {
+    const graph = JSON.parse(text ?? "") as Graph;
+    return graph.version === GRAPH_VERSION ? graph : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const sentence = (thrown: unknown): string =>
+  thrown instanceof Error ? thrown.message : String(thrown);
+
+function storageError({ tools }: Host, message: string, cause?: unknown): KernelZooError {
+  return new tools.KernelZooError("storage" satisfies Stage, message, cause);
+}
+
+const orderOf = (
+  { kind }: GraphFiles,
+  name: string,
+  { weights, costs, queues }: Graph,
+  modules: GraphOrder["modules"],
+): GraphOrder => ({ files: kind, name, weights, costs, queues, modules });
+
+/** The graph of `key` for a model whose kernels come from the zoo; null where none is kept. */
+export async function kept(key: string): Promise<GraphOrder | null> {
+  try {
+    const name = await nameOf(key);
+    const files = await graphFiles();
+    const graph = graphOf(await files.description(name));
+    return graph ? orderOf(files, name, graph, null) : null;
+  } catch {
+    return null; // The browser denies it: the network has all of it.
+  }
+}
+
+export async function listGraphs(): Promise<readonly string[]> {
+  const keys: string[] = [];
+  try {
+    const files = await graphFiles();
+    for (const [name, text] of await files.all()) {
+      const graph = graphOf(text);
+      if (graph === undefined) await files.remove(name);
+      else keys.push(graph.key);
+    }
+  } catch {
+    // A browser that denies the storage keeps nothing.
+  }
+  return keys.sort();
+}
+
+export async function deleteGraph(key: string): Promise<void> {
+  try {
+    await (await graphFiles()).remove(await nameOf(key));
+  } catch {
+    // As above.
+  }
+}
+
+/** Throws KernelZooError (storage). */
+async function linkedOf(host: Host, { key, modules }: Graph): Promise<readonly Linked[]> {
+  try {
+    return await Promise.all(
+      modules.map(async ({ bytes, functions }) => {
+        const module = await WebAssembly.compile(fromBase64(bytes));
+        return { module, functions };
+      }),
+    );
+  } catch (cause) {
+    const message = `This browser does not run the kernels of graph ${key} any more`;
+    throw storageError(host, `${message}: ${sentence(cause)}. Open the model anew.`, cause);
+  }
+}
+
+export async function loadGraph<Types extends ModelTypes = AnyModel>(
+  host: Host,
+  { Model: Made, Opener: Opening, spawnRuntime: spawn }: Runtime,
+  key: string,
+  { onProgress: progress = () => undefined, signal, memoryBytes }: GraphOptions = {},
+): Promise<Model<Types>> {
+  const { forbidden, tools } = host;
+  if (forbidden) throw new tools.KernelZooError("compile", forbidden);
+  const loading = import("./full.js");
+  const name = await explained(host, () => nameOf(key));
+  const files = await explained(host, graphFiles);
+  const text = await explained(host, () => files.description(name));
+  const graph = graphOf(text);
+  if (graph === undefined) {
+    if (text !== undefined) await files.remove(name);
+    const why = text === undefined ? "The device keeps no" : "Another version has written";
+    throw storageError(host, `${why} graph ${key}. Open the model anew, and save it.`);
+  }
+  progress({ phase: "plan", loaded: 1, total: 1 });
+  let modules: readonly Linked[];
+  try {
+    modules = await linkedOf(host, graph);
+  } catch (thrown) {
+    await files.remove(name);
+    throw thrown;
+  }
+  signal?.throwIfAborted();
+  const { source } = await loading;
+  const order = {
+    check: false,
+    graph: orderOf(files, name, graph, modules),
+    ...{ memoryBytes, progress, signal, source },
+  };
+  const { answer, origin } = graph;
+  const opener = new Opening(host, { answer, origin, modules: graph.modules }, order, spawn);
+  const model = new Made<Types>(opener, await opener.open());
+  try {
+    await model.complete();
+    return model;
+  } catch (thrown) {
+    await model.dispose();
+    throw thrown;
+  }
+}
+
+/** Throws KernelZooError (storage) where the browser denies it. */
+async function explained<T>(host: Host, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    const message = `This browser keeps nothing for this page: ${sentence(cause)}`;
+    throw storageError(host, message, cause);
+  }
+}
+
+/** With the defaults of kernels that were found wrong in their places. */
+function withoutWrong(answer: ModelAnswer, fallbacks: Fallbacks): ModelAnswer {
+  if (fallbacks.size === 0) return answer;
+  const kernels = Object.entries(answer.kernels).map(([workload, served]) => {
+    const kernel = fallbacks.has(workload) ? served.fallback : served.kernel;
+    return [workload, { ...served, kernel } satisfies ServedKernel] as const;
+  });
+  return { ...answer, kernels: Object.fromEntries(kernels) };
+}
+
+/** What is at an address, as it was when it was loaded: its hash is that of the answer. */
+async function fetched(host: Host, url: URL, hash: string): Promise<Bytes> {
+  const bytes = new Uint8Array(await (await fetch(url)).arrayBuffer());
+  if ((await sha256(bytes)) === hash) return bytes;
+  throw storageError(host, `${url} is not what the model says. A proxy may have changed it.`);
+}
+
+async function modulesOf(
+  host: Host,
+  opener: Opener,
+  answer: ModelAnswer,
+): Promise<readonly KeptModule[]> {
+  const { modules } = opener.answered;
+  if (opener.answer === answer && modules !== undefined) return modules;
+  const kernels = answer.plan.kernels.map((key) => (answer.kernels[key] as ServedKernel).kernel);
+  return Promise.all(
+    kernelFiles(answer, kernels).map(async ({ url, sha256: hash, functions }) => {
+      const bytes = await fetched(host, opener.located(url), hash);
+      return { bytes: toBase64(bytes), functions };
+    }),
+  );
+}
+
+/** Files whose host sends no parts of them: it would send the whole for each weight. */
+const partless = new Set<string>();
+
+/** A weight as its author stored it, of its chunks alone; null where the network lacks it. */
+async function stored(opener: Opener, index: number): Promise<Bytes | null> {
+  const { plan, weights } = opener.answer;
+  const { offset, bytes } = plan.weights[index] as PlanWire["weights"][number];
+  const chunks = chunksOf(plan, offset, bytes);
+  const from = chunks[0]?.at ?? 0;
+  const end = chunks.reduce((last, chunk) => last + chunk.bytes, from);
+  const { href } = opener.located(weights.url);
+  if (partless.has(href)) return null;
+  try {
+    const response = await fetch(href, { headers: { Range: `bytes=${from}-${end - 1}` } });
+    if (response.status !== 206) {
+      partless.add(href);
+      await response.body?.cancel();
+      return null;
+    }
+    const found = new Uint8Array(await response.arrayBuffer());
+    for (const { at, bytes, sha256: hash } of chunks) {
+      if ((await sha256(found.subarray(at - from, at - from + bytes))) !== hash) return null;
+    }
+    return found.subarray(offset - from, offset - from + bytes);
+  } catch {
+    return null;
+  }
+}
+
+/** Reads a part of a weight. */
+type ReadPiece = (from: number, bytes: number) => Promise<Bytes>;
+
+/** How weight `index` is kept, and where its bytes come from: its packed copies unless `plain`. */
+async function sourceOf(
+  opener: Opener,
+  session: Opened["session"],
+  place: Place,
+  index: number,
+  plain: boolean,
+): Promise<readonly [plain: boolean, bytes: number, read: ReadPiece]> {
+  const at =
+    (address: number): ReadPiece =>
+    async (from, bytes) =>
+      (await session.ask({ type: "read", address: address + from, bytes })).piece;
+  const { staged, plainBytes } = place;
+  if (plain && !staged) return [true, plainBytes, at(place.plain)];
+  const found = plain ? await stored(opener, index) : null;
+  if (found === null) return [false, place.bytes, at(place.address)];
+  return [true, plainBytes, async (from, bytes) => found.slice(from, from + bytes)];
+}
+
+/** Writes pieces of the model's memory, one after the other: no more than one of them is held. */
+async function written(
+  writer: GraphWriter,
+  opener: Opener,
+  session: Opened["session"],
+  places: readonly Place[],
+  plain: readonly boolean[],
+  running: () => boolean,
+): Promise<readonly Kept[]> {
+  const weights: Kept[] = [];
+  let at = 0;
+  for (const [i, place] of places.entries()) {
+    const [isPlain, bytes, read] = await sourceOf(opener, session, place, i, plain[i] ?? false);
+    const pieces: string[] = [];
+    for (let from = 0; from < bytes; from += PIECE_BYTES) {
+      if (running()) await new Promise((done) => setTimeout(done, REST_MS));
+      const wanted = Math.min(PIECE_BYTES, bytes - from);
+      const piece = await read(from, wanted);
+      if (piece.length < wanted) throw new Error("its worker does not tell its weights");
+      pieces.push(await sha256(piece));
+      await writer.write(at + from, piece);
+    }
+    weights.push({ key: place.key, plain: isPlain, at, bytes, pieces });
+    at += bytes;
+  }
+  await writer.close();
+  return weights;
+}
+
+/** Of a worker that measured nothing: weights as calls read them, by one thread. */
+const unmeasured = (places: readonly Place[]): Ways => ({
+  plain: [],
+  costs: { readMs: 0, packMs: [], runMs: [] },
+  queues: [places.map((_, i) => i)],
+});
+
+/** Whether these kernels with these weights are what is kept. */
+const isSame = (kept: Graph | undefined, answer: ModelAnswer, places: readonly Place[]): boolean =>
+  JSON.stringify([kept?.answer.kernels, kept?.weights.map(({ key }) => key)]) ===
+  JSON.stringify([answer.kernels, places.map(({ key }) => key)]);
+
+/** With `anew` even where these very kernels and weights are kept. Throws KernelZooError. */
+export async function saveGraph<Types extends ModelTypes>(
+  host: Host,
+  key: string,
+  model: Model<Types>,
+  anew = true,
+): Promise<void> {
+  const [opener, { session, loaded, fallbacks }] = await model.opened();
+  const { answer, target } = opener;
+  if (target.target !== "wasm" || loaded.placement === undefined || model.tuning) {
+    const why = model.tuning ? "is tuned in this page" : `runs on ${target.target}`;
+    throw storageError(
+      host,
+      `${answer.name} ${why}; models as the zoo has them for wasm are kept.`,
+    );
+  }
+  const own = withoutWrong(answer, fallbacks);
+  const places = placesOf(own.plan, loaded.placement);
+  const save = async (files: GraphFiles, name: string): Promise<void> => {
+    if (!anew && isSame(graphOf(await files.description(name)), own, places)) return;
+    await files.remove(name);
+    await files.sweep();
+    try {
+      await import("./full.js"); // Whoever opens it later may have no network.
+      const modules = await modulesOf(host, opener, own);
+      const { ways } = await session.ask({ type: "ways", files: files.kind });
+      const { plain, ...planned } = ways ?? unmeasured(places);
+      const writer = await files.writer(name);
+      const running = () => model.running;
+      const weights = await written(writer, opener, session, places, plain, running);
+      const { origin } = opener.answered;
+      const graph = { version: GRAPH_VERSION, key, answer: own, origin, modules, weights };
+      await files.describe(name, JSON.stringify({ ...graph, ...planned } satisfies Graph));
+    } catch (thrown) {
+      await files.remove(name);
+      throw thrown;
+    }
+  };
+  try {
+    const [files, name] = await Promise.all([graphFiles(), nameOf(key)]);
+    await navigator.locks.request(LOCK, () => save(files, name));
+  } catch (cause) {
+    if (cause instanceof host.tools.KernelZooError) throw cause;
+    throw storageError(host, `Graph ${key} cannot be kept: ${sentence(cause)}`, cause);
+  }
+}
+
+function toBase64(bytes: Bytes): string {
+  let text = "";
+  for (const byte of bytes) text += String.fromCharCode(byte);
+  return btoa(text);
+}
+
+const fromBase64 = (text: string): Bytes =>
+  Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

@@ -1,0 +1,344 @@
+"""Models that a device keeps by keys of the page, and what may befall them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.model_host import Host, close, hosting, lists, page_elsewhere, script
+from tests.browser.model_plans import deep, small
+from tests.browser.sites import ISOLATED, site
+from tests.plans import PlannedNetwork
+
+Run = Callable[[str], Any]
+"""Evaluates the body of a function in a page."""
+
+PRIVATE = """
+  // As in private windows of Firefox and Safari, which have no such files.
+  navigator.storage.getDirectory = async () => { throw new DOMException("", "SecurityError"); };
+"""
+
+VISIT = """
+  const folder = async () => {
+    const root = await navigator.storage.getDirectory();
+    return root.getDirectoryHandle("kernelzoo-graphs", { create: true });
+  };
+  const names = async () => {
+    const found = [];
+    for await (const name of (await folder()).keys()) found.push(name);
+    return found;
+  };
+  const fileOf = async (end) => (await folder()).getFileHandle(
+    (await names()).find((name) => name.endsWith(end)));
+  const change = async (end, changed) => {
+    const handle = await fileOf(end);
+    const body = changed(new Uint8Array(await (await handle.getFile()).arrayBuffer()));
+    const writing = await handle.createWritable();
+    await writing.write(body);
+    await writing.close();
+  };
+  const records = (work) => new Promise((resolve, reject) => {
+    const opening = indexedDB.open("kernelzoo-graphs", 1);
+    opening.onsuccess = () => {
+      const change = opening.result.transaction(["descriptions", "pieces"], "readwrite");
+      change.oncomplete = () => resolve(opening.result.close());
+      change.onabort = () => reject(change.error);
+      work(change.objectStore("pieces"), change.objectStore("descriptions"));
+    };
+  });
+  const sentence = (bytes) => new TextDecoder().decode(bytes);
+  const damages = {
+    none: async () => undefined,
+    byte: () => change(".weights", (body) => body.fill(body[2000] ^ 1, 2000, 2001)),
+    torn: () => change(".weights", (body) => body.subarray(0, body.length - 8)),
+    version: () => change(".json", (body) => sentence(body).replace(/"version":2/, '"version":1')),
+    index: () => change(".json", (body) => body.subarray(0, 90)),
+    cleared: async () => (await folder()).removeEntry((await fileOf(".weights")).name),
+    kernels: () => change(".json", (body) =>
+      sentence(body).replace(/"modules":.{2}"bytes":"AGFzbQEAAAA/, "$&////")),
+    "record changed": () => records((pieces) => {
+      pieces.openCursor().onsuccess = ({ target: { result } }) => {
+        result.update(result.value.fill(result.value[20] ^ 1, 20, 21));
+      };
+    }),
+    "records cleared": () => records((pieces) => pieces.clear()),
+  };
+  const zoo = await open();
+  const opened = async (options = {}) => {
+    const model = await zoo.model(`${host}/kept.json`, { save: "mine", ...options });
+    const { y } = await model.run(feeds);
+    await model.complete();
+    return [model, [...y]];
+  };
+  const loaded = async () => {
+    const model = await zoo.loadGraph("mine");
+    const { y } = await model.run(feeds);
+    const { inputs, outputs } = model;
+    await model.dispose();
+    return { y: [...y], inputs, outputs };
+  };
+  const visit = async () => {
+    const [model, y] = await opened();
+    await model.saved;
+    await model.dispose();
+    return y;
+  };
+"""
+
+
+@pytest.fixture(scope="module")
+def network() -> PlannedNetwork:
+    return small("kept")
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory, network: PlannedNetwork) -> Iterator[Host]:
+    made = Host(tmp_path_factory.mktemp("graphs"))
+    for each in (network, deep("long", layers=2, rows=8, width=768)):
+        made.write(each)
+    with hosting(made):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def page(lone_browser: Browser) -> Iterator[Page]:
+    with page_elsewhere(lone_browser) as opened:
+        yield opened
+
+
+def runner(page: Page, host: Host, network: PlannedNetwork) -> Run:
+    feeds = lists(network.feeds)
+    return lambda body: page.evaluate(script(VISIT + body), [host.url, feeds])
+
+
+@pytest.fixture
+def run(page: Page, host: Host, network: PlannedNetwork) -> Run:
+    return runner(page, host, network)
+
+
+def test_a_graph_is_opened_by_its_key_without_the_network(
+    page: Page, run: Run, network: PlannedNetwork
+) -> None:
+    right = network.outputs["y"]
+    assert run("return zoo.listGraphs();") == []
+    assert run("return refusal(loaded);").startswith("storage: The device keeps no graph mine.")
+    y, keys = run(
+        "const [model, y] = await opened(); await model.saved; return [y, await zoo.listGraphs()];"
+    )
+    assert close(y, right)
+    assert keys == ["mine"]
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.context.set_offline(True)
+    try:
+        found = run("return loaded();")
+        again = """
+          const model = await zoo.loadGraph("mine");
+          await zoo.saveGraph("other", model);
+          await zoo.deleteGraph("mine");
+          const { y } = await model.run(feeds);
+          return [[...y], await zoo.listGraphs(), await refusal(loaded)];
+        """
+        y, keys, refused = run(again)
+    finally:
+        page.context.set_offline(False)
+    assert [url for url in asked if not url.startswith("blob:")] == []
+    assert close(found["y"], right)
+    described = [(each["name"], each["dtype"], each["shape"]) for each in found["inputs"]]
+    assert described == [("ids", "int64", [9]), ("x", "float32", [9, 20])]
+    assert [each["name"] for each in found["outputs"]] == ["y", "seen", "table"]
+    assert close(y, right), "a model goes on without the graph that it was opened from"
+    assert keys == ["other"]
+    assert refused.startswith("storage: ")
+    run("await zoo.deleteGraph('other');")
+
+
+def test_what_befalls_a_kept_graph_costs_a_fetch_and_never_a_wrong_number(
+    host: Host, run: Run, network: PlannedNetwork
+) -> None:
+    def visited(damage: str) -> bool:
+        """Whether the weights were fetched; outputs are right whatever happened to the files."""
+        host.sent.clear()
+        body = f"await damages['{damage}'](); return visit();"
+        assert close(run(body), network.outputs["y"]), damage
+        return "/kept.weights" in host.sent
+
+    assert visited("none"), "nothing is kept yet"
+    assert not visited("none")
+    for damage in ("byte", "torn", "version", "index", "cleared"):
+        assert visited(damage), damage
+        assert not visited("none"), f"kept anew after {damage}"
+    for damage, told in (
+        ("byte", "cannot be read"),
+        ("cleared", "cannot be read"),
+        ("version", "Another version has written graph mine"),
+        ("kernels", "does not run the kernels of graph mine any more"),
+    ):
+        refused = run(f"await damages['{damage}'](); return refusal(loaded);")
+        assert refused.startswith("storage: "), damage
+        assert told in refused
+        keys = run("const keys = await zoo.listGraphs(); await visit(); return keys;")
+        assert keys == [], "it is removed"
+    run("await zoo.deleteGraph('mine');")
+
+
+KEPT_PLAIN = """
+  const outputs = [await visit(), await visit()];
+  const { plan } = await (await fetch(`${host}/kept.json`)).json();
+  const file = new Uint8Array(await (await fetch(`${host}/kept.weights`)).arrayBuffer());
+  const { weights, queues, ...index } =
+    JSON.parse(await (await (await fileOf(".json")).getFile()).text());
+  const sha256 = async (bytes) => Array.from(
+    new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)),
+    (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const plain = await Promise.all(plan.weights.map(async ({ offset, bytes }, i) => {
+    const pieces = [await sha256(file.slice(offset, offset + bytes))];
+    return { ...weights[i], plain: true, at: offset, bytes, pieces };
+  }));
+  const all = plain.map((_, i) => i);
+  const beside = queues.map((_, thread) => (thread === 1 ? all : []));
+  await change(".weights", () => file);
+  await change(".json", () => JSON.stringify({ ...index, weights: plain, queues: beside }));
+  outputs.push(await visit());
+  return { outputs, queues: queues.length, isolated: crossOriginIsolated };
+"""
+
+
+def test_kept_weights_are_prepared_by_a_worker_beside_and_packed_where_they_are_kept_plain(
+    lone_browser: Browser, host: Host, network: PlannedNetwork
+) -> None:
+    with site(ISOLATED) as address:
+        page = lone_browser.new_page()
+        page.goto(address)
+        host.sent.clear()
+        found = runner(page, host, network)(KEPT_PLAIN)
+        page.close()
+    assert found["isolated"]
+    assert found["queues"] > 1
+    assert all(close(output, network.outputs["y"]) for output in found["outputs"])
+    assert host.sent.count("/kept.weights") == 2, "by the first visit, and by the test"
+
+
+SPIED = """
+  let [most, held] = [0, 0];
+  const sizes = [];
+  const post = Worker.prototype.postMessage;
+  const watched = new WeakSet();
+  Worker.prototype.postMessage = function (message, transfer) {
+    if (!watched.has(this)) {
+      watched.add(this);
+      this.addEventListener("message", ({ data }) => {
+        if (data.type !== "read") return;
+        sizes.push(data.piece.length);
+        held -= 1;
+      });
+    }
+    if (message.type === "read") most = Math.max(most, ++held);
+    if (!(message.type === "read" && sizes.length >= stop)) post.call(this, message, transfer);
+  };
+"""
+
+
+def test_saving_holds_a_mebibyte_of_the_weights_at_a_time(run: Run) -> None:
+    sizes, most = run(f"""
+      const stop = Infinity;
+      {SPIED}
+      const model = await zoo.model(`${{host}}/long.json`, {{ check: false }});
+      await zoo.saveGraph("long", model);
+      Worker.prototype.postMessage = post;
+      await zoo.deleteGraph("long");
+      await model.dispose();
+      return [sizes, most];
+    """)
+    assert most == 1
+    assert max(sizes) == 1 << 20
+    assert sum(sizes) >= 768 * 768 * 4
+    assert len(sizes) == 3
+
+
+def test_a_tab_that_ends_while_it_writes_leaves_no_graph(
+    lone_browser: Browser, page: Page, host: Host, network: PlannedNetwork
+) -> None:
+    context = lone_browser.new_context()
+    one, other = context.new_page(), context.new_page()
+    for each in (one, other):
+        each.goto(page.url)
+    run = runner(one, host, network)
+    begun = f"""
+      const stop = 1;
+      {SPIED}
+      const model = await zoo.model(`${{host}}/long.json`, {{ check: false }});
+      zoo.saveGraph("long", model);
+      while (sizes.length < 1) await new Promise((resolve) => setTimeout(resolve, 5));
+    """
+    runner(other, host, network)(begun)
+    other.close()
+    assert run("return zoo.listGraphs();") == []
+    saved = """
+      const model = await zoo.model(`${host}/long.json`, { check: false });
+      await zoo.saveGraph("long", model);
+      await model.dispose();
+      const kept = (await names()).length;
+      const keys = await zoo.listGraphs();
+      await zoo.deleteGraph("long");
+      return [kept, keys];
+    """
+    assert run(saved) == [2, ["long"]], "its description and its weights, and nothing of before"
+    context.close()
+
+
+def test_a_private_window_keeps_graphs_in_records(
+    lone_browser: Browser, host: Host, network: PlannedNetwork
+) -> None:
+    right = network.outputs["y"]
+    with page_elsewhere(lone_browser, PRIVATE) as page:
+        run = runner(page, host, network)
+        assert close(run("return visit();"), right)
+        host.sent.clear()
+        found, keys = run("return [await loaded(), await zoo.listGraphs()];")
+        assert close(found["y"], right)
+        assert keys == ["mine"]
+        assert close(run("return visit();"), right)
+        assert "/kept.weights" not in host.sent
+        for damage in ("record changed", "records cleared"):
+            refused = run(f"await damages['{damage}'](); return refusal(loaded);")
+            assert refused.startswith("storage: "), damage
+            assert run("return zoo.listGraphs();") == []
+            assert close(run("return visit();"), right)
+
+
+def test_a_model_runs_where_the_storage_is_full_or_denied(
+    lone_browser: Browser, host: Host, network: PlannedNetwork
+) -> None:
+    right = network.outputs["y"]
+    body = """
+      const [model, y] = await opened();
+      return [y, await refusal(() => zoo.saveGraph("mine", model)), await zoo.listGraphs()];
+    """
+    with site({}) as address:
+        page = lone_browser.new_page()
+        page.goto(address)
+        quota = {"origin": address, "quotaSize": 1_000}
+        session = page.context.new_cdp_session(page)
+        session.send("Storage.overrideQuotaForOrigin", quota)
+        run = runner(page, host, network)
+        y, refused, keys = run(body)
+        assert close(y, right)
+        assert refused.startswith("storage: Graph mine cannot be kept: ")
+        assert keys == []
+        assert run("return names();") == [], "no part of it is left"
+        session.send("Storage.overrideQuotaForOrigin", {"origin": address})
+        assert close(run("return visit();"), right)
+        everything = {"origin": address, "storageTypes": "all"}
+        session.send("Storage.clearDataForOrigin", everything)
+        assert run("return refusal(loaded);").startswith("storage: "), "the browser evicted it"
+        assert close(run("return visit();"), right)
+        page.set_content("<iframe sandbox='allow-scripts' src='about:blank'></iframe>")
+        (frame,) = page.frames[1:]
+        feeds = lists(network.feeds)
+        y, refused, keys = frame.evaluate(script(VISIT + body), [host.url, feeds])
+        assert close(y, right)
+        assert refused.startswith("storage: Graph mine cannot be kept: ")
+        assert keys == []
+        page.close()
