@@ -302,7 +302,12 @@ def test_a_context_grows_with_the_text_as_far_as_memory_allows(page: Page, host:
 
 
 LEFT = """
-  globalThis.left = openTiny();
+  await new Promise((resolve) => {
+    const onProgress = ({ phase, loaded, total }) => {
+      if (phase === "kernels" && loaded === total) resolve();
+    };
+    openTiny({ onProgress });
+  });
 """
 BACK = """
   return await collect((await openTiny()).generate([1, 2, 3], { maxTokens: 4 }));
