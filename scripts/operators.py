@@ -11,6 +11,7 @@ from kernelzoo.domain.operators.decoding import (
     argmax,
     decode_attention,
     gated_q4,
+    gather_q4z,
     normed_heads,
     normed_matmul_q4,
 )
@@ -82,6 +83,8 @@ What a language model does for a token, with weights as `matmul_q4` has them, ar
 one. Inputs stand in this order; what stands before `:=` is a state, which a call also writes, in
 place. `position[0]` is the number of tokens in the cache before this one. Keys are kept rotated,
 four entries of a token side by side, so that threads of neighbouring tokens read neighbours.
+With `zeros=True`, `normed_matmul_q4` and `gated_q4` read zero points behind the scales, as
+`matmul_q4z` does.
 """
 DECODING = (
     (
@@ -89,6 +92,7 @@ DECODING = (
         normed_matmul_q4(1, 64, 96, epsilon=1e-6, bias=True),
     ),
     ("gated_q4(1, 64, 96, epsilon=1e-6)", gated_q4(1, 64, 96, epsilon=1e-6)),
+    ("gather_q4z(1, 1000, 64)", gather_q4z(1, 1000, 64)),
     (
         "decode_attention(AttentionShape(heads=4, kv_heads=2, head_dim=16, length=32))",
         decode_attention(AttentionShape(heads=4, kv_heads=2, head_dim=16, length=32)),

@@ -33,43 +33,72 @@ from kernelzoo.domain.operators.quantised import BLOCK, per_word, weight
 
 
 def normed_matmul_q4(
-    m: int, k: int, n: int, *, epsilon: float, width: int = 4, bias: bool = False
+    m: int,
+    k: int,
+    n: int,
+    *,
+    epsilon: float,
+    width: int = 4,
+    bias: bool = False,
+    zeros: bool = False,
 ) -> Program:
     """c[m, n] = rms_norm(a)[m, k] · weights[n, k]ᵀ (+ bias[n]).
 
-    Inputs: a[m, k], gamma[k], words i32[n, k · width / 32], scales[n, k / 32], bias[n] where asked
-    for. Weights of several projections of the same row are one matrix, one below the other.
+    Inputs: a[m, k], gamma[k], words i32[n, k · width / 32], scales[n, k / 32], zeros i32[n,
+    ⌈k / 256⌉] and bias[n] where asked for. Weights of several projections of the same row are one
+    matrix, one below the other.
     """
     i, j = _places(m, n)
     added = (Input("bias", "f32", (n,)),) if bias else ()
-    made = _product("sum", "normed", i, j, k, width)
+    made = _product("sum", "normed", i, j, k, width, zeros=zeros)
     value = made[i, j] + read("bias", j) if bias else made[i, j]
     return Program(
-        inputs=(*_normed_inputs(m, k), *_weights(n, k, width), *added),
+        inputs=(*_normed_inputs(m, k), *_weights(n, k, width, zeros), *added),
         stages=(*norm(m, k, epsilon), made, Stage("c", (i, j), value)),
     )
 
 
 def gated_q4(
-    m: int, k: int, n: int, *, epsilon: float | None = None, width: int = 4, gate: str = "silu"
+    m: int,
+    k: int,
+    n: int,
+    *,
+    epsilon: float | None = None,
+    width: int = 4,
+    gate: str = "silu",
+    zeros: bool = False,
 ) -> Program:
     """c[m, n] = silu(gate) · up, of two products of the same row, or of its norm with an epsilon;
     `gate` names another function in the place of silu.
 
-    Inputs: a[m, k], gamma[k] where normalised, words i32[2n, k · width / 32], scales[2n, k / 32]:
-    the n rows of the gate, then those of up.
+    Inputs: a[m, k], gamma[k] where normalised, words i32[2n, k · width / 32], scales[2n, k / 32],
+    zeros i32[2n, ⌈k / 256⌉] where asked for: the n rows of the gate, then those of up.
     """
     i, j = _places(m, n)
     source = "a" if epsilon is None else "normed"
-    gated = _product("gate", source, i, j, k, width)
-    up = _product("up", source, i, j, k, width, first_row=n)
+    gated = _product("gate", source, i, j, k, width, zeros=zeros)
+    up = _product("up", source, i, j, k, width, zeros=zeros, first_row=n)
     _, activated = UNARY[gate]
     value = activated(gated[i, j]) * up[i, j]
     before = () if epsilon is None else norm(m, k, epsilon)
     given = (_row_input(m, k),) if epsilon is None else _normed_inputs(m, k)
     return Program(
-        inputs=(*given, *_weights(2 * n, k, width)),
+        inputs=(*given, *_weights(2 * n, k, width, zeros)),
         stages=(*before, gated, up, Stage("c", (i, j), value)),
+    )
+
+
+def gather_q4z(m: int, k: int, n: int) -> Program:
+    """c[m, n]: rows of a table of 4 bits with zero points; an index below 0 takes row 0, one of k
+    or more the last row, as `gather_q4` has it.
+
+    Inputs: words i32[k, n / 8], scales[k, n / 32], zeros i32[k, ⌈n / 256⌉], indices i32[m].
+    """
+    i, j = _places(m, n)
+    row = largest(smallest(read("indices", i), k - 1), Integer(0))
+    return Program(
+        inputs=(*_weights(k, n, 4, zeros=True), Input("indices", "i32", (m,))),
+        stages=(Stage("c", (i, j), weight("words", "scales", row, j, zeros="zeros")),),
     )
 
 
@@ -303,10 +332,13 @@ def _normed_inputs(m: int, k: int) -> tuple[Input, ...]:
     return _row_input(m, k), Input("gamma", "f32", (k,))
 
 
-def _weights(rows: int, k: int, width: int) -> tuple[Input, ...]:
+def _weights(rows: int, k: int, width: int, zeros: bool = False) -> tuple[Input, ...]:
+    blocks = k // BLOCK
+    told = (Input("zeros", "i32", (rows, -(-blocks // per_word(4)))),) if zeros else ()
     return (
         Input("words", "i32", (rows, k // per_word(width))),
-        Input("scales", "f32", (rows, k // BLOCK)),
+        Input("scales", "f32", (rows, blocks)),
+        *told,
     )
 
 
@@ -323,9 +355,19 @@ def norm(m: int, k: int, epsilon: float) -> tuple[Stage, ...]:
 
 
 def _product(
-    name: str, source: str, i: Axis, j: Axis, k: int, width: int, first_row: int = 0
+    name: str,
+    source: str,
+    i: Axis,
+    j: Axis,
+    k: int,
+    width: int,
+    *,
+    zeros: bool = False,
+    first_row: int = 0,
 ) -> Stage:
     over = Axis("k", Integer(k))
     row: Expression = j + first_row if first_row else j
-    value = Read(source, (i, over)) * weight("words", "scales", row, over, width=width)
+    told = "zeros" if zeros else ""
+    entry = weight("words", "scales", row, over, width=width, zeros=told)
+    value = Read(source, (i, over)) * entry
     return Stage(name, (i, j), value, Reducer.SUM, (over,))

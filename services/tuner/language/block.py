@@ -1,33 +1,37 @@
 """The calls of a block of a prompt: what they leave is the keys and values of its tokens."""
 
-from kernelzoo.domain.operators.decoding import AttentionShape, gated_q4, normed_heads, scaled_rows
+from kernelzoo.domain.operators.decoding import (
+    AttentionShape,
+    gated_q4,
+    gather_q4z,
+    normed_heads,
+    scaled_rows,
+)
 from kernelzoo.domain.operators.prefill import (
     advance_block,
     block_attention,
     block_tokens,
     normed_rows,
 )
-from services.tuner.language.building import GraphBuilding
+from services.tuner.language.building import GraphBuilding, Matrix
 from services.tuner.language.config import LanguageConfig
 from services.tuner.language.operands import DecoderOperands, LayerOperands
 
 BLOCK_ROWS = 128
 """Tokens of a block, unless told. A prompt's last block computes as many, too."""
-GATED = {"silu": "swiglu_q4", "gelu_tanh": "geglu_q4"}
-"""Names of the gate's programs."""
+GATED = {"silu": "swiglu", "gelu_tanh": "geglu"}
+"""What the gate's programs are called before the form of their weights."""
 
 
 def block_calls(
     made: GraphBuilding, config: LanguageConfig, operands: DecoderOperands, rows: int
 ) -> None:
-    length, width = config.length, config.width
+    length = config.length
     prompt, position, token = operands.prompt, operands.position, operands.token
     tokens = made.program(
         "block_tokens", block_tokens(length, rows), (prompt, position), "block tokens"
     )
-    gather = f"gather_q4:f32:m{rows}k{config.vocabulary}n{width}"
-    x = made.named(gather, (*operands.embedding, tokens), "block embedded")
-    x = scaled(made, config, x, rows)
+    x = embedded(made, config, operands.embedding, (tokens, "block embedded"), rows)
     for layer in operands.layers:
         attended = _attended(made, config, operands, layer, x, rows)
         # Of the last layer nothing is wanted but its keys and values.
@@ -36,8 +40,19 @@ def block_calls(
     made.program("advance_block", advance_block(length, rows), (prompt, position, token), "behind")
 
 
-def scaled(made: GraphBuilding, config: LanguageConfig, x: str, rows: int) -> str:
-    """Rows of the embedding as the first layer reads them."""
+def embedded(
+    made: GraphBuilding, config: LanguageConfig, table: Matrix, names: tuple[str, str], rows: int
+) -> str:
+    """Rows of the embedding as the first layer reads them. `names`: of the tokens, and of what is
+    read of the table."""
+    tokens, output = names
+    sizes = (rows, config.vocabulary, config.width)
+    if table.zeros:
+        given = (*table.tensors, tokens)
+        x = made.program("gather_q4z", gather_q4z(*sizes), given, output)
+    else:
+        key = "gather_q4:f32:m{}k{}n{}".format(*sizes)
+        x = made.named(key, (*table.tensors, tokens), output)
     if config.embedding_scale == 1:
         return x
     program = scaled_rows(rows, config.width, config.embedding_scale)
@@ -54,8 +69,10 @@ def _attended(
 ) -> str:
     told, width = f"{layer.told} block", config.width
     a = _normed(made, config, (x, layer.gamma), f"{told} normed", rows)
-    key = f"matmul_q4{'+bias' * config.bias}:f32:m{rows}k{width}n{config.projected}"
-    projected = made.named(key, (a, *layer.projection, *layer.bias), f"{told} projected")
+    form = f"matmul_{layer.projection.form}{'+bias' * config.bias}"
+    key = f"{form}:f32:m{rows}k{width}n{config.projected}"
+    given = (a, *layer.projection.tensors, *layer.bias)
+    projected = made.named(key, given, f"{told} projected")
     if config.normed_heads:
         program = normed_heads(config.heads, config.kv_heads, config.head_dim, config.epsilon, rows)
         projected = made.program(
@@ -80,13 +97,20 @@ def _layer_rows(
     """What a layer makes of its attention and the rows that it was given."""
     told, width, hidden = f"{layer.told} block", config.width, config.hidden
     attended, x = given
-    key = f"matmul_q4+residual:f32:m{rows}k{config.heads * config.head_dim}n{width}"
-    x = made.named(key, (attended, *layer.output, x), f"{told} summed")
+    x = added(made, layer.output, (attended, x), f"{told} summed")
     a = _normed(made, config, (x, layer.gate_gamma), f"{told} gate normed", rows)
-    program = gated_q4(rows, width, hidden, gate=config.gate)
-    gate = made.program(GATED[config.gate], program, (a, *layer.gate), f"{told} gated")
-    key = f"matmul_q4+residual:f32:m{rows}k{hidden}n{width}"
-    return made.named(key, (gate, *layer.down, x), f"{told} output rows")
+    program = gated_q4(rows, width, hidden, gate=config.gate, zeros=layer.gate.zeros)
+    name = f"{GATED[config.gate]}_{layer.gate.form}"
+    gate = made.program(name, program, (a, *layer.gate.tensors), f"{told} gated")
+    return added(made, layer.down, (gate, x), f"{told} output rows")
+
+
+def added(made: GraphBuilding, matrix: Matrix, given: tuple[str, str], output: str) -> str:
+    """`given`: the rows that are multiplied, and those to which the product is added."""
+    a, x = given
+    (rows, columns), width = made.values[a].shape, made.values[x].shape[1]
+    key = f"matmul_{matrix.form}+residual:f32:m{rows}k{columns}n{width}"
+    return made.named(key, (a, *matrix.tensors, x), output)
 
 
 def _normed(

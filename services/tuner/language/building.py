@@ -13,6 +13,22 @@ from services.tuner.graph.graph import Node, Value
 from services.tuner.language.quantise import Quantised
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """A quantised matrix among a graph's constants: its words, its scales, and its zero points
+    where it has any. `form` is its kind in names of operators and programs."""
+
+    tensors: tuple[str, ...]
+
+    @property
+    def zeros(self) -> bool:
+        return len(self.tensors) > 2
+
+    @property
+    def form(self) -> str:
+        return "q4z" if self.zeros else "q4"
+
+
 @dataclass(slots=True)
 class GraphBuilding:
     values: dict[str, Value] = field(default_factory=dict)
@@ -26,8 +42,14 @@ class GraphBuilding:
         self.constants[name] = entries
         return name
 
-    def matrix(self, name: str, matrix: Quantised) -> tuple[str, str]:
-        return self.constant(name, matrix.words), self.constant(f"{name}.scales", matrix.scales)
+    def matrix(self, name: str, matrix: Quantised) -> Matrix:
+        tensors = [
+            self.constant(name, matrix.words),
+            self.constant(f"{name}.scales", matrix.scales),
+        ]
+        if matrix.zeros is not None:
+            tensors.append(self.constant(f"{name}.zeros", matrix.zeros))
+        return Matrix(tensors=tuple(tensors))
 
     def state(self, name: str, dtype: DType, shape: tuple[int, ...]) -> str:
         self.values[name] = Value(name, dtype, shape)

@@ -14,7 +14,7 @@ from kernelzoo.domain.operators.decoding import (
 )
 from kernelzoo.domain.plan import PortDType
 from services.tuner.graph.graph import Graph, GraphPort
-from services.tuner.language.block import BLOCK_ROWS, GATED, block_calls, scaled
+from services.tuner.language.block import BLOCK_ROWS, GATED, added, block_calls, embedded
 from services.tuner.language.building import GraphBuilding
 from services.tuner.language.checkpoint import Checkpoint
 from services.tuner.language.config import LanguageConfig
@@ -57,13 +57,13 @@ def decoder_graph(
 
 def _token_calls(made: GraphBuilding, config: LanguageConfig, operands: DecoderOperands) -> None:
     rows, width, token = config.vocabulary, config.width, operands.token
-    gather = f"gather_q4:f32:m1k{rows}n{width}"
-    x = made.named(gather, (*operands.embedding, token), "embedded")
-    x = scaled(made, config, x, 1)
+    x = embedded(made, config, operands.embedding, (token, "embedded"), 1)
     for layer in operands.layers:
         x = _layer(made, config, operands, layer, x)
-    program = normed_matmul_q4(1, width, rows, epsilon=config.epsilon)
-    made.program("normed_matmul_q4", program, (x, operands.gamma, *operands.head), LOGITS)
+    head = operands.head
+    program = normed_matmul_q4(1, width, rows, epsilon=config.epsilon, zeros=head.zeros)
+    given = (x, operands.gamma, *head.tensors)
+    made.program(f"normed_matmul_{head.form}", program, given, LOGITS)
     chosen = made.program("argmax", argmax(rows), (LOGITS,), CHOSEN)
     step = (chosen, operands.prompt, operands.position, token)
     made.program("advance", advance(config.length), step, "next")
@@ -78,9 +78,12 @@ def _layer(
 ) -> str:
     width, head_dim, epsilon, told = config.width, config.head_dim, config.epsilon, layer.told
     # 1. Queries, keys and values of the normalised row, in one product.
-    program = normed_matmul_q4(1, width, config.projected, epsilon=epsilon, bias=config.bias)
-    given = (x, layer.gamma, *layer.projection, *layer.bias)
-    projected = made.program("normed_matmul_q4", program, given, f"{told} projected")
+    matrix = layer.projection
+    program = normed_matmul_q4(
+        1, width, config.projected, epsilon=epsilon, bias=config.bias, zeros=matrix.zeros
+    )
+    given = (x, layer.gamma, *matrix.tensors, *layer.bias)
+    projected = made.program(f"normed_matmul_{matrix.form}", program, given, f"{told} projected")
     if config.normed_heads:
         program = normed_heads(config.heads, config.kv_heads, head_dim, epsilon)
         given = (projected, *layer.head_gammas)
@@ -94,12 +97,14 @@ def _layer(
     attended = made.program(
         "decode_attention", decode_attention(shape), (projected, *place), f"{told} attended"
     )
-    key = f"matmul_q4+residual:f32:m1k{config.heads * head_dim}n{width}"
-    x = made.named(key, (attended, *layer.output, x), f"{told} summed")
+    x = added(made, layer.output, (attended, x), f"{told} summed")
 
     # 3. The gate and what it lets through.
-    program = gated_q4(1, width, config.hidden, epsilon=epsilon, gate=config.gate)
-    given = (x, layer.gate_gamma, *layer.gate)
-    gate = made.program(GATED[config.gate], program, given, f"{told} gated")
-    key = f"matmul_q4+residual:f32:m1k{config.hidden}n{width}"
-    return made.named(key, (gate, *layer.down, x), f"{told} output row")
+    matrix = layer.gate
+    program = gated_q4(
+        1, width, config.hidden, epsilon=epsilon, gate=config.gate, zeros=matrix.zeros
+    )
+    given = (x, layer.gate_gamma, *matrix.tensors)
+    name = f"{GATED[config.gate]}_{matrix.form}"
+    gate = made.program(name, program, given, f"{told} gated")
+    return added(made, layer.down, (gate, x), f"{told} output row")

@@ -6,15 +6,12 @@ import numpy as np
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import LANES, STATE
-from services.tuner.language.building import GraphBuilding
+from services.tuner.language.building import GraphBuilding, Matrix
 from services.tuner.language.checkpoint import Checkpoint
 from services.tuner.language.config import LanguageConfig
 from services.tuner.language.quantise import Quantised
 
 TOKEN, POSITION, PROMPT = "token", "position", "prompt"
-
-Matrix = tuple[str, str]
-"""The words and the scales of a quantised matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

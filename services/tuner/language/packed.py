@@ -11,35 +11,49 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.operators.quantised import BLOCK
 from kernelzoo.errors import UnsupportedModel
-from services.tuner.language.quantise import ROWS_AT_ONCE, Quantised, quantised
+from services.tuner.language.quantise import (
+    MIDDLE,
+    ROWS_AT_ONCE,
+    Quantised,
+    packed_steps,
+    quantised,
+)
 
 Array = NDArray[Any]
-MIDDLE = 8
-"""The zero point of symmetric weights of 4 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedMatrix:
     """As MatMulNBits and GatherBlockQuantized have it. `packed`: uint8[rows, …], of each row two
-    weights a byte, the lower bits first. `scales`: of each row one for `block` columns."""
+    weights a byte, the lower bits first. `scales`: of each row one for `block` columns. `zeros`:
+    uint8, the zero point of each scale; None where all are 8."""
 
     packed: Array
     scales: Array
+    zeros: Array | None
     rows: int
     columns: int
     block: int
 
     def part(self, start: int, stop: int) -> "PackedMatrix":
         rows = slice(start, stop)
-        return replace(self, packed=self.packed[rows], scales=self.scales[rows], rows=stop - start)
+        zeros = None if self.zeros is None else self.zeros[rows]
+        return replace(
+            self, packed=self.packed[rows], scales=self.scales[rows], zeros=zeros, rows=stop - start
+        )
 
     def quantised(self) -> Quantised:
         steps = np.ascontiguousarray(self.packed[:, : self.columns // 2])
-        repeats = min(self.block, self.columns) // BLOCK
-        scales = np.repeat(self.scales.astype(np.float32), repeats, axis=1)
-        return Quantised(
-            steps.view("<i4"), np.ascontiguousarray(scales[:, : self.columns // BLOCK])
-        )
+        scales = self._of_blocks(self.scales.astype(np.float32))
+        zeros = None
+        if self.zeros is not None:
+            zeros = packed_steps(self._of_blocks(self.zeros.astype(np.uint32)))
+        return Quantised(steps.view("<i4"), scales, zeros)
+
+    def _of_blocks(self, entries: Array) -> Array:
+        """[rows, columns / 32] of what has one entry for `block` columns."""
+        repeated = np.repeat(entries, min(self.block, self.columns) // BLOCK, axis=1)
+        return np.ascontiguousarray(repeated[:, : self.columns // BLOCK])
 
 
 def packed_matrix(
@@ -60,23 +74,30 @@ def packed_matrix(
             f"{what} has not the weights and scales of {rows} rows of {columns} columns; quantise "
             "it with onnxruntime 1.22 or later"
         )
-    if zeros is not None and not _symmetric(zeros.reshape(rows, -1), blocks):
-        raise UnsupportedModel(
-            f"{what} has zero points; quantise it with is_symmetric, as transformers.js does"
-        )
     return PackedMatrix(
         packed=packed.reshape(rows, -1),
         scales=scales.reshape(rows, blocks),
+        zeros=None if zeros is None else _zero_points(what, zeros, rows, blocks),
         rows=rows,
         columns=columns,
         block=block,
     )
 
 
-def _symmetric(zeros: Array, blocks: int) -> bool:
-    if zeros.dtype == np.uint8:
-        zeros = np.stack([zeros & 15, zeros >> 4], axis=-1).reshape(len(zeros), -1)
-    return bool((zeros[:, :blocks] == MIDDLE).all())
+def _zero_points(what: str, zeros: Array, rows: int, blocks: int) -> Array | None:
+    """uint8[rows, blocks] of two a byte, the lower bits first; None where all are 8. Those of each
+    row begin with a byte of their own."""
+    of_bits = zeros.dtype == np.uint8
+    if of_bits:
+        zeros = np.stack([zeros & 15, zeros >> 4], axis=-1)
+    zeros = zeros.reshape(rows, -1)[:, :blocks].reshape(rows, blocks)
+    if (zeros == MIDDLE).all():
+        return None
+    if not of_bits:
+        raise UnsupportedModel(
+            f"{what} has zero points of {zeros.dtype}; quantise it with zero points of 4 bits"
+        )
+    return zeros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +142,10 @@ def _near(embedding: Matrix, head: Matrix) -> bool:
     match embedding, head:
         case PackedMatrix(), PackedMatrix():
             left, right = embedding.quantised(), head.quantised()
-            return np.array_equal(left.words, right.words) and np.array_equal(
-                left.scales, right.scales
+            return (
+                np.array_equal(left.words, right.words)
+                and np.array_equal(left.scales, right.scales)
+                and np.array_equal(left.told_zeros, right.told_zeros)
             )
         case DenseMatrix(), DenseMatrix():
             return np.array_equal(embedding.entries, head.entries)

@@ -11,8 +11,7 @@ import pytest
 from kernelzoo.domain.plan import PlanDecoder, validated
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from kernelzoo.formats.plans import plan_bytes, read_plan
-from services.tuner.graph.evaluate import evaluate
-from services.tuner.graph.graph import NUMPY_DTYPES, faults
+from services.tuner.graph.graph import faults
 from services.tuner.language.checkpoint import Safetensors, Seeded
 from services.tuner.language.config import LanguageConfig, config_of, read_config
 from services.tuner.language.decoder import decoder_graph
@@ -21,6 +20,7 @@ from services.tuner.language.quantise import quantised
 from services.tuner.language.reference import Reference
 from services.tuner.language.rotation import rotation
 from tests.language_folder import CONFIG, write_folder
+from tests.language_steps import prompt_logits
 
 
 def test_matrices_that_phi_3_joins_are_those_of_a_model_that_does_not(tmp_path: Path) -> None:
@@ -95,24 +95,11 @@ def test_a_prompts_block_and_tokens_behind_it_have_the_logits_of_numpy(
     config = read_config(tmp_path)
     weights = Safetensors(tmp_path, config)
     made = decoder_graph(config, weights, block_rows=4)
-    graph, tokens = made.graph, [5, 61, 7, 7, 30, 12]
-    states = {
-        name: np.zeros(graph.values[name].shape, NUMPY_DTYPES[graph.values[name].dtype])
-        for name in graph.states
-    }
-    states["prompt"][: len(tokens)] = tokens
-    states["position"][1] = len(tokens)
-    states["token"][0] = tokens[0]
-    feeds = {port.name: states[port.value] for port in graph.inputs}
-    block = replace(graph, nodes=graph.nodes[: made.step], outputs=())
-    token = replace(graph, nodes=graph.nodes[made.step :])
-    evaluate(block, feeds, states)
-    assert states["position"][0] == 4, "the block took as many tokens"
-    while states["position"][0] < len(tokens):
-        found = evaluate(token, feeds, states)["logits"].reshape(-1)
+    tokens = [5, 61, 7, 7, 30, 12]
+    found, chosen = prompt_logits(made, tokens)
     right = Reference(config, weights).logits(tokens)
     assert np.abs(found - right).max() < 1e-5 * np.abs(right).max()
-    assert states["token"][0] == right.argmax()
+    assert chosen == right.argmax()
 
 
 def test_a_gemma_scales_its_embedding_and_adds_one_to_the_factors_of_its_norms(

@@ -116,10 +116,10 @@ def _told(op: str, **attributes: float) -> Callable[[ModelProto], None]:
     return change
 
 
-def _zero_points(model: ModelProto) -> None:
+def _numbers_for_zero_points(model: ModelProto) -> None:
     node = _node(model, "MatMulNBits")
     rows = next(each.i for each in node.attribute if each.name == "N")
-    zeros = np.full((rows, 1), 0x78, np.uint8)
+    zeros = np.full((rows, LLAMA.width // 32), 7.5, np.float32)
     model.graph.initializer.append(numpy_helper.from_array(zeros, "zeros"))
     node.input.append("zeros")
 
@@ -171,7 +171,10 @@ def _embeddings(model: ModelProto) -> None:
     [
         (_told("MatMulNBits", bits=8), "weights of 8 bits; export all"),
         (_told("MatMulNBits", block_size=16), "columns in blocks of 16"),
-        (_zero_points, "zero points; quantise it with is_symmetric"),
+        (
+            _numbers_for_zero_points,
+            "zero points of float32; quantise it with zero points of 4 bits",
+        ),
         (_told("GroupQueryAttention", softcap=30.0), "attention without softcap"),
         (_told("GroupQueryAttention", scale=0.1), "attention whose scale is 0.25"),
         (_told("GroupQueryAttention", local_window_size=8), "layer 0 .* a window of 8 tokens"),

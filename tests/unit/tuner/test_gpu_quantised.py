@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.gpu import gpu_model
-from kernelzoo.domain.operators.decoding import gated_q4, normed_matmul_q4
+from kernelzoo.domain.operators.decoding import gated_q4, gather_q4z, normed_matmul_q4
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.target import UNIT, TargetKind
 from kernelzoo.domain.workload import Workload
@@ -22,7 +22,7 @@ from services.tuner.schedules.registry import lite_space, matching
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_checks import right
-from tests.unit.tuner.gpu_execution import execute_gpu
+from tests.unit.tuner.gpu_execution import execute_gpu, execute_on_gpu
 from tests.unit.tuner.gpu_reference import interpreted
 from tests.unit.tuner.reference import reference, unpacked
 
@@ -47,8 +47,15 @@ MANY_ROWS = (
 )
 
 
-def dequantised(words: NDArray[np.generic], scales: NDArray[np.float32]) -> Doubles:
-    held = (unpacked(words, 4) - 8) * np.repeat(scales.astype(np.float64), 32, axis=1)
+def dequantised(
+    words: NDArray[np.generic],
+    scales: NDArray[np.float32],
+    zeros: NDArray[np.generic] | None = None,
+) -> Doubles:
+    zero: float | NDArray[np.int64] = 8
+    if zeros is not None:
+        zero = np.repeat(unpacked(zeros, 4)[:, : scales.shape[1]], 32, axis=1)
+    held = (unpacked(words, 4) - zero) * np.repeat(scales.astype(np.float64), 32, axis=1)
     return np.asarray(held)
 
 
@@ -89,6 +96,18 @@ PROGRAMS: dict[str, tuple[Program, Callable[..., Doubles]]] = {
     "norm_gate": (
         gated_q4(1, 576, 6, epsilon=1e-5),
         lambda a, gamma, w, s: gated(normed(a, gamma, 1e-5), dequantised(w, s)),
+    ),
+    "norm_of_zero_points": (
+        normed_matmul_q4(1, 288, 21, epsilon=1e-6, bias=True, zeros=True),
+        lambda a, gamma, w, s, z, bias: normed(a, gamma, 1e-6) @ dequantised(w, s, z).T + bias,
+    ),
+    "norm_gate_of_zero_points": (
+        gated_q4(1, 288, 6, epsilon=1e-5, zeros=True),
+        lambda a, gamma, w, s, z: gated(normed(a, gamma, 1e-5), dequantised(w, s, z)),
+    ),
+    "gate_of_many_rows_of_zero_points": (
+        gated_q4(19, 288, 20, zeros=True),
+        lambda a, w, s, z: gated(a, dequantised(w, s, z)),
     ),
 }
 
@@ -152,6 +171,17 @@ def test_norms_before_and_gates_behind_products_are_one_kernel_and_right(name: s
         assert len(steps.artifact.manifest.dispatches) == 1
         output = execute_gpu(steps.artifact, inputs, slices=2)
         assert np.abs(output - wanted).max() <= min(tolerance, 1e-3), candidate.config
+
+
+def test_rows_of_a_table_with_zero_points_are_right() -> None:
+    workload = Workload.of_program("gather_q4z", gather_q4z(3, 7, 288))
+    words, scales, zeros, _ = inputs_of(workload)
+    indices = np.array([6, 0, 9], np.int32)
+    wanted = dequantised(words, scales, zeros)[[6, 0, 6]]
+    candidate = lite_space(workload, TargetKind.WEBGPU)[0]
+    given = [words, scales, zeros, indices]
+    output = execute_on_gpu(gpu_compilation(candidate).artifact, given, slices=2).astype(np.float64)
+    assert np.abs(output - wanted).max() < 1e-5
 
 
 def test_reports_of_a_gated_product_are_checked_entry_by_entry() -> None:
