@@ -168,7 +168,8 @@ async function measure(own: Known): Promise<void> {
       own.running = { ...running, kernel };
       own.runnersUp = faster.filter((each) => each.kernel !== kernel);
       own.expected = expected ?? own.expected;
-      post({ type: "found", found: { workload, kernel, relativeTime } });
+      const runnersUp = own.runnersUp.map((each) => each.kernel.sha256);
+      post({ type: "found", found: { workload, kernel, relativeTime }, runnersUp });
       return;
     }
   } finally {
@@ -190,6 +191,7 @@ function lost(running: Running): void {
   const own = known.get(running.workload);
   if (own === undefined) return;
   own.running = running;
+  for (const { kernel } of own.runnersUp) tried.delete(kernel.sha256);
   own.left = [...own.runnersUp, ...own.left];
   own.runnersUp = [];
   wake();
@@ -207,12 +209,13 @@ async function nextProspect(): Promise<Known | null> {
   }
 }
 
-/** Answers why it ended. */
-async function measureAll(budgetMs: number): Promise<string> {
+type Ended = Omit<Extract<FromMeasurer, { readonly type: "ended" }>, "type">;
+
+async function measureAll(budgetMs: number): Promise<Ended> {
   let [spentMs, failures] = [0, 0];
   while (spentMs < budgetMs) {
     const next = await nextProspect();
-    if (next === null) return streamEnded ?? "";
+    if (next === null) return { reason: streamEnded ?? "", complete: true };
     const began = rests.clock();
     let retryMs = 0;
     try {
@@ -220,7 +223,9 @@ async function measureAll(budgetMs: number): Promise<string> {
       failures = 0;
     } catch (thrown) {
       // The GPU cannot be had any more.
-      if (thrown instanceof KernelZooError && thrown.stage === "profile") return sentence(thrown);
+      if (thrown instanceof KernelZooError && thrown.stage === "profile") {
+        return { reason: sentence(thrown), complete: false };
+      }
       // The network or the memory, not the kernel.
       post({ type: "waiting", message: sentence(thrown) });
       retryMs = Math.min(FIRST_WAIT_MS * 2 ** failures++, LONGEST_WAIT_MS);
@@ -230,7 +235,7 @@ async function measureAll(budgetMs: number): Promise<string> {
     post({ type: "spent", ms });
     if (retryMs > 0) await sleep(retryMs, signal);
   }
-  return "The budget of this visit is spent.";
+  return { reason: "The budget of this visit is spent.", complete: false };
 }
 
 async function start(order: MeasureOrder, setUp: SetUpScreening): Promise<void> {
@@ -257,7 +262,7 @@ async function start(order: MeasureOrder, setUp: SetUpScreening): Promise<void> 
     streamEnded = reason;
     wake();
   });
-  post({ type: "ended", reason: await measureAll(order.budgetMs) });
+  post({ type: "ended", ...(await measureAll(order.budgetMs)) });
 }
 
 /** Answers messages from now on. */

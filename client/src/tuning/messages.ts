@@ -64,12 +64,14 @@ export type FromMeasurer =
       readonly artifact: string;
       readonly relativeTime: number | null;
     }
-  | { readonly type: "found"; readonly found: Found }
+  /** `runnersUp`: artifacts that were faster, too. */
+  | { readonly type: "found"; readonly found: Found; readonly runnersUp: readonly string[] }
   | { readonly type: "spent"; readonly ms: number }
   | { readonly type: "sent"; readonly request: SentRequest }
   /** The zoo is away, or what it sends does not arrive. */
   | { readonly type: "waiting"; readonly message: string }
-  | { readonly type: "ended"; readonly reason: string };
+  /** `complete`: it has measured all candidates that there are. */
+  | { readonly type: "ended"; readonly reason: string; readonly complete: boolean };
 
 export type ToTuned =
   | { readonly type: "swap"; readonly swaps: readonly Found[] }

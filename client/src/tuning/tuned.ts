@@ -71,12 +71,18 @@ class Tuning implements ModelTuning, Tuned {
   #trying = "";
   /** Artifacts of the row that is measured which are faster than what runs; told at its end. */
   readonly #promising = new Set<string>();
+  /** Artifacts that were nearly as fast as one that won, by its artifact. */
+  readonly #runnersUp = new Map<string, readonly string[]>();
+  /** Those of kernels that do not run, which have not been measured again. */
+  readonly #again = new Set<string>();
   /** When the measurer was asked whether it lives; null once it has said anything. */
   #askedMs: number | null = null;
   #pinging: ReturnType<typeof setInterval> | undefined;
   #found: readonly Found[] = [];
   #swapping: readonly Found[] = [];
   #ended: string | null = null;
+  /** Whether it ended as there was nothing left to measure. */
+  #complete = false;
   #waiting = "";
 
   constructor(
@@ -165,9 +171,9 @@ class Tuning implements ModelTuning, Tuned {
   #lost(): void {
     const lost = [...this.#winners.keys()];
     if (this.#trying !== "") this.#wins.avoid(this.#trying);
+    this.#end(LOST);
     for (const workload of lost) this.#runsAgain(workload, null, LOST);
     this.#runtime = null;
-    this.#end(LOST);
   }
 
   attach(model: Tunable): void {
@@ -311,8 +317,9 @@ class Tuning implements ModelTuning, Tuned {
     this.#measurer = null;
   }
 
-  #end(reason: string): void {
+  #end(reason: string, complete = false): void {
     this.#ended ??= reason;
+    this.#complete = complete;
     this.#quit();
     this.#withdraw();
   }
@@ -362,10 +369,12 @@ class Tuning implements ModelTuning, Tuned {
         this.#waiting = "";
         this.#trying = "";
         this.#tried.add(data.artifact);
+        this.#again.delete(data.artifact);
         if (data.relativeTime !== null && data.relativeTime < 1) this.#promising.add(data.artifact);
         return;
       case "found":
         this.#found = [...this.#found, data.found];
+        this.#runnersUp.set(data.found.kernel.sha256, data.runnersUp);
         this.#swap();
         return;
       case "spent":
@@ -379,7 +388,8 @@ class Tuning implements ModelTuning, Tuned {
         this.#waiting = data.message;
         return;
       case "ended":
-        return void this.#end(data.reason);
+        this.#end(data.reason, data.complete);
+        return void this.#goOn();
       default:
         data satisfies never;
     }
@@ -401,8 +411,7 @@ class Tuning implements ModelTuning, Tuned {
     for (const [i, found] of this.#swapping.entries()) {
       const { workload } = found;
       if (told.refused[i] === null) this.#swapped(found, since);
-      // It was measured beside a kernel that does not run.
-      else this.#post({ type: "running", running: this.#runningOf(workload) });
+      else this.#without(found.kernel.sha256, workload);
     }
     this.#swapping = [];
     this.#swap();
@@ -426,7 +435,7 @@ class Tuning implements ModelTuning, Tuned {
 
   /** `before`: null where it is what the zoo serves. */
   #runsAgain(workload: string, before: Winner | null, reason: string): void {
-    const { candidate } = this.#runningOf(workload).kernel;
+    const { candidate, sha256 } = this.#runningOf(workload).kernel;
     if (before === null) {
       this.#winners.delete(workload);
       this.#wins.forget([workload]);
@@ -435,8 +444,27 @@ class Tuning implements ModelTuning, Tuned {
       this.#wins.keep(workload, before.win);
     }
     this.#times.takenBack(workload);
-    this.#post({ type: "running", running: this.#runningOf(workload) });
+    this.#without(sha256, workload);
     this.#model?.tell("regression", { workload, candidate, reason });
+  }
+
+  /** A kernel that won does not run. Those that were nearly as fast are tried beside what does. */
+  #without(artifact: string, workload: string): void {
+    for (const each of this.#runnersUp.get(artifact) ?? []) {
+      this.#tried.delete(each);
+      this.#again.add(each);
+    }
+    this.#post({ type: "running", running: this.#runningOf(workload) });
+    this.#goOn();
+  }
+
+  /** Measures anew where that has ended before runners-up had another turn. */
+  #goOn(): void {
+    if (!this.#complete || this.#again.size === 0) return;
+    this.#again.clear();
+    this.#complete = false;
+    this.#ended = null;
+    this.#measure();
   }
 }
 

@@ -50,7 +50,10 @@ export interface TuningEvents {
 }
 
 export interface ModelTuning {
-  /** `done`: nothing is left to measure, or the budget is spent. */
+  /**
+   * `done`: nothing is left to measure, or the budget is spent. It measures again where a winner is
+   * taken back thereafter and others were nearly as fast.
+   */
   readonly state: "measuring" | "paused" | "done";
   /** Why it is paused or done, or what it waits for; empty while it measures. */
   readonly reason: string;
