@@ -54,9 +54,9 @@ TUNE = """
   const x = Float32Array.from(feeds.x);
   const heard = [];
   let worst = 0;
-  const tuned = async (threads = 1) => {
+  const tuned = async (threads = 1, options = {}) => {
     const zoo = await open({ threads });
-    const model = await zoo.model(`${host}/deep.json`, { tune: "idle" });
+    const model = await zoo.model(`${host}/deep.json`, { tune: "idle", ...options });
     model.on("swap", ({ candidate }) => heard.push(["swap", candidate]));
     model.on("regression", ({ candidate, reason }) =>
       heard.push(["regression", candidate, reason]));
@@ -269,6 +269,28 @@ def test_what_wins_alone_but_not_in_the_models_own_runs_gives_way_to_the_next(
     assert (after["level"], after["candidate"]) == ("page", stays.candidate_id)
 
 
+SIGNALS = """
+  const battery = Object.assign(new EventTarget(), { charging: false, level: 0.1 });
+  const connection = Object.assign(new EventTarget(), { saveData: false });
+  const stub = (name, value) => Object.defineProperty(navigator, name, { value });
+  stub("getBattery", async () => battery);
+  stub("connection", connection);
+  stub("webdriver", false);
+  let press;
+  globalThis.PressureObserver = class {
+    constructor(told) { press = (state) => told([{ state }]); }
+    async observe() {}
+  };
+  const save = (saveData) => {
+    connection.saveData = saveData;
+    connection.dispatchEvent(new Event("change"));
+  };
+  const charge = () => {
+    battery.charging = true;
+    battery.dispatchEvent(new Event("chargingchange"));
+  };
+"""
+
 INTERRUPTED = """
   Storage.prototype.setItem = () => { throw new DOMException("full", "QuotaExceededError"); };
   const hide = (hidden) => {
@@ -276,15 +298,28 @@ INTERRUPTED = """
     document.dispatchEvent(new Event("visibilitychange"));
   };
   const one = await tuned();
+  const paused = [];
+  const waits = async () => {
+    for (let i = 0; i < 20; i++) await one.run();
+    paused.push(shown(one));
+  };
+  // One reason goes once the next has come.
+  await waits();
+  press("critical");
+  charge();
+  await waits();
+  save(true);
+  press("nominal");
+  await waits();
   hide(true);
+  save(false);
   await fetch(`${host}/away`, { method: "POST", body: "{}" });
-  for (let i = 0; i < 20; i++) await one.run();
-  const hidden = shown(one);
+  await waits();
   hide(false);
   await until(one, () => one.model.tuning.reason.length > 0);
   const away = shown(one);
   globalThis.later = { one, heard };
-  return { hidden, away, worst };
+  return { paused, away, worst };
 """
 
 COME_BACK = """
@@ -296,19 +331,24 @@ COME_BACK = """
   const stopped = shown(one);
   await one.run();
   await one.model.dispose();
-  return { after, stopped, heard: swapped };
+  const brief = await tuned(1, { budgetMs: 1 });
+  await until(brief, () => brief.model.tuning.state === "done");
+  const spent = shown(brief);
+  await brief.model.dispose();
+  return { after, stopped, spent, heard: swapped };
 """
 
 
-def test_tuning_waits_while_the_page_is_hidden_and_outlives_a_zoo_that_is_away(
+def test_tuning_waits_while_anything_pauses_it_outlives_a_zoo_that_is_away_and_has_a_budget(
     page: Page, host: Queue
 ) -> None:
     host.offer(*((each, None) for each in WINNERS), cut=True)
-    found = tune(page, host, INTERRUPTED)
+    found = tune(page, host, SIGNALS + INTERRUPTED)
     host.away = False
-    hidden, away = found["hidden"], found["away"]
-    assert (hidden["state"], hidden["measured"]) == ("paused", 0)
-    assert "hidden" in hidden["reason"]
+    paused, away = found["paused"], found["away"]
+    assert [(each["state"], each["measured"]) for each in paused] == 4 * [("paused", 0)]
+    for each, reason in zip(paused, ("battery", "busy", "save data", "hidden"), strict=True):
+        assert reason in each["reason"]
     assert (away["state"], away["measured"], away["level"]) == ("measuring", 0, "default")
     assert found["worst"] < 1e-4, "runs go on"
     found = tune(page, host, COME_BACK)
@@ -317,6 +357,9 @@ def test_tuning_waits_while_the_page_is_hidden_and_outlives_a_zoo_that_is_away(
     assert after["asked"][1].endswith("after=1"), "from where it broke off"
     assert (stopped["state"], stopped["level"]) == ("done", "page")
     assert len(found["heard"]) == 1
+    spent = found["spent"]
+    assert (spent["state"], spent["reason"]) == ("done", "The budget of this visit is spent.")
+    assert 0 < spent["measured"] <= len(WINNERS), "a row is measured to its end"
 
 
 def test_the_example_draws_runs_and_kernels_that_took_over(page: Page, host: Queue) -> None:
