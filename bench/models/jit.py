@@ -36,6 +36,7 @@ TINY_OPTIONS = ("--only", TINY.name, "--seconds", "2", "--peer-every", "0")
 WITHIN = 1.05
 REACHED_S = 30
 WORSE = 1.05
+WAIT_MS = 1
 LAST = 15
 """Inferences whose median is the best known."""
 
@@ -61,7 +62,9 @@ class JitAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """As in `page/src/models/jit.ts`."""
 
     initialMs: tuple[float, ...]  # noqa: N815
+    initialOutsideMs: tuple[float, ...]  # noqa: N815
     ours: tuple[tuple[float, float], ...]
+    outsideMs: tuple[float, ...]  # noqa: N815
     peer: tuple[tuple[float, float], ...]
     swaps: tuple[TimedSwap, ...]
     regressions: tuple[str, ...]
@@ -102,10 +105,24 @@ class TunedNetwork:
     @property
     def worst(self) -> float:
         """The 95th percentile of inferences while it is tuned, over the initial median."""
+        tuned = [elapsed for _, elapsed in self.answer.ours[: self.tuned]]
+        return _p95(tuned) / self.initial_ms
+
+    @property
+    def tuned(self) -> int:
+        """How many inferences there were while it was tuned."""
         until = self.answer.endedS or float("inf")
-        tuned = [elapsed for at, elapsed in self.answer.ours if at <= until]
-        p95 = quantiles(tuned, n=20)[-1] if len(tuned) > 1 else tuned[0]
-        return p95 / self.initial_ms
+        return sum(at <= until for at, _ in self.answer.ours)
+
+    @property
+    def waits_ms(self) -> list[float]:
+        """How long inferences waited while it was tuned, beside what messages and copies take."""
+        usual_ms = median(self.answer.initialOutsideMs)
+        return [max(0.0, each - usual_ms) for each in self.answer.outsideMs[: self.tuned]]
+
+
+def _p95(values: list[float]) -> float:
+    return quantiles(values, n=20)[-1] if len(values) > 1 else values[0]
 
 
 def measure(options: Namespace) -> Report:
@@ -169,6 +186,9 @@ def _row(held: TunedNetwork) -> dict[str, Cell]:
         "reached_s": held.reached_s,
         "ended_s": answer.endedS,
         "p95_of_initial": held.worst,
+        "wait_ms": median(held.waits_ms),
+        "wait_p95_ms": _p95(held.waits_ms),
+        "wait_most_ms": max(held.waits_ms),
         "swaps": len(answer.swaps),
         "taken_back": len(answer.regressions),
         "compiled": held.compiled,
@@ -185,6 +205,7 @@ def _claims(held: TunedNetwork) -> Iterator[Claim]:
     name = held.case.name
     yield Claim.at_most(f"{name}: within 5 % of the best", held.reached_s, "s", REACHED_S)
     yield Claim.at_most(f"{name}: p95 while tuned", held.worst, "of the initial", WORSE)
+    yield Claim.at_most(f"{name}: p95 of waits for a slice", _p95(held.waits_ms), "ms", WAIT_MS)
     yield Claim.at_most(f"{name}: long tasks", len(held.answer.longTasksMs), "tasks", 0)
     yield Claim.at_most(f"{name}: difference to PyTorch", held.answer.difference, "", 1e-4)
 

@@ -25,7 +25,11 @@ type Curve = readonly (readonly [atS: number, elapsedMs: number])[];
 export interface JitAnswer {
   /** Times of a copy that is not tuned, before and after. */
   readonly initialMs: readonly number[];
+  /** Those parts of them in which no call ran. */
+  readonly initialOutsideMs: readonly number[];
   readonly ours: Curve;
+  /** The part of each in which no call ran: messages, copies, and waiting for a slice to end. */
+  readonly outsideMs: readonly number[];
   readonly peer: Curve;
   readonly swaps: readonly {
     readonly atS: number;
@@ -52,6 +56,26 @@ const COMPILED_WITHIN_MS = 120_000;
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
+/** From the start of the calls of the last inference to their end, as its worker has told. */
+let callsMs = 0;
+
+globalThis.Worker = class extends Worker {
+  constructor(...given: ConstructorParameters<typeof Worker>) {
+    super(...given);
+    // Before the runtime hears of it.
+    this.addEventListener("message", ({ data }) => {
+      if (data?.type !== "done") return;
+      const [startMs = 0, elapsedMs = 0] = (data.times as Float64Array).slice(-3);
+      callsMs = startMs + elapsedMs;
+    });
+  }
+};
+
+interface Timed {
+  readonly elapsedMs: number;
+  readonly outsideMs: number;
+}
+
 type Open = (tune: "idle" | "off") => Promise<Model>;
 
 /** Opens the network once the zoo has compiled the default kernels, and has time to answer. */
@@ -69,22 +93,23 @@ const opener =
     }
   };
 
-async function untuned(open: Open, feeds: Values, runs: number): Promise<readonly number[]> {
+async function untuned(open: Open, feeds: Values, runs: number): Promise<readonly Timed[]> {
   const model = await open("off");
-  const times: number[] = [];
+  const times: Timed[] = [];
   for (let i = 0; i <= runs; i++) {
-    const elapsedMs = await runMs(model, feeds);
-    if (i > 0) times.push(elapsedMs);
-    await sleep(elapsedMs);
+    const timed = await timedRun(model, feeds);
+    if (i > 0) times.push(timed);
+    await sleep(timed.elapsedMs);
   }
   await model.dispose();
   return times;
 }
 
-async function runMs(model: Model, feeds: Values): Promise<number> {
+async function timedRun(model: Model, feeds: Values): Promise<Timed> {
   const start = now();
   await model.run(feeds);
-  return now() - start;
+  const elapsedMs = now() - start;
+  return { elapsedMs, outsideMs: elapsedMs - callsMs };
 }
 
 export async function jit(request: JitRequest): Promise<JitAnswer> {
@@ -118,11 +143,14 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   );
   model.on("regression", ({ reason }) => regressions.push(reason));
   const ours: [number, number][] = [];
+  const outsideMs: number[] = [];
   const peers: [number, number][] = [];
   let endedS: number | null = null;
   while (atS() < seconds) {
-    const elapsedMs = await runMs(model, feeds);
+    const timed = await timedRun(model, feeds);
+    const { elapsedMs } = timed;
     ours.push([atS(), elapsedMs]);
+    outsideMs.push(timed.outsideMs);
     if (model.tuning?.state === "done") endedS ??= atS();
     await sleep(rest * elapsedMs);
     if (peer === null || ours.length % peerEvery !== 0) continue;
@@ -137,9 +165,11 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   const { measured = 0, contributed = 0, spentMs = 0, reason = "" } = model.tuning ?? {};
   await model.dispose();
   await peer?.dispose();
-  const initialMs = [...before, ...(await untuned(open, feeds, AFTER))];
+  const initial = [...before, ...(await untuned(open, feeds, AFTER))];
   return {
-    ...{ initialMs, ours, peer: peers, swaps, regressions, longTasksMs, difference },
+    initialMs: initial.map(({ elapsedMs }) => elapsedMs),
+    initialOutsideMs: initial.map((each) => each.outsideMs),
+    ...{ ours, outsideMs, peer: peers, swaps, regressions, longTasksMs, difference },
     ...{ measured, contributed, spentMs, endedS, reason },
   };
 }
