@@ -46,7 +46,7 @@ export interface Runtime {
 
 /** How long a piece waits where runs are under way. */
 const REST_MS = 50;
-/** Of all tabs of the origin, one writes. */
+/** What a tab holds while it writes: one of the origin does at a time. */
 const LOCK = "kernelzoo-graphs";
 
 const hex = (bytes: ArrayBuffer): string =>
@@ -299,7 +299,7 @@ async function written(
   return weights;
 }
 
-/** Of a worker that measured nothing: weights as calls read them, by one thread. */
+/** The ways of a worker that measured nothing: weights as calls read them, by one thread. */
 const unmeasured = (places: readonly Place[]): Ways => ({
   plain: [],
   costs: { readMs: 0, packMs: [], runMs: [] },
