@@ -236,15 +236,37 @@ def test_a_kernel_that_is_wrong_for_few_inputs_is_taken_back_in_that_inference(
 
 PROVEN_IN_RUNS = """
   const one = await tuned(2);
-  await until(one, () => heard.length > 2);
+  await until(one, () => heard.length > LAST);
   const after = shown(one);
   await one.model.dispose();
   return { heard, worst, after };
 """
 
 
-@pytest.mark.parametrize("cut", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_what_wins_alone_but_not_in_the_models_own_runs_gives_way_to_the_next(
+def test_what_wins_alone_but_not_in_the_models_own_runs_does_not_stay(
+    page: Page, host: Queue
+) -> None:
+    """Both are right and fast on the inputs that candidates are compared on."""
+    own = float(NETWORK.feeds["x"].flat[0])
+    wrong, slow = WINNERS[:2]
+    host.offer(
+        (wrong, at_first(wrong, if_first(own, STOP))),
+        (slow, at_first(slow, if_first(own, 8 * DELAY))),
+        cut=True,
+    )
+    found = tune(page, host, PROVEN_IN_RUNS.replace("LAST", "1"))
+    assert [each[:2] for each in found["heard"]] == [
+        ["swap", slow.candidate_id],
+        ["regression", slow.candidate_id],
+    ], found["after"]
+    assert "slower in the model's runs" in found["heard"][1][2]
+    assert found["worst"] < 1e-4, "what is wrong on the golden inputs never ran"
+    assert found["after"]["level"] == "default"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_winner_that_is_slower_in_the_models_own_runs_gives_way_to_the_next(
     page: Page, host: Queue, cut: bool
 ) -> None:
     """The first two are right and the fastest on the inputs that candidates are compared on. Where
@@ -257,7 +279,7 @@ def test_what_wins_alone_but_not_in_the_models_own_runs_gives_way_to_the_next(
         (stays, at_first(stays, HALF_DELAY)),
         cut=cut,
     )
-    found = tune(page, host, PROVEN_IN_RUNS)
+    found = tune(page, host, PROVEN_IN_RUNS.replace("LAST", "2"))
     assert [each[:2] for each in found["heard"]] == [
         ["swap", slow.candidate_id],
         ["regression", slow.candidate_id],
