@@ -247,26 +247,30 @@ def test_spaces_are_those_that_the_tuner_lists_today(db: Connection, told: dict[
 
 
 def test_every_entry_is_served_under_its_new_key_with_the_same_artifact(
-    upgraded: str, settings: Settings
+    db: Connection, upgraded: str, settings: Settings
 ) -> None:
     settings = settings.model_copy(update={"database_url": upgraded})
     with TestClient(application(settings)) as http:
         for told in SPACES:
-            space, was = today(told), told["candidates"][1]
-            key = space[1].workload.key
+            was = told["candidates"][1]
+            key = today(told)[0].workload.key
+            known = {each.candidate_id: each for each in today(told)}
+            (listed,) = db.execute(
+                "SELECT array_agg(p.candidate_id ORDER BY p.ordinal) FROM tuning_job j JOIN"
+                " space_point p ON p.job_id = j.id WHERE j.workload_key = %s AND j.space = %s",
+                (key, told["space"]),
+            ).fetchall()[0]
+            candidate = known[listed[1]]
             answer = http.get(f"/v1/zoo/{key}/{class_of(told['space'])}")
             assert answer.status_code == 200, answer.text
             (entry,) = (each for each in answer.json()["entries"] if each["workload"] == key)
             served = entry["webgpu" if told["space"] else "wasm"]
             assert (served["level"], served["state"]) == ("exact", "confirmed")
             kernel = served["kernel"]
-            assert (kernel["sha256"], kernel["candidate"]) == (
-                was["sha256"],
-                space[1].candidate_id,
-            )
-            assert kernel["target"] == space[1].target
+            assert (kernel["sha256"], kernel["candidate"]) == (was["sha256"], listed[1])
+            assert kernel["target"] == candidate.target
             assert [each["name"] for each in kernel["tensors"]] == [
-                each.name for each in space[1].workload.tensors
+                each.name for each in candidate.workload.tensors
             ]
             assert [each["pack"]["sha256"] for each in kernel["layouts"]] == was["packs"]
             body = http.get(kernel["url"])

@@ -48,6 +48,8 @@ interface Prepared {
 const PACK_SLICES = 32;
 /** A slice of a pack kernel writes about so much, which takes a millisecond in baseline code. */
 const SLICE_BYTES = 1 << 17;
+/** So much is cleared in less than a millisecond. */
+const CLEARED_BYTES = 1 << 21;
 /** Baseline code is at most so many times slower than what the kernel before took. */
 const BASELINE = 16;
 
@@ -139,6 +141,15 @@ export class Swapper {
     await changing;
   }
 
+  /** What a kernel leaves out must not be there, and right, from the golden inputs' last run. */
+  async #clear({ start, end }: Block): Promise<void> {
+    const { buffer } = this.#engine.memory;
+    for (let at = start; at < end; at += CLEARED_BYTES) {
+      new Uint8Array(buffer, at, Math.min(CLEARED_BYTES, end - at)).fill(0);
+      await this.#runs.rest();
+    }
+  }
+
   /** What is wrong with the golden outputs where `all` run; null where nothing is. */
   async #wrong(all: readonly Prepared[]): Promise<string | null> {
     const { order, placement, dispatcher, memory } = this.#engine;
@@ -170,6 +181,7 @@ export class Swapper {
       return viewOf(memory.buffer, dtype, address as number, productOf(shape)) as Stored;
     };
     try {
+      await this.#clear(activations);
       const feeds = goldenParts(file, plan.inputs, plan.golden.inputs);
       for (const [i, { tensor }] of plan.inputs.entries()) view(tensor).set(feeds[i] as Stored);
       const ports = { breathe: this.#runs.rest };
