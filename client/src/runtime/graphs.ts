@@ -197,9 +197,9 @@ function withoutWrong(answer: ModelAnswer, fallbacks: Fallbacks): ModelAnswer {
 }
 
 /** What is at an address, as it was when it was loaded: its hash is that of the answer. */
-async function fetched(host: Host, url: URL, hash: string): Promise<Bytes> {
+async function fetched(host: Host, url: URL, wanted: string): Promise<Bytes> {
   const bytes = new Uint8Array(await (await fetch(url)).arrayBuffer());
-  if ((await sha256(bytes)) === hash) return bytes;
+  if ((await sha256(bytes)) === wanted) return bytes;
   throw storageError(host, `${url} is not what the model says. A proxy may have changed it.`);
 }
 
@@ -212,8 +212,8 @@ async function modulesOf(
   if (opener.answer === answer && modules !== undefined) return modules;
   const kernels = answer.plan.kernels.map((key) => (answer.kernels[key] as ServedKernel).kernel);
   return Promise.all(
-    kernelFiles(answer, kernels).map(async ({ url, sha256: hash, functions }) => {
-      const bytes = await fetched(host, opener.located(url), hash);
+    kernelFiles(answer, kernels).map(async ({ url, sha256: wanted, functions }) => {
+      const bytes = await fetched(host, opener.located(url), wanted);
       return { bytes: toBase64(bytes), functions };
     }),
   );
@@ -239,8 +239,8 @@ async function stored(opener: Opener, index: number): Promise<Bytes | null> {
       return null;
     }
     const found = new Uint8Array(await response.arrayBuffer());
-    for (const { at, bytes, sha256: hash } of chunks) {
-      if ((await sha256(found.subarray(at - from, at - from + bytes))) !== hash) return null;
+    for (const { at, bytes, sha256: wanted } of chunks) {
+      if ((await sha256(found.subarray(at - from, at - from + bytes))) !== wanted) return null;
     }
     return found.subarray(offset - from, offset - from + bytes);
   } catch {
