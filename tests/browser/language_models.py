@@ -15,27 +15,15 @@ from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import ProgramWorkload, Workload
 from services.tuner.language.checkpoint import Seeded
-from services.tuner.language.config import LanguageConfig
 from services.tuner.language.planning import plan_decoder
 from services.tuner.language.reference import Reference
 from services.tuner.schedules.registry import lite_space
+from tests.language_steps import LLAMA
 
 Words = Any  # np.uint32, or an array of them.
 
 # Kernels of the head and of the queries have one text, and other numbers of workgroups.
-TINY = LanguageConfig(
-    vocabulary=160,
-    width=64,
-    layers=2,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    hidden=96,
-    length=40,
-    epsilon=1e-6,
-    theta=10_000.0,
-    stop=(159,),
-)
+TINY = replace(LLAMA, vocabulary=160, length=40, tied=False, stop=(159,))
 
 BLOCK_ROWS = 16
 """Tokens of a prompt that are taken at once."""

@@ -36,7 +36,8 @@ export interface Profile {
   trace(): { readonly traceEvents: readonly TraceEvent[] };
 }
 
-const median = (values: readonly number[]): number =>
+/** The upper one of two; 0 of none. */
+export const median = (values: readonly number[]): number =>
   [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
 
 function tableOf(calls: readonly ProfiledCall[], totalMs: number): string {

@@ -22,22 +22,10 @@ from services.tuner.language.config import LanguageConfig
 from services.tuner.language.onnx_decoder import read_decoder
 from services.tuner.language.planning import plan_decoder, plan_language_model
 from services.tuner.language.reference import Reference
+from tests.language_steps import LLAMA
 
 RECORDED: dict[str, NDArray[Any]] = dict(
     np.load(Path(__file__).parents[3] / "fixtures" / "recorded" / "language_models.npz")
-)
-LLAMA = LanguageConfig(
-    vocabulary=70,
-    width=64,
-    layers=2,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    hidden=96,
-    length=24,
-    epsilon=1e-6,
-    theta=10_000.0,
-    tied=True,
 )
 QWEN2 = replace(LLAMA, bias=True, tied=False)
 QWEN3 = replace(LLAMA, normed_heads=True)

@@ -19,22 +19,9 @@ from services.tuner.language.packed import is_same, packed_matrix
 from services.tuner.language.planning import plan_decoder, plan_language_model
 from services.tuner.language.quantise import Quantised, packed_steps
 from services.tuner.language.reference import Reference
-from tests.language_steps import prompt_logits
+from tests.language_steps import LLAMA, prompt_logits
 
-TIED = LanguageConfig(
-    vocabulary=70,
-    width=64,
-    layers=2,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    hidden=96,
-    length=24,
-    epsilon=1e-6,
-    theta=10_000.0,
-    tied=True,
-)
-UNTIED = replace(TIED, bias=True, tied=False)
+UNTIED = replace(LLAMA, bias=True, tied=False)
 SYMMETRIC = ("k_proj.weight", "up_proj.weight")
 TOKENS = [5, 9, 2, 66, 31, 7]
 
@@ -50,7 +37,7 @@ class ZeroPoints(Seeded):
         return replace(made, zeros=packed_steps(zeros))
 
 
-@pytest.mark.parametrize(("config", "joined"), [(TIED, False), (UNTIED, True)])
+@pytest.mark.parametrize(("config", "joined"), [(LLAMA, False), (UNTIED, True)])
 def test_a_file_with_zero_points_becomes_a_decoder_with_its_logits(
     config: LanguageConfig, joined: bool, tmp_path: Path
 ) -> None:
@@ -72,14 +59,14 @@ def test_a_file_with_zero_points_becomes_a_decoder_with_its_logits(
 def test_the_reference_reads_zero_points_as_the_import_of_networks(tmp_path: Path) -> None:
     """Which is held to onnxruntime's records."""
     path, count = tmp_path / "model.onnx", len(TOKENS)
-    onnx.save(decoder_onnx(TIED, ZeroPoints()), path)
+    onnx.save(decoder_onnx(LLAMA, ZeroPoints()), path)
     graph = import_model(path, {"batch": 1, "sequence": count, "past": 8, "total": 8})
     mask = np.array([[1] * count + [0] * (8 - count)])
     caches = [f"past_key_values.{layer}.{part}" for layer in (0, 1) for part in ("key", "value")]
     feeds = dict.fromkeys(caches, np.zeros((1, 2, 8, 16), np.float32))
     feeds |= {"input_ids": np.array([TOKENS]), "attention_mask": mask}
     found = evaluate(graph, feeds)["logits"].reshape(-1)
-    right = Reference(TIED, ZeroPoints()).logits(TOKENS)
+    right = Reference(LLAMA, ZeroPoints()).logits(TOKENS)
     assert np.abs(found - right).max() < 1e-5 * np.abs(right).max()
 
 

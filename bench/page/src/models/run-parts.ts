@@ -7,6 +7,7 @@ import { padded, stagingBuffer } from "../../../../client/src/gpu/buffers.js";
 import { Nudger } from "../../../../client/src/gpu/nudger.js";
 import { type ModelAnswer, productOf } from "../../../../client/src/runtime/answer.js";
 import { breathing } from "../../../../client/src/runtime/breathing.js";
+import { median } from "../../../../client/src/runtime/profile.js";
 import {
   Chain,
   type LoadedPlan,
@@ -51,9 +52,6 @@ const WAYS: readonly Way[] = [
   { name: "clock up, two submissions", submissions: 2, nudges: true, raised: true },
   { name: "clock up, four submissions", submissions: 4, nudges: true, raised: true },
 ];
-
-const median = (values: readonly number[]): number =>
-  [...values].sort((a, b) => a - b)[values.length >> 1] as number;
 
 interface Sample {
   readonly encodeMs: number;
