@@ -228,7 +228,7 @@ test("SDK and engine are at most 20 kB gzip in one file, 30 kB with the runtime 
     "language",
     "mending",
     "model-source",
-    "modules",
+    "probe",
     "profile",
     "runtime",
     "sdk.js",

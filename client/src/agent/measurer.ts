@@ -2,8 +2,9 @@
  * For each target, the profile that an agent opens a session with and the instrument that measures.
  */
 import { readGpuProfile } from "../device/gpu-profile.js";
+import { readLevels } from "../device/levels.js";
 import type { Notebook } from "../device/notebook.js";
-import { type DeviceProfile, peakOf, readLevels } from "../device/profile.js";
+import { type DeviceProfile, peakOf } from "../device/profile.js";
 import { KernelZooError } from "../engine/error.js";
 import type { Failures } from "../gateway/failures.js";
 import { compileOneByOne } from "../gpu/compiling.js";

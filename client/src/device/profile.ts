@@ -1,8 +1,8 @@
+import { fromHex } from "../engine/bytes.js";
 import { wasmFeatures } from "../engine/features.js";
-import { levelsOf } from "../probe/levels.js";
-import { measureLines, measurePeaks, type Peaks, type ProbeResult, probe } from "../probe/probe.js";
+import type { Peaks, ProbeResult } from "../probe/probe.js";
 import { SUITE, USUAL_RHO } from "../probe/suite.js";
-import type { ProbeLevels } from "../wire/types.js";
+import { clockStepMs, now } from "../timing/clock.js";
 import {
   deviceClass,
   deviceId,
@@ -44,9 +44,13 @@ export async function noted<T>(
   return value;
 }
 
+/** What the probe takes from here. */
+export const PROBE_TOOLS = { clockStepMs, fromHex, now } as const;
+
 /** The register-only limit of one core in GFLOP/s, measured now. About 50 ms. */
 export async function measurePeakGflops(): Promise<number> {
-  return peakOf(await measurePeaks(wasmFeatures()));
+  const { measurePeaks } = await import("../probe/probe.js");
+  return peakOf(await measurePeaks(wasmFeatures(), PROBE_TOOLS));
 }
 
 /** Register-only limit of one core in GFLOP/s, whichever way is faster. */
@@ -57,7 +61,7 @@ export type Alone = <T>(work: () => Promise<T>) => Promise<T>;
 
 export const engineKey = ({ name, version }: Engine): string => `${name}-${version}`;
 
-const probeKey = (engine: Engine): string => `${SUITE}:${engineKey(engine)}`;
+export const probeKey = (engine: Engine): string => `${SUITE}:${engineKey(engine)}`;
 
 /** What the browser tells of the hardware, once per engine version. */
 export async function notedHardware(notebook: Notebook): Promise<Hardware> {
@@ -83,7 +87,10 @@ export async function readProfile(
 ): Promise<DeviceProfile> {
   const engine = readEngine();
   const features = wasmFeatures();
-  const measure = (): Promise<ProbeResult> => alone(() => probe(features));
+  const measure = async (): Promise<ProbeResult> => {
+    const { probe } = await import("../probe/probe.js");
+    return alone(() => probe(features, PROBE_TOOLS));
+  };
   const [hardware, { rho, peaks, settled }] = await Promise.all([
     notedHardware(notebook),
     noted(notebook, `probe:${probeKey(engine)}`, measure, ({ settled }) => settled),
@@ -99,20 +106,4 @@ export async function readProfile(
     deviceId: id,
     deviceClass: deviceClass(id, rho, features),
   };
-}
-
-/**
- * What is told of the device beside its class: 100 ms once per engine version, then noted. Null
- * where the measurement was too disturbed to tell.
- */
-export async function readLevels(
-  notebook: Notebook,
-  { engine, peaks }: DeviceProfile,
-  alone: Alone,
-): Promise<ProbeLevels | null> {
-  const measure = async (): Promise<ProbeLevels | null> => {
-    const { rates, settled } = await alone(measureLines);
-    return settled ? levelsOf(peaks, rates) : null;
-  };
-  return noted(notebook, `levels:${probeKey(engine)}`, measure, (levels) => levels !== null);
 }

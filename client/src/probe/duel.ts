@@ -6,7 +6,7 @@
  * Neighbours in time are disturbed alike, and a round that is not costs one vote. A bit is then
  * that of the median round of nine, and most bits take five rounds.
  */
-import { type Clock, now } from "../timing/clock.js";
+import type { Clock } from "../timing/clock.js";
 import { breather, type Entrant, filledMs } from "./race.js";
 
 /**
@@ -50,7 +50,7 @@ export async function faster(
   advanced: Entrant,
   margin: number,
   { sampleMs, limitMs }: DuelLimits,
-  clock: Clock = now,
+  clock: Clock,
 ): Promise<DuelVerdict> {
   const start = clock();
   const pair = [base, advanced] as const;

@@ -6,9 +6,7 @@ import { storageBuffer } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
 import { compileProgram } from "../gpu/program.js";
 import { TIMER_TOOLS } from "../gpu/timer-tools.js";
-import { faster } from "./duel.js";
 import type { SuiteResult, Tools } from "./gpu-run.js";
-import { race } from "./race.js";
 
 /** Version of the suite in gpu-modules.ts, which gpu-run.ts runs. */
 export const GPU_SUITE = 102;
@@ -18,11 +16,9 @@ export interface GpuProbeResult extends Omit<SuiteResult, "bits"> {
   readonly rho: string;
 }
 
-const TOOLS: Tools = {
+const TOOLS: Omit<Tools, "faster" | "race"> = {
   BoundProgram,
   compileProgram,
-  faster,
-  race,
   storageBuffer,
   ...TIMER_TOOLS,
 };
@@ -33,7 +29,8 @@ const TOOLS: Tools = {
  */
 export async function probeGpu(open: OpenDevice): Promise<GpuProbeResult> {
   // Most page loads do not need its thirty kilobytes of text.
-  const { runSuite } = await import("./gpu-run.js");
-  const { bits, ...rates } = await runSuite(open, TOOLS);
+  const loading = [import("./gpu-run.js"), import("./probe.js")] as const;
+  const [{ runSuite }, { faster, race }] = await Promise.all(loading);
+  const { bits, ...rates } = await runSuite(open, { ...TOOLS, faster, race });
   return { rho: `r${GPU_SUITE}-${bits}`, ...rates };
 }

@@ -146,7 +146,7 @@ async function ratesOf(
   try {
     const timer = await track.timer(names[0] as Name);
     const entrants = names.map((name) => track.entrant(name, timer));
-    const { rates, settled } = await tools.race(entrants, limits(timer.stepMs));
+    const { rates, settled } = await tools.race(entrants, limits(timer.stepMs), tools.now);
     timer.dispose();
     return { rates: named(names, rates), settled };
   } finally {
@@ -175,7 +175,7 @@ async function bitsOf(
       }
       const { base, advanced, margin } = primitive;
       const pair = [track.entrant(base, timer), track.entrant(advanced, timer)] as const;
-      const found = await tools.faster(...pair, margin, limits);
+      const found = await tools.faster(...pair, margin, limits, tools.now);
       bits += found.faster ? "1" : "0";
       settled &&= found.settled;
     }

@@ -5,7 +5,7 @@
  * race goes on until everyone's best was seen twice and nobody has become faster for a while.
  * Rounds are interleaved: a busy moment costs everyone one sample, not one loop all of them.
  */
-import { type Clock, now } from "../timing/clock.js";
+import type { Clock } from "../timing/clock.js";
 
 /** `work` is that of one iteration. */
 export interface Entrant {
@@ -16,7 +16,7 @@ export interface Entrant {
 
 /** Times what runs in this thread. */
 export const onClock =
-  (run: (count: number) => void, clock: Clock = now): Entrant["timed"] =>
+  (run: (count: number) => void, clock: Clock): Entrant["timed"] =>
   (count) => {
     const start = clock();
     run(count);
@@ -113,7 +113,7 @@ export function breather(clock: Clock): () => Promise<void> {
 export async function race(
   entrants: readonly Entrant[],
   limits: RaceLimits,
-  clock: Clock = now,
+  clock: Clock,
 ): Promise<RaceStanding> {
   const runners = entrants.map((entrant) => new Runner(entrant));
   const rates = (): readonly number[] => runners.map(({ best }) => best);
