@@ -96,7 +96,8 @@ class Profile(_Camel, frozen=True, kw_only=True):
 
 class DecoderAnswer(_Camel, frozen=True, kw_only=True):
     """`differences`: of logits to NumPy's, by engine, as a share of the largest. `same_tokens`: of
-    those that both engines generated, how many are equal from the first on. `calls`: of a token."""
+    those that both engines generated, how many are equal from the first on. `calls`: of a token.
+    `block_profiles`: of the last block of a prompt, in place of a token."""
 
     name: str
     calls: int
@@ -106,6 +107,7 @@ class DecoderAnswer(_Camel, frozen=True, kw_only=True):
     decoded: tuple[Decoded, ...]
     varied: tuple[Varied, ...]
     profiles: tuple[Profile, ...]
+    block_profiles: tuple[Profile, ...] = ()
     times: dict[str, tuple[tuple[str, float], ...]]
     failures: dict[str, str]
 
@@ -145,13 +147,18 @@ POSITION_PLACE = 3
 def _words(
     workloads: Sequence[Workload], length: int
 ) -> Iterator[tuple[str, Mapping[int, tuple[int, ...]]]]:
-    """Attention is timed in the middle of its context: there is a token, or a block begins."""
-    words = (length // 2, length, *(0,) * (STATE - 2))
+    """Attention is timed where it works in the benchmark: a token in the middle of its context, a
+    block in the middle of a long prompt."""
     for workload in workloads:
-        if isinstance(workload, ProgramWorkload) and (
-            attention_shape(workload.program) or block_attention_shape(workload.program)
-        ):
-            yield workload.key, {POSITION_PLACE: words}
+        if not isinstance(workload, ProgramWorkload):
+            continue
+        if attention_shape(workload.program):
+            place = length // 2
+        elif block_attention_shape(workload.program):
+            place = length // 4
+        else:
+            continue
+        yield workload.key, {POSITION_PLACE: (place, length, *(0,) * (STATE - 2))}
 
 
 def decoding_report(answer: DecodingAnswer, described_as: Mapping[str, Cell]) -> Report:
@@ -187,20 +194,20 @@ def _rows(found: DecoderAnswer) -> Iterator[dict[str, Any]]:
             "token_ms": median(varied.token_ms),
             "note": f"{varied.reuse}; submitted by {varied.submission}",
         }
-    for profile in found.profiles:
-        yield empty | {
-            "what": "on the GPU alone",
-            "context": profile.context,
-            "token_ms": profile.token_ms,
-        }
-        for kernel in profile.kernels:
-            yield empty | {
-                "what": kernel.workload,
-                "calls": kernel.calls,
-                "context": profile.context,
-                "token_ms": kernel.calls * kernel.us / 1e3,
-                "note": f"{kernel.us:.2f} µs a call",
-            }
+    for column, profiles in (
+        ("token_ms", found.profiles),
+        ("prefill_ms", found.block_profiles),
+    ):
+        for profile in profiles:
+            alone = empty | {"context": profile.context}
+            yield alone | {"what": "on the GPU alone", column: profile.token_ms}
+            for kernel in profile.kernels:
+                yield alone | {
+                    "what": kernel.workload,
+                    "calls": kernel.calls,
+                    column: kernel.calls * kernel.us / 1e3,
+                    "note": f"{kernel.us:.2f} µs a call",
+                }
     for what, failure in found.failures.items():
         yield empty | {"what": what, "note": failure}
 

@@ -53,16 +53,23 @@ DISPATCH_S, FLOPS_S, BYTES_S = 3e-6, 20e12, 2e12
 """What a large GPU takes for a kernel that does nothing, and does in a second: norms and gathers
 have few operations and yet their share of a run."""
 
+FIGURES = (
+    *("median_ms", "least_ms", "overlapped_ms", "into_ms", "reading_ms"),
+    *("calls", "gpu_ms", "gflops", "faster", "at_most"),
+)
+
 TINY_OPTIONS = ("--only", TINY.name)
 
 
 class TimedEngine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """As in `page/src/models-webgpu.ts`. Milliseconds of a run alone, and of one among nine that
-    are under way at once, of which the peer allows none."""
+    """As in `page/src/models-webgpu.ts`. Milliseconds of a run alone, of one among nine that are
+    under way at once, and of one that writes its outputs to the memory of those before. The peer
+    allows neither of the latter."""
 
     name: str
     samples_ms: tuple[float, ...]
     overlapped_ms: tuple[float, ...]
+    into_ms: tuple[float, ...] = ()
     difference: float
 
 
@@ -74,6 +81,14 @@ class RunParts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gpu_ms: float | None
     mapped_ms: float
     total_ms: float
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """As in `page/src/models/run-parts.ts`: a run that computes nothing and reads the outputs."""
+
+    piece_bytes: int
+    reused: bool
+    ms: float
 
 
 class ProfiledKernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +117,7 @@ class GpuNetworkAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     times: dict[str, tuple[tuple[str, float], ...]]
     timed: tuple[TimedEngine, ...]
     parts: tuple[RunParts, ...] = ()
+    readings: tuple[Reading, ...] = ()
     profile: GpuProfile | None = None
     failures: dict[str, str]
 
@@ -175,30 +191,34 @@ def gpu_models_report(answer: GpuModelsAnswer, described_as: Mapping[str, Cell])
 
 def _rows(found: GpuNetworkAnswer) -> Iterator[dict[str, Any]]:
     """`faster`: the peer's median over ours; `gpu_ms`: what the GPU computes in a run that is
-    awaited."""
+    awaited; `reading_ms`: a run that computes nothing takes so long to read the outputs; `at_most`:
+    how much faster than the peer such a run is."""
     peer = next((each for each in found.timed if each.name != "kernelzoo"), None)
     awaited = next((each for each in found.parts if each.name == "awaited"), None)
     for timed in found.timed:
         median_ms = median(timed.samples_ms)
         ours = timed.name == "kernelzoo"
+        reading_ms = _reading_ms(found, reused=False) if ours else None
         yield {
             "network": found.name,
             "engine": timed.name,
             "median_ms": median_ms,
             "least_ms": min(timed.samples_ms),
             "overlapped_ms": median(timed.overlapped_ms) if timed.overlapped_ms else None,
+            "into_ms": median(timed.into_ms) if timed.into_ms else None,
+            "reading_ms": reading_ms,
             "calls": found.calls if ours else None,
             "weights": found.weights if ours else F32,
             "gpu_ms": awaited.gpu_ms if ours and awaited else None,
             "gflops": found.flops / median_ms / 1e6,
             "faster": median(peer.samples_ms) / median_ms if peer else None,
+            "at_most": median(peer.samples_ms) / reading_ms if peer and reading_ms else None,
             "difference": timed.difference,
             "screened": len(found.times),
             "note": "",
         }
     for engine, failure in found.failures.items():
-        figures = ("median_ms", "least_ms", "overlapped_ms", "calls", "gpu_ms", "gflops", "faster")
-        empty = dict.fromkeys(figures)
+        empty = dict.fromkeys(FIGURES)
         yield {
             "network": found.name,
             "engine": engine,
@@ -208,6 +228,11 @@ def _rows(found: GpuNetworkAnswer) -> Iterator[dict[str, Any]]:
             "screened": len(found.times),
             "note": failure,
         }
+
+
+def _reading_ms(found: GpuNetworkAnswer, *, reused: bool) -> float | None:
+    """The least of all sizes of staging buffers."""
+    return min((each.ms for each in found.readings if each.reused == reused), default=None)
 
 
 def _claims(found: GpuNetworkAnswer) -> Iterator[Claim]:

@@ -140,6 +140,10 @@ RUN = """
   const after = await counted();
   const more = ([name, count]) => [name, count - loaded[name]];
   const ofRun = Object.fromEntries(Object.entries(after).map(more));
+  const spare = await model.run(zero);
+  const memory = Object.entries(spare).map(([name, { buffer }]) => [name, buffer]);
+  runs.push(await model.run(feeds, { into: spare }));
+  const taken = memory.map(([name, { detached }]) => detached && name);
   const { calls, totalMs } = await model.profile({ runs: 1 });
   const { plan } = model;
   const stop = new AbortController();
@@ -149,7 +153,7 @@ RUN = """
   const plain = ([name, data]) => [name, [...data].map(Number)];
   const listed = runs.map((outputs) => Object.fromEntries(Object.entries(outputs).map(plain)));
   await model.dispose();
-  return { listed, plan, reason, totalMs, loaded, ofRun,
+  return { listed, plan, reason, totalMs, loaded, ofRun, taken,
            took: calls.map((call) => call.elapsedMs) };
 """
 
@@ -163,7 +167,8 @@ def test_a_model_on_the_gpu_computes_what_numpy_does(page: Page, host: Host) -> 
     first, second, *_ = runs = found["listed"]
     assert is_right(first, network)
     assert not close(second["y"], network.outputs["y"])
-    assert [each["y"] == first["y"] for each in runs] == [True, False, True, False, True]
+    assert [each["y"] == first["y"] for each in runs] == [True, False, True, False, True, True]
+    assert set(found["taken"]) == set(first), "the arrays that were given are empty"
     plan = found["plan"]
     assert (plan["target"], plan["targetReason"]) == ("webgpu", None)
     assert plan["deviceClass"] == GPU_CLASS

@@ -157,6 +157,8 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
   const bare = await attempt("variants", () => BareDecoder.load(url));
   const without = bare && (await attempt("variants", () => varied(bare, asked, job)));
   const profiles = bare && (await attempt("profile", () => bare.profiles(asked.contexts)));
+  const blockProfiles =
+    bare && (await attempt("prompt's profile", () => bare.blockProfiles(asked.contexts)));
   if (bare !== null) differences[OURS] = differs(await bare.logits(asked.prompt));
   bare?.dispose();
   if (peer !== null) peers.add(peer.name);
@@ -169,6 +171,7 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
     decoded,
     varied: without ?? [],
     profiles: profiles ?? [],
+    blockProfiles: blockProfiles ?? [],
     times,
     failures,
   };

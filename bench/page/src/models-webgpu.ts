@@ -9,7 +9,7 @@ import { now } from "../../../client/src/timing/clock.js";
 import type { Profile } from "./decode/request.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./models/network.js";
 import { openOnnxRuntimeOnGpu } from "./models/peers.js";
-import { BareModel, type RunParts } from "./models/run-parts.js";
+import { BareModel, type Reading, type RunParts } from "./models/run-parts.js";
 import { type Tunable, tuned } from "./models/tuned.js";
 import { factsOf } from "./webgpu/run.js";
 
@@ -33,12 +33,19 @@ interface TimedEngine {
   readonly samplesMs: readonly number[];
   /** Per run, of several that are under way at once. */
   readonly overlappedMs: readonly number[];
+  /** Runs that write to the memory of the last one's outputs. */
+  readonly intoMs: readonly number[];
   readonly difference: number;
+}
+
+/** An engine that may be handed the outputs of its last run. */
+interface GpuEngine extends Engine {
+  readonly into?: () => Promise<void>;
 }
 
 const RUNS = 9;
 
-async function openOurs({ zoo: file, inputs }: GpuNetwork): Promise<Engine> {
+async function openOurs({ zoo: file, inputs }: GpuNetwork): Promise<GpuEngine> {
   const sdk = new URL("client/sdk.js", document.baseURI).href;
   const { KernelZoo: Zoo }: { KernelZoo: typeof KernelZoo } = await import(sdk);
   // A file says itself that it is for a GPU.
@@ -48,11 +55,15 @@ async function openOurs({ zoo: file, inputs }: GpuNetwork): Promise<Engine> {
   const run = async () => (await model.run(feeds)) as Engine["outputs"];
   const outputs = await run();
   console.log(`${model.plan.target} ${(await model.profile({ runs: 1 })).table()}`);
+  let last = await model.run(feeds);
+  const into = async (): Promise<void> => {
+    last = await model.run(feeds, { into: last });
+  };
   const dispose = async (): Promise<void> => {
     await model.dispose();
     zoo.dispose();
   };
-  return { name: "kernelzoo", threads: 1, outputs, run, dispose };
+  return { name: "kernelzoo", threads: 1, outputs, run, into, dispose };
 }
 
 async function overlapped(engine: Engine): Promise<number> {
@@ -61,19 +72,25 @@ async function overlapped(engine: Engine): Promise<number> {
   return (now() - start) / RUNS;
 }
 
-async function contest(engines: readonly Engine[], network: GpuNetwork, rounds: number) {
+async function contest(engines: readonly GpuEngine[], network: GpuNetwork, rounds: number) {
   const right = await valuesOf(network.outputs);
   const samples = engines.map((): number[] => []);
   const together = engines.map((): number[] => []);
+  const filled = engines.map((): number[] => []);
   for (let round = 0; round < rounds; round++) {
     for (let turn = 0; turn < engines.length; turn++) {
       const at = (round + turn) % engines.length;
-      const engine = engines[at] as Engine;
+      const engine = engines[at] as GpuEngine;
       await engine.run(); // The GPU's clock has fallen in the other's turn.
       for (let i = 0; i < 3; i++) {
         const start = now();
         await engine.run();
         samples[at]?.push(now() - start);
+      }
+      for (let i = 0; engine.into !== undefined && i < 3; i++) {
+        const start = now();
+        await engine.into();
+        filled[at]?.push(now() - start);
       }
       // onnxruntime-web refuses a second run beside a first.
       if (engine.name === "kernelzoo") together[at]?.push(await overlapped(engine));
@@ -85,6 +102,7 @@ async function contest(engines: readonly Engine[], network: GpuNetwork, rounds: 
       name: engine.name,
       samplesMs: samples[i] ?? [],
       overlappedMs: together[i] ?? [],
+      intoMs: filled[i] ?? [],
       difference: relativeDifference(await engine.run(), right),
     });
     await engine.dispose();
@@ -97,7 +115,7 @@ async function measured(network: GpuNetwork, job: Job) {
   const device = await openDevice();
   const times = await tuned(device, network, job.tuneMs);
   device.dispose();
-  const engines: Engine[] = [];
+  const engines: GpuEngine[] = [];
   const opened = {
     kernelzoo: () => openOurs(network),
     "onnxruntime-web": () => openOnnxRuntimeOnGpu(network),
@@ -111,19 +129,21 @@ async function measured(network: GpuNetwork, job: Job) {
   }
   const timed = await contest(engines, network, job.rounds);
   let parts: readonly RunParts[] = [];
+  let readings: readonly Reading[] = [];
   let profile: Profile | null = null;
   let calls = 0;
   try {
     const bare = await BareModel.load(new URL(network.zoo, document.baseURI).href);
     calls = bare.calls;
     parts = await bare.parts();
+    readings = await bare.readings();
     profile = await bare.profile();
     bare.dispose();
   } catch (thrown) {
     failures.parts = sentence(thrown);
   }
   const { name, flops, weights } = network;
-  return { name, flops, weights, calls, times, timed, parts, profile, failures };
+  return { name, flops, weights, calls, times, timed, parts, readings, profile, failures };
 }
 
 async function run() {

@@ -13,7 +13,7 @@ import type { Stored } from "../runtime/golden.js";
 import type { Loaded, LoadOrder } from "../runtime/messages.js";
 import { LIMIT_MS, type LoadedPlan, loadWhole } from "../runtime/webgpu/loading.js";
 import type { BufferOf } from "../runtime/webgpu/placement.js";
-import { StagingPool } from "../runtime/webgpu/staging.js";
+import { StagingPool } from "../runtime/webgpu/staging-pool.js";
 import { type DecodeOrder, MOST_STEPS, readOrder } from "./order.js";
 import { Sampler } from "./sampler.js";
 
@@ -45,7 +45,7 @@ export class Decoder {
   readonly #order: LoadOrder;
   readonly #plan: LoadedPlan<Sliced>;
   readonly #at: Places;
-  readonly #staging: StagingPool;
+  readonly #staging: StagingPool<GPUBuffer>;
   readonly #nudger: Nudger;
   #submitted: Promise<unknown> = Promise.resolve();
   /** There from the first text on that is drawn. */

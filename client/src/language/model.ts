@@ -210,7 +210,7 @@ export class LanguageModel {
     const ask = (at: number | null, tokens: number): Promise<Ran> => {
       const given = at === null ? [] : prompt.slice(at);
       const feeds = orderFeeds({ place: at, prompt: given, tokens, sampling, logits: false });
-      const ran = this.#opened.session.run(feeds, signal);
+      const ran = this.#opened.session.run(feeds, { signal });
       ran.catch(() => undefined); // The caller may have stopped awaiting it.
       return ran;
     };

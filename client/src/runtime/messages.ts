@@ -40,12 +40,13 @@ export type ToRuntime =
   | { readonly type: "load"; readonly order: LoadOrder }
   /**
    * `feeds` in the order of the plan's inputs. With `timed` each call is timed, at any cost; an abort
-   * may follow where the run is `stoppable`.
+   * may follow where the run is `stoppable`. Outputs may take the memory of `into`.
    */
   | {
       readonly type: "run";
       readonly id: number;
       readonly feeds: readonly Stored[];
+      readonly into: readonly Stored[];
       readonly timed: boolean;
       readonly stoppable: boolean;
     }

@@ -7,7 +7,7 @@ import type { Stored } from "./golden.js";
 import type { Opened, Opener } from "./opener.js";
 import { type ModelTensor, type PlannedCall, plannedCalls } from "./planned.js";
 import type { Profile } from "./profile.js";
-import { type Ran, Refused } from "./session.js";
+import { type Ran, Refused, type SessionRun } from "./session.js";
 
 /** Names and typed arrays, as `kernelzoo models types` writes them. */
 export interface ModelTypes {
@@ -26,12 +26,20 @@ export type FeedsOf<Types extends ModelTypes> = {
   readonly [Name in keyof Types["inputs"]]: Feed;
 };
 
-export interface RunOptions {
+export interface StopOptions {
   /** Stops the run between two kernels; it rejects with the signal's reason. */
   readonly signal?: AbortSignal;
 }
 
-export interface ProfileOptions extends RunOptions {
+export interface RunOptions<Outputs = AnyModel["outputs"]> extends StopOptions {
+  /**
+   * Outputs of an earlier run that the page has done with: a model on the GPU writes new ones to their
+   * memory, as fresh memory takes longer than large outputs. They are empty afterwards.
+   */
+  readonly into?: Outputs;
+}
+
+export interface ProfileOptions extends StopOptions {
   /** The inputs of the last run, or zeros, are run so often; 5 times unless told. */
   readonly runs?: number;
 }
@@ -165,7 +173,10 @@ export class Model<Types extends ModelTypes = AnyModel> {
    * other. A kernel that traps is replaced by its default, and the run is repeated. Rejects with
    * KernelZooError (run) for feeds that do not fit, and with the reason of `signal`.
    */
-  async run(feeds: FeedsOf<Types>, { signal }: RunOptions = {}): Promise<Types["outputs"]> {
+  async run(
+    feeds: FeedsOf<Types>,
+    options: RunOptions<Types["outputs"]> = {},
+  ): Promise<Types["outputs"]> {
     const { answer, host } = this.#opener;
     const { inputs, outputs } = answer.plan;
     const refuse = (message: string) => new host.tools.KernelZooError("run", message);
@@ -173,7 +184,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     this.#last = stored;
     this.#running += 1;
     try {
-      const ran = await this.#ran(stored, signal);
+      const ran = await this.#ran(stored, options);
       return Object.fromEntries(
         outputs.map(({ name, dtype }, i) => [name, tensorData(dtype, ran.outputs[i] as Stored)]),
       );
@@ -185,7 +196,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
   /** Runs the model a few times and answers what each call took. Rejects as `run` does. */
   async profile({ runs, signal }: ProfileOptions = {}): Promise<Profile> {
     const { profileOf } = await import("./profile.js");
-    const run = (feeds: readonly Stored[]) => this.#ran(feeds, signal, true);
+    const run = (feeds: readonly Stored[]) => this.#ran(feeds, { signal, timed: true });
     const planned = () => this.plan.calls;
     return profileOf({ inputs: this.inputs, last: this.#last, run, planned }, runs);
   }
@@ -201,7 +212,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     await this.dispose();
   }
 
-  async #ran(feeds: readonly Stored[], signal?: AbortSignal, timed = false): Promise<Ran> {
+  async #ran(feeds: readonly Stored[], options: SessionRun): Promise<Ran> {
     const opened = this.#opened;
     const { session } = await opened;
     const spare = this.#spare;
@@ -209,15 +220,14 @@ export class Model<Types extends ModelTypes = AnyModel> {
     try {
       const ran = await session.run(
         feeds.map((each, i) => copied(each, spare[i])),
-        signal,
-        timed,
+        options,
       );
       this.#spare = ran.feeds;
       if (this.#runs++ > 0) this.#learn(ran);
       return ran;
     } catch (thrown) {
       await this.#replaced(opened, thrown);
-      return this.#ran(feeds, signal, timed);
+      return this.#ran(feeds, { ...options, into: undefined });
     }
   }
 

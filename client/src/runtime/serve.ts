@@ -6,6 +6,7 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing, unstoppable } from "./breathing.js";
 import type { Crew, crewMember, FromCrew, Hand, Helping, ToCrew } from "./crew.js";
 import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
+import type { Stored } from "./golden.js";
 import type { Ways } from "./graph.js";
 import type { FilesKind } from "./graph-files.js";
 import type { Linked } from "./kernels.js";
@@ -49,8 +50,13 @@ export interface Served extends Pick<Engine, "loaded" | "stored" | "check"> {
   readonly read?: Engine["read"];
   /** How its weights are best kept; a worker that measures nothing does not know. */
   readonly ways?: (files: FilesKind) => Promise<Ways | null>;
-  /** Null where `aborted` said to stop. With `timed` each call is to be timed, at any cost. */
-  run(...asked: [...Parameters<Engine["run"]>, timed: boolean]): ReturnType<Engine["run"]>;
+  /**
+   * Null where `aborted` said to stop. With `timed` each call is to be timed, at any cost. Outputs may
+   * take the memory of `into`.
+   */
+  run(
+    ...asked: [...Parameters<Engine["run"]>, timed: boolean, into: readonly Stored[]]
+  ): ReturnType<Engine["run"]>;
 }
 
 /** Without a run for so long, the golden outputs are compared. */
@@ -112,12 +118,12 @@ export function serve(
   };
 
   const run = async (asked: Extract<ToRuntime, { type: "run" }>): Promise<void> => {
-    const { id, feeds, timed, stoppable } = asked;
+    const { id, feeds, into, timed, stoppable } = asked;
     try {
       const gone = stoppable ? (): boolean => aborted.has(id) : unstoppable;
       // Else nothing would be heard from the last part of one run to the first breath of the next.
       if (wanted > 1 && !together) await ports.breathe();
-      const result = gone() ? null : ((await engine?.run(feeds, gone, timed)) ?? null);
+      const result = gone() ? null : ((await engine?.run(feeds, gone, timed, into)) ?? null);
       if (result === null) return post({ type: "aborted", id });
       const sent = [...feeds, ...result.outputs, result.times].map(({ buffer }) => buffer);
       post({ type: "done", id, feeds, ...result }, sent);

@@ -27,6 +27,14 @@ export interface Ran {
   readonly times: CallTimes;
 }
 
+export interface SessionRun {
+  readonly signal?: AbortSignal | undefined;
+  /** Each call is to be timed, at any cost. */
+  readonly timed?: boolean;
+  /** Arrays whose memory outputs may take. */
+  readonly into?: object | undefined;
+}
+
 /** A load that was refused, with the kernels to blame. */
 export class Refused extends Error {
   readonly failure: Failure;
@@ -105,16 +113,20 @@ export class Session {
   }
 
   /** Rejects with Refused, with the reason of the end, or with that of `signal`. */
-  run(feeds: readonly Stored[], signal?: AbortSignal, timed = false): Promise<Ran> {
-    if (this.#over !== null) return Promise.reject(this.#over.reason);
-    if (signal?.aborted) return Promise.reject(signal.reason);
+  async run(
+    feeds: readonly Stored[],
+    { signal, timed = false, into: spare = {} }: SessionRun = {},
+  ): Promise<Ran> {
+    if (this.#over !== null) throw this.#over.reason;
+    signal?.throwIfAborted();
     const id = ++this.#runs;
     const abort = (): void => this.#worker.postMessage({ type: "abort", id }, []);
     signal?.addEventListener("abort", abort, { once: true });
     const ran = this.#answer<"done">(id, signal);
-    const buffers = feeds.map(({ buffer }) => buffer);
+    const into = Object.values(spare as Record<string, Stored>);
+    const buffers = [...feeds, ...into].map(({ buffer }) => buffer);
     const stoppable = signal !== undefined;
-    this.#worker.postMessage({ type: "run", id, feeds, timed, stoppable }, buffers);
+    this.#worker.postMessage({ type: "run", id, feeds, into, timed, stoppable }, buffers);
     return ran.finally(() => signal?.removeEventListener("abort", abort));
   }
 

@@ -77,6 +77,8 @@ export interface DecoderAnswer {
   readonly decoded: readonly Decoded[];
   readonly varied: readonly Varied[];
   readonly profiles: readonly Profile[];
+  /** The last block of a prompt in place of a token. */
+  readonly blockProfiles: readonly Profile[];
   readonly times: Times;
   readonly failures: Readonly<Record<string, string>>;
 }

@@ -31,6 +31,10 @@ export class BareDecoder {
   /** The workload of each call of a token. */
   readonly #workloads: readonly string[];
   readonly #kept: readonly Sliced[];
+  /** Tokens of a prompt's block, its calls and the workload of each. */
+  readonly #rows: number;
+  readonly #block: readonly Sliced[];
+  readonly #blockWorkloads: readonly string[];
   /** The same with uniforms. */
   readonly #sliced: readonly BoundProgram[];
   readonly #token: GPUBuffer;
@@ -39,7 +43,7 @@ export class BareDecoder {
 
   private constructor(loaded: LoadedPlan<Sliced>, sliced: readonly Program[], plan: PlanWire) {
     const { placement, of } = loaded.buffers;
-    const { step, vocabulary } = plan.decoder as DecoderWire;
+    const { step, vocabulary, rows } = plan.decoder as DecoderWire;
     const calls = plan.calls.slice(step);
     this.#loaded = loaded;
     this.#step = step;
@@ -48,7 +52,11 @@ export class BareDecoder {
     this.#sliced = calls.map(({ kernel }, i) =>
       loaded.buffers.bound(step + i, sliced[kernel] as Program),
     );
-    this.#workloads = calls.map(({ kernel }) => plan.kernels[kernel] as string);
+    const workload = ({ kernel }: { kernel: number }) => plan.kernels[kernel] as string;
+    this.#workloads = calls.map(workload);
+    this.#rows = rows;
+    this.#block = loaded.bound.slice(0, step);
+    this.#blockWorkloads = plan.calls.slice(0, step).map(workload);
     this.calls = this.#kept.length;
     [this.#token, this.#position] = placement.inputs.map(of) as [GPUBuffer, GPUBuffer];
     [this.#logits] = placement.outputs.map(of) as [GPUBuffer];
@@ -116,6 +124,14 @@ export class BareDecoder {
     const { open } = this.#loaded;
     const go = (place: number): void => this.#go(0, place);
     return profiled({ open, calls: this.#kept, workloads: this.#workloads, go }, contexts);
+  }
+
+  /** The same of the last block of prompts that have so many tokens. */
+  async blockProfiles(contexts: readonly number[]): Promise<readonly Profile[]> {
+    const { open } = this.#loaded;
+    const go = (context: number): void => this.#go(0, Math.max(0, context - this.#rows));
+    const workloads = this.#blockWorkloads;
+    return profiled({ open, calls: this.#block, workloads, go }, contexts);
   }
 
   dispose(): void {

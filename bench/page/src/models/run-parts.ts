@@ -13,6 +13,11 @@ import {
   type LoadedPlan,
   loadWhole,
 } from "../../../../client/src/runtime/webgpu/loading.js";
+import {
+  type GpuOutput,
+  PIECE_BYTES,
+  Staging,
+} from "../../../../client/src/runtime/webgpu/staging.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import { profiled } from "../decode/profile.js";
 import type { Profile } from "../decode/request.js";
@@ -36,6 +41,19 @@ export interface RunParts {
   readonly mappedMs: number;
   readonly totalMs: number;
 }
+
+/**
+ * Milliseconds in which outputs are read that are there already, from a run that computes nothing: in
+ * staging buffers of so many bytes, to fresh memory or that of the run before.
+ */
+export interface Reading {
+  readonly pieceBytes: number;
+  readonly reused: boolean;
+  readonly ms: number;
+}
+
+/** The sizes of staging buffers that are compared; the second one is the runtime's. */
+const PIECES = [1 << 20, PIECE_BYTES, 16 << 20, 1 << 30];
 
 /** A run as `parts` are of it: in how many submissions, whether the GPU's clock was brought up. */
 interface Way {
@@ -65,8 +83,8 @@ export class BareModel {
   readonly #loaded: LoadedPlan<Sliced>;
   readonly #workloads: readonly string[];
   readonly #inputs: readonly (readonly [GPUBuffer, Uint8Array<ArrayBuffer>])[];
-  readonly #outputs: readonly (readonly [GPUBuffer, number])[];
-  readonly #staging: GPUBuffer;
+  readonly #outputs: readonly GpuOutput[];
+  readonly #staging: Staging;
   readonly #stamps: GPUQuerySet | null;
   readonly #resolved: GPUBuffer;
   readonly #told: GPUBuffer;
@@ -75,22 +93,19 @@ export class BareModel {
   private constructor(loaded: LoadedPlan<Sliced>, { plan }: ModelAnswer) {
     const { device } = loaded.open;
     const { placement, of } = loaded.buffers;
-    const bytesOf = ({ shape }: { shape: readonly number[] }): number =>
-      padded(4 * productOf(shape));
     this.#loaded = loaded;
     this.#workloads = plan.calls.map(({ kernel }) => plan.kernels[kernel] as string);
     this.#inputs = plan.inputs.map((port, i) => [
       of(placement.inputs[i] as (typeof placement.inputs)[number]),
       new Uint8Array(4 * productOf(port.shape)),
     ]);
-    this.#outputs = plan.outputs.map((port, i) => [
-      of(placement.outputs[i] as (typeof placement.outputs)[number]),
-      bytesOf(port),
-    ]);
-    this.#staging = stagingBuffer(
-      device,
-      this.#outputs.reduce((sum, [, bytes]) => sum + bytes, 0),
-    );
+    this.#outputs = plan.outputs.map(({ shape, tensor }, i) => {
+      const from = of(placement.outputs[i] as (typeof placement.outputs)[number]);
+      const { dtype } = plan.tensors[tensor] as { dtype: "f32" | "i32" };
+      const entries = productOf(shape);
+      return { from, bytes: padded(4 * entries), dtype, entries };
+    });
+    this.#staging = new Staging(device, this.#outputs);
     const stamps = device.features.has("timestamp-query");
     this.#stamps = stamps ? device.createQuerySet({ type: "timestamp", count: STAMPS }) : null;
     const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
@@ -125,6 +140,31 @@ export class BareModel {
         mappedMs: median(samples.map(({ mappedMs }) => mappedMs)),
         totalMs: median(samples.map(({ totalMs }) => totalMs)),
       });
+    }
+    return found;
+  }
+
+  /** The limit of reading, in each way. */
+  async readings(): Promise<readonly Reading[]> {
+    const { device } = this.#loaded.open;
+    const found: Reading[] = [];
+    const total = this.#outputs.reduce((sum, { bytes }) => sum + bytes, 0);
+    const sizes = PIECES.filter((size, i) => i === 1 || size < total || size === PIECES.at(-1));
+    for (const pieceBytes of sizes) {
+      const staging = new Staging(device, this.#outputs, pieceBytes);
+      for (const reused of [false, true]) {
+        let last: Awaited<ReturnType<Staging["read"]>> = [];
+        const samples: number[] = [];
+        for (let i = 0; i <= RUNS; i++) {
+          const start = now();
+          const encoder = device.createCommandEncoder();
+          this.#copied(encoder, staging);
+          device.queue.submit([encoder.finish()]);
+          last = await staging.read(reused ? last : [], (mapped) => this.#nudger.during(mapped));
+          if (i > 0) samples.push(now() - start);
+        }
+        found.push({ pieceBytes, reused, ms: median(samples) });
+      }
     }
     return found;
   }
@@ -165,11 +205,11 @@ export class BareModel {
       device.queue.submit([this.#encoded(calls, stamps, last)]);
     }
     const submitted = now();
-    const mapping = this.#staging.mapAsync(GPUMapMode.READ);
-    await (nudges ? this.#nudger.during(mapping) : mapping);
-    const mapped = now();
-    new Uint8Array(this.#staging.getMappedRange()).slice();
-    this.#staging.unmap();
+    let mapped = submitted;
+    await this.#staging.read([], async (mapping) => {
+      await (nudges ? this.#nudger.during(mapping) : mapping);
+      mapped = now();
+    });
     const end = now();
     return {
       encodeMs: submitted - start,
@@ -199,12 +239,14 @@ export class BareModel {
     );
     new Chain(calls).encode(pass);
     pass.end();
-    let offset = 0;
-    for (const [buffer, bytes] of copies ? this.#outputs : []) {
-      encoder.copyBufferToBuffer(buffer, 0, this.#staging, offset, bytes);
-      offset += bytes;
-    }
+    if (copies) this.#copied(encoder, this.#staging);
     return encoder.finish();
+  }
+
+  #copied(encoder: GPUCommandEncoder, { copies }: Staging): void {
+    for (const { from, at, to, offset, bytes } of copies) {
+      encoder.copyBufferToBuffer(from, at, to, offset, bytes);
+    }
   }
 
   async #gpuMs(): Promise<number | null> {

@@ -2,13 +2,12 @@
  * Runs a plan on the GPU: all calls of a run in one pass and one submission, of a long one in a few,
  * so that the GPU begins with the first while the others are handed over.
  */
-import { viewOf } from "../../engine/tensors.js";
 import { type BoundProgram, runInSlices, type Sliced } from "../../gpu/bound-program.js";
-import { padded, stagingBuffer } from "../../gpu/buffers.js";
+import { padded } from "../../gpu/buffers.js";
 import type { OpenDevice } from "../../gpu/device.js";
 import { Nudger } from "../../gpu/nudger.js";
 import { now } from "../../timing/clock.js";
-import { type ModelAnswer, type PortWire, productOf } from "../answer.js";
+import { productOf } from "../answer.js";
 import { breathing } from "../breathing.js";
 import { checked, type EnginePorts, type RunResult } from "../engine.js";
 import type { Stored } from "../golden.js";
@@ -22,7 +21,9 @@ import {
   loadOnGpu,
   wholeCalls,
 } from "./loading.js";
-import { StagingPool } from "./staging.js";
+import type { BufferOf } from "./placement.js";
+import { type Copy, type GpuOutput, Staging } from "./staging.js";
+import { StagingPool } from "./staging-pool.js";
 
 /** A run that takes longer is submitted in slices, so that the page can draw between them. */
 const WHOLE_MS = 100;
@@ -38,14 +39,6 @@ const FEWEST_CALLS = 28;
 const MOST_RUNS = 3;
 /** Calls of a run overlap: what each takes by itself is told where it is asked for. */
 const UNTIMED = (): RunResult["times"] => new Float64Array(0);
-
-/** What is copied once some of the calls have run. */
-export interface Copy {
-  readonly from: GPUBuffer;
-  readonly to: GPUBuffer;
-  readonly offset: number;
-  readonly bytes: number;
-}
 
 /** The first call of each submission of a run, and the number of all calls. */
 export function submissionsOf(calls: number): readonly number[] {
@@ -74,34 +67,28 @@ export class GpuEngine {
   readonly order: LoadOrder;
   readonly open: OpenDevice;
   readonly buffers: Buffers;
-  /** Where each output begins in a staging buffer, and where the last one ends. */
-  readonly #offsets: readonly number[];
   readonly #nudger: Nudger;
   readonly #inputs: readonly GPUBuffer[];
-  readonly #outputs: readonly GPUBuffer[];
   #calls: readonly BoundProgram[];
   /** Those of them that a short run has without the uniform of slices; null until one was short. */
   #whole: Map<number, Sliced> | null = null;
-  readonly #staging: StagingPool;
+  readonly #staging: StagingPool<Staging>;
   #submitted: Promise<unknown> = Promise.resolve();
   /** What the last run in slices took. */
   #runMs = Number.POSITIVE_INFINITY;
 
-  private constructor(
-    order: LoadOrder,
-    { open, buffers, bound, stored }: LoadedPlan,
-    staging: readonly GPUBuffer[],
-  ) {
+  private constructor(order: LoadOrder, { open, buffers, bound, stored }: LoadedPlan) {
+    const outputs = outputsOf(order, buffers);
     this.order = order;
     this.open = open;
     this.buffers = buffers;
-    this.#offsets = outputOffsets(order.answer);
     this.stored = stored;
     this.#nudger = new Nudger(open.device.queue, breathing());
     this.#inputs = buffers.placement.inputs.map(buffers.of);
-    this.#outputs = buffers.placement.outputs.map(buffers.of);
     this.#calls = bound;
-    this.#staging = new StagingPool(staging);
+    this.#staging = new StagingPool(
+      Array.from({ length: MOST_RUNS }, () => new Staging(open.device, outputs)),
+    );
     this.loaded = { memoryBytes: buffers.bytes, threads: 1, singleThreadReason: null };
   }
 
@@ -111,12 +98,7 @@ export class GpuEngine {
    */
   static async load(order: LoadOrder, ports: Pick<EnginePorts, "progress">): Promise<GpuEngine> {
     const placed = await loadOnGpu(order, ports);
-    const { device } = placed.open;
-    return placed.open.scoped(() => {
-      const bytes = outputOffsets(order.answer).at(-1) as number;
-      const staging = Array.from({ length: MOST_RUNS }, () => stagingBuffer(device, bytes));
-      return new GpuEngine(order, placed, staging);
-    }, LIMIT_MS);
+    return placed.open.scoped(() => new GpuEngine(order, placed), LIMIT_MS);
   }
 
   /** In their order. */
@@ -132,13 +114,14 @@ export class GpuEngine {
 
   /**
    * Outputs for `feeds`, both in the plan's order; null where `aborted` said to stop. A run may be
-   * asked for before the last one has ended: three are under way at once. Throws KernelZooError: run
-   * where the device was lost, timeout.
+   * asked for before the last one has ended: three are under way at once. Outputs are in the arrays
+   * `into` where these suit. Throws KernelZooError: run where the device was lost, timeout.
    */
   async run(
     feeds: readonly Stored[],
     aborted: () => boolean,
     timed = false,
+    into: readonly (Stored | undefined)[] = [],
     beside: Beside | null = null,
   ): Promise<RunResult | null> {
     const staging = await this.#staging.take();
@@ -146,7 +129,9 @@ export class GpuEngine {
       const submitted = this.#submitted.then(() => this.#submit(feeds, staging, aborted, beside));
       this.#submitted = submitted.catch(() => undefined);
       if (!(await submitted)) return null;
-      const outputs = await this.#read(staging);
+      const outputs = await staging.read(into, (mapped) =>
+        this.open.settled(this.#nudger.during(mapped), LIMIT_MS),
+      );
       return { outputs, times: timed ? await this.times() : UNTIMED() };
     } finally {
       this.#staging.give(staging);
@@ -170,7 +155,7 @@ export class GpuEngine {
   /** False where the run was aborted before its end. */
   async #submit(
     feeds: readonly Stored[],
-    staging: GPUBuffer,
+    { copies: outputs }: Staging,
     aborted: () => boolean,
     beside: Beside | null,
   ): Promise<boolean> {
@@ -182,7 +167,7 @@ export class GpuEngine {
     }
     const short = this.#runMs <= WHOLE_MS;
     let runMs = 0;
-    for (const { work, copies } of this.#parts(staging, beside, short)) {
+    for (const { work, copies } of this.#parts(outputs, beside, short)) {
       const encoder = device.createCommandEncoder();
       if (short) {
         const pass = encoder.beginComputePass();
@@ -192,8 +177,8 @@ export class GpuEngine {
         runMs += await runInSlices(this.open, work, now() + LIMIT_MS, { aborted });
         if (runMs === Number.POSITIVE_INFINITY) return false;
       }
-      for (const { from, to, offset, bytes } of copies) {
-        encoder.copyBufferToBuffer(from, 0, to, offset, bytes);
+      for (const { from, at, to, offset, bytes } of copies) {
+        encoder.copyBufferToBuffer(from, at, to, offset, bytes);
       }
       device.queue.submit([encoder.finish()]);
     }
@@ -219,11 +204,7 @@ export class GpuEngine {
     }
   }
 
-  #parts(staging: GPUBuffer, beside: Beside | null, short: boolean): readonly Part[] {
-    const copies = this.#outputs.map((from, i): Copy => {
-      const [offset, end] = [this.#offsets[i] as number, this.#offsets[i + 1] as number];
-      return { from, to: staging, offset, bytes: end - offset };
-    });
+  #parts(copies: readonly Copy[], beside: Beside | null, short: boolean): readonly Part[] {
     if (beside === null && short) {
       const calls = this.#calls.map((call, i): Sliced => this.#whole?.get(i) ?? call);
       const starts = submissionsOf(calls.length);
@@ -241,20 +222,6 @@ export class GpuEngine {
     ];
   }
 
-  async #read(staging: GPUBuffer): Promise<readonly Stored[]> {
-    const mapped = this.#nudger.during(staging.mapAsync(GPUMapMode.READ));
-    await this.open.settled(mapped, LIMIT_MS);
-    const held = staging.getMappedRange();
-    const { outputs, tensors } = this.order.answer.plan;
-    // One copy: GPT-2's outputs of 384 tokens are 77 MB.
-    const copied = outputs.map(({ tensor, shape }, i) => {
-      const { dtype } = tensors[tensor] as { dtype: "f32" | "i32" };
-      return viewOf(held, dtype, this.#offsets[i] as number, productOf(shape)).slice() as Stored;
-    });
-    staging.unmap();
-    return copied;
-  }
-
   /**
    * Compares the golden outputs; false where `aborted` said to stop. Throws KernelZooError: compare
    * where an output is wrong, network, artifact, run, timeout.
@@ -264,10 +231,11 @@ export class GpuEngine {
   }
 }
 
-/** Where each output begins in the staging buffer, and where the last one ends. */
-function outputOffsets({ plan }: ModelAnswer): readonly number[] {
-  const bytes = ({ shape }: PortWire): number => padded(4 * productOf(shape));
-  const ends = [0];
-  for (const port of plan.outputs) ends.push((ends.at(-1) as number) + bytes(port));
-  return ends;
+function outputsOf({ answer: { plan } }: LoadOrder, buffers: Buffers): readonly GpuOutput[] {
+  return plan.outputs.map(({ tensor, shape }, i) => {
+    const from = buffers.of(buffers.placement.outputs[i] as BufferOf);
+    const { dtype } = plan.tensors[tensor] as { dtype: "f32" | "i32" };
+    const entries = productOf(shape);
+    return { from, bytes: padded(Float32Array.BYTES_PER_ELEMENT * entries), dtype, entries };
+  });
 }

@@ -42,7 +42,7 @@ class AuditedCall {
     const operands = buffers.placement.calls[call] as readonly BufferOf[];
     const output = buffers.of(operands.at(-1) as BufferOf);
     const copy = (from: GPUBuffer, offset: number) => {
-      return { from, to: this.#staging, offset, bytes: this.#bytes };
+      return { from, at: 0, to: this.#staging, offset, bytes: this.#bytes };
     };
     this.beside = {
       call,

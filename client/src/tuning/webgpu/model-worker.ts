@@ -17,7 +17,7 @@ serveTuned(
     return {
       loaded: engine.loaded,
       stored: engine.stored,
-      run: (feeds, aborted, timed) => swapper.run(feeds, aborted, timed),
+      run: (...asked) => swapper.run(...asked),
       check: (told, aborted) => swapper.check(told, aborted),
       swap: (all) => swapper.swap(all),
       takeBack: (workload, reason) => swapper.takeBack(workload, reason),

@@ -52,18 +52,18 @@ export class GpuSwapper {
   }
 
   /** As the engine's; an inference in which a kernel is found wrong is computed again without it. */
-  run(...[feeds, aborted, timed]: Parameters<GpuEngine["run"]>): Promise<RunResult | null> {
+  run(...[feeds, aborted, timed, into]: Parameters<GpuEngine["run"]>): Promise<RunResult | null> {
     return this.#runs.first(async () => {
       const audit = timed ? null : await this.#audit.next();
-      if (audit === null) return this.#engine.run(feeds, aborted, timed);
+      if (audit === null) return this.#engine.run(feeds, aborted, timed, into);
       try {
-        const result = await this.#engine.run(feeds, aborted, timed, audit.beside);
+        const result = await this.#engine.run(feeds, aborted, timed, into, audit.beside);
         if (result === null || (await audit.agrees())) return result;
       } finally {
         audit.dispose();
       }
       this.#takeBack(audit.workload, DISAGREES);
-      return this.#engine.run(feeds, aborted);
+      return this.#engine.run(feeds, aborted, timed, into);
     });
   }
 

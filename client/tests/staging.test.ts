@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type GpuOutput, Staging } from "../src/runtime/webgpu/staging.js";
+
+Object.assign(globalThis, {
+  GPUBufferUsage: { MAP_READ: 1, COPY_DST: 8 },
+  GPUMapMode: { READ: 1 },
+});
+
+/** A device whose buffers are bytes, and what it was asked for, in order. */
+function device() {
+  const asked: string[] = [];
+  let made = 0;
+  const createBuffer = ({ size }: { size: number }) => {
+    const bytes = new ArrayBuffer(size);
+    const name = made++;
+    const mapAsync = async (): Promise<void> => void asked.push(`map ${name}`);
+    const unmap = (): void => void asked.push(`unmap ${name}`);
+    return { size, bytes, getMappedRange: () => bytes, mapAsync, unmap };
+  };
+  const queue = { submit: (): void => void asked.push("submit") };
+  return { asked, gpu: { createBuffer, queue } as unknown as GPUDevice };
+}
+
+/** Outputs of so many entries, whose entries count on from 1, and a copy of them to staging. */
+function counting(...counts: readonly number[]) {
+  let last = 0;
+  const sources = counts.map((entries) => {
+    const bytes = new ArrayBuffer(16 * Math.ceil(entries / 4));
+    for (const [i] of new Float32Array(bytes).subarray(0, entries).entries()) {
+      new Float32Array(bytes)[i] = ++last;
+    }
+    return { bytes, entries };
+  });
+  const outputs = sources.map(({ bytes, entries }): GpuOutput => {
+    const from = { bytes } as unknown as GPUBuffer;
+    return { from, bytes: bytes.byteLength, dtype: "f32", entries };
+  });
+  const run = ({ copies }: Staging): void => {
+    for (const { from, at, to, offset, bytes } of copies) {
+      const [source, target] = [from, to].map((each) => (each as unknown as Backed).bytes);
+      new Uint8Array(target as ArrayBuffer, offset, bytes).set(
+        new Uint8Array(source as ArrayBuffer, at, bytes),
+      );
+    }
+  };
+  return { outputs, run };
+}
+
+interface Backed {
+  readonly bytes: ArrayBuffer;
+}
+
+const settled = (mapped: Promise<void>): Promise<void> => mapped;
+
+test("outputs are put together from buffers that end anywhere in them", async () => {
+  const { outputs, run } = counting(5, 1, 13);
+  const whole = [[1, 2, 3, 4, 5], [6], Array.from({ length: 13 }, (_, i) => i + 7)];
+  for (const pieceBytes of [16, 32, 48, 1024]) {
+    const { gpu } = device();
+    const staging = new Staging(gpu, outputs, pieceBytes);
+    run(staging);
+    const found = await staging.read([], settled);
+    assert.deepEqual(
+      found.map((each) => [...each]),
+      whole,
+      `pieces of ${pieceBytes} bytes`,
+    );
+  }
+});
+
+test("the next buffers are asked for before one is read", async () => {
+  const { gpu, asked } = device();
+  const { outputs, run } = counting(16);
+  const staging = new Staging(gpu, outputs, 16);
+  run(staging);
+  await staging.read([], settled);
+  assert.deepEqual(asked, [
+    ...["map 0", "map 1"],
+    ...["map 2", "submit", "unmap 0"],
+    ...["map 3", "submit", "unmap 1"],
+    ...["unmap 2", "unmap 3"],
+  ]);
+});
+
+test("outputs take the memory of arrays that suit, and fresh memory in place of others", async () => {
+  const { gpu } = device();
+  const { outputs, run } = counting(5, 3);
+  const staging = new Staging(gpu, outputs);
+  run(staging);
+  const given = [new Float32Array(5).fill(9), new Float32Array(4).fill(9)];
+  const [first, second] = await staging.read(given, settled);
+  assert.equal(first, given[0]);
+  assert.deepEqual([...(first ?? [])], [1, 2, 3, 4, 5]);
+  assert.deepEqual([...(second ?? [])], [6, 7, 8]);
+  assert.notEqual(second, given[1]);
+});
