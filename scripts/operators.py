@@ -10,10 +10,9 @@ from kernelzoo.domain.operators.decoding import (
     advance,
     argmax,
     decode_attention,
-    gated_q4,
-    gather_q4z,
+    gated_product,
     normed_heads,
-    normed_matmul_q4,
+    normed_product,
 )
 from kernelzoo.domain.operators.examples import example_extents
 from kernelzoo.domain.operators.expressions import Program
@@ -83,16 +82,15 @@ What a language model does for a token, with weights as `matmul_q4` has them, ar
 one. Inputs stand in this order; what stands before `:=` is a state, which a call also writes, in
 place. `position[0]` is the number of tokens in the cache before this one. Keys are kept rotated,
 four entries of a token side by side, so that threads of neighbouring tokens read neighbours.
-With `zeros=True`, `normed_matmul_q4` and `gated_q4` read zero points behind the scales, as
-`matmul_q4z` does.
+With `form=Form(width=8, block=64, zeros=True)`, `normed_product` and `gated_product` read weights
+as `matmul_q8z` does with such a block, zero points behind the scales.
 """
 DECODING = (
     (
-        "normed_matmul_q4(1, 64, 96, epsilon=1e-6, bias=True)",
-        normed_matmul_q4(1, 64, 96, epsilon=1e-6, bias=True),
+        "normed_product(1, 64, 96, epsilon=1e-6, bias=True)",
+        normed_product(1, 64, 96, epsilon=1e-6, bias=True),
     ),
-    ("gated_q4(1, 64, 96, epsilon=1e-6)", gated_q4(1, 64, 96, epsilon=1e-6)),
-    ("gather_q4z(1, 1000, 64)", gather_q4z(1, 1000, 64)),
+    ("gated_product(1, 64, 96, epsilon=1e-6)", gated_product(1, 64, 96, epsilon=1e-6)),
     (
         "decode_attention(AttentionShape(heads=4, kv_heads=2, head_dim=16, length=32))",
         decode_attention(AttentionShape(heads=4, kv_heads=2, head_dim=16, length=32)),

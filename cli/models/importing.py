@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cli.models.dimensions import written
 from cli.models.sending import ImportedModel, Told
+from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import ProgramWorkload
 from kernelzoo.errors import InvalidInput
@@ -49,6 +50,12 @@ class WantedWeights:
 
 
 AS_F32 = WantedWeights()
+_FORMS = {
+    WeightsChoice.F32: Form(),
+    WeightsChoice.INT4: Form(),
+    WeightsChoice.INT8: Form(width=8),
+}
+"""What matrices of language models are quantised to, also where nothing is asked for."""
 
 
 def is_language_model(path: Path, dimensions: tuple[Mapping[str, int], ...]) -> bool:
@@ -74,9 +81,7 @@ def imported(
     """
     told(f"importing {file.name} for {'; '.join(map(written, dimensions))}")
     if is_language_model(file, dimensions):
-        if wanted.choice is not WeightsChoice.F32:
-            raise InvalidInput("language models have weights of 4 bits; leave --weights out")
-        model = _decoder(file, name, dimensions)
+        model = _decoder(file, name, dimensions, wanted)
     else:
         model = _network(file, name, dimensions, wanted)
     told("writing the weights")
@@ -104,12 +109,23 @@ def _network(
     return plan_model(file, dimensions, name, storing=wanted.storing)
 
 
-def _decoder(path: Path, name: str, dimensions: tuple[Mapping[str, int], ...]) -> "PlannedModel":
+def _decoder(
+    path: Path,
+    name: str,
+    dimensions: tuple[Mapping[str, int], ...],
+    wanted: WantedWeights,
+) -> "PlannedModel":
     from services.tuner.language.planning import plan_language_model
 
+    form = _FORMS.get(wanted.choice)
+    if form is None:
+        raise InvalidInput(
+            "language models have weights of 4 or 8 bits: write --weights int4, which is usual, "
+            "or int8"
+        )
     if set().union(*dimensions) - {CONTEXT}:
         raise InvalidInput(
             f"{path.name} is a language model; its one dimension is --dim {CONTEXT}=2048, the "
             f"tokens that it has room for, or several of them, --dim {CONTEXT}=1024,8192"
         )
-    return plan_language_model(path, name, [each[CONTEXT] for each in dimensions if each])
+    return plan_language_model(path, name, [each[CONTEXT] for each in dimensions if each], form)

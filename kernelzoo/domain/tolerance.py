@@ -13,7 +13,6 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.known_programs import known
 from kernelzoo.domain.operators import Operator
 from kernelzoo.domain.operators.expressions import Binary, BinaryOp, Function, Reducer, Stage
-from kernelzoo.domain.operators.quantised import BLOCK
 from kernelzoo.domain.operators.reduction import epsilon
 from kernelzoo.domain.target import UNIT, TargetKind
 from kernelzoo.domain.workload import PROGRAM, Workload
@@ -105,7 +104,7 @@ def _of_computing(workload: Workload, unit: float) -> float:
     roundings = 2 * (n + FUNCTION_ROUNDINGS) * unit
     match growth:
         case Growth.ELEMENTWISE | Growth.LARGEST:
-            return 2 * FUNCTION_ROUNDINGS * unit
+            return 2 * FUNCTION_ROUNDINGS * unit * _weights_alone(workload)
         case Growth.PRODUCTS:
             return _of_products(workload, n, unit)
         case Growth.NORM:
@@ -125,7 +124,7 @@ def _of_products(workload: Workload, n: int, unit: float) -> float:
     """
     scale = _scale(workload)
     magnitude = scale * (n / 16 + 6 * sqrt(n) / 8)
-    apart = ZERO_POINTS_APART * BLOCK if workload.operator.weight_bits else 0
+    apart = ZERO_POINTS_APART * workload.given.get("block", 0)
     sums = 2 * (n + 1 + apart) * unit * magnitude
     if not workload.epilogue:
         return sums
@@ -139,6 +138,11 @@ def _scale(workload: Workload) -> int:
     if workload.operator.weight_bits:
         return 1 << (workload.operator.weight_bits - 2)
     return I8_SCALE if any(t.dtype is DType.I8 for t in workload.tensors) else 1
+
+
+def _weights_alone(workload: Workload) -> int:
+    """How many times as large as other entries those of a table of quantised weights are."""
+    return 1 << max(0, workload.operator.weight_bits - 4)
 
 
 def _largest(workload: Workload) -> float:
@@ -155,4 +159,4 @@ def _largest(workload: Workload) -> float:
             return min(n / 2, 2 * sqrt(n))
         case Growth.NORM:
             return 3.0
-    return 2.0
+    return 2.0 * _weights_alone(workload)

@@ -2,7 +2,8 @@
 
 `matmul:f32:m384k768n768` reads operator, dtype, then one extent per axis in the operator's order.
 Attributes such as stride and padding stand behind the axes:
-`conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1`; the usual `eps` of a norm is left out. An
+`conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1`; the usual `eps` of a norm and the usual `block` of
+quantised weights are left out. An
 epilogue follows the operator: `matmul+bias+gelu:f32:m384k768n3072`. A last part names an input that
 a page never changes, such as weights: `matmul:f32:m1k768n3072:constant=b`.
 
@@ -214,7 +215,13 @@ class Workload:
             if self.given[axis] % step:
                 raise InvalidInput(
                     f"extent {axis}={self.given[axis]} of {operator.name} must be a multiple of "
-                    f"{step}, which is a block of weights"
+                    f"{step}, as its weights are read {step} at a time"
+                )
+        for axis, values in operator.choices:
+            if self.given[axis] not in values:
+                raise InvalidInput(
+                    f"{axis}={self.given[axis]} of {operator.name} must be one of "
+                    f"{', '.join(map(str, values))}"
                 )
         for derived in operator.derived:
             if extent_of(derived.extent, self.given) < 1:

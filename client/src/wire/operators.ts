@@ -42,7 +42,11 @@ export interface OperatorInputs {
   matmul_q4: { a: Float32Array; b: Int32Array; block_scales: Float32Array };
   matmul_q4z: { a: Float32Array; b: Int32Array; block_scales: Float32Array; zeros: Int32Array };
   matmul_q8: { a: Float32Array; b: Int32Array; block_scales: Float32Array };
+  matmul_q8z: { a: Float32Array; b: Int32Array; block_scales: Float32Array; zeros: Int32Array };
   gather_q4: { a: Int32Array; block_scales: Float32Array; indices: Int32Array };
+  gather_q4z: { a: Int32Array; block_scales: Float32Array; zeros: Int32Array; indices: Int32Array };
+  gather_q8: { a: Int32Array; block_scales: Float32Array; indices: Int32Array };
+  gather_q8z: { a: Int32Array; block_scales: Float32Array; zeros: Int32Array; indices: Int32Array };
 }
 
 /** The last part of the keys of each operator. */
@@ -82,10 +86,14 @@ export interface OperatorExtents {
   concat: `m${number}n${number}k${number}`;
   slice: `m${number}n${number}start${number}size${number}`;
   pad: `m${number}n${number}pad${number}`;
-  matmul_q4: `m${number}k${number}n${number}`;
-  matmul_q4z: `m${number}k${number}n${number}`;
-  matmul_q8: `m${number}k${number}n${number}`;
-  gather_q4: `m${number}k${number}n${number}`;
+  matmul_q4: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
+  matmul_q4z: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
+  matmul_q8: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
+  matmul_q8z: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
+  gather_q4: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
+  gather_q4z: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
+  gather_q8: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
+  gather_q8z: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
 }
 
 /** What a page gives an epilogue; nothing where it needs the entry alone. */
@@ -117,7 +125,8 @@ export type WithEpilogue =
   | "depthwise_conv2d"
   | "matmul_q4"
   | "matmul_q4z"
-  | "matmul_q8";
+  | "matmul_q8"
+  | "matmul_q8z";
 
 /** Operators whose weights may be called constant. */
 export type WithConstant =
@@ -131,4 +140,5 @@ export type WithConstant =
   | "conv2d"
   | "matmul_q4"
   | "matmul_q4z"
-  | "matmul_q8";
+  | "matmul_q8"
+  | "matmul_q8z";

@@ -29,76 +29,54 @@ from kernelzoo.domain.operators.expressions import (
     read,
     smallest,
 )
-from kernelzoo.domain.operators.quantised import BLOCK, per_word, weight
+from kernelzoo.domain.operators.quantised import USUAL_FORM, Form, weight
 
 
-def normed_matmul_q4(
-    m: int,
-    k: int,
-    n: int,
-    *,
-    epsilon: float,
-    width: int = 4,
-    bias: bool = False,
-    zeros: bool = False,
+def normed_product(
+    m: int, k: int, n: int, *, epsilon: float, form: Form = USUAL_FORM, bias: bool = False
 ) -> Program:
     """c[m, n] = rms_norm(a)[m, k] · weights[n, k]ᵀ (+ bias[n]).
 
-    Inputs: a[m, k], gamma[k], words i32[n, k · width / 32], scales[n, k / 32], zeros i32[n,
-    ⌈k / 256⌉] and bias[n] where asked for. Weights of several projections of the same row are one
-    matrix, one below the other.
+    Inputs: a[m, k], gamma[k], words, scales and zero points of weights[n, k] as the operators of
+    their form have them, and bias[n] where asked for. Weights of several projections of the same
+    row are one matrix, one below the other.
     """
     i, j = _places(m, n)
     added = (Input("bias", "f32", (n,)),) if bias else ()
-    made = _product("sum", "normed", i, j, k, width, zeros=zeros)
+    made = _product("sum", "normed", i, j, k, form)
     value = made[i, j] + read("bias", j) if bias else made[i, j]
     return Program(
-        inputs=(*_normed_inputs(m, k), *_weights(n, k, width, zeros), *added),
+        inputs=(*_normed_inputs(m, k), *_weights(n, k, form), *added),
         stages=(*norm(m, k, epsilon), made, Stage("c", (i, j), value)),
     )
 
 
-def gated_q4(
+def gated_product(
     m: int,
     k: int,
     n: int,
     *,
     epsilon: float | None = None,
-    width: int = 4,
+    form: Form = USUAL_FORM,
     gate: str = "silu",
-    zeros: bool = False,
 ) -> Program:
     """c[m, n] = silu(gate) · up, of two products of the same row, or of its norm with an epsilon;
     `gate` names another function in the place of silu.
 
-    Inputs: a[m, k], gamma[k] where normalised, words i32[2n, k · width / 32], scales[2n, k / 32],
-    zeros i32[2n, ⌈k / 256⌉] where asked for: the n rows of the gate, then those of up.
+    Inputs: a[m, k], gamma[k] where normalised, words, scales and zero points of weights[2n, k] as
+    `normed_product` has them: the n rows of the gate, then those of up.
     """
     i, j = _places(m, n)
     source = "a" if epsilon is None else "normed"
-    gated = _product("gate", source, i, j, k, width, zeros=zeros)
-    up = _product("up", source, i, j, k, width, zeros=zeros, first_row=n)
+    gated = _product("gate", source, i, j, k, form)
+    up = _product("up", source, i, j, k, form, first_row=n)
     _, activated = UNARY[gate]
     value = activated(gated[i, j]) * up[i, j]
     before = () if epsilon is None else norm(m, k, epsilon)
     given = (_row_input(m, k),) if epsilon is None else _normed_inputs(m, k)
     return Program(
-        inputs=(*given, *_weights(2 * n, k, width, zeros)),
+        inputs=(*given, *_weights(2 * n, k, form)),
         stages=(*before, gated, up, Stage("c", (i, j), value)),
-    )
-
-
-def gather_q4z(m: int, k: int, n: int) -> Program:
-    """c[m, n]: rows of a table of 4 bits with zero points; an index below 0 takes row 0, one of k
-    or more the last row, as `gather_q4` has it.
-
-    Inputs: words i32[k, n / 8], scales[k, n / 32], zeros i32[k, ⌈n / 256⌉], indices i32[m].
-    """
-    i, j = _places(m, n)
-    row = largest(smallest(read("indices", i), k - 1), Integer(0))
-    return Program(
-        inputs=(*_weights(k, n, 4, zeros=True), Input("indices", "i32", (m,))),
-        stages=(Stage("c", (i, j), weight("words", "scales", row, j, zeros="zeros")),),
     )
 
 
@@ -332,12 +310,11 @@ def _normed_inputs(m: int, k: int) -> tuple[Input, ...]:
     return _row_input(m, k), Input("gamma", "f32", (k,))
 
 
-def _weights(rows: int, k: int, width: int, zeros: bool = False) -> tuple[Input, ...]:
-    blocks = k // BLOCK
-    told = (Input("zeros", "i32", (rows, -(-blocks // per_word(4)))),) if zeros else ()
+def _weights(rows: int, k: int, form: Form) -> tuple[Input, ...]:
+    told = (Input("zeros", "i32", (rows, form.zero_words(k))),) if form.zeros else ()
     return (
-        Input("words", "i32", (rows, k // per_word(width))),
-        Input("scales", "f32", (rows, blocks)),
+        Input("words", "i32", (rows, k // form.per_word)),
+        Input("scales", "f32", (rows, form.blocks(k))),
         *told,
     )
 
@@ -355,19 +332,11 @@ def norm(m: int, k: int, epsilon: float) -> tuple[Stage, ...]:
 
 
 def _product(
-    name: str,
-    source: str,
-    i: Axis,
-    j: Axis,
-    k: int,
-    width: int,
-    *,
-    zeros: bool = False,
-    first_row: int = 0,
+    name: str, source: str, i: Axis, j: Axis, k: int, form: Form, *, first_row: int = 0
 ) -> Stage:
     over = Axis("k", Integer(k))
     row: Expression = j + first_row if first_row else j
-    told = "zeros" if zeros else ""
-    entry = weight("words", "scales", row, over, width=width, zeros=told)
+    told = "zeros" if form.zeros else ""
+    entry = weight("words", "scales", row, over, width=form.width, block=form.block, zeros=told)
     value = Read(source, (i, over)) * entry
     return Stage(name, (i, j), value, Reducer.SUM, (over,))

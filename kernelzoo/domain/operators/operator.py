@@ -36,9 +36,10 @@ class Operator:
 
     `dtypes` are those of inputs that do not have the workload's; the entries of an index lie below
     the extent that `indexed` names; those of `words` are any 32 bits, which hold weights of
-    `weight_bits` each. `multiples` are extents with what each has to be a multiple of. A key leaves
-    out the last attribute where it is `usual`. Every output entry takes `flops_per_point`
-    operations for each combination of `summed` axes.
+    `weight_bits` each. `multiples` are extents with what each has to be a multiple of, `choices`
+    attributes with the values that each may have. A key leaves out the last attribute where it is
+    `usual`. Every output entry takes `flops_per_point` operations for each combination of `summed`
+    axes.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Operator:
     words: Axes = ()
     weight_bits: int = 0
     multiples: tuple[tuple[str, int], ...] = ()
+    choices: tuple[tuple[str, tuple[int, ...]], ...] = ()
     flops_per_point: int = 1
 
     def __hash__(self) -> int:

@@ -2,8 +2,7 @@
 
 from kernelzoo.domain.operators.decoding import (
     AttentionShape,
-    gated_q4,
-    gather_q4z,
+    gated_product,
     normed_heads,
     scaled_rows,
 )
@@ -46,13 +45,8 @@ def embedded(
     """Rows of the embedding as the first layer reads them. `names`: of the tokens, and of what is
     read of the table."""
     tokens, output = names
-    sizes = (rows, config.vocabulary, config.width)
-    if table.zeros:
-        given = (*table.tensors, tokens)
-        x = made.program("gather_q4z", gather_q4z(*sizes), given, output)
-    else:
-        key = "gather_q4:f32:m{}k{}n{}".format(*sizes)
-        x = made.named(key, (*table.tensors, tokens), output)
+    key = table.form.key("gather", f"m{rows}k{config.vocabulary}n{config.width}")
+    x = made.named(key, (*table.tensors, tokens), output)
     if config.embedding_scale == 1:
         return x
     program = scaled_rows(rows, config.width, config.embedding_scale)
@@ -69,8 +63,8 @@ def _attended(
 ) -> str:
     told, width = f"{layer.told} block", config.width
     a = _normed(made, config, (x, layer.gamma), f"{told} normed", rows)
-    form = f"matmul_{layer.projection.form}{'+bias' * config.bias}"
-    key = f"{form}:f32:m{rows}k{width}n{config.projected}"
+    product = f"matmul{'+bias' * config.bias}"
+    key = layer.projection.form.key(product, f"m{rows}k{width}n{config.projected}")
     given = (a, *layer.projection.tensors, *layer.bias)
     projected = made.named(key, given, f"{told} projected")
     if config.normed_heads:
@@ -99,8 +93,8 @@ def _layer_rows(
     attended, x = given
     x = added(made, layer.output, (attended, x), f"{told} summed")
     a = _normed(made, config, (x, layer.gate_gamma), f"{told} gate normed", rows)
-    program = gated_q4(rows, width, hidden, gate=config.gate, zeros=layer.gate.zeros)
-    name = f"{GATED[config.gate]}_{layer.gate.form}"
+    program = gated_product(rows, width, hidden, gate=config.gate, form=layer.gate.form)
+    name = f"{GATED[config.gate]}_{layer.gate.form.name}"
     gate = made.program(name, program, (a, *layer.gate.tensors), f"{told} gated")
     return added(made, layer.down, (gate, x), f"{told} output rows")
 
@@ -109,7 +103,7 @@ def added(made: GraphBuilding, matrix: Matrix, given: tuple[str, str], output: s
     """`given`: the rows that are multiplied, and those to which the product is added."""
     a, x = given
     (rows, columns), width = made.values[a].shape, made.values[x].shape[1]
-    key = f"matmul_{matrix.form}+residual:f32:m{rows}k{columns}n{width}"
+    key = matrix.form.key("matmul+residual", f"m{rows}k{columns}n{width}")
     return made.named(key, (a, *matrix.tensors, x), output)
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Program
+from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.graph import Node, Value
 from services.tuner.language.quantise import Quantised
@@ -16,17 +17,10 @@ from services.tuner.language.quantise import Quantised
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
     """A quantised matrix among a graph's constants: its words, its scales, and its zero points
-    where it has any. `form` is its kind in names of operators and programs."""
+    where its form has any."""
 
     tensors: tuple[str, ...]
-
-    @property
-    def zeros(self) -> bool:
-        return len(self.tensors) > 2
-
-    @property
-    def form(self) -> str:
-        return "q4z" if self.zeros else "q4"
+    form: Form
 
 
 @dataclass(slots=True)
@@ -49,7 +43,7 @@ class GraphBuilding:
         ]
         if matrix.zeros is not None:
             tensors.append(self.constant(f"{name}.zeros", matrix.zeros))
-        return Matrix(tensors=tuple(tensors))
+        return Matrix(tensors=tuple(tensors), form=matrix.form)
 
     def state(self, name: str, dtype: DType, shape: tuple[int, ...]) -> str:
         self.values[name] = Value(name, dtype, shape)

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelzoo.domain.operators.quantised import BLOCK
+from kernelzoo.domain.operators.quantised import USUAL_FORM, WORD_BITS, Form
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.language.config import LanguageConfig
-from services.tuner.language.quantise import PER_WORD, Quantised, quantised
+from services.tuner.language.quantise import Quantised, packed_steps, quantised
 from services.tuner.language.rotation import Table, rotation
 
 
@@ -54,9 +54,11 @@ class _Stored:
 
 
 class Safetensors:
-    """All `*.safetensors` of a folder. Raises InvalidInput for a file that is none."""
+    """All `*.safetensors` of a folder, whose matrices are quantised to a form. Raises InvalidInput
+    for a file that is none."""
 
-    def __init__(self, folder: Path, config: LanguageConfig) -> None:
+    def __init__(self, folder: Path, config: LanguageConfig, form: Form = USUAL_FORM) -> None:
+        self._form = form
         self._joined = _joined(config) if config.joined else {}
         self._gamma_offset = np.float32(config.gamma_offset)
         self._stored: dict[str, _Stored] = {}
@@ -69,8 +71,8 @@ class Safetensors:
         for part, (joined, first, all_rows) in self._joined.items():
             if name.endswith(part):
                 whole = self._read(name.removesuffix(part) + joined, (all_rows, columns))
-                return quantised(whole[first : first + rows])
-        return quantised(self._read(name, (rows, columns)))
+                return quantised(whole[first : first + rows], self._form)
+        return quantised(self._read(name, (rows, columns)), self._form)
 
     def vector(self, name: str, entries: int) -> NDArray[np.float32]:
         found = self._read(name, (entries,))
@@ -128,22 +130,35 @@ def _tensors(path: Path) -> dict[str, _Stored]:
         raise InvalidInput(f"{path.name} is no file of safetensors: {error}") from error
 
 
+_DEVIATION = {4: 4.3, 8: 73.6}
+"""That of steps from 1 on, all equally likely, by their bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seeded:
-    """Weights that a seed and their names give: no step of 4 bits is 0 and none is likelier, and
-    scales keep the entries of a layer near 1."""
+    """Weights that a seed and their names give, with zero points around the middle where `form` has
+    them: no step is 0 and none is likelier, and scales keep the entries of a layer near 1."""
 
     seed: int = 0
+    form: Form = USUAL_FORM
 
     def matrix(self, name: str, rows: int, columns: int) -> Quantised:
-        random = self._random(name)
-        steps = random.integers(0, 1 << 32, (rows, columns // PER_WORD), np.uint32)
-        # A step of 0 becomes 8, so that q - 8 has the mean 0.
-        zero = ~(steps | (steps >> 1) | (steps >> 2) | (steps >> 3)) & np.uint32(0x11111111)
-        words = (steps | (zero << 3)).view(np.int32)
-        spread = np.float32(1 / (4.3 * np.sqrt(columns)))
-        scales = random.uniform(0.5, 1.5, (rows, columns // BLOCK)).astype(np.float32)
-        return Quantised(words, scales * spread)
+        random, form = self._random(name), self.form
+        words = random.integers(0, 1 << 32, (rows, columns // form.per_word), np.uint32)
+        # A step of 0 becomes the middle, so that q - middle has the mean 0.
+        used = words
+        for bit in range(1, form.width):
+            used = used | (words >> np.uint32(bit))
+        lowest = np.uint32(sum(1 << at for at in range(0, WORD_BITS, form.width)))
+        words = (words | ((~used & lowest) << np.uint32(form.width - 1))).view(np.int32)
+        spread = np.float32(1 / (_DEVIATION[form.width] * np.sqrt(columns)))
+        scales = random.uniform(0.5, 1.5, (rows, form.blocks(columns))).astype(np.float32)
+        zeros = None
+        if form.zeros:
+            near = form.middle // 3
+            around = random.integers(-near, near + 1, scales.shape) + form.middle
+            zeros = packed_steps(around, form.width)
+        return Quantised(words, scales * spread, zeros, form.width, form.block)
 
     def vector(self, name: str, entries: int) -> NDArray[np.float32]:
         centre, spread = (0.0, 0.125) if name.endswith("bias") else (1.0, 0.25)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelzoo.domain.operators.quantised import BLOCK
+from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 
 USUAL_LENGTH = 2_048
@@ -175,10 +175,10 @@ def refuse_shape(config: LanguageConfig, most: int) -> None:
             "must be shared evenly and have a multiple of 4 entries"
         )
     for entries in (config.width, config.hidden, config.heads * config.head_dim):
-        if entries % BLOCK:
+        if entries % ROW_STEP:
             raise UnsupportedModel(
-                f"a layer has rows of {entries} entries; weights of 4 bits need multiples of "
-                f"{BLOCK}"
+                f"a layer has rows of {entries} entries; quantised weights need multiples of "
+                f"{ROW_STEP}"
             )
 
 

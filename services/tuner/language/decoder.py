@@ -8,9 +8,9 @@ from kernelzoo.domain.operators.decoding import (
     advance,
     argmax,
     decode_attention,
-    gated_q4,
+    gated_product,
     normed_heads,
-    normed_matmul_q4,
+    normed_product,
 )
 from kernelzoo.domain.plan import PortDType
 from services.tuner.graph.graph import Graph, GraphPort
@@ -61,9 +61,9 @@ def _token_calls(made: GraphBuilding, config: LanguageConfig, operands: DecoderO
     for layer in operands.layers:
         x = _layer(made, config, operands, layer, x)
     head = operands.head
-    program = normed_matmul_q4(1, width, rows, epsilon=config.epsilon, zeros=head.zeros)
+    program = normed_product(1, width, rows, epsilon=config.epsilon, form=head.form)
     given = (x, operands.gamma, *head.tensors)
-    made.program(f"normed_matmul_{head.form}", program, given, LOGITS)
+    made.program(f"normed_matmul_{head.form.name}", program, given, LOGITS)
     chosen = made.program("argmax", argmax(rows), (LOGITS,), CHOSEN)
     step = (chosen, operands.prompt, operands.position, token)
     made.program("advance", advance(config.length), step, "next")
@@ -79,11 +79,13 @@ def _layer(
     width, head_dim, epsilon, told = config.width, config.head_dim, config.epsilon, layer.told
     # 1. Queries, keys and values of the normalised row, in one product.
     matrix = layer.projection
-    program = normed_matmul_q4(
-        1, width, config.projected, epsilon=epsilon, bias=config.bias, zeros=matrix.zeros
+    program = normed_product(
+        1, width, config.projected, epsilon=epsilon, bias=config.bias, form=matrix.form
     )
     given = (x, layer.gamma, *matrix.tensors, *layer.bias)
-    projected = made.program(f"normed_matmul_{matrix.form}", program, given, f"{told} projected")
+    projected = made.program(
+        f"normed_matmul_{matrix.form.name}", program, given, f"{told} projected"
+    )
     if config.normed_heads:
         program = normed_heads(config.heads, config.kv_heads, head_dim, epsilon)
         given = (projected, *layer.head_gammas)
@@ -101,10 +103,10 @@ def _layer(
 
     # 3. The gate and what it lets through.
     matrix = layer.gate
-    program = gated_q4(
-        1, width, config.hidden, epsilon=epsilon, gate=config.gate, zeros=matrix.zeros
+    program = gated_product(
+        1, width, config.hidden, epsilon=epsilon, gate=config.gate, form=matrix.form
     )
     given = (x, layer.gate_gamma, *matrix.tensors)
-    name = f"{GATED[config.gate]}_{matrix.form}"
+    name = f"{GATED[config.gate]}_{matrix.form.name}"
     gate = made.program(name, program, given, f"{told} gated")
     return added(made, layer.down, (gate, x), f"{told} output row")

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelzoo.domain.operators.quantised import USUAL_FORM, Form
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.dataflow import Dataflow
 from services.tuner.graph.reading import Array, OnnxModel, read_model
@@ -57,6 +58,8 @@ class OnnxCheckpoint:
     vectors: Mapping[str, Array]
     cosines: Array
     sines: Array
+    form: Form = USUAL_FORM
+    """What matrices of 16 and 32 bits are quantised to."""
 
     def matrix(self, name: str, rows: int, columns: int) -> Quantised:
         held = self.matrices[name]
@@ -65,7 +68,7 @@ class OnnxCheckpoint:
                 f"{name} has {held.rows} rows of {held.columns} entries; {rows} of {columns} are "
                 "expected of the other layers"
             )
-        return held.quantised()
+        return held.quantised(self.form)
 
     def vector(self, name: str, entries: int) -> NDArray[np.float32]:
         return self.vectors[name].astype(np.float32).reshape(entries)

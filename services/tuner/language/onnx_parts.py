@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kernelzoo.domain.operators.quantised import USUAL_FORM
 from kernelzoo.errors import UnsupportedModel
 from services.tuner.graph.dataflow import Dataflow, Made
 from services.tuner.graph.reading import Array, told_node
 from services.tuner.language.packed import DenseMatrix, Matrix, packed_matrix
 
-WEIGHT_BITS = 4
 SHAPES = "models of the shapes of Llama, Mistral, Phi-3, Qwen2 and Qwen3 are known"
 _PRODUCTS = ("Gemm", "MatMul", "MatMulNBits")
 _SKIPPING = "SkipSimplifiedLayerNormalization"
@@ -179,15 +179,13 @@ def _bounds(flow: Dataflow, made: Made, rows: int) -> tuple[int, int]:
 
 def _of_bits(flow: Dataflow, made: Made) -> Matrix:
     told = told_node(made.node)
-    bits = made.attribute("bits", WEIGHT_BITS)
-    if bits != WEIGHT_BITS:
-        raise UnsupportedModel(f"{told} has weights of {bits} bits; export all of them with 4")
     if made.input(4) and np.any(np.diff(flow.demanded(made.input(4), made, "order")) < 0):
         raise UnsupportedModel(
             f"{told} has its columns in another order; quantise it without act_order"
         )
     shape = (made.attribute("N"), made.attribute("K"))
-    return packed_matrix(told, _packed(flow, made, (1, 2, 3)), shape, made.attribute("block_size"))
+    width, block = made.attribute("bits", USUAL_FORM.width), made.attribute("block_size")
+    return packed_matrix(told, _packed(flow, made, (1, 2, 3)), shape, width=width, block=block)
 
 
 def _packed(flow: Dataflow, made: Made, places: Sequence[int]) -> tuple[Array, Array, Array | None]:
@@ -206,12 +204,15 @@ def embedding(flow: Dataflow, value: str) -> Matrix:
             return DenseMatrix(entries=flow.demanded(made.input(0), made, "table"))
         case "GatherBlockQuantized" if made is not None:
             told = told_node(made.node)
-            bits = made.attribute("bits", WEIGHT_BITS)
-            if bits != WEIGHT_BITS or made.attribute("gather_axis", 0):
-                raise refusal(made, value, f"a table whose rows have {WEIGHT_BITS} bits an entry")
+            width, block = (
+                made.attribute(name, usual)
+                for name, usual in (("bits", USUAL_FORM.width), ("block_size", 128))
+            )
+            if made.attribute("gather_axis", 0):
+                raise refusal(made, value, "a table whose rows are gathered")
             tensors = _packed(flow, made, (0, 2, 3))
-            rows, columns = len(tensors[0]), tensors[0].shape[1] * 2
-            return packed_matrix(told, tensors, (rows, columns), made.attribute("block_size", 128))
+            rows, columns = len(tensors[0]), tensors[0].shape[1] * 8 // width
+            return packed_matrix(told, tensors, (rows, columns), width=width, block=block)
     raise refusal(made, value, "the embedding of tokens")
 
 

@@ -1,6 +1,6 @@
-"""Matrices as ONNX files of language models have them, in blocks of 32 with a scale each.
+"""Matrices as ONNX files of language models have them, in blocks with a scale each.
 
-Weights of 4 bits are taken over bit by bit, those of 16 and 32 bits are quantised.
+Weights of 4 and 8 bits are taken over bit by bit, those of 16 and 32 bits are quantised.
 """
 
 from dataclasses import dataclass, replace
@@ -9,15 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelzoo.domain.operators.quantised import BLOCK
+from kernelzoo.domain.operators.quantised import BLOCKS, ROW_STEP, USUAL_FORM, WIDTHS, Form
 from kernelzoo.errors import UnsupportedModel
-from services.tuner.language.quantise import (
-    MIDDLE,
-    ROWS_AT_ONCE,
-    Quantised,
-    packed_steps,
-    quantised,
-)
+from services.tuner.language.quantise import ROWS_AT_ONCE, Quantised, packed_steps, quantised
 
 Array = NDArray[Any]
 
@@ -25,14 +19,15 @@ Array = NDArray[Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedMatrix:
     """As MatMulNBits and GatherBlockQuantized have it. `packed`: uint8[rows, …], of each row two
-    weights a byte, the lower bits first. `scales`: of each row one for `block` columns. `zeros`:
-    uint8, the zero point of each scale; None where all are 8."""
+    weights a byte, the lower bits first, or one of 8 bits. `scales`: of each row one for `block`
+    columns. `zeros`: uint8, the zero point of each scale; None where all are the middle."""
 
     packed: Array
     scales: Array
     zeros: Array | None
     rows: int
     columns: int
+    width: int
     block: int
 
     def part(self, start: int, stop: int) -> "PackedMatrix":
@@ -42,33 +37,35 @@ class PackedMatrix:
             self, packed=self.packed[rows], scales=self.scales[rows], zeros=zeros, rows=stop - start
         )
 
-    def quantised(self) -> Quantised:
-        steps = np.ascontiguousarray(self.packed[:, : self.columns // 2])
-        scales = self._of_blocks(self.scales.astype(np.float32))
-        zeros = None
-        if self.zeros is not None:
-            zeros = packed_steps(self._of_blocks(self.zeros.astype(np.uint32)))
-        return Quantised(steps.view("<i4"), scales, zeros)
-
-    def _of_blocks(self, entries: Array) -> Array:
-        """[rows, columns / 32] of what has one entry for `block` columns."""
-        repeated = np.repeat(entries, min(self.block, self.columns) // BLOCK, axis=1)
-        return np.ascontiguousarray(repeated[:, : self.columns // BLOCK])
+    def quantised(self, _: Form = USUAL_FORM) -> Quantised:
+        """In its own form, but for blocks that are larger than any known."""
+        steps = np.ascontiguousarray(self.packed[:, : self.columns * self.width // 8])
+        zeros = None if self.zeros is None else packed_steps(self.zeros, self.width)
+        scales = np.ascontiguousarray(self.scales, np.float32)
+        made = Quantised(steps.view("<i4"), scales, zeros, self.width, self.block)
+        return made.of_blocks(min(self.block, max(BLOCKS)))
 
 
 def packed_matrix(
-    what: str, tensors: tuple[Array, Array, Array | None], shape: tuple[int, int], block: int
+    what: str,
+    tensors: tuple[Array, Array, Array | None],
+    shape: tuple[int, int],
+    *,
+    width: int = USUAL_FORM.width,
+    block: int = USUAL_FORM.block,
 ) -> PackedMatrix:
     """`tensors`: weights, scales and zero points. `what` begins the sentence of a refusal."""
     packed, scales, zeros = tensors
     rows, columns = shape
-    if block % BLOCK or columns % BLOCK:
+    if width not in WIDTHS:
+        raise UnsupportedModel(f"{what} has weights of {width} bits; export them with 4 or 8")
+    if block < min(BLOCKS) or block & (block - 1) or columns % ROW_STEP:
         raise UnsupportedModel(
-            f"{what} has {columns} columns in blocks of {block}; both must be multiples of "
-            f"{BLOCK}: quantise it with block_size {BLOCK}"
+            f"{what} has {columns} columns in blocks of {block}; columns must be a multiple of "
+            f"{ROW_STEP}, and blocks a power of two from {min(BLOCKS)} on"
         )
     blocks = -(-columns // block)
-    enough = packed.size * 2 >= rows * columns and scales.size == rows * blocks
+    enough = packed.size * 8 >= rows * columns * width and scales.size == rows * blocks
     if packed.dtype != np.uint8 or not enough:
         raise UnsupportedModel(
             f"{what} has not the weights and scales of {rows} rows of {columns} columns; quantise "
@@ -77,25 +74,28 @@ def packed_matrix(
     return PackedMatrix(
         packed=packed.reshape(rows, -1),
         scales=scales.reshape(rows, blocks),
-        zeros=None if zeros is None else _zero_points(what, zeros, rows, blocks),
+        zeros=None if zeros is None else _zero_points(what, zeros, (rows, blocks), width),
         rows=rows,
         columns=columns,
+        width=width,
         block=block,
     )
 
 
-def _zero_points(what: str, zeros: Array, rows: int, blocks: int) -> Array | None:
-    """uint8[rows, blocks] of two a byte, the lower bits first; None where all are 8. Those of each
-    row begin with a byte of their own."""
+def _zero_points(what: str, zeros: Array, shape: tuple[int, int], width: int) -> Array | None:
+    """uint8[rows, blocks], the lower bits of a byte first; None where all are the middle. Those of
+    each row begin with a byte of their own."""
+    rows, blocks = shape
     of_bits = zeros.dtype == np.uint8
-    if of_bits:
+    if of_bits and width < 8:
         zeros = np.stack([zeros & 15, zeros >> 4], axis=-1)
     zeros = zeros.reshape(rows, -1)[:, :blocks].reshape(rows, blocks)
-    if (zeros == MIDDLE).all():
+    if (zeros == 1 << (width - 1)).all():
         return None
     if not of_bits:
         raise UnsupportedModel(
-            f"{what} has zero points of {zeros.dtype}; quantise it with zero points of 4 bits"
+            f"{what} has zero points of {zeros.dtype}; quantise it with zero points of as many "
+            "bits as its weights"
         )
     return zeros
 
@@ -117,10 +117,13 @@ class DenseMatrix:
     def part(self, start: int, stop: int) -> "DenseMatrix":
         return DenseMatrix(entries=self.entries[start:stop])
 
-    def quantised(self) -> Quantised:
+    def quantised(self, form: Form = USUAL_FORM) -> Quantised:
         parts = range(0, self.rows, ROWS_AT_ONCE)
         return Quantised.stacked(
-            *(quantised(self.entries[at : at + ROWS_AT_ONCE].astype(np.float32)) for at in parts)
+            *(
+                quantised(self.entries[at : at + ROWS_AT_ONCE].astype(np.float32), form)
+                for at in parts
+            )
         )
 
 
@@ -143,7 +146,8 @@ def _near(embedding: Matrix, head: Matrix) -> bool:
         case PackedMatrix(), PackedMatrix():
             left, right = embedding.quantised(), head.quantised()
             return (
-                np.array_equal(left.words, right.words)
+                left.form == right.form
+                and np.array_equal(left.words, right.words)
                 and np.array_equal(left.scales, right.scales)
                 and np.array_equal(left.told_zeros, right.told_zeros)
             )
@@ -152,6 +156,7 @@ def _near(embedding: Matrix, head: Matrix) -> bool:
         case DenseMatrix(entries=entries), PackedMatrix():
             made = head.quantised()
             # The largest entry of a block has no step for its opposite.
-            step = np.repeat(np.abs(made.scales), BLOCK, axis=1) * np.float32(1.01)
+            step = np.repeat(np.abs(made.scales), made.block, axis=1) * np.float32(1.01)
+            step = step[:, : made.columns]
             return bool((np.abs(made.dense - entries.astype(np.float32)) <= step).all())
     return False

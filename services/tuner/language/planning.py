@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kernelzoo.domain.operators.quantised import USUAL_FORM, Form
 from kernelzoo.domain.plan import Golden, GoldenPart, Plan, PlanDecoder, validated
 from services.tuner.graph.models import PlannedModel, model_calls
 from services.tuner.graph.planning import planned
@@ -24,17 +25,19 @@ SEED = 20_201
 TOLERANCE = 1e-4
 
 
-def plan_language_model(path: Path, name: str, lengths: Sequence[int] = ()) -> PlannedModel:
+def plan_language_model(
+    path: Path, name: str, lengths: Sequence[int] = (), form: Form = USUAL_FORM
+) -> PlannedModel:
     """Plans of a folder with config.json and safetensors, or of a file of ONNX: one for each of
-    `lengths`, the room for tokens, and one for as many as are usual where none is told. Raises
-    InvalidInput for what is no sound model or does not fit a page, and UnsupportedModel for a model
-    that cannot be imported."""
+    `lengths`, the room for tokens, and one for as many as are usual where none is told. Matrices
+    that are not quantised become so in the form. Raises InvalidInput for what is no sound model or
+    does not fit a page, and UnsupportedModel for a model that cannot be imported."""
     longest = max(lengths, default=None)
     if path.is_file():
-        config, weights = read_decoder(path, longest)
-        return plan_decoder(config, weights, name, lengths=lengths)
+        config, read = read_decoder(path, longest)
+        return plan_decoder(config, replace(read, form=form), name, lengths=lengths)
     config = read_config(path, longest)
-    return plan_decoder(config, Safetensors(path, config), name, lengths=lengths)
+    return plan_decoder(config, Safetensors(path, config, form), name, lengths=lengths)
 
 
 def plan_decoder(

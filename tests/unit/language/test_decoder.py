@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cli.models.importing import WantedWeights, WeightsChoice, imported
+from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.plan import PlanDecoder, validated
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from kernelzoo.formats.plans import plan_bytes, read_plan
@@ -64,18 +66,33 @@ def test_plans_of_several_contexts_share_their_weights_in_the_order_of_the_file(
     assert own == {"cosines", "sines"}, "tables of the rotary embedding have a row for each place"
 
 
-def test_a_quantised_weight_is_half_a_step_away_and_the_largest_is_met() -> None:
-    entries = np.random.default_rng(0).standard_normal((3, 96)).astype(np.float32)
-    entries[1, 32:64] = 0
-    made = quantised(entries)
-    steps = np.repeat(np.abs(made.scales), 32, axis=1)
+@pytest.mark.parametrize("form", [Form(), Form(width=8), Form(width=8, block=64)])
+def test_a_quantised_weight_is_half_a_step_away_and_the_largest_is_met(form: Form) -> None:
+    entries = np.random.default_rng(0).standard_normal((3, 128)).astype(np.float32)
+    entries[1, 64:128] = 0
+    made = quantised(entries, form)
+    blocks, step = (3, -1, form.block), np.repeat(np.abs(made.scales), form.block, axis=1)
     # The other end of the scale has one step less.
-    assert (np.abs(made.dense - entries) <= steps * 1.0001).all()
-    assert (np.abs(made.dense - entries) <= steps / 2 * 1.0001).mean() > 0.95
-    assert np.array_equal(made.dense[1, 32:64], entries[1, 32:64])
-    places = np.abs(entries.reshape(3, 3, 32)).argmax(axis=2)[..., None]
-    met = np.take_along_axis((made.dense - entries).reshape(3, 3, 32), places, axis=2)
+    assert (np.abs(made.dense - entries) <= step * 1.0001).all()
+    assert (np.abs(made.dense - entries) <= step / 2 * 1.0001).mean() > 0.95
+    assert np.array_equal(made.dense[1, 64:128], entries[1, 64:128])
+    places = np.abs(entries.reshape(blocks)).argmax(axis=2)[..., None]
+    met = np.take_along_axis((made.dense - entries).reshape(blocks), places, axis=2)
     assert np.abs(met).max() < 1e-6
+    assert np.abs(made.scales).max() < 5 / form.middle
+
+
+def test_a_folder_is_quantised_to_as_many_bits_as_asked_for(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    ways = {each: WantedWeights(choice=each) for each in (WeightsChoice.INT8, WeightsChoice.AUTO)}
+    given = (tmp_path, "small", ({"context": 48},), tmp_path / "weights", lambda _: None)
+    (plan,) = imported(*given, wanted=ways[WeightsChoice.INT8]).plans
+    names = {key.split(":")[0] for key in plan.kernels if key.startswith(("matmul", "gather"))}
+    assert names == {"matmul_q8", "matmul_q8+residual", "gather_q8"}
+    weights = {weight.name: weight.bytes for weight in plan.weights}
+    assert weights["embedding"] == 70 * 32
+    with pytest.raises(InvalidInput, match="weights int4, which is usual, or int8"):
+        imported(*given, wanted=ways[WeightsChoice.AUTO])
 
 
 def test_graphs_of_all_shapes_are_sound_and_a_lone_head_is_a_weight() -> None:

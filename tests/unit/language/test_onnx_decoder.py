@@ -157,11 +157,11 @@ def _embeddings(model: ModelProto) -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (_told("MatMulNBits", bits=8), "weights of 8 bits; export all"),
-        (_told("MatMulNBits", block_size=16), "columns in blocks of 16"),
+        (_told("MatMulNBits", bits=2), "weights of 2 bits; export them with 4 or 8"),
+        (_told("MatMulNBits", block_size=24), "columns in blocks of 24"),
         (
             _numbers_for_zero_points,
-            "zero points of float32; quantise it with zero points of 4 bits",
+            "zero points of float32; quantise it with zero points of as many",
         ),
         (_told("GroupQueryAttention", softcap=30.0), "attention without softcap"),
         (_told("GroupQueryAttention", scale=0.1), "attention whose scale is 0.25"),

@@ -57,7 +57,11 @@ EXAMPLES = (
     "matmul_q4+bias+residual:f32:m1k96n11",
     "matmul_q4z:f32:m3k288n6",
     "matmul_q8+silu:f32:m2k64n9:constant=b",
+    "matmul_q8z:f32:m2k96n9block16",
     "gather_q4:f32:m5k9n64",
+    "gather_q4z:f32:m3k7n288",
+    "gather_q8:f32:m3k7n64block16",
+    "gather_q8z:f32:m3k7n160block128",
     "transpose:f32:m11n7",
     "transpose:f32:m9n38",
     "transpose:f32:m3n5",
@@ -119,14 +123,36 @@ def _dequantised(
         return list(inputs)
     names = (name for name, _ in operator.inputs)
     given: dict[str, NDArray[np.generic]] = dict(zip(names, inputs, strict=False))
-    weights = unpacked(given[operator.words[0]], operator.weight_bits).astype(np.float64)
-    zeros: float | Doubles = float(1 << (operator.weight_bits - 1))
-    if "zeros" in given:
-        held = unpacked(given.pop("zeros"), 4)[:, : given["block_scales"].shape[1]]
-        zeros = np.repeat(held, 32, axis=1).astype(np.float64)
-    scales = np.repeat(given.pop("block_scales").astype(np.float64), 32, axis=1)
-    given[operator.words[0]] = (weights - zeros) * scales
-    return [*given.values(), *inputs[len(operator.inputs) :]]
+    weights = dequantised(
+        given.pop(operator.words[0]),
+        given.pop("block_scales"),
+        given.pop("zeros", None),
+        width=operator.weight_bits,
+        block=workload.given["block"],
+    )
+    given = {operator.words[0]: weights, **given}
+    names = (name for name, _ in operator.inputs if name in given)
+    return [*(given[name] for name in names), *inputs[len(operator.inputs) :]]
+
+
+def dequantised(
+    words: NDArray[np.generic],
+    scales: NDArray[np.generic],
+    zeros: NDArray[np.generic] | None = None,
+    *,
+    width: int = 4,
+    block: int = 32,
+) -> Doubles:
+    """Weights as numbers, float64[rows, columns]; those of a block share a scale and a zero point,
+    which is the middle of their range where there are none."""
+    steps = unpacked(words, width)
+
+    def spread(entries: NDArray[np.generic]) -> Doubles:
+        """Of each block its own for every column."""
+        return np.repeat(entries.astype(np.float64), block, axis=1)[:, : steps.shape[1]]
+
+    points = 1 << (width - 1) if zeros is None else spread(unpacked(zeros, width))
+    return np.asarray((steps - points) * spread(scales))
 
 
 def unpacked(words: NDArray[np.generic], bits: int) -> NDArray[np.int64]:
@@ -153,13 +179,14 @@ def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
             | "matmul_q4"
             | "matmul_q4z"
             | "matmul_q8"
+            | "matmul_q8z"
         ):
             return np.asarray(x[0] @ np.swapaxes(x[1], -1, -2))
         case "matmul_tn":
             return np.asarray(x[0].T @ x[1])
         case "conv2d" | "depthwise_conv2d" | "max_pool2d" | "avg_pool2d":
             return _windows(workload, x)
-        case "gather" | "gather_q4":
+        case "gather" | "gather_q4" | "gather_q4z" | "gather_q8" | "gather_q8z":
             return x[0][x[1].astype(np.int64)]
         case "transpose":
             return x[0].T

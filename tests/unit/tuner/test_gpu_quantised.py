@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.gpu import gpu_model
-from kernelzoo.domain.operators.decoding import gated_q4, gather_q4z, normed_matmul_q4
+from kernelzoo.domain.operators.decoding import gated_product, normed_product
 from kernelzoo.domain.operators.expressions import Program
+from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.target import UNIT, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
@@ -24,7 +26,7 @@ from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_checks import right
 from tests.unit.tuner.gpu_execution import execute_gpu, execute_on_gpu
 from tests.unit.tuner.gpu_reference import interpreted
-from tests.unit.tuner.reference import reference, unpacked
+from tests.unit.tuner.reference import dequantised, reference
 
 Doubles = NDArray[np.float64]
 GOLDEN = WebgpuQuantisedGemvConfig(
@@ -36,6 +38,13 @@ KEYS = (
     "matmul_q4z:f32:m3k288n6",
     "matmul_q8+silu:f32:m2k64n9:constant=b",
     "matmul_q4:f32:m8k128n5",
+    "matmul_q8z:f32:m1k160n7",
+    # Blocks that are parts of what a thread takes at once, or have a shorter last one.
+    "matmul_q4z:f32:m2k96n7block16",
+    "matmul_q8z+bias:f32:m1k96n7block16",
+    "matmul_q8:f32:m2k288n5block64",
+    "matmul_q4z:f32:m1k1184n5block128",
+    "matmul_q4:f32:m1k32n5block256",
 )
 
 
@@ -44,19 +53,16 @@ MANY_ROWS = (
     "matmul_q4:f16:m33k64n20",
     "matmul_q4z:f32:m20k288n70",
     "matmul_q8+silu:f32:m9k64n130",
+    "matmul_q8z:f32:m9k288n20",
+    "matmul_q4z:f32:m9k96n21block16",
+    "matmul_q8z:f32:m9k96n21block16",
+    "matmul_q4z:f32:m9k1184n21block128",
 )
-
-
-def dequantised(
-    words: NDArray[np.generic],
-    scales: NDArray[np.float32],
-    zeros: NDArray[np.generic] | None = None,
-) -> Doubles:
-    zero: float | NDArray[np.int64] = 8
-    if zeros is not None:
-        zero = np.repeat(unpacked(zeros, 4)[:, : scales.shape[1]], 32, axis=1)
-    held = (unpacked(words, 4) - zero) * np.repeat(scales.astype(np.float64), 32, axis=1)
-    return np.asarray(held)
+GATHERS = (
+    "gather_q4z:f32:m3k7n288",
+    "gather_q8:f32:m3k7n64block16",
+    "gather_q8z:f32:m3k7n160block128",
+)
 
 
 def normed(a: NDArray[np.float32], gamma: NDArray[np.float32], epsilon: float) -> Doubles:
@@ -81,33 +87,39 @@ def gated(
 
 PROGRAMS: dict[str, tuple[Program, Callable[..., Doubles]]] = {
     "norm": (
-        normed_matmul_q4(2, 96, 21, epsilon=1e-6, bias=True),
+        normed_product(2, 96, 21, epsilon=1e-6, bias=True),
         lambda a, gamma, w, s, bias: normed(a, gamma, 1e-6) @ dequantised(w, s).T + bias,
     ),
-    "gate": (gated_q4(1, 64, 20), lambda a, w, s: gated(a, dequantised(w, s))),
+    "gate": (gated_product(1, 64, 20), lambda a, w, s: gated(a, dequantised(w, s))),
     "gate_of_many_rows": (
-        gated_q4(19, 64, 20),
+        gated_product(19, 64, 20),
         lambda a, w, s: gated(a, dequantised(w, s)),
     ),
     "tanh_gate": (
-        gated_q4(1, 64, 20, gate="gelu_tanh"),
+        gated_product(1, 64, 20, gate="gelu_tanh"),
         lambda a, w, s: gated(a, dequantised(w, s), gelu_tanh),
     ),
     "norm_gate": (
-        gated_q4(1, 576, 6, epsilon=1e-5),
+        gated_product(1, 576, 6, epsilon=1e-5),
         lambda a, gamma, w, s: gated(normed(a, gamma, 1e-5), dequantised(w, s)),
     ),
     "norm_of_zero_points": (
-        normed_matmul_q4(1, 288, 21, epsilon=1e-6, bias=True, zeros=True),
+        normed_product(1, 288, 21, epsilon=1e-6, bias=True, form=Form(zeros=True)),
         lambda a, gamma, w, s, z, bias: normed(a, gamma, 1e-6) @ dequantised(w, s, z).T + bias,
     ),
     "norm_gate_of_zero_points": (
-        gated_q4(1, 288, 6, epsilon=1e-5, zeros=True),
+        gated_product(1, 288, 6, epsilon=1e-5, form=Form(zeros=True)),
         lambda a, gamma, w, s, z: gated(normed(a, gamma, 1e-5), dequantised(w, s, z)),
     ),
     "gate_of_many_rows_of_zero_points": (
-        gated_q4(19, 288, 20, zeros=True),
+        gated_product(19, 288, 20, form=Form(zeros=True)),
         lambda a, w, s, z: gated(a, dequantised(w, s, z)),
+    ),
+    "norm_gate_of_bytes": (
+        gated_product(1, 288, 6, epsilon=1e-5, form=Form(width=8, block=128, zeros=True)),
+        lambda a, gamma, w, s, z: gated(
+            normed(a, gamma, 1e-5), dequantised(w, s, z, width=8, block=128)
+        ),
     ),
 }
 
@@ -173,15 +185,14 @@ def test_norms_before_and_gates_behind_products_are_one_kernel_and_right(name: s
         assert np.abs(output - wanted).max() <= min(tolerance, 1e-3), candidate.config
 
 
-def test_rows_of_a_table_with_zero_points_are_right() -> None:
-    workload = Workload.of_program("gather_q4z", gather_q4z(3, 7, 288))
-    words, scales, zeros, _ = inputs_of(workload)
-    indices = np.array([6, 0, 9], np.int32)
-    wanted = dequantised(words, scales, zeros)[[6, 0, 6]]
+@pytest.mark.parametrize("key", GATHERS)
+def test_rows_of_a_quantised_table_are_right(key: str) -> None:
+    workload = Workload.parse(key)
+    table: list[NDArray[Any]] = inputs_of(workload)[:-1]
+    given, within = ([*table, np.array([6, 0, last], np.int32)] for last in (9, 6))
     candidate = lite_space(workload, TargetKind.WEBGPU)[0]
-    given = [words, scales, zeros, indices]
-    output = execute_on_gpu(gpu_compilation(candidate).artifact, given, slices=2).astype(np.float64)
-    assert np.abs(output - wanted).max() < 1e-5
+    output = execute_on_gpu(gpu_compilation(candidate).artifact, given, slices=2)
+    assert np.abs(output.astype(np.float64) - reference(workload, within)).max() < 1e-5
 
 
 def test_reports_of_a_gated_product_are_checked_entry_by_entry() -> None:

@@ -30,7 +30,7 @@ from kernelzoo.domain.operators.expressions import (
     parts,
     rebuilt,
 )
-from kernelzoo.domain.operators.quantised import weight
+from kernelzoo.domain.operators.quantised import BLOCKS, ROW_STEP, WIDTHS, Form, weight
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.entry import is_plain
 
@@ -38,12 +38,12 @@ from services.tuner.schedules.base.entry import is_plain
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
     """The operand of one product: its rows are those of the tensors from `first_row` on. `zeros` is
-    '' where all zero points are half the range of `width` bits."""
+    the tensor of zero points, '' where `form` has none."""
 
     words: str
     scales: str
     zeros: str
-    width: int
+    form: Form
     first_row: int
 
 
@@ -58,7 +58,7 @@ class RowNorm:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantisedProduct:
     """`value` is the entry of the output at `axes`, in which `products` are read, one for each of
-    `weights`."""
+    `weights`, all of one form."""
 
     a: str
     norm: RowNorm | None
@@ -69,6 +69,10 @@ class QuantisedProduct:
     weights: tuple[Weights, ...]
     axes: tuple[Axis, Axis]
     value: Expression
+
+    @property
+    def form(self) -> Form:
+        return self.weights[0].form
 
 
 @lru_cache(maxsize=256)
@@ -96,6 +100,8 @@ def quantised_product(program: Program) -> QuantisedProduct | None:
     inputs = {each.name: each for each in program.inputs}
     a = norm[0] if norm else source
     if a not in inputs or (first and norm is None):
+        return None
+    if len({weights.form for _, weights in found.values()}) != 1:
         return None
     finished = _finished(program, made, program.stages[last + 1 :])
     if finished is None:
@@ -142,7 +148,7 @@ def _weights(factor: Expression, j: Axis, k: Axis) -> Weights | None:
                 ),
                 zero,
             ),
-            Read(scales, _),
+            Read(scales, (_, Binary(BinaryOp.FLOOR_DIV, _, Integer(block)))),
         ):
             pass
         case _:
@@ -156,9 +162,12 @@ def _weights(factor: Expression, j: Axis, k: Axis) -> Weights | None:
             pass
         case _:
             return None
-    if width not in (4, 8) or factor != weight(words, scales, row, k, width=width, zeros=zeros):
+    if width not in WIDTHS or block not in BLOCKS or number(k.extent) % ROW_STEP:
         return None
-    return Weights(words=words, scales=scales, zeros=zeros, width=width, first_row=first_row)
+    if factor != weight(words, scales, row, k, width=width, block=block, zeros=zeros):
+        return None
+    form = Form(width=width, block=block, zeros=bool(zeros))
+    return Weights(words=words, scales=scales, zeros=zeros, form=form, first_row=first_row)
 
 
 def _norm(before: tuple[Stage, ...], source: str) -> tuple[str, RowNorm] | None:

@@ -1,21 +1,22 @@
 """Products of few rows with quantised weights for WebGPU: c[m, n] = f(Σ_k a[m, k] · weights[n, k]).
 
-Shapes, named by the settings of `WebgpuQuantisedGemvConfig`; a block is 32 weights with one scale:
+Shapes, named by the settings of `WebgpuQuantisedGemvConfig`; a stretch is 32 weights of a row:
+a block with one scale, a part of a larger block, or two smaller ones:
 
     dispatch    ⌈n / (row_tiles · tile_n)⌉ workgroups
     workgroup   row_tiles × threads_per_row threads; a row tile has tile_n rows of the weights
-    thread      blocks lane, lane + threads_per_row, … of its tile's rows, for all m rows of a
-    loop body   one block of each row: one vec4 of words of 4 bits a weight, two of 8 bits
+    thread      stretches lane, lane + threads_per_row, … of its tile's rows, for all m rows of a
+    loop body   one stretch of each row: one vec4 of words of 4 bits a weight, two of 8 bits
 
     workgroup memory
-      staged    [m][8 slots][blocks of block_k, padded] vec4 of a; none where block_k is 0
+      staged    [m][8 slots][stretches of block_k, padded] vec4 of a; none where block_k is 0
       shared    sums of threads that share a row (base/row_threads.py)
 
-Word j of a vec4 has weights of the block from j · W on, W of them. So bits e of all four words are
-the weights e, W + e, 2W + e and 3W + e, and slot e has the activations of these: a block is eight
-(mask, subtract, multiply-add) of vec4. Weights are not converted, which many GPUs do at an eighth
-of the speed: a weight q stands in the mantissa of 2²³ where its bits are, as 2²³ + q · 2^p, and
-2²³ + zero · 2^p is taken away. Nothing is rounded by that. Its activations are kept times 2^-p.
+Word j of a vec4 has weights of the stretch from j · W on, W of them. So bits e of all four words
+are the weights e, W + e, 2W + e and 3W + e, and slot e has the activations of these: a stretch is
+eight (mask, subtract, multiply-add) of vec4. Weights are not converted, which many GPUs do at an
+eighth of the speed: a weight q stands in the mantissa of 2²³ where its bits are, as 2²³ + q · 2^p,
+and 2²³ + zero · 2^p is taken away. Nothing is rounded by that. Its activations are kept times 2^-p.
 What it makes of matmul_q4:f32:m1k64n4:
 
     for (var load …) staged[…] = vec4<f32>(a[i], a[i + 8u], a[i + 16u], a[i + 24u]) * …;   // 2
@@ -28,8 +29,8 @@ What it makes of matmul_q4:f32:m1k64n4:
     let whole = over_sums_shared0(vec4<f32>(sums_0.x + …, …), invocation, subgroup_lanes);  // 4
     if (lane < 1u) { c[row] = whole.x; }                                                // 5
 
-With block_k = 0 a thread reads the activations of its blocks where they lie, and the squares of a
-norm are added up by the threads of each row: nothing waits at a barrier before its weights are on
+With block_k = 0 a thread reads the activations of its stretches where they lie, and the squares of
+a norm are added up by the threads of each row: nothing waits at a barrier before its weights are on
 their way.
 """
 
@@ -37,7 +38,7 @@ from dataclasses import dataclass, replace
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.quantised import BLOCK, WORD_BITS, per_word
+from kernelzoo.domain.operators.quantised import ROW_STEP, Form, per_word
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
@@ -101,7 +102,7 @@ _HALF_WORD = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Slot:
-    """Where slot `number` of a block has its weights: bit `shift` of words `vector` on."""
+    """Where slot `number` of a stretch has its weights: bit `shift` of words `vector` on."""
 
     number: int
     width: int
@@ -187,7 +188,7 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
         ),
         rows=tuple(frame.clamped(f"row{n}", row, product.n, 1) for n, row in enumerate(unclamped)),
         staged=f32_buffer("staged", LANES * SLOTS * config.pitch * product.m, Scope.WORKGROUP),
-        own=f32_buffer("own", BLOCK * product.m, Scope.LOCAL),
+        own=f32_buffer("own", ROW_STEP * product.m, Scope.LOCAL),
         sums=f32_buffer(
             "sums", LANES * len(product.weights) * config.tile_n * product.m, Scope.LOCAL
         ),
@@ -238,9 +239,9 @@ def _all_lanes(value: Expression) -> Expression:
 
 def _staging(kernel: _Kernel, part: Affine) -> Block:
     """Threads take vectors in turn, so that neighbours read neighbours."""
-    config, width = kernel.config, kernel.product.weights[0].width
+    config, width = kernel.config, kernel.product.form.width
     count = per_word(width)
-    blocks, vectors = config.block_k // BLOCK, BLOCK // (count * LANES)
+    blocks, vectors = config.block_k // ROW_STEP, ROW_STEP // (count * LANES)
     items = blocks * SLOTS
     inside = kernel.frame.nested()
     load = inside.variable("load", -(-items // config.threads))
@@ -252,7 +253,7 @@ def _staging(kernel: _Kernel, part: Affine) -> Block:
     )
     first = total(
         part.times(config.block_k),
-        block.times(BLOCK),
+        block.times(ROW_STEP),
         vector.times(LANES * count),
         bit,
     )
@@ -273,7 +274,7 @@ def _staging(kernel: _Kernel, part: Affine) -> Block:
 def _staged_row(kernel: _Kernel, m: int, first: Affine, slot: Affine, power: Expression) -> Block:
     product = kernel.product
     row = Affine(constant=m * product.k).plus(first)
-    count = per_word(product.weights[0].width)
+    count = per_word(product.form.width)
     places = [Affine(constant=lane * count) for lane in range(LANES)]
     entries: Expression = Lanes(
         values=tuple(kernel.load(product.a, row.plus(place)) for place in places)
@@ -302,12 +303,12 @@ def _no_squares(kernel: _Kernel) -> Block:
     )
 
 
-# Step 3: the products of one block of each row with the activations.
+# Step 3: the products of one stretch of each row with the activations.
 
 
 def _products(kernel: _Kernel, part: Affine) -> Block:
     config, product = kernel.config, kernel.product
-    blocks = (config.block_k or product.k) // BLOCK
+    blocks = (config.block_k or product.k) // ROW_STEP
     steps = -(-blocks // config.threads_per_row)
     inside = kernel.frame.nested()
     step = inside.variable("step", steps)
@@ -321,11 +322,12 @@ def _products(kernel: _Kernel, part: Affine) -> Block:
     for number_, operand in enumerate(product.weights):
         for row, at in enumerate(kernel.rows):
             index = at.plus(Affine(constant=operand.first_row))
-            body = (
-                *body,
-                *_dots(kernel, operand, index, place, block, inside, dot, weight),
-                *_added(kernel, operand, (number_, row), index, place, dot),
-            )
+            for slots in _scaled_together(operand.form):
+                body = (
+                    *body,
+                    *_dots(kernel, operand, slots, index, place, block, inside, dot, weight),
+                    *_added(kernel, operand, slots, (number_, row), index, place, inside, dot),
+                )
     local = (dot, weight) if config.block_k else (dot, weight, kernel.own)
     for buffer in local:
         body = (Allocate(buffer=buffer, body=body),)
@@ -333,19 +335,19 @@ def _products(kernel: _Kernel, part: Affine) -> Block:
 
 
 def _own_activations(kernel: _Kernel, block: Affine) -> Block:
-    """The slots of the thread's own block, of activations that are read where they lie."""
+    """The slots of the thread's own stretch, of activations that are read where they lie."""
     product = kernel.product
-    slots = [_Slot(number=n, width=product.weights[0].width) for n in range(SLOTS)]
+    slots = [_Slot(number=n, width=product.form.width) for n in range(SLOTS)]
     body: list[Statement] = []
     for m in range(product.m):
-        row = Affine(constant=m * product.k).plus(block.times(BLOCK))
-        vectors = [Affine(constant=LANES * n) for n in range(BLOCK // LANES)]
+        row = Affine(constant=m * product.k).plus(block.times(ROW_STEP))
+        vectors = [Affine(constant=LANES * n) for n in range(ROW_STEP // LANES)]
         entries: list[Expression] = [kernel.load(product.a, row.plus(at), LANES) for at in vectors]
         if product.norm is not None:
             held = Load(buffer=kernel.squares, index=Affine(constant=m))
             squared = _all_lanes(_pairwise([times(each, each) for each in entries]))
             body.append(Store(buffer=kernel.squares, index=held.index, value=plus(held, squared)))
-            gamma = [block.times(BLOCK).plus(at) for at in vectors]
+            gamma = [block.times(ROW_STEP).plus(at) for at in vectors]
             entries = [
                 times(each, kernel.load(product.norm.gamma, at, LANES))
                 for each, at in zip(entries, gamma, strict=True)
@@ -361,7 +363,7 @@ def _own_activations(kernel: _Kernel, block: Affine) -> Block:
 
 
 def _weight_of(slot: _Slot, lane: int) -> int:
-    """The weight of a block that a lane of a slot has."""
+    """The weight of a stretch that a lane of a slot has."""
     count = per_word(slot.width)
     return (slot.vector * LANES + lane) * count + slot.bit
 
@@ -383,9 +385,39 @@ def _activations(kernel: _Kernel, m: int, slot: int, block: Affine) -> Load:
     return Load(buffer=kernel.staged, index=_slot(kernel, m, place), lanes=LANES)
 
 
+def _scaled_together(form: Form) -> tuple[range, ...]:
+    """Slots whose words are of the same blocks."""
+    each = form.per_word
+    if form.block < ROW_STEP and each < SLOTS:
+        return tuple(range(first, first + each) for first in range(0, SLOTS, each))
+    return (range(SLOTS),)
+
+
+def _own_blocks(
+    form: Form, k: int, vector: int, place: Affine, inside: Frame
+) -> tuple[Affine, ...]:
+    """For each word of a vector of a stretch, which is at `place`, the block of its row."""
+    if form.block < ROW_STEP:
+        first = place.times(ROW_STEP // form.block)
+        words = (vector * LANES + lane for lane in range(LANES))
+        return tuple(
+            first.plus(Affine(constant=word * form.per_word // form.block)) for word in words
+        )
+    if form.block > ROW_STEP:
+        stretches = form.block // ROW_STEP
+        value = binary(BinaryOp.FLOOR_DIV, IndexValue(index=place), whole(stretches))
+        place = _bound_once(inside, "whole_block", value, form.blocks(k) - 1)
+    return (place,) * LANES
+
+
+def _bound_once(inside: Frame, name: str, value: Expression, most: int) -> Affine:
+    return Affine.variable(name) if name in inside.ranges else inside.let(name, value, most)
+
+
 def _dots(
     kernel: _Kernel,
     operand: Weights,
+    slots: range,
     row: Affine,
     place: Affine,
     block: Affine,
@@ -393,17 +425,15 @@ def _dots(
     into: Buffer,
     weight: Buffer,
 ) -> Block:
-    """Σ (q - zero) · a of one block, lane by lane, for all rows of a."""
-    product = kernel.product
-    words = BLOCK // per_word(operand.width)
-    at = row.times(product.k // BLOCK).plus(place).times(words)
-    most = (1 << operand.width) - 1
-    zero: Expression | None = None
-    if operand.zeros:
-        zero = _zero_point(kernel, operand, row, place, inside)
+    """Σ (q - zero) · a of some slots of a stretch, lane by lane, for all rows of a."""
+    product, form = kernel.product, operand.form
+    words = ROW_STEP // form.per_word
+    at = row.times(product.k // ROW_STEP).plus(place).times(words)
+    most = (1 << form.width) - 1
+    zeros = _zero_points(kernel, operand, slots, row, place, inside)
     body: list[Statement] = []
-    for number_ in range(SLOTS):
-        slot = _Slot(number=number_, width=operand.width)
+    for number_ in slots:
+        slot = _Slot(number=number_, width=form.width)
         held: Expression = kernel.load(
             operand.words, at.plus(Affine(constant=slot.vector * WORDS_AT_ONCE)), LANES
         )
@@ -412,7 +442,7 @@ def _dots(
         held = binary(BinaryOp.AND, held, _words(most << slot.power))
         held = binary(BinaryOp.OR, held, _words((_EXPONENT_BIAS + MANTISSA) << MANTISSA))
         value = binary(
-            BinaryOp.SUB, Bitcast(value=held, dtype=DType.F32), _centre(operand, slot, zero)
+            BinaryOp.SUB, Bitcast(value=held, dtype=DType.F32), _centre(form, slot, zeros)
         )
         body.append(Store(buffer=weight, index=ZERO, value=value))
         for m in range(product.m):
@@ -422,7 +452,7 @@ def _dots(
                 _activations(kernel, m, number_, block),
             )
             so_far = Load(buffer=into, index=index, lanes=LANES)
-            value = plus(so_far, own) if number_ else own
+            value = plus(so_far, own) if number_ > slots.start else own
             body.append(Store(buffer=into, index=index, value=value))
     return tuple(body)
 
@@ -431,27 +461,35 @@ def _words(value: int) -> Const:
     return Const(value=value, dtype=DType.I32, lanes=LANES)
 
 
-def _centre(operand: Weights, slot: _Slot, zero: Expression | None) -> Expression:
-    """What the mantissa has where a weight is its zero point."""
+def _centre(form: Form, slot: _Slot, zeros: tuple[Expression, ...]) -> Expression:
+    """What the mantissa has where a weight is its zero point, of which `zeros` has one a word."""
     one, power = float(1 << MANTISSA), float(1 << slot.power)
-    if zero is None:
-        return _vector(one + power * (1 << (operand.width - 1)))
-    return splat(plus(times(zero, number(power)), number(one)))
+    if not zeros:
+        return _vector(one + power * form.middle)
+    return _lanes(tuple(plus(times(zero, number(power)), number(one)) for zero in zeros))
+
+
+def _lanes(values: tuple[Expression, ...]) -> Expression:
+    return splat(values[0]) if len(set(values)) == 1 else Lanes(values=values)
 
 
 def _added(
     kernel: _Kernel,
     operand: Weights,
+    slots: range,
     which: tuple[int, int],
     row: Affine,
     place: Affine,
+    inside: Frame,
     dot: Buffer,
 ) -> Block:
-    """The block's part of each sum: scale · Σ (q - zero) · a."""
-    product = kernel.product
-    scale = splat(kernel.load(operand.scales, row.times(product.k // BLOCK).plus(place)))
+    """The part of each sum that some slots of a stretch have: scale · Σ (q - zero) · a."""
+    form, k = operand.form, kernel.product.k
+    first = row.times(form.blocks(k))
+    blocks = _own_blocks(form, k, _vector_of(form, slots), place, inside)
+    scale = _lanes(tuple(kernel.load(operand.scales, first.plus(each)) for each in blocks))
     body = []
-    for m in range(product.m):
+    for m in range(kernel.product.m):
         own = times(scale, Load(buffer=dot, index=kernel.sum_at(m), lanes=LANES))
         index = kernel.sum_at(kernel.sum_of(*which, m))
         so_far = Load(buffer=kernel.sums, index=index, lanes=LANES)
@@ -459,28 +497,37 @@ def _added(
     return tuple(body)
 
 
-def _zero_point(
-    kernel: _Kernel, operand: Weights, row: Affine, place: Affine, inside: Frame
-) -> Expression:
-    """The zero point of a block: 4 bits, of which a word has eight."""
-    per_word = WORD_BITS // 4
-    words = -(-(kernel.product.k // BLOCK) // per_word)
-    if "zero_word" in inside.ranges:
-        word, digit = Affine.variable("zero_word"), Affine.variable("zero_digit")
-    else:
-        word = inside.let(
-            "zero_word",
-            binary(BinaryOp.FLOOR_DIV, IndexValue(index=place), whole(per_word)),
-            words - 1,
+def _vector_of(form: Form, slots: range) -> int:
+    return _Slot(number=slots.start, width=form.width).vector
+
+
+def _zero_points(
+    kernel: _Kernel, operand: Weights, slots: range, row: Affine, place: Affine, inside: Frame
+) -> tuple[Expression, ...]:
+    """The zero point of each word of a vector; () where weights have none."""
+    if not operand.zeros:
+        return ()
+    form, k = operand.form, kernel.product.k
+    first = row.times(form.zero_words(k))
+    found = []
+    for block in _own_blocks(form, k, _vector_of(form, slots), place, inside):
+        value, count = IndexValue(index=block), form.per_word
+        # Two blocks of a stretch may have their zero points in different words.
+        name = f"{block.constant or ''}"
+        word = _bound_once(
+            inside,
+            f"zero_word{name}",
+            binary(BinaryOp.FLOOR_DIV, value, whole(count)),
+            form.zero_words(k) - 1,
         )
-        digit = inside.let(
-            "zero_digit",
-            binary(BinaryOp.FLOOR_MOD, IndexValue(index=place), whole(per_word)),
-            per_word - 1,
+        digit = _bound_once(
+            inside, f"zero_digit{name}", binary(BinaryOp.FLOOR_MOD, value, whole(count)), count - 1
         )
-    held = kernel.load(operand.zeros, row.times(words).plus(word))
-    shifted = binary(BinaryOp.SHIFT_RIGHT, held, IndexValue(index=digit.times(4)))
-    return Cast(value=binary(BinaryOp.AND, shifted, whole(15)), dtype=DType.F32)
+        held = kernel.load(operand.zeros, first.plus(word))
+        shifted = binary(BinaryOp.SHIFT_RIGHT, held, IndexValue(index=digit.times(form.width)))
+        most = (1 << form.width) - 1
+        found.append(Cast(value=binary(BinaryOp.AND, shifted, whole(most)), dtype=DType.F32))
+    return tuple(found)
 
 
 # Steps 4 and 5: sums over threads, the norm's factor, and the entries of the output.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.quantised import BLOCK
+from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
 from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
@@ -16,14 +16,14 @@ MAX_M = 8
 MAX_SUMS = 16
 """Sums of four lanes that a thread keeps in registers."""
 SLOTS = 8
-"""Vectors of four activations to a block of weights."""
+"""Vectors of four activations to a stretch of 32 weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebgpuQuantisedGemvConfig(WebgpuConfig):
     """`threads_per_row` of the `threads` of a workgroup share a row of the weights, and take its
-    blocks in turn; each of them has `tile_n` rows. Activations lie in workgroup memory, `block_k`
-    of a row at a time; with 0 each thread reads those of its blocks where they lie. A row's threads
+    stretches in turn; each of them has `tile_n` rows. Activations lie in workgroup memory,
+    `block_k` of a row at a time; with 0 each thread reads its own where they lie. A row's threads
     add up by `subgroups` or through workgroup memory."""
 
     family: ClassVar = "quantised_gemv"
@@ -46,8 +46,8 @@ class WebgpuQuantisedGemvConfig(WebgpuConfig):
     @property
     def pitch(self) -> int:
         """Vectors from one slot of the activations to the next: never a multiple of eight, so that
-        the slots of a block lie in different banks."""
-        blocks = self.block_k // BLOCK
+        the slots of a stretch lie in different banks."""
+        blocks = self.block_k // ROW_STEP
         return blocks + (blocks % SLOTS == 0)
 
     def fault(self, workload: Workload) -> str:
@@ -62,8 +62,10 @@ class WebgpuQuantisedGemvConfig(WebgpuConfig):
             return f"tile_n={self.tile_n} makes a thread keep 0 or more than {MAX_SUMS} sums"
         if self.block_k == 0 and product.m > 1:
             return f"block_k=0 is for one row of activations; there are {product.m}"
-        if self.block_k < 0 or self.block_k % BLOCK or product.k % (self.block_k or product.k):
-            return f"block_k={self.block_k} must be a multiple of {BLOCK} that divides {product.k}"
+        if self.block_k < 0 or self.block_k % ROW_STEP or product.k % (self.block_k or product.k):
+            return (
+                f"block_k={self.block_k} must be a multiple of {ROW_STEP} that divides {product.k}"
+            )
         if self.threads_per_row == 1 and self.subgroups:
             return "threads_per_row=1 leaves nothing to reduce; use subgroups=false"
         return ""

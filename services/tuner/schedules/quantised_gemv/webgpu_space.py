@@ -5,7 +5,7 @@ from itertools import product
 from math import log2
 
 from kernelzoo.domain.gpu import SOFTWARE_DRIVER, GpuModel
-from kernelzoo.domain.operators.quantised import BLOCK
+from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.quantised import quantised_product_of
@@ -46,7 +46,7 @@ def quantised_gemv_configs(
 
 def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuQuantisedGemvConfig, float]]:
     operands = quantised_product_of(workload)
-    blocks = operands.k // BLOCK
+    blocks = operands.k // ROW_STEP
     best = min(max(4, gpu.warp_lanes), 1 << (blocks - 1).bit_length())
     for threads_per_row, (size_rank, threads), (tile_rank, tile_n), (
         staged_rank,
@@ -58,7 +58,7 @@ def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuQuantised
         _staged(operands.k, operands.m),
         (True, False),
     ):
-        if threads_per_row > threads or threads_per_row > 2 * blocks:
+        if threads_per_row > min(threads, max(2 * blocks, min(THREADS_PER_ROW))):
             continue
         away = abs(log2(threads_per_row / best))
         config = WebgpuQuantisedGemvConfig(
@@ -74,11 +74,11 @@ def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuQuantised
 
 def _staged(k: int, m: int) -> list[tuple[float, int]]:
     """Parts of a row with their ranks: all of it where it fits, the longest part that every driver
-    compiles, one block for rows of any length, and nothing of a single row."""
-    parts = [k // n for n in range(1, k // BLOCK + 1) if not k % (n * BLOCK)]
-    many = next(part for part in parts if part * m <= max(MANY_STAGED, BLOCK * m))
-    few = next(part for part in parts if part * m <= max(FEW_STAGED, BLOCK * m))
-    least = next(part for part in parts if part * m <= max(FEW_STAGED // 4, BLOCK * m))
+    compiles, one stretch for rows of any length, and nothing of a single row."""
+    parts = [k // n for n in range(1, k // ROW_STEP + 1) if not k % (n * ROW_STEP)]
+    many = next(part for part in parts if part * m <= max(MANY_STAGED, ROW_STEP * m))
+    few = next(part for part in parts if part * m <= max(FEW_STAGED, ROW_STEP * m))
+    least = next(part for part in parts if part * m <= max(FEW_STAGED // 4, ROW_STEP * m))
     found = [(1.5 * rank, part) for rank, part in enumerate(dict.fromkeys((many, few, least)))]
     return found if m > 1 else [*found, (0.25, 0)]
 

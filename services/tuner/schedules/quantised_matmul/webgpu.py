@@ -1,16 +1,16 @@
 """Products of many rows with quantised weights for WebGPU, as for the tokens of a prompt.
 
     dispatch    ⌈m / block_m⌉ × ⌈n / block_n⌉ workgroups
-    workgroup   c[block_m, block_n], from blocks of 32 of k
+    workgroup   c[block_m, block_n], from stretches of 32 of k
     thread      c[tile_m, tile_n] in registers, y · tile_m rows down and x · tile_n columns along
 
     workgroup memory
       rows      [32][pitch_m] of a
       columns   [32][pitch_n] of each product's weights, as numbers
 
-Each block of k: threads read a, four rows to a vector, and take the weights of four rows out of
+Each stretch of k: threads read a, four rows to a vector, and take the weights of four rows out of
 their words, times their scales; then each adds the products of its rows and columns. Where
-registers suffice, the next block is read into them before that, so that nothing waits for it.
+registers suffice, the next stretch is read into them before that, so that nothing waits for it.
 
     rows[k * pitch_m / 4 + place] = vec4<f32>(a[…], a[… + K], a[… + 2K], a[… + 3K]);      // 2
     columns[…] = (vec4<f32>((words >> 4 * bit) & 15) - 8) * scales;                       // 3
@@ -23,7 +23,7 @@ from math import prod
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.quantised import BLOCK, WORD_BITS, per_word
+from kernelzoo.domain.operators.quantised import ROW_STEP, Form
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
@@ -134,9 +134,9 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
         y=y,
         pitch_m=pitch_m,
         pitch_n=pitch_n,
-        rows=f32_buffer("rows", BLOCK * pitch_m, Scope.WORKGROUP),
+        rows=f32_buffer("rows", ROW_STEP * pitch_m, Scope.WORKGROUP),
         columns=tuple(
-            f32_buffer(f"columns{n}", BLOCK * pitch_n, Scope.WORKGROUP) for n in products
+            f32_buffer(f"columns{n}", ROW_STEP * pitch_n, Scope.WORKGROUP) for n in products
         ),
         sums=f32_buffer("sums", len(products) * config.tile_m * config.tile_n, Scope.LOCAL),
     )
@@ -146,7 +146,7 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
         for n in range(0, kernel.sums.size, LANES)
     )
     # 2 to 4. Block by block of k.
-    blocks = product.k // BLOCK
+    blocks = product.k // ROW_STEP
     block = frame.variable("block", blocks)
     ahead = blocks > 1 and _fit_registers(kernel)
     readings = (_activations(kernel, ahead), *(_weights(kernel, n, ahead) for n in products))
@@ -189,8 +189,8 @@ def _turns(kernel: _Kernel, items: int) -> int:
 def _fit_registers(kernel: _Kernel) -> bool:
     """Whether a thread has room for what it reads of the next block."""
     config, product = kernel.config, kernel.product
-    words = BLOCK // per_word(product.weights[0].width)
-    turns = _turns(kernel, config.block_m // LANES * BLOCK)
+    words = ROW_STEP // product.form.per_word
+    turns = _turns(kernel, config.block_m // LANES * ROW_STEP)
     turns += 3 * len(product.weights) * _turns(kernel, config.block_n // LANES * words)
     return kernel.sums.size + LANES * turns <= MOST_REGISTERS
 
@@ -256,7 +256,7 @@ def _registers(kernel: _Kernel, name: str, items: int, ahead: bool, dtype: DType
 
 def _activations(kernel: _Kernel, ahead: bool) -> _Reading:
     product, quads = kernel.product, kernel.config.block_m // LANES
-    items = quads * BLOCK
+    items = quads * ROW_STEP
     held = _registers(kernel, "held_a", items, ahead, DType.F32)
 
     def read(block: Affine) -> Turn:
@@ -266,7 +266,7 @@ def _activations(kernel: _Kernel, ahead: bool) -> _Reading:
             for lane in range(LANES):
                 row = kernel.first_m.plus(quad.times(LANES)).plus(_at(lane))
                 row = inside.clamped(f"a_row{lane}", row, product.m, 1)
-                index = row.times(product.k).plus(block.times(BLOCK)).plus(k)
+                index = row.times(product.k).plus(block.times(ROW_STEP)).plus(k)
                 entries.append(kernel.load(product.a, index))
             return (Store(buffer=held, index=at, value=Lanes(values=tuple(entries))),)
 
@@ -281,7 +281,7 @@ def _activations(kernel: _Kernel, ahead: bool) -> _Reading:
     return _Reading(
         var="read_a",
         kernel=kernel,
-        axes=(("a_quad", quads), ("a_k", BLOCK)),
+        axes=(("a_quad", quads), ("a_k", ROW_STEP)),
         registers=(held,),
         read=read,
         keep=keep,
@@ -293,9 +293,9 @@ def _activations(kernel: _Kernel, ahead: bool) -> _Reading:
 
 def _weights(kernel: _Kernel, number_: int, ahead: bool) -> _Reading:
     operand, product = kernel.product.weights[number_], kernel.product
-    count = per_word(operand.width)
-    words, quads = BLOCK // count, kernel.config.block_n // LANES
-    items, blocks = quads * words, product.k // BLOCK
+    form, count = operand.form, operand.form.per_word
+    words, quads = ROW_STEP // count, kernel.config.block_n // LANES
+    items, blocks = quads * words, product.k // ROW_STEP
     packed = _registers(kernel, f"packed{number_}", items, ahead, DType.I32)
     scale = _registers(kernel, f"scale{number_}", items, ahead, DType.F32)
     zero = _registers(kernel, f"zero{number_}", items, ahead, DType.F32)
@@ -304,14 +304,17 @@ def _weights(kernel: _Kernel, number_: int, ahead: bool) -> _Reading:
         def turn(inside: Frame, places: Sequence[Affine], at: Affine) -> Block:
             quad, word = places
             held, scales, zeros = [], [], []
+            own = _own_block(form, product.k, block, word, inside, number_)
             for lane in range(LANES):
                 row = kernel.first_n.plus(quad.times(LANES)).plus(_at(lane))
                 row = inside.clamped(f"b_row{number_}.{lane}", row, product.n, 1)
                 row = row.plus(_at(operand.first_row))
-                own = row.times(blocks).plus(block)
-                held.append(kernel.load(operand.words, own.times(words).plus(word)))
-                scales.append(kernel.load(operand.scales, own))
-                zeros.append(_zero(kernel, operand, row, block, inside, number_))
+                place = row.times(blocks).plus(block)
+                held.append(kernel.load(operand.words, place.times(words).plus(word)))
+                scales.append(
+                    kernel.load(operand.scales, row.times(form.blocks(product.k)).plus(own))
+                )
+                zeros.append(_zero(kernel, operand, row, own, inside, number_))
             return tuple(
                 Store(buffer=into, index=at, value=Lanes(values=tuple(values)))
                 for into, values in ((packed, held), (scale, scales), (zero, zeros))
@@ -321,12 +324,12 @@ def _weights(kernel: _Kernel, number_: int, ahead: bool) -> _Reading:
 
     def keep(_: Frame, places: Sequence[Affine], at: Affine) -> Block:
         quad, word = places
-        mask = Const(value=(1 << operand.width) - 1, dtype=DType.I32, lanes=LANES)
+        mask = Const(value=(1 << form.width) - 1, dtype=DType.I32, lanes=LANES)
         body: list[Statement] = []
         for bit in range(count):
             value: Expression = Load(buffer=packed, index=at, lanes=LANES)
             if bit:
-                value = binary(BinaryOp.SHIFT_RIGHT, value, whole(bit * operand.width))
+                value = binary(BinaryOp.SHIFT_RIGHT, value, whole(bit * form.width))
             value = Cast(value=binary(BinaryOp.AND, value, mask), dtype=DType.F32)
             value = binary(BinaryOp.SUB, value, Load(buffer=zero, index=at, lanes=LANES))
             value = binary(BinaryOp.MUL, value, Load(buffer=scale, index=at, lanes=LANES))
@@ -345,25 +348,41 @@ def _weights(kernel: _Kernel, number_: int, ahead: bool) -> _Reading:
     )
 
 
+def _own_block(
+    form: Form, k: int, stretch: Affine, word: Affine, inside: Frame, number_: int
+) -> Affine:
+    """The block of a row that a word of a stretch of it is in."""
+    if form.block > ROW_STEP:
+        stretches = form.block // ROW_STEP
+        value = binary(BinaryOp.FLOOR_DIV, IndexValue(index=stretch), whole(stretches))
+        return inside.let(f"whole_block{number_}", value, form.blocks(k) - 1)
+    if form.block < ROW_STEP:
+        words, parts = form.block // form.per_word, ROW_STEP // form.block
+        value = binary(BinaryOp.FLOOR_DIV, IndexValue(index=word), whole(words))
+        return stretch.times(parts).plus(inside.let(f"part{number_}", value, parts - 1))
+    return stretch
+
+
 def _zero(
     kernel: _Kernel, operand: Weights, row: Affine, block: Affine, inside: Frame, number_: int
 ) -> Expression:
-    if not operand.zeros:
-        return number(float(1 << (operand.width - 1)))
-    digits = WORD_BITS // 4
-    words = -(-(kernel.product.k // BLOCK) // digits)
+    form = operand.form
+    if not form.zeros:
+        return number(float(form.middle))
+    words, count = form.zero_words(kernel.product.k), form.per_word
     names = f"zero_word{number_}", f"zero_digit{number_}"
     if names[0] not in inside.ranges:
         for name, op, most in zip(
             names,
             (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD),
-            (words - 1, digits - 1),
+            (words - 1, count - 1),
             strict=True,
         ):
-            inside.let(name, binary(op, IndexValue(index=block), whole(digits)), most)
+            inside.let(name, binary(op, IndexValue(index=block), whole(count)), most)
     held = kernel.load(operand.zeros, row.times(words).plus(Affine.variable(names[0])))
-    shift = IndexValue(index=Affine.variable(names[1]).times(4))
-    bits = binary(BinaryOp.AND, binary(BinaryOp.SHIFT_RIGHT, held, shift), whole(15))
+    shift = IndexValue(index=Affine.variable(names[1]).times(form.width))
+    mask = whole((1 << form.width) - 1)
+    bits = binary(BinaryOp.AND, binary(BinaryOp.SHIFT_RIGHT, held, shift), mask)
     return Cast(value=bits, dtype=DType.F32)
 
 
@@ -388,7 +407,7 @@ def _products(kernel: _Kernel) -> Block:
                 so_far = Load(buffer=kernel.sums, index=at, lanes=LANES)
                 value = binary(BinaryOp.ADD, so_far, binary(BinaryOp.MUL, one, right))
                 body.append(Store(buffer=kernel.sums, index=at, value=value))
-    return serial("k", BLOCK, tuple(body))
+    return serial("k", ROW_STEP, tuple(body))
 
 
 # Step 5: the entries of the output.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.quantised import BLOCK
+from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.limits import WORKGROUP_BYTES, WORKGROUP_THREADS, required
@@ -19,7 +19,7 @@ THREADS = (16, *WORKGROUP_THREADS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebgpuQuantisedMatmulConfig(WebgpuConfig):
     """A workgroup has `block_m` rows of a and `block_n` of the weights; each of its threads has
-    `tile_m` by `tile_n` sums. Of k it takes one block of 32 at a time."""
+    `tile_m` by `tile_n` sums. Of k it takes 32 at a time."""
 
     family: ClassVar = "quantised_matmul"
     block_m: int
@@ -67,7 +67,7 @@ class WebgpuQuantisedMatmulConfig(WebgpuConfig):
 
 def _bytes(pitches: tuple[int, int], workload: Workload) -> int:
     products = len(quantised_product_of(workload).weights)
-    return (pitches[0] + products * pitches[1]) * BLOCK * DType.F32.size_bytes
+    return (pitches[0] + products * pitches[1]) * ROW_STEP * DType.F32.size_bytes
 
 
 def _step(wanted: int) -> int:
