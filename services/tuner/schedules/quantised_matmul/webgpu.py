@@ -1,7 +1,7 @@
 """Products of many rows with quantised weights for WebGPU, as for the tokens of a prompt.
 
-    dispatch    ⌈m / block_m⌉ × ⌈n / block_n⌉ workgroups
-    workgroup   c[block_m, block_n], from stretches of 32 of k
+    dispatch    split_k × ⌈m / block_m⌉ × ⌈n / block_n⌉ workgroups
+    workgroup   c[block_m, block_n], from its share of the stretches of 32 of k
     thread      c[tile_m, tile_n] in registers, y · tile_m rows down and x · tile_n columns along
 
     workgroup memory
@@ -15,10 +15,14 @@ registers suffice, the next stretch is read into them before that, so that nothi
     rows[k * pitch_m / 4 + place] = vec4<f32>(a[…], a[… + K], a[… + 2K], a[… + 3K]);      // 2
     columns[…] = (vec4<f32>((words >> 4 * bit) & 15) - 8) * scales;                       // 3
     for (var k …) { sums_0 = fma(vec4<f32>(rows[…].x), columns[…], sums_0); … }           // 4
+
+With split_k > 1 workgroups leave their sums in scratch memory, and a second dispatch adds them up:
+a product of the few rows of a prompt has too few blocks for all cores of a large GPU.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
 from kernelzoo.domain.candidate import Candidate
@@ -60,6 +64,7 @@ from services.tuner.ir.nodes import (
     Store,
 )
 from services.tuner.ir.rewrite import substitute
+from services.tuner.passes.thread_binding import ThreadBinding, bind_threads
 from services.tuner.schedules.base.entry import entry_value
 from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
 from services.tuner.schedules.base.quantised import (
@@ -73,7 +78,7 @@ from services.tuner.schedules.quantised_matmul.webgpu_config import WebgpuQuanti
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WebgpuQuantisedMatmulConfig.of(candidate)
-    return ScheduledProgram(nests=(quantised_matmul_program(candidate.workload, config),))
+    return ScheduledProgram(nests=quantised_matmul_programs(candidate.workload, config))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,7 @@ class _Kernel:
     thread: Affine
     first_m: Affine
     first_n: Affine
+    part: Affine
     x: Affine
     y: Affine
     pitch_m: int
@@ -94,6 +100,7 @@ class _Kernel:
     rows: Buffer
     columns: tuple[Buffer, ...]
     sums: Buffer
+    partial: Buffer
 
     def load(self, name: str, index: Affine) -> Load:
         return Load(buffer=self.held[name][0], index=index)
@@ -107,15 +114,21 @@ def _at(constant: int) -> Affine:
     return Affine(constant=constant)
 
 
-def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulConfig) -> Program:
-    """One dispatch; its parameters are those of the workload, flat."""
+def quantised_matmul_programs(
+    workload: Workload, config: WebgpuQuantisedMatmulConfig
+) -> tuple[Program, ...]:
+    """One dispatch, and with split_k > 1 a second one that adds the partial sums; their parameters
+    are those of the workload, flat."""
     product, frame = quantised_product_of(workload), Frame()
     parameters = parameters_of(workload)
     # 1. Which tile is the workgroup's, and which the thread's.
     down, along = -(-product.m // config.block_m), -(-product.n // config.block_n)
-    group = frame.variable("group", down * along)
+    workgroups = config.split_k * down * along
+    group = frame.variable("group", workgroups)
     thread = frame.variable("thread", config.threads)
-    own_m, own_n = frame.delinearize(group, (("own_m", down), ("own_n", along)))
+    part, own_m, own_n = frame.delinearize(
+        group, (("part", config.split_k), ("own_m", down), ("own_n", along))
+    )
     y, x = frame.delinearize(
         thread,
         (("y", config.block_m // config.tile_m), ("x", config.block_n // config.tile_n)),
@@ -130,6 +143,7 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
         thread=thread,
         first_m=own_m.times(config.block_m),
         first_n=own_n.times(config.block_n),
+        part=part,
         x=x,
         y=y,
         pitch_m=pitch_m,
@@ -139,6 +153,9 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
             f32_buffer(f"columns{n}", ROW_STEP * pitch_n, Scope.WORKGROUP) for n in products
         ),
         sums=f32_buffer("sums", len(products) * config.tile_m * config.tile_n, Scope.LOCAL),
+        partial=f32_buffer(
+            "partial", config.split_k * len(products) * product.m * product.n, Scope.GLOBAL
+        ),
     )
     zero = Const(value=0, dtype=DType.F32, lanes=LANES)
     zeros = tuple(
@@ -146,15 +163,16 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
         for n in range(0, kernel.sums.size, LANES)
     )
     # 2 to 4. Block by block of k.
-    blocks = product.k // ROW_STEP
-    block = frame.variable("block", blocks)
+    blocks = product.k // ROW_STEP // config.split_k
+    block, first = frame.variable("block", blocks), part.times(blocks)
     ahead = blocks > 1 and _fit_registers(kernel)
     readings = (_activations(kernel, ahead), *(_weights(kernel, n, ahead) for n in products))
     if ahead:
         # While products are computed the next block is on its way; behind the last it comes again.
         later = frame.nested()
         following = later.clamped("following", block.plus(_at(1)), blocks, 1)
-        before = tuple(s for each in readings for s in each.read_all(ZERO))
+        following = following.plus(first)
+        before = tuple(s for each in readings for s in each.read_all(first))
         inner = (
             *(s for each in readings for s in each.keep_all()),
             Barrier(),
@@ -164,18 +182,20 @@ def quantised_matmul_program(workload: Workload, config: WebgpuQuantisedMatmulCo
         )
     else:
         before = ()
-        brought = tuple(s for each in readings for s in each.brought(block))
+        brought = tuple(s for each in readings for s in each.brought(first.plus(block)))
         inner = (*brought, Barrier(), *_products(kernel), Barrier())
     body: Block = (*zeros, *before, *serial("block", blocks, inner))
     for buffer in (buffer for each in readings for buffer in each.registers):
         body = (Allocate(buffer=buffer, body=body),)
-    # 5. Each thread stores its entries.
-    body = (*body, *_stores(kernel))
+    # 5. Each thread stores its entries, or its sums.
+    body = (*body, *(_stores(kernel) if config.split_k == 1 else _partial_stores(kernel)))
     body = (Allocate(buffer=kernel.sums, body=body),)
     nest: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body)),)
     for buffer in (kernel.rows, *kernel.columns):
         nest = (Allocate(buffer=buffer, body=nest),)
-    return Program(parameters=parameters, body=loop("group", down * along, LoopKind.RANGE, nest))
+    parameters = parameters if config.split_k == 1 else (*parameters, kernel.partial)
+    main = Program(parameters=parameters, body=loop("group", workgroups, LoopKind.RANGE, nest))
+    return (main,) if config.split_k == 1 else (main, _added(kernel, parameters))
 
 
 MOST_REGISTERS = 160
@@ -413,10 +433,16 @@ def _products(kernel: _Kernel) -> Block:
 # Step 5: the entries of the output.
 
 
+def _entry(kernel: _Kernel, at_m: Affine, at_n: Affine, made: Mapping[str, Expression]) -> Store:
+    """What stores an entry, given its sums."""
+    output, shape = kernel.held[list(kernel.held)[-1]]
+    i, j = kernel.product.axes
+    value = entry_value(kernel.product.value, {i.name: at_m, j.name: at_n}, kernel.held, made)
+    return Store(buffer=output, index=at_m.times(shape[-1]).plus(at_n), value=value)
+
+
 def _stores(kernel: _Kernel) -> Block:
     config, product = kernel.config, kernel.product
-    output, shape = kernel.held[list(kernel.held)[-1]]
-    i, j = product.axes
     body: Block = ()
     for row in range(config.tile_m):
         at_m = kernel.first_m.plus(kernel.y.times(config.tile_m)).plus(_at(row))
@@ -430,8 +456,58 @@ def _stores(kernel: _Kernel) -> Block:
                 )
                 for n, name in enumerate(product.products)
             }
-            value = entry_value(product.value, {i.name: at_m, j.name: at_n}, kernel.held, made)
-            store = Store(buffer=output, index=at_m.times(shape[-1]).plus(at_n), value=value)
+            store = _entry(kernel, at_m, at_n, made)
             bounds = (Bound(index=at_m, limit=product.m), Bound(index=at_n, limit=product.n))
             body = (*body, *under(kernel.frame.undecided(bounds), (store,)))
     return body
+
+
+# split_k > 1: partial[split_k][products][m][n] in scratch memory, four columns at a time.
+
+
+def _partial_stores(kernel: _Kernel) -> Block:
+    config, product = kernel.config, kernel.product
+    count = len(product.products)
+    body: Block = ()
+    for number_ in range(count):
+        plane = kernel.part.times(count).plus(_at(number_)).times(product.m)
+        for row in range(config.tile_m):
+            at_m = kernel.first_m.plus(kernel.y.times(config.tile_m)).plus(_at(row))
+            for quad in range(config.tile_n // LANES):
+                column = kernel.x.times(config.tile_n).plus(_at(quad * LANES))
+                at_n = kernel.first_n.plus(column)
+                index = kernel.sum_at(number_, row, quad)
+                value = Load(buffer=kernel.sums, index=index, lanes=LANES)
+                index = plane.plus(at_m).times(product.n).plus(at_n)
+                store = Store(buffer=kernel.partial, index=index, value=value)
+                bounds = (Bound(index=at_m, limit=product.m), Bound(index=at_n, limit=product.n))
+                body = (*body, *under(kernel.frame.undecided(bounds), (store,)))
+    return body
+
+
+SPLIT_K_THREADS = 64
+
+
+def _added(kernel: _Kernel, parameters: tuple[Buffer, ...]) -> Program:
+    """The second dispatch: each entry from the partial sums of all workgroups."""
+    product = kernel.product
+    at_m, at_n = Affine.variable("m"), Affine.variable("n")
+    entries, count = product.m * product.n, len(product.products)
+    place = at_m.times(product.n).plus(at_n)
+
+    def total(number_: int) -> Expression:
+        parts: list[Expression] = [
+            Load(
+                buffer=kernel.partial,
+                index=place.plus(_at((part * count + number_) * entries)),
+            )
+            for part in range(kernel.config.split_k)
+        ]
+        return reduce(lambda left, right: binary(BinaryOp.ADD, left, right), parts)
+
+    made = {name: total(n) for n, name in enumerate(product.products)}
+    store = _entry(kernel, at_m, at_n, made)
+    block: Block = (loop("n", product.n, LoopKind.SERIAL, (store,)),)
+    block = (loop("m", product.m, LoopKind.SERIAL, block),)
+    whole = Program(parameters=parameters, body=loop("whole", 1, LoopKind.RANGE, block))
+    return bind_threads(whole, ThreadBinding(count=SPLIT_K_THREADS, vectors=1, vec4=True))

@@ -12,6 +12,7 @@ from services.tuner.schedules.base.quantised import quantised_product_of
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 TILES = (4, 8)
+SPLITS = (1, 2, 3, 4, 7, 8, 16)
 THREADS = (16, *WORKGROUP_THREADS)
 """Two products of the smallest blocks take 6 KiB of workgroup memory, by 16 threads."""
 
@@ -19,19 +20,21 @@ THREADS = (16, *WORKGROUP_THREADS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebgpuQuantisedMatmulConfig(WebgpuConfig):
     """A workgroup has `block_m` rows of a and `block_n` of the weights; each of its threads has
-    `tile_m` by `tile_n` sums. Of k it takes 32 at a time."""
+    `tile_m` by `tile_n` sums. Of k it takes 32 at a time. `split_k` workgroups share
+    the sum of an entry, each with its part of k: a second dispatch adds their sums up."""
 
     family: ClassVar = "quantised_matmul"
     block_m: int
     block_n: int
     tile_m: int
     tile_n: int
+    split_k: int
 
     @property
     def threads(self) -> int:
         return self.block_m // self.tile_m * (self.block_n // self.tile_n)
 
-    def fault(self, _: Workload) -> str:
+    def fault(self, workload: Workload) -> str:
         if self.tile_m not in TILES or self.tile_n not in TILES:
             return f"tile_m={self.tile_m} and tile_n={self.tile_n} must be 4 or 8"
         if not LANES <= self.block_m <= 256 or not LANES <= self.block_n <= 256:
@@ -40,6 +43,14 @@ class WebgpuQuantisedMatmulConfig(WebgpuConfig):
             return "block_m and block_n must be multiples of tile_m and tile_n"
         if self.threads not in THREADS:
             return f"{self.threads} threads must be one of {', '.join(map(str, THREADS))}"
+        product = quantised_product_of(workload)
+        if self.split_k not in SPLITS or product.k // ROW_STEP % self.split_k:
+            return (
+                f"split_k={self.split_k} must be one of {', '.join(map(str, SPLITS))} that divides "
+                f"the {product.k // ROW_STEP} stretches of k"
+            )
+        if self.split_k > 1 and product.n % LANES:
+            return f"split_k={self.split_k} wants columns in fours, not {product.n}"
         return ""
 
     def pitches(self, workload: Workload) -> tuple[int, int]:

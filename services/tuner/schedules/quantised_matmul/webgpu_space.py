@@ -1,43 +1,80 @@
-"""The lite space of products of many rows with quantised weights: blocks and tiles."""
+"""The lite space of products of many rows with quantised weights: blocks, tiles and shares of k.
+
+What is likely the best comes first: an estimate of what a core does for a block, and of how many
+threads it has to hide what they wait for. Of 384 kernels on an H200 (12 products of prompts) it is
+off by 16 % in the mean.
+"""
 
 from itertools import product
-from math import log2
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import GpuModel
+from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.schedules.base.quantised import quantised_product_of
+from services.tuner.ir.nodes import LANES
+from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
 from services.tuner.schedules.quantised_matmul.webgpu_config import (
+    SPLITS,
     TILES,
     WebgpuQuantisedMatmulConfig,
 )
 from services.tuner.schedules.webgpu_space import plain_first
 
 BLOCKS = (64, 32, 128, 16)
+MOST_CANDIDATES = 64
+
+LOAD = 2.0
+"""A vector from workgroup memory takes a core as long as so many multiply-adds of a warp."""
+UNPACK = 2.0
+"""So does a weight that is taken out of its word."""
+WARPS_WANTED = 6
+"""Warps of a core that hide what each of them waits for."""
+DISPATCH = 14_000
+"""Multiply-adds of a warp in the time of a second dispatch."""
+SCRATCH_BYTE = 0.0023
+"""The same of a byte of partial sums, which all cores write and read."""
 
 
 def quantised_matmul_configs(
     workload: Workload, gpu: GpuModel
 ) -> tuple[WebgpuQuantisedMatmulConfig, ...]:
-    """Ordered by the sum of the ranks of their settings, those that leave cores idle behind; the
-    first requires nothing."""
+    """The first requires nothing."""
     operands = quantised_product_of(workload)
     ranked: dict[WebgpuQuantisedMatmulConfig, float] = {}
-    for (m_rank, block_m), (n_rank, block_n), tile_m, tile_n in product(
-        enumerate(BLOCKS), enumerate(BLOCKS), TILES, TILES
-    ):
+    for block_m, block_n, tile_m, tile_n, split_k in product(BLOCKS, BLOCKS, TILES, TILES, SPLITS):
         config = WebgpuQuantisedMatmulConfig(
-            block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n
+            block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, split_k=split_k
         )
-        if config.fault(workload) or not _fits(config, workload):
-            continue
-        wasted = (block_m >= 2 * operands.m) + (block_n >= 2 * operands.n)
-        workgroups = -(-operands.m // block_m) * -(-operands.n // block_n)
-        idle = max(0.0, log2(gpu.cores / workgroups))
-        narrow = config.threads < gpu.warp_lanes
-        unlikely = 2 * (wasted + narrow) + 1.5 * idle
-        ranked[config] = m_rank + n_rank + 0.5 * (tile_m + tile_n > 8) + unlikely
-    return plain_first(sorted(ranked, key=ranked.__getitem__), workload, gpu)
+        if not config.fault(workload) and _fits(config, workload):
+            ranked[config] = _estimate(operands, workload, config, gpu)
+    ordered = sorted(ranked, key=ranked.__getitem__)
+    return plain_first(ordered, workload, gpu)[:MOST_CANDIDATES]
+
+
+def _estimate(
+    operands: QuantisedProduct,
+    workload: Workload,
+    config: WebgpuQuantisedMatmulConfig,
+    gpu: GpuModel,
+) -> float:
+    """Grows with the time of the kernel."""
+    products = len(operands.weights)
+    tile = config.tile_m * config.tile_n
+    read = (config.tile_m + products * config.tile_n) / LANES
+    unpacked = (products * config.block_n + config.block_m / 3) / config.threads
+    block = ROW_STEP * (products * tile + LOAD * read + UNPACK * unpacked)
+    blocks = operands.k / ROW_STEP / config.split_k
+    down, along = -(-operands.m // config.block_m), -(-operands.n // config.block_n)
+    warps = -(-config.threads // gpu.warp_lanes)
+    of_core = -(-config.split_k * down * along // gpu.cores)
+    fitting = max(1, gpu.shared_bytes // config.workgroup_bytes_for(workload))
+    resident = min(of_core, fitting) * warps
+    time = of_core * warps * block * blocks * (1 + WARPS_WANTED / resident)
+    if config.split_k == 1:
+        return time
+    moved = 2 * DType.F32.size_bytes * config.split_k * products * operands.m * operands.n
+    return time + DISPATCH + SCRATCH_BYTE * moved
 
 
 def _fits(config: WebgpuQuantisedMatmulConfig, workload: Workload) -> bool:
