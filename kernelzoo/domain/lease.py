@@ -8,12 +8,14 @@ class LentRole(StrEnum):
     """No agent is told.
 
     EXPLORE: too few of its device class have measured it. LEADER: one of the fastest of the class,
-    which is measured by more. CHAMPION: what the zoo serves, to be preferred or not. CONTROL: a
-    kernel whose time on the class is known. VALIDATE: a winner of similar devices.
+    which is measured by more. FEW_RUNS: one that costs a page that runs it few times less than the
+    fastest does, as far as is known. CHAMPION: what the zoo serves, to be preferred or not.
+    CONTROL: a kernel whose time on the class is known. VALIDATE: a winner of similar devices.
     """
 
     EXPLORE = "explore"
     LEADER = "leader"
+    FEW_RUNS = "few_runs"
     CHAMPION = "champion"
     CONTROL = "control"
     VALIDATE = "validate"

@@ -50,7 +50,8 @@ class ProspectRow:
     The others of its class are counted by network, the operator's agents each: `answered` have a
     report that counts, `lent` hold it on an open lease that was heard of lately or wait for the
     verdict on it, and `known_by` have a verified time. `relative_time` is the fastest that is
-    credible (`CREDIBLE`).
+    credible (`CREDIBLE`), in times of the reference kernel; `relative_preparation` is what precedes
+    warm runs, told in the same way, null where nobody has told it.
 
     `champion`: it is what the class is served; `contender`: the class's times put it before that,
     and too few have reported it. `similar`: 0 where it is served to the same device with another ρ,
@@ -66,6 +67,7 @@ class ProspectRow:
     lent: int
     known_by: int
     relative_time: float | None
+    relative_preparation: float | None
     champion: bool
     contender: bool
     similar: int | None
@@ -238,17 +240,22 @@ def prospects(
                        OR m.candidate_id IN (SELECT candidate_id FROM repeated))
             ), own AS MATERIALIZED (
                 SELECT m.candidate_id, m.identity_id, m.verdict, m.retries, m.relative_time,
+                       relative_preparation(m),
                        (m.lease_id, m.candidate_id) NOT IN (
                            SELECT lease_id, candidate_id FROM stale) AS stands
                 FROM space JOIN measurement m ON m.candidate_id = space.candidate_id
                  AND m.identity_id = %(identity)s::uuid AND m.device_class = %(class)s
             ), reported AS MATERIALIZED (
-                SELECT candidate_id, identity_id, verdict, retries, relative_time
+                SELECT candidate_id, identity_id, verdict, retries, relative_time,
+                       relative_preparation
                 FROM own WHERE stands
                 UNION ALL
-                SELECT space.candidate_id, m.identity_id, m.verdict, m.retries, m.relative_time
+                SELECT space.candidate_id, m.identity_id, m.verdict, m.retries, m.relative_time,
+                       m.relative_preparation
                 FROM space CROSS JOIN LATERAL (
-                    SELECT identity_id, verdict, retries, relative_time FROM measurement
+                    SELECT identity_id, verdict, retries, relative_time,
+                           relative_preparation(measurement)
+                    FROM measurement
                     WHERE candidate_id = space.candidate_id AND device_class = %(class)s
                     ORDER BY created_at DESC LIMIT %(recent)s
                 ) m
@@ -277,6 +284,10 @@ def prospects(
                            WHERE r.verdict = 'verified'
                               OR r.verdict = 'pending' AND (v.own OR v.operated)
                        ) AS relative_time,
+                       min(r.relative_preparation) FILTER (
+                           WHERE r.verdict = 'verified'
+                              OR r.verdict = 'pending' AND (v.own OR v.operated)
+                       ) AS relative_preparation,
                        coalesce(bool_or(
                            r.verdict = 'verified' OR r.verdict = 'pending' AND v.operated
                        ) FILTER (WHERE NOT v.own), false) AS counts,
@@ -294,7 +305,12 @@ def prospects(
                        count(*) FILTER (WHERE known) AS known_by,
                        CASE WHEN count(relative_time) < 2 * %(cover)s THEN min(relative_time)
                             ELSE percentile_disc(%(credible)s)
-                                 WITHIN GROUP (ORDER BY relative_time) END AS relative_time
+                                 WITHIN GROUP (ORDER BY relative_time) END AS relative_time,
+                       CASE WHEN count(relative_preparation) < 2 * %(cover)s
+                            THEN min(relative_preparation)
+                            ELSE percentile_disc(%(credible)s)
+                                 WITHIN GROUP (ORDER BY relative_preparation)
+                            END AS relative_preparation
                 FROM found GROUP BY candidate_id
             ), holding AS (
                 SELECT b.candidate_id, v.name, v.own
@@ -331,6 +347,7 @@ def prospects(
                    coalesce(borrowed.held, false) AS held,
                    coalesce(known.answered, 0) AS answered, coalesce(borrowed.lent, 0) AS lent,
                    coalesce(known.known_by, 0) AS known_by, known.relative_time,
+                   known.relative_preparation,
                    champion.candidate_id IS NOT NULL AS champion,
                    EXISTS (SELECT FROM champion c
                            WHERE space.candidate_id = ANY (c.contenders)) AS contender,

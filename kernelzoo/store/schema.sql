@@ -264,7 +264,7 @@ CREATE TABLE lease_item (
     lease_id bigint NOT NULL REFERENCES lease,
     candidate_id text NOT NULL REFERENCES candidate,
     role text NOT NULL DEFAULT 'explore'
-        CHECK (role IN ('explore', 'leader', 'champion', 'control', 'validate')),
+        CHECK (role IN ('explore', 'leader', 'few_runs', 'champion', 'control', 'validate')),
     PRIMARY KEY (lease_id, candidate_id)
 );
 COMMENT ON COLUMN lease_item.role IS 'Why it was lent; see kernelzoo.domain.lease. No agent is told.';
@@ -592,6 +592,15 @@ CREATE FUNCTION kernel_time(candidate_id text, device_class text)
 $$;
 COMMENT ON FUNCTION kernel_time IS
     'Median over identities of each one''s best verified time; null and 0 without any.';
+
+CREATE FUNCTION relative_preparation(m measurement) RETURNS double precision
+    LANGUAGE sql IMMUTABLE AS $$
+    SELECT (m.compile_ns + m.pack_ns + greatest(0, m.first_run_ns - m.best_ns))
+           * m.relative_time / m.best_ns
+$$;
+COMMENT ON FUNCTION relative_preparation IS
+    'What a page pays for a kernel beside warm runs, in runs of the reference kernel; null for a '
+    'failure and where it was not told.';
 
 CREATE TABLE cost_model (
     version integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

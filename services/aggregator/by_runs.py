@@ -16,19 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from kernelzoo.domain.few_runs import CLOSE, RUNS, SAVING
 from kernelzoo.domain.measurement import Preparation
 from services.aggregator.challenge import Preferences, passes
 from services.aggregator.publishing import Rule
-
-RUNS = (1, 30)
-"""One, and few: of a page that runs a model for some seconds."""
-
-CLOSE = 2.0
-"""Whoever runs a kernel more often than it said waits twice as long at the most."""
-
-SAVING = 0.1
-"""Costs before warm runs are measured once by each, not in interleaved rounds: totals closer than
-this change places between two measurements of one device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

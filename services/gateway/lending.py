@@ -2,7 +2,8 @@
 
 Agents of one device class divide the space: each is lent what too few others have measured or are
 measuring. What is fast is then measured by more, the faster by the more, until as many have
-measured the first two as confirm a winner. docs/adr/0025 and 0040 have the reasons.
+measured the first two as confirm a winner; and so is what a page that runs it few times waits less
+for than for the fastest. docs/adr/0025, 0040 and 0072 have the reasons.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 from random import Random
 
+from kernelzoo.domain.few_runs import CLOSE, RUNS, SAVING
 from kernelzoo.domain.lease import FINALISTS, LEADERS, LentRole, voters
 from kernelzoo.store.prospects import ProspectRow
 
@@ -111,11 +113,15 @@ def _explored(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Ite
 
 
 def _raced(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Item]:
-    """An equal share of the measurements that leaders still lack, of the fastest first."""
-    lacking = [(p, lack) for p, lack in _leaders(prospects, terms) if lack > 0]
-    slots = sum(lack for _, lack in lacking)
-    free = _free([p for p, _ in lacking])
-    return [(p, LentRole.LEADER) for p in free[: min(ceil(slots / terms.sharers), terms.limit)]]
+    """An equal share of the measurements that leaders still lack, of the fastest first, and then
+    of those that what is best for few runs does.
+    """
+    leaders = [(p, LentRole.LEADER, lack) for p, lack in _leaders(prospects, terms)]
+    cheap = [(p, LentRole.FEW_RUNS, lack) for p, lack in _for_few_runs(prospects, terms)]
+    lacking = [each for each in (*leaders, *cheap) if each[2] > 0]
+    slots = sum(lack for _, _, lack in lacking)
+    free = _once([(p, role) for p, role, _ in lacking if _free([p])])
+    return free[: min(ceil(slots / terms.sharers), terms.limit)]
 
 
 def _contested(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Item]:
@@ -142,6 +148,31 @@ def _leaders(
         if voters(rank, terms.quorum) > terms.cover
     ]
     return [(p, lack) for p, lack in lacking if _time(p) <= (1 + NEAR) * _time(ranked[0])]
+
+
+def _for_few_runs(
+    prospects: Sequence[ProspectRow], terms: LendingTerms
+) -> list[tuple[ProspectRow, int]]:
+    """Of each number of runs that the zoo offers for, the kernel that costs least together with
+    what precedes its runs, where that saves enough over the fastest; how many more should be lent
+    it. As many as confirm a winner have to have measured what is offered.
+    """
+    told = [p for p in _ranked(prospects) if p.relative_preparation is not None]
+    if not told or told[0] != _ranked(prospects)[0]:
+        return []
+    fastest = told[0]
+    close = [p for p in told if _time(p) <= CLOSE * _time(fastest)]
+    least = [min(close, key=lambda p: _total(p, runs)) for runs in RUNS]
+    saving = {
+        p.candidate_id: p
+        for p, runs in zip(least, RUNS, strict=True)
+        if _total(p, runs) < (1 - SAVING) * _total(fastest, runs)
+    }
+    return [(p, terms.quorum - p.answered - p.lent - p.mine - p.held) for p in saving.values()]
+
+
+def _total(prospect: ProspectRow, runs: int) -> float:
+    return (prospect.relative_preparation or 0.0) + runs * _time(prospect)
 
 
 def _ranked(prospects: Sequence[ProspectRow]) -> list[ProspectRow]:

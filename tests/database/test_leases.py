@@ -11,7 +11,9 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from fixtures.rows import compile_row
-from kernelzoo.store.blocking import execute
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.store.blocking import execute, fetch_all
+from kernelzoo.store.prospects import prospects
 from kernelzoo.store.query import Statement
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
@@ -112,9 +114,9 @@ def test_an_accepted_report_is_stored(agent: Agent, lease: dict[str, Any], db: C
 
 
 def test_what_precedes_warm_runs_is_stored_unless_the_samples_contradict_it(
-    agent: Agent, lease: dict[str, Any], db: Connection
+    agent: Agent, lease: dict[str, Any], db: Connection, job_id: int
 ) -> None:
-    told = {"compile_ns": 2e6, "optimise_ns": 3e6, "pack_ns": 0.0, "first_run_ns": 600.0}
+    told = {"compile_ns": 2e6, "optimise_ns": 3e6, "pack_ns": 0.0, "first_run_ns": 3000.0}
     right, fast, untold = (ok(lease, each["candidate"]) for each in lease["candidates"])
     too_fast = fast | {"preparation": told | {"first_run_ns": 400.0}}
     answer = agent.report(lease, [right | {"preparation": told}, too_fast, untold])
@@ -123,10 +125,18 @@ def test_what_precedes_warm_runs_is_stored_unless_the_samples_contradict_it(
         "SELECT candidate_id, compile_ns, optimise_ns, pack_ns, first_run_ns FROM measurement"
     ).fetchall()
     assert {row[0]: row[1:] for row in rows} == {
-        right["candidate"]: (2e6, 3e6, 0.0, 600.0),
+        right["candidate"]: (2e6, 3e6, 0.0, 3000.0),
         fast["candidate"]: (None,) * 4,
         untold["candidate"]: (None,) * 4,
     }
+    ((identity,),) = db.execute("SELECT id FROM identity").fetchall()
+    device_class = DeviceClass.parse(agent.device_class)
+    asked = prospects(job_id, identity, device_class, cover=2, believed_s=60)
+    known = {each.candidate_id: each.relative_preparation for each in fetch_all(db, asked)}
+    reference_ns = right["reference_ns"][0]
+    beside_runs_ns = 2e6 + 3000.0 - right["samples_ns"][0]
+    assert known[right["candidate"]] == pytest.approx(beside_runs_ns / reference_ns)
+    assert known[fast["candidate"]] is known[untold["candidate"]] is None
 
 
 def test_a_lease_names_the_fastest_that_its_identity_measured_before(

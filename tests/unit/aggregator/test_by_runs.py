@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelzoo.domain.few_runs import CLOSE, RUNS
 from kernelzoo.domain.measurement import Preparation
-from services.aggregator.by_runs import CLOSE, RUNS, Cost, Costs, Offer, offers
+from services.aggregator.by_runs import Cost, Costs, Offer, offers
 from services.aggregator.publishing import Rule
 from tests.examples import examples
 

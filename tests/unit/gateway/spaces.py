@@ -31,6 +31,7 @@ def new(place: int) -> ProspectRow:
         lent=0,
         known_by=0,
         relative_time=None,
+        relative_preparation=None,
         champion=False,
         contender=False,
         similar=None,

@@ -146,6 +146,7 @@ class Stack:
                 lent=len(holders - {agent.number}),
                 known_by=0,
                 relative_time=times[(len(times) - 1) // 2] if times else None,
+                relative_preparation=None,
                 champion=self.live is not None and self.live.candidate_id == name,
                 contender=name in self.contenders,
                 similar=None,

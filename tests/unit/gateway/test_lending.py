@@ -4,6 +4,7 @@ from dataclasses import replace
 from random import Random
 
 from kernelzoo.domain.lease import FINALISTS, LEADERS, LentRole, voters
+from kernelzoo.store.prospects import ProspectRow
 from services.gateway.lending import KNOWN_BY, LeasePlan, plan
 from tests.unit.gateway.spaces import (
     ALONE,
@@ -84,6 +85,42 @@ def test_what_is_far_behind_the_first_is_not_measured_by_more() -> None:
     far = [replace(each, relative_time=2.0) for each in COVERED[:18]]
     space = [*far, measured(18, 5, mine=True), measured(19, 5, mine=True)]
     assert planned(space, FIVE).complete
+
+
+def prepared(place: int, preparation: float, *, by: int = 1, mine: bool = False) -> ProspectRow:
+    return replace(measured(place, by, mine=mine), relative_preparation=preparation)
+
+
+def test_what_costs_less_for_few_runs_is_lent_to_a_quorum_after_the_leaders() -> None:
+    """One candidate of each number of runs, however many are cheap."""
+    usual = [prepared(place, 500.0) for place in range(17)]
+    cheap = [prepared(3, 1.0), prepared(8, 4.0), prepared(5, 6.0)]
+    costs = {each.candidate_id: each for each in cheap}
+    leading = [prepared(place, 500.0, by=5) for place in range(17, 20)]
+    space = [costs.get(each.candidate_id, each) for each in usual] + leading
+    alone = replace(FIVE, sharers=1, limit=40)
+    # Totals of 1 and 30 runs: k03 1.97 and 30.1, k08 4.92 and 31.6; of the fastest 500 and more.
+    assert names(planned(space, alone), LentRole.FEW_RUNS) == ["k03"]
+    slower = [replace(each, relative_time=1.5) if each == cheap[0] else each for each in space]
+    # Of k03 2.5 and 46 now.
+    assert names(planned(slower, alone), LentRole.FEW_RUNS) == ["k03", "k08"]
+    known = [replace(each, answered=5) if each == cheap[0] else each for each in space]
+    assert names(planned(known, alone), LentRole.FEW_RUNS) == []
+
+
+def test_nothing_is_lent_for_few_runs_that_is_never_offered() -> None:
+    """What is twice as slow, saves less than noise, or is beaten in both."""
+    leading = [prepared(place, 100.0, by=5, mine=True) for place in (18, 19)]
+
+    def lent(*others: ProspectRow) -> list[str]:
+        return names(planned([*others, *leading], FIVE), LentRole.FEW_RUNS)
+
+    slow = replace(prepared(0, 1.0), relative_time=2.0)
+    assert lent(slow) == []
+    assert lent(prepared(0, 99.0)) == []
+    assert lent(prepared(0, 20.0), prepared(1, 10.0)) == ["k01"]
+    assert lent(prepared(0, 20.0), measured(1)) == ["k00"]
+    assert lent(replace(prepared(0, 20.0), mine=True)) == []
 
 
 def test_who_is_left_waits_for_what_may_still_change_the_winner() -> None:

@@ -6,6 +6,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelzoo.domain.few_runs import RUNS
 from kernelzoo.domain.lease import FINALISTS, LEADERS, LentRole
 from kernelzoo.store.prospects import ProspectRow
 from services.gateway.lending import KNOWN_BY, LendingTerms, plan
@@ -22,6 +23,7 @@ prospects = st.lists(
         lent=st.integers(0, 3),
         known_by=st.integers(0, 5),
         relative_time=st.none() | st.floats(0.1, 3),
+        relative_preparation=st.none() | st.floats(0, 100),
         champion=st.booleans(),
         contender=st.booleans(),
         similar=st.sampled_from([None, 0, 1]),
@@ -78,7 +80,9 @@ def test_a_plan_lends_what_can_be_lent_once_within_the_limit_and_closes_when_not
 def test_a_crowd_measures_all_of_a_space_and_the_first_two_as_often_as_a_quorum_asks(
     size: int, agents: int, cover: int, quorum: int
 ) -> None:
-    """In turn, each answering at once; a kernel's time is its place."""
+    """In turn, each answering at once; a kernel's time is its place, and the slower it is the
+    sooner it is prepared. What is best for few runs a quorum measures, too.
+    """
     measured_by: list[set[int]] = [set() for _ in range(size)]
     closed: set[int] = set()
     for turn in range(agents * (2 * size + 3)):
@@ -90,7 +94,8 @@ def test_a_crowd_measures_all_of_a_space_and_the_first_two_as_often_as_a_quorum_
                 new(place),
                 mine=one in by,
                 answered=len(by - {one}),
-                relative_time=1 + place if by else None,
+                relative_time=1 + place / size if by else None,
+                relative_preparation=100.0 * (size - place) if by else None,
             )
             for place, by in enumerate(measured_by)
         ]
@@ -103,5 +108,9 @@ def test_a_crowd_measures_all_of_a_space_and_the_first_two_as_often_as_a_quorum_
     assert closed == set(range(agents))
     assert all(len(by) >= min(cover, agents) for by in measured_by)
     assert all(len(by) >= min(quorum, agents) for by in measured_by[:1])
+    for runs in RUNS:
+        costs = [100.0 * (size - place) + runs * (1 + place / size) for place in range(size)]
+        least = min(range(size), key=costs.__getitem__)
+        assert len(measured_by[least]) >= min(quorum, agents)
     led = LEADERS if cover > 1 else FINALISTS
     assert all(len(by) == agents for by in measured_by[: min(led, size) - 1])
