@@ -13,7 +13,7 @@ from services.tuner.schedules.conv.implicit_gemm import product_extents
 from services.tuner.schedules.matmul.usage import estimated_us, occupancy_of, promise, registers_of
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 
-MOST_CANDIDATES = 64
+MOST_CANDIDATES = 80
 REPETITION = 0.01
 """Candidates of one block and tile err alike: each further one stands as far back as if it took so
 much longer."""
@@ -21,8 +21,12 @@ much longer."""
 TILES = ((8, 8), (8, 4), (4, 8), (4, 4), (8, 16), (16, 8))
 """tile_m x tile_n, powers of two (heuristic 2) of vectors of four (heuristic 1)."""
 
-GRIDS = ((8, 8), (8, 16), (4, 16), (16, 8), (4, 8), (8, 4), (16, 16), (8, 32), (32, 8), (4, 32))
-"""Rows x columns of threads."""
+GRIDS = (
+    *((8, 8), (8, 16), (4, 16), (16, 8), (4, 8), (8, 4), (16, 16), (8, 32), (32, 8), (4, 32)),
+    *((12, 8), (8, 12), (12, 12), (6, 8), (8, 6)),
+)
+"""Rows x columns of threads. Powers of two leave a third of 132 cores without a block of the 384
+rows and 3,072 columns of a transformer, where blocks of 96 or 192 do not."""
 
 MOST_THREADS = 256
 """Threads of a workgroup (heuristic 5)."""
@@ -43,7 +47,7 @@ MOST_SLICED_WARPS = 16
 SLICED_WORKGROUP_BYTES = 32_768
 """The sums of a slice of 128 threads, 64 entries each."""
 
-SLICED_CANDIDATES = 16
+SLICED_CANDIDATES = 20
 """Estimates of kernels with sliced-K err apart from those of the others: both have places of their
 own."""
 
