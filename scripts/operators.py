@@ -13,6 +13,7 @@ from kernelzoo.domain.operators.decoding import (
     gated_product,
     normed_heads,
     normed_product,
+    normed_sum,
 )
 from kernelzoo.domain.operators.examples import example_extents
 from kernelzoo.domain.operators.expressions import Program
@@ -83,7 +84,9 @@ one. Inputs stand in this order; what stands before `:=` is a state, which a cal
 place. `position[0]` is the number of tokens in the cache before this one. Keys are kept rotated,
 four entries of a token side by side, so that threads of neighbouring tokens read neighbours.
 With `form=Form(width=8, block=64, zeros=True)`, `normed_product` and `gated_product` read weights
-as `matmul_q8z` does with such a block, zero points behind the scales.
+as `matmul_q8z` does with such a block, zero points behind the scales. With `scale`, `cap` and
+`window` of an `AttentionShape` scores are multiplied by another number, go through
+cap · tanh(score / cap), and are of the last tokens alone.
 """
 DECODING = (
     (
@@ -98,6 +101,7 @@ DECODING = (
     ("argmax(1000)", argmax(1000)),
     ("advance(32)", advance(32)),
     ("normed_heads(4, 2, 16, 1e-6)", normed_heads(4, 2, 16, 1e-6)),
+    ("normed_sum(1, 64, 1e-6)", normed_sum(1, 64, 1e-6)),
 )
 PREFILL_HEAD = """
 ### A block of a prompt

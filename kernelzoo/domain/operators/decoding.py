@@ -4,7 +4,7 @@ An RMS norm before a product is a prologue of it: each workgroup normalises the 
 costs less than a dispatch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from kernelzoo.domain.dtype import DType
@@ -12,8 +12,11 @@ from kernelzoo.domain.operators.binding import bound
 from kernelzoo.domain.operators.elementwise import UNARY
 from kernelzoo.domain.operators.expressions import (
     Axis,
+    Binary,
+    BinaryOp,
     Call,
     Choice,
+    Comparison,
     Expression,
     Function,
     Input,
@@ -33,9 +36,17 @@ from kernelzoo.domain.operators.quantised import USUAL_FORM, Form, weight
 
 
 def normed_product(
-    m: int, k: int, n: int, *, epsilon: float, form: Form = USUAL_FORM, bias: bool = False
+    m: int,
+    k: int,
+    n: int,
+    *,
+    epsilon: float,
+    form: Form = USUAL_FORM,
+    bias: bool = False,
+    cap: float = 0.0,
 ) -> Program:
-    """c[m, n] = rms_norm(a)[m, k] · weights[n, k]ᵀ (+ bias[n]).
+    """c[m, n] = rms_norm(a)[m, k] · weights[n, k]ᵀ (+ bias[n]), and of that cap · tanh(c / cap)
+    with a cap.
 
     Inputs: a[m, k], gamma[k], words, scales and zero points of weights[n, k] as the operators of
     their form have them, and bias[n] where asked for. Weights of several projections of the same
@@ -45,6 +56,8 @@ def normed_product(
     added = (Input("bias", "f32", (n,)),) if bias else ()
     made = _product("sum", "normed", i, j, k, form)
     value = made[i, j] + read("bias", j) if bias else made[i, j]
+    if cap:
+        value = Call(Function.TANH, value * Real(1.0 / cap)) * Real(cap)
     return Program(
         inputs=(*_normed_inputs(m, k), *_weights(n, k, form), *added),
         stages=(*norm(m, k, epsilon), made, Stage("c", (i, j), value)),
@@ -83,17 +96,79 @@ def gated_product(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionShape:
     """`heads` queries share the keys and values of `kv_heads`; a head has `head_dim` entries, and
-    the cache room for `length` tokens."""
+    the cache room for `length` tokens.
+
+    Scores are multiplied by `scale`, which is head_dim^-½ where it is 0, and with a `cap` become
+    cap · tanh(score / cap). Each token sees the last `window` of them, itself among them, or with 0
+    all.
+    """
 
     heads: int
     kv_heads: int
     head_dim: int
     length: int
+    scale: float = 0.0
+    cap: float = 0.0
+    window: int = 0
 
     @property
     def shared(self) -> int:
         """Heads that share one key."""
         return self.heads // self.kv_heads
+
+    @property
+    def factor(self) -> float:
+        """What scores are multiplied by."""
+        return self.scale or float(self.head_dim**-0.5)
+
+    @property
+    def span(self) -> int:
+        """Tokens that one sees, at most."""
+        return min(self.length, self.window or self.length)
+
+    def scored(self, product: Expression) -> Expression:
+        """The score that a product of a query and a key is."""
+        score = product * Real(self.factor)
+        if not self.cap:
+            return score
+        return Call(Function.TANH, score * Real(1.0 / self.cap)) * Real(self.cap)
+
+    def seen(self, token: Expression, place: Expression) -> tuple[Comparison, ...]:
+        """Whether a token is seen from a place."""
+        if not self.window:
+            return (token <= place,)
+        return (token <= place, place < token + self.window)
+
+    def as_stated(self, program: Program) -> "AttentionShape":
+        """With the scale, the cap and the window that the scores of a program have; they stand
+        where it says which tokens are seen."""
+        shape = self
+        for stage in program.stages:
+            match stage.value:
+                case Choice(seen, score, Real(least)) if least == LOWEST:
+                    scale, cap = _scale_and_cap(score)
+                    shape = replace(shape, scale=scale, cap=cap, window=_window(seen))
+        return replace(shape, scale=0.0) if shape.scale == self.factor else shape
+
+
+def _scale_and_cap(score: Expression) -> tuple[float, float]:
+    match score:
+        case Binary(
+            BinaryOp.MUL,
+            Call(Function.TANH, Binary(BinaryOp.MUL, Binary(BinaryOp.MUL, _, Real(scale)), _)),
+            Real(cap),
+        ):
+            return scale, cap
+        case Binary(BinaryOp.MUL, _, Real(scale)):
+            return scale, 0.0
+    return 0.0, 0.0
+
+
+def _window(seen: tuple[Comparison, ...]) -> int:
+    match seen:
+        case (_, Comparison(_, _, Binary(BinaryOp.ADD, _, Integer(window)))):
+            return window
+    return 0
 
 
 LOWEST = -(2.0**127)
@@ -142,8 +217,8 @@ def decode_attention(shape: AttentionShape) -> Program:
     new_key = read("rotated", g + heads, q * LANES + x)
     new_value = read("projected", 0, g * head_dim + d + (heads + kv_heads) * head_dim)
     score = read("rotated", h, d) * read("new_keys", h // shape.shared, d // LANES, t, d % LANES)
-    seen = (t <= here,)
-    scaled = read("scores", h, t) * Real(float(head_dim**-0.5))
+    seen = shape.seen(t, here)
+    scored = shape.scored(read("scores", h, t))
     power = Call(Function.EXP, read("masked", h, t) - read("most", h))
     head = n // head_dim
     mixed = read("power", head, t) * read("new_values", head // shape.shared, t, n % head_dim)
@@ -170,7 +245,7 @@ def decode_attention(shape: AttentionShape) -> Program:
                 Choice((equal(t, here),), new_value, read("values", g, t, d)),
             ),
             Stage("scores", (h, t), score, Reducer.SUM, (d,)),
-            Stage("masked", (h, t), Choice(seen, scaled, Real(LOWEST))),
+            Stage("masked", (h, t), Choice(seen, scored, Real(LOWEST))),
             Stage("most", (h,), read("masked", h, t), Reducer.MAX, (t,)),
             Stage("power", (h, t), Choice(seen, power, Real(0.0))),
             Stage("total", (h,), read("power", h, t), Reducer.SUM, (t,)),
@@ -193,6 +268,7 @@ def attention_shape(program: Program) -> AttentionShape | None:
     if heads < kv_heads or heads % kv_heads or head_dim % LANES:
         return None
     shape = AttentionShape(heads=heads, kv_heads=kv_heads, head_dim=head_dim, length=length)
+    shape = shape.as_stated(program)
     return shape if _normalised(shape) == program else None
 
 
@@ -328,6 +404,19 @@ def norm(m: int, k: int, epsilon: float) -> tuple[Stage, ...]:
         Stage("square", (i,), square, Reducer.SUM, (over,)),
         Stage("factor", (i,), Call(Function.RSQRT, mean + Real(epsilon))),
         Stage("normed", (i, j), read("a", i, j) * read("factor", i) * read("gamma", j)),
+    )
+
+
+def normed_sum(m: int, k: int, epsilon: float) -> Program:
+    """c[m, k] = residual[m, k] + rms_norm(a)[m, k].
+
+    Inputs: a[m, k], gamma[k], residual[m, k].
+    """
+    i, j = _places(m, k)
+    total = read("residual", i, j) + read("normed", i, j)
+    return Program(
+        inputs=(*_normed_inputs(m, k), Input("residual", "f32", (m, k))),
+        stages=(*norm(m, k, epsilon), Stage("c", (i, j), total)),
     )
 
 

@@ -120,9 +120,9 @@ def block_attention(shape: AttentionShape, rows: int) -> Program:
     new_value = read("projected", row, g * head_dim + d + (heads + kv_heads) * head_dim)
     # 3. Scores, softmax, values.
     score = read("rotated", i, h, d) * read("new_keys", h // shape.shared, d // LANES, t, d % LANES)
-    seen = (t <= here + i,)
-    scaled = read("scores", i, h, t) * Real(float(head_dim**-0.5))
-    power = Call(Function.EXP, scaled - read("most", i, h))
+    seen = shape.seen(t, here + i)
+    scored = shape.scored(read("scores", i, h, t))
+    power = Call(Function.EXP, scored - read("most", i, h))
     head = n // head_dim
     mixed = read("power", i, head, t) * read("new_values", head // shape.shared, t, n % head_dim)
     return Program(
@@ -140,7 +140,7 @@ def block_attention(shape: AttentionShape, rows: int) -> Program:
             Stage("new_keys", (g, q, t, x), Choice(joins, new_key, read("keys", g, q, t, x))),
             Stage("new_values", (g, t, d), Choice(joins, new_value, read("values", g, t, d))),
             Stage("scores", (i, h, t), score, Reducer.SUM, (d,)),
-            Stage("most", (i, h), Choice(seen, scaled, Real(LOWEST)), Reducer.MAX, (t,)),
+            Stage("most", (i, h), Choice(seen, scored, Real(LOWEST)), Reducer.MAX, (t,)),
             Stage("power", (i, h, t), Choice(seen, power, Real(0.0))),
             Stage("total", (i, h), read("power", i, h, t), Reducer.SUM, (t,)),
             Stage("mixed", (i, n), mixed, Reducer.SUM, (t,)),
@@ -163,6 +163,7 @@ def block_attention_shape(program: Program) -> tuple[AttentionShape, int] | None
     if heads < kv_heads or heads % kv_heads or head_dim % LANES:
         return None
     shape = AttentionShape(heads=heads, kv_heads=kv_heads, head_dim=head_dim, length=length)
+    shape = shape.as_stated(program)
     return (shape, rows) if _normalised(shape, rows) == program else None
 
 

@@ -1,9 +1,9 @@
 """The calls of a block of a prompt: what they leave is the keys and values of its tokens."""
 
 from kernelzoo.domain.operators.decoding import (
-    AttentionShape,
     gated_product,
     normed_heads,
+    normed_sum,
     scaled_rows,
 )
 from kernelzoo.domain.operators.prefill import (
@@ -72,13 +72,9 @@ def _attended(
         projected = made.program(
             "normed_heads", program, (projected, *layer.head_gammas), f"{told} normed heads"
         )
-    shape = AttentionShape(
-        heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim, length=config.length
-    )
-    place = (*operands.tables, operands.position, layer.keys, layer.values)
-    return made.program(
-        "block_attention", block_attention(shape, rows), (projected, *place), f"{told} attended"
-    )
+    place = (*layer.tables, operands.position, layer.keys, layer.values)
+    program = block_attention(layer.attention, rows)
+    return made.program("block_attention", program, (projected, *place), f"{told} attended")
 
 
 def _layer_rows(
@@ -91,20 +87,39 @@ def _layer_rows(
     """What a layer makes of its attention and the rows that it was given."""
     told, width, hidden = f"{layer.told} block", config.width, config.hidden
     attended, x = given
-    x = added(made, layer.output, (attended, x), f"{told} summed")
+    x = added(made, config, layer, ATTENDED, (attended, x), f"{told} summed")
     a = _normed(made, config, (x, layer.gate_gamma), f"{told} gate normed", rows)
     program = gated_product(rows, width, hidden, gate=config.gate, form=layer.gate.form)
     name = f"{GATED[config.gate]}_{layer.gate.form.name}"
     gate = made.program(name, program, (a, *layer.gate.tensors), f"{told} gated")
-    return added(made, layer.down, (gate, x), f"{told} output rows")
+    return added(made, config, layer, GATED_ROWS, (gate, x), f"{told} output rows")
 
 
-def added(made: GraphBuilding, matrix: Matrix, given: tuple[str, str], output: str) -> str:
-    """`given`: the rows that are multiplied, and those to which the product is added."""
+ATTENDED, GATED_ROWS = 0, 1
+"""The branches of a layer, in their order."""
+
+
+def added(
+    made: GraphBuilding,
+    config: LanguageConfig,
+    layer: LayerOperands,
+    branch: int,
+    given: tuple[str, str],
+    output: str,
+) -> str:
+    """`given`: the rows that a branch's last product takes, and those to which it is added."""
+    matrix = (layer.output, layer.down)[branch]
     a, x = given
     (rows, columns), width = made.values[a].shape, made.values[x].shape[1]
-    key = matrix.form.key("matmul+residual", f"m{rows}k{columns}n{width}")
-    return made.named(key, (a, *matrix.tensors, x), output)
+    extents = f"m{rows}k{columns}n{width}"
+    if not layer.branch_gammas:
+        key = matrix.form.key("matmul+residual", extents)
+        return made.named(key, (a, *matrix.tensors, x), output)
+    key = matrix.form.key("matmul", extents)
+    product = made.named(key, (a, *matrix.tensors), f"{output} branch")
+    program = normed_sum(rows, width, config.epsilon)
+    operands = (product, layer.branch_gammas[branch], x)
+    return made.program("normed_sum", program, operands, output)
 
 
 def _normed(

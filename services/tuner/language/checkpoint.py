@@ -23,7 +23,7 @@ class Checkpoint(Protocol):
 
     def vector(self, name: str, entries: int) -> NDArray[np.float32]: ...
 
-    def rotation(self, config: LanguageConfig) -> tuple[Table, Table]:
+    def rotation(self, config: LanguageConfig, *, windowed: bool = False) -> tuple[Table, Table]:
         """As `rotation` gives it, unless the weights have tables of their own."""
         ...
 
@@ -78,8 +78,8 @@ class Safetensors:
         found = self._read(name, (entries,))
         return found + self._gamma_offset if name.endswith("norm.weight") else found
 
-    def rotation(self, config: LanguageConfig) -> tuple[Table, Table]:
-        return rotation(config)
+    def rotation(self, config: LanguageConfig, *, windowed: bool = False) -> tuple[Table, Table]:
+        return rotation(config, windowed=windowed)
 
     def _read(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         stored = self._stored.get(name)
@@ -165,8 +165,8 @@ class Seeded:
         random = self._random(name)
         return random.uniform(centre - spread, centre + spread, entries).astype(np.float32)
 
-    def rotation(self, config: LanguageConfig) -> tuple[Table, Table]:
-        return rotation(config)
+    def rotation(self, config: LanguageConfig, *, windowed: bool = False) -> tuple[Table, Table]:
+        return rotation(config, windowed=windowed)
 
     def _random(self, name: str) -> np.random.Generator:
         digest = sha256(f"{self.seed} {name}".encode()).digest()

@@ -8,33 +8,42 @@ from typing import Any
 
 import numpy as np
 
+from kernelzoo.domain.operators.decoding import AttentionShape
 from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 
 USUAL_LENGTH = 2_048
 """Tokens that a decoder has room for, unless told; a model may know more."""
 _BIASED = ("qwen2",)
-_NORMED_HEADS = ("qwen3",)
+_NORMED_HEADS = ("qwen3", "gemma3_text")
 _JOINED = ("phi3",)
-_GEMMA = ("gemma",)
+_NORMED_BRANCHES = ("gemma2", "gemma3_text")
+_GEMMA = ("gemma", *_NORMED_BRANCHES)
 KNOWN = ("llama", "mistral", *_BIASED, *_NORMED_HEADS, *_JOINED, *_GEMMA)
 """Values of `model_type`; SmolLM's is llama."""
-_BEYOND = {
-    "gemma2": "limits its scores and logits by a tanh, and normalises what attention and gate add",
-    "gemma3_text": "has two rotary embeddings, and normalises what attention and gate add",
-}
-"""What models have that no program here computes."""
+_FULL, _WINDOWED = "full_attention", "sliding_attention"
+_EVERY_FULL = {"gemma2": 2, "gemma3_text": 6}
+"""Every so many layers one sees all tokens, where files name the layers not one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
     """How Llama 3 stretches the rotary embedding: wavelengths above `original` / `low` by
-    `factor`, those below `original` / `high` not at all, and smoothly between."""
+    `factor`, those below `original` / `high` not at all, and smoothly between. Where `original` is
+    0 all are stretched alike."""
 
     factor: float
-    low: float
-    high: float
-    original: int
+    low: float = 0.0
+    high: float = 0.0
+    original: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotary:
+    """A rotary embedding of its own, which layers have that see a window."""
+
+    theta: float
+    scaling: Scaling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +76,35 @@ class LanguageConfig:
     """Rows of the embedding are multiplied by it."""
     gamma_offset: float = 0.0
     """What files leave out of the factors of norms."""
+    windows: tuple[int, ...] = ()
+    """The last tokens that each layer sees, 0 for all; () where all layers see all."""
+    windowed_rotary: Rotary | None = None
+    """That of layers that see a window, where it is not that of all."""
+    score_scale: float = 0.0
+    """What scores are multiplied by, head_dim^-½ where it is 0."""
+    score_cap: float = 0.0
+    """Scores become cap · tanh(score / cap), unless it is 0; logits likewise."""
+    logit_cap: float = 0.0
+    normed_branches: bool = False
+    """Whether what attention and gate add to a row is normalised first."""
     joined: bool = False
     """Whether files have queries, keys and values as one matrix, and gate and up as another."""
     stop: tuple[int, ...] = ()
+
+    def attention(self, layer: int) -> AttentionShape:
+        window = self.windows[layer] if self.windows else 0
+        return AttentionShape(
+            heads=self.heads,
+            kv_heads=self.kv_heads,
+            head_dim=self.head_dim,
+            length=self.length,
+            scale=self.score_scale,
+            cap=self.score_cap,
+            window=window if window < self.length else 0,
+        )
+
+    def has_windowed_rotary(self, layer: int) -> bool:
+        return self.windowed_rotary is not None and bool(self.windows and self.windows[layer])
 
     @property
     def projected(self) -> int:
@@ -108,15 +143,13 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 def config_of(document: Mapping[str, Any], length: int | None = None) -> LanguageConfig:
     kind = document.get("model_type")
-    if kind in _BEYOND:
-        raise UnsupportedModel(f"a model of type {kind} {_BEYOND[kind]}, which is not known")
     if kind not in KNOWN:
         raise UnsupportedModel(
             f"model_type {str(kind)[:40]!r} is none of {', '.join(KNOWN)}; export the model to ONNX"
         )
     _refuse_variants(document)
     heads, width = _whole(document, "num_attention_heads"), _whole(document, "hidden_size")
-    most = _whole(document, "max_position_embeddings")
+    most, rotary = _whole(document, "max_position_embeddings"), _rotary(document, _FULL)
     config = LanguageConfig(
         vocabulary=_whole(document, "vocab_size"),
         width=width,
@@ -127,19 +160,63 @@ def config_of(document: Mapping[str, Any], length: int | None = None) -> Languag
         hidden=_whole(document, "intermediate_size"),
         length=length or min(most, USUAL_LENGTH),
         epsilon=float(document.get("rms_norm_eps", 1e-6)),
-        theta=float(_rotation(document).get("rope_theta") or document.get("rope_theta", 10_000)),
-        scaling=_scaling(_rotation(document)),
+        theta=rotary.theta,
+        scaling=rotary.scaling,
         bias=kind in _BIASED,
         normed_heads=kind in _NORMED_HEADS,
         tied=bool(document.get("tie_word_embeddings", kind in _GEMMA)),
+        windows=_windows(document),
         joined=kind in _JOINED,
     )
     if kind in _GEMMA:
-        scale = float(np.sqrt(np.float32(width)))
-        config = replace(config, gate="gelu_tanh", embedding_scale=scale, gamma_offset=1.0)
-    _refuse_window(document, config.length)
+        config = _gemma(config, document)
     refuse_shape(config, most)
     return config
+
+
+def _gemma(config: LanguageConfig, document: Mapping[str, Any]) -> LanguageConfig:
+    kind = document["model_type"]
+    config = replace(
+        config,
+        gate="gelu_tanh",
+        embedding_scale=float(np.sqrt(np.float32(config.width))),
+        gamma_offset=1.0,
+    )
+    if kind not in _NORMED_BRANCHES:
+        return config
+    usual = float(config.head_dim**-0.5)
+    scale = float(document.get("query_pre_attn_scalar", 256)) ** -0.5
+    local = _rotary(document, _WINDOWED)
+    plain = Rotary(theta=config.theta or local.theta, scaling=config.scaling)
+    return replace(
+        config,
+        score_scale=0.0 if scale == usual else scale,
+        score_cap=float(document.get("attn_logit_softcapping") or 0),
+        logit_cap=float(document.get("final_logit_softcapping") or 0),
+        windowed_rotary=None if local == plain else local,
+        normed_branches=True,
+    )
+
+
+def _windows(document: Mapping[str, Any]) -> tuple[int, ...]:
+    """The last tokens that each layer sees; () where all layers see all."""
+    kind, layers = document["model_type"], _whole(document, "num_hidden_layers")
+    window = document.get("sliding_window")
+    if window is None or not document.get("use_sliding_window", not kind.startswith("qwen")):
+        return ()
+    kinds = document.get("layer_types")
+    if kinds is None:
+        every = _EVERY_FULL.get(kind, 0)
+        every = document.get("sliding_window_pattern", every) if every else 0
+        first = document.get("max_window_layers", 0) if kind.startswith("qwen") else 0
+        kinds = [
+            _FULL if number < first or (every and not (number + 1) % every) else _WINDOWED
+            for number in range(layers)
+        ]
+    if len(kinds) != layers or not set(kinds) <= {_FULL, _WINDOWED}:
+        raise UnsupportedModel(f"layer_types {kinds} are not known; {_FULL} and {_WINDOWED} are")
+    found = tuple(int(window) if each == _WINDOWED else 0 for each in kinds)
+    return found if any(found) else ()
 
 
 def _refuse_variants(document: Mapping[str, Any]) -> None:
@@ -151,18 +228,11 @@ def _refuse_variants(document: Mapping[str, Any]) -> None:
         raise UnsupportedModel(f"the gate's activation is {act!r}; {usual} alone is known")
     if document.get("attention_bias") or document.get("mlp_bias"):
         raise UnsupportedModel("the model has biases of its output or gate, which are not known")
-    if document.get("partial_rotary_factor", 1.0) != 1.0:
+    partial = _rotary_told(document).get("partial_rotary_factor")
+    if (partial or document.get("partial_rotary_factor", 1.0)) != 1.0:
         raise UnsupportedModel("the model rotates a part of each head, which is not known")
-
-
-def _refuse_window(document: Mapping[str, Any], length: int) -> None:
-    window = document.get("sliding_window")
-    usual = not str(document.get("model_type")).startswith("qwen")
-    if window is not None and window < length and document.get("use_sliding_window", usual):
-        raise UnsupportedModel(
-            f"the model attends to a window of {window} tokens; give it room for no more, with "
-            f"--dim context={window}"
-        )
+    if document.get("use_bidirectional_attention"):
+        raise UnsupportedModel("each token of the model sees those after it, so it is no decoder")
 
 
 def refuse_shape(config: LanguageConfig, most: int) -> None:
@@ -190,7 +260,20 @@ def _whole(document: Mapping[str, Any], name: str, usual: int | None = None) -> 
     return value
 
 
-def _rotation(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _rotary(document: Mapping[str, Any], layers: str) -> Rotary:
+    """That of a kind of layers: a model has one for all, or of each kind its own."""
+    told = document.get("rope_parameters") or {}
+    own = told.get(layers) if _FULL in told else _rotary_told(document)
+    own, theta = own or {}, document.get("rope_theta", 10_000)
+    if document["model_type"] == "gemma3_text" and not told:
+        # Files of before have the base of layers with a window apart, and scale the others alone.
+        theta = document.get("rope_theta", 1_000_000)
+        if layers == _WINDOWED:
+            own, theta = {}, document.get("rope_local_base_freq", 10_000)
+    return Rotary(theta=float(own.get("rope_theta") or theta), scaling=_scaling(own))
+
+
+def _rotary_told(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return document.get("rope_parameters") or document.get("rope_scaling") or {}
 
 
@@ -198,6 +281,8 @@ def _scaling(rotation: Mapping[str, Any]) -> Scaling | None:
     match rotation.get("rope_type", rotation.get("type", "default")):
         case "default":
             return None
+        case "linear":
+            return Scaling(factor=float(rotation["factor"]))
         case "llama3":
             return Scaling(
                 factor=float(rotation["factor"]),
@@ -206,4 +291,4 @@ def _scaling(rotation: Mapping[str, Any]) -> Scaling | None:
                 original=int(rotation["original_max_position_embeddings"]),
             )
         case other:
-            raise UnsupportedModel(f"rope_scaling {other!r} is not known; llama3 is")
+            raise UnsupportedModel(f"rope_scaling {other!r} is not known; linear and llama3 are")

@@ -1,10 +1,9 @@
 """The graph of a decoder: the calls of a block of the prompt, then those of one token, which are
-five a layer, the head, and the step to the next place."""
+five a layer (seven where branches are normalised), the head, and the step to the next place."""
 
 from dataclasses import dataclass
 
 from kernelzoo.domain.operators.decoding import (
-    AttentionShape,
     advance,
     argmax,
     decode_attention,
@@ -14,7 +13,15 @@ from kernelzoo.domain.operators.decoding import (
 )
 from kernelzoo.domain.plan import PortDType
 from services.tuner.graph.graph import Graph, GraphPort
-from services.tuner.language.block import BLOCK_ROWS, GATED, added, block_calls, embedded
+from services.tuner.language.block import (
+    ATTENDED,
+    BLOCK_ROWS,
+    GATED,
+    GATED_ROWS,
+    added,
+    block_calls,
+    embedded,
+)
 from services.tuner.language.building import GraphBuilding
 from services.tuner.language.checkpoint import Checkpoint
 from services.tuner.language.config import LanguageConfig
@@ -61,7 +68,9 @@ def _token_calls(made: GraphBuilding, config: LanguageConfig, operands: DecoderO
     for layer in operands.layers:
         x = _layer(made, config, operands, layer, x)
     head = operands.head
-    program = normed_product(1, width, rows, epsilon=config.epsilon, form=head.form)
+    program = normed_product(
+        1, width, rows, epsilon=config.epsilon, form=head.form, cap=config.logit_cap
+    )
     given = (x, operands.gamma, *head.tensors)
     made.program(f"normed_matmul_{head.form.name}", program, given, LOGITS)
     chosen = made.program("argmax", argmax(rows), (LOGITS,), CHOSEN)
@@ -92,14 +101,14 @@ def _layer(
         projected = made.program("normed_heads", program, given, f"{told} normed heads")
 
     # 2. Attention, with the token's key and value written to the cache.
-    shape = AttentionShape(
-        heads=config.heads, kv_heads=config.kv_heads, head_dim=head_dim, length=config.length
-    )
-    place = (*operands.tables, operands.position, layer.keys, layer.values)
+    place = (*layer.tables, operands.position, layer.keys, layer.values)
     attended = made.program(
-        "decode_attention", decode_attention(shape), (projected, *place), f"{told} attended"
+        "decode_attention",
+        decode_attention(layer.attention),
+        (projected, *place),
+        f"{told} attended",
     )
-    x = added(made, layer.output, (attended, x), f"{told} summed")
+    x = added(made, config, layer, ATTENDED, (attended, x), f"{told} summed")
 
     # 3. The gate and what it lets through.
     matrix = layer.gate
@@ -109,4 +118,4 @@ def _layer(
     given = (x, layer.gate_gamma, *matrix.tensors)
     name = f"{GATED[config.gate]}_{matrix.form.name}"
     gate = made.program(name, program, given, f"{told} gated")
-    return added(made, layer.down, (gate, x), f"{told} output row")
+    return added(made, config, layer, GATED_ROWS, (gate, x), f"{told} output row")

@@ -73,7 +73,12 @@ class OnnxCheckpoint:
     def vector(self, name: str, entries: int) -> NDArray[np.float32]:
         return self.vectors[name].astype(np.float32).reshape(entries)
 
-    def rotation(self, config: LanguageConfig) -> tuple[Table, Table]:
+    def rotation(
+        self,
+        config: LanguageConfig,
+        *,
+        windowed: bool = False,  # noqa: ARG002, as files have one for all layers
+    ) -> tuple[Table, Table]:
         cosines, sines = (
             np.ascontiguousarray(table[: config.length], np.float32)
             for table in (self.cosines, self.sines)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from services.tuner.language.checkpoint import Checkpoint
 from services.tuner.language.config import LanguageConfig
+from services.tuner.language.operands import BRANCH_NORMS, gate_norm
 
 Array = NDArray[np.float32]
 ROWS_AT_ONCE = 8_192
@@ -26,10 +27,10 @@ class Reference:
         x = np.concatenate([embedding.rows(token, token + 1).dense for token in tokens])
         x = x * np.float32(config.embedding_scale)
         for layer in range(config.layers):
-            x = self._layer(x, f"model.layers.{layer}.")
+            x = self._layer(x, layer)
         last = self._normed(x[-1:], "model.norm.weight")
         head = HEAD_TIED if config.tied else HEAD
-        return self._product(last, head, config.vocabulary).reshape(-1)
+        return _capped(self._product(last, head, config.vocabulary), config.logit_cap).reshape(-1)
 
     def continued(self, tokens: list[int], count: int) -> list[int]:
         """The likeliest tokens, one after the other."""
@@ -38,23 +39,29 @@ class Reference:
             found.append(int(self.logits([*tokens, *found]).argmax()))
         return found
 
-    def _layer(self, x: Array, name: str) -> Array:
-        config = self.config
+    def _layer(self, x: Array, layer: int) -> Array:
+        config, name = self.config, f"model.layers.{layer}."
         a = self._normed(x, f"{name}input_layernorm.weight")
-        x = x + self._product(
-            self._attended(a, f"{name}self_attn."), f"{name}self_attn.o_proj", config.width
-        )
-        a = self._normed(x, f"{name}post_attention_layernorm.weight")
+        attended = self._attended(a, layer, f"{name}self_attn.")
+        x = self._added(x, attended, f"{name}self_attn.o_proj", f"{name}{BRANCH_NORMS[0]}")
+        a = self._normed(x, f"{name}{gate_norm(config)}.weight")
         gate = self._product(a, f"{name}mlp.gate_proj", config.hidden)
         up = self._product(a, f"{name}mlp.up_proj", config.hidden)
-        return x + self._product(
-            _ACTIVATIONS[config.gate](gate) * up, f"{name}mlp.down_proj", config.width
-        )
+        gated = _ACTIVATIONS[config.gate](gate) * up
+        return self._added(x, gated, f"{name}mlp.down_proj", f"{name}{BRANCH_NORMS[1]}")
 
-    def _attended(self, a: Array, name: str) -> Array:
+    def _added(self, x: Array, a: Array, matrix: str, norm: str) -> Array:
+        branch = self._product(a, matrix, self.config.width)
+        if self.config.normed_branches:
+            branch = self._normed(branch, f"{norm}.weight")
+        return x + branch
+
+    def _attended(self, a: Array, layer: int, name: str) -> Array:
         """float32[tokens, heads · head_dim]"""
-        config = self.config
-        cosines, sines = (table[: len(a), None] for table in self.weights.rotation(config))
+        config, shape = self.config, self.config.attention(layer)
+        windowed = config.has_windowed_rotary(layer)
+        tables = self.weights.rotation(config, windowed=windowed)
+        cosines, sines = (table[: len(a), None] for table in tables)
         queries, keys, values = (
             self._projected(a, f"{name}{part}_proj", heads)
             for part, heads in (("q", config.heads), ("k", config.kv_heads), ("v", config.kv_heads))
@@ -63,12 +70,15 @@ class Reference:
             queries = self._normed(queries, f"{name}q_norm.weight")
             keys = self._normed(keys, f"{name}k_norm.weight")
         queries, keys = (_rotated(each, cosines, sines) for each in (queries, keys))
-        later = np.triu(np.ones((len(a), len(a)), bool), 1)
+        places = np.arange(len(a))
+        ago = places[:, None] - places
+        hidden = (ago < 0) | (ago >= shape.span)
         mixed = []
         for head in range(config.heads):
-            group = head // (config.heads // config.kv_heads)
-            scores = queries[:, head] @ keys[:, group].T * np.float32(config.head_dim**-0.5)
-            scores[later] = -np.inf
+            group = head // shape.shared
+            scores = queries[:, head] @ keys[:, group].T * np.float32(shape.factor)
+            scores = _capped(scores, shape.cap)
+            scores[hidden] = -np.inf
             powers = np.exp(scores - scores.max(axis=1, keepdims=True))
             mixed.append(powers / powers.sum(axis=1, keepdims=True) @ values[:, group])
         return np.concatenate(mixed, axis=1)
@@ -96,6 +106,10 @@ class Reference:
 EMBEDDING = "model.embed_tokens.weight"
 HEAD_TIED = "model.embed_tokens"
 HEAD = "lm_head"
+
+
+def _capped(x: Array, cap: float) -> Array:
+    return np.asarray(np.float32(cap) * np.tanh(x / np.float32(cap))) if cap else x
 
 
 def _silu(x: Array) -> Array:

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from cli.models.importing import WantedWeights, WeightsChoice, imported
 from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.plan import PlanDecoder, validated
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import ProgramWorkload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from kernelzoo.formats.plans import plan_bytes, read_plan
 from services.tuner.graph.graph import faults
@@ -21,6 +24,7 @@ from services.tuner.language.planning import plan_decoder, plan_language_model
 from services.tuner.language.quantise import quantised
 from services.tuner.language.reference import Reference
 from services.tuner.language.rotation import rotation
+from services.tuner.schedules.registry import lite_space
 from tests.language_folder import CONFIG, write_folder
 from tests.language_steps import prompt_logits
 
@@ -134,6 +138,74 @@ def test_a_gemma_scales_its_embedding_and_adds_one_to_the_factors_of_its_norms(
     assert {"scaled_rows", "geglu_q4"} <= set(names)
 
 
+CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+RECORDED: dict[str, NDArray[Any]] = dict(
+    np.load(Path(__file__).parents[3] / "fixtures" / "recorded" / "transformers_models.npz")
+)
+
+
+@pytest.mark.parametrize("name", sorted({key.partition("/")[0] for key in RECORDED} - {"tokens"}))
+def test_folders_of_transformers_have_the_logits_that_it_computed(
+    name: str, tmp_path: Path
+) -> None:
+    for file in ("config.json", "model.safetensors"):
+        (tmp_path / file).write_bytes(RECORDED[f"{name}/{file}"].tobytes())
+    config = read_config(tmp_path)
+    weights, tokens = Safetensors(tmp_path, config), RECORDED["tokens"].tolist()
+    right = RECORDED[f"{name}/logits"]
+    found = Reference(config, weights).logits(tokens)
+    assert np.abs(found - right).max() < 1e-5 * np.abs(right).max()
+    made = decoder_graph(config, weights, block_rows=4)
+    found, chosen = prompt_logits(made, tokens)
+    assert np.abs(found - right).max() < 1e-5 * np.abs(right).max()
+    assert chosen == right.argmax()
+
+
+def test_programs_of_a_gemma_2_have_schedules_of_their_own() -> None:
+    config = config_of(CONFIG | {"model_type": "gemma2", "sliding_window": 8, **CAPS}, 16)
+    nodes = decoder_graph(config, Seeded()).graph.nodes
+    programs = {node.op for node in nodes if isinstance(node.op, ProgramWorkload)}
+    found = {each.name: lite_space(each, TargetKind.WEBGPU)[0].family for each in programs}
+    usual = dict.fromkeys(("block_attention", "decode_attention"))
+    assert found == {
+        **{name: name for name in usual},
+        "normed_sum": "reduction",
+        "normed_matmul_q4": "quantised_gemv",
+        "geglu_q4": "quantised_gemv",
+        "normed_rows": "reduction",
+        "scaled_rows": "elementwise",
+        "argmax": "argmax",
+        "advance": "elementwise",
+        "advance_block": "elementwise",
+        "block_tokens": "elementwise",
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "windows", "bases"),
+    [
+        ({"model_type": "gemma2"}, (8, 0, 8, 0, 8, 0), (1e4, None)),
+        ({"model_type": "gemma3_text"}, (8, 8, 8, 8, 8, 0), (1e6, 1e4)),
+        ({"model_type": "mistral"}, (8,) * 6, (1e4, None)),
+        ({"model_type": "qwen2"}, (), (1e4, None)),
+        (
+            {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 4},
+            (0, 0, 0, 0, 8, 8),
+            (1e4, None),
+        ),
+    ],
+)
+def test_older_files_do_not_name_the_layers_that_see_a_window(
+    told: dict[str, Any], windows: tuple[int, ...], bases: tuple[float, float | None]
+) -> None:
+    document = {name: each for name, each in CONFIG.items() if name != "rope_theta"}
+    config = config_of(document | {"num_hidden_layers": 6, "sliding_window": 8} | told, 16)
+    assert config.windows == windows
+    local = config.windowed_rotary
+    assert (config.theta, local.theta if local else None) == bases
+    assert replace(config, length=8).attention(0).window == 0, "a window of the whole text is none"
+
+
 def test_llama_3_stretches_long_waves_alone() -> None:
     scaling = {
         "rope_type": "llama3",
@@ -153,16 +225,16 @@ def test_llama_3_stretches_long_waves_alone() -> None:
     ("changes", "fault"),
     [
         ({"model_type": "gpt2"}, "none of llama"),
-        ({"model_type": "gemma2"}, "limits its scores and logits by a tanh"),
-        ({"model_type": "gemma3_text"}, "two rotary embeddings"),
+        ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, "is no decoder"),
+        ({"model_type": "mistral", "sliding_window": 4, "layer_types": ["chunked"]}, "layer_types"),
         ({"model_type": "gemma", "hidden_activation": "gelu"}, "gelu_pytorch_tanh alone"),
         ({"hidden_act": "gelu"}, "silu alone"),
         ({"attention_bias": True}, "biases of its output"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "yarn"),
         ({"hidden_size": 40}, "multiples of 32"),
         ({"vocab_size": None}, "vocab_size None"),
-        ({"model_type": "phi3", "sliding_window": 47}, "window of 47 tokens; give it room for no"),
         ({"partial_rotary_factor": 0.75}, "rotates a part of each head"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "rotates a part of each head"),
     ],
 )
 def test_a_model_of_another_shape_is_refused(changes: dict[str, Any], fault: str) -> None:

@@ -1,5 +1,6 @@
 """Attention over a cache for WebGPU, and other programs that write their inputs, against NumPy."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from kernelzoo.domain.operators.decoding import (
     attention_shape,
     decode_attention,
 )
+from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.operators.prefill import block_attention, block_attention_shape
 from kernelzoo.domain.target import TargetKind
@@ -27,6 +29,8 @@ from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import executed
 
 SHAPE = AttentionShape(heads=6, kv_heads=2, head_dim=32, length=150)
+GEMMA = replace(SHAPE, scale=0.4, cap=0.7, window=40)
+"""As Gemma 2 has it, with numbers that change outputs of seeded inputs."""
 CONFIGS = [
     WebgpuDecodeAttentionConfig(threads=threads, parts=parts, subgroups=subgroups)
     for threads, parts, subgroups in ((64, 1, False), (32, 4, False), (128, 3, True))
@@ -45,22 +49,27 @@ def attended(shape: AttentionShape, inputs: list[Any]) -> list[Any]:
     keys, values = keys.copy(), values.copy()
     keys[:, :, here] = rotated[heads:].reshape(kv_heads, -1, 4)
     values[:, here] = rows[heads + kv_heads :]
-    plain = keys.transpose(0, 2, 1, 3).reshape(kv_heads, length, head_dim)[:, : here + 1]
+    seen = slice(max(0, here + 1 - shape.window) if shape.window else 0, here + 1)
+    plain = keys.transpose(0, 2, 1, 3).reshape(kv_heads, length, head_dim)[:, seen]
     output = []
     for head in range(heads):
         group = head // (heads // kv_heads)
-        scores = plain[group] @ rotated[head] * head_dim**-0.5
+        scores = plain[group] @ rotated[head] * (shape.scale or head_dim**-0.5)
+        if shape.cap:
+            scores = shape.cap * np.tanh(scores / shape.cap)
         powers = np.exp(scores - scores.max())
-        output.append(powers / powers.sum() @ values[group, : here + 1])
+        output.append(powers / powers.sum() @ values[group, seen])
     return [keys, values, np.concatenate(output)[np.newaxis]]
 
 
-@pytest.mark.parametrize("here", [0, 77, 149])
+@pytest.mark.parametrize(
+    ("shape", "here"), [(SHAPE, 0), (SHAPE, 77), (SHAPE, 149), (GEMMA, 20), (GEMMA, 77)]
+)
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
-def test_a_token_attends_to_all_before_it_and_joins_the_cache(
-    config: WebgpuDecodeAttentionConfig, here: int
+def test_a_token_attends_to_those_before_it_and_joins_the_cache(
+    config: WebgpuDecodeAttentionConfig, shape: AttentionShape, here: int
 ) -> None:
-    workload = Workload.of_program("decode_attention", decode_attention(SHAPE))
+    workload = Workload.of_program("decode_attention", decode_attention(shape))
     inputs = inputs_of(workload)
     inputs[3][0] = here
     steps = gpu_compilation(config.candidate(workload))
@@ -68,7 +77,7 @@ def test_a_token_attends_to_all_before_it_and_joins_the_cache(
         assert faults(scheduled, Phase.SCHEDULED) == ()
         assert faults(optimised, Phase.SCALAR_REPLACED) == ()
     found = executed(steps.artifact, inputs, slices=2)
-    for got, wanted in zip(found, attended(SHAPE, inputs), strict=True):
+    for got, wanted in zip(found, attended(shape, inputs), strict=True):
         assert np.abs(got.astype(np.float64) - wanted).max() < 1e-6
 
 
@@ -94,18 +103,22 @@ def test_attention_is_found_by_its_program_and_its_reports_are_checked() -> None
     assert roundings(workload) < 1e5
 
 
-def test_another_scale_is_no_such_attention_and_is_computed_as_stated() -> None:
+@pytest.mark.parametrize(
+    "changes", [{"scale": 0.3}, {"cap": 50.0}, {"window": 3}, {"cap": 0.7, "scale": 1 / 16}]
+)
+def test_scales_caps_and_windows_are_read_off_a_program(changes: dict[str, Any]) -> None:
+    shape = replace(SHAPE, **changes)
+    program = Workload.of_program("decode_attention", decode_attention(shape)).program
+    assert attention_shape(program) == shape
+    program = Workload.of_program("block_attention", block_attention(shape, ROWS)).program
+    assert block_attention_shape(program) == (shape, ROWS)
+
+
+def test_a_negative_score_is_no_such_attention_and_is_computed_as_stated() -> None:
     shape = AttentionShape(heads=2, kv_heads=1, head_dim=8, length=12)
-    text = str(decode_attention(shape)).replace(repr(8**-0.5), "1.0")
-    workload = Workload.of_program("unscaled", parsed(text))
+    text = str(decode_attention(shape)).replace("exp(masked", "exp(0.0 - masked")
+    workload = Workload.of_program("negative", parsed(text))
     assert [each.name for each in matching(workload, TargetKind.WEBGPU)] == ["elementwise"]
-    inputs = inputs_of(workload)
-    scaled = [inputs[0].copy(), *inputs[1:]]
-    scaled[0][0, :16] *= 8**0.5
-    found = executed(gpu_compilation(lite_space(workload, TargetKind.WEBGPU)[0]).artifact, inputs)
-    wanted = attended(shape, scaled)
-    for got, right in zip(found, wanted, strict=True):
-        assert np.abs(got.astype(np.float64) - right).max() < 1e-6
 
 
 ADVANCE = """state: i32[4]
@@ -178,30 +191,33 @@ BLOCK_CONFIGS = [
 ]
 
 
-def attended_rows(inputs: list[Any]) -> list[Any]:
+def attended_rows(shape: AttentionShape, inputs: list[Any]) -> list[Any]:
     """Rows that have no room are left out."""
     rows, *tables, position, keys, values = inputs
     here, outputs = int(position[0]), []
-    for row in range(min(len(rows), BLOCK.length - here)):
+    for row in range(min(len(rows), shape.length - here)):
         place = np.array([here + row, 0, 0, 0], np.int32)
-        keys, values, output = attended(BLOCK, [rows[row : row + 1], *tables, place, keys, values])
+        keys, values, output = attended(shape, [rows[row : row + 1], *tables, place, keys, values])
         outputs.append(output)
     return [keys, values, np.concatenate(outputs)]
 
 
-@pytest.mark.parametrize("here", [31, 60])
+@pytest.mark.parametrize(
+    ("shape", "here"), [(BLOCK, 31), (BLOCK, 60), (replace(GEMMA, length=75), 60)]
+)
 @pytest.mark.parametrize("config", BLOCK_CONFIGS, ids=str)
 def test_each_row_attends_to_those_before_it_and_all_that_have_room_join_the_cache(
-    config: WebgpuBlockAttentionConfig, here: int
+    config: WebgpuBlockAttentionConfig, shape: AttentionShape, here: int
 ) -> None:
-    inputs = inputs_of(BLOCK_ATTENTION)
+    workload = Workload.of_program("block_attention", block_attention(shape, ROWS))
+    inputs = inputs_of(workload)
     inputs[3][0] = here
-    steps = gpu_compilation(config.candidate(BLOCK_ATTENTION))
+    steps = gpu_compilation(config.candidate(workload))
     for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
         assert faults(scheduled, Phase.SCHEDULED) == ()
         assert faults(optimised, Phase.SCALAR_REPLACED) == ()
     found = executed(steps.artifact, inputs, slices=2)
-    for got, wanted in zip(found, attended_rows(inputs), strict=True):
+    for got, wanted in zip(found, attended_rows(shape, inputs), strict=True):
         assert np.abs(got[: len(wanted)].astype(np.float64) - wanted).max() < 1e-6
 
 
@@ -214,6 +230,32 @@ def test_attention_of_a_block_is_found_by_its_program_and_its_reports_are_checke
     text = gpu_compilation(space[0]).artifact.body.decode()
     (tokens,) = [line for line in text.splitlines() if "for (var step" in line]
     assert "- here" in tokens, "the loop ends at the row's place"
+
+
+WIDE = AttentionShape(heads=2, kv_heads=1, head_dim=256, length=24, window=8)
+
+
+@pytest.mark.parametrize("program", [decode_attention(WIDE), block_attention(WIDE, 8)])
+def test_heads_of_256_entries_need_no_more_than_every_adapter_has(program: Program) -> None:
+    first = lite_space(Workload.of_program("attention", program), TargetKind.WEBGPU)[0]
+    assert first.requires == ()
+    steps = gpu_compilation(first)
+    assert all(faults(each, Phase.SCHEDULED) == () for each in steps.scheduled)
+    assert all(faults(each, Phase.SCALAR_REPLACED) == () for each in steps.optimised)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "right"),
+    [(decode_attention(WIDE), attended), (block_attention(WIDE, 8), attended_rows)],
+)
+def test_heads_of_256_entries_are_right(program: Program, right: Callable[..., list[Any]]) -> None:
+    workload = Workload.of_program("attention", program)
+    inputs = inputs_of(workload)
+    inputs[3][0] = 13
+    found = executed(gpu_compilation(lite_space(workload, TargetKind.WEBGPU)[0]).artifact, inputs)
+    for got, wanted in zip(found, right(WIDE, inputs), strict=True):
+        assert np.abs(got.astype(np.float64) - wanted).max() < 1e-6
 
 
 def test_a_hostile_config_of_a_block_is_refused() -> None:

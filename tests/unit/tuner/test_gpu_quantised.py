@@ -90,6 +90,10 @@ PROGRAMS: dict[str, tuple[Program, Callable[..., Doubles]]] = {
         normed_product(2, 96, 21, epsilon=1e-6, bias=True),
         lambda a, gamma, w, s, bias: normed(a, gamma, 1e-6) @ dequantised(w, s).T + bias,
     ),
+    "capped_norm": (
+        normed_product(1, 64, 20, epsilon=1e-6, cap=0.5),
+        lambda a, gamma, w, s: 0.5 * np.tanh(normed(a, gamma, 1e-6) @ dequantised(w, s).T / 0.5),
+    ),
     "gate": (gated_product(1, 64, 20), lambda a, w, s: gated(a, dequantised(w, s))),
     "gate_of_many_rows": (
         gated_product(19, 64, 20),

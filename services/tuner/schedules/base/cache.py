@@ -3,7 +3,7 @@ powers."""
 
 from kernelzoo.domain.operators.decoding import LANES, AttentionShape
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, Frame, binary, plus, whole
+from services.tuner.ir.build import ZERO, Frame, binary, number, plus, times, whole
 from services.tuner.ir.nodes import (
     BinaryOp,
     Bound,
@@ -11,6 +11,7 @@ from services.tuner.ir.nodes import (
     Call,
     Expression,
     ExtractLane,
+    IndexValue,
     Load,
     MathFunction,
 )
@@ -20,6 +21,25 @@ def position(frame: Frame, state: Buffer, shape: AttentionShape) -> Affine:
     """The place of the first new token, which the first word of the state holds."""
     last = binary(BinaryOp.MIN, Load(buffer=state, index=ZERO), whole(shape.length - 1))
     return frame.let("here", binary(BinaryOp.MAX, last, whole(0)), shape.length - 1)
+
+
+def first_seen(frame: Frame, place: Affine, shape: AttentionShape) -> Affine:
+    """The first token that is seen from a place, whose text has no more tokens than the cache."""
+    before_it = shape.span - 1
+    most = shape.length - shape.span
+    if not most:
+        return ZERO
+    within = binary(BinaryOp.MIN, IndexValue(index=place), whole(shape.length - 1))
+    last = binary(BinaryOp.MAX, within, whole(before_it))
+    return frame.let("seen_from", binary(BinaryOp.SUB, last, whole(before_it)), most)
+
+
+def score_of(product: Expression, shape: AttentionShape) -> Expression:
+    """The score that the product of a scaled query and a key is."""
+    if not shape.cap:
+        return product
+    within = times(product, number(1.0 / shape.cap))
+    return times(Call(function=MathFunction.TANH, argument=within), number(shape.cap))
 
 
 def key_at(shape: AttentionShape, group: Affine, quad: Affine, token: Affine) -> Affine:

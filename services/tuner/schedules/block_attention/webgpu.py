@@ -11,7 +11,8 @@
       mixed [vectors at once][threads] vec4     outputs of all threads of a row
 
 The first dispatch has ended when the second begins, so that the second finds all keys in the cache.
-No thread waits for another in the loop over tokens, which ends at the row's own place:
+No thread waits for another in the loop over tokens, which begins at the first that the row sees
+and ends at its own place:
 
     query[…] = (projected[…] * cosines[…] + partner * sines[…]) * 0.125               // 1 rotary
     for (step; step < 64 && step * 4 + lane <= here + row; …) {                       // 2
@@ -67,8 +68,10 @@ from services.tuner.schedules.base.cache import (
     all_lanes,
     constant,
     exp_of_difference,
+    first_seen,
     key_at,
     position,
+    score_of,
     value_at,
 )
 from services.tuner.schedules.base.parameters import parameters_of
@@ -306,7 +309,7 @@ def _queries(kernel: _Kernel) -> Block:
     row, quad = inside.delinearize(place, (("query_row", config.block_m), ("quad", operands.quads)))
     source = inside.clamped("source", kernel.first.plus(row), operands.rows, 1)
     token = inside.clamped("token", kernel.here.plus(source), shape.length, 1)
-    scale = splat(number(float(shape.head_dim**-0.5)))
+    scale = splat(number(shape.factor))
     value = times(operands.rotated(inside, source, kernel.head, quad, token), scale)
     store = Store(buffer=kernel.query, index=place.times(LANES), value=value)
     return serial("read", turns, inside.enclose(under(exists, (store,))))
@@ -317,11 +320,13 @@ def _queries(kernel: _Kernel) -> Block:
 
 def _tokens(kernel: _Kernel) -> Block:
     config, operands, shape = kernel.config, kernel.operands, kernel.operands.shape
-    steps = -(-shape.length // config.threads_per_row)
-    token = Affine.variable("step").times(config.threads_per_row).plus(kernel.lane)
+    steps = -(-shape.span // config.threads_per_row)
     place = kernel.here.plus(kernel.first).plus(kernel.row)
+    inside = kernel.frame.nested()
+    seen_from = first_seen(inside, place, shape)
+    token = Affine.variable("step").times(config.threads_per_row).plus(kernel.lane).plus(seen_from)
     bounds = [Bound(index=token.plus(place.times(-1)), limit=1)]
-    if steps * config.threads_per_row > shape.length:
+    if steps * config.threads_per_row + inside.upper_bound(seen_from) > shape.length:
         bounds.append(Bound(index=token, limit=shape.length))
     score, most = _held(kernel.score), _held(kernel.most)
     share, sum_ = _held(kernel.share), _held(kernel.sum)
@@ -354,7 +359,7 @@ def _tokens(kernel: _Kernel) -> Block:
             Store(buffer=kernel.acc, index=constant(LANES * quad), value=zero)
             for quad in range(operands.quads)
         ),
-        loop("step", steps, LoopKind.SERIAL, under(bounds, tuple(body))),
+        *inside.enclose((loop("step", steps, LoopKind.SERIAL, under(bounds, tuple(body))),)),
     )
 
 
@@ -369,7 +374,7 @@ def _scored(kernel: _Kernel, token: Affine) -> Block:
         so_far = Load(buffer=kernel.dot, index=ZERO, lanes=LANES)
         value = plus(so_far, product) if quad else product
         body.append(Store(buffer=kernel.dot, index=ZERO, value=value))
-    score = all_lanes(Load(buffer=kernel.dot, index=ZERO, lanes=LANES))
+    score = score_of(all_lanes(Load(buffer=kernel.dot, index=ZERO, lanes=LANES)), shape)
     return (*body, Store(buffer=kernel.score, index=ZERO, value=score))
 
 

@@ -13,7 +13,7 @@
 Nothing waits for the cache to be written: a workgroup has the token's own key and value in
 workgroup memory, and the first head of a group writes them into the cache, where all read only
 tokens before. The position is read once; a loop over tokens ends at it
-(`codegen/wgsl/statements.py`).
+(`codegen/wgsl/statements.py`), and begins at the first that a window still has.
 
 The steps are numbered as they follow one another below:
 
@@ -39,6 +39,7 @@ from services.tuner.ir.build import (
     loop,
     number,
     plus,
+    serial,
     splat,
     times,
     under,
@@ -69,8 +70,10 @@ from services.tuner.schedules.base.cache import (
     before,
     constant,
     exp_of_difference,
+    first_seen,
     key_at,
     position,
+    score_of,
     value_at,
 )
 from services.tuner.schedules.base.parameters import parameters_of
@@ -119,7 +122,7 @@ def attention_programs(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
     """What all steps know. `first` is the first token of the workgroup's part, `here` the position,
-    a variable of the frame."""
+    `seen_from` the first token that is seen: variables of the frame."""
 
     config: WebgpuDecodeAttentionConfig
     shape: AttentionShape
@@ -131,6 +134,7 @@ class _Kernel:
     group: Affine
     among: Affine
     here: Affine
+    seen_from: Affine
     query: Buffer
     key: Buffer
     value: Buffer
@@ -171,6 +175,7 @@ class _Kernel:
             group=group,
             among=among,
             here=here,
+            seen_from=first_seen(frame, here, shape),
             query=f32_buffer("query", shape.head_dim, Scope.WORKGROUP),
             key=f32_buffer("own_key", shape.head_dim, Scope.WORKGROUP),
             value=f32_buffer("own_value", shape.head_dim, Scope.WORKGROUP),
@@ -210,7 +215,7 @@ class _Kernel:
 
     @property
     def first(self) -> Affine:
-        return self.part.times(self.config.tokens(self.shape))
+        return self.part.times(self.config.tokens(self.shape)).plus(self.seen_from)
 
     def key_at(self, quad: Affine, token: Affine) -> Affine:
         return key_at(self.shape, self.group, quad, token)
@@ -223,9 +228,12 @@ class _Kernel:
 
 
 def _token(kernel: _Kernel) -> Block:
-    shape, thread = kernel.shape, kernel.thread
+    shape, threads = kernel.shape, kernel.config.threads
     inside = kernel.frame.nested()
-    entry = inside.clamped("entry", thread, shape.head_dim, 1)
+    turns = -(-shape.head_dim // threads)
+    own = inside.variable("of_head", turns).times(threads).plus(kernel.thread)
+    exists = inside.undecided((Bound(index=own, limit=shape.head_dim),))
+    entry = inside.clamped("entry", own, shape.head_dim, 1)
     half = shape.head_dim // 2
     opposite, angle = (
         inside.let(name, binary(BinaryOp.FLOOR_MOD, IndexValue(index=index), whole(size)), size - 1)
@@ -249,14 +257,13 @@ def _token(kernel: _Kernel) -> Block:
 
     keys = kernel.group.plus(constant(shape.heads))
     values = keys.plus(constant(shape.kv_heads))
-    scale = number(float(shape.head_dim**-0.5))
+    scale = number(shape.factor)
     stores = (
         Store(buffer=kernel.query, index=entry, value=times(rotated(kernel.head), scale)),
         Store(buffer=kernel.key, index=entry, value=rotated(keys)),
         Store(buffer=kernel.value, index=entry, value=projected(values, entry)),
     )
-    exists = kernel.frame.undecided((Bound(index=thread, limit=shape.head_dim),))
-    return inside.enclose(under(exists, stores))
+    return serial("of_head", turns, inside.enclose(under(exists, stores)))
 
 
 def _kept(kernel: _Kernel) -> Block:
@@ -297,7 +304,7 @@ def _scores(kernel: _Kernel) -> Block:
             so_far = Load(buffer=kernel.dot, index=ZERO, lanes=LANES)
             value = plus(so_far, product) if quad else product
             found.append(Store(buffer=kernel.dot, index=ZERO, value=value))
-        score = all_lanes(Load(buffer=kernel.dot, index=ZERO, lanes=LANES))
+        score = score_of(all_lanes(Load(buffer=kernel.dot, index=ZERO, lanes=LANES)), shape)
         found.append(Store(buffer=kernel.scores, index=at, value=score))
         best = binary(BinaryOp.MAX, kernel.largest, Load(buffer=kernel.scores, index=at))
         return (*found, Store(buffer=kernel.best, index=ZERO, value=best))
@@ -347,7 +354,7 @@ def _here_in_part(kernel: _Kernel, body: Block, *, all_threads: bool = False) ->
     tokens = kernel.config.tokens(kernel.shape)
     from_last = constant(kernel.config.threads - 1).plus(kernel.thread.times(-1))
     bounds = [] if all_threads else [Bound(index=from_last, limit=1)]
-    if kernel.config.parts > 1:
+    if kernel.config.parts > 1 or kernel.shape.span < kernel.shape.length:
         after = kernel.here.plus(kernel.first.times(-1))
         bounds += [Bound(index=after, limit=tokens), Bound(index=after.times(-1), limit=1)]
     return under(bounds, body)

@@ -14,8 +14,8 @@ from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebgpuDecodeAttentionConfig(WebgpuConfig):
-    """A workgroup of `threads` has one head and one of `parts` of the cache; a second dispatch
-    joins the parts. Threads add up by `subgroups` or through workgroup memory."""
+    """A workgroup of `threads` has one head and one of `parts` of the tokens that it sees; a second
+    dispatch joins the parts. Threads add up by `subgroups` or through workgroup memory."""
 
     family: ClassVar = "decode_attention"
     threads: int
@@ -24,19 +24,19 @@ class WebgpuDecodeAttentionConfig(WebgpuConfig):
 
     def tokens(self, shape: AttentionShape) -> int:
         """Tokens of the cache that one workgroup reads, at most."""
-        return -(-shape.length // self.parts)
+        return -(-shape.span // self.parts)
 
     def fault(self, workload: Workload) -> str:
         shape = shape_of(workload)
         if self.threads & (self.threads - 1) or not 32 <= self.threads <= MAX_THREADS:
             return f"threads={self.threads} must be a power of two from 32 to {MAX_THREADS}"
-        if self.threads < shape.head_dim or self.threads % (shape.head_dim // LANES):
+        if self.threads % (shape.head_dim // LANES):
             return (
-                f"threads={self.threads} must be a multiple of head_dim / {LANES} and at least "
-                f"head_dim={shape.head_dim}"
+                f"threads={self.threads} must be a multiple of head_dim / {LANES} = "
+                f"{shape.head_dim // LANES}"
             )
-        if not 1 <= self.parts <= shape.length:
-            return f"parts={self.parts} must be from 1 to {shape.length}"
+        if not 1 <= self.parts <= shape.span:
+            return f"parts={self.parts} must be from 1 to {shape.span}"
         return ""
 
     def workgroup_bytes_for(self, workload: Workload) -> int:

@@ -18,8 +18,8 @@ def decode_attention_configs(
     workload: Workload, _: GpuModel
 ) -> tuple[WebgpuDecodeAttentionConfig, ...]:
     """Ordered by the sum of the ranks of their settings; any driver compiles the first."""
-    length = shape_of(workload).length
-    parts = dict.fromkeys(-(-length // tokens) for tokens in TOKENS)
+    span = shape_of(workload).span
+    parts = dict.fromkeys(-(-span // tokens) for tokens in TOKENS)
     ranked: dict[WebgpuDecodeAttentionConfig, int] = {}
     for thread_rank, threads in enumerate(THREADS):
         for part_rank, count in enumerate(parts):
