@@ -40,6 +40,12 @@ def plain_first(configs: Sequence[C], workload: Workload, gpu: GpuModel) -> tupl
     return (plain, *(one for one in configs if one != plain))
 
 
+def in_turns(first: Sequence[C], second: Sequence[C]) -> tuple[C, ...]:
+    """Both in their order, spread evenly."""
+    places = [(n / len(each), one) for each in (first, second) for n, one in enumerate(each)]
+    return tuple(one for _, one in sorted(places, key=lambda place: place[0]))
+
+
 def _compilable(
     configs: Sequence[WebgpuConfig], workload: Workload, gpu: GpuModel
 ) -> tuple[WebgpuConfig, ...]:

@@ -64,6 +64,11 @@ CASES = {
     "slices of keys from storage": (APART, config((16, 16), 4, 4, 2, Cache.NONE)),
     "subgroups": (APART, replace(config((32, 16), 8, 8, 1, Cache.ROWS), subgroups=True)),
     "queries of one thread": (APART, config((64, 8), 2, 1, 1, Cache.NONE)),
+    "nine times four queries": (
+        APART,
+        replace(config((36, 48), 4, 8, 3, Cache.ROWS), subgroups=True),
+    ),
+    "three groups of threads": (OF_COLUMNS, config((12, 24), 4, 8, 3, Cache.ROWS)),
     "vectors that do not go round": (WIDE, config((8, 16), 4, 16, 1, Cache.ROWS)),
 }
 
@@ -157,7 +162,7 @@ def test_a_hostile_config_is_refused() -> None:
         (replace(base, threads_per_row=6), "a power of two"),
         (replace(base, block_m=18), "whole tiles"),
         (replace(base, tile_m=2), "a multiple of 4"),
-        (replace(base, block_m=4, sliced_n=1), "8 threads must be one of"),
+        (replace(base, block_m=4, sliced_n=1), "8 threads must be 32 to 512"),
         (replace(base, cache=Cache.TRANSPOSED), "cache=rows or none"),
         (replace(base, block_n=2 * 8 * 64), "too many scores"),
         (replace(CASES["queries of one thread"][1], subgroups=True), "nothing to add up"),

@@ -7,10 +7,13 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.attention import LANES, ManyRowsAttention
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.attention.config import attends
-from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
+from services.tuner.schedules.base.limits import required
 from services.tuner.schedules.base.row_threads import shared_bytes
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.matmul.webgpu_config import Cache
+
+FEWEST_THREADS, MOST_THREADS = 32, 512
+"""Threads of a workgroup."""
 
 MAX_THREADS_PER_ROW = 32
 MAX_SCORES = 32
@@ -88,10 +91,11 @@ class WebgpuAttentionConfig(WebgpuConfig):
         return self._size_fault(given)
 
     def _size_fault(self, given: ManyRowsAttention) -> str:
-        if self.threads not in WORKGROUP_THREADS or self.threads_per_row > MAX_THREADS_PER_ROW:
+        few, most = FEWEST_THREADS, MOST_THREADS
+        if not few <= self.threads <= most or self.threads_per_row > MAX_THREADS_PER_ROW:
             return (
-                f"{self.threads} threads must be one of {', '.join(map(str, WORKGROUP_THREADS))}, "
-                f"at most {MAX_THREADS_PER_ROW} of them to a row"
+                f"{self.threads} threads must be {few} to {most}, at most {MAX_THREADS_PER_ROW} of "
+                "them to a row"
             )
         outputs = self.tile_m * self.outputs(given) * LANES
         if self.tile_m * self.tile_n > MAX_SCORES or outputs > MAX_OUTPUTS:

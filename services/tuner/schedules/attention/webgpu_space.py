@@ -4,7 +4,7 @@ What is likely the best comes first: an estimate of what a core does for each pr
 many threads it has to hide what they wait for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 from kernelzoo.domain.gpu import SOFTWARE_DRIVER, GpuModel
@@ -14,14 +14,19 @@ from services.tuner.schedules.attention.config import attends
 from services.tuner.schedules.attention.webgpu_config import WebgpuAttentionConfig
 from services.tuner.schedules.base.limits import FEW_LANES
 from services.tuner.schedules.matmul.webgpu_config import Cache
-from services.tuner.schedules.webgpu_space import plain_first
+from services.tuner.schedules.webgpu_space import in_turns, plain_first
 
 MOST_CANDIDATES = 48
+MOST_OF_WHOLE_ROUNDS = 24
 TILES = ((4, 2), (4, 4), (8, 2), (4, 1), (8, 4), (8, 1))
 """tile_m x tile_n."""
 THREAD_ROWS = (1, 2, 4, 8, 16)
 THREADS_PER_ROW = (8, 16, 4, 32)
 SLICED_N = (1, 2, 4, 8)
+ROUND_ROWS = (3, 6, 9, 10)
+ROUND_SLICED_N = (2, 3, 4, 6)
+"""Settings that are no powers of two have places of their own: with nine times four queries the
+384 of 12 heads, as 1,500 of 6, are whole rounds of a large GPU's 132 cores."""
 PROCESSOR_TILES = ((1, 4), (2, 4), (1, 8), (4, 4), (2, 8))
 PROCESSOR_THREADS = (32, 64)
 """Where threads wait at barriers one after another, each has its queries for itself."""
@@ -47,11 +52,17 @@ def webgpu_attention_configs(
     """None is refused. The first requires no more than the workload itself does, and there is one
     that any driver compiles."""
     given = attends(workload)
+
+    def best(configs: Iterator[WebgpuAttentionConfig]) -> list[WebgpuAttentionConfig]:
+        fitting = (one for one in configs if _fits(one, workload))
+        return sorted(fitting, key=lambda one: _estimate(given, workload, one, gpu))
+
     apart = [one for one in _apart(given) if _fits(one, workload)]
-    together = [one for one in _together(given) if _fits(one, workload)]
-    together.sort(key=lambda one: _estimate(given, workload, one, gpu))
+    together = best(_together(given, THREAD_ROWS, SLICED_N))
+    rounds = best(_together(given, ROUND_ROWS, ROUND_SLICED_N))
     processor = gpu.warp_lanes < FEW_LANES
-    found = apart if processor and apart else together[:MOST_CANDIDATES]
+    large = in_turns(together[:MOST_CANDIDATES], rounds[:MOST_OF_WHOLE_ROUNDS])
+    found = apart if processor and apart else large
     small = next(one for one in (*together, *apart) if _is_small(one, workload))
     return plain_first(tuple(dict.fromkeys((*found, small))), workload, gpu)
 
@@ -67,10 +78,12 @@ def _fits(config: WebgpuAttentionConfig, workload: Workload) -> bool:
     return config.workgroup_bytes_for(workload) <= MOST_WORKGROUP_BYTES
 
 
-def _together(given: ManyRowsAttention) -> Iterator[WebgpuAttentionConfig]:
+def _together(
+    given: ManyRowsAttention, thread_rows: Sequence[int], slices: Sequence[int]
+) -> Iterator[WebgpuAttentionConfig]:
     """Threads share queries."""
     for tile, rows, per_row, sliced_n, cache, subgroups in product(
-        TILES, THREAD_ROWS, THREADS_PER_ROW, SLICED_N, (Cache.ROWS, Cache.NONE), (True, False)
+        TILES, thread_rows, THREADS_PER_ROW, slices, (Cache.ROWS, Cache.NONE), (True, False)
     ):
         block_n = tile[1] * per_row * sliced_n
         if block_n <= max(given.n, per_row) and tile[0] * rows < 2 * given.m:
@@ -121,7 +134,7 @@ def _estimate(
     # Queries are read and slices added up once.
     once = load * (config.sliced_n - 1) * config.tile_m * outputs * 3
     workgroups = given.heads * -(-given.m // config.block_m)
-    warps = max(1, config.threads // gpu.warp_lanes)
+    warps = -(-config.threads // gpu.warp_lanes)
     of_core = -(-workgroups // gpu.cores)
     fitting = max(1, gpu.shared_bytes // max(1, config.workgroup_bytes_for(workload)))
     resident = min(of_core, fitting) * warps

@@ -12,6 +12,7 @@ from services.tuner.schedules.base.limits import FEW_LANES
 from services.tuner.schedules.conv.implicit_gemm import product_extents
 from services.tuner.schedules.matmul.usage import estimated_us, occupancy_of, promise, registers_of
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
+from services.tuner.schedules.webgpu_space import in_turns
 
 MOST_CANDIDATES = 80
 REPETITION = 0.01
@@ -113,18 +114,10 @@ def matmul_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuMatmulConfi
     else:
         sliced = best(_sliced(extents, gpu), SLICED_CANDIDATES)
         cached = best(_cached(extents, gpu), MOST_CANDIDATES - DIRECT_CANDIDATES - len(sliced))
-        found = _taking_turns(cached, sliced) + best(_direct(extents, gpu), DIRECT_CANDIDATES)
+        found = [*in_turns(cached, sliced), *best(_direct(extents, gpu), DIRECT_CANDIDATES)]
     needed = min((config.requires(workload) for config in found), key=len)
     plain = next(config for config in found if config.requires(workload) == needed)
     return (plain, *(config for config in found if config != plain))
-
-
-def _taking_turns(
-    first: list[WebgpuMatmulConfig], second: list[WebgpuMatmulConfig]
-) -> list[WebgpuMatmulConfig]:
-    """Both in their order, spread evenly."""
-    places = [(n / len(each), one) for each in (first, second) for n, one in enumerate(each)]
-    return [one for _, one in sorted(places, key=lambda place: place[0])]
 
 
 def _different(
