@@ -11,12 +11,20 @@ from cli.models.importing import imported
 from cli.models.sending import send
 from cli.stack.supervisor import Stack
 
+LAST = 19
+"""The niceness of what runs where nobody else wants to."""
+
 
 def hold_back_compiler(stack: Stack) -> None:
     """It yields wherever a page wants a core, as a visitor has its own for itself."""
     compiler = psutil.Process(stack.children["compile"].process.pid)
     for process in (compiler, *compiler.children(recursive=True)):
-        process.nice(19)
+        process.nice(LAST)
+    # Linux groups processes by session, and niceness counts within a group alone: in a session of
+    # its own the compiler had as much of the cores as the browser.
+    group = Path(f"/proc/{compiler.pid}/autogroup")
+    if group.exists():
+        group.write_text(f"{LAST}\n")
 
 
 def add(gateway: GatewayClient, network: NetworkFiles) -> None:

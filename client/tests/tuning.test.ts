@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Arena } from "../src/engine/arena.js";
+import type { Engine } from "../src/runtime/engine.js";
+import { Audit } from "../src/tuning/audit.js";
 import { best } from "../src/tuning/choosing.js";
 import { RunTimes } from "../src/tuning/run-times.js";
 import { RunsFirst } from "../src/tuning/runs-first.js";
@@ -16,7 +19,7 @@ function ran(times: RunTimes, productMs: number, restMs: number, runs = 8): read
 }
 
 test("a kernel that is slower in runs than the one before is named once", () => {
-  const times = new RunTimes(PLAN);
+  const times = new RunTimes(PLAN, false);
   ran(times, 4, 6);
   times.swapped("product", 0.9);
   assert.deepEqual(times.ms, { product: 3.6, rest: 6 }, "what is expected of it");
@@ -28,16 +31,29 @@ test("a kernel that is slower in runs than the one before is named once", () => 
 });
 
 test("a kernel that is as fast, or slower only as all are, stays", () => {
-  const times = new RunTimes(PLAN);
+  const times = new RunTimes(PLAN, false);
   ran(times, 4, 6);
   times.swapped("product", 0.9);
   assert.deepEqual(ran(times, 4.1, 6), []);
   times.swapped("product", 0.9);
-  assert.deepEqual(ran(times, 8, 12), []);
-  const short = new RunTimes(PLAN);
+  assert.deepEqual(ran(times, 3, 5), []);
+  times.swapped("product", 0.9);
+  assert.deepEqual(ran(times, 3.7, 6), [], "all are slower, but not than at first");
+  const short = new RunTimes(PLAN, false);
   ran(short, 0.1, 6);
   short.swapped("product", 0.9);
   assert.deepEqual(ran(short, 0.2, 6), [], "a step of the clock tells nothing");
+  const isolated = new RunTimes(PLAN, true);
+  ran(isolated, 0.1, 6);
+  isolated.swapped("product", 0.9);
+  assert.deepEqual(ran(isolated, 0.12, 6), ["product"], "finer clocks tell more");
+});
+
+test("a kernel with which the model is slower than at first does not stay", () => {
+  const times = new RunTimes(PLAN, true);
+  ran(times, 4, 6);
+  times.swapped("product", 0.9);
+  assert.deepEqual(ran(times, 3.6, 7), ["product"], "it leaves others' weights out of the caches");
 });
 
 test("where most time may be won is measured first, and others once that was in vain", () => {
@@ -70,4 +86,57 @@ test("a run that is asked for goes before the next slice of whatever else there 
   assert.equal(order[asked + 1], "ran", "no slice comes between");
   assert.ok(asked <= 3, "at most the slice that was under way comes before it");
   assert.equal(order.length, 6);
+});
+
+/** A model of one call that copies a million entries in 64 units, watched after a swap. */
+function audited(tolerance = 1e-5) {
+  const [entries, extent] = [1 << 20, 64];
+  const memory = new WebAssembly.Memory({ initial: 160, maximum: 320, shared: true });
+  const arena = new Arena(memory, [{ start: 0, end: 8 * entries }]);
+  const floats = new Float32Array(memory.buffer);
+  for (let i = 0; i < entries; i++) floats[i] = Math.fround(Math.sin(i));
+  const copy = (from = 0, to = 0, lo = 0, hi = 0): void => {
+    const unit = entries / extent;
+    floats.copyWithin(to / 4 + lo * unit, from / 4 + lo * unit, from / 4 + hi * unit);
+  };
+  const task = { artifact: "", extent, words: [0, 4 * entries], hasScratch: false, weights: 0 };
+  const learnt = { alone: 1, shared: Number.POSITIVE_INFINITY, runs: 9 };
+  const ready = { task, main: copy, words: task.words, learnt };
+  const tensor = { dtype: "f32", shape: [entries] };
+  const plan = { tensors: [tensor, tensor], calls: [{ tensors: [0, 1] }], golden: { tolerance } };
+  const engine = { memory, loaded: { threads: 1 }, order: { answer: { plan } } };
+  const audit = new Audit(engine as unknown as Engine, arena);
+  const { before, after } = audit.watch("copy", 0, ready, ready);
+  let filled = 0;
+  const run = (wrong: (floats: Float32Array) => void = () => undefined): void => {
+    const beyond = new Int32Array(memory.buffer, 8 * entries).fill(0);
+    before();
+    filled = beyond.reduce((sum, bits) => sum + (bits === 0x7fc0dead ? 1 : 0), 0);
+    copy(0, 4 * entries, 0, extent);
+    wrong(floats.subarray(entries, 2 * entries));
+    after();
+    // As if the model had run for 50 ms: an audit may take 1 ms.
+    audit.ran(Float64Array.of(0, 50, 1));
+  };
+  return { run, filled: () => filled };
+}
+
+test("an audit looks at no more entries than are compared in a moment", () => {
+  const { run, filled } = audited();
+  for (let i = 0; i < 10; i++) {
+    run();
+    assert.ok(filled() < 1 << 13, `${filled()} of a million`);
+  }
+  assert.ok(filled() > 0, "there are audits");
+});
+
+test("an audit finds a wrong row where it has computed it, and any wrong output at once", () => {
+  const row = audited();
+  const spoilt = (floats: Float32Array): void => void floats.fill(2, 300_000, 301_000);
+  assert.throws(() => {
+    for (let i = 0; i < 200; i++) row.run(spoilt);
+  }, /disagrees with the kernel before/);
+  const all = audited();
+  all.run();
+  assert.throws(() => all.run((floats) => floats.fill(0)), /disagrees with the kernel before/);
 });

@@ -73,6 +73,12 @@ export type FromMeasurer =
   /** `complete`: it has measured all candidates that there are. */
   | { readonly type: "ended"; readonly reason: string; readonly complete: boolean };
 
+/** In milliseconds since 1970: when a run began, and when the last slice of a swap before it ended. */
+export interface Began {
+  readonly startMs: number;
+  readonly sliceEndMs: number;
+}
+
 export type ToTuned =
   | { readonly type: "swap"; readonly swaps: readonly Found[] }
   /** Has the kernel before run again, if there is one. */

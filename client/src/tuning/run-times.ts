@@ -7,10 +7,12 @@ import type { CallTimes } from "../runtime/dispatch.js";
 
 /** The least of so many runs is what a workload takes. */
 const RUNS = 8;
-/** A kernel that is slower by this in runs is taken back: by less, noise may be. */
+/** What is slower by this in runs is taken back: by less, noise may be. */
 const SLOWER = 1.03;
-/** And by this, as clocks of pages that are not isolated step by it. */
+/** And by this, as clocks of pages step by it that are not isolated. */
 const STEP_MS = 0.1;
+/** Clocks of isolated pages step by 5 µs. */
+const ISOLATED_STEP_MS = 0.01;
 
 /** What the kernel before took of a run, and all other workloads meanwhile. */
 interface Before {
@@ -33,10 +35,16 @@ const least = ({ recent, expectedMs }: Omit<WorkloadTimes, "before">): number =>
 /** Owns the times of one model. */
 export class RunTimes {
   readonly #plan: Pick<PlanWire, "calls" | "kernels">;
+  readonly #stepMs: number;
   readonly #known = new Map<string, WorkloadTimes>();
+  /** Milliseconds of all calls in the last runs since a kernel was swapped. */
+  #whole: readonly number[] = [];
+  /** The least of that before the first swap. */
+  #initialMs: number | null = null;
 
-  constructor(plan: Pick<PlanWire, "calls" | "kernels">) {
+  constructor(plan: Pick<PlanWire, "calls" | "kernels">, isolated: boolean) {
     this.#plan = plan;
+    this.#stepMs = isolated ? ISOLATED_STEP_MS : STEP_MS;
   }
 
   /** By workload. */
@@ -55,6 +63,8 @@ export class RunTimes {
       const known = this.#known.get(workload) ?? { recent: [], expectedMs: ms, before: null };
       this.#known.set(workload, { ...known, recent: [...known.recent, ms].slice(-RUNS) });
     }
+    const wholeMs = [...sums.values()].reduce((sum, ms) => sum + ms, 0);
+    this.#whole = [...this.#whole, wholeMs].slice(-RUNS);
     return [...sums.keys()].filter((workload) => this.#isSlower(workload));
   }
 
@@ -62,6 +72,8 @@ export class RunTimes {
   swapped(workload: string, relativeTime: number): void {
     const known = this.#known.get(workload);
     if (known === undefined) return;
+    this.#initialMs ??= Math.min(...this.#whole);
+    this.#whole = [];
     const before = { ms: least(known), othersMs: this.#othersMs(workload) };
     this.#known.set(workload, { recent: [], expectedMs: relativeTime * before.ms, before });
   }
@@ -82,7 +94,15 @@ export class RunTimes {
     this.#known.set(workload, { recent, expectedMs: before.ms, before: null });
     // Where everything has become slower, the device has.
     const drift = before.othersMs > 0 ? this.#othersMs(workload) / before.othersMs : 1;
-    return least(known) > SLOWER * Math.max(1, drift) * before.ms + STEP_MS;
+    return (
+      this.#exceeds(least(known), Math.max(1, drift) * before.ms) ||
+      // It may be others that it slows down, by what it leaves in the caches.
+      this.#exceeds(Math.min(...this.#whole), this.#initialMs ?? Infinity)
+    );
+  }
+
+  #exceeds(ms: number, beforeMs: number): boolean {
+    return ms > SLOWER * beforeMs + this.#stepMs;
   }
 
   #othersMs(workload: string): number {

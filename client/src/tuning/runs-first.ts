@@ -1,9 +1,13 @@
+import { now } from "../timing/clock.js";
+
 /** Has whatever else a worker does wait for the runs of its model. */
 export class RunsFirst {
   readonly #breathe: () => Promise<void>;
   #running = 0;
   #idle: Promise<void> = Promise.resolve();
   #settle: () => void = () => undefined;
+  /** When the last slice of anything else ended. */
+  restedMs = Number.NEGATIVE_INFINITY;
 
   /** `breathe` lets messages in. */
   constructor(breathe: () => Promise<void>) {
@@ -26,6 +30,7 @@ export class RunsFirst {
 
   /** Resolves once no run is under way or asked for. */
   readonly rest = async (): Promise<void> => {
+    this.restedMs = now();
     await this.#breathe();
     while (this.#running > 0) await this.#idle;
   };

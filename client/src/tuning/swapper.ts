@@ -21,10 +21,11 @@ import { goldenParts, type Stored } from "../runtime/golden.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "../runtime/kernels.js";
 import type { Fault } from "../runtime/messages.js";
 import type { Task } from "../runtime/placement.js";
+import { now } from "../timing/clock.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";
 import { Audit } from "./audit.js";
 import { GoldenFile } from "./golden-file.js";
-import type { Found } from "./messages.js";
+import type { Began, Found } from "./messages.js";
 import { RunsFirst } from "./runs-first.js";
 import { type Refusals, type SwapPorts, swapped, wrongGolden } from "./swapping.js";
 import { number, unpack } from "./unpacking.js";
@@ -44,6 +45,13 @@ interface Prepared {
   readonly calls: ReadonlyMap<number, Ready>;
 }
 
+/** A result that also tells how the run waited, as benchmarks want to know. */
+interface TunedResult extends RunResult {
+  readonly began: Began;
+}
+
+const absolute = (ms: number): number => performance.timeOrigin + ms;
+
 /** The least slices of the first run of a pack kernel, so that optimised code takes over within it. */
 const PACK_SLICES = 32;
 /** A slice of a pack kernel writes about so much, which takes a millisecond in baseline code. */
@@ -52,6 +60,12 @@ const SLICE_BYTES = 1 << 17;
 const CLEARED_BYTES = 1 << 21;
 /** Baseline code is at most so many times slower than what the kernel before took. */
 const BASELINE = 16;
+/**
+ * By a clock that runs so many times faster the golden run lets messages in after a millisecond, and
+ * not only after 4.5 as a run of the page does.
+ */
+const HASTE = 4;
+const hastyClock = (): number => HASTE * now();
 
 export class Swapper {
   readonly #engine: Engine;
@@ -107,10 +121,12 @@ export class Swapper {
   async #run(feeds: readonly Stored[], aborted: () => boolean): Promise<RunResult | null> {
     for (;;) {
       await this.#changing;
+      const [sliceEndMs, startMs] = [this.#runs.restedMs, now()].map(absolute);
       try {
         const result = await this.#engine.run(feeds, aborted);
-        if (result !== null) this.#audit.ran(result.times);
-        return result;
+        if (result === null) return null;
+        this.#audit.ran(result.times);
+        return { ...result, began: { sliceEndMs, startMs } } as TunedResult;
       } catch (thrown) {
         const fault = thrown instanceof WrongKernel ? thrown.fault : null;
         if (fault === null || !(await this.#takeBack(fault))) throw thrown;
@@ -184,11 +200,11 @@ export class Swapper {
       await this.#clear(activations);
       const feeds = goldenParts(file, plan.inputs, plan.golden.inputs);
       for (const [i, { tensor }] of plan.inputs.entries()) view(tensor).set(feeds[i] as Stored);
-      const ports = { breathe: this.#runs.rest };
+      const ports = { breathe: this.#runs.rest, clock: hastyClock };
       const proof = new Dispatcher(tasks, mains, scratch.start, null, blame, ports);
       // Calls that are too long for their parts would hold up a run that is asked for meanwhile.
       for (const [i, { learnt }] of proof.calls.entries()) {
-        learnt.alone = BASELINE * this.#callMs(i);
+        learnt.alone = HASTE * BASELINE * this.#callMs(i);
       }
       await proof.run(() => false);
       const found = plan.outputs.map(({ tensor }) => view(tensor));

@@ -100,7 +100,7 @@ class Tuning implements ModelTuning, Tuned {
     this.#sources = sources;
     this.#plain = plain;
     const { device_class, plan: its } = answered.answer;
-    this.#times = new RunTimes(its);
+    this.#times = new RunTimes(its, globalThis.crossOriginIsolated);
     this.#wins = new Wins(host.tools.notes, answered.origin, device_class, navigator.userAgent);
     for (const artifact of this.#wins.avoided) this.#tried.add(artifact);
   }

@@ -2,6 +2,7 @@
 import type { Model } from "../../../../client/src/runtime/model.js";
 import type { KernelZoo } from "../../../../client/src/sdk/zoo.js";
 import { now } from "../../../../client/src/timing/clock.js";
+import type { Began } from "../../../../client/src/tuning/messages.js";
 import { type Network, relativeDifference, type Values, valuesOf } from "./network.js";
 import { openOnnxRuntime } from "./peers.js";
 
@@ -25,11 +26,11 @@ type Curve = readonly (readonly [atS: number, elapsedMs: number])[];
 export interface JitAnswer {
   /** Times of a copy that is not tuned, before and after. */
   readonly initialMs: readonly number[];
-  /** Those parts of them in which no call ran. */
-  readonly initialOutsideMs: readonly number[];
   readonly ours: Curve;
-  /** The part of each in which no call ran: messages, copies, and waiting for a slice to end. */
-  readonly outsideMs: readonly number[];
+  /** From when each was asked for until it began. */
+  readonly waitsMs: readonly number[];
+  /** The same, but from the end of the slice of a swap where one was under way. */
+  readonly afterSliceMs: readonly number[];
   readonly peer: Curve;
   readonly swaps: readonly {
     readonly atS: number;
@@ -49,32 +50,28 @@ export interface JitAnswer {
 }
 
 const SDK = "/client/sdk.js";
-/** Inferences of the copy that is not tuned before tuning, which a zoo uses to compile, and after. */
-const BEFORE = 2;
-const AFTER = 9;
+/**
+ * Inferences of the copy that is not tuned before tuning, which a zoo uses to compile, and after: so
+ * many at least, and for so long.
+ */
+const BEFORE = { runs: 2, forMs: 0 };
+const AFTER = { runs: 9, forMs: 2_000 };
 const COMPILED_WITHIN_MS = 120_000;
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** From the start of the calls of the last inference to their end, as its worker has told. */
-let callsMs = 0;
+/** How the last inference of a tuned model began, as its worker has told. */
+let began: Began = { startMs: 0, sliceEndMs: 0 };
 
 globalThis.Worker = class extends Worker {
   constructor(...given: ConstructorParameters<typeof Worker>) {
     super(...given);
     // Before the runtime hears of it.
     this.addEventListener("message", ({ data }) => {
-      if (data?.type !== "done") return;
-      const [startMs = 0, elapsedMs = 0] = (data.times as Float64Array).slice(-3);
-      callsMs = startMs + elapsedMs;
+      if (data?.type === "done" && data.began) began = data.began;
     });
   }
 };
-
-interface Timed {
-  readonly elapsedMs: number;
-  readonly outsideMs: number;
-}
 
 type Open = (tune: "idle" | "off") => Promise<Model>;
 
@@ -93,23 +90,27 @@ const opener =
     }
   };
 
-async function untuned(open: Open, feeds: Values, runs: number): Promise<readonly Timed[]> {
+async function untuned(
+  open: Open,
+  feeds: Values,
+  { runs, forMs }: typeof BEFORE,
+): Promise<readonly number[]> {
   const model = await open("off");
-  const times: Timed[] = [];
-  for (let i = 0; i <= runs; i++) {
-    const timed = await timedRun(model, feeds);
-    if (i > 0) times.push(timed);
-    await sleep(timed.elapsedMs);
+  const times: number[] = [];
+  await model.run(feeds);
+  for (const until = now() + forMs; times.length < runs || now() < until; ) {
+    const elapsedMs = await timedRun(model, feeds);
+    times.push(elapsedMs);
+    await sleep(elapsedMs);
   }
   await model.dispose();
   return times;
 }
 
-async function timedRun(model: Model, feeds: Values): Promise<Timed> {
+async function timedRun(model: Model, feeds: Values): Promise<number> {
   const start = now();
   await model.run(feeds);
-  const elapsedMs = now() - start;
-  return { elapsedMs, outsideMs: elapsedMs - callsMs };
+  return now() - start;
 }
 
 export async function jit(request: JitRequest): Promise<JitAnswer> {
@@ -143,14 +144,15 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   );
   model.on("regression", ({ reason }) => regressions.push(reason));
   const ours: [number, number][] = [];
-  const outsideMs: number[] = [];
+  const [waitsMs, afterSliceMs]: [number[], number[]] = [[], []];
   const peers: [number, number][] = [];
   let endedS: number | null = null;
   while (atS() < seconds) {
-    const timed = await timedRun(model, feeds);
-    const { elapsedMs } = timed;
+    const askedMs = performance.timeOrigin + now();
+    const elapsedMs = await timedRun(model, feeds);
     ours.push([atS(), elapsedMs]);
-    outsideMs.push(timed.outsideMs);
+    waitsMs.push(began.startMs - askedMs);
+    afterSliceMs.push(began.startMs - Math.max(askedMs, began.sliceEndMs));
     if (model.tuning?.state === "done") endedS ??= atS();
     await sleep(rest * elapsedMs);
     if (peer === null || ours.length % peerEvery !== 0) continue;
@@ -167,9 +169,8 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   await peer?.dispose();
   const initial = [...before, ...(await untuned(open, feeds, AFTER))];
   return {
-    initialMs: initial.map(({ elapsedMs }) => elapsedMs),
-    initialOutsideMs: initial.map((each) => each.outsideMs),
-    ...{ ours, outsideMs, peer: peers, swaps, regressions, longTasksMs, difference },
+    initialMs: initial,
+    ...{ ours, waitsMs, afterSliceMs, peer: peers, swaps, regressions, longTasksMs, difference },
     ...{ measured, contributed, spentMs, endedS, reason },
   };
 }
