@@ -65,6 +65,10 @@ class Host:
         self.cache_control = "no-store"
         self.held: Event | None = None
         """Set when the second half of weights may be sent."""
+        self.ranged = False
+        """Whether parts of files are sent where they are asked for."""
+        self.parts: list[tuple[int, int]] = []
+        """Parts that were sent: their first byte, and how many."""
         self.cuts = False
         """Whether the next connection breaks off after half of a model's weights."""
 
@@ -91,6 +95,19 @@ class Handler(SimpleHTTPRequestHandler):
         if path.startswith("/client/"):
             return str(CLIENT / Path(path).name)
         return super().translate_path(path)
+
+    def do_GET(self) -> None:
+        asked = self.headers["Range"]
+        if asked is None or not self.host.ranged:
+            super().do_GET()
+            return
+        first, last = asked.removeprefix("bytes=").split("-")
+        part = Path(self.translate_path(self.path)).read_bytes()[int(first) : int(last) + 1]
+        self.host.parts.append((int(first), len(part)))
+        self.send_response(206)
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
 
     def do_OPTIONS(self) -> None:
         self.send_response(204)

@@ -220,6 +220,105 @@ def test_kept_weights_are_prepared_by_a_worker_beside_and_packed_where_they_are_
     assert host.sent.count("/kept.weights") == 2, "by the first visit, and by the test"
 
 
+ALL_PLAIN = """
+  // As on a device that packs all weights sooner than it reads them packed.
+  const told = Object.getOwnPropertyDescriptor(Worker.prototype, "onmessage");
+  Object.defineProperty(Worker.prototype, "onmessage", {
+    configurable: true,
+    set(listener) {
+      told.set.call(this, (event) => {
+        const { ways } = event.data;
+        if (ways) ways.plain = ways.queues.flat().map(() => true);
+        listener(event);
+      });
+    },
+  });
+  const ys = [await visit()];
+  const [model, y] = await opened();
+  await zoo.saveGraph("mine", model);
+  const { weights } = JSON.parse(await (await (await fileOf(".json")).getFile()).text());
+  ys.push(y, await visit(), (await loaded()).y);
+  await zoo.deleteGraph("mine");
+  return { plain: weights.map(({ plain }) => plain), ys };
+"""
+
+
+@pytest.mark.parametrize("ranged", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_packed_weights_are_kept_plain_by_fetching_their_parts_of_the_file_again(
+    lone_browser: Browser, host: Host, network: PlannedNetwork, *, ranged: bool
+) -> None:
+    """They are in memory no more as their author stored them. A host that sends no parts would send
+    the whole file for each of them: there they stay packed."""
+    host.ranged = ranged
+    host.sent.clear()
+    host.parts.clear()
+    with page_elsewhere(lone_browser) as page:
+        found = runner(page, host, network)(ALL_PLAIN)
+    assert all(close(y, network.outputs["y"]) for y in found["ys"])
+    assert set(found["plain"]) == ({True} if ranged else {True, False})
+    assert host.sent.count("/kept.weights") == (1 if ranged else 2)
+    assert len(host.parts) == (2 if ranged else 0), "of the two weights that kernels pack"
+
+
+HOLDING = """
+  // What reads stops at its second weight until the page has heard of it.
+  const holding = `{
+    const digest = crypto.subtle.digest.bind(crypto.subtle);
+    let reads = 0;
+    crypto.subtle.digest = async (...asked) => {
+      reads += 1;
+      if (reads === 2) await new Promise((go) => {
+        const gate = new BroadcastChannel("gate");
+        gate.onmessage = go;
+        gate.postMessage("held");
+      });
+      return digest(...asked);
+    };
+  }`;
+  const Plain = Blob;
+  globalThis.Blob = class extends Plain {
+    constructor(parts, options) { super([holding, ...parts], options); }
+  };
+  globalThis.gate = new BroadcastChannel("gate");
+  const held = new Promise((resolve) => { gate.onmessage = resolve; });
+  globalThis.reading = READING();
+  globalThis.reading.catch(() => undefined);
+  await held;
+  globalThis.Blob = Plain;
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("", id="files"),
+        pytest.param(PRIVATE, id="records", marks=pytest.mark.slow),
+    ],
+)
+def test_a_storage_that_is_cleared_between_two_reads_costs_a_fetch_and_never_a_wrong_number(
+    lone_browser: Browser, host: Host, network: PlannedNetwork, before: str
+) -> None:
+    right = network.outputs["y"]
+    with page_elsewhere(lone_browser, before) as page:
+        run = runner(page, host, network)
+        session = page.context.new_cdp_session(page)
+        everything = {"origin": page.url.rstrip("/"), "storageTypes": "all"}
+        assert close(run("return visit();"), right)
+
+        def cleared_while(reading: str, told: str) -> Any:
+            run(HOLDING.replace("READING", reading))
+            session.send("Storage.clearDataForOrigin", everything)
+            return run(f"gate.postMessage('go'); return {told};")
+
+        host.sent.clear()
+        assert close(cleared_while("visit", "globalThis.reading"), right)
+        assert "/kept.weights" in host.sent, "what was not read yet is gone"
+        assert close(run("return visit();"), right)
+        assert cleared_while("loaded", "refusal(() => globalThis.reading)").startswith("storage: ")
+        assert run("return refusal(loaded);").startswith("storage: ")
+        assert close(run("return visit();"), right)
+
+
 SPIED = """
   let [most, held] = [0, 0];
   const sizes = [];
