@@ -31,7 +31,7 @@ from cli.options import (
 )
 from cli.terminal import live_display, note, notes, out
 from kernelzoo.domain.plan import Plan
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.models import ListedModel, PlanCoverage, PlanWire, Registered
 
@@ -112,13 +112,8 @@ def add(
 
 
 def _targets(asked: list[str] | None, *, decodes: bool) -> tuple[TargetKind, ...]:
-    """A language model keeps its cache from run to run, which kernels of WebGPU alone can do."""
-    if not decodes:
-        return parse_targets(asked)
-    targets = parse_targets(asked or [TargetKind.WEBGPU])
-    if targets != (TargetKind.WEBGPU,):
-        raise InvalidInput("language models run on WebGPU alone; leave --target out")
-    return targets
+    """Unless told, both for a language model, which runs on WebAssembly where there is no GPU."""
+    return MEASURED if decodes and not asked else parse_targets(asked)
 
 
 @app.command("list")

@@ -235,6 +235,7 @@ test("SDK and engine are at most 20 kB gzip in one file, 30 kB with the runtime 
     "source",
     "source",
     "source",
+    "source",
     "sources",
     "target",
     "tuned",

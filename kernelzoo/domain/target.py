@@ -53,10 +53,10 @@ and products be rounded up or down (section 15.7.4), reassociated and fused (15.
 def refuse_unsupported(workload: Workload, target: TargetKind) -> None:
     """Raises InvalidInput for a workload that has no kernels for the target. Of a program it is
     asked once its text is known."""
-    if target is not TargetKind.WEBGPU and workload.has_states:
+    if target is TargetKind.JAVASCRIPT and workload.has_states:
         raise InvalidInput(
             f"{target} has no kernels that write their inputs, as {workload.key} does; tune it for "
-            f"{TargetKind.WEBGPU} (--target {TargetKind.WEBGPU})"
+            f"{TargetKind.WASM} or {TargetKind.WEBGPU}"
         )
     if workload.dtype not in DTYPES[target]:
         names = ", ".join(DTYPES[target])

@@ -60,11 +60,22 @@ def right_tokens(prompt: list[int], count: int) -> list[int]:
 
 
 def chosen_on_gpu(key: str) -> SiteKernels:
+    space = lite_space(_learnt(key), TargetKind.WEBGPU, gpu_model("google", "swiftshader"))
+    return SiteKernels(candidate=space[0], fallback=space[0])
+
+
+def chosen_on_wasm(key: str) -> SiteKernels:
+    """The first that every engine can run."""
+    space = lite_space(_learnt(key), TargetKind.WASM)
+    portable = next(each for each in space if "relaxed-simd" not in each.requires)
+    return SiteKernels(candidate=portable, fallback=portable)
+
+
+def _learnt(key: str) -> Workload:
     workload = Workload.parse(key)
     if isinstance(workload, ProgramWorkload):
         learn(key, KnownProgram(program=workload.program, roundings=ROUNDINGS))
-    space = lite_space(workload, TargetKind.WEBGPU, gpu_model("google", "swiftshader"))
-    return SiteKernels(candidate=space[0], fallback=space[0])
+    return workload
 
 
 def drawn_tokens(prompt: list[int], count: int, asked: Mapping[str, float]) -> list[int]:

@@ -1,4 +1,5 @@
-"""A language model in a page, on a software adapter of WebGPU: its tokens are those of NumPy."""
+"""A language model in a page, on WebAssembly and on a software adapter of WebGPU: its tokens are
+those of NumPy."""
 
 import json
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.browser.language_models import (
     TINY,
     bytes_taken,
     chosen_on_gpu,
+    chosen_on_wasm,
     decoder_that_grows,
     drawn_tokens,
     right_tokens,
@@ -22,6 +24,7 @@ from tests.browser.language_models import (
     tiny_tokenizer,
 )
 from tests.browser.model_host import (
+    CLASS,
     GPU_CLASS,
     LOSE,
     Handler,
@@ -49,7 +52,8 @@ COLLECT = """
     return found;
   };
   const zoo = await open({ backend: "webgpu" });
-  const openTiny = (options = {}) => zoo.languageModel(`${host}/tiny-llama.json`, options);
+  const file = `${host}/${feeds.target ?? "webgpu"}/tiny-llama.json`;
+  const openTiny = (options = {}) => zoo.languageModel(file, options);
 """
 
 
@@ -66,7 +70,7 @@ GROWN = decoder_that_grows("grown", (SHORT, LONGER))
 
 
 class Gateway(Handler):
-    """Lists the plans of the model `grown`, and has each of them for any class."""
+    """Lists the plans of the model `grown`, and has each of them for both targets."""
 
     def translate_path(self, path: str) -> str:
         asked = urlsplit(path)
@@ -77,20 +81,25 @@ class Gateway(Handler):
             return str(listed)
         if asked.path.startswith("/v1/models/grown/"):
             (context,) = parse_qs(asked.query)["context"]
-            return str(self.host.folder / f"grown-{context}.json")
+            target = "wasm" if "wasm" in asked.path else "webgpu"
+            return str(self.host.folder / target / f"grown-{context}.json")
+        if asked.path.startswith(("/v1/artifacts", "/grown")):
+            target = "webgpu" if asked.path.endswith(".webgpu") else "wasm"
+            return super().translate_path(f"/{target}{asked.path}")
         return super().translate_path(path)
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     made = Host(tmp_path_factory.mktemp("language"))
-    plan, files = tiny_decoder()
-    kernels = {key: chosen_on_gpu(key) for key in plan.kernels}
-    write_model(made.folder, GPU_CLASS, plan, files, kernels)
+    for device_class, choose in ((GPU_CLASS, chosen_on_gpu), (CLASS, chosen_on_wasm)):
+        folder = made.folder / ("wasm" if device_class == CLASS else "webgpu")
+        folder.mkdir()
+        for plan, files in (tiny_decoder(), *GROWN):
+            kernels = {key: choose(key) for key in plan.kernels}
+            write_model(folder, device_class, plan, files, kernels)
     (made.folder / "tokenizer.json").write_text(json.dumps(tiny_tokenizer()))
     (made.folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
-    for each, own in GROWN:
-        write_model(made.folder, GPU_CLASS, each, own, {k: chosen_on_gpu(k) for k in each.kernels})
     with hosting(made, Gateway):
         yield made
 
@@ -155,15 +164,21 @@ GENERATE = """
     survived.push(token);
     if (survived.length === 4) new BroadcastChannel("lose").postMessage(null);
   }
+  const { target } = llm;
   await llm.dispose();
   const disposed = await refusal(() => collect(llm.generate([1])));
-  return { greedy, whole, next, reused, rewound, other, long, longer, blocks, ended, full, drawn,
-           sure, seen, stopped, unbegun, after, faults, atMaximum, survived, disposed };
+  return { target, greedy, whole, next, reused, rewound, other, long, longer, blocks, ended, full,
+           drawn, sure, seen, stopped, unbegun, after, faults, atMaximum, survived, disposed };
 """
 
 
-def test_tokens_are_those_of_numpy_in_every_turn_and_on_another_gpu(page: Page, host: Host) -> None:
-    found = page.evaluate(script(COLLECT + GENERATE), [host.url, {"long": LONG, "drawn": DRAWN}])
+@pytest.mark.parametrize("target", ["webgpu", "wasm"])
+def test_tokens_are_those_of_numpy_in_every_turn_and_on_another_gpu(
+    page: Page, host: Host, target: str
+) -> None:
+    given = {"long": LONG, "drawn": DRAWN, "target": target}
+    found = page.evaluate(script(COLLECT + GENERATE), [host.url, given])
+    assert found["target"] == target
     greedy = right_tokens(PROMPT, TINY.length - len(PROMPT))
     assert found["greedy"] == greedy[:12]
     assert found["whole"]["promptTokens"] == 3
@@ -214,9 +229,7 @@ IN_MID_DOWNLOAD = """
   return await refusal(() => openTiny({ signal: stop.signal, onProgress: compiled }));
 """
 FAULTS = """
-  const network = await refusal(() => zoo.model(`${host}/tiny-llama.json`));
-  const onWasm = await open();
-  const wasm = await refusal(() => onWasm.languageModel("tiny-llama"));
+  const network = await refusal(() => zoo.model(file));
   const { Blob } = globalThis;
   globalThis.Blob = class extends Blob {
     constructor(parts, options) {
@@ -225,7 +238,7 @@ FAULTS = """
   };
   const blind = await refusal(() => openTiny());
   globalThis.Blob = Blob;
-  return { network, wasm, blind };
+  return { network, blind };
 """
 
 
@@ -234,8 +247,8 @@ def test_a_language_model_says_what_is_wrong_before_it_opens(page: Page, host: H
     memory = page.evaluate(script(COLLECT + TOO_LITTLE), [host.url, {}])
     assert memory.startswith("memory: tiny-llama takes")
     sent = host.sent[before:]
-    assert "/tiny-llama.json" in sent
-    assert "/tiny-llama.weights" not in sent, "the memory is asked for before the download"
+    assert "/webgpu/tiny-llama.json" in sent
+    assert "/webgpu/tiny-llama.weights" not in sent, "the memory is asked for before the download"
     host.held = Event()
     aborted = page.evaluate(script(COLLECT + IN_MID_DOWNLOAD), [host.url, {}])
     host.held.set()
@@ -243,7 +256,6 @@ def test_a_language_model_says_what_is_wrong_before_it_opens(page: Page, host: H
     assert aborted == "Error: no more"
     found = page.evaluate(script(COLLECT + FAULTS), [host.url, {}])
     assert "is no model for this SDK" in found["network"]
-    assert found["wasm"].startswith("profile: Language models run on WebGPU")
     assert found["blind"] == "profile: This browser has no WebGPU, or not in this page."
 
 
@@ -321,7 +333,9 @@ def test_a_tab_that_is_closed_in_mid_download_is_no_harm_to_the_next(
     before = len(host.sent)
     with page_elsewhere(gpu_browser) as first:
         first.evaluate(script(COLLECT + LEFT), [host.url, {}])
-        eventually(lambda: "/tiny-llama.weights" in host.sent[before:], "half of the weights")
+        eventually(
+            lambda: "/webgpu/tiny-llama.weights" in host.sent[before:], "half of the weights"
+        )
     host.held.set()
     host.held = None
     found = page.evaluate(script(COLLECT + BACK), [host.url, {}])
@@ -336,7 +350,7 @@ def test_the_chat_example_answers_stops_and_says_what_is_wrong(
         page = gpu_browser.new_page(viewport={"width": 340, "height": 700})
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(
-            f"{origin}/chat/?zoo={host.url}&model={host.url}/tiny-llama.json&tokenizer={host.url}"
+            f"{origin}/chat/?zoo={host.url}&model={host.url}/webgpu/tiny-llama.json&tokenizer={host.url}"
         )
         page.wait_for_function(READY)
         assert (

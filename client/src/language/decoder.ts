@@ -14,20 +14,17 @@ import type { Loaded, LoadOrder } from "../runtime/messages.js";
 import { LIMIT_MS, type LoadedPlan, loadWhole } from "../runtime/webgpu/loading.js";
 import type { BufferOf } from "../runtime/webgpu/placement.js";
 import { StagingPool } from "../runtime/webgpu/staging-pool.js";
-import { type DecodeOrder, MOST_STEPS, readOrder } from "./order.js";
+import { type DecodeOrder, FEW, goldenOrder, MOST_STEPS, readOrder } from "./order.js";
 import { Sampler } from "./sampler.js";
 
 /** Runs that may be under way at once: while one is read back, the next ones compute. */
 const MOST_RUNS = 3;
-/** So many tokens of a prompt, and no more, take less one by one than as a block. */
-const FEW = 4;
 /** Blocks of a prompt that may be under way at once; then it is seen whether the page has stopped it. */
 const MOST_BLOCKS = 2;
 /** Fetches of fewer tokens are hastened; others are awaited while the next ones compute. */
 const MANY = 4;
 const TOKEN_BYTES = Int32Array.BYTES_PER_ELEMENT;
 const LOGITS_AT = MOST_STEPS * TOKEN_BYTES;
-const GREEDY = { temperature: 0, topK: 0, topP: 1, seed: 0 } as const;
 
 /** The buffers that a page writes and reads, and which calls are which. */
 interface Places extends Pick<DecoderWire, "vocabulary" | "rows" | "step" | "head"> {
@@ -96,10 +93,8 @@ export class Decoder {
 
   /** Compares the logits behind the golden prompt. Throws as the `check` of a model. */
   check(ports: Pick<EnginePorts, "progress">, aborted: () => boolean): Promise<boolean> {
-    const run = async ([, position, prompt]: readonly Stored[]): Promise<RunResult | null> => {
-      const given = [...(prompt as Stored)].slice(0, position?.[1]);
-      const order = { place: 0, prompt: given, tokens: 1, sampling: GREEDY, logits: true };
-      const ran = await this.#ran(order, aborted);
+    const run = async (feeds: readonly Stored[]): Promise<RunResult | null> => {
+      const ran = await this.#ran(goldenOrder(feeds), aborted);
       return ran && { ...ran, outputs: ran.outputs.slice(1) };
     };
     return checked(this.#order, run, ports);

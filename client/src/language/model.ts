@@ -3,7 +3,8 @@ import type { DecoderWire, PlanWire } from "../runtime/answer.js";
 import type { Opened, Opener } from "../runtime/opener.js";
 import type { Answered } from "../runtime/request.js";
 import type { Ran, Refused } from "../runtime/session.js";
-import { MOST_STEPS, orderFeeds, type Sampling } from "./order.js";
+import type { TargetKind } from "../wire/types.js";
+import { GREEDY, MOST_STEPS, orderFeeds, type Sampling } from "./order.js";
 
 /** Why a text ended: at a token that ends texts, or as there was no room for more. */
 export type GenerateEnd = "stop" | "length";
@@ -12,7 +13,7 @@ export type GenerateEnd = "stop" | "length";
 export interface LargerPlans {
   /** Tokens that plans have room for, the fewest first; none where there is one plan. */
   readonly contexts: readonly number[];
-  readonly planned: (context: number | undefined) => Promise<Answered>;
+  readonly planned: (context: number) => Promise<Answered>;
 }
 
 export interface GenerateOptions extends Partial<Sampling> {
@@ -48,9 +49,10 @@ export interface LanguageStats {
 const FLIGHTS = 3;
 /** A page draws every 16 ms; tokens that come in less are fetched together. */
 const FETCH_MS = 8;
+/** Failures of one text after which the model is opened anew. */
+const MOST_FAILURES = 2;
 /** The SDK's own clock would be in a file that both load. */
 const now = (): number => performance.now();
-const GREEDY: Sampling = { temperature: 0, topK: 0, topP: 1, seed: 0 };
 
 /** How many of the first tokens are the same. */
 function shared(left: readonly number[], right: readonly number[]): number {
@@ -105,6 +107,16 @@ export class LanguageModel {
     };
   }
 
+  /** What it runs on: the GPU, or WebAssembly where there is none or it failed. */
+  get target(): TargetKind {
+    return this.#opener.target.target;
+  }
+
+  /** Why that is not the GPU; null where it is, or nobody asked for one. */
+  get targetReason(): string | null {
+    return this.#opener.target.targetReason;
+  }
+
   stats(): LanguageStats {
     return this.#stats;
   }
@@ -129,7 +141,7 @@ export class LanguageModel {
     this.#busy = true;
     const made: number[] = [];
     try {
-      for (let again = false; ; ) {
+      for (let failures = 0; ; ) {
         try {
           const tokens = prompt.length + made.length;
           if (tokens >= this.#room && !(await this.#grew(tokens, made.length > 0))) return "length";
@@ -138,9 +150,8 @@ export class LanguageModel {
           if (end !== "full") return end;
         } catch (thrown) {
           // The page has the tokens so far; the prompt of the new cache ends with them.
-          if (again || ending.signal.aborted) throw thrown;
-          again = true;
-          await this.#reopened(thrown);
+          if (ending.signal.aborted || failures === MOST_FAILURES) throw thrown;
+          await this.#reopened(thrown, failures++);
         }
       }
     } finally {
@@ -262,17 +273,19 @@ export class LanguageModel {
     if (msPerToken === null) return { gigabytesPerSecond: null, bandwidthShare: null };
     const { gpu } = this.#opener.host;
     const gigabytesPerSecond = weightBytes / msPerToken / 1e6;
-    const most = gpu.kind === "gpu" ? gpu.bandwidthGbps : 0;
+    const most = gpu.kind === "gpu" && this.target === "webgpu" ? gpu.bandwidthGbps : 0;
     return { gigabytesPerSecond, bandwidthShare: most > 0 ? gigabytesPerSecond / most : null };
   }
 
-  /** Opens the model anew after a failure, without what is to blame. Throws what cannot be mended. */
-  async #reopened(thrown: unknown): Promise<void> {
+  /**
+   * Opens the model anew after a failure: on the GPU for once, as that may have been lost by chance, and
+   * then without what is to blame. Throws what cannot be mended.
+   */
+  async #reopened(thrown: unknown, failures: number): Promise<void> {
     const { failure } = thrown as Partial<Refused>;
     if (failure === undefined) throw thrown;
     this.#held = [];
-    if (failure.fault === null) {
-      // A GPU that was lost is opened anew.
+    if (failure.fault === null && failures === 0 && this.target === "webgpu") {
       this.#opened.session.end(thrown);
       this.#opened = await this.#opener.open();
     } else {

@@ -26,6 +26,10 @@ export interface DecodeOrder {
 
 /** Tokens that one run may generate. */
 export const MOST_STEPS = 16;
+/** So many tokens of a prompt, and no more, take less one by one than as a block. */
+export const FEW = 4;
+/** Takes the likeliest token. */
+export const GREEDY: Sampling = { temperature: 0, topK: 0, topP: 1, seed: 0 };
 
 const NOWHERE = -1;
 
@@ -55,4 +59,10 @@ export function readOrder(feeds: readonly Stored[]): DecodeOrder {
     sampling: { temperature, topK, topP, seed },
     logits: logits === 1,
   };
+}
+
+/** What asks for the golden logits; `feeds` are those of the plan: token, position, prompt. */
+export function goldenOrder([, position, prompt]: readonly Stored[]): DecodeOrder {
+  const given = [...(prompt as Stored)].slice(0, position?.[1]);
+  return { place: 0, prompt: given, tokens: 1, sampling: GREEDY, logits: true };
 }

@@ -109,19 +109,20 @@ export class Dispatcher {
   }
 
   /**
-   * Runs all calls; answers when each ran, or null where `aborted` said to stop. Messages are let in
+   * Runs all calls, or those from one to another; answers when each ran, or null where `aborted` said to stop. Messages are let in
    * meanwhile, unless it is `unstoppable` and not the first run, during which weights arrive. Throws
    * as `blame` says.
    */
-  async run(aborted: () => boolean): Promise<CallTimes | null> {
-    const times = new Float64Array(3 * this.calls.length);
+  async run(aborted: () => boolean, from = 0, to = this.calls.length): Promise<CallTimes | null> {
+    const times = new Float64Array(3 * to);
     const started = this.#clock();
-    const whole = this.calls.at(-1)?.learnt.runs;
+    const whole = this.calls[to - 1]?.learnt.runs;
     let breath = whole && aborted === unstoppable ? Infinity : started;
     this.#crew?.up();
     try {
       let before = started;
-      for (const [index, call] of this.calls.entries()) {
+      for (let index = from; index < to; index++) {
+        const call = this.calls[index] as Ready;
         while (this.#arrivals && this.#arrivals.count < call.task.weights) {
           await this.#arrivals.next();
           if (aborted()) return null;
@@ -133,8 +134,8 @@ export class Dispatcher {
         const way = crew ? "shared" : "alone";
         const expected = learnt[way];
         const unknown = crew ? FIRST_CREW_PARTS : FIRST_PARTS;
-        const wanted = Number.isFinite(expected) ? Math.ceil(expected / PART_MS) : unknown;
-        const parts = Math.max(1, Math.min(wanted, Math.ceil(task.extent / threads), MOST_PARTS));
+        const wanted = Number.isFinite(expected) ? expected / PART_MS : unknown;
+        const parts = Math.ceil(Math.max(1, Math.min(wanted, task.extent / threads, MOST_PARTS)));
         const partMs = Math.min(PART_MS, expected / parts);
         watch?.before();
         for (let part = 0; part < parts; part++) {

@@ -401,9 +401,9 @@ export class KernelZoo {
   }
 
   /**
-   * A model that generates tokens, on the GPU, in a worker of its own. `name` is as in `model`. It
-   * resolves when the model can generate, and its code is loaded with the first one. Throws
-   * KernelZooError as `model` does, profile where there is no WebGPU; and the reason of the signal.
+   * A model that generates tokens in a worker of its own: on the GPU, or on WebAssembly where there is
+   * none. `name` is as in `model`. It resolves when the model can generate, and its code is loaded with
+   * the first one. Throws KernelZooError as `model` does; and the reason of the signal.
    */
   async languageModel(name: string, options?: LanguageOptions): Promise<LanguageModel> {
     const { openModel } = await import("../language/language.js");

@@ -225,6 +225,7 @@ def _wasm(
     configs: Callable[[Workload], Sequence[WasmConfig]],
     *,
     programs: bool = False,
+    states: bool = False,
 ) -> ScheduleFamily:
     def space(workload: Workload, _: GpuModel) -> tuple[Candidate, ...]:
         return tuple(config.candidate(workload) for config in configs(workload))
@@ -236,6 +237,7 @@ def _wasm(
         space=space,
         lower=_template(name, TargetKind.WASM),
         programs=programs,
+        states=states,
     )
 
 
@@ -290,7 +292,7 @@ WASM_FAMILIES = (
     _wasm("reduction", _reduces_rows, wasm_reduction_configs, programs=True),
     _wasm("attention", _attends_rows, wasm_attention_configs, programs=True),
     # Loops as the program is stated: any program.
-    _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True),
+    _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True, states=True),
 )
 
 FAMILIES = (

@@ -12,7 +12,7 @@ from wasmtime import _ffi as ffi
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.workload import Tensor, Workload
+from kernelzoo.domain.workload import Role, Tensor, Workload
 from services.tuner.codegen.wasm.module import assemble, lower
 from services.tuner.compile import CompiledProgram, pack_kernels
 from services.tuner.ir.nodes import Program
@@ -142,7 +142,17 @@ def execute(
     slices: tuple[tuple[int, int], ...] | None = None,
     export: str = "main",
 ) -> Floats:
-    """The output; `slices` of the range run in that order, by default the whole range at once.
+    """The output; `slices` of the range run in that order, by default the whole range at once."""
+    return executed(artifact, inputs, slices, export)[-1]
+
+
+def executed(
+    artifact: Artifact,
+    inputs: list[Floats],
+    slices: tuple[tuple[int, int], ...] | None = None,
+    export: str = "main",
+) -> list[Floats]:
+    """The states and the output.
 
     Output and scratch start as NaN, so that reading what was never written shows.
     """
@@ -159,14 +169,17 @@ def execute(
     pointers = starts if manifest.scratch_bytes else starts[:-1]
     for low, high in slices or ((0, manifest.range_extent),):
         kernel.run(*pointers, low, high)
-    output = manifest.tensors[-1]
-    at, bytes_ = starts[len(manifest.tensors) - 1], kernel.values.view(np.uint8)
-    end = at + output.size_bytes
+    bytes_ = kernel.values.view(np.uint8)
+    end = starts[len(manifest.tensors) - 1] + manifest.tensors[-1].size_bytes
     blank = np.full(ALIGNMENT_BYTES // 4, np.nan, np.float32).view(np.uint8)
     aligned = -(-end // 4) * 4
     guard = bytes_[aligned : aligned + ALIGNMENT_BYTES - 4]
     assert np.array_equal(guard, blank[: guard.size]), "the kernel wrote past its output"
-    return np.array(bytes_[at:end]).view(NUMPY[output.dtype]).reshape(output.shape)
+    return [
+        np.array(bytes_[at : at + each.size_bytes]).view(NUMPY[each.dtype]).reshape(each.shape)
+        for at, each in zip(starts, manifest.tensors, strict=False)
+        if each.role is not Role.INPUT
+    ]
 
 
 def run_program(

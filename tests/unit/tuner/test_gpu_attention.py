@@ -137,9 +137,9 @@ def test_a_program_that_writes_its_input_reads_what_that_held_before() -> None:
     assert [tensor.role for tensor in artifact.manifest.tensors] == ["state", "input", "output"]
 
 
-def test_no_kernel_for_wasm_writes_its_inputs() -> None:
+def test_no_kernel_in_javascript_writes_its_inputs() -> None:
     with pytest.raises(InvalidInput, match="no kernels that write their inputs"):
-        lite_space(Workload.of_program("advance", parsed(ADVANCE)), TargetKind.WASM)
+        lite_space(Workload.of_program("advance", parsed(ADVANCE)), TargetKind.JAVASCRIPT)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Programs for wasm that nothing else schedules: loops as they are stated, in vectors.
 
     range         blocks of `chunk` entries of a lone loop; else the outermost loop as it stands; of
-                  several nests slices of an axis that all of them have, where there is one
+                  several nests slices of an axis that all of them have, where there is one;
+                  one slice where states are written
     loop body     `vectors` of four entries of the innermost loop
 
 Reads that jump from row to row, of a transposition, are taken in blocks of 4 · vectors columns, so
@@ -15,10 +16,13 @@ last axis of what it makes runs over that axis innermost, so that it is in vecto
           c[12·i + j] += a[192·i + 12·k + j]      c[12·i + j] += a[192·i + 12·k + j]
 """
 
+from msgspec.structs import replace
+
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators.expressions import Program as TensorProgram
 from kernelzoo.domain.operators.expressions import Stage
-from services.tuner.ir.nodes import LANES, Program
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.nodes import LANES, Allocate, Program
 from services.tuner.operators.lowering import prim_func
 from services.tuner.passes.blocked_transpose import transpose_in_blocks
 from services.tuner.passes.pipeline import PassOptions
@@ -31,12 +35,15 @@ from services.tuner.schedules.elementwise.common_axis import (
     with_cheap_stages_inside,
 )
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
+from services.tuner.schedules.elementwise.state_copies import state_copies
 from services.tuner.tir.lowering import plain_program, scheduled_program
 from services.tuner.tir.tvm import Node, Schedule
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmElementwiseConfig.of(candidate)
+    if candidate.workload.has_states:
+        return _with_states(candidate.workload, config)
     stated = with_cheap_stages_inside(candidate.workload.program)
     common = common_axis(stated)
     if common is None:
@@ -50,6 +57,23 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(
         nests=(program,), options=PassOptions(fma=config.fma, vectors=config.vectors)
     )
+
+
+def _with_states(workload: Workload, config: WasmElementwiseConfig) -> ScheduledProgram:
+    """All stages, then the copies of what states are updated by: one slice, as each copy waits for
+    every stage."""
+    tensors = workload.tensors
+    plain = plain_program(
+        _interchanged(workload.program), tuple(tensor.dtype for tensor in tensors)
+    )
+    body = (*plain.body.body, *state_copies(plain, workload.program))
+    for scratch in plain.parameters[len(tensors) :]:
+        body = (Allocate(buffer=scratch, body=body),)
+    program = Program(
+        parameters=plain.parameters[: len(tensors)], body=replace(plain.body, body=body)
+    )
+    options = PassOptions(fma=config.fma, vectors=config.vectors)
+    return ScheduledProgram(nests=(program,), options=options)
 
 
 def _blocked(program: Program, config: WasmElementwiseConfig) -> Program:
