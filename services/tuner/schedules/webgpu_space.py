@@ -31,13 +31,13 @@ def webgpu_space(
 
 def plain_first(configs: Sequence[C], workload: Workload, gpu: GpuModel) -> tuple[C, ...]:
     """In their order, but for the first of those that require nothing and that the model's driver
-    compiles, which leads."""
-    plain = next(
-        one
-        for one in configs
-        if not one.requires(workload) and _compiles(one, workload, gpu.driver)
+    compiles, which leads; for any GPU behind the first that a driver without any GPU compiles."""
+    drivers = (SOFTWARE_DRIVER, gpu.driver) if gpu is ANY_GPU else (gpu.driver,)
+    plain = [one for one in configs if not one.requires(workload)]
+    leading = dict.fromkeys(
+        next(one for one in plain if _compiles(one, workload, driver)) for driver in drivers
     )
-    return (plain, *(one for one in configs if one != plain))
+    return (*leading, *(one for one in configs if one not in leading))
 
 
 def in_turns(first: Sequence[C], second: Sequence[C]) -> tuple[C, ...]:

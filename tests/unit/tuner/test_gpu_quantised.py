@@ -188,6 +188,14 @@ def test_blocks_of_many_rows_are_as_large_as_leaves_cores_busy(
     assert (settings["block_m"], settings["block_n"]) == blocks
 
 
+def test_a_long_product_of_a_prompt_has_a_candidate_that_every_driver_compiles() -> None:
+    workload = Workload.parse("matmul_q4+residual:f32:m128k8192n2048")
+    first = lite_space(workload, TargetKind.WEBGPU)[0]
+    small = lite_space(workload, TargetKind.WEBGPU, gpu_model("google", "swiftshader"))
+    assert first.requires == ()
+    assert first.config in {each.config for each in small}
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_norms_before_and_gates_behind_products_are_one_kernel_and_right(name: str) -> None:
     program, compute = PROGRAMS[name]
