@@ -182,6 +182,68 @@ def test_a_model_on_the_gpu_computes_what_numpy_does(page: Page, host: Host) -> 
     assert plan["memoryBytes"] >= network.plan.memory.weights
 
 
+KEEP = """
+  const zoo = await open();
+  const visit = async () => {
+    const model = await zoo.model(`${host}/webgpu/small.json`, { save: "mine", check: false });
+    const outputs = await model.run(feeds);
+    await model.saved;
+    await model.dispose();
+    return [...outputs.y];
+  };
+  const loaded = async () => {
+    const model = await zoo.loadGraph("mine");
+    const { target } = model.plan;
+    const outputs = await model.run(feeds);
+    await model.dispose();
+    return [[...outputs.y], target, model.inputs.map(({ name }) => name)];
+  };
+"""
+
+DAMAGED = """
+  const root = await navigator.storage.getDirectory();
+  const folder = await root.getDirectoryHandle("kernelzoo-graphs");
+  for await (const [name, handle] of folder.entries()) {
+    if (!name.endsWith(".weights")) continue;
+    const body = new Uint8Array(await (await handle.getFile()).arrayBuffer());
+    const writing = await handle.createWritable();
+    await writing.write(body.fill(body[2000] ^ 1, 2000, 2001));
+    await writing.close();
+  }
+  return [await refusal(loaded), await zoo.listGraphs(), await visit()];
+"""
+
+
+def test_a_model_on_the_gpu_is_kept_and_opened_by_its_key_without_the_network(
+    page: Page, host: Queue
+) -> None:
+    """As it is on WebAssembly: what is changed on the device is fetched anew, or refused."""
+    network = small()
+
+    def run(body: str) -> Any:
+        return page.evaluate(script(KEEP + body), [host.url, lists(network.feeds)])
+
+    right = network.outputs["y"]
+    weights = "/webgpu/small.weights"
+    assert close(run("return visit();"), right)
+    host.sent.clear()
+    assert close(run("return visit();"), right)
+    assert weights not in host.sent
+    page.context.set_offline(True)
+    try:
+        y, target, inputs = run("return loaded();")
+    finally:
+        page.context.set_offline(False)
+    assert close(y, right)
+    assert (target, inputs) == ("webgpu", ["ids", "x"])
+    refused, keys, y = run(DAMAGED)
+    assert refused.startswith("storage: The kept weights of small cannot be read")
+    assert keys == []
+    assert close(y, right)
+    assert weights in host.sent
+    run("await zoo.deleteGraph('mine');")
+
+
 TUNE = """
   const zoo = await open({ backend: "webgpu" });
   const model = await zoo.model("tuned", { tune: "idle" });

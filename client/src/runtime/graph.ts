@@ -2,7 +2,7 @@
  * A graph as it is kept on the device: what the zoo answered for a model, its modules, and its weights
  * as calls read them, in pieces with their hashes. Page and worker read it.
  */
-import type { ModelAnswer, PlanWire } from "./answer.js";
+import type { ModelAnswer, PlanWire, WeightWire } from "./answer.js";
 import type { FilesKind } from "./graph-files.js";
 import type { Linked } from "./kernels.js";
 import type { Copy, Placement } from "./placement.js";
@@ -24,7 +24,7 @@ export interface Kept {
   readonly pieces: readonly string[];
 }
 
-/** A module in base64, and which export of it is which artifact. */
+/** A module, or the text of a kernel on a GPU, in base64, and which export of it is which artifact. */
 export interface KeptModule {
   readonly bytes: string;
   readonly functions: Linked["functions"];
@@ -69,6 +69,8 @@ export interface GraphOrder extends Planned {
   readonly weights: readonly Kept[];
   /** The kernels of a graph that is opened by its key: nothing comes from the network then. */
   readonly modules: readonly Linked[] | null;
+  /** The same of a GPU: texts by their hashes. */
+  readonly texts: Readonly<Record<string, string>> | null;
 }
 
 /** Where a weight's copies lie, from first to last, and where it lies plain before it is packed. */
@@ -93,14 +95,12 @@ export function placesOf(
 ): readonly Place[] {
   const addresses = [...weights.map((copies) => copies[0]?.address as number), totalBytes];
   return weights.map((copies, i) => {
-    const weight = plan.weights[i] as PlanWire["weights"][number];
-    const { offset, bytes } = weight.storage ?? weight;
-    const hashes = chunksOf(plan, offset, bytes).map(({ sha256 }) => sha256);
+    const weight = plan.weights[i] as WeightWire;
     const packs = copies.map(({ pack }) => pack?.sha256 ?? "plain");
     const address = addresses[i] as number;
     const staged = copies[0]?.pack !== null;
     return {
-      key: JSON.stringify([offset, bytes, ...packs, ...hashes]),
+      key: keyOf(plan, weight, packs),
       copies,
       address,
       bytes: (addresses[i + 1] as number) - address,
@@ -110,6 +110,21 @@ export function placesOf(
       keptPlain: !staged || weight.storage === undefined,
     };
   });
+}
+
+/** On a GPU each weight lies plain in a buffer of its own; it is read by its place in the plain file. */
+export const placesOnGpu = (plan: PlanWire): readonly Place[] =>
+  plan.weights.map((weight) => {
+    const { offset: address, bytes } = weight;
+    const key = keyOf(plan, weight, ["plain"]);
+    const plain = { plain: address, plainBytes: bytes, staged: false, keptPlain: true };
+    return { key, copies: [], address, bytes, ...plain };
+  });
+
+function keyOf(plan: PlanWire, weight: WeightWire, packs: readonly string[]): string {
+  const { offset, bytes } = weight.storage ?? weight;
+  const hashes = chunksOf(plan, offset, bytes).map(({ sha256 }) => sha256);
+  return JSON.stringify([offset, bytes, ...packs, ...hashes]);
 }
 
 /** The chunks that bytes of the file lie in, each with its place in the file as it is fetched. */

@@ -3,8 +3,8 @@
  * proposes, for graphs of this engine. Loaded by pages that use it.
  */
 import type { KernelZooError, Stage } from "../engine/error.js";
-import type { ServedKernel } from "../wire/types.js";
-import type { ModelAnswer, PlanWire } from "./answer.js";
+import type { ServedKernel, TargetKind } from "../wire/types.js";
+import type { ModelAnswer, PlanWire, targetOf } from "./answer.js";
 import {
   type Bytes,
   chunksOf,
@@ -16,6 +16,7 @@ import {
   PIECE_BYTES,
   type Place,
   placesOf,
+  placesOnGpu,
   type Ways,
 } from "./graph.js";
 import { type GraphFiles, type GraphWriter, graphFiles } from "./graph-files.js";
@@ -42,6 +43,7 @@ export interface Runtime {
   readonly Model: typeof Model;
   readonly Opener: typeof Opener;
   readonly spawnRuntime: typeof spawnRuntime;
+  readonly targetOf: typeof targetOf;
 }
 
 /** How long a piece waits where runs are under way. */
@@ -74,12 +76,17 @@ function storageError({ tools }: Host, message: string, cause?: unknown): Kernel
   return new tools.KernelZooError("storage" satisfies Stage, message, cause);
 }
 
+type Kernels = Pick<GraphOrder, "modules" | "texts">;
+
+/** Kernels come from the zoo. */
+const NO_KERNELS: Kernels = { modules: null, texts: null };
+
 const orderOf = (
   { kind }: GraphFiles,
   name: string,
   { weights, costs, queues }: Graph,
-  modules: GraphOrder["modules"],
-): GraphOrder => ({ files: kind, name, weights, costs, queues, modules });
+  kernels: Kernels,
+): GraphOrder => ({ files: kind, name, weights, costs, queues, ...kernels });
 
 /** The graph of `key` for a model whose kernels come from the zoo; null where none is kept. */
 export async function kept(key: string): Promise<GraphOrder | null> {
@@ -87,7 +94,7 @@ export async function kept(key: string): Promise<GraphOrder | null> {
     const name = await nameOf(key);
     const files = await graphFiles();
     const graph = graphOf(await files.description(name));
-    return graph ? orderOf(files, name, graph, null) : null;
+    return graph ? orderOf(files, name, graph, NO_KERNELS) : null;
   } catch {
     return null; // The browser denies it: the network has all of it.
   }
@@ -116,6 +123,15 @@ export async function deleteGraph(key: string): Promise<void> {
   }
 }
 
+/** Texts are compiled by the driver, as those from the zoo are. */
+function textsOf({ modules }: Graph): GraphOrder["texts"] {
+  const texts = modules.map(({ bytes, functions }) => {
+    const [sha256 = ""] = Object.keys(functions);
+    return [sha256, new TextDecoder().decode(fromBase64(bytes))] as const;
+  });
+  return Object.fromEntries(texts);
+}
+
 /** Throws KernelZooError (storage). */
 async function linkedOf(host: Host, { key, modules }: Graph): Promise<readonly Linked[]> {
   try {
@@ -133,13 +149,11 @@ async function linkedOf(host: Host, { key, modules }: Graph): Promise<readonly L
 
 export async function loadGraph<Types extends ModelTypes = AnyModel>(
   host: Host,
-  { Model: Made, Opener: Opening, spawnRuntime: spawn }: Runtime,
+  { Model: Made, Opener: Opening, spawnRuntime: spawn, targetOf: targeted }: Runtime,
   key: string,
   { onProgress: progress = () => undefined, signal, memoryBytes }: GraphOptions = {},
 ): Promise<Model<Types>> {
   const { forbidden, tools } = host;
-  if (forbidden) throw new tools.KernelZooError("compile", forbidden);
-  const loading = import("./full.js");
   const name = await explained(host, () => nameOf(key));
   const files = await explained(host, graphFiles);
   const text = await explained(host, () => files.description(name));
@@ -150,9 +164,15 @@ export async function loadGraph<Types extends ModelTypes = AnyModel>(
     throw storageError(host, `${why} graph ${key}. Open the model anew, and save it.`);
   }
   progress({ phase: "plan", loaded: 1, total: 1 });
-  let modules: readonly Linked[];
+  const target = targeted(graph.answer);
+  if (forbidden && target === "wasm") throw new tools.KernelZooError("compile", forbidden);
+  const loading = workerOf(target);
+  let kernels: Kernels;
   try {
-    modules = await linkedOf(host, graph);
+    kernels =
+      target === "webgpu"
+        ? { modules: null, texts: textsOf(graph) }
+        : { modules: await linkedOf(host, graph), texts: null };
   } catch (thrown) {
     await files.remove(name);
     throw thrown;
@@ -161,7 +181,7 @@ export async function loadGraph<Types extends ModelTypes = AnyModel>(
   const { source } = await loading;
   const order = {
     check: false,
-    graph: orderOf(files, name, graph, modules),
+    graph: orderOf(files, name, graph, kernels),
     ...{ memoryBytes, progress, signal, source },
   };
   const { answer, origin } = graph;
@@ -251,6 +271,10 @@ async function stored(opener: Opener, index: number): Promise<Bytes | null> {
 /** Reads a part of a weight. */
 type ReadPiece = (from: number, bytes: number) => Promise<Bytes>;
 
+/** The text of the worker that opens a graph. Whoever saves one loads it: the next time may be offline. */
+const workerOf = (target: TargetKind): Promise<{ readonly source: string }> =>
+  target === "webgpu" ? import("./webgpu/source.js") : import("./full.js");
+
 /** How weight `index` is kept, and where its bytes come from: its packed copies unless `plain`. */
 async function sourceOf(
   opener: Opener,
@@ -320,21 +344,20 @@ export async function saveGraph<Types extends ModelTypes>(
 ): Promise<void> {
   const [opener, { session, loaded, fallbacks }] = await model.opened();
   const { answer, target } = opener;
-  if (target.target !== "wasm" || loaded.placement === undefined || model.tuning) {
-    const why = model.tuning ? "is tuned in this page" : `runs on ${target.target}`;
-    throw storageError(
-      host,
-      `${answer.name} ${why}; models as the zoo has them for wasm are kept.`,
-    );
+  if (target.target === "javascript" || model.tuning) {
+    const why = model.tuning ? "is tuned in this page" : "runs in JavaScript";
+    const kept = "models as the zoo has them for wasm and webgpu are kept";
+    throw storageError(host, `${answer.name} ${why}; ${kept}.`);
   }
   const own = withoutWrong(answer, fallbacks);
-  const places = placesOf(own.plan, loaded.placement);
+  const { placement } = loaded;
+  const places = placement ? placesOf(own.plan, placement) : placesOnGpu(own.plan);
   const save = async (files: GraphFiles, name: string): Promise<void> => {
     if (!anew && isSame(graphOf(await files.description(name)), own, places)) return;
     await files.remove(name);
     await files.sweep();
     try {
-      await import("./full.js"); // Whoever opens it later may have no network.
+      await workerOf(target.target);
       const modules = await modulesOf(host, opener, own);
       const { ways } = await session.ask({ type: "ways", files: files.kind });
       const { plain, ...planned } = ways ?? unmeasured(places);

@@ -1,4 +1,5 @@
 /** Weights of a graph that this device keeps: which of them a model can use, and reading them. */
+import { KernelZooError } from "../engine/error.js";
 import {
   type Bytes,
   type GraphOrder,
@@ -38,6 +39,11 @@ export const severalRead = (): boolean =>
   ((globalThis as { FileSystemSyncAccessHandle?: { prototype: object } }).FileSystemSyncAccessHandle
     ?.prototype ?? {});
 
+/** Takes pieces of a weight that are what was written, each with its place in the weight. */
+export interface PieceTarget {
+  set(piece: Bytes, at: number): void;
+}
+
 /** Reads weights. */
 export class KeptReader {
   readonly #file: GraphReader;
@@ -56,7 +62,7 @@ export class KeptReader {
   }
 
   /** False for bytes that are not those that were written. */
-  async read({ at, bytes, pieces }: Kept, target: Uint8Array): Promise<boolean> {
+  async read({ at, bytes, pieces }: Kept, target: PieceTarget): Promise<boolean> {
     for (let done = 0; done < bytes; done += PIECE_BYTES) {
       // Of its own, as neither hashes nor files are made of shared memory everywhere.
       const piece = new Uint8Array(Math.min(PIECE_BYTES, bytes - done));
@@ -71,6 +77,12 @@ export class KeptReader {
     this.#file.close();
   }
 }
+
+export const unreadable = (name: string): KernelZooError =>
+  new KernelZooError(
+    "storage",
+    `The kept weights of ${name} cannot be read: they were changed or removed. Open the model anew.`,
+  );
 
 /** A graph that was changed is met by nobody again. */
 export async function forget({ files, name }: KeptModel): Promise<void> {

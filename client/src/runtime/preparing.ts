@@ -10,7 +10,15 @@ import { ARRIVAL_WORDS, Arrivals, FETCHED, READABLE, TAKEN } from "./arrivals.js
 import type { Bringing, Engine } from "./engine.js";
 import { type Place, placesOf, type Ways } from "./graph.js";
 import type { FilesKind } from "./graph-files.js";
-import { forget, type KeptModel, KeptReader, keptModel, readMs, severalRead } from "./keeping.js";
+import {
+  forget,
+  type KeptModel,
+  KeptReader,
+  keptModel,
+  readMs,
+  severalRead,
+  unreadable,
+} from "./keeping.js";
 import { instantiateAll, type Linked, type Main } from "./kernels.js";
 import type { Failure, LoadOrder } from "./messages.js";
 import type { Placement } from "./placement.js";
@@ -339,9 +347,3 @@ export class Preparation {
     return { plain: ways.map((way) => way === 1), costs, queues };
   }
 }
-
-const unreadable = (name: string): KernelZooError =>
-  new KernelZooError(
-    "storage",
-    `The kept weights of ${name} cannot be read: they were changed or removed. Open the model anew.`,
-  );

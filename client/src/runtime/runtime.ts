@@ -11,7 +11,7 @@ import { type Dimensions, isFile, requestModel } from "./request.js";
 import { type RuntimeWorker, spawnRuntime } from "./session.js";
 
 // For language models and graphs, which are files of their own.
-export { isFile, Model, Opener, requestModel, spawnRuntime };
+export { isFile, Model, Opener, requestModel, spawnRuntime, targetOf };
 
 export interface ModelOptions extends TuneOptions {
   /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */

@@ -47,7 +47,10 @@ export interface ServePorts extends EnginePorts {
 
 /** What a worker needs of a model that is loaded. */
 export interface Served extends Pick<Engine, "loaded" | "stored" | "check"> {
-  readonly read?: Engine["read"];
+  /** Rejects where the GPU is lost. */
+  readonly read?: (
+    ...asked: Parameters<Engine["read"]>
+  ) => ReturnType<Engine["read"]> | Promise<ReturnType<Engine["read"]>>;
   /** How its weights are best kept; a worker that measures nothing does not know. */
   readonly ways?: (files: FilesKind) => Promise<Ways | null>;
   /**
@@ -135,6 +138,13 @@ export function serve(
     }
   };
 
+  /** An empty one where there is none. */
+  const tellPiece = async ({ id, address, bytes }: Extract<ToRuntime, { type: "read" }>) => {
+    const told = await Promise.resolve(engine?.read?.(address, bytes)).catch(() => undefined);
+    const piece = told ?? new Uint8Array();
+    post({ type: "read", id, piece }, [piece.buffer]);
+  };
+
   const tellWays = async (id: number, ways?: Promise<Ways | null>): Promise<void> =>
     post({ type: "ways", id, ways: (await ways) ?? null });
 
@@ -148,10 +158,8 @@ export function serve(
         return;
       case "abort":
         return void aborted.add(data.id);
-      case "read": {
-        const piece = engine?.read?.(data.address, data.bytes) ?? new Uint8Array();
-        return post({ type: "read", id: data.id, piece }, [piece.buffer]);
-      }
+      case "read":
+        return void tellPiece(data);
       case "ways":
         return void tellWays(data.id, engine?.ways?.(data.files));
       case "crew":

@@ -432,8 +432,8 @@ export class KernelZoo {
   }
 
   /**
-   * Keeps a model that is complete, on WebAssembly, in place of what `key` stands for. Weights are read
-   * from its memory and written by the mebibyte. Rejects with KernelZooError (storage) where the browser
+   * Keeps a model that is complete in place of what `key` stands for. Weights are read from its memory,
+   * or its GPU's, and written by the mebibyte. Rejects with KernelZooError (storage) where the browser
    * denies it or has no room; nothing is kept under `key` then.
    */
   async saveGraph<Types extends ModelTypes>(key: string, model: Model<Types>): Promise<void> {

@@ -3,11 +3,11 @@
  * so that the GPU begins with the first while the others are handed over.
  */
 import { type BoundProgram, runInSlices, type Sliced } from "../../gpu/bound-program.js";
-import { padded } from "../../gpu/buffers.js";
+import { padded, readBuffer } from "../../gpu/buffers.js";
 import type { OpenDevice } from "../../gpu/device.js";
 import { Nudger } from "../../gpu/nudger.js";
 import { now } from "../../timing/clock.js";
-import { productOf } from "../answer.js";
+import { productOf, type WeightWire } from "../answer.js";
 import { breathing } from "../breathing.js";
 import { checked, type EnginePorts, type RunResult } from "../engine.js";
 import type { Stored } from "../golden.js";
@@ -99,6 +99,16 @@ export class GpuEngine {
   static async load(order: LoadOrder, ports: Pick<EnginePorts, "progress">): Promise<GpuEngine> {
     const placed = await loadOnGpu(order, ports);
     return placed.open.scoped(() => new GpuEngine(order, placed), LIMIT_MS);
+  }
+
+  /** A copy of a part of a weight, by its place in the plain file. Rejects where the device is lost. */
+  async read(address: number, bytes: number): Promise<Uint8Array<ArrayBuffer>> {
+    const { weights } = this.order.answer.plan;
+    const holds = ({ offset, bytes }: WeightWire) => offset <= address && address < offset + bytes;
+    const index = weights.findIndex(holds);
+    const buffer = this.buffers.of({ kind: "weight", index });
+    const from = address - (weights[index] as WeightWire).offset;
+    return new Uint8Array(await readBuffer(this.open, buffer, bytes, LIMIT_MS, from));
   }
 
   /** In their order. */

@@ -9,6 +9,8 @@ import { compileWhole, runsWhole, WholeProgram } from "../../gpu/whole-program.j
 import type { KernelWire } from "../../wire/types.js";
 import { addressOf, type ModelAnswer, productOf } from "../answer.js";
 import { type EnginePorts, kernelsOf, WrongKernel } from "../engine.js";
+import { type Bytes, type Kept, placesOnGpu } from "../graph.js";
+import { forget, type KeptModel, KeptReader, keptModel, unreadable } from "../keeping.js";
 import type { LoadOrder, Progress } from "../messages.js";
 import { refuseMisfit } from "../placement.js";
 import { streamWeights } from "../stream.js";
@@ -64,7 +66,7 @@ async function loaded<Call extends Sliced>(
   { progress }: Reports,
   bindingOf: (open: OpenDevice, kernels: readonly KernelWire[]) => Binding<Call>,
 ): Promise<LoadedPlan<Call>> {
-  const { answer, origin } = order;
+  const { answer } = order;
   const { plan } = answer;
   const kernels = plan.kernels.map(kernelsOf(order));
   for (const call of plan.calls) refuseMisfit(plan, call, kernels[call.kernel] as KernelWire);
@@ -78,15 +80,7 @@ async function loaded<Call extends Sliced>(
   // 2. Pipelines and weights at the same time: drivers compile on threads of their own.
   const binding = bindingOf(open, kernels);
   const programs = compileAll(order, kernels, open, progress, binding.compile);
-  const total = bytesOfFile(plan);
-  const stored = streamWeights(
-    addressOf(answer.weights.url, origin),
-    plan.chunks,
-    (plan.format === 3 ? unpacking : plainFile)(plan, (offset, bytes) =>
-      buffers.take(offset, bytes),
-    ).take,
-    { chunk: (loaded) => progress({ phase: "weights", loaded, total }), piece: () => undefined },
-  );
+  const stored = bringWeights(order, buffers, progress);
   stored.catch(() => undefined); // Those who await it see the rejection.
   const compiled = await programs;
 
@@ -100,6 +94,45 @@ async function loaded<Call extends Sliced>(
     LIMIT_MS,
   );
   return { open, buffers, bound, stored };
+}
+
+/**
+ * Weights from the device, where it keeps all of them as they lie here; else from the network. Rejects
+ * with KernelZooError: network, artifact, storage for a graph that is opened by its key and not whole.
+ */
+async function bringWeights(
+  { answer, origin, graph, replaced }: LoadOrder,
+  buffers: Buffers,
+  progress: Reports["progress"],
+): Promise<void> {
+  const { plan } = answer;
+  const total = bytesOfFile(plan);
+  const arrived = (loaded: number): void => progress({ phase: "weights", loaded, total });
+  const kept = graph && keptModel(graph, placesOnGpu(plan));
+  if (kept !== null && !kept.weights.includes(null)) {
+    if (await readKept(kept, buffers)) return arrived(total);
+    await forget(kept);
+  }
+  // A kernel that replaces a wrong one comes from the network, and so do its weights.
+  if (graph?.texts && replaced.length === 0) throw unreadable(answer.name);
+  const reading = plan.format === 3 ? unpacking : plainFile;
+  const { take } = reading(plan, (offset, bytes) => buffers.take(offset, bytes));
+  await streamWeights(addressOf(answer.weights.url, origin), plan.chunks, take, { chunk: arrived });
+}
+
+/** False where a weight is not what was written. */
+async function readKept(kept: KeptModel, buffers: Buffers): Promise<boolean> {
+  const reader = await KeptReader.open(kept);
+  if (reader === null) return false;
+  try {
+    for (const [index, each] of kept.weights.entries()) {
+      const target = { set: (piece: Bytes, at: number) => buffers.put(index, at, piece) };
+      if (!(await reader.read(each as Kept, target))) return false;
+    }
+    return true;
+  } finally {
+    reader.close();
+  }
 }
 
 /**
@@ -217,8 +250,13 @@ export class Buffers {
     return this.#scratch as GPUBuffer;
   }
 
+  /** Writes a part of a weight. */
+  put(index: number, at: number, part: Bytes): void {
+    this.#device.queue.writeBuffer(this.#weights[index] as GPUBuffer, at, part);
+  }
+
   /** Takes the weights file in order. */
-  take(offset: number, bytes: Uint8Array<ArrayBuffer>): void {
+  take(offset: number, bytes: Bytes): void {
     const { weights } = this.#answer.plan;
     const end = offset + bytes.length;
     for (let weight = weights[this.#next]; weight !== undefined; weight = weights[this.#next]) {
@@ -227,9 +265,7 @@ export class Buffers {
         Math.min(end, weight.offset + weight.bytes),
       ];
       if (from < to) {
-        const buffer = this.#weights[this.#next] as GPUBuffer;
-        const part = bytes.subarray(from - offset, to - offset);
-        this.#device.queue.writeBuffer(buffer, from - weight.offset, part);
+        this.put(this.#next, from - weight.offset, bytes.subarray(from - offset, to - offset));
       }
       if (weight.offset + weight.bytes > end) return;
       this.#next += 1;
@@ -247,7 +283,7 @@ export class Buffers {
  * differ in how many workgroups they take: rows of a product are no part of it.
  */
 async function compileAll(
-  { answer, origin }: LoadOrder,
+  { answer, origin, graph }: LoadOrder,
   kernels: readonly KernelWire[],
   open: OpenDevice,
   progress: (progress: Progress) => void,
@@ -258,9 +294,10 @@ async function compileAll(
   let loaded = 0;
   const made = new Map<string, Promise<Program>>();
   const program = async (kernel: KernelWire, workload: string): Promise<Program> => {
-    const bytes = await fetchArtifact(new URL(origin), kernel);
+    const code =
+      graph?.texts?.[kernel.sha256] ??
+      new TextDecoder().decode(await fetchArtifact(new URL(origin), kernel));
     try {
-      const code = new TextDecoder().decode(bytes);
       const compiled = await compile(open, kernel, code, COMPILE_MS);
       loaded += kernel.size_bytes;
       progress({ phase: "kernels", loaded, total });
