@@ -12,7 +12,7 @@ import { deviceDescriptor, gpuFeatures } from "../src/gpu/features.js";
 import { shapeOf } from "../src/gpu/sample.js";
 import { quantumNs } from "../src/gpu/timer.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS } from "../src/probe/gpu-modules.js";
-import { submissionsOf } from "../src/runtime/webgpu/engine.js";
+import { submissionsOf } from "../src/runtime/webgpu/submissions.js";
 import { chooseTarget, type GpuSide } from "../src/sdk/backend.js";
 import type { ManifestEntry, ServedKernel } from "../src/wire/types.js";
 

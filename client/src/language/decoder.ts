@@ -14,6 +14,7 @@ import type { Loaded, LoadOrder } from "../runtime/messages.js";
 import { LIMIT_MS, type LoadedPlan, loadWhole } from "../runtime/webgpu/loading.js";
 import type { BufferOf } from "../runtime/webgpu/placement.js";
 import { StagingPool } from "../runtime/webgpu/staging-pool.js";
+import { submissionsOf } from "../runtime/webgpu/submissions.js";
 import { type DecodeOrder, FEW, goldenOrder, MOST_STEPS, readOrder } from "./order.js";
 import { Sampler } from "./sampler.js";
 
@@ -165,12 +166,15 @@ export class Decoder {
   #submitPart(last: number): void {
     const { rows, step } = this.#at;
     const { device } = this.#plan.open;
-    const encoder = device.createCommandEncoder();
     const left = last - this.#place;
-    if (left > FEW) this.#encode(encoder, (_, calls) => calls(0, step));
-    else for (let n = 0; n < left; n++) this.#encodeToken(encoder, false);
+    const parts = left > FEW ? submissionsOf(step) : [0, 0];
+    for (const [i, end] of parts.slice(1).entries()) {
+      const encoder = device.createCommandEncoder();
+      if (left > FEW) this.#encode(encoder, (_, calls) => calls(parts[i] as number, end));
+      else for (let n = 0; n < left; n++) this.#encodeToken(encoder, false);
+      device.queue.submit([encoder.finish()]);
+    }
     this.#place += left > FEW ? Math.min(rows, left) : left;
-    device.queue.submit([encoder.finish()]);
   }
 
   /** One token with its head; what it chose is copied to a place of the staging buffer. */

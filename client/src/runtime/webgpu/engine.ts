@@ -24,27 +24,14 @@ import {
 import type { BufferOf } from "./placement.js";
 import { type Copy, type GpuOutput, Staging } from "./staging.js";
 import { StagingPool } from "./staging-pool.js";
+import { submissionsOf } from "./submissions.js";
 
 /** A run that takes longer is submitted in slices, so that the page can draw between them. */
 const WHOLE_MS = 100;
-/**
- * Where the submissions of a run end, as shares of its calls. In one submission RoBERTa's outputs of
- * 97 calls are there after 4.6 ms, in four equal ones after 3.7; the GPU computes for 3.0 (H200). The
- * first one is shorter, as nothing computes meanwhile.
- */
-const SUBMISSIONS = [1 / 7, 3 / 7, 5 / 7, 1];
-/** A submission takes time, too: fewer calls are one. */
-const FEWEST_CALLS = 28;
 /** Runs that may be under way at once: while one is read back, the next ones compute. */
 const MOST_RUNS = 3;
 /** Calls of a run overlap: what each takes by itself is told where it is asked for. */
 const UNTIMED = (): RunResult["times"] => new Float64Array(0);
-
-/** The first call of each submission of a run, and the number of all calls. */
-export function submissionsOf(calls: number): readonly number[] {
-  const ends = calls < FEWEST_CALLS ? [1] : SUBMISSIONS;
-  return [0, ...ends.map((share) => Math.round(share * calls))];
-}
 
 /** A part of a run: calls, and what is copied after them. */
 interface Part {

@@ -14,7 +14,7 @@ from services.tuner.schedules.matmul.usage import estimated_us, occupancy_of, pr
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
 from services.tuner.schedules.webgpu_space import in_turns
 
-MOST_CANDIDATES = 80
+MOST_CANDIDATES = 64
 REPETITION = 0.01
 """Candidates of one block and tile err alike: each further one stands as far back as if it took so
 much longer."""
@@ -22,12 +22,8 @@ much longer."""
 TILES = ((8, 8), (8, 4), (4, 8), (4, 4), (8, 16), (16, 8))
 """tile_m x tile_n, powers of two (heuristic 2) of vectors of four (heuristic 1)."""
 
-GRIDS = (
-    *((8, 8), (8, 16), (4, 16), (16, 8), (4, 8), (8, 4), (16, 16), (8, 32), (32, 8), (4, 32)),
-    *((12, 8), (8, 12), (12, 12), (6, 8), (8, 6)),
-)
-"""Rows x columns of threads. Powers of two leave a third of 132 cores without a block of the 384
-rows and 3,072 columns of a transformer, where blocks of 96 or 192 do not."""
+GRIDS = ((8, 8), (8, 16), (4, 16), (16, 8), (4, 8), (8, 4), (16, 16), (8, 32), (32, 8), (4, 32))
+"""Rows x columns of threads."""
 
 MOST_THREADS = 256
 """Threads of a workgroup (heuristic 5)."""
@@ -48,7 +44,7 @@ MOST_SLICED_WARPS = 16
 SLICED_WORKGROUP_BYTES = 32_768
 """The sums of a slice of 128 threads, 64 entries each."""
 
-SLICED_CANDIDATES = 20
+SLICED_CANDIDATES = 16
 """Estimates of kernels with sliced-K err apart from those of the others: both have places of their
 own."""
 
