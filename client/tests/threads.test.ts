@@ -84,6 +84,15 @@ test("each chunk of a run is taken once, and the last to finish knows it", () =>
   );
 });
 
+test("each thread takes a stretch of neighbouring chunks, and then those that others have left", () => {
+  const words = control();
+  openRun(words, 5, 3);
+  const take = (thread: number) => takeChunk(words, () => 8, thread, 3)?.chunk;
+  assert.deepEqual([take(0), take(1), take(2), take(1)], [0, 2, 5, 3]);
+  assert.deepEqual([take(1), take(1), take(1)], [4, 6, 7], "it helps the next one");
+  assert.deepEqual([take(2), take(2), take(0)], [1, undefined, undefined]);
+});
+
 test("a thread that knows no kernel of the run takes nothing of it", () => {
   const words = control();
   openRun(words, 5);

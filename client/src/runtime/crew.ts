@@ -32,6 +32,8 @@ export interface CrewStart {
   readonly tasks: readonly Task[];
   /** Threads that take chunks, the runtime's worker among them. */
   readonly threads: number;
+  /** Which of them this one is, the runtime's worker the first. */
+  readonly thread: number;
   /** Address of this thread's own scratch. */
   readonly scratch: number;
 }
@@ -90,6 +92,7 @@ class Member {
   readonly #mains: Map<string, Main>;
   readonly #tasks: Task[];
   readonly #threads: number;
+  readonly #thread: number;
   #scratch: number;
   #known = IDLE;
   #chunks: Chunks | null = null;
@@ -98,6 +101,7 @@ class Member {
     this.#mains = new Map(mains);
     this.#tasks = [...start.tasks];
     this.#threads = start.threads;
+    this.#thread = start.thread;
     this.#scratch = start.scratch;
     this.control = controlView(start.memory, start.control);
   }
@@ -131,7 +135,7 @@ class Member {
   work(): void {
     const countOf = (part: number): number => this.chunksOf(part)?.count ?? 0;
     for (;;) {
-      const taken = takeChunk(this.control, countOf);
+      const taken = takeChunk(this.control, countOf, this.#thread, this.#threads);
       const chunks = taken === undefined ? null : this.chunksOf(taken.kernel);
       if (taken === undefined || chunks === null) return;
       this.#run(chunks, taken.chunk);
@@ -172,14 +176,14 @@ export class Crew {
    * first. Throws KernelZooError (run) when one does not start.
    */
   static async start(
-    start: Omit<CrewStart, "scratch">,
+    start: Omit<CrewStart, "scratch" | "thread">,
     scratchOf: (thread: number) => number,
     mains: ReadonlyMap<string, Main>,
     spawn: () => Hand,
     clock = now,
   ): Promise<Crew> {
     if (start.tasks.length >= MOST_TASKS) throw new KernelZooError("run", "it has too many calls");
-    const member = new Member({ ...start, scratch: scratchOf(0) }, mains);
+    const member = new Member({ ...start, thread: 0, scratch: scratchOf(0) }, mains);
     member.control.fill(0);
     openRun(member.control, IDLE);
     const hands: Hand[] = [];
@@ -187,7 +191,10 @@ export class Crew {
       for (let i = 1; i < start.threads; i++) hands.push(spawn());
       await Promise.all(
         hands.map((hand, i) =>
-          answered(hand, { type: "crew", start: { ...start, scratch: scratchOf(i + 1) } }),
+          answered(hand, {
+            type: "crew",
+            start: { ...start, thread: i + 1, scratch: scratchOf(i + 1) },
+          }),
         ),
       );
     } catch (cause) {
@@ -248,7 +255,7 @@ export class Crew {
     const part = partOf(task, index, count);
     const chunks = this.#member.chunksOf(part)?.count ?? 0;
     if (chunks === 0) return;
-    openRun(control, part);
+    openRun(control, part, this.threads);
     this.#member.work();
     if (!awaitChunks(control, chunks, LIMIT_MS)) {
       throw new KernelZooError("timeout", "it took more than 30 s");

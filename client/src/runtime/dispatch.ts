@@ -18,8 +18,8 @@ const HEARD_MS = 4.5;
 const FIRST_PARTS = 32;
 /** Threads cut each part again. */
 const FIRST_CREW_PARTS = 4;
-/** A call of threads that takes longer than this would not be faster on one. */
-const SURELY_SHARED_MS = 1;
+/** A call of threads that takes longer than this would not be faster on one: sharing costs 2 to 10 us. */
+const SURELY_SHARED_MS = 0.1;
 /**
  * Runs in which a short call is tried without threads. The first run is baseline code, and any may be
  * disturbed, those with threads the likelier: after three of them threads were given up for most calls
@@ -51,6 +51,8 @@ export interface Ports {
   readonly breathe: () => Promise<void>;
   /** Weights that are in memory, while they come; all are where it is left out. */
   readonly arrivals?: Pick<Arrivals, "count" | "next"> | undefined;
+  /** Told before the last call of a run. */
+  readonly soon?: () => void;
   readonly clock?: Clock;
 }
 
@@ -91,6 +93,7 @@ export class Dispatcher {
   readonly #breathe: () => Promise<void>;
   readonly #arrivals: Ports["arrivals"];
   readonly #clock: Clock;
+  readonly #soon: Ports["soon"];
 
   constructor(
     tasks: readonly Task[],
@@ -98,7 +101,7 @@ export class Dispatcher {
     scratch: number,
     crew: Hands | null,
     blame: Blame,
-    { breathe, arrivals, clock = now }: Ports,
+    { breathe, arrivals, soon, clock = now }: Ports,
   ) {
     this.calls = tasks.map((task) => readyOf(task, mains, scratch));
     this.#crew = crew;
@@ -106,6 +109,7 @@ export class Dispatcher {
     this.#breathe = breathe;
     this.#arrivals = arrivals;
     this.#clock = clock;
+    this.#soon = soon;
   }
 
   /**
@@ -118,7 +122,6 @@ export class Dispatcher {
     const started = this.#clock();
     const whole = this.calls[to - 1]?.learnt.runs;
     let breath = whole && aborted === unstoppable ? Infinity : started;
-    this.#crew?.up();
     try {
       let before = started;
       for (let index = from; index < to; index++) {
@@ -137,6 +140,7 @@ export class Dispatcher {
         const wanted = Number.isFinite(expected) ? expected / PART_MS : unknown;
         const parts = Math.ceil(Math.max(1, Math.min(wanted, task.extent / threads, MOST_PARTS)));
         const partMs = Math.min(PART_MS, expected / parts);
+        if (index === this.calls.length - 1) this.#soon?.();
         watch?.before();
         for (let part = 0; part < parts; part++) {
           if (this.#clock() - breath + partMs > HEARD_MS) {

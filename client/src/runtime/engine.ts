@@ -206,6 +206,8 @@ export class Engine {
    */
   async run(feeds: readonly Stored[], aborted: () => boolean): Promise<RunResult | null> {
     const { plan } = this.order.answer;
+    // Threads take some 50 us to wake.
+    this.crew?.up();
     for (const [i, port] of plan.inputs.entries()) this.#view(port).set(feeds[i] as Stored);
     const { arrivals } = this;
     arrivals.computing = true;

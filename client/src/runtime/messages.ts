@@ -84,6 +84,8 @@ export type FromRuntime =
   /** All weights are in memory, and the golden outputs are right. */
   | { readonly type: "complete" }
   | { readonly type: "refused"; readonly failure: Failure }
+  /** A run is about to end: a thread that has slept for milliseconds takes 0.2 more to wake. */
+  | { readonly type: "soon" }
   /** With its feeds, whose memory the next run may use. */
   | {
       readonly type: "done";

@@ -82,6 +82,7 @@ export function serve(
   const { crossOriginIsolated: sharing } = scope;
   const ports: ServePorts = {
     breathe: breathing(),
+    soon: () => post({ type: "soon" }),
     progress: (progress) => post({ type: "progress", progress }),
     threads: crewed !== null && sharing ? { start: crewed.start, spawn } : null,
     beside: preparing !== null && sharing ? spawn : null,

@@ -100,7 +100,7 @@ export class Session {
       else if (data.type === "complete") complete();
       else if (data.type === "refused") this.#refuse(new Refused(data.failure));
       else if (data.type === "progress") progress(data.progress);
-      else this.#settle(data);
+      else if (data.type !== "soon") this.#settle(data);
     };
     this.#worker.onerror = ({ message }) => {
       const text = `The model's worker stopped: ${message || "it is not loaded"}. ${REMEDY}`;
@@ -154,7 +154,7 @@ export class Session {
   }
 
   #settle(
-    data: Exclude<FromRuntime, { type: "loaded" | "complete" | "refused" | "progress" }>,
+    data: Exclude<FromRuntime, { type: "loaded" | "complete" | "refused" | "progress" | "soon" }>,
   ): void {
     const waiting = this.#waiting.get(data.id);
     this.#waiting.delete(data.id);

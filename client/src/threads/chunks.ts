@@ -1,18 +1,24 @@
 /**
- * One run shared by threads. The control block is five words of the shared memory. A ticket is a
- * run's number and its next chunk in one word, so that a thread that wakes late can take neither
- * a chunk of a run that is over nor one of the next by mistake: its exchange fails.
+ * One run shared by threads. The control block is words of the shared memory. A ticket is a run's
+ * number and its next chunk in one word, so that a thread that wakes late can take neither a chunk of
+ * a run that is over nor one of the next by mistake: its exchange fails.
+ *
+ * Chunks are dealt in as many stretches as there are tickets. A thread begins with its own stretch and
+ * goes on with those of others: in run after run it finds what it wrote before in its own cache.
  *
  * A run is over when all chunks are done, whoever did them; nobody waits for a thread that the
  * system has not woken.
  */
 
 const GENERATION = 0;
-const TICKET = 1;
-const KERNEL = 2;
-const DONE = 3;
-const FAILED = 4;
-export const CONTROL_WORDS = 5;
+const KERNEL = 1;
+const DONE = 2;
+const FAILED = 3;
+/** A line of a cache, in words: threads that take tickets do not disturb each other. */
+const LINE = 16;
+const MOST_THREADS = 64;
+export const CONTROL_WORDS = (1 + MOST_THREADS) * LINE;
+const ticketOf = (stretch: number): number => (1 + stretch) * LINE;
 
 const CHUNK_BITS = 10;
 /** Also the chunk that no run has: the ticket is closed. */
@@ -48,14 +54,17 @@ export function controlView(memory: WebAssembly.Memory, address: number): Int32A
 }
 
 /** Opens a run of `kernel`, wakes the threads that wait and answers the run's number. */
-export function openRun(control: Int32Array, kernel: number): number {
+export function openRun(control: Int32Array, kernel: number, stretches = 1): number {
   const generation = (Atomics.load(control, GENERATION) + 1) | 0;
   const tickets = generation << CHUNK_BITS;
-  Atomics.store(control, TICKET, tickets | CLOSED);
+  const deal = (ticket: number): void => {
+    for (let i = 0; i < stretches; i++) Atomics.store(control, ticketOf(i), ticket);
+  };
+  deal(tickets | CLOSED);
   Atomics.store(control, KERNEL, kernel);
   Atomics.store(control, DONE, 0);
   Atomics.store(control, FAILED, 0);
-  Atomics.store(control, TICKET, tickets);
+  deal(tickets);
   Atomics.store(control, GENERATION, generation);
   Atomics.notify(control, GENERATION);
   return generation;
@@ -71,21 +80,29 @@ export function awaitRun(control: Int32Array, seen: number, limitMs: number): bo
 }
 
 /**
- * The next chunk of the run that is open, or undefined when there is none left. The exchange
- * succeeds only if that run is still open, and then `kernel` is what it was opened with.
+ * The next chunk of the run that is open, of `own` stretch first, or undefined when there is none left.
+ * The exchange succeeds only if that run is still open, and then `kernel` is what it was opened with.
  */
 export function takeChunk(
   control: Int32Array,
   countOf: (kernel: number) => number,
+  own = 0,
+  stretches = 1,
 ): { readonly kernel: number; readonly chunk: number } | undefined {
-  for (;;) {
-    const ticket = Atomics.load(control, TICKET);
+  for (let i = 0; i < stretches; ) {
+    const stretch = (own + i) % stretches;
+    const at = ticketOf(stretch);
+    const ticket = Atomics.load(control, at);
     const kernel = currentKernel(control);
-    const chunk = ticket & CLOSED;
-    if (chunk >= countOf(kernel)) return undefined;
-    const found = Atomics.compareExchange(control, TICKET, ticket, ticket + 1);
-    if (found === ticket) return { kernel, chunk };
+    const count = countOf(kernel);
+    const edge = (end: number): number => Math.floor((count * end) / stretches);
+    const chunk = edge(stretch) + (ticket & CLOSED);
+    if (chunk >= edge(stretch + 1)) i++;
+    else if (Atomics.compareExchange(control, at, ticket, ticket + 1) === ticket) {
+      return { kernel, chunk };
+    }
   }
+  return undefined;
 }
 
 /** Counts a chunk as done and answers whether it was the last of `count`. */

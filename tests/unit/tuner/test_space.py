@@ -116,17 +116,22 @@ def test_both_packings_and_both_roundings_are_offered_for_large_matrices() -> No
 
 
 @pytest.mark.parametrize(
-    ("m", "k", "n", "by_rows"), [(3136, 64, 256, True), (384, 768, 768, False)]
+    ("m", "k", "n", "outer"),
+    [
+        (3136, 24, 144, (Outer.ROWS,)),
+        (3136, 64, 256, (Outer.COLUMNS, Outer.ROWS)),
+        (384, 768, 768, (Outer.COLUMNS,)),
+    ],
 )
 def test_rows_stand_outside_of_weights_that_the_cache_holds(
-    m: int, k: int, n: int, by_rows: bool
+    m: int, k: int, n: int, outer: tuple[Outer, ...]
 ) -> None:
     workload = Workload.of("matmul+bias", (m, k, n), constant=("b",))
     space = lite_space(workload, TargetKind.WASM)
     configs = [WasmMatmulConfig.of(c) for c in space if c.family == WasmMatmulConfig.family]
     packed = {config.outer for config in configs if config.pack is Pack.PREPACKED}
-    assert packed == ({Outer.COLUMNS, Outer.ROWS} if by_rows else {Outer.COLUMNS})
-    assert configs[0].outer is Outer.COLUMNS
+    assert packed == set(outer)
+    assert configs[0].outer is outer[0]
 
 
 def test_all_rows_of_a_small_image_may_share_one_padded_copy() -> None:

@@ -48,7 +48,9 @@ SMALL_B_BYTES = 32 << 10
 
 SMALL_PANELS_BYTES = B_BLOCK_BYTES
 """Weights that stay in the second-level cache whole. Blocks of rows outside of them write, and read
-of a residual, whole rows: 3136x64x256 with a residual took 1.8 ms instead of 2.2."""
+of a residual, whole rows: 3136x64x256 with a residual took 1.8 ms instead of 2.2. Where they stay
+in the first (`SMALL_B_BYTES`) there are no blocks of columns at all: one thread takes as long, and
+two threads that share rows find those of the layer before in their own caches."""
 
 PACKING_ROWS = 16
 """Packing copies an entry of b once for its use in every row; below this it costs more."""
@@ -109,9 +111,11 @@ def _packs(extents: Extents) -> tuple[tuple[Pack, Outer | None], ...]:
     if not extents.b_constant:
         return tuple((pack, None) for pack in at_run)
     plain = ((Pack.NONE, None),) if Pack.NONE in at_run else ()
-    small = 4 * extents.k * extents.n <= SMALL_PANELS_BYTES and extents.m >= PACKING_ROWS
-    by_rows = ((Pack.PREPACKED, Outer.ROWS),) if small else ()
-    return ((Pack.PREPACKED, None), *by_rows, *plain)
+    by_columns, by_rows = (Pack.PREPACKED, None), (Pack.PREPACKED, Outer.ROWS)
+    b_bytes = 4 * extents.k * extents.n
+    if extents.m < PACKING_ROWS or b_bytes > SMALL_PANELS_BYTES:
+        return (by_columns, *plain)
+    return (*((by_columns,) if b_bytes > SMALL_B_BYTES else ()), by_rows, *plain)
 
 
 def _packs_at_run(extents: Extents) -> tuple[Pack, ...]:
