@@ -50,8 +50,12 @@ from services.tuner.schedules.gemv.space import wasm_gemv_configs
 from services.tuner.schedules.matmul.space import wasm_matmul_configs
 from services.tuner.schedules.matmul.webgpu_space import matmul_configs
 from services.tuner.schedules.prefetching_matmul.space import wasm_prefetching_matmul_configs
+from services.tuner.schedules.quantised_gemv.config import streams
+from services.tuner.schedules.quantised_gemv.space import wasm_quantised_gemv_configs
 from services.tuner.schedules.quantised_gemv.webgpu_config import MAX_M as MAX_QUANTISED_M
 from services.tuner.schedules.quantised_gemv.webgpu_space import quantised_gemv_configs
+from services.tuner.schedules.quantised_matmul.config import unpacks
+from services.tuner.schedules.quantised_matmul.space import wasm_quantised_matmul_configs
 from services.tuner.schedules.quantised_matmul.webgpu_space import quantised_matmul_configs
 from services.tuner.schedules.reduction.rows import rows
 from services.tuner.schedules.reduction.space import wasm_reduction_configs
@@ -190,10 +194,22 @@ def _streams_quantised(space: IterationSpace) -> bool:
     return found is not None and found.m <= MAX_QUANTISED_M
 
 
+def _streams_quantised_words(space: IterationSpace) -> bool:
+    """The same, with weights that are taken a whole vector of words at a time."""
+    found = quantised_product(space.program)
+    return found is not None and streams(found)
+
+
 def _multiplies_quantised(space: IterationSpace) -> bool:
     """Products with quantised weights of many rows, as they are."""
     found = quantised_product(space.program)
     return found is not None and found.norm is None and found.m > MAX_QUANTISED_M
+
+
+def _unpacks_weights(space: IterationSpace) -> bool:
+    """The same, with weights that are unpacked four rows at a time."""
+    found = quantised_product(space.program)
+    return found is not None and unpacks(found)
 
 
 def _attends_rows(space: IterationSpace) -> bool:
@@ -282,6 +298,10 @@ def _webgpu(
     )
 
 
+QUANTISED_WASM_FAMILIES = (
+    _wasm("quantised_gemv", _streams_quantised_words, wasm_quantised_gemv_configs, programs=True),
+    _wasm("quantised_matmul", _unpacks_weights, wasm_quantised_matmul_configs, programs=True),
+)
 WASM_FAMILIES = (
     _wasm("gemv", _streams_b, wasm_gemv_configs, programs=True),
     _wasm("matmul", contraction, wasm_matmul_configs, programs=True),
@@ -296,6 +316,7 @@ WASM_FAMILIES = (
 )
 
 FAMILIES = (
+    *QUANTISED_WASM_FAMILIES,
     *WASM_FAMILIES,
     _webgpu("quantised_gemv", _streams_quantised, quantised_gemv_configs, programs=True),
     _webgpu("quantised_matmul", _multiplies_quantised, quantised_matmul_configs, programs=True),

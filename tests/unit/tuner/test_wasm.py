@@ -20,7 +20,7 @@ from services.tuner.codegen.wasm.instructions import (
     Opcode,
     ValueType,
     branch,
-    extract_lane,
+    of_lane,
     f32_const,
     i32_const,
     integers_const,
@@ -65,7 +65,7 @@ def _instruction_alone(opcode: Opcode) -> WasmFunction | None:
         case Immediate.MEMORY:
             body.append(memory(opcode.name, 0, 8))
         case Immediate.LANE:
-            body.append(extract_lane(opcode.name, 3))
+            body.append(of_lane(opcode.name, 3))
         case Immediate.LANES:
             body.append(shuffle((7, 0, 3, 4)))
         case Immediate.I32:

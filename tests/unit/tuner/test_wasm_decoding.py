@@ -1,16 +1,26 @@
-"""Programs of decoders for wasm: states, attention over a cache, quantised weights."""
+"""Programs of decoders for wasm: states, quantised weights, attention over a cache."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
+from kernelzoo.domain.operators.decoding import gated_product, normed_product
+from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.compile import compile_candidate
+from services.tuner.compile import ALL_PASSES, compilation, compile_candidate
+from services.tuner.ir.legality import Phase, faults
+from services.tuner.schedules.quantised_gemv.config import WasmQuantisedGemvConfig
+from services.tuner.schedules.quantised_matmul.config import WasmQuantisedMatmulConfig
 from services.tuner.schedules.registry import lite_space
-from tests.unit.tuner.execution import executed
+from tests.unit.tuner.execution import executed, inputs_of
+from tests.unit.tuner.reference import dequantised, reference
 from tests.unit.tuner.test_gpu_attention import ADVANCE
+from tests.unit.tuner.test_gpu_quantised import Doubles, gated, normed
 
 
 def test_a_program_that_writes_its_input_reads_what_that_held_before() -> None:
@@ -20,3 +30,86 @@ def test_a_program_that_writes_its_input_reads_what_that_held_before() -> None:
     state, output = executed(artifact, inputs)
     assert list(state) == list(output) == [8, 42, 2, 3]
     assert [tensor.role for tensor in artifact.manifest.tensors] == ["state", "input", "output"]
+
+
+def is_right(found: Any, wanted: Doubles) -> bool:
+    return bool(np.abs(found - wanted).max() <= 3e-6 * np.abs(wanted).max())
+
+
+FEW_ROWS = (
+    "matmul_q4+bias+residual:f32:m1k96n24",
+    "matmul_q4z:f32:m3k288n8",
+    "matmul_q8+silu:f32:m2k64n16:constant=b",
+    "matmul_q8z:f32:m1k320n8block64",
+    "matmul_q4z:f32:m1k512n8block128",
+)
+
+
+@pytest.mark.parametrize("tile_n", [1, 2])
+@pytest.mark.parametrize("key", FEW_ROWS)
+def test_products_of_few_rows_are_those_of_numpy(key: str, tile_n: int) -> None:
+    workload = Workload.parse(key)
+    config = WasmQuantisedGemvConfig(tile_n=tile_n, block_n=8, fma=tile_n == 1)
+    steps = compilation(config.candidate(workload), ALL_PASSES)
+    assert faults(steps.scheduled, Phase.SCHEDULED) == ()
+    assert faults(steps.optimised, Phase.STRENGTH_REDUCED) == ()
+    inputs = inputs_of(workload)
+    (found,) = executed(steps.artifact, inputs)
+    assert is_right(found, reference(workload, inputs))
+
+
+MANY_ROWS = (
+    "matmul_q4+bias+residual:f32:m13k96n24",
+    "matmul_q4z:f32:m6k288n16",
+    "matmul_q8+silu:f32:m9k64n8block16",
+    "matmul_q8z:f32:m5k320n8block64",
+)
+
+
+@pytest.mark.parametrize("key", MANY_ROWS)
+def test_products_of_many_rows_are_those_of_numpy(key: str) -> None:
+    workload = Workload.parse(key)
+    for tile_m, tile_n, fma in ((4, 8, True), (3, 4, False)):
+        config = WasmQuantisedMatmulConfig(
+            tile_m=tile_m, tile_n=tile_n, block_n=8, unroll_k=2, fma=fma
+        )
+        steps = compilation(config.candidate(workload), ALL_PASSES)
+        assert faults(steps.scheduled, Phase.SCHEDULED) == ()
+        assert faults(steps.optimised, Phase.STRENGTH_REDUCED) == ()
+        inputs = inputs_of(workload)
+        (found,) = executed(steps.artifact, inputs)
+        assert is_right(found, reference(workload, inputs))
+
+
+PROGRAMS: dict[str, tuple[Program, Callable[..., Doubles]]] = {
+    "norm": (
+        normed_product(1, 96, 24, epsilon=1e-6, bias=True),
+        lambda a, gamma, w, s, bias: normed(a, gamma, 1e-6) @ dequantised(w, s).T + bias,
+    ),
+    "gate": (gated_product(9, 64, 24), lambda a, w, s: gated(a, dequantised(w, s))),
+    "norm_gate": (
+        gated_product(1, 288, 16, epsilon=1e-5, form=Form(zeros=True)),
+        lambda a, gamma, w, s, z: gated(normed(a, gamma, 1e-5), dequantised(w, s, z)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_norms_and_gates_around_products_are_those_of_numpy(name: str) -> None:
+    program, right = PROGRAMS[name]
+    workload = Workload.of_program(name, program)
+    first = lite_space(workload, TargetKind.WASM)[0]
+    assert first.family.startswith("quantised")
+    inputs = inputs_of(workload)
+    (found,) = executed(compile_candidate(first), inputs)
+    assert is_right(found, right(*inputs))
+
+
+def test_what_no_family_takes_is_computed_as_stated() -> None:
+    for key in ("matmul_q4:f32:m1k96n7", "matmul_q4:f32:m1k96n8block16"):
+        workload = Workload.parse(key)
+        first = lite_space(workload, TargetKind.WASM)[0]
+        assert first.family == "elementwise"
+        inputs = inputs_of(workload)
+        (found,) = executed(compile_candidate(first), inputs)
+        assert is_right(found, reference(workload, inputs))

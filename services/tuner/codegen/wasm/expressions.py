@@ -6,11 +6,11 @@ from services.tuner.codegen.wasm.instructions import (
     OPCODES,
     Instruction,
     ValueType,
-    extract_lane,
     f32_const,
     i32_const,
     integers_const,
     memory,
+    of_lane,
     plain,
     shuffle,
     vector_const,
@@ -30,6 +30,7 @@ from services.tuner.ir.nodes import (
     Expression,
     ExtractLane,
     IndexValue,
+    Lanes,
     Load,
     MathFunction,
     MultiplyAdd,
@@ -148,12 +149,14 @@ class Expressions:
             case ExtractLane(value=value, lane=lane):
                 self.push(value)
                 prefix = _PREFIX[dtype_of(value), True]
-                self._function.emit(extract_lane(f"{prefix}.extract_lane", lane))
+                self._function.emit(of_lane(f"{prefix}.extract_lane", lane))
             case IndexValue(index=index):
                 self._addresses.push_index(index)
             case Shuffle(left=left, right=right, lanes=lanes):
                 self._each(left, right)
                 self._function.emit(shuffle(lanes))
+            case Lanes(values=values):
+                self._lanes(values)
             case Select():
                 self._select(expression)
             case Cast(value=value, dtype=dtype):
@@ -248,6 +251,15 @@ class Expressions:
             case _:
                 self.push(value)
                 self._function.emit(plain(f"{_PREFIX[dtype_of(value), True]}.splat"))
+
+    def _lanes(self, values: tuple[Expression, ...]) -> None:
+        """The first in all lanes, then the others in their places."""
+        first, *others = values
+        prefix = _PREFIX[dtype_of(first), True]
+        self._broadcast(first)
+        for lane, value in enumerate(others, start=1):
+            self.push(value)
+            self._function.emit(of_lane(f"{prefix}.replace_lane", lane))
 
     def _load(self, load: Load, *, wide: bool) -> None:
         dtype = load.buffer.dtype

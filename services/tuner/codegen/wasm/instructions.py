@@ -141,7 +141,9 @@ _TABLE = (
     ("i32x4.splat", (_SIMD, 0x11), "i->v", Immediate.NONE),
     ("f32x4.splat", (_SIMD, 0x13), "f->v", Immediate.NONE),
     ("i32x4.extract_lane", (_SIMD, 0x1B), "v->i", Immediate.LANE),
+    ("i32x4.replace_lane", (_SIMD, 0x1C), "vi->v", Immediate.LANE),
     ("f32x4.extract_lane", (_SIMD, 0x1F), "v->f", Immediate.LANE),
+    ("f32x4.replace_lane", (_SIMD, 0x20), "vf->v", Immediate.LANE),
     ("i32x4.eq", (_SIMD, 0x37), "vv->v", Immediate.NONE),
     ("i32x4.ne", (_SIMD, 0x38), "vv->v", Immediate.NONE),
     ("i32x4.lt_s", (_SIMD, 0x39), "vv->v", Immediate.NONE),
@@ -280,8 +282,9 @@ def integers_const(value: int) -> Instruction:
     return _make("v128.const i32x4", Immediate.INTEGERS, (value,), encoded)
 
 
-@lru_cache(maxsize=8)
-def extract_lane(name: str, lane: int) -> Instruction:
+@lru_cache(maxsize=16)
+def of_lane(name: str, lane: int) -> Instruction:
+    """extract_lane or replace_lane of a type."""
     return _make(name, Immediate.LANE, (lane,), bytes((lane,)))
 
 
