@@ -41,6 +41,8 @@ from services.tuner.schedules.conv.implicit_gemm import gathered
 from services.tuner.schedules.conv.space import wasm_conv_configs
 from services.tuner.schedules.conv.webgpu_space import conv_configs
 from services.tuner.schedules.conv.windows import windows
+from services.tuner.schedules.decode_attention.config import cache_attention
+from services.tuner.schedules.decode_attention.space import wasm_decode_attention_configs
 from services.tuner.schedules.decode_attention.webgpu_space import decode_attention_configs
 from services.tuner.schedules.depthwise.space import wasm_depthwise_configs
 from services.tuner.schedules.elementwise.space import wasm_elementwise_configs
@@ -231,6 +233,11 @@ def _attends_blocks(space: IterationSpace) -> bool:
     return found is not None and found[0].head_dim % (2 * LANES) == 0
 
 
+def _attends_cache(space: IterationSpace) -> bool:
+    """Of one token or of a block of them."""
+    return cache_attention(space.program) is not None
+
+
 def _is_argmax(space: IterationSpace) -> bool:
     return argmax_count(space.program) is not None
 
@@ -298,9 +305,17 @@ def _webgpu(
     )
 
 
-QUANTISED_WASM_FAMILIES = (
+DECODING_WASM_FAMILIES = (
+    # Language models do not run in JavaScript, so that nobody would run these there.
     _wasm("quantised_gemv", _streams_quantised_words, wasm_quantised_gemv_configs, programs=True),
     _wasm("quantised_matmul", _unpacks_weights, wasm_quantised_matmul_configs, programs=True),
+    _wasm(
+        "decode_attention",
+        _attends_cache,
+        wasm_decode_attention_configs,
+        programs=True,
+        states=True,
+    ),
 )
 WASM_FAMILIES = (
     _wasm("gemv", _streams_b, wasm_gemv_configs, programs=True),
@@ -316,7 +331,7 @@ WASM_FAMILIES = (
 )
 
 FAMILIES = (
-    *QUANTISED_WASM_FAMILIES,
+    *DECODING_WASM_FAMILIES,
     *WASM_FAMILIES,
     _webgpu("quantised_gemv", _streams_quantised, quantised_gemv_configs, programs=True),
     _webgpu("quantised_matmul", _multiplies_quantised, quantised_matmul_configs, programs=True),

@@ -6,20 +6,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelzoo.domain.operators.decoding import gated_product, normed_product
+from kernelzoo.domain.operators.decoding import (
+    AttentionShape,
+    decode_attention,
+    gated_product,
+    normed_product,
+)
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.operators.prefill import block_attention
 from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.compile import ALL_PASSES, compilation, compile_candidate
+from services.tuner.compile import compilation, compile_candidate
 from services.tuner.ir.legality import Phase, faults
+from services.tuner.passes.pipeline import ALL_PASSES
+from services.tuner.schedules.decode_attention.config import WasmDecodeAttentionConfig
 from services.tuner.schedules.quantised_gemv.config import WasmQuantisedGemvConfig
 from services.tuner.schedules.quantised_matmul.config import WasmQuantisedMatmulConfig
 from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.execution import executed, inputs_of
 from tests.unit.tuner.reference import dequantised, reference
-from tests.unit.tuner.test_gpu_attention import ADVANCE
+from tests.unit.tuner.test_gpu_attention import ADVANCE, attended
 from tests.unit.tuner.test_gpu_quantised import Doubles, gated, normed
 
 
@@ -103,6 +111,50 @@ def test_norms_and_gates_around_products_are_those_of_numpy(name: str) -> None:
     inputs = inputs_of(workload)
     (found,) = executed(compile_candidate(first), inputs)
     assert is_right(found, right(*inputs))
+
+
+SHAPE = AttentionShape(heads=6, kv_heads=2, head_dim=32, length=152)
+
+
+@pytest.mark.parametrize("here", [0, 77, 151])
+@pytest.mark.parametrize(("heads", "vectors", "fma"), [(1, 4, True), (3, 2, False)])
+def test_a_token_attends_to_all_before_it_and_joins_the_cache(
+    heads: int, vectors: int, fma: bool, here: int
+) -> None:
+    workload = Workload.of_program("decode_attention", decode_attention(SHAPE))
+    inputs = inputs_of(workload)
+    inputs[3][0] = here
+    config = WasmDecodeAttentionConfig(heads=heads, vectors=vectors, fma=fma)
+    steps = compilation(config.candidate(workload), ALL_PASSES)
+    assert faults(steps.scheduled, Phase.SCHEDULED) == ()
+    assert faults(steps.optimised, Phase.STRENGTH_REDUCED) == ()
+    found = executed(steps.artifact, inputs)
+    for got, wanted in zip(found, attended(SHAPE, inputs), strict=True):
+        assert np.abs(got - wanted).max() < 1e-6
+
+
+@pytest.mark.parametrize("cap", [0.0, 0.25])
+@pytest.mark.parametrize("here", [0, 50, 58])
+def test_a_block_attends_as_its_tokens_one_by_one(here: int, cap: float) -> None:
+    shape = AttentionShape(heads=4, kv_heads=2, head_dim=16, length=60, cap=cap)
+    rows = 5
+    block = Workload.of_program("block_attention", block_attention(shape, rows))
+    one = Workload.of_program("decode_attention", decode_attention(shape))
+    inputs = inputs_of(block)
+    inputs[3][0] = here
+    first, *_ = lite_space(block, TargetKind.WASM)
+    assert first.family == "decode_attention"
+    keys, values, output = executed(compile_candidate(first), inputs)
+    single = compile_candidate(lite_space(one, TargetKind.WASM)[0])
+    given = list(inputs)
+    for row in range(min(rows, shape.length - here)):
+        given[0] = inputs[0][row : row + 1]
+        given[3] = inputs[3].copy()
+        given[3][0] = here + row
+        *given[4:6], wanted = executed(single, given)
+        assert np.abs(output[row] - wanted[0]).max() < 1e-6
+    assert np.array_equal(keys, given[4])
+    assert np.array_equal(values, given[5])
 
 
 def test_what_no_family_takes_is_computed_as_stated() -> None:

@@ -1,6 +1,7 @@
 """Code generation for statements: loops, conditions, stores and assignments."""
 
 from kernelzoo.domain.dtype import DType
+from services.tuner.codegen.loop_ends import is_read, loop_ends, within
 from services.tuner.codegen.wasm.expressions import ALIGNMENT_OF_4, Expressions, value_type
 from services.tuner.codegen.wasm.function import FunctionBuilder
 from services.tuner.codegen.wasm.instructions import (
@@ -47,6 +48,7 @@ class Statements:
         self._function = function
         self._addresses = addresses
         self._values = Expressions(function, addresses, switches)
+        self._read: set[str] = set()
 
     def range_loop(self, loop: Loop) -> None:
         """Counts parameter lo up to hi; the body does not run where lo ≥ hi."""
@@ -113,7 +115,11 @@ class Statements:
         function.emit(i32_const(loop.extent))
         function.set(counter)
         function.emit(structured("loop"))
-        self._block(loop.body)
+        ends = loop_ends(loop, self._read)
+        if ends:
+            self._all(ends)
+            function.emit(structured("if"))
+        self._block(within(loop.body) if ends else loop.body)
         self._addresses.step(loop.pointers)
         if self._addresses.reads(loop.var):
             function.replace(first, i32_const(0))
@@ -125,12 +131,16 @@ class Statements:
             function.add_constant(-1)
             function.set(counter)
             function.get(counter)
-        function.emit(branch("br_if", 0))
+        function.emit(branch("br_if", 1 if ends else 0))
+        if ends:
+            function.emit(plain("end"))
         function.emit(plain("end"))
         self._addresses.leave(loop.pointers)
 
     def _let(self, let: Let) -> None:
         variable = self._function.fresh(ValueType.I32)
+        if is_read(let.value):
+            self._read.add(let.var)
         self._values.push(let.value)
         self._function.set(variable)
         self._addresses.bind(let.var, variable, (let.low, let.high))
@@ -146,17 +156,20 @@ class Statements:
         self._function.get(counter)
 
     def _condition(self, statement: If) -> None:
-        first, *others = statement.bounds
-        self._bound(first)
-        for bound in others:
-            self._bound(bound)
-            self._function.emit(plain("i32.and"))
+        self._all(statement.bounds)
         self._function.emit(structured("if"))
         self._block(statement.body)
         if statement.otherwise:
             self._function.emit(plain("else"))
             self._block(statement.otherwise)
         self._function.emit(plain("end"))
+
+    def _all(self, bounds: tuple[Bound, ...]) -> None:
+        first, *others = bounds
+        self._bound(first)
+        for bound in others:
+            self._bound(bound)
+            self._function.emit(plain("i32.and"))
 
     def _bound(self, bound: Bound) -> None:
         self._addresses.push_index(bound.index)

@@ -1,5 +1,6 @@
 """Statements as WGSL text, inside an entry point."""
 
+from services.tuner.codegen.loop_ends import is_read, loop_ends, within
 from services.tuner.codegen.text import Writer
 from services.tuner.codegen.wgsl.expressions import LANE, Expressions
 from services.tuner.codegen.wgsl.memory import Indices, Memory, type_text
@@ -8,10 +9,8 @@ from services.tuner.ir.nodes import (
     Assign,
     Barrier,
     Block,
-    Bound,
     If,
     Let,
-    Load,
     Loop,
     LoopKind,
     Register,
@@ -21,7 +20,6 @@ from services.tuner.ir.nodes import (
     lanes_of,
     unsupported,
 )
-from services.tuner.ir.rewrite import leaves
 from services.tuner.passes.if_conversion import too_many_branches
 
 THREAD = "invocation"
@@ -84,7 +82,7 @@ class Statements:
         match statement:
             case Let(var=var, value=value, low=low, high=high):
                 text = self.values.unsigned(value)
-                if any(isinstance(leaf, Load) for leaf in leaves(value)):
+                if is_read(value):
                     self._loaded.add(var)
                 self._indices.ranges[var] = (low, high)
                 self._writer.line(f"let {self._indices.variable(var)} = {text};")
@@ -106,7 +104,7 @@ class Statements:
                     self._writer.line(f"var {self.values.register(register)}: {kind};")
                 self.block(loop.body)
             case LoopKind.SERIAL:
-                ends = self._ends(loop)
+                ends = loop_ends(loop, self._loaded)
                 tests = [f"{name} < {loop.extent}u", *map(self._indices.bound, ends)]
                 head = f"for (var {name} = 0u; {' && '.join(tests)}; {name}++)"
                 with self._writer.block(head):
@@ -114,21 +112,10 @@ class Statements:
                         self._no_short_circuit,
                         self._no_short_circuit or too_many_branches(loop),
                     )
-                    self.block(_inside(loop.body) if ends else loop.body)
+                    self.block(within(loop.body) if ends else loop.body)
                     self._no_short_circuit = outside
             case _:
                 raise unsupported(loop, f"the WGSL printer for {loop.kind} loops")
-
-    def _ends(self, loop: Loop) -> tuple[Bound, ...]:
-        """The bounds around all that a loop does, if they fail for good once they fail and a value
-        that is read decides one: the loop ends there, as one over a cache that is half full."""
-        match loop.body:
-            case (If(bounds=bounds, otherwise=()),) if any(
-                var in self._loaded for bound in bounds for var, _ in bound.index.terms
-            ):
-                rises = all(bound.index.coefficient(loop.var) > 0 for bound in bounds)
-                return bounds if rises else ()
-        return ()
 
     def _condition(self, statement: If) -> None:
         tests = [self._indices.bound(bound) for bound in statement.bounds]
@@ -144,8 +131,3 @@ class Statements:
         if self._no_short_circuit and len(tests) > 1:
             return " & ".join(f"({test})" for test in tests)
         return " && ".join(tests)
-
-
-def _inside(block: Block) -> Block:
-    """What the only statement of a block, an If, does where its bounds hold."""
-    return tuple(inner for one in block if isinstance(one, If) for inner in one.body)

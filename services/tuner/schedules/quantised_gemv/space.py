@@ -8,8 +8,8 @@ from services.tuner.schedules.quantised_gemv.config import WasmQuantisedGemvConf
 
 TILE_N = (1, 2, 4)
 SUMS = 2
-"""Sums at once: 28 GFLOP/s with two rows of 576 weights of 4 bits, 25 with one, and 18 with four, as
-V8 runs out of registers (Zen 5)."""
+"""Sums at once: 28 GFLOP/s with two rows of 576 weights of 4 bits, 25 with one, and 18 with four,
+as V8 runs out of registers (Zen 5)."""
 BLOCK_N = (128, 64, 256, 32, 16, 8, 4)
 """Rows to a slice: a few dozen slices for threads to share, each long beside what it does to the
 activations."""

@@ -11,7 +11,8 @@ are one vector of words of 4 bits a weight, two of 8 bits:
 Word j of a vector has weights from j · W on, W of them. So bits e of all four words are the weights
 e, W + e, 2W + e and 3W + e, and slot e has the activations of these. Weights are converted where
 their bits are, as q · 2^p, and their activations are kept times 2^-p, which rounds nothing. Zero
-points are taken away as zero · Σ a of the stretch. What it makes of matmul_q4:f32:m1k64n8, tile_n=2:
+points are taken away as zero · Σ a of the stretch. What it makes of matmul_q4:f32:m1k64n8 with
+tile_n=2:
 
     for slice < 1 range:
       for unit < 2:                                                  1. activations in order
@@ -33,7 +34,6 @@ from dataclasses import dataclass
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import ROW_STEP, per_word
-from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
     ZERO,
@@ -276,8 +276,10 @@ class _Nest:
                 value = self._load(weights.words, index, LANES)
                 body.append(_kept(words, place * words_each + vector_, value))
         for place, _, _ in self._rows():
-            for m in range(product.m):
-                body.append(self._start(unit, dots, place * product.m + m, m, starts=starts))
+            body += [
+                self._start(unit, dots, place * product.m + m, m, starts=starts)
+                for m in range(product.m)
+            ]
         for slot in self._slots():
             if slot.halves:
                 for place, _, _ in self._rows():

@@ -18,7 +18,7 @@ MAX_SCRATCH_BYTES = 1 << 22
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WasmQuantisedMatmulConfig(WasmConfig):
     """A slice takes `block_n` rows of the weights, which it unpacks first. `tile_m` rows of a and
-    `tile_n` of the weights make the sums that are in registers, `unroll_k` terms of them at once."""
+    `tile_n` of the weights make the sums that are in registers, `unroll_k` terms at once."""
 
     family: ClassVar = "quantised_matmul"
     tile_m: int

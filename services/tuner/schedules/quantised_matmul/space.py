@@ -1,4 +1,5 @@
-"""The lite space of products of many rows with quantised weights: register tiles, rows to a slice."""
+"""The lite space of products of many rows with quantised weights: register tiles, and rows of
+weights to a slice."""
 
 from itertools import product
 
