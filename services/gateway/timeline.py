@@ -51,9 +51,13 @@ def timeline(
     rest_ns = (sum(flops.values()) - known) * sum(took.values()) / (known or 1)
     first_ns = sum(took.values()) + rest_ns
     swaps: list[Swap] = []
+    replaced: set[str] = set()
     for row in versions:
-        if row.workload_key not in default:
+        # Where the default kernel leads at first, votes for it change nothing.
+        changes = row.relative_time != 1 or row.workload_key in replaced
+        if row.workload_key not in default or not changes:
             continue
+        replaced.add(row.workload_key)
         before_ns = took[row.workload_key]
         took[row.workload_key] = after_ns = default[row.workload_key] * row.relative_time
         swaps.append(

@@ -42,6 +42,18 @@ def test_each_kernel_changes_what_its_calls_take() -> None:
     assert timeline([first("a", 1, 1, None)], [version("a", 1, 1.0)]) is None
 
 
+def test_votes_for_the_default_kernel_are_no_swaps_until_another_has_led() -> None:
+    votes = [
+        version("a", 1, 1.0, served=False),
+        version("a", 2, 1.0),
+        version("a", 3, 0.5),
+        version("a", 4, 1.0),
+    ]
+    found = timeline([first("a", 1, 1, 50.0)], votes)
+    assert found is not None
+    assert [(each.before_ns, each.after_ns) for each in found.swaps] == [(50.0, 25.0), (25.0, 50.0)]
+
+
 def swap(seconds: int, expected_ms: float, before_ms: float, *, served: bool) -> SwapWire:
     return SwapWire(
         at=(START + timedelta(seconds=seconds)).isoformat(),
