@@ -23,6 +23,7 @@ from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.reduction.rows import rows_of
+from services.tuner.schedules.strassen_matmul.config import SUMS, WasmStrassenMatmulConfig
 from services.tuner.schedules.winograd.config import OUT, WasmWinogradConfig
 
 
@@ -80,6 +81,23 @@ def _prefetching(candidate: Candidate) -> Usage:
         block_bytes=block_bytes(extents.m, extents.k, 2 * config.tile_n),
         loads_per_product=(config.tile_m + config.tile_n) / tile,
         slices=extents.n // config.block_n,
+    )
+
+
+def _strassen(candidate: Candidate) -> Usage:
+    """What is in the caches at once: rows of a quarter, and a panel of one."""
+    config = WasmStrassenMatmulConfig.of(candidate)
+    extents, tile = Extents.of(candidate.workload), config.tile_m * config.tile_n
+    k, slices = extents.k // 2, config.range_extent(extents)
+    panels = slices * config.block_n // config.tile_n
+    sums = slices * config.block_m + panels * config.tile_n
+    return Usage(
+        live_vectors=live_vectors(config.tile_m, config.tile_n, fma=config.fma),
+        register_elements=register_elements(config.tile_m, config.unroll_k, config.tile_n),
+        block_bytes=block_bytes(config.block_m, k, config.tile_n),
+        loads_per_product=(config.tile_m + config.tile_n) / tile,
+        slices=slices,
+        copied_bytes=4 * SUMS * k * sums,
     )
 
 
@@ -188,6 +206,7 @@ Formulas = Callable[[Candidate], Usage]
 _TABLE: dict[tuple[TargetKind, str], Formulas] = {
     (TargetKind.WASM, WasmMatmulConfig.family): _contraction,
     (TargetKind.WASM, WasmPrefetchingMatmulConfig.family): _prefetching,
+    (TargetKind.WASM, WasmStrassenMatmulConfig.family): _strassen,
     (TargetKind.WASM, WasmGemvConfig.family): _stream,
     (TargetKind.WASM, WasmConvConfig.family): _window,
     (TargetKind.WASM, WasmWinogradConfig.family): _winograd,

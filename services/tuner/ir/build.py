@@ -152,6 +152,10 @@ class Frame:
             return ZERO
         return self.let(name, binary(BinaryOp.FLOOR_MOD, IndexValue(index=index), whole(2)), 1)
 
+    def least(self, var: str, index: Affine, most: int) -> Affine:
+        """Binds `var` to the index, or to `most` where it exceeds that."""
+        return self.let(var, binary(BinaryOp.MIN, IndexValue(index=index), whole(most)), most)
+
     def clamped(self, name: str, index: Affine, extent: int, step: int) -> Affine:
         """The index, or the last multiple of `step` below the extent where it exceeds that."""
         if self.upper_bound(index) + step <= extent:

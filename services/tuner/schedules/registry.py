@@ -62,6 +62,7 @@ from services.tuner.schedules.quantised_matmul.webgpu_space import quantised_mat
 from services.tuner.schedules.reduction.rows import rows
 from services.tuner.schedules.reduction.space import wasm_reduction_configs
 from services.tuner.schedules.reduction.webgpu_space import reduction_configs
+from services.tuner.schedules.strassen_matmul.space import wasm_strassen_matmul_configs
 from services.tuner.schedules.transpose.webgpu_space import transpose_configs
 from services.tuner.schedules.webgpu_space import webgpu_space
 from services.tuner.schedules.winograd.space import wasm_winograd_configs
@@ -321,6 +322,7 @@ WASM_FAMILIES = (
     _wasm("gemv", _streams_b, wasm_gemv_configs, programs=True),
     _wasm("matmul", contraction, wasm_matmul_configs, programs=True),
     _wasm("prefetching_matmul", contraction, wasm_prefetching_matmul_configs),
+    _wasm("strassen_matmul", contraction, wasm_strassen_matmul_configs),
     _wasm("conv", _has_windows, wasm_conv_configs, programs=True),
     _wasm("winograd", _has_windows_of_three, wasm_winograd_configs),
     _wasm("depthwise", _keeps_channels_apart, wasm_depthwise_configs),

@@ -30,6 +30,7 @@ from services.tuner.schedules.matmul.space import naive_space_size
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.registry import lite_space
+from services.tuner.schedules.strassen_matmul.config import WasmStrassenMatmulConfig
 from services.tuner.schedules.winograd.config import WasmWinogradConfig
 from tests.examples import examples
 from tests.unit.tuner.candidates import MODELS, contraction
@@ -42,6 +43,7 @@ CONFIGS: tuple[
         WasmMatmulConfig
         | WasmGemvConfig
         | WasmPrefetchingMatmulConfig
+        | WasmStrassenMatmulConfig
         | WasmConvConfig
         | WasmReductionConfig
         | WasmElementwiseConfig
@@ -51,6 +53,7 @@ CONFIGS: tuple[
     WasmMatmulConfig,
     WasmGemvConfig,
     WasmPrefetchingMatmulConfig,
+    WasmStrassenMatmulConfig,
     WasmConvConfig,
     WasmReductionConfig,
     WasmElementwiseConfig,

@@ -85,6 +85,12 @@ def round_up(size: int, step: int) -> int:
     return -(-size // step) * step
 
 
+def largest_divisor(count: int, *limits: int) -> int:
+    """The largest divisor of `count` within every limit; 1 where a limit allows none."""
+    limit = max(1, min(*limits, count))
+    return next(d for d in range(limit, 0, -1) if count % d == 0)
+
+
 @lru_cache(maxsize=1024)
 def parameter_order(workload: Workload) -> tuple[int, ...]:
     """The place of each tensor of a contraction among the parameters of a template: a, b, the

@@ -6,7 +6,7 @@ from math import comb, prod
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
-from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.extents import Extents, largest_divisor
 from services.tuner.schedules.base.rules import (
     ALIASING_BYTES,
     BASE_RANK,
@@ -18,9 +18,10 @@ from services.tuner.schedules.base.rules import (
     VECTOR_REGISTERS,
     live_vectors,
 )
+from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
-from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 from services.tuner.schedules.prefetching_matmul.space import wasm_prefetching_matmul_configs
+from services.tuner.schedules.strassen_matmul.space import wasm_strassen_matmul_configs
 
 ACCUMULATORS_WANTED = 8
 """Latency 4 times 2 units: fewer sums in flight leave a multiply-add unit idle."""
@@ -60,12 +61,15 @@ ON_OR_OFF = 3
 """cache_read, cache_write and unroll, in the space without rules (nnJIT Table 6)."""
 
 
-def wasm_matmul_configs(
-    workload: Workload,
-) -> tuple[WasmMatmulConfig | WasmPrefetchingMatmulConfig, ...]:
-    """Those that read weights ahead come first, where rows are few."""
+def wasm_matmul_configs(workload: Workload) -> tuple[WasmConfig, ...]:
+    """Those that read weights ahead come first, where rows are few. Strassen's come directly behind
+    the first, as pages that tune themselves are sent the first of each space, and those without fma
+    last: none is the default, as their errors are bounded otherwise."""
     tiles = tile_configs(Extents.of(workload))
-    return (*wasm_prefetching_matmul_configs(workload), *tiles)
+    usual = (*wasm_prefetching_matmul_configs(workload), *tiles)
+    strassen = wasm_strassen_matmul_configs(workload)
+    fused, apart = ([each for each in strassen if each.fma is fma] for fma in (True, False))
+    return (*usual[:1], *fused, *usual[1:], *apart)
 
 
 def tile_configs(extents: Extents) -> tuple[WasmMatmulConfig, ...]:
@@ -154,7 +158,7 @@ def _config(
         tile_n=tile_n,
         unroll_k=unroll_k,
         block_m=tile_m
-        * _divisor(
+        * largest_divisor(
             rows,
             A_BLOCK_BYTES // (row_bytes * tile_m),
             rows // SLICES_WANTED if outer is Outer.ROWS else rows,
@@ -182,16 +186,10 @@ def _outer(extents: Extents, tile: tuple[int, int], pack: Pack) -> Outer:
     return enough[0] if enough else max(lengths, key=lengths.__getitem__)
 
 
-def _divisor(count: int, *limits: int) -> int:
-    """The largest divisor of `count` within every limit; 1 where a limit allows none."""
-    limit = max(1, min(*limits, count))
-    return next(d for d in range(limit, 0, -1) if count % d == 0)
-
-
 def _panels_in_block(count: int, *limits: int) -> int:
     """A divisor of `count`, unless that is less than half of what the limits allow: then the last
     block is smaller. 97 panels one by one cost 383x767x769 6 %; a tail of rows costs less."""
-    limit, divisor = max(1, min(*limits, count)), _divisor(count, *limits)
+    limit, divisor = max(1, min(*limits, count)), largest_divisor(count, *limits)
     return divisor if 2 * divisor > limit else -(-count // -(-count // limit))
 
 

@@ -29,7 +29,6 @@ engines keep it because it might trap. With 128 rows, products of MiniLM went fr
 register-only limit in their network.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
@@ -37,7 +36,6 @@ from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
     ZERO,
     Frame,
-    binary,
     f32_buffer,
     loop,
     number,
@@ -45,15 +43,12 @@ from services.tuner.ir.build import (
     serial,
     times,
     unrolled,
-    whole,
 )
 from services.tuner.ir.nodes import (
     Allocate,
-    BinaryOp,
     Block,
     Buffer,
     Expression,
-    IndexValue,
     Load,
     LoopKind,
     Program,
@@ -64,6 +59,7 @@ from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.finish import finish_of
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.row_tiles import RowTiles, row_tiles
 from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 
@@ -80,26 +76,6 @@ def lower(candidate: Candidate) -> ScheduledProgram:
         options=PassOptions(fma=config.fma),
         layout=panels_layout(config.tile_n),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Tiles:
-    """`count` tiles of `rows` rows each, after `before` tiles and rows up to `first`."""
-
-    before: int
-    first: int
-    count: int
-    rows: int
-
-
-def _tiles(m: int, tile_m: int) -> Iterator[_Tiles]:
-    """All rows in as few tiles as there may be, each of as many rows as another or one less."""
-    count = -(-m // tile_m)
-    rows = -(-m // count)
-    less = count * rows - m
-    yield _Tiles(0, 0, count - less, rows)
-    if less:
-        yield _Tiles(count - less, (count - less) * rows, less, rows - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,24 +96,21 @@ class _Nest:
         blocks = extents.n // self.config.block_n
         block, panel = frame.variable("block", blocks), frame.variable("panel", self.panels)
         place = block.times(self.panels).plus(panel)
-        following = self._least(frame, "next", place.plus(_one()), blocks * self.panels - 1)
+        following = frame.least("next", place.plus(_one()), blocks * self.panels - 1)
         tiles: Block = ()
-        for each in _tiles(extents.m, self.config.tile_m):
+        for each in row_tiles(extents.m, self.config.tile_m):
             tiles = (*tiles, *self._rows(each, place, following))
         body = serial("panel", self.panels, frame.enclose(tiles))
         return Program(parameters=self.parameters, body=loop("block", blocks, LoopKind.RANGE, body))
 
-    def _least(self, frame: Frame, name: str, index: Affine, most: int) -> Affine:
-        return frame.let(name, binary(BinaryOp.MIN, IndexValue(index=index), whole(most)), most)
-
-    def _rows(self, tiles: _Tiles, panel: Affine, following: Affine) -> Block:
+    def _rows(self, tiles: RowTiles, panel: Affine, following: Affine) -> Block:
         """Tiles of as many rows. Each reads its part of the next panel."""
         config, size, frame = self.config, self.extents.k * self.config.tile_n, Frame()
         bodies = self.extents.k // config.unroll_k
         step = config.step(self.extents.m)
         m1 = frame.variable("m1", tiles.count)
         place = m1.plus(Affine(constant=tiles.before)).times(bodies)
-        part = self._least(frame, f"part{tiles.rows}", place, size // step - bodies)
+        part = frame.least(f"part{tiles.rows}", place, size // step - bodies)
         ahead = following.times(size).plus(part.plus(Affine.variable("k1")).times(step))
         first = m1.times(tiles.rows).plus(Affine(constant=tiles.first))
         tile = self._tile(first, tiles.rows, panel, ahead)

@@ -1,0 +1,1 @@
+"""Products of matrices with constant weights by seven products of their quarters."""

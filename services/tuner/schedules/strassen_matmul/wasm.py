@@ -1,0 +1,351 @@
+"""A product by Strassen's algorithm for wasm: seven products of quarters instead of eight.
+
+    a = [[a11, a12], [a21, a22]]        b and c likewise
+
+    1: (a11 + a22) · (b11 + b22)        c11 = 1 + 4 - 5 + 7
+    2: (a21 + a22) · b11                c12 = 3 + 5
+    3: a11 · (b12 - b22)                c21 = 2 + 4
+    4: a22 · (b21 - b11)                c22 = 1 - 2 + 3 + 6
+    5: (a11 + a12) · b22
+    6: (a21 - a11) · (b11 + b12)
+    7: (a12 - a22) · (b21 + b22)
+
+Shapes, named by the settings of `WasmStrassenMatmulConfig`:
+
+    range         block_m rows of each half of a, block_n columns of each half of b
+    b             [n / tile_n][k][tile_n]                  panels, packed before
+    row_sums      [5][block_m, k / 2]                      of quarters of a
+    panel_sums    [5][k / 2][tile_n]                       of quarters of two panels of b
+    kept          [4][block_m, tile_n]                     quarters of the output in the making
+    tile          of a product: tile_m x tile_n, sums in registers
+    loop body     unroll_k of k / 2
+
+What it makes of matmul+bias:f32:m24k8n32:constant=b with tiles of 6x8, block_m=12, block_n=16:
+
+    for block < 1 range:
+      for row < 12, k < 4: row_sums[…] = a[…] + a[…]       1. five sums
+      for panel < 2:
+        next = min(panel + 1, 1)
+        for entry < 32: panel_sums[…] = b[…] + b[…]        2. five sums
+        for product in 1, 2, 3, 6, 4, 5, 7:                3. written out
+          for m1 < 2:                                      4. tiles of 6 rows
+            sums[48] = 0 or kept[…]
+            for k1 < 4:
+              ahead = b[next, …]                           5. in products 5 and 7; nobody uses it
+              sums[8·m0 + n0] += left[…] · right[…]        m0 < 6 unrolled, n0 < 8 vector
+            kept[…] = sums[…] and kept[…]                  6. what others want of it
+            c[…] = sums[…] + kept[…] + bias[…]             7. after 6, 4, 5 and 7
+
+All tiles of a product pass by its panel before the next product, since a panel of a quarter fits
+the first cache: 384x2048x512 took 2 % longer with the products of a tile side by side. Rounding
+errors are bounded by the largest entries of a and b, not by those of a row and a column (Higham,
+Accuracy and Stability, section 23.2.2).
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kernelzoo.domain.candidate import Candidate
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.build import (
+    ZERO,
+    Frame,
+    binary,
+    f32_buffer,
+    loop,
+    number,
+    plus,
+    serial,
+    times,
+    unrolled,
+    vector,
+)
+from services.tuner.ir.nodes import (
+    LANES,
+    Allocate,
+    BinaryOp,
+    Block,
+    Buffer,
+    Expression,
+    Load,
+    LoopKind,
+    Program,
+    Scope,
+    Store,
+)
+from services.tuner.passes.pipeline import PassOptions
+from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.finish import finish_of
+from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.row_tiles import RowTiles, row_tiles
+from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
+from services.tuner.schedules.strassen_matmul.config import KEPT, SUMS, WasmStrassenMatmulConfig
+
+
+class Quarter(IntEnum):
+    """Of a matrix, by its half of the rows and its half of the columns."""
+
+    Q11 = 0
+    Q12 = 1
+    Q21 = 2
+    Q22 = 3
+
+    @property
+    def lower(self) -> int:
+        return self // 2
+
+    @property
+    def right(self) -> int:
+        return self % 2
+
+
+Q11, Q12, Q21, Q22 = Quarter
+ADD, SUB = BinaryOp.ADD, BinaryOp.SUB
+Sum = tuple[Quarter, BinaryOp, Quarter]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Product:
+    """Of a quarter of a, or a sum of two, and such of b. Its sums start from what is kept of the
+    quarter `begun`. It becomes the first that is kept of `first`, and `changes` what is kept of
+    others. Then the quarter `done` is complete: kept and product together."""
+
+    left: Quarter | Sum
+    right: Quarter | Sum
+    begun: Quarter | None = None
+    first: tuple[Quarter, ...] = ()
+    changes: tuple[tuple[BinaryOp, Quarter], ...] = ()
+    done: Quarter | None = None
+
+
+PRODUCTS = (
+    _Product(left=(Q11, ADD, Q22), right=(Q11, ADD, Q22), first=(Q11, Q22)),
+    _Product(left=(Q21, ADD, Q22), right=Q11, first=(Q21,), changes=((SUB, Q22),)),
+    _Product(left=Q11, right=(Q12, SUB, Q22), first=(Q12,), changes=((ADD, Q22),)),
+    _Product(left=(Q21, SUB, Q11), right=(Q11, ADD, Q12), begun=Q22, done=Q22),
+    _Product(left=Q22, right=(Q21, SUB, Q11), changes=((ADD, Q11),), done=Q21),
+    _Product(left=(Q11, ADD, Q12), right=Q22, changes=((SUB, Q11),), done=Q12),
+    _Product(left=(Q12, SUB, Q22), right=(Q21, ADD, Q22), begun=Q11, done=Q11),
+)
+"""Products 1, 2, 3, 6, 4, 5 and 7."""
+
+LEFT_SUMS = tuple(each.left for each in PRODUCTS if not isinstance(each.left, Quarter))
+RIGHT_SUMS = tuple(each.right for each in PRODUCTS if not isinstance(each.right, Quarter))
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    config = WasmStrassenMatmulConfig.of(candidate)
+    nest = _Nest(
+        extents=Extents.of(candidate.workload),
+        config=config,
+        parameters=parameters_of(candidate.workload),
+    )
+    return ScheduledProgram(
+        nests=(nest.program(),),
+        options=PassOptions(fma=config.fma),
+        layout=panels_layout(config.tile_n),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Nest:
+    """`parameters` are those of the workload, flat. Rows, columns and k are of quarters; a panel is
+    that of the left half, with which the one of the right half goes."""
+
+    extents: Extents
+    config: WasmStrassenMatmulConfig
+    parameters: tuple[Buffer, ...]
+
+    @property
+    def k(self) -> int:
+        return self.extents.k // 2
+
+    @property
+    def row_sums(self) -> Buffer:
+        return f32_buffer("row_sums", SUMS * self.config.block_m * self.k, Scope.GLOBAL)
+
+    @property
+    def panel_sums(self) -> Buffer:
+        return f32_buffer("panel_sums", SUMS * self.k * self.config.tile_n, Scope.GLOBAL)
+
+    @property
+    def kept(self) -> Buffer:
+        return f32_buffer("kept", KEPT * self.config.block_m * self.config.tile_n, Scope.GLOBAL)
+
+    def program(self) -> Program:
+        extents, config, frame = self.extents, self.config, Frame()
+        down, across = extents.m // 2 // config.block_m, extents.n // 2 // config.block_n
+        block = frame.variable("block", config.range_extent(extents))
+        rows, columns = frame.delinearize(block, (("rows", down), ("columns", across)))
+        first, panels = rows.times(config.block_m), config.block_n // config.tile_n
+        within = frame.nested()
+        panel = columns.times(panels).plus(within.variable("panel", panels))
+        following = within.least("next", panel.plus(_constant(1)), across * panels - 1)
+        one_panel = (*self._summed_panel(panel), *self._products(first, panel, following))
+        body: Block = (
+            *self._summed_rows(first),
+            *serial("panel", panels, within.enclose(one_panel)),
+        )
+        for buffer in (self.row_sums, self.panel_sums, self.kept):
+            body = (Allocate(buffer=buffer, body=body),)
+        whole = loop("block", config.range_extent(extents), LoopKind.RANGE, frame.enclose(body))
+        return Program(parameters=self.parameters, body=whole)
+
+    # Where entries lie.
+
+    def _of_rows(self, quarter: Quarter, row: Affine, k: Affine) -> Load:
+        """An entry of a quarter of a."""
+        below = row.plus(_constant(quarter.lower * self.extents.m // 2))
+        index = below.times(self.extents.k).plus(k).plus(_constant(quarter.right * self.k))
+        return Load(buffer=self.parameters[0], index=index)
+
+    def _of_panel(self, quarter: Quarter, panel: Affine, entry: Affine) -> Load:
+        """An entry of a quarter of b, by its place in the panel of that quarter."""
+        width, of_half = self.config.tile_n, self.extents.n // 2 // self.config.tile_n
+        there = panel.plus(_constant(quarter.right * of_half)).times(self.extents.k * width)
+        index = there.plus(entry).plus(_constant(quarter.lower * self.k * width))
+        return Load(buffer=self.parameters[1], index=index)
+
+    # Steps 1 and 2.
+
+    def _summed_rows(self, first: Affine) -> Block:
+        row = Affine.variable("row")
+        k = Affine.of(0, {"k1": LANES, "lane": 1})
+        own = row.times(self.k).plus(k)
+        size = self.config.block_m * self.k
+
+        def value(of: Quarter) -> Load:
+            return self._of_rows(of, first.plus(row), k)
+
+        stores = [
+            Store(
+                buffer=self.row_sums,
+                index=own.plus(_constant(place * size)),
+                value=binary(op, value(left), value(right)),
+            )
+            for place, (left, op, right) in enumerate(LEFT_SUMS)
+        ]
+        summed = serial("k1", self.k // LANES, (vector("lane", *stores),))
+        return serial("row", self.config.block_m, summed)
+
+    def _summed_panel(self, panel: Affine) -> Block:
+        size = self.k * self.config.tile_n
+        entry = Affine.of(0, {"entry": LANES, "lane": 1})
+
+        def value(of: Quarter) -> Load:
+            return self._of_panel(of, panel, entry)
+
+        stores = [
+            Store(
+                buffer=self.panel_sums,
+                index=entry.plus(_constant(place * size)),
+                value=binary(op, value(left), value(right)),
+            )
+            for place, (left, op, right) in enumerate(RIGHT_SUMS)
+        ]
+        return serial("entry", size // LANES, (vector("lane", *stores),))
+
+    # Steps 3 to 6.
+
+    def _products(self, first: Affine, panel: Affine, following: Affine) -> Block:
+        """All tiles of one product before the next, for which its panel is in the first cache. The
+        last two read the following panel of each half."""
+        body: Block = ()
+        for place, product in enumerate(PRODUCTS, start=-len(PRODUCTS)):
+            half = place + 2
+            for tiles in row_tiles(self.config.block_m, self.config.tile_m):
+                frame = Frame()
+                ahead = self._ahead(frame, tiles, following, half) if half >= 0 else None
+                tile = self._product(product, tiles, (first, panel), ahead)
+                body = (*body, *serial("m1", tiles.count, frame.enclose(tile)))
+        return body
+
+    def _ahead(self, frame: Frame, tiles: RowTiles, following: Affine, half: int) -> Load:
+        """What a body reads: each tile has its part of a panel."""
+        size, bodies = self.extents.k * self.config.tile_n, self.k // self.config.unroll_k
+        count = -(-self.config.block_m // self.config.tile_m)
+        step = -(-size // (bodies * count))
+        m1 = frame.variable("m1", tiles.count)
+        place = m1.plus(_constant(tiles.before)).times(bodies)
+        part = frame.least(f"part{tiles.rows}", place, size // step - bodies)
+        panel = following.plus(_constant(half * self.extents.n // 2 // self.config.tile_n))
+        word = part.plus(Affine.variable("k1")).times(step)
+        return Load(buffer=self.parameters[1], index=panel.times(size).plus(word))
+
+    def _product(
+        self,
+        product: _Product,
+        tiles: RowTiles,
+        at: tuple[Affine, Affine],
+        ahead: Load | None,
+    ) -> Block:
+        """The tiles of a product `at` a first row and a panel."""
+        config, width, rows = self.config, self.config.tile_n, tiles.rows
+        (first, panel), lane = at, Affine.variable("n0")
+        sums = f32_buffer("sums", rows * width, Scope.LOCAL)
+        unused = f32_buffer("ahead", 1, Scope.LOCAL)
+        row = Affine.of(tiles.first, {"m1": rows, "m0": 1})
+        own = Affine.of(0, {"m0": width, "n0": 1})
+        k = Affine.of(0, {"k1": config.unroll_k, "k0": 1})
+        held = Load(buffer=sums, index=own)
+        entry = k.times(width).plus(lane)
+        terms = times(self._left(product, first, row, k), self._right(product, panel, entry))
+
+        def each(store: Store) -> Block:
+            return (unrolled("m0", rows, loop("n0", width, LoopKind.VECTOR, (store,))),)
+
+        def kept(quarter: Quarter) -> Load:
+            place = row.plus(_constant(quarter * config.block_m))
+            return Load(buffer=self.kept, index=place.times(width).plus(lane))
+
+        def keep(quarter: Quarter, value: Expression) -> Store:
+            return Store(buffer=self.kept, index=kept(quarter).index, value=value)
+
+        begun = number(0) if product.begun is None else kept(product.begun)
+        added = Store(buffer=sums, index=own, value=plus(held, terms))
+        body: Block = (unrolled("k0", config.unroll_k, *each(added)),)
+        if ahead is not None:
+            body = (Store(buffer=unused, index=ZERO, value=ahead), *body)
+        block: Block = (
+            *each(Store(buffer=sums, index=own, value=begun)),
+            *serial("k1", self.k // config.unroll_k, body),
+        )
+        for quarter in product.first:
+            block = (*block, *each(keep(quarter, held)))
+        for op, quarter in product.changes:
+            block = (*block, *each(keep(quarter, binary(op, kept(quarter), held))))
+        if product.done is not None:
+            value = held if product.begun is not None else plus(kept(product.done), held)
+            place = (first.plus(row), panel.times(width).plus(lane))
+            block = (*block, *each(self._entry(product.done, place, value)))
+        for buffer in (unused, sums):
+            block = (Allocate(buffer=buffer, body=block),)
+        return block
+
+    def _left(self, product: _Product, first: Affine, row: Affine, k: Affine) -> Load:
+        if isinstance(product.left, Quarter):
+            return self._of_rows(product.left, first.plus(row), k)
+        size = self.config.block_m * self.k
+        place = _constant(LEFT_SUMS.index(product.left) * size)
+        return Load(buffer=self.row_sums, index=row.times(self.k).plus(k).plus(place))
+
+    def _right(self, product: _Product, panel: Affine, entry: Affine) -> Load:
+        if isinstance(product.right, Quarter):
+            return self._of_panel(product.right, panel, entry)
+        place = _constant(RIGHT_SUMS.index(product.right) * self.k * self.config.tile_n)
+        return Load(buffer=self.panel_sums, index=entry.plus(place))
+
+    def _entry(self, quarter: Quarter, at: tuple[Affine, Affine], value: Expression) -> Store:
+        """What stores an entry of a quarter of the output, given its sum."""
+        *_, output = self.parameters
+        row = at[0].plus(_constant(quarter.lower * self.extents.m // 2))
+        column = at[1].plus(_constant(quarter.right * self.extents.n // 2))
+        if self.extents.epilogue is None:
+            return Store(buffer=output, index=row.times(self.extents.n).plus(column), value=value)
+        held = {buffer.name: buffer for buffer in self.parameters} | {"c": output}
+        finish = finish_of(self.extents.epilogue, (self.extents.m, self.extents.n))
+        return finish.stored((row, column), value, held)
+
+
+def _constant(value: int) -> Affine:
+    return Affine(constant=value)
