@@ -84,6 +84,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "services/tuner/graph",
     ),
     "models_wasm": (
+        "bench/models/memory.py",
         "bench/models/wasm.py",
         "bench/models/tensorflow.py",
         *_KERNELS,

@@ -49,7 +49,6 @@ class Cold:
     """A browser that has started, and never loaded a page."""
 
     first_output_ms: float
-    held: "HeldBytes"
 
 
 def contest(
@@ -88,7 +87,6 @@ def answer_of(page: Page, function: str, network: str, asked: Mapping[str, objec
 
 def cold(site_url: str, network: str, engine: str, threads: int = 1) -> Cold:
     """Navigates a fresh browser to a page that loads the network at once."""
-    empty = held_by_empty_page(site_url)
     with chromium() as browser, _opened(browser) as page:
         page.wait_for_timeout(REST_MS)
         query = f"cold={engine}&threads={threads}&network={network}"
@@ -100,8 +98,7 @@ def cold(site_url: str, network: str, engine: str, threads: int = 1) -> Cold:
             raise CannotMeasure(f"the page failed: {error.message[:400]}") from error
         if "failure" in told:
             raise CannotMeasure(f"{engine} does not run {network}: {told['failure'][:400]}")
-        held = held_by_page() - empty
-    return Cold(first_output_ms=told["elapsedMs"], held=held)
+    return Cold(first_output_ms=told["elapsedMs"])
 
 
 def held_by_empty_page(site_url: str) -> "HeldBytes":
@@ -145,9 +142,11 @@ def held_by_page() -> HeldBytes:
 
 
 def _is_page(process: psutil.Process) -> bool:
-    """Whether a process renders a page; not one that has ended meanwhile."""
+    """Whether a process renders a page, and none of the browser's own, such as the list under its
+    address bar (157 MB, loaded seconds after the start); not one that has ended meanwhile."""
     try:
-        return "--type=renderer" in process.cmdline()
+        flags = process.cmdline()
+        return "--type=renderer" in flags and "--top-chrome-webui" not in flags
     except psutil.NoSuchProcess:
         return False
 

@@ -15,6 +15,7 @@ from bench.busy import CpuUsage
 from bench.kernels.peers import peer_versions
 from bench.models.cases import OTHERS, TINY, NetworkCase
 from bench.models.files import NetworkFiles, network_files, publish
+from bench.models.memory import HeldByNetwork, ListeningSite, held_by_network
 from bench.models.options import TUNED, add_untuned, chosen_cases, network_parser
 from bench.models.ours import Prepared, prepare
 from bench.models.page import (
@@ -32,7 +33,6 @@ from bench.models.page import (
 from bench.models.tuning import Choices
 from bench.options import run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
-from bench.site import BenchSite
 
 ROUNDS = 9
 COLDS = 3
@@ -52,8 +52,9 @@ TWO_THREADS = 1.75
 PLAN_BYTES = 100_000
 IMPORT_S = 30
 MEMORY = 1.3
-"""Peak memory over weights and activations. What is mapped of the browser's own files does not
-count: 18 MB of its compilers and workers, once for all pages of the browser."""
+"""Peak memory over weights and activations, beyond what the page holds without a network and what
+an empty worker adds to that (2.3 MB). What is mapped of the browser's own files does not count: 12
+to 18 MB of its compilers and workers, once for all pages of the browser."""
 
 
 def main() -> None:
@@ -69,13 +70,15 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkContest:
-    """One network. `threaded` is the contest on several threads, None where there was none."""
+    """One network. `threaded` is the contest on several threads, None where there was none; `held`
+    is empty where nothing was started cold."""
 
     case: NetworkCase
     prepared: Prepared
     alone: ContestAnswer
     threaded: ContestAnswer | None
     colds: Mapping[str, tuple[Cold, ...]]
+    held: Mapping[str, HeldByNetwork]
     others_busy: float
     browser: str
 
@@ -89,7 +92,7 @@ def measure(options: Namespace) -> Report:
     held, failures = [], []
     for case in chosen_cases(options, OTHERS):
         try:
-            with BenchSite.serving() as site, TemporaryDirectory() as folder:
+            with ListeningSite.serving() as site, TemporaryDirectory() as folder:
                 held.append(_measured(site, case, choices, Path(folder), options))
         except CannotMeasure as failure:
             print(f"{case.name}: {failure}", flush=True)
@@ -113,7 +116,7 @@ def measure(options: Namespace) -> Report:
 
 
 def _measured(
-    site: BenchSite, case: NetworkCase, choices: Choices, folder: Path, options: Namespace
+    site: ListeningSite, case: NetworkCase, choices: Choices, folder: Path, options: Namespace
 ) -> NetworkContest:
     files = network_files(options.folder, case)
     prepared = prepare(site, files, choices, folder, tune=not options.untuned)
@@ -128,12 +131,14 @@ def _measured(
     for _ in range(options.colds):
         for engine, found in colds.items():
             found.append(cold(site.url, address, engine))
+    measured = colds if options.colds else ()
     return NetworkContest(
         case=case,
         prepared=prepared,
         alone=alone,
         threaded=threaded,
         colds={engine: tuple(found) for engine, found in colds.items()},
+        held={engine: held_by_network(site, address, engine) for engine in measured},
         others_busy=CpuUsage.now().others_since(before),
         browser=browser,
     )
@@ -166,7 +171,9 @@ def _rows(held: NetworkContest) -> Iterator[dict[str, Cell]]:
         peer_ms = _median_ms(answer.timed[1])
         for timed in answer.timed:
             first = answer is held.alone
-            colds = held.colds.get(NAMES[timed.name.partition(" ")[0]], ()) if first else ()
+            engine = NAMES[timed.name.partition(" ")[0]]
+            colds = held.colds.get(engine, ()) if first else ()
+            peak = held.held.get(engine) if first else None
             yield {
                 "network": held.case.name,
                 "engine": timed.name,
@@ -178,8 +185,9 @@ def _rows(held: NetworkContest) -> Iterator[dict[str, Cell]]:
                 "faster": peer_ms / _median_ms(timed),
                 "difference": timed.difference,
                 "cold_ms": median(each.first_output_ms for each in colds) if colds else None,
-                "peak_mb": max(each.held.peak_bytes for each in colds) / 1e6 if colds else None,
-                "code_mb": max(each.held.code_bytes for each in colds) / 1e6 if colds else None,
+                "peak_mb": peak.network.peak_bytes / 1e6 if peak else None,
+                "code_mb": peak.network.code_bytes / 1e6 if peak else None,
+                "worker_mb": peak.worker.own_bytes / 1e6 if peak else None,
                 "others_busy": held.others_busy,
             }
 
@@ -205,10 +213,9 @@ def _claims(held: NetworkContest) -> Iterator[Claim]:
     yield Claim.at_most(f"{case.name}: difference to PyTorch", ours.difference, "", RIGHT)
     yield Claim.at_most(f"{case.name}: import", prepared.import_s, "s", IMPORT_S)
     yield Claim.at_most(f"{case.name}: plan, gzip", prepared.plan_gzip_bytes, "bytes", PLAN_BYTES)
-    if held.colds[OURS]:
-        own = max(each.held.own_bytes for each in held.colds[OURS])
-        what = f"{case.name}: peak memory without the browser's code"
-        share = own / prepared.memory_bytes
+    if (peak := held.held.get(OURS)) is not None:
+        what = f"{case.name}: peak memory without the browser's code and an empty worker"
+        share = (peak.network.own_bytes - peak.worker.own_bytes) / prepared.memory_bytes
         yield Claim.at_most(what, share, "of weights and activations", MEMORY)
 
 

@@ -1,12 +1,14 @@
 /**
  * Whole networks in one page: `kernelzooModels.contest` times engines in turns, and
  * `kernelzooModels.jit` one that is tuned between inferences. With `?cold=ENGINE`
- * the page loads one engine at once, and `kernelzooCold` is when its first output was there.
+ * the page loads one engine at once, and `kernelzooCold` is when its first output was there. With
+ * `?tell` the page posts that to its site, for a browser that nobody drives.
  */
 import { Arena } from "../../../../client/src/engine/arena.js";
 import { clockStepMs, now } from "../../../../client/src/timing/clock.js";
 import { sampleNs } from "../../../../client/src/timing/samples.js";
 import { registerLimits } from "../limits.js";
+import { openEmptyWorker } from "./idle.js";
 import { jit } from "./jit.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./network.js";
 import { openOurs } from "./ours.js";
@@ -20,6 +22,7 @@ const ENGINES: Readonly<Record<string, Open>> = {
   "peer-webgpu": openOnnxRuntimeOnGpu,
   litert: openLiteRt,
   tensorflow: openTensorFlow,
+  "empty-worker": openEmptyWorker,
 };
 
 export interface Entry {
@@ -60,14 +63,21 @@ async function runMs(engine: Engine): Promise<number> {
   return now() - start;
 }
 
-/** The first round warms engines up and is not among the samples. */
+/**
+ * Engines are warm then: while a network of 10 ms runs for the first dozen times, the browser replaces
+ * its baseline code, and ours learns which calls threads help with.
+ */
+const WARM_MS = 1000;
+
 async function rounds(engines: readonly Engine[], count: number): Promise<number[][]> {
+  const warm = now() + WARM_MS;
+  do for (const engine of engines) await engine.run();
+  while (now() < warm);
   const samples = engines.map((): number[] => []);
-  for (let round = 0; round <= count; round++) {
+  for (let round = 0; round < count; round++) {
     for (let i = 0; i < engines.length; i++) {
       const at = (round + i) % engines.length;
-      const elapsedMs = await runMs(engines[at] as Engine);
-      if (round > 0) samples[at]?.push(elapsedMs);
+      samples[at]?.push(await runMs(engines[at] as Engine));
     }
   }
   return samples;
@@ -112,8 +122,11 @@ async function cold(engine: string, asked: URLSearchParams) {
 
 const asked = new URLSearchParams(location.search);
 const alone = asked.get("cold");
-if (alone !== null) {
-  const started = cold(alone, asked).catch((thrown) => ({ failure: String(thrown) }));
-  void started.then((kernelzooCold) => Object.assign(globalThis, { kernelzooCold }));
+const started =
+  alone && cold(alone, asked).catch((thrown: unknown) => ({ failure: String(thrown) }));
+if (started) void started.then((kernelzooCold) => Object.assign(globalThis, { kernelzooCold }));
+if (asked.has("tell")) {
+  const told = Promise.resolve(started);
+  void told.then((told) => fetch("/told", { method: "POST", body: JSON.stringify(told ?? {}) }));
 }
 Object.assign(globalThis, { kernelzooModels: { isolated: crossOriginIsolated, contest, jit } });
