@@ -46,7 +46,7 @@ over ours, the difference of logits as a share of the largest."""
 
 UNTUNED = ContestEffort(rounds=1, tune_ms=0)
 EFFORT = replace(ON_GPU, rounds=7, tune_ms=30_000)
-MOST_CANDIDATES = 32
+MOST_CANDIDATES = 40
 """How many are screened of a workload."""
 TINY_OPTIONS = ("--only", TINY)
 OURS, PEER = "kernelzoo", "onnxruntime-web"

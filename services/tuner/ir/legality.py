@@ -40,7 +40,7 @@ from services.tuner.ir.nodes import (
     dtype_of,
     lanes_of,
 )
-from services.tuner.ir.rewrite import operands
+from services.tuner.ir.rewrite import leaves, operands
 
 LANE_COUNTS = (1, LANES)
 """At every stage: blocked transposition makes vectors before unrolling does."""
@@ -69,7 +69,8 @@ class _Scope:
     """What is in scope at a statement.
 
     `held` are bounds that are known to hold, `pointers` those of the loops around. `assigned` has
-    the registers assigned so far, in program order.
+    the registers assigned so far, in program order. Threads of a workgroup may have different
+    values of variables that are `varying`, and come to different ends of a `conditional` block.
     """
 
     stage: Phase
@@ -79,6 +80,7 @@ class _Scope:
     pointers: frozenset[tuple[str, tuple[tuple[str, int], ...]]] = frozenset()
     threads: bool = False
     conditional: bool = False
+    varying: frozenset[str] = frozenset()
     assigned: set[Register] = field(default_factory=set)
 
 
@@ -159,6 +161,7 @@ def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:
         ranges={**scope.ranges, loop.var: (0, loop.extent - 1)},
         pointers=scope.pointers | {(p.buffer.name, p.terms) for p in loop.pointers},
         threads=scope.threads or loop.kind is LoopKind.THREAD_INDEX,
+        varying=scope.varying | ({loop.var} if loop.kind is LoopKind.THREAD_INDEX else set()),
     )
     yield from _block(loop.body, inside)
 
@@ -173,8 +176,24 @@ def _let(let: Let, scope: _Scope) -> Iterator[str]:
         scope,
         ranges={**scope.ranges, let.var: (let.low, let.high)},
         pointers=scope.pointers | {(p.buffer.name, p.terms) for p in let.pointers},
+        varying=scope.varying | ({let.var} if _varies(let.value, scope) else set()),
     )
     yield from _block(let.body, inside)
+
+
+def _varies(value: Expression, scope: _Scope) -> bool:
+    """Whether threads of a workgroup may have different values. What lies in storage is taken to be
+    the same for all that read it at one index: nobody writes what decides a condition."""
+    for leaf in leaves(value):
+        match leaf:
+            case RegisterRead():
+                return True
+            case Load(buffer=buffer) if buffer.scope is Scope.LOCAL:
+                return True
+            case Load(index=index) | IndexValue(index=index):
+                if any(var in scope.varying for var, _ in index.terms):
+                    return True
+    return False
 
 
 def _condition(statement: If, scope: _Scope) -> Iterator[str]:
@@ -185,7 +204,8 @@ def _condition(statement: If, scope: _Scope) -> Iterator[str]:
         low, high = bound.index.bounds(scope.ranges)
         if scope.stage is not Phase.SCHEDULED and not low < bound.limit <= high:
             yield f"a condition of a {scope.stage} program is decided: {bound}"
-    scope = replace(scope, conditional=True)
+    differs = any(var in scope.varying for each in statement.bounds for var, _ in each.index.terms)
+    scope = replace(scope, conditional=scope.conditional or differs)
     yield from _block(statement.body, _narrowed(scope, statement.bounds))
     raised = scope
     if len(statement.bounds) == 1:

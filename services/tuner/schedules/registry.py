@@ -341,6 +341,13 @@ FAMILIES = (
     _webgpu(
         "block_attention", _attends_blocks, block_attention_configs, programs=True, states=True
     ),
+    _webgpu(
+        "tiled_block_attention",
+        _attends_blocks,
+        block_attention_configs,
+        programs=True,
+        states=True,
+    ),
     _webgpu("attention", _attends_rows_in_quads, webgpu_attention_configs, programs=True),
     _webgpu("argmax", _is_argmax, argmax_configs, programs=True),
     _webgpu("matmul", _reads_vectors, matmul_configs, programs=True),

@@ -24,7 +24,11 @@ from services.tuner.compile import gpu_compilation
 from services.tuner.ir.legality import Phase, faults
 from services.tuner.schedules.block_attention.webgpu_config import WebgpuBlockAttentionConfig
 from services.tuner.schedules.decode_attention.webgpu_config import WebgpuDecodeAttentionConfig
+from services.tuner.schedules.matmul.webgpu_config import Cache
 from services.tuner.schedules.registry import lite_space, matching
+from services.tuner.schedules.tiled_block_attention.webgpu_config import (
+    WebgpuTiledBlockAttentionConfig,
+)
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import executed
 
@@ -189,6 +193,22 @@ BLOCK_CONFIGS = [
     WebgpuBlockAttentionConfig(block_m=block_m, threads_per_row=threads, subgroups=subgroups)
     for block_m, threads, subgroups in ((8, 4, False), (2, 16, True), (32, 1, False))
 ]
+TILED_CONFIGS = [
+    WebgpuTiledBlockAttentionConfig(
+        block_m=block_m,
+        block_n=block_n,
+        tile_m=4,
+        threads_per_row=8,
+        sliced_n=sliced_n,
+        cache=cache,
+        subgroups=subgroups,
+    )
+    for block_m, block_n, sliced_n, cache, subgroups in (
+        (16, 16, 1, Cache.ROWS, False),
+        (12, 48, 3, Cache.ROWS, True),
+        (8, 16, 2, Cache.NONE, False),
+    )
+]
 
 
 def attended_rows(shape: AttentionShape, inputs: list[Any]) -> list[Any]:
@@ -202,12 +222,24 @@ def attended_rows(shape: AttentionShape, inputs: list[Any]) -> list[Any]:
     return [keys, values, np.concatenate(outputs)]
 
 
+TILED = replace(BLOCK, length=76)
+CAPPED = replace(TILED, cap=2.0, scale=0.7)
+
+
 @pytest.mark.parametrize(
-    ("shape", "here"), [(BLOCK, 31), (BLOCK, 60), (replace(GEMMA, length=75), 60)]
+    ("shape", "here", "config"),
+    [
+        *((BLOCK, here, one) for here in (31, 60) for one in BLOCK_CONFIGS),
+        *((TILED, here, one) for here in (31, 60) for one in TILED_CONFIGS),
+        *((replace(GEMMA, length=75), 60, one) for one in BLOCK_CONFIGS),
+        (CAPPED, 0, TILED_CONFIGS[0]),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("config", BLOCK_CONFIGS, ids=str)
 def test_each_row_attends_to_those_before_it_and_all_that_have_room_join_the_cache(
-    config: WebgpuBlockAttentionConfig, shape: AttentionShape, here: int
+    shape: AttentionShape,
+    here: int,
+    config: WebgpuBlockAttentionConfig | WebgpuTiledBlockAttentionConfig,
 ) -> None:
     workload = Workload.of_program("block_attention", block_attention(shape, ROWS))
     inputs = inputs_of(workload)
@@ -227,6 +259,9 @@ def test_attention_of_a_block_is_found_by_its_program_and_its_reports_are_checke
     space = lite_space(BLOCK_ATTENTION, TargetKind.WEBGPU)
     assert space[0].requires == ()
     assert expected(BLOCK_ATTENTION, TargetKind.WEBGPU, 3).tolerances.max() < 1e-3
+    wide = Workload.of_program("block_attention", block_attention(TILED, ROWS))
+    families = {each.family for each in lite_space(wide, TargetKind.WEBGPU)}
+    assert families == {"block_attention", "tiled_block_attention"}
     text = gpu_compilation(space[0]).artifact.body.decode()
     (tokens,) = [line for line in text.splitlines() if "for (var step" in line]
     assert "- here" in tokens, "the loop ends at the row's place"

@@ -43,7 +43,6 @@ from services.tuner.ir.build import (
     splat,
     times,
     under,
-    whole,
 )
 from services.tuner.ir.nodes import (
     LANES,
@@ -53,12 +52,9 @@ from services.tuner.ir.nodes import (
     Block,
     Bound,
     Buffer,
-    Compare,
-    CompareOp,
     Const,
     Expression,
     ExtractLane,
-    IndexValue,
     Load,
     LoopKind,
     Program,
@@ -68,9 +64,9 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.ir.nodes import Lanes as Joined
 from services.tuner.schedules.attention.config import attends
-from services.tuner.schedules.attention.scores import LOWEST, scored
+from services.tuner.schedules.attention.scores import LOWEST
 from services.tuner.schedules.attention.webgpu_config import WebgpuAttentionConfig
-from services.tuner.schedules.attention.webgpu_kernel import AttentionKernel, OperandRows
+from services.tuner.schedules.attention.webgpu_kernel import BLOCK, AttentionKernel, OperandRows
 from services.tuner.schedules.base.cache import constant, exp_of_difference
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.row_threads import Reduced, RowThreads, reduced
@@ -79,13 +75,17 @@ from services.tuner.schedules.base.scheduled import ScheduledProgram
 UNROLLED_QUADS = 4
 """Vectors of a query and a key that one iteration of a loop multiplies, at most."""
 
-BLOCK = Affine.variable("block")
-
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config, workload = WebgpuAttentionConfig.of(candidate), candidate.workload
-    given, parameters = attends(workload), parameters_of(workload)
-    kernel = AttentionKernel.of(given, config, parameters)
+    parameters = parameters_of(workload)
+    kernel = AttentionKernel.of(attends(workload), config, parameters)
+    return ScheduledProgram(nests=(attended(kernel, parameters),))
+
+
+def attended(kernel: AttentionKernel, parameters: tuple[Buffer, ...]) -> Program:
+    """One dispatch, with the parameters of its program."""
+    given, config = kernel.given, kernel.config
     most = _shared_among_threads(kernel, BinaryOp.MAX)
     sums = _shared_among_threads(kernel, BinaryOp.ADD)
     copies, last = kernel.copies, kernel.blocks - 1
@@ -105,7 +105,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     body: Block = (
         *((*_queries(kernel), *_read(kernel, *keys, ZERO, 0)) if copies else ()),
         *_nothing_yet(kernel),
-        *serial("block", kernel.blocks, steps),
+        *serial("block", kernel.blocks, under(kernel.last_block, steps)),
         *sums.body,
         *_outputs(kernel, sums),
     )
@@ -117,8 +117,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     for buffer in (*kernel.shared, *most.shared, *sums.shared):
         block = (Allocate(buffer=buffer, body=block),)
     workgroups = given.heads * -(-given.m // config.block_m)
-    nest = Program(parameters=parameters, body=loop("group", workgroups, LoopKind.RANGE, block))
-    return ScheduledProgram(nests=(nest,))
+    return Program(parameters=parameters, body=loop("group", workgroups, LoopKind.RANGE, block))
 
 
 def _barrier(needed: bool) -> Block:
@@ -223,7 +222,7 @@ def _scores(kernel: AttentionKernel) -> Block:
     inside = kernel.frame.nested()
     inside.variable("block", kernel.blocks)
     columns = [
-        inside.clamped(f"column{j}", _column(kernel, j), given.n, 1) for j in range(config.tile_n)
+        inside.clamped(f"column{j}", kernel.column(j), given.n, 1) for j in range(config.tile_n)
     ]
     quads = given.head_dim // LANES
     unroll = gcd(UNROLLED_QUADS, quads)
@@ -251,12 +250,7 @@ def _scores(kernel: AttentionKernel) -> Block:
         _kept(
             kernel.dot,
             at := i * config.tile_n + j,
-            scored(
-                given,
-                kernel.parameters,
-                _held(kernel.dot, at),
-                (kernel.head, kernel.rows[i], columns[j]),
-            ),
+            kernel.score(_held(kernel.dot, at), i, j, columns[j]),
         )
         for i, j in kernel.tile
     )
@@ -264,14 +258,9 @@ def _scores(kernel: AttentionKernel) -> Block:
         (
             *(_kept(kernel.dot, at, number(0)) for at in range(kernel.dot.size)),
             *serial("step", quads // unroll, tuple(body)),
-            *(scores if given.epilogue else ()),
+            *(scores if given.epilogue or kernel.cache else ()),
         )
     )
-
-
-def _column(kernel: AttentionKernel, j: int) -> Affine:
-    """The thread's key number j in all."""
-    return BLOCK.times(kernel.config.block_n).plus(kernel.own_column(j))
 
 
 def _multiplied(kernel: AttentionKernel, i: int, value: Expression) -> Expression:
@@ -287,8 +276,7 @@ def _multiplied(kernel: AttentionKernel, i: int, value: Expression) -> Expressio
 
 
 def _powers(kernel: AttentionKernel, most: Reduced) -> Block:
-    given, config = kernel.given, kernel.config
-    ragged = given.n % config.block_n > 0
+    config = kernel.config
     body: list[Statement] = [*most.body]
     for i, found in enumerate(most.values):
         body += [
@@ -304,11 +292,10 @@ def _powers(kernel: AttentionKernel, most: Reduced) -> Block:
     for i, j in kernel.tile:
         at = i * config.tile_n + j
         power = exp_of_difference(_held(kernel.dot, at), _held(kernel.most, i))
-        if ragged:
+        seen = kernel.seen(i, kernel.column(j))
+        if seen is not None:
             # Behind the last key its score was taken again, which leaves the largest as it is.
-            column = IndexValue(index=_column(kernel, j))
-            inside = Compare(op=CompareOp.LT, left=column, right=whole(given.n))
-            power = Select(condition=inside, then=power, otherwise=number(0))
+            power = Select(condition=seen, then=power, otherwise=number(0))
         body += [
             _kept(kernel.dot, at, power),
             _kept(kernel.sum, i, plus(_held(kernel.sum, i), _held(kernel.dot, at))),

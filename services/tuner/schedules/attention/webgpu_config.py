@@ -74,8 +74,13 @@ class WebgpuAttentionConfig(WebgpuConfig):
         """Vectors of a row of the output that a thread has."""
         return -(-given.width // (LANES * self.threads_per_row))
 
+    @staticmethod
+    def given(workload: Workload) -> ManyRowsAttention:
+        """Raises InvalidSchedule for a workload that is no such attention."""
+        return attends(workload)
+
     def fault(self, workload: Workload) -> str:
-        given = attends(workload)
+        given = self.given(workload)
         if not given.in_quads:
             return f"rows of {workload.key} are not whole vectors; use a thread for each entry"
         counts = (self.block_m, self.block_n, self.tile_m, self.threads_per_row, self.sliced_n)
@@ -132,7 +137,7 @@ class WebgpuAttentionConfig(WebgpuConfig):
         )
 
     def workgroup_bytes_for(self, workload: Workload) -> int:
-        held = self.memory(attends(workload))
+        held = self.memory(self.given(workload))
         rows = self.sliced_n * self.thread_rows
         sums = shared_bytes(self.threads_per_row, rows, self.tile_m, subgroups=self.subgroups)
         return (held.size + held.powers + held.slices) * DType.F32.size_bytes + 2 * sums

@@ -1,16 +1,44 @@
 """What all steps of a kernel of attention for WebGPU know: its operands, the workgroup's and the
 thread's part of them, workgroup memory and registers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention
+from kernelzoo.domain.operators.decoding import AttentionShape
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, Frame, f32_buffer, total, under
-from services.tuner.ir.nodes import LANES, Block, Bound, Buffer, Expression, Load, Scope, Store
+from services.tuner.ir.build import ZERO, Frame, f32_buffer, number, total, under
+from services.tuner.ir.nodes import (
+    LANES,
+    Block,
+    Bound,
+    Buffer,
+    Compare,
+    CompareOp,
+    Expression,
+    IndexValue,
+    Load,
+    Scope,
+    Select,
+    Store,
+)
+from services.tuner.schedules.attention.scores import LOWEST, scored
 from services.tuner.schedules.attention.webgpu_config import AttentionMemory, WebgpuAttentionConfig
-from services.tuner.schedules.base.cache import constant
+from services.tuner.schedules.base.cache import constant, key_at, score_of, value_at
 from services.tuner.schedules.matmul.webgpu_config import Cache
+
+BLOCK = Affine.variable("block")
+"""The number of a block of keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedTokens:
+    """Keys and values of a cache, of which each query sees those up to its own place. The first
+    query is at `here`, and the head shares the keys and values of number `kv_head`."""
+
+    shape: AttentionShape
+    here: Affine
+    kv_head: Affine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +89,14 @@ class OperandRows:
         row = quad = ZERO
         for turn in range(-(-items // threads)):
             item = thread.plus(constant(turn * threads))
+            bound = Bound(index=item, limit=items)
             if turn and not threads % quads:
                 row = row.plus(constant(threads // quads))
+                bound = Bound(index=row, limit=count)
             else:
                 parts = ((f"{name}{turn}.row", count), (f"{name}{turn}.quad", quads))
                 row, quad = frame.delinearize(item, parts)
-            exists = frame.undecided((Bound(index=item, limit=items),))
+            exists = frame.undecided((bound,))
             places.append(CopiedVector(slot=LANES * turn, row=row, quad=quad, exists=exists))
         return cls(
             name=name,
@@ -96,6 +126,7 @@ class AttentionKernel:
     given: ManyRowsAttention
     config: WebgpuAttentionConfig
     parameters: tuple[Buffer, ...]
+    cache: CachedTokens | None
     memory: AttentionMemory
     frame: Frame
     thread: Affine
@@ -131,7 +162,9 @@ class AttentionKernel:
         given: ManyRowsAttention,
         config: WebgpuAttentionConfig,
         parameters: tuple[Buffer, ...],
+        cached: Callable[[Frame, Affine], CachedTokens] | None = None,
     ) -> "AttentionKernel":
+        """`cached` answers for the frame and the head of a thread."""
         frame, memory = Frame(), config.memory(given)
         tiles = -(-given.m // config.block_m)
         workgroup = frame.variable("group", given.heads * tiles)
@@ -178,6 +211,7 @@ class AttentionKernel:
             given=given,
             config=config,
             parameters=parameters,
+            cache=cached(frame, head) if cached else None,
             memory=memory,
             frame=frame,
             thread=thread,
@@ -264,6 +298,10 @@ class AttentionKernel:
 
     def stored(self, rows: OperandRows, row: Affine, quad: Affine) -> Load:
         """A vector of an operand in storage, by row and number."""
+        if self.cache and rows.name != "queries":
+            at = key_at if rows.name == "keys" else value_at
+            index = at(self.cache.shape, self.cache.kv_head, quad, row)
+            return Load(buffer=self.parameters[rows.operand.place], index=index, lanes=LANES)
         of_head, of_row = rows.operand.steps(rows.extent, rows.entries)
         parts = (self.head.times(of_head), row.times(of_row), quad.times(LANES))
         return Load(
@@ -275,6 +313,42 @@ class AttentionKernel:
     def copied(self, rows: OperandRows, row: Affine, quad: Affine) -> Load:
         """The same in workgroup memory, by row of the block."""
         return Load(buffer=self.staged, index=rows.index(row, quad), lanes=LANES)
+
+    def score(self, product: Expression, i: int, j: int, column: Affine) -> Expression:
+        """The score of query number i and the thread's key number j, at a `column` that exists."""
+        if not self.cache:
+            return scored(self.given, self.parameters, product, (self.head, self.rows[i], column))
+        seen = self.seen(i, self.column(j))
+        assert seen is not None
+        value = score_of(product, self.cache.shape)
+        return Select(condition=seen, then=value, otherwise=number(LOWEST))
+
+    def seen(self, i: int, column: Affine) -> Compare | None:
+        """Whether query number i takes a key into account; None where it takes all."""
+        limit: Affine | None = None
+        if self.cache:
+            limit = self.cache.here.plus(self.first).plus(self.row(i)).plus(constant(1))
+        elif self.given.n % self.config.block_n:
+            limit = constant(self.given.n)
+        if limit is None:
+            return None
+        left, right = (IndexValue(index=index) for index in (column, limit))
+        return Compare(op=CompareOp.LT, left=left, right=right)
+
+    @property
+    def last_block(self) -> tuple[Bound, ...]:
+        """What holds of blocks that any query takes into account."""
+        if not self.cache:
+            return ()
+        first = self.cache.here.plus(self.first)
+        place = BLOCK.times(self.config.block_n).plus(first.times(-1))
+        inside = self.frame.nested()
+        inside.variable("block", self.blocks)
+        return inside.undecided((Bound(index=place, limit=self.config.block_m),))
+
+    def column(self, j: int) -> Affine:
+        """The thread's key number j in all."""
+        return BLOCK.times(self.config.block_n).plus(self.own_column(j))
 
     def output(self, row: Affine, quad: Affine, value: Expression) -> Block:
         """Stores a vector of the output; a row behind the last has none."""

@@ -6,6 +6,7 @@ many threads it has to hide what they wait for.
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import TypeVar
 
 from kernelzoo.domain.gpu import SOFTWARE_DRIVER, GpuModel
 from kernelzoo.domain.operators.attention import LANES, ManyRowsAttention
@@ -52,19 +53,30 @@ def webgpu_attention_configs(
     """None is refused. The first requires no more than the workload itself does, and there is one
     that any driver compiles."""
     given = attends(workload)
-
-    def best(configs: Iterator[WebgpuAttentionConfig]) -> list[WebgpuAttentionConfig]:
-        fitting = (one for one in configs if _fits(one, workload))
-        return sorted(fitting, key=lambda one: _estimate(given, workload, one, gpu))
-
     apart = [one for one in _apart(given) if _fits(one, workload)]
-    together = best(_together(given, THREAD_ROWS, SLICED_N))
-    rounds = best(_together(given, ROUND_ROWS, ROUND_SLICED_N))
+    together, rounds = sharing_queries(WebgpuAttentionConfig, given, workload, gpu)
     processor = gpu.warp_lanes < FEW_LANES
     large = in_turns(together[:MOST_CANDIDATES], rounds[:MOST_OF_WHOLE_ROUNDS])
     found = apart if processor and apart else large
     small = next(one for one in (*together, *apart) if _is_small(one, workload))
     return plain_first(tuple(dict.fromkeys((*found, small))), workload, gpu)
+
+
+C = TypeVar("C", bound=WebgpuAttentionConfig)
+
+
+def sharing_queries(
+    kind: type[C], given: ManyRowsAttention, workload: Workload, gpu: GpuModel
+) -> tuple[list[C], list[C]]:
+    """Configs in which threads share queries, the likely best first: those of powers of two, and
+    those of whole rounds."""
+
+    def best(thread_rows: Sequence[int], slices: Sequence[int]) -> list[C]:
+        configs = _together(kind, given, thread_rows, slices)
+        fitting = (one for one in configs if _fits(one, workload))
+        return sorted(fitting, key=lambda one: _estimate(given, workload, one, gpu))
+
+    return best(THREAD_ROWS, SLICED_N), best(ROUND_ROWS, ROUND_SLICED_N)
 
 
 def _is_small(config: WebgpuAttentionConfig, workload: Workload) -> bool:
@@ -79,15 +91,15 @@ def _fits(config: WebgpuAttentionConfig, workload: Workload) -> bool:
 
 
 def _together(
-    given: ManyRowsAttention, thread_rows: Sequence[int], slices: Sequence[int]
-) -> Iterator[WebgpuAttentionConfig]:
+    kind: type[C], given: ManyRowsAttention, thread_rows: Sequence[int], slices: Sequence[int]
+) -> Iterator[C]:
     """Threads share queries."""
     for tile, rows, per_row, sliced_n, cache, subgroups in product(
         TILES, thread_rows, THREADS_PER_ROW, slices, (Cache.ROWS, Cache.NONE), (True, False)
     ):
         block_n = tile[1] * per_row * sliced_n
         if block_n <= max(given.n, per_row) and tile[0] * rows < 2 * given.m:
-            yield WebgpuAttentionConfig(
+            yield kind(
                 block_m=tile[0] * rows,
                 block_n=block_n,
                 tile_m=tile[0],

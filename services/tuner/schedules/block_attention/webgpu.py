@@ -88,12 +88,12 @@ KEEPERS = 64
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config, workload = WebgpuBlockAttentionConfig.of(candidate), candidate.workload
-    operands = _Operands.of(workload)
+    operands = BlockOperands.of(workload)
     return ScheduledProgram(nests=(_joined(operands), _attended(operands, config)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Operands:
+class BlockOperands:
     """The tensors of the program."""
 
     shape: AttentionShape
@@ -101,7 +101,7 @@ class _Operands:
     parameters: tuple[Buffer, ...]
 
     @classmethod
-    def of(cls, workload: Workload) -> "_Operands":
+    def of(cls, workload: Workload) -> "BlockOperands":
         shape, rows = shape_of(workload)
         return cls(shape=shape, rows=rows, parameters=parameters_of(workload))
 
@@ -149,7 +149,7 @@ class _Operands:
         return plus(times(self.projected(row, head, quad), cosines), times(partner, sines))
 
 
-def _joined(operands: _Operands) -> Program:
+def _joined(operands: BlockOperands) -> Program:
     """The first dispatch. A row that has no room is left out."""
     shape, quads, frame = operands.shape, operands.quads, Frame()
     items = operands.rows * shape.kv_heads * quads
@@ -190,7 +190,7 @@ class _Kernel:
     the workgroup's first row in the block, `here` the place of the block's first row."""
 
     config: WebgpuBlockAttentionConfig
-    operands: _Operands
+    operands: BlockOperands
     frame: Frame
     thread: Affine
     row: Affine
@@ -209,7 +209,7 @@ class _Kernel:
     sum: Buffer
 
     @classmethod
-    def of(cls, operands: _Operands, config: WebgpuBlockAttentionConfig) -> "_Kernel":
+    def of(cls, operands: BlockOperands, config: WebgpuBlockAttentionConfig) -> "_Kernel":
         shape, frame = operands.shape, Frame()
         tiles = -(-operands.rows // config.block_m)
         workgroup = frame.variable("group", shape.heads * tiles)
@@ -264,7 +264,7 @@ class _Kernel:
         return Load(buffer=self.acc, index=constant(LANES * quad), lanes=LANES)
 
 
-def _attended(operands: _Operands, config: WebgpuBlockAttentionConfig) -> Program:
+def _attended(operands: BlockOperands, config: WebgpuBlockAttentionConfig) -> Program:
     kernel = _Kernel.of(operands, config)
     most = reduced(kernel.sharing, [_held(kernel.most)], "row_most", BinaryOp.MAX)
     share = exp_of_difference(_held(kernel.most), most.values[0])
