@@ -11,11 +11,18 @@ import { loadModule } from "../src/engine/artifact.js";
 import { fillSeeded, sampledPositions } from "../src/engine/verification.js";
 import { clockStepMs } from "../src/timing/clock.js";
 import type { KernelWire, MeasurementWire } from "../src/wire/types.js";
-import { bytesOf, type Tiny, tinyKernel, tinyLease, tinyPackedKernel } from "./kernels.js";
+import {
+  bytesOf,
+  type Tiny,
+  tinyKernel,
+  tinyLease,
+  tinyPackedKernel,
+  tinyStateKernel,
+} from "./kernels.js";
 
 const ORIGIN = new URL("http://zoo.test");
 const ELEMENTS = 1000;
-const TINY: readonly Tiny[] = ["add", "subtract", "idle", "trap", "negate"];
+const TINY: readonly Tiny[] = ["add", "subtract", "idle", "trap", "negate", "accumulate"];
 
 function serveKernels(t: TestContext): void {
   const bodies = new Map(TINY.map((name) => [tinyKernel(name, 1).sha256, bytesOf(name)]));
@@ -109,6 +116,25 @@ test("a failure leaves packed inputs right too, those of the reference among the
   assert.equal((await outcomeIn(bench, add)).outcome, "ok");
   assert.equal((await outcomeIn(bench, trap)).outcome, "run");
   assert.equal((await outcomeIn(bench, add)).outcome, "ok");
+  bench.dispose();
+});
+
+test("states hold what they held at first before each kernel, and are compared as outputs are", async (t) => {
+  serveKernels(t);
+  const load = cachedLoader(ORIGIN, new AbortController().signal);
+  const instrument = wasmInstrument(load, clockStepMs());
+  const [right, add] = (["accumulate", "add"] as const).map((name) =>
+    tinyStateKernel(name, ELEMENTS),
+  ) as [KernelWire, KernelWire];
+  const lease = { ...tinyLease([right, add], ELEMENTS), reference: right };
+  const bench = await instrument.open(lease, [right, add]);
+  for (const [kernel, outcome] of [
+    [right, "ok"],
+    [add, "compare"],
+    [right, "ok"],
+  ] as const) {
+    assert.equal((await outcomeIn(bench, kernel)).outcome, outcome, kernel.candidate);
+  }
   bench.dispose();
 });
 

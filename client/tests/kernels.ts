@@ -14,6 +14,10 @@ const TEXTS = {
   /** Writes nothing. */
   idle: `${HEAD}BAECAAs=`,
   trap: `${HEAD}BQEDAAAL`,
+  /** c = a + b, then a = c */
+  accumulate:
+    `${HEAD}UgFQAAJAA0AgAyAETg0BIAIgA0ECdGogACADQQJ0aioCACABIANBAnRqKgIAkjgCACAAIANBAnRqIAIgA0EC` +
+    "dGoqAgA4AgAgA0EBaiEDDAALCws=",
   /** packed = −b: a pack kernel, `main(b, packed, lo, hi)`. */
   negate:
     "AGFzbQEAAAABCAFgBH9/f38AAhIBA2VudgZtZW1vcnkCAwGAgAQDAgEABwgBBG1haW4AAAoxAS8AAkADQCACIANODQEg" +
@@ -49,6 +53,13 @@ export function tinyKernel(name: Tiny, elements: number): KernelWire {
   const inputs = [tensor("a", "input", elements), tensor("b", "input", elements)];
   const made = tinyArtifact(name, elements, [...inputs, tensor("c", "output", elements)]);
   return { ...made, candidate: made.sha256.slice(0, 32), layouts: [] };
+}
+
+/** A kernel that may write its input a. */
+export function tinyStateKernel(name: Tiny, elements: number): KernelWire {
+  const made = tinyKernel(name, elements);
+  const [a, ...others] = made.tensors as [TensorWire, ...TensorWire[]];
+  return { ...made, tensors: [{ ...a, role: "state" }, ...others] };
 }
 
 /** c = a − packed, which is a + b: a kernel that wants its input b in another layout. */

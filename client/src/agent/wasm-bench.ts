@@ -98,17 +98,32 @@ export class Bench {
 
   /** Writes all inputs anew, as a kernel that failed may have written anywhere. */
   reset(): void {
-    for (const [i, region] of this.#plan.regions.entries()) {
-      const { tensor } = region;
-      if (tensor.role === "input") fillSeeded(this.#view(region), this.#seed, i, tensor);
-    }
+    this.#fill("input");
+    this.#fill("state");
     for (const packed of this.#packed.values()) this.#pack(packed);
     for (const [start, copies] of this.#copies) this.#copy(start, copies);
   }
 
-  /** Makes entries that a kernel does not write fail the comparison. */
+  /**
+   * Makes entries that a kernel does not write fail the comparison; states hold what they held at
+   * first.
+   */
   clearOutput(): void {
     poison(this.output);
+    this.#fill("state");
+  }
+
+  /** Has a kernel write output and states once: the runs that warmed it up have moved states on. */
+  settle({ runAll }: KernelInstance): void {
+    if (this.states.length === 0) return;
+    this.clearOutput();
+    runAll();
+  }
+
+  /** The entries of the states, in their order. */
+  get states(): readonly OutputView[] {
+    const kept = this.#plan.regions.filter(({ tensor }) => tensor.role === "state");
+    return kept.map((region) => this.#view(region) as OutputView);
   }
 
   get output(): OutputView {
@@ -181,6 +196,13 @@ export class Bench {
   #pack({ layout, block }: Packed): void {
     const { offset } = this.#plan.regions[this.#numberOf(layout.tensor)] as Region;
     runPack(this.#arena, layout.pack, this.#packs, this.#block.start + offset, block.start);
+  }
+
+  #fill(role: "input" | "state"): void {
+    for (const [i, region] of this.#plan.regions.entries()) {
+      const { tensor } = region;
+      if (tensor.role === role) fillSeeded(this.#view(region), this.#seed, i, tensor);
+    }
   }
 
   #view({ tensor, offset, elements }: Region): TensorView {

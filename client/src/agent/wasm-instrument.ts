@@ -42,9 +42,10 @@ export interface Warm {
   readonly callMs: number;
 }
 
-/** The reference kernel, with its output on the lease's inputs. */
+/** The reference kernel, with its output and its states on the lease's inputs. */
 export interface Reference extends Warm {
   readonly output: OutputView;
+  readonly states: readonly OutputView[];
 }
 
 const PATIENCE_MS = 25;
@@ -122,7 +123,9 @@ export async function setReference(
 ): Promise<Reference> {
   const untilMs = pacing.clock() + REFERENCE_BUDGET_MS;
   const ready = await warmed(bench.bind(kernel, module), stepMs, untilMs, pacing);
-  return { ...ready, output: bench.output.slice() };
+  bench.settle(ready.instance);
+  const states = bench.states.map((each) => each.slice());
+  return { ...ready, output: bench.output.slice(), states };
 }
 
 /**
@@ -149,7 +152,11 @@ export async function measure(
   const fresh = bytes && compiledAnew(bytes, bind, clock);
   const ready = await warmed(fresh?.instance ?? bound, stepMs, untilMs, pacing);
   const preparation = fresh && preparationOf(fresh.compileMs, bench.packMs(kernel), ready);
+  bench.settle(ready.instance);
   compare(bench.output, reference.output, lease.tolerance);
+  for (const [i, state] of bench.states.entries()) {
+    compare(state, reference.states[i] as OutputView, lease.tolerance);
+  }
   const entries = sampledEntries(lease, bench.output);
   if (ready.callMs > hopeless * reference.callMs) {
     const [own, beside] = [ready, reference].map(({ callMs }) => [1e6 * callMs]);

@@ -15,8 +15,10 @@ import { LIMIT_MS, type LoadedPlan, loadWhole } from "../runtime/webgpu/loading.
 import type { BufferOf } from "../runtime/webgpu/placement.js";
 import { StagingPool } from "../runtime/webgpu/staging-pool.js";
 import { submissionsOf } from "../runtime/webgpu/submissions.js";
+import { now } from "../timing/clock.js";
 import { type DecodeOrder, FEW, goldenOrder, MOST_STEPS, readOrder } from "./order.js";
 import { Sampler } from "./sampler.js";
+import { callsAtOnce, FIRST_CALLS } from "./slices.js";
 
 /** Runs that may be under way at once: while one is read back, the next ones compute. */
 const MOST_RUNS = 3;
@@ -50,6 +52,8 @@ export class Decoder {
   #sampler: Promise<Sampler> | null = null;
   /** The place that the next step decodes. */
   #place = 0;
+  /** Calls of a block to a submission, as many as a weak GPU takes at once. */
+  #atOnce = FIRST_CALLS;
 
   private constructor(
     order: LoadOrder,
@@ -152,8 +156,7 @@ export class Decoder {
     this.#place = place;
     const blocks: Promise<unknown>[] = [];
     while (this.#place < end - 1) {
-      if (aborted()) return false;
-      this.#submitPart(end - 1);
+      if (aborted() || !(await this.#submitPart(end - 1, aborted))) return false;
       const block = this.#plan.open.idle(LIMIT_MS);
       block.catch(() => undefined); // Nobody may wait for the last ones.
       blocks.push(block);
@@ -162,30 +165,60 @@ export class Decoder {
     return true;
   }
 
-  /** A block of the prompt's tokens, or the few that are left before `last` one by one. */
-  #submitPart(last: number): void {
-    const { rows, step } = this.#at;
-    const { device } = this.#plan.open;
+  /**
+   * A block of the prompt's tokens, or the few that are left before `last` one by one; false where it
+   * was aborted.
+   */
+  async #submitPart(last: number, aborted: () => boolean): Promise<boolean> {
+    const { rows } = this.#at;
     const left = last - this.#place;
-    const parts = left > FEW ? submissionsOf(step) : [0, 0];
-    for (const [i, end] of parts.slice(1).entries()) {
-      const encoder = device.createCommandEncoder();
-      if (left > FEW) this.#encode(encoder, (_, calls) => calls(parts[i] as number, end));
-      else for (let n = 0; n < left; n++) this.#encodeToken(encoder, false);
-      device.queue.submit([encoder.finish()]);
+    if (left > FEW) {
+      if (!(await this.#submitBlock(aborted))) return false;
+      this.#place += Math.min(rows, left);
+    } else {
+      this.#handOver((encoder) => {
+        for (let n = 0; n < left; n++) this.#encodeToken(encoder, false);
+      });
+      this.#place += left;
     }
-    this.#place += left > FEW ? Math.min(rows, left) : left;
+    return true;
+  }
+
+  /** In a few submissions, or in many that are waited for where the GPU is weak or not known yet. */
+  async #submitBlock(aborted: () => boolean): Promise<boolean> {
+    const { step } = this.#at;
+    for (let from = 0; from < step; ) {
+      if (aborted()) return false;
+      const isWeak = this.#atOnce < step;
+      const to = isWeak
+        ? Math.min(step, from + this.#atOnce)
+        : (submissionsOf(step).find((end) => end > from) as number);
+      const start = now();
+      this.#handOver((encoder) => this.#encode(encoder, (_pass, calls) => calls(from, to)));
+      if (isWeak) {
+        await this.#plan.open.idle(LIMIT_MS);
+        this.#atOnce = callsAtOnce(to - from, now() - start, step);
+      }
+      from = to;
+    }
+    return true;
+  }
+
+  #handOver(work: (encoder: GPUCommandEncoder) => void): void {
+    const { device } = this.#plan.open;
+    const encoder = device.createCommandEncoder();
+    work(encoder);
+    device.queue.submit([encoder.finish()]);
   }
 
   /** One token with its head; what it chose is copied to a place of the staging buffer. */
   #step(staging: GPUBuffer, sampler: Sampler | null, withLogits: boolean, index: number): void {
     const { token, logits } = this.#at;
-    const { device } = this.#plan.open;
-    const encoder = device.createCommandEncoder();
-    this.#encodeToken(encoder, true, sampler);
-    encoder.copyBufferToBuffer(token, 0, staging, index * TOKEN_BYTES, TOKEN_BYTES);
-    if (withLogits) encoder.copyBufferToBuffer(logits, 0, staging, LOGITS_AT, logits.size);
-    device.queue.submit([encoder.finish()]);
+    this.#handOver((encoder) => {
+      this.#encodeToken(encoder, true, sampler);
+      encoder.copyBufferToBuffer(token, 0, staging, index * TOKEN_BYTES, TOKEN_BYTES);
+      if (withLogits) encoder.copyBufferToBuffer(logits, 0, staging, LOGITS_AT, logits.size);
+    });
     this.#place += 1;
   }
 
