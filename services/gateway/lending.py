@@ -153,7 +153,7 @@ def _leaders(
 def _for_few_runs(
     prospects: Sequence[ProspectRow], terms: LendingTerms
 ) -> list[tuple[ProspectRow, int]]:
-    """Of each number of runs that the zoo offers for, the kernel that costs least together with
+    """For each number of runs that the zoo offers for, the kernel that costs least together with
     what precedes its runs, where that saves enough over the fastest; how many more should be lent
     it. As many as confirm a winner have to have measured what is offered.
     """

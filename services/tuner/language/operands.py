@@ -13,7 +13,7 @@ from services.tuner.language.quantise import Quantised
 
 TOKEN, POSITION, PROMPT = "token", "position", "prompt"
 BRANCH_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
-"""Of what attention and gate add to a row, as files name them."""
+"""Norms of what attention and gate add to a row, as files name them."""
 
 
 def gate_norm(config: LanguageConfig) -> str:
@@ -43,7 +43,7 @@ class LayerOperands:
     """The gate's rows, then those of what it lets through."""
     down: Matrix
     branch_gammas: tuple[str, ...]
-    """Of what attention adds to a row, then of what the gate adds."""
+    """Norms of what attention adds to a row, then of what the gate adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -235,7 +235,7 @@ def _attends_blocks(space: IterationSpace) -> bool:
 
 
 def _attends_cache(space: IterationSpace) -> bool:
-    """Of one token or of a block of them."""
+    """Attention of one token or of a block of them."""
     return cache_attention(space.program) is not None
 
 

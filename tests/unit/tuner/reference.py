@@ -148,7 +148,7 @@ def dequantised(
     steps = unpacked(words, width)
 
     def spread(entries: NDArray[np.generic]) -> Doubles:
-        """Of each block its own for every column."""
+        """Those of each block for every column."""
         return np.repeat(entries.astype(np.float64), block, axis=1)[:, : steps.shape[1]]
 
     points = 1 << (width - 1) if zeros is None else spread(unpacked(zeros, width))

@@ -189,7 +189,7 @@ class _Nest:
         low = self._vector(0, source.plus(entry))
         high = self._vector(0, source.plus(entry).plus(constant(half)))
         cosine, sine = (self._vector(table, place.times(half).plus(entry)) for table in (1, 2))
-        turned = (
+        rotated = (
             binary(BinaryOp.SUB, times(low, cosine), times(high, sine)),
             plus(times(high, cosine), times(low, sine)),
         )
@@ -200,7 +200,7 @@ class _Nest:
                 index=index(each),
                 value=value if scale == 1 else times(value, _wide(scale)),
             )
-            for each, value in zip(quads, turned, strict=True)
+            for each, value in zip(quads, rotated, strict=True)
         )
         return serial("quad", half // LANES, stores)
 
@@ -210,13 +210,13 @@ class _Nest:
         shape, config = self.shape, self.config
         inside = frame.nested()
         place = here.plus(row)
-        turned = inside.clamped("turned", place, shape.length, 1)
+        rotated_at = inside.clamped("rotated_at", place, shape.length, 1)
         head = inside.variable("head", config.heads)
         source = self._projected(row, first.plus(head))
         queries = head.times(shape.head_dim)
         rotated = self._rotated(
             source,
-            turned,
+            rotated_at,
             self._queries,
             lambda quad: queries.plus(quad.times(LANES)),
             shape.factor,
@@ -224,7 +224,7 @@ class _Nest:
         body: Block = (
             *serial("head", config.heads, rotated),
             *self._scored(group, place),
-            *self._padded(turned),
+            *self._padded(rotated_at),
             *serial("head", config.heads, self._softmax(head, place)),
             *self._mixed(group, first, place, row),
         )

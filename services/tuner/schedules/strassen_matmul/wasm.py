@@ -83,7 +83,7 @@ from services.tuner.schedules.strassen_matmul.config import KEPT, SUMS, WasmStra
 
 
 class Quarter(IntEnum):
-    """Of a matrix, by its half of the rows and its half of the columns."""
+    """A quarter of a matrix, by its half of the rows and its half of the columns."""
 
     Q11 = 0
     Q12 = 1
@@ -106,9 +106,9 @@ Sum = tuple[Quarter, BinaryOp, Quarter]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Product:
-    """Of a quarter of a, or a sum of two, and such of b. Its sums start from what is kept of the
-    quarter `begun`. It becomes the first that is kept of `first`, and `changes` what is kept of
-    others. Then the quarter `done` is complete: kept and product together."""
+    """The product of a quarter of a, or a sum of two, and such of b. Its sums start from what is
+    kept of the quarter `begun`. It becomes the first that is kept of `first`, and `changes` what is
+    kept of others. Then the quarter `done` is complete: kept and product together."""
 
     left: Quarter | Sum
     right: Quarter | Sum
