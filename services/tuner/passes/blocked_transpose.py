@@ -8,6 +8,13 @@
 A transposition has consecutive memory on one side of each loop only, so no loop of it can be
 vectorised; a block of four rows and four columns can. Several blocks side by side, `width` columns
 of x, use whole cache lines of it.
+
+Rows of three, the colours of a picture's pixels, are taken four at a time: three loads, six
+shuffles and three stores of twelve neighbours. One by one, 224 x 224 pixels took 0.065 ms.
+
+    for i < 8:                          for strip < 1:
+      for j < 3:                  →       y[+4] = shuffle(shuffle(x[+4], x[8 +4]), x[16 +4])
+        y[3*i + j] = x[8*j + i]           y[4 +4] = … 4 more stores of four lanes
 """
 
 from collections.abc import Iterator
@@ -31,6 +38,7 @@ from services.tuner.ir.nodes import (
 )
 
 SIDE = 4
+COLOURS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +52,11 @@ class _Transposition:
     target_row: int
     source_row: int
 
+    @property
+    def interleaves(self) -> bool:
+        """Whether its columns are three, whose entries become neighbours."""
+        return self.columns == self.target_row == COLOURS and self.rows >= SIDE
+
     def entry(self, i: Affine, j: Affine, lanes: int = 1) -> Load:
         """`lanes` neighbours in a row of the source, which belong into one column of the target."""
         return Load(buffer=self.source, index=j.times(self.source_row).plus(i), lanes=lanes)
@@ -55,10 +68,11 @@ class _Transposition:
 def transpose_in_blocks(program: Program, width: int) -> Program:
     """Gives each iteration of the outermost loop `width` columns of the source, a multiple of four.
 
-    Programs that are not one transposition stay as they are, and so do those below 4x4.
+    Programs that are not one transposition stay as they are, and so do those below 4x4 but for rows
+    of three.
     """
     found = _found(program)
-    if found is None or min(found.rows, found.columns) < SIDE:
+    if found is None or (min(found.rows, found.columns) < SIDE and not found.interleaves):
         return program
     width = min(width, found.rows // SIDE * SIDE)
     return replace(program, body=replace(program.body, body=(_strips(found, width),)))
@@ -103,11 +117,15 @@ def _strips(one: _Transposition, width: int) -> Loop:
     return Loop(var="strip", extent=extent, kind=LoopKind.SERIAL, body=body)
 
 
-def _strip(one: _Transposition, first: Affine, width: int) -> Iterator[Loop]:
-    """4x4 blocks as far as they go, then single entries."""
+def _strip(one: _Transposition, first: Affine, width: int) -> Iterator[Loop | Store]:
+    """Blocks of four rows as far as they go, then single entries."""
     blocks, rest = one.columns // SIDE, one.columns % SIDE
     whole = width // SIDE * SIDE
-    if whole:
+    if one.interleaves:
+        for i in range(0, whole, SIDE):
+            yield from _interleaved(one, _moved(first, i))
+        rest = 0
+    elif whole:
         at = Affine.of(0, {"block": SIDE})
         body = tuple(
             s for i in range(0, whole, SIDE) for s in _transposed_block(one, _moved(first, i), at)
@@ -136,6 +154,21 @@ def _transposed_block(one: _Transposition, i: Affine, j: Affine) -> Iterator[Sto
             lanes = (2 * half, 2 * half + 1, 4 + 2 * half, 5 + 2 * half)
             value = Shuffle(left=unpacked[0], right=unpacked[1], lanes=lanes)
             yield one.store(_moved(i, 2 * pair + half), j, value)
+
+
+def _interleaved(one: _Transposition, i: Affine) -> Iterator[Store]:
+    """Four rows of three, as a0 b0 c0 a1, b1 c1 a2 b2 and c2 a3 b3 c3: of two columns what they
+    have of it, then the third column's one entry in their midst."""
+    a, b, c = (one.entry(i, Affine(constant=j), SIDE) for j in range(COLOURS))
+    parts = (
+        (a, b, (0, 4, 1, 5), c, 0),
+        (b, c, (1, 5, 2, 6), a, 2),
+        (c, a, (2, 7, 3, 7), b, 3),
+    )
+    for place, (left, right, lanes, third, lane) in enumerate(parts):
+        two = Shuffle(left=left, right=right, lanes=lanes)
+        value = Shuffle(left=two, right=third, lanes=(0, 1, SIDE + lane, 2))
+        yield one.store(i, Affine(constant=SIDE * place), value)
 
 
 def _entries(one: _Transposition, rows: tuple[Affine, int], columns: tuple[int, int]) -> Loop:

@@ -191,14 +191,21 @@ def test_vector_constants_of_exp_are_hoisted_out_of_the_loop() -> None:
     assert np.allclose(got, np.exp(memory["x"][: Y.size]), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(4, 5), (5, 4), (2, 10), (20, 1)])
-def test_a_transposition_of_at_least_4x4_is_blocked_and_right(rows: int, columns: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "columns", "blocked"),
+    [(4, 5, True), (5, 4, True), (6, 3, True), (3, 6, False), (2, 10, False), (20, 1, False)],
+)
+def test_a_transposition_of_at_least_4x4_or_to_rows_of_three_is_blocked_and_right(
+    rows: int, columns: int, blocked: bool
+) -> None:
     store = Store(buffer=Y, index=at(i=columns, j=1), value=load(X, i=1, j=rows))
     plain = program(1, (loop("i", rows, (loop("j", columns, (store,)),)),), X, Y)
     squares = transpose_in_blocks(plain, 8)
-    assert (squares == plain) is (min(rows, columns) < 4)
+    assert (squares != plain) is blocked
     memory = {"x": np.arange(X.size, dtype=np.float32), "y": np.zeros(Y.size, np.float32)}
-    wanted = memory["x"][: Y.size].reshape(columns, rows).T.ravel()
+    wanted = np.zeros(Y.size, np.float32)
+    size = rows * columns
+    wanted[:size] = memory["x"][:size].reshape(columns, rows).T.ravel()
     optimised = run_passes(squares, ALL_PASSES, PassOptions())
     assert np.array_equal(execute_program(optimised, ALL_PASSES, memory)["y"], wanted)
     interpret(squares, memory, low=0, high=1)
