@@ -188,7 +188,8 @@ export class LanguageModel {
     const context = this.#larger.contexts.find((each) => each > tokens);
     if (context === undefined) return false;
     try {
-      const answered = await this.#larger.planned(context);
+      const reason = this.targetReason;
+      const answered = { ...(await this.#larger.planned(context)), reason };
       this.#opened = await this.#opener.change(this.#opened, answered);
       await this.#opened.session.complete;
     } catch (thrown) {
