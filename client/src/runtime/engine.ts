@@ -142,17 +142,19 @@ export class Engine {
     const { plan } = answer;
     const kernels = plan.kernels.map(kernelsOf(order));
 
-    // 1. A place for everything.
+    // 1. Kernels begin to come, and everything is given a place meanwhile.
+    const linked = modulesOf(order, kernels, ports);
+    linked.catch(() => undefined); // It is awaited when there is a memory.
     const threads = ports.threads === null ? 1 : order.threads;
     const placement = place(plan, kernelsOf(order), threads);
     const memory =
       ports.machine?.memory(placement.totalBytes) ??
       memoryOf(placement.totalBytes, ports.spareBytes);
 
-    // 2. Kernels, and the first weights at the same time: these wait for the kernels that pack them.
+    // 2. The first weights come, too: these wait for the kernels that pack them.
     const arrivals = new Arrivals(memory, placement.arrivals, plan.weights.length);
     let pieces = 0;
-    const compiled = compileAll(order, kernels, memory, ports);
+    const compiled = instantiated(linked, order, memory, ports);
     const total = bytesOfFile(plan);
     const arrived: Arrived = {
       chunk: (loaded) => ports.progress({ phase: "weights", loaded, total }),
@@ -265,15 +267,23 @@ export async function checked(
   throw new KernelZooError("compare", message);
 }
 
-async function compileAll(
+async function modulesOf(
   { answer, origin, graph, replaced }: LoadOrder,
   kernels: readonly KernelWire[],
+  { machine }: EnginePorts,
+): Promise<readonly Linked[]> {
+  const kept = replaced.length === 0 ? graph?.modules : null;
+  return machine ? [] : (kept ?? loadKernels(answer, kernels, origin));
+}
+
+async function instantiated(
+  linked: Promise<readonly Linked[]>,
+  { answer }: LoadOrder,
   memory: WebAssembly.Memory,
   { machine, progress }: EnginePorts,
 ): Promise<Compiled> {
   const total = answer.module?.size_bytes ?? 0;
-  const kept = replaced.length === 0 ? graph?.modules : null;
-  const modules = machine ? [] : (kept ?? (await loadKernels(answer, kernels, origin)));
+  const modules = await linked;
   const mains = machine?.mains(memory) ?? instantiateAll(modules, memory);
   progress({ phase: "kernels", loaded: total, total });
   return { modules, mains };

@@ -15,8 +15,8 @@ export interface GraphWriter {
 }
 
 export interface GraphReader {
-  /** Fills `into`; false where there are fewer bytes. */
-  read(at: number, into: Bytes): Promise<boolean>;
+  /** Fills `into`, which may be shared memory; false where there are fewer bytes. */
+  read(at: number, into: Uint8Array): Promise<boolean>;
   close(): void;
 }
 
@@ -42,7 +42,7 @@ const WEIGHTS = ".weights";
 
 /** What TypeScript's DOM library describes in workers alone. */
 interface SyncFile {
-  read(into: Bytes, options: { at: number }): number;
+  read(into: Uint8Array, options: { at: number }): number;
   close(): void;
 }
 
@@ -56,8 +56,20 @@ type Folder = FileSystemDirectoryHandle & { keys(): AsyncIterable<string> };
 async function readerOf(handle: FileHandle): Promise<GraphReader> {
   const file = await handle.createSyncAccessHandle?.({ mode: "read-only" }).catch(() => undefined);
   if (file !== undefined) {
+    const read = (at: number, into: Uint8Array): boolean => file.read(into, { at }) === into.length;
     return {
-      read: async (at, into) => file.read(into, { at }) === into.length,
+      async read(at, into) {
+        try {
+          return read(at, into);
+        } catch (thrown) {
+          // A browser that reads into no shared memory.
+          if (!(thrown instanceof TypeError)) throw thrown;
+          const own = new Uint8Array(into.length);
+          const whole = read(at, own);
+          into.set(own);
+          return whole;
+        }
+      },
       close: () => file.close(),
     };
   }

@@ -1,6 +1,6 @@
 /**
  * A graph as it is kept on the device: what the zoo answered for a model, its modules, and its weights
- * as calls read them, in pieces with their hashes. Page and worker read it.
+ * as calls read them, in pieces with their checksums. Page and worker read it.
  */
 import type { ModelAnswer, PlanWire, WeightWire } from "./answer.js";
 import type { FilesKind } from "./graph-files.js";
@@ -10,7 +10,7 @@ import type { Copy, Placement } from "./placement.js";
 export type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Names the form of a graph and the meaning of packing; raised when either changes. */
-export const GRAPH_VERSION = 2;
+export const GRAPH_VERSION = 3;
 export const PIECE_BYTES = 1 << 20;
 
 /** One weight in the file. `key` says of which bytes it was made, and by which pack kernels. */
@@ -20,7 +20,7 @@ export interface Kept {
   readonly plain: boolean;
   readonly at: number;
   readonly bytes: number;
-  /** Hashes of pieces of a mebibyte, the last one shorter. */
+  /** Checksums of pieces of a mebibyte, the last one shorter. */
   readonly pieces: readonly string[];
 }
 
@@ -32,7 +32,7 @@ export interface KeptModule {
 
 /** Milliseconds that this device measured; zero where it has not. */
 export interface MeasuredCosts {
-  /** A mebibyte is read and held to its hash in so long. */
+  /** A mebibyte is read and held to its checksum in so long. */
   readonly readMs: number;
   /** One for each weight. */
   readonly packMs: readonly number[];
@@ -94,13 +94,14 @@ export function placesOf(
   { weights, staging, totalBytes }: Pick<Placement, "weights" | "staging" | "totalBytes">,
 ): readonly Place[] {
   const addresses = [...weights.map((copies) => copies[0]?.address as number), totalBytes];
+  const chunks = placedChunks(plan);
   return weights.map((copies, i) => {
     const weight = plan.weights[i] as WeightWire;
     const packs = copies.map(({ pack }) => pack?.sha256 ?? "plain");
     const address = addresses[i] as number;
     const staged = copies[0]?.pack !== null;
     return {
-      key: keyOf(plan, weight, packs),
+      key: keyOf(chunks, weight, packs),
       copies,
       address,
       bytes: (addresses[i + 1] as number) - address,
@@ -113,27 +114,39 @@ export function placesOf(
 }
 
 /** On a GPU each weight lies plain in a buffer of its own; it is read by its place in the plain file. */
-export const placesOnGpu = (plan: PlanWire): readonly Place[] =>
-  plan.weights.map((weight) => {
+export function placesOnGpu(plan: PlanWire): readonly Place[] {
+  const chunks = placedChunks(plan);
+  return plan.weights.map((weight) => {
     const { offset: address, bytes } = weight;
-    const key = keyOf(plan, weight, ["plain"]);
+    const key = keyOf(chunks, weight, ["plain"]);
     const plain = { plain: address, plainBytes: bytes, staged: false, keptPlain: true };
     return { key, copies: [], address, bytes, ...plain };
   });
+}
 
-function keyOf(plan: PlanWire, weight: WeightWire, packs: readonly string[]): string {
+function keyOf(chunks: PlacedChunks, weight: WeightWire, packs: readonly string[]): string {
   const { offset, bytes } = weight.storage ?? weight;
-  const hashes = chunksOf(plan, offset, bytes).map(({ sha256 }) => sha256);
+  const hashes = within(chunks, offset, bytes).map(({ sha256 }) => sha256);
   return JSON.stringify([offset, bytes, ...packs, ...hashes]);
 }
 
-/** The chunks that bytes of the file lie in, each with its place in the file as it is fetched. */
-export function chunksOf({ chunks }: PlanWire, offset: number, bytes: number) {
+type PlacedChunks = ReturnType<typeof placedChunks>;
+
+/** Each with its place in the file as it is fetched, and where it begins and ends once inflated. */
+function placedChunks({ chunks }: PlanWire) {
   let [at, start] = [0, 0];
-  return chunks.flatMap((chunk) => {
-    const placed = { ...chunk, at, start };
+  return chunks.map((chunk) => {
+    const placed = { ...chunk, at, start, end: start + (chunk.inflated ?? chunk.bytes) };
     at += chunk.bytes;
-    start += chunk.inflated ?? chunk.bytes;
-    return placed.start < offset + bytes && start > offset ? [placed] : [];
+    start = placed.end;
+    return placed;
   });
 }
+
+function within(chunks: PlacedChunks, offset: number, bytes: number) {
+  return chunks.filter(({ start, end }) => start < offset + bytes && end > offset);
+}
+
+/** The chunks that bytes of the file lie in, each with its place in the file as it is fetched. */
+export const chunksOf = (plan: PlanWire, offset: number, bytes: number) =>
+  within(placedChunks(plan), offset, bytes);

@@ -5,6 +5,7 @@
 import type { KernelZooError, Stage } from "../engine/error.js";
 import type { ServedKernel, TargetKind } from "../wire/types.js";
 import type { ModelAnswer, PlanWire, targetOf } from "./answer.js";
+import { checksum } from "./checksum.js";
 import {
   type Bytes,
   chunksOf,
@@ -313,7 +314,7 @@ async function written(
       const wanted = Math.min(PIECE_BYTES, bytes - from);
       const piece = await read(from, wanted);
       if (piece.length < wanted) throw new Error("its worker does not tell its weights");
-      pieces.push(await sha256(piece));
+      pieces.push(checksum(piece));
       await writer.write(at + from, piece);
     }
     weights.push({ key: place.key, plain: isPlain, at, bytes, pieces });

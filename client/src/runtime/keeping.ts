@@ -1,5 +1,6 @@
 /** Weights of a graph that this device keeps: which of them a model can use, and reading them. */
 import { KernelZooError } from "../engine/error.js";
+import { checksum } from "./checksum.js";
 import {
   type Bytes,
   type GraphOrder,
@@ -9,7 +10,6 @@ import {
   type Planned,
 } from "./graph.js";
 import { type FilesKind, type GraphReader, graphFiles } from "./graph-files.js";
-import { hasDigest } from "./stream.js";
 
 /** Pieces that are written and read to learn how long reading takes. */
 const PROBED_PIECES = 4;
@@ -39,7 +39,7 @@ export const severalRead = (): boolean =>
   ((globalThis as { FileSystemSyncAccessHandle?: { prototype: object } }).FileSystemSyncAccessHandle
     ?.prototype ?? {});
 
-/** Takes pieces of a weight that are what was written, each with its place in the weight. */
+/** What is no memory takes pieces that are what was written, each with its place in the weight. */
 export interface PieceTarget {
   set(piece: Bytes, at: number): void;
 }
@@ -61,14 +61,23 @@ export class KeptReader {
     }
   }
 
-  /** False for bytes that are not those that were written. */
-  async read({ at, bytes, pieces }: Kept, target: PieceTarget): Promise<boolean> {
+  /**
+   * Reads a piece whenever `rest` lets it, to where calls read where that is memory; false for bytes that
+   * are not those that were written.
+   */
+  async read(
+    { at, bytes, pieces }: Kept,
+    target: Uint8Array | PieceTarget,
+    rest: () => Promise<void> = async () => undefined,
+  ): Promise<boolean> {
     for (let done = 0; done < bytes; done += PIECE_BYTES) {
-      // Of its own, as neither hashes nor files are made of shared memory everywhere.
-      const piece = new Uint8Array(Math.min(PIECE_BYTES, bytes - done));
+      await rest();
+      const size = Math.min(PIECE_BYTES, bytes - done);
+      const inPlace = target instanceof Uint8Array;
+      const piece = inPlace ? target.subarray(done, done + size) : new Uint8Array(size);
       if (!(await this.#file.read(at + done, piece).catch(() => false))) return false;
-      if (!(await hasDigest(piece, pieces[done / PIECE_BYTES] ?? ""))) return false;
-      target.set(piece, done);
+      if (checksum(piece) !== pieces[done / PIECE_BYTES]) return false;
+      if (!inPlace) target.set(piece as Bytes, done);
     }
     return true;
   }
@@ -93,7 +102,7 @@ export async function forget({ files, name }: KeptModel): Promise<void> {
   }
 }
 
-/** Milliseconds that reading a mebibyte and holding it to its hash take here, undisturbed. Rejects without room. */
+/** Milliseconds that reading a mebibyte and its checksum take here, undisturbed. Rejects without room. */
 export async function readMs(kind: FilesKind, memory: Uint8Array): Promise<number> {
   const files = await graphFiles(kind);
   const piece: Bytes = memory.slice(0, PIECE_BYTES) as Bytes;
@@ -106,7 +115,7 @@ export async function readMs(kind: FilesKind, memory: Uint8Array): Promise<numbe
     for (let i = 0; i < PROBED_PIECES; i++) {
       const started = performance.now();
       await reader.read(i * piece.length, piece);
-      await crypto.subtle.digest("SHA-256", piece);
+      checksum(piece);
       leastMs = Math.min(leastMs, performance.now() - started);
     }
     reader.close();

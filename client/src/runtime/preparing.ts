@@ -7,8 +7,9 @@
 import { KernelZooError } from "../engine/error.js";
 import { addressOf, type PlanWire } from "./answer.js";
 import { ARRIVAL_WORDS, Arrivals, FETCHED, READABLE, TAKEN } from "./arrivals.js";
+import { breathing } from "./breathing.js";
 import type { Bringing, Engine } from "./engine.js";
-import { type Place, placesOf, type Ways } from "./graph.js";
+import { type Place, type Planned, placesOf, type Ways } from "./graph.js";
 import type { FilesKind } from "./graph-files.js";
 import {
   forget,
@@ -113,7 +114,6 @@ async function readKept(
   };
   try {
     for (;;) {
-      await rest();
       const weight = nextOf(queues, thread, left);
       if (weight === undefined) return;
       const word = ARRIVAL_WORDS * weight;
@@ -122,7 +122,7 @@ async function readKept(
       const own = kept.weights[weight] as NonNullable<KeptModel["weights"][number]>;
       const { copies, address, plain } = places[weight] as Place;
       const target = new Uint8Array(memory.buffer, own.plain ? plain : address, own.bytes);
-      if (!(await reader.read(own, target))) {
+      if (!(await reader.read(own, target, rest))) {
         // It is fetched in the end.
         Atomics.store(arrivals.words, word, FETCHED);
         continue;
@@ -136,8 +136,9 @@ async function readKept(
   }
 }
 
-/** Resolves when no run computes on this thread: there, runs have priority. */
-async function rested(arrivals: Arrivals): Promise<void> {
+/** Lets messages in, and resolves when no run computes on this thread: there, runs have priority. */
+async function rested(arrivals: Arrivals, breathe: () => Promise<void>): Promise<void> {
+  await breathe();
   while (arrivals.computing && !arrivals.waiting) {
     await new Promise<void>((resolve) => {
       arrivals.onrest = resolve;
@@ -251,8 +252,8 @@ export class Preparation {
   readonly #beside: number;
   /** Workers that may read kept weights beside this thread. */
   readonly #readers: number;
-  readonly #first: Schedule;
   readonly #early: Preparer | null;
+  #first: Schedule | null = null;
   #kept: KeptModel | null = null;
 
   constructor(order: LoadOrder, ports: PreparationPorts) {
@@ -261,10 +262,20 @@ export class Preparation {
     const cores = navigator.hardwareConcurrency || 2;
     this.#beside = ports.spawn === null ? 0 : Math.max(1, Math.min(MOST_BESIDE, cores - 1));
     this.#readers = severalRead() ? this.#beside : 0;
-    this.#first = schedule(firstCosts(order.answer.plan, this.#beside));
     // It starts while everything is given a place.
-    const wanted = order.graph === null && this.#first.receiver > 0;
+    const wanted = order.graph ? this.#asKept(order.graph) : this.#fetched().receiver > 0;
     this.#early = wanted ? (ports.spawn?.() ?? null) : null;
+  }
+
+  /** Where nothing is kept; some tens of milliseconds for a large model. */
+  #fetched(): Schedule {
+    this.#first ??= schedule(firstCosts(this.#order.answer.plan, this.#beside));
+    return this.#first;
+  }
+
+  /** Whether as many threads may read now as those for which a schedule was kept. */
+  #asKept({ queues }: Planned): boolean {
+    return queues.length === this.#readers + 1;
   }
 
   /**
@@ -303,14 +314,18 @@ export class Preparation {
       return { memory, placement: places, plan, url, thread, receiver, queues, kept };
     });
     const [own, ...others] = parts as [PrepareOrder, ...PrepareOrder[]];
+    const breathe = breathing();
+    let early = this.#early;
     await Promise.all([
-      prepareAs(own, mains, arrivals, told, stored, () => rested(arrivals)),
+      prepareAs(own, mains, arrivals, told, stored, () => rested(arrivals, breathe)),
       ...others.flatMap((part) => {
         if (part.thread !== receiver && queues[part.thread]?.length === 0) return [];
-        const worker = (part.thread === 1 && this.#early) || (spawn as () => Preparer)();
+        const worker = early ?? (spawn as () => Preparer)();
+        early = null;
         return [preparedBeside(worker, part, modules, arrivals, told)];
       }),
     ]);
+    early?.terminate();
     // What was kept, but could not be read or was not what was written.
     for (const weight of plan.weights.keys()) {
       if (arrivals.state(weight) === READABLE) arrivals.words[ARRIVAL_WORDS * weight] = FETCHED;
@@ -323,10 +338,9 @@ export class Preparation {
 
   /** The schedule that was kept where as many threads may read now; else this thread does it all. */
   #scheduled(kept: KeptModel | null): Pick<Schedule, "receiver" | "queues"> {
-    if (kept === null || !kept.weights.some((each) => each !== null)) return this.#first;
+    if (kept === null || !kept.weights.some((each) => each !== null)) return this.#fetched();
     const { queues } = kept;
-    if (queues.length === this.#readers + 1)
-      return { queues, receiver: Math.min(1, this.#readers) };
+    if (this.#asKept(kept)) return { queues, receiver: Math.min(1, this.#readers) };
     return { queues: [this.#order.answer.plan.weights.map((_, weight) => weight)], receiver: 0 };
   }
 

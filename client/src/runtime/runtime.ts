@@ -56,8 +56,8 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
  * Workers for a model; the first starts while the zoo answers. One that does not start is started
  * once more, and heard then.
  */
-async function workersOf({ threads, forbidden }: Host, kept: boolean) {
-  const full = kept || threads.kind === "pool" || crossOriginIsolated;
+async function workersOf({ threads, forbidden }: Host, saved: boolean) {
+  const full = saved || threads.kind === "pool" || crossOriginIsolated;
   const source = full ? (await import("./full.js")).source : undefined;
   let early = forbidden ? null : spawnRuntime(source);
   const drop = (): void => {
@@ -71,6 +71,11 @@ async function workersOf({ threads, forbidden }: Host, kept: boolean) {
     return worker;
   };
   return { next, drop };
+}
+
+async function keptUnder(key: string) {
+  const graphs = await import("./graphs.js");
+  return { graphs, graph: await graphs.kept(key) };
 }
 
 /** Resolves when runs may come; they wait for their weights. Throws KernelZooError. */
@@ -98,9 +103,9 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   const requested = Promise.race([abortion(signal), targeted]);
   requested.catch(() => undefined); // It is awaited when the worker is on its way.
   const { check = true, save, memoryBytes } = rest;
-  const graphs = save === undefined ? null : await import("./graphs.js");
-  const graph = (await graphs?.kept(save as string)) ?? null;
-  const workers = await workersOf(host, graph !== null);
+  const keeping = save === undefined ? null : keptUnder(save);
+  keeping?.catch(() => undefined);
+  const workers = await workersOf(host, save !== undefined);
   try {
     const shaping =
       rest.tune === "idle"
@@ -108,14 +113,14 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
         : rest.runs && save === undefined
           ? import("../tuning/few-runs.js")
           : null;
-    const [answered, shaper] = await Promise.all([requested, shaping]);
+    const [answered, shaper, found] = await Promise.all([requested, shaping, keeping]);
     progress({ phase: "plan", loaded: 1, total: 1 });
     const target = targetOf(answered.answer);
     const tuned =
       target === "javascript"
         ? null
         : await shaper?.tuned(host, answered, target, rest, workers.next);
-    const order = { check, graph, memoryBytes, progress, signal };
+    const order = { check, graph: found?.graph ?? null, memoryBytes, progress, signal };
     const opener = new Opener(
       host,
       tuned?.answered ?? answered,
@@ -124,7 +129,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
     );
     const model = new Model<Types>(opener, await opener.open());
     tuned?.attach(model);
-    model.saved = graphs?.saveGraph(host, save as string, model, false);
+    model.saved = found?.graphs.saveGraph(host, save as string, model, false);
     model.saved?.catch(() => undefined); // The model runs without it.
     return model;
   } finally {

@@ -242,6 +242,8 @@ export function nextOf(
 ): number | undefined {
   const first = (queue: readonly number[] = []): number | undefined =>
     queue.find((weight) => left(weight) > 0);
+  const own = first(queues[thread]);
+  if (own !== undefined) return own;
   const all = queues.map((queue) => queue.reduce((sum, weight) => sum + left(weight), 0));
-  return first(queues[thread]) ?? first(queues[all.indexOf(Math.max(...all))]);
+  return first(queues[all.indexOf(Math.max(...all))]);
 }
