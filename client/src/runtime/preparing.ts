@@ -25,6 +25,7 @@ import type { Failure, LoadOrder } from "./messages.js";
 import type { Placement } from "./placement.js";
 import { type Costs, nextOf, type Schedule, schedule, type Way } from "./schedule.js";
 import type { Arrived } from "./stream.js";
+import { warming } from "./warming.js";
 import { bytesOfFile, fetchWeights, packCopies, packer, type Reading } from "./weights.js";
 
 const MB = 1e6;
@@ -42,7 +43,7 @@ export interface PrepareOrder {
   readonly memory: WebAssembly.Memory;
   readonly placement: Pick<
     Placement,
-    "weights" | "staging" | "packScratch" | "arrivals" | "totalBytes"
+    "weights" | "staging" | "packScratch" | "arrivals" | "totalBytes" | "tasks" | "scratch"
   >;
   readonly plan: PlanWire;
   readonly url: string;
@@ -146,7 +147,7 @@ async function rested(arrivals: Arrivals, breathe: () => Promise<void>): Promise
   }
 }
 
-/** Carries an order out, in a worker beside. */
+/** Carries an order out, in a worker beside, which has nothing left to do when this resolves. */
 export async function prepare(
   order: PrepareOrder,
   modules: Promise<readonly Linked[]>,
@@ -160,11 +161,24 @@ export async function prepare(
     chunk: (bytes) => post({ type: "progress", bytes }),
     piece: () => order.kept && post({ type: "progress", bytes: null }),
   };
-  await prepareAs(order, mains, arrivals, arrived, stored);
+  // What is fetched comes so late that calls have optimised their kernels meanwhile.
+  if (order.kept === null) {
+    await prepareAs(order, mains, arrivals, arrived, stored);
+    return post({ type: "prepared" });
+  }
+  let warm = (): boolean => false;
+  const ready = modules.then((linked) => warming(linked, placement));
+  ready.then((made) => (warm = made)).catch(() => undefined); // There was no room.
+  const breathe = breathing();
+  await prepareAs(order, mains, arrivals, arrived, stored, async () => {
+    await breathe();
+    warm();
+  });
   post({ type: "prepared" });
+  while (warm()) await breathe();
 }
 
-/** Has a worker do its part. Rejects with what it says; run where it does not start. */
+/** Has a worker do its part; it closes itself. Rejects with what it says; run where it does not start. */
 export async function preparedBeside(
   worker: Preparer,
   order: PrepareOrder,
@@ -173,7 +187,7 @@ export async function preparedBeside(
   arrived: Arrived,
 ): Promise<void> {
   try {
-    await new Promise<void>((resolve, reject) => {
+    return await new Promise<void>((resolve, reject) => {
       worker.onmessage = ({ data }) => {
         if (data.type === "failed") {
           return reject(new KernelZooError(data.failure.stage, data.failure.message));
@@ -187,8 +201,9 @@ export async function preparedBeside(
       worker.postMessage({ type: "prepare", order });
       modules.then((linked) => worker.postMessage({ type: "kernels", modules: linked }), reject);
     });
-  } finally {
+  } catch (thrown) {
     worker.terminate();
+    throw thrown;
   }
 }
 
@@ -308,8 +323,8 @@ export class Preparation {
     }
     const { receiver, queues } = this.#scheduled(kept);
     const parts = queues.map((_, thread): PrepareOrder => {
-      const { weights, staging, packScratch, arrivals, totalBytes } = placement;
-      const places = { weights, staging, packScratch, arrivals, totalBytes };
+      const { weights, staging, packScratch, arrivals, totalBytes, tasks, scratch } = placement;
+      const places = { weights, staging, packScratch, arrivals, totalBytes, tasks, scratch };
       const url = addressOf(answer.weights.url, origin).href;
       return { memory, placement: places, plan, url, thread, receiver, queues, kept };
     });

@@ -18,6 +18,7 @@ interface WorkerScope {
   readonly crossOriginIsolated: boolean;
   readonly location: { readonly href: string };
   postMessage(message: FromRuntime | FromCrew | FromPreparer, transfer?: Transferable[]): void;
+  close(): void;
   onmessage: ((event: { readonly data: ToRuntime | ToCrew | ToPreparer }) => void) | null;
 }
 
@@ -174,7 +175,10 @@ export function serve(
       case "prepare":
         return void preparing?.(data.order, new Promise((linked) => (packs = linked)), (told) =>
           scope.postMessage(told),
-        ).catch((thrown) => scope.postMessage({ type: "failed", failure: failureOf(thrown) }));
+        ).then(
+          () => scope.close(),
+          (thrown) => scope.postMessage({ type: "failed", failure: failureOf(thrown) }),
+        );
       case "kernels":
         return packs(data.modules);
       default:

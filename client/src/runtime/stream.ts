@@ -25,7 +25,7 @@ const WAIT_MS = 500;
  * Whether bytes have the digest. Pages on plain http have none to compute it with; what they are
  * sent may be changed by anyone on the way, the script that would compare among it.
  */
-export async function hasDigest(bytes: Bytes, sha256: string): Promise<boolean> {
+async function hasDigest(bytes: Bytes, sha256: string): Promise<boolean> {
   if (globalThis.crypto?.subtle === undefined) return true;
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
   return digest.every((byte, i) => byte === Number.parseInt(sha256.slice(2 * i, 2 * i + 2), 16));
