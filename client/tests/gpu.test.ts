@@ -1,20 +1,31 @@
 /** What of the WebGPU engine needs no GPU. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { GpuBench } from "../src/agent/gpu-bench.js";
+import {
+  type GpuReference,
+  gpuInstrument,
+  measureGpu,
+  measureGpuAgain,
+} from "../src/agent/gpu-instrument.js";
 import { TargetRotation } from "../src/agent/loop.js";
+import { UNDISTURBED } from "../src/agent/measurement.js";
 import type { AgentPorts } from "../src/agent/work.js";
 import { gpuLevelsOf } from "../src/device/gpu-profile.js";
 import { type Launch, launches, planSlices } from "../src/gpu/bound-program.js";
 import { padded } from "../src/gpu/buffers.js";
 import { noActivity, raiseClock } from "../src/gpu/clock.js";
 import { limiter } from "../src/gpu/compiling.js";
+import type { DeviceOwner } from "../src/gpu/device.js";
 import { deviceDescriptor, gpuFeatures } from "../src/gpu/features.js";
+import type { Program } from "../src/gpu/program.js";
 import { shapeOf } from "../src/gpu/sample.js";
 import { quantumNs } from "../src/gpu/timer.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS } from "../src/probe/gpu-modules.js";
 import { submissionsOf } from "../src/runtime/webgpu/submissions.js";
 import { chooseTarget, type GpuSide } from "../src/sdk/backend.js";
-import type { ManifestEntry, ServedKernel } from "../src/wire/types.js";
+import type { KernelWire, ManifestEntry, ServedKernel } from "../src/wire/types.js";
+import { tinyKernel, tinyLease } from "./kernels.js";
 
 const MOST = 65_535;
 const KIB = 1024;
@@ -204,6 +215,10 @@ function ramping(idleMs: () => number) {
     work,
     clock: () => timeMs,
     full: () => busyMs >= 260,
+    idle: (): void => {
+      busyMs = 0;
+      timeMs += 400;
+    },
     rest: (ms: number): void => {
       timeMs += ms;
     },
@@ -234,6 +249,103 @@ test("a GPU that was at work a moment ago is kept at work, not raised again", as
     const tookMs = gpu.clock() - begun;
     assert.ok(tookMs >= least && tookMs <= most, `${tookMs} ms after ${restMs} ms of rest`);
   }
+});
+
+/** What an agent measures with, on a GPU whose clock falls as soon as it has nothing to do. */
+function agentOn(gpu: ReturnType<typeof ramping>) {
+  const pass = { end: () => undefined };
+  const encoder = { beginComputePass: () => pass, finish: () => undefined };
+  const device = { createCommandEncoder: () => encoder, queue: { submit: () => undefined } };
+  const open = { device, idle: async () => undefined };
+  /** Whether the clock was up, of each pass of the candidate. */
+  const timed: boolean[] = [];
+  const bound = (kernel: KernelWire, encode: () => void) => ({
+    ...gpu.work,
+    program: { kernel, compileMs: 0 },
+    encode,
+    dispose: () => undefined,
+  });
+  const candidate = { ...tinyKernel("add", 4), candidate: "c".repeat(32) };
+  const lease = tinyLease([candidate]);
+  const output = Float32Array.of(1, 2, 3, 4);
+  let inPass = false;
+  const timer = {
+    ...gpu.timer,
+    passNs: async (encode: (pass: GPUComputePassEncoder) => void) => {
+      inPass = true;
+      const ns = await gpu.timer.passNs(encode);
+      inPass = false;
+      return ns;
+    },
+  };
+  const encodeCandidate = (): void => {
+    gpu.work.encode();
+    if (inPass) timed.push(gpu.full());
+  };
+  const bench = {
+    open,
+    bind: async () => bound(candidate, encodeCandidate),
+    clearOutput: () => undefined,
+    output: async () => {
+      gpu.idle();
+      return output;
+    },
+    states: async () => [],
+  } as unknown as GpuBench;
+  const reference = {
+    ...{ bound: bound(lease.reference, gpu.work.encode), output, states: [], callMs: 0.1, timer },
+    ...{ activity: noActivity(), pacing: { ...UNDISTURBED, clock: gpu.clock } },
+  } as unknown as GpuReference;
+  return { bench, reference, lease, timed };
+}
+
+test("an agent times a candidate at the full clock, though comparing outputs left the GPU idle", async () => {
+  const gpu = ramping(() => 0.2);
+  const { bench, reference, lease, timed } = agentOn(gpu);
+  for (let turn = 0; turn < 2; turn++) {
+    gpu.idle();
+    const made = await measureGpu(bench, lease, reference, {} as Program);
+    assert.equal(made.outcome, "ok");
+  }
+  assert.ok(timed.length > 0);
+  assert.ok(timed.every((full) => full));
+});
+
+test("an agent ranks its best at the full clock", async () => {
+  const gpu = ramping(() => 0.2);
+  const { bench, reference, timed } = agentOn(gpu);
+  gpu.idle();
+  const [relative] = await measureGpuAgain(bench, reference, [{} as Program]);
+  assert.ok(Math.abs((relative as number) - 1) < 0.01);
+  assert.ok(timed.every((full) => full));
+});
+
+test("no candidate is timed before all pipelines of its lease exist", async () => {
+  let compiled: () => void = () => undefined;
+  const slow = new Promise<void>((resolve) => {
+    compiled = resolve;
+  });
+  const candidates = ["c", "d"].map((digit) => {
+    return { ...tinyKernel("add", 4), candidate: digit.repeat(32) };
+  });
+  const device = { lost: new Promise(() => undefined), features: new Set(), limits: {} };
+  const owner = { device: async () => ({ device, loss: null }) } as unknown as DeviceOwner;
+  const [first, second] = candidates as [KernelWire, KernelWire];
+  const load = async (_: unknown, kernel: KernelWire): Promise<Program> => {
+    if (kernel === second) await slow;
+    return {} as Program;
+  };
+  const lease = tinyLease(candidates);
+  const opened = await gpuInstrument(owner, load).open(lease, candidates);
+  let ready = false;
+  const timing = opened.candidate(first).then(() => {
+    ready = true;
+  });
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.equal(ready, false, "the second is still compiled");
+  compiled();
+  await timing;
+  assert.equal(ready, true);
 });
 
 test("a clock that never settles is not waited for", async () => {
