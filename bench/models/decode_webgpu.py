@@ -109,6 +109,7 @@ class DecoderAnswer(_Camel, frozen=True, kw_only=True):
     profiles: tuple[Profile, ...]
     block_profiles: tuple[Profile, ...] = ()
     times: dict[str, tuple[tuple[str, float], ...]]
+    by_sum: tuple[str, ...] = ()
     failures: dict[str, str]
 
 

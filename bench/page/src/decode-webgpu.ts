@@ -7,6 +7,7 @@ import { sentence } from "../../../client/src/engine/error.js";
 import { openDevice, requestAdapter } from "../../../client/src/gpu/device.js";
 import type { KernelZoo } from "../../../client/src/sdk/zoo.js";
 import { now } from "../../../client/src/timing/clock.js";
+import { chosenInDecoder } from "./decode/by-sum.js";
 import { type Generator, openPeer } from "./decode/generator.js";
 import type {
   Decoded,
@@ -26,6 +27,9 @@ const OURS = "kernelzoo";
 const INTERVALS = [16, 1];
 /** A limit for GPUs that have plenty of memory. */
 const MEMORY_BYTES = 16e9;
+
+/** What tries kernels in whole tokens and blocks takes, of what they take alone: a quarter. */
+const SUM_SHARE = 4;
 
 /** Peers that ran, with their releases. */
 const peers = new Set<string>();
@@ -123,6 +127,10 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
   const device = await openDevice();
   const times = await tuned(device, asked, job.tuneMs);
   device.dispose();
+  const decides = (): Promise<readonly string[]> => {
+    return chosenInDecoder(asked, times, job.tuneMs / SUM_SHARE);
+  };
+  const bySum = Object.keys(times).length > 0 ? await attempt("sum", decides) : null;
   console.log(`${asked.name} is tuned at ${now().toFixed(0)} ms`);
   const right = new Float32Array<ArrayBuffer>(await bytesAt(asked.logits));
   const differs = (found: Float32Array<ArrayBuffer>): number =>
@@ -173,6 +181,7 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
     profiles: profiles ?? [],
     blockProfiles: blockProfiles ?? [],
     times,
+    bySum: bySum ?? [],
     failures,
   };
 }

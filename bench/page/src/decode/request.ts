@@ -80,6 +80,8 @@ export interface DecoderAnswer {
   /** The last block of a prompt in place of a token. */
   readonly blockProfiles: readonly Profile[];
   readonly times: Times;
+  /** Workloads whose kernel is not the fastest alone, as a token or a block takes less with it. */
+  readonly bySum: readonly string[];
   readonly failures: Readonly<Record<string, string>>;
 }
 

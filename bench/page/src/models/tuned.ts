@@ -32,19 +32,30 @@ export async function tuned(
   tuneMs: number,
 ): Promise<Times> {
   const url = new URL(zoo, document.baseURI).href;
-  const answer = (await (await fetch(url)).json()) as ModelAnswer;
   const until = now() + tuneMs;
   const times: Times = {};
-  const kernels = { ...answer.kernels };
+  const kernels: Record<string, KernelWire> = {};
   for (const [workload, space] of Object.entries(spaces)) {
     if (now() > until) break;
     const found = await fastest(open, space, url, words[workload]);
-    const served = kernels[workload];
     times[workload] = found.times;
-    if (found.chosen !== null && served !== undefined) {
-      kernels[workload] = { ...served, kernel: found.chosen };
-    }
+    if (found.chosen !== null) kernels[workload] = found.chosen;
+  }
+  await served(zoo, kernels);
+  return times;
+}
+
+/** From then on `fetch` answers with these kernels, by their workloads. */
+export async function served(
+  zoo: string,
+  chosen: Readonly<Record<string, KernelWire>>,
+): Promise<void> {
+  const url = new URL(zoo, document.baseURI).href;
+  const answer = (await (await fetch(url)).json()) as ModelAnswer;
+  const kernels = { ...answer.kernels };
+  for (const [workload, kernel] of Object.entries(chosen)) {
+    const before = kernels[workload];
+    if (before !== undefined) kernels[workload] = { ...before, kernel };
   }
   answers.set(url, JSON.stringify({ ...answer, kernels }));
-  return times;
 }

@@ -1,0 +1,197 @@
+/** Which kernels of a decoder, of those that are fast alone, make a token and a prompt's block fastest. */
+import type { BoundProgram, Sliced } from "../../../../client/src/gpu/bound-program.js";
+import { noActivity, raiseClock } from "../../../../client/src/gpu/clock.js";
+import { loadProgram } from "../../../../client/src/gpu/program.js";
+import { gpuSampleNs } from "../../../../client/src/gpu/sample.js";
+import { type GpuTimer, gpuTimer } from "../../../../client/src/gpu/timer.js";
+import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
+import type { DecoderWire, ModelAnswer } from "../../../../client/src/runtime/answer.js";
+import {
+  Chain,
+  type LoadedPlan,
+  loadWhole,
+} from "../../../../client/src/runtime/webgpu/loading.js";
+import { now } from "../../../../client/src/timing/clock.js";
+import {
+  type Chosen,
+  type Contested,
+  chosenBySum,
+  type Pair,
+  type Trial,
+} from "../../../../client/src/tuning/by-sum.js";
+import type { KernelWire } from "../../../../client/src/wire/types.js";
+import { served, type Times } from "../models/tuned.js";
+import type { DecoderRequest } from "./request.js";
+
+const LIMIT_MS = 20_000;
+const PAIRS = 5;
+/** Tokens, or blocks, in one sample. */
+const TOKENS = 16;
+const BLOCKS = 2;
+
+/** A part of the plan that is timed as a whole. */
+interface Whole {
+  readonly from: number;
+  readonly to: number;
+  readonly times: number;
+  /** Where it is timed, for a text of so many tokens. */
+  readonly place: (context: number) => number;
+}
+
+class WholeTimer {
+  readonly #asked: DecoderRequest;
+  readonly #url: URL;
+  readonly #answer: ModelAnswer;
+  readonly #loaded: LoadedPlan<Sliced>;
+  readonly #timer: GpuTimer;
+  readonly #activity = noActivity();
+  /** Calls of a workload bound to a candidate's program, by both. */
+  readonly #bound = new Map<string, Promise<ReadonlyMap<number, BoundProgram>>>();
+
+  private constructor(
+    asked: DecoderRequest,
+    url: URL,
+    answer: ModelAnswer,
+    loaded: LoadedPlan<Sliced>,
+    timer: GpuTimer,
+  ) {
+    [this.#asked, this.#url, this.#answer] = [asked, url, answer];
+    [this.#loaded, this.#timer] = [loaded, timer];
+  }
+
+  static async load(asked: DecoderRequest): Promise<WholeTimer> {
+    const url = new URL(asked.zoo, document.baseURI);
+    const answer = (await (await fetch(url)).json()) as ModelAnswer;
+    const order = { answer, origin: url.href, threads: 1, check: false, graph: null, replaced: [] };
+    const loaded = await loadWhole(order, { progress: () => undefined });
+    await loaded.stored;
+    const token = new Chain(loaded.bound.slice((answer.plan.decoder as DecoderWire).step));
+    const encode = (pass: GPUComputePassEncoder): void => token.encode(pass);
+    const timer = await gpuTimer(loaded.open, encode, LIMIT_MS, TIMER_TOOLS);
+    return new WholeTimer(asked, url, answer, loaded, timer);
+  }
+
+  get wholes(): readonly Whole[] {
+    const { step, rows } = this.#answer.plan.decoder as DecoderWire;
+    const calls = this.#answer.plan.calls.length;
+    const before = (context: number): number => Math.max(0, context - rows);
+    return [
+      { from: step, to: calls, times: TOKENS, place: (context) => context },
+      { from: 0, to: step, times: BLOCKS, place: before },
+    ];
+  }
+
+  /** The workloads of a whole with what their candidates took alone. */
+  contested({ from, to }: Whole, times: Times): readonly Contested[] {
+    const calls = new Map<string, number>();
+    for (let i = from; i < to; i++) {
+      calls.set(this.#workload(i), (calls.get(this.#workload(i)) ?? 0) + 1);
+    }
+    return [...calls].map(([workload, count]) => ({
+      workload,
+      calls: count,
+      alone: (times[workload] ?? []).filter(([, ns]) => Number.isFinite(ns)),
+    }));
+  }
+
+  /** Sums over the contexts, of both choices in turns. */
+  async pairs(whole: Whole, { chosen, instead }: Trial): Promise<readonly Pair[]> {
+    const chains = [await this.#chain(whole, chosen), await this.#chain(whole, instead)] as const;
+    await raiseClock(this.#timer, chains[0], this.#activity, now() + LIMIT_MS);
+    const found: Pair[] = [];
+    for (let pair = 0; pair < PAIRS; pair++) {
+      const sums = [0, 0] as [number, number];
+      for (const context of this.#asked.contexts) {
+        for (const which of pair % 2 === 0 ? ([0, 1] as const) : ([1, 0] as const)) {
+          this.#go(whole.place(context));
+          const shape = { calls: whole.times, passes: 1 };
+          sums[which] += await gpuSampleNs(this.#timer, chains[which], shape, now() + LIMIT_MS);
+        }
+      }
+      found.push(sums);
+    }
+    this.#activity.lastMs = now();
+    return found;
+  }
+
+  kernel(workload: string, candidate: string): KernelWire {
+    const space = this.#asked.spaces[workload] ?? [];
+    return space.find((each) => each.candidate === candidate) as KernelWire;
+  }
+
+  dispose(): void {
+    this.#timer.dispose();
+    this.#loaded.open.device.destroy();
+  }
+
+  #workload(call: number): string {
+    const { calls, kernels } = this.#answer.plan;
+    return kernels[calls[call]?.kernel as number] as string;
+  }
+
+  async #chain({ from, to }: Whole, chosen: Chosen): Promise<Chain> {
+    const bound = new Map<number, BoundProgram>();
+    for (const [workload, candidate] of chosen) {
+      for (const [call, each] of await this.#calls(workload, candidate)) bound.set(call, each);
+    }
+    const all = this.#loaded.bound.map((each, i) => bound.get(i) ?? each);
+    return new Chain(all.slice(from, to));
+  }
+
+  #calls(workload: string, candidate: string): Promise<ReadonlyMap<number, BoundProgram>> {
+    const key = `${workload} ${candidate}`;
+    const made = this.#bound.get(key) ?? this.#bind(workload, this.kernel(workload, candidate));
+    this.#bound.set(key, made);
+    return made;
+  }
+
+  async #bind(workload: string, kernel: KernelWire): Promise<ReadonlyMap<number, BoundProgram>> {
+    const { open, buffers } = this.#loaded;
+    const program = await loadProgram(open, this.#url, kernel);
+    const calls = [...this.#answer.plan.calls.keys()].filter((i) => this.#workload(i) === workload);
+    return new Map(calls.map((i) => [i, buffers.bound(i, program)] as const));
+  }
+
+  #go(place: number): void {
+    const { buffers, open } = this.#loaded;
+    const [token, position] = buffers.placement.inputs.map(buffers.of) as [GPUBuffer, GPUBuffer];
+    open.device.queue.writeBuffer(token, 0, Int32Array.of(0));
+    open.device.queue.writeBuffer(position, 0, Int32Array.of(place, place + 1, 0, 0));
+  }
+}
+
+/**
+ * From then on `fetch` answers with the kernels that make a token, and a block of a prompt, fastest.
+ * The workloads whose kernels are not those that were fastest alone.
+ */
+export async function chosenInDecoder(
+  asked: DecoderRequest,
+  times: Times,
+  forMs: number,
+): Promise<readonly string[]> {
+  const timer = await WholeTimer.load(asked);
+  const kernels: Record<string, KernelWire> = {};
+  const changed: string[] = [];
+  const until = now() + forMs;
+  try {
+    for (const whole of timer.wholes) {
+      const search = chosenBySum(timer.contested(whole, times));
+      let next = search.next();
+      const first = next.done ? next.value : next.value.chosen;
+      let chosen = first;
+      while (!next.done && now() < until) {
+        chosen = next.value.chosen;
+        next = search.next(await timer.pairs(whole, next.value));
+      }
+      if (next.done) chosen = next.value;
+      for (const [workload, candidate] of chosen) {
+        kernels[workload] = timer.kernel(workload, candidate);
+        if (first.get(workload) !== candidate) changed.push(workload);
+      }
+    }
+  } finally {
+    timer.dispose();
+  }
+  await served(asked.zoo, kernels);
+  return changed;
+}
