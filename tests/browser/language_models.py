@@ -11,10 +11,11 @@ import numpy as np
 from fixtures.model_site import Files, SiteKernels
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.known_programs import KnownProgram, learn
+from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import ProgramWorkload, Workload
-from services.tuner.language.checkpoint import Seeded
+from services.tuner.language.checkpoint import Checkpoint, Seeded
 from services.tuner.language.planning import plan_decoder
 from services.tuner.language.reference import Reference
 from services.tuner.schedules.registry import lite_space
@@ -24,6 +25,8 @@ Words = Any  # np.uint32, or an array of them.
 
 # Kernels of the head and of the queries have one text, and other numbers of workgroups.
 TINY = replace(LLAMA, vocabulary=160, length=40, tied=False, stop=(159,))
+
+BYTES = Seeded(form=Form(width=8, block=16, zeros=True))
 
 BLOCK_ROWS = 16
 """Tokens of a prompt that are taken at once."""
@@ -41,8 +44,8 @@ def tiny_decoder(name: str = "tiny-llama") -> tuple[Plan, Files]:
 
 @cache
 def decoder_that_grows(name: str, lengths: tuple[int, ...]) -> tuple[tuple[Plan, Files], ...]:
-    """A plan for each length, with the files that it names."""
-    made = plan_decoder(TINY, Seeded(), name, BLOCK_ROWS, lengths)
+    """A plan for each length, with the files that it names. Its weights have 8 bits."""
+    made = plan_decoder(TINY, BYTES, name, BLOCK_ROWS, lengths)
     weights = b"".join(made.weights.blocks())
     plans = [replace(plan, model=f"{name}-{plan.dimensions['context']}") for plan in made.plans]
     files = [Files(weights=weights, golden=golden) for golden in made.golden]
@@ -55,8 +58,12 @@ def bytes_taken(plan: Plan) -> int:
     return plan.memory.weights + plan.memory.activations + states
 
 
-def right_tokens(prompt: list[int], count: int) -> list[int]:
-    return Reference(TINY, Seeded()).continued(prompt, count)
+def right_tokens(
+    prompt: list[int],
+    count: int,
+    weights: Checkpoint = Seeded(),  # noqa: B008, as it is frozen
+) -> list[int]:
+    return Reference(TINY, weights).continued(prompt, count)
 
 
 def chosen_on_gpu(key: str) -> SiteKernels:

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page
 from cli.demo.examples import served_examples
 from fixtures.model_site import write_model
 from tests.browser.language_models import (
+    BYTES,
     TEMPLATE,
     TINY,
     bytes_taken,
@@ -300,7 +301,7 @@ def test_a_context_grows_with_the_text_as_far_as_memory_allows(page: Page, host:
     before = len(host.sent)
     given = {"long": LONG, "target": "wasm", "memoryBytes": bytes_taken(GROWN[1][0]) - 1}
     found = page.evaluate(script(COLLECT + GROW), [host.url, given])
-    greedy = right_tokens(PROMPT, LONGER - len(PROMPT))
+    greedy = right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
     assert found["length"] == LONGER
     assert found["filled"] == [greedy, "length"], "a larger plan went on with the text"
     assert (found["next"], found["reused"]) == (greedy[30:32], len(PROMPT) + 29)
