@@ -84,11 +84,13 @@ def _compared(
         machine.call(call, SERVED)
         return None
     output = call.tensors[-1]
-    # A call may write where it reads.
-    before = machine.read(output)
+    # A call may write where it reads, and its states.
+    states = (i for i in call.tensors if machine.plan.tensors[i].state is not None)
+    before = {i: machine.read(i) for i in (*states, output)}
     machine.call(call, DEFAULT)
     expected = machine.read(output)
-    machine.write(output, before)
+    for tensor, entries in before.items():
+        machine.write(tensor, entries)
     machine.call(call, SERVED)
     return CallDifference(
         label=call.label,

@@ -43,9 +43,11 @@ class _SharedMemory(wasmtime.SharedMemory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Addresses:
-    """Where activations, weights and scratch begin; packed weights by weight and layout."""
+    """Where activations, each state, weights and scratch begin; packed weights by weight and
+    layout."""
 
     activations: int
+    states: tuple[int, ...]
     weights: int
     scratch: int
     packed: Mapping[tuple[int, str], int]
@@ -80,6 +82,9 @@ class Machine:
         self._pack()
 
     def feed(self, inputs: Mapping[str, bytes]) -> None:
+        """States are zeros again, but for those that are inputs."""
+        for state, start in zip(self.plan.states, self._at.states, strict=True):
+            self._bytes[start : start + state.size_bytes] = 0
         for port in self.plan.inputs:
             address = self._address(self.plan.tensors[port.tensor])
             self._place(address, np.frombuffer(inputs[port.name], np.uint8))
@@ -125,6 +130,8 @@ class Machine:
     def _address(self, tensor: PlanTensor) -> int:
         if tensor.weight is not None:
             return self._at.weights + self.plan.weights[tensor.weight].offset
+        if tensor.state is not None:
+            return self._at.states[tensor.state]
         return self._at.activations + (tensor.at or 0)
 
     def _place(self, start: int, raw: NDArray[np.uint8]) -> None:
@@ -134,6 +141,10 @@ class Machine:
 def _placed(plan: Plan, kernels: Mapping[str, Sequence[Kernel]]) -> _Addresses:
     end = ALIGNMENT_BYTES
     activations, end = end, _aligned(end + plan.memory.activations)
+    states = []
+    for state in plan.states:
+        states.append(end)
+        end = _aligned(end + state.size_bytes)
     weights, end = end, _aligned(end + plan.memory.weights)
     packed = {}
     for key, pack in _packs(plan, kernels).items():
@@ -143,7 +154,12 @@ def _placed(plan: Plan, kernels: Mapping[str, Sequence[Kernel]]) -> _Addresses:
     packs = [layout.pack for kernel in parts for layout in kernel.layouts]
     scratch, end = end, end + max(each.scratch_bytes for each in (*parts, *packs))
     return _Addresses(
-        activations=activations, weights=weights, scratch=scratch, packed=packed, end=end
+        activations=activations,
+        states=tuple(states),
+        weights=weights,
+        scratch=scratch,
+        packed=packed,
+        end=end,
     )
 
 

@@ -17,7 +17,10 @@ from services.gateway.manifests import kernel
 from services.gateway.wire.models import FileWire, ModelDocument, PlanWire, PortWire
 from services.gateway.wire.zoo import ServedKernel
 from services.tuner.compile import compile_candidate, pack_kernels
+from services.tuner.language.checkpoint import Seeded
+from services.tuner.language.planning import plan_decoder
 from services.tuner.schedules.registry import lite_space
+from tests.language_steps import LLAMA
 from tests.tiny_model import tiny_model
 
 TINY = tiny_model()
@@ -59,6 +62,20 @@ def test_kernels_that_compute_right_are_right() -> None:
     found = check(TINY.plan, kernels, artifacts, TINY.weights, TINY.golden)
     assert found.right, found
     assert found.default["y"] < 1e-6
+
+
+def test_a_decoder_is_checked_with_the_states_that_its_calls_write() -> None:
+    made = plan_decoder(LLAMA, Seeded(), "decoder", 16)
+    (plan,), (golden,) = made.plans, made.golden
+    artifacts: dict[str, bytes] = {}
+    kernels = {}
+    for workload in made.workloads:
+        space = lite_space(workload, TargetKind.WASM)
+        default, used = (_compiled(each, artifacts) for each in (space[-1], space[0]))
+        kernels[workload.key] = _served(used, default)
+    found = check(plan, kernels, artifacts, b"".join(made.weights.blocks()), golden)
+    assert found.right, found
+    assert found.served["logits"] < 1e-5
 
 
 def test_a_served_kernel_that_computes_wrongly_is_named() -> None:
