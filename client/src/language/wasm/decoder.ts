@@ -102,6 +102,7 @@ export class WasmDecoder {
 
   /** False where it was aborted. */
   async #calls(from: number, to: number, aborted: () => boolean): Promise<boolean> {
+    this.#engine.crew?.up();
     return (await this.#engine.dispatcher.run(aborted, from, to)) !== null;
   }
 
