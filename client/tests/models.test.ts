@@ -259,6 +259,12 @@ test("threads that pay help, although what they ran first was slow, disturbed or
   for (let run = 0; run < 90; run++) ran.push((await dispatcher.run(() => false))?.[2]);
   assert.deepEqual(ran.slice(0, 8), [2, 2, 1, 2, 2, 2, 1, 2], "both ways are tried");
   assert.deepEqual(new Set(ran.slice(8, 60)), new Set([2]));
+  times.together = [0.08];
+  for (let run = 0; run < 20; run++) ran.push((await dispatcher.run(() => false))?.[2]);
+  assert.equal(ran.at(-1), 1, "what was fast once counts for some runs");
+  times.together = [0.02];
+  for (let run = 0; run < 20; run++) ran.push((await dispatcher.run(() => false))?.[2]);
+  assert.equal(ran.at(-1), 2, "threads are tried again");
   times.alone = [0.01];
   for (let run = 0; run < 90; run++) ran.push((await dispatcher.run(() => false))?.[2]);
   assert.equal(ran.at(-1), 1, "the other way is tried again now and then");

@@ -32,6 +32,11 @@ const TRIED_RUNS = 10;
  * for as long as another program has their cores.
  */
 const RETRIED_RUNS = { alone: 64, shared: 16 };
+/**
+ * What a best time is worth at the next: how fast cores hand data to each other changes while a model
+ * runs. On a virtual machine short calls took twice as long on two threads from one second to another.
+ */
+const FORGOTTEN = 1.05;
 
 /**
  * Three numbers for each call of a run: when it started, in milliseconds from the run's start, how
@@ -39,7 +44,7 @@ const RETRIED_RUNS = { alone: 64, shared: 16 };
  */
 export type CallTimes = Float64Array<ArrayBuffer>;
 
-/** Best times of a call so far, which the first run makes too long; infinite before. */
+/** Best times of a call of late, which the first run makes too long; infinite before. */
 interface Learnt {
   alone: number;
   shared: number;
@@ -119,9 +124,9 @@ export class Dispatcher {
   }
 
   /**
-   * Runs all calls, or those from one to another; answers when each ran, or null where `aborted` said to stop. Messages are let in
-   * meanwhile, unless it is `unstoppable` and not the first run, during which weights arrive. Throws
-   * as `blame` says.
+   * Runs all calls, or those from one to another, on threads that whoever asks has woken; answers
+   * when each ran, or null where `aborted` said to stop. Messages are let in meanwhile, unless it is
+   * `unstoppable` and not the first run, during which weights arrive. Throws as `blame` says.
    */
   async run(aborted: () => boolean, from = 0, to = this.calls.length): Promise<CallTimes | null> {
     const times = new Float64Array(3 * to);
@@ -160,7 +165,7 @@ export class Dispatcher {
         const after = this.#clock();
         const elapsedMs = after - before;
         times.set([before - started, elapsedMs, threads], 3 * index);
-        learnt[way] = Math.min(learnt[way], elapsedMs);
+        learnt[way] = Math.min(FORGOTTEN * learnt[way], elapsedMs);
         this.#best[way].set(task.artifact, Math.min(expected, elapsedMs));
         learnt.runs++;
         before = after;
