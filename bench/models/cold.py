@@ -6,8 +6,9 @@ knob is turned alone, as in NNV12's ablation; claims take those that a page may 
 `--webgpu` both engines visit on WebGPU, too, which here is SwiftShader: a CPU.
 """
 
+import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -18,9 +19,10 @@ from bench.gpu.browser import SWIFTSHADER
 from bench.kernels.peers import peer_versions
 from bench.models.cases import TINY, NetworkCase
 from bench.models.files import network_files, publish
+from bench.models.memory import ListeningSite, held_by_network
 from bench.models.options import TUNED, add_untuned, chosen_cases, network_parser
 from bench.models.ours import Prepared, prepare
-from bench.models.page import OURS, PEER, HeldBytes, held_by_empty_page
+from bench.models.page import OURS, PEER, HeldBytes
 from bench.models.tuning import Choices
 from bench.models.visits import TwoVisits, two_visits
 from bench.options import run
@@ -28,9 +30,9 @@ from bench.report import Cell, Claim, Report, machine
 from bench.site import BenchSite
 
 ROUNDS = 5
-WARM_RUNS = "5"
-SETTLE_MS = 4000
+SETTLE_MS = 2500
 """A browser that starts is busy for two seconds, and it keeps code after two quiet ones."""
+ABLATED = ("resnet50",)
 THROTTLED_BYTES_S = 50e6 / 8
 TINY_OPTIONS = (
     "--only",
@@ -46,6 +48,8 @@ TINY_OPTIONS = (
     "--untuned",
     "--settle",
     "0",
+    "--ablation",
+    TINY.name,
 )
 
 FIRST = 0.5
@@ -95,6 +99,13 @@ def main() -> None:
     names = [knobs.name for knobs in KNOBS]
     options.add_argument("--rounds", type=int, default=ROUNDS)
     options.add_argument("--knobs", nargs="+", choices=names, default=names)
+    options.add_argument(
+        "--ablation",
+        nargs="*",
+        default=list(ABLATED),
+        metavar="NETWORK",
+        help="networks of which each knob is turned; of others those that a page may ask for",
+    )
     options.add_argument("--settle", type=int, default=SETTLE_MS, help="ms of rest around a visit")
     options.add_argument("--throttled", action="store_true", help="at 50 Mbit/s, too")
     options.add_argument("--webgpu", action="store_true", help="on SwiftShader, too")
@@ -110,31 +121,26 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visited:
-    """Visits of one network at one speed of the network, by contestant."""
+    """Visits of one network at one speed of the network, by contestant. `held` is what pages hold
+    at most that nobody watches, beyond an empty one."""
 
     case: NetworkCase
     prepared: Prepared
     bytes_s: float | None
-    visits: Mapping[str, list[TwoVisits]]
-    empty: HeldBytes
-    others_busy: float
+    before: CpuUsage
+    held: Mapping[str, HeldBytes]
+    visits: dict[str, list[TwoVisits]] = field(default_factory=dict)
 
     def first_ms(self, name: str, visit: int) -> float:
         return median(each[visit].first_output_ms for each in self.visits[name])
 
-    def warm_ms(self, name: str, visit: int) -> float:
+    def warm_ms(self, name: str) -> float:
         """The least, as any run may be disturbed."""
-        return min(each[visit].warm_ms for each in self.visits[name])
+        return min(second.warm_ms for _, second in self.visits[name])
 
-    def held(self, name: str, visit: int) -> HeldBytes:
-        """The most that a page held beyond an empty one."""
-        most = max(
-            (each[visit].held for each in self.visits[name]), key=lambda each: each.own_bytes
-        )
-        return most - self.empty
-
-    def of_memory(self, name: str, visit: int) -> float:
-        return self.held(name, visit).own_bytes / self.prepared.memory_bytes
+    def of_memory(self, name: str) -> float | None:
+        held = self.held.get(name)
+        return None if held is None else held.own_bytes / self.prepared.memory_bytes
 
     def over_usual(self, name: str, visit: int) -> float | None:
         if USUAL.name not in self.visits:
@@ -156,23 +162,14 @@ class Visited:
 def measure(options: Namespace) -> Report:
     choices = Choices(file=options.folder / TUNED)
     speeds = (None, THROTTLED_BYTES_S) if options.throttled else (None,)
-    held = []
-    for case in chosen_cases(options):
-        with BenchSite.serving() as site, TemporaryDirectory() as folder:
-            files = network_files(options.folder, case)
-            prepared = prepare(
-                site,
-                files,
-                choices,
-                Path(folder),
-                tune=not options.untuned,
-                int8=_int8(options),
-                variants=True,
-            )
-            address = publish(site, files, prepared.address)
-            for bytes_s in speeds:
-                held.append(_visited(site, case, prepared, address, bytes_s, options))
-                print(f"{case.name} is measured", flush=True)
+    held: list[Visited] = []
+    try:
+        for case in chosen_cases(options):
+            _visit_all(case, choices, speeds, options, held)
+    except KeyboardInterrupt:
+        if not held:
+            raise
+        print("interrupted: the report has what was measured", file=sys.stderr)
     return Report(
         name="models-cold",
         machine=machine(rounds=options.rounds, **peer_versions()),
@@ -181,12 +178,77 @@ def measure(options: Namespace) -> Report:
     )
 
 
-def _int8(options: Namespace) -> bool:
-    return any("int8" in each.options for each in KNOBS if each.name in options.knobs)
+def _visit_all(
+    case: NetworkCase,
+    choices: Choices,
+    speeds: Sequence[float | None],
+    options: Namespace,
+    held: list[Visited],
+) -> None:
+    """Adds to `held` what was measured, also where it is interrupted."""
+    contestants = _contestants(case, options)
+    with ListeningSite.serving() as site, TemporaryDirectory() as folder:
+        files = network_files(options.folder, case)
+        prepared = prepare(
+            site,
+            files,
+            choices,
+            Path(folder),
+            tune=not options.untuned,
+            int8=any("int8" in each.knobs.options for each in contestants),
+            variants=True,
+        )
+        address = publish(site, files, prepared.address)
+        for bytes_s in speeds:
+            visited = Visited(
+                case=case,
+                prepared=prepared,
+                bytes_s=bytes_s,
+                before=CpuUsage.now(),
+                held=_held(site, address, contestants) if bytes_s is None else {},
+            )
+            try:
+                _rounds(site, address, contestants, visited, options)
+            finally:
+                if PEER in visited.visits:
+                    held.append(visited)
 
 
-def _contestants(options: Namespace) -> tuple[Contestant, ...]:
-    ours = (Contestant(engine=OURS, knobs=each) for each in KNOBS if each.name in options.knobs)
+def _held(
+    site: ListeningSite, address: str, contestants: Sequence[Contestant]
+) -> Mapping[str, HeldBytes]:
+    """What a first visit holds, with what a page may ask for, and with the peer."""
+    return {
+        each.knobs.name: held_by_network(
+            site, "&".join((address, *(f"{name}=1" for name in each.knobs.options))), each.engine
+        ).network
+        for each in contestants
+        if each.knobs.name in (*ASKED, PEER)
+    }
+
+
+def _rounds(
+    site: BenchSite,
+    address: str,
+    contestants: Sequence[Contestant],
+    visited: Visited,
+    options: Namespace,
+) -> None:
+    with site.kept_by_browsers(visited.bytes_s):
+        for round_ in range(options.rounds):
+            for each in contestants:
+                asked = {"cold": each.engine, "network": address, **each.knobs.options}
+                pair = two_visits(site.url, asked, options.settle, each.knobs.flags)
+                visited.visits.setdefault(each.knobs.name, []).append(pair)
+                first, second = (f"{visit.first_output_ms:.0f}" for visit in pair)
+                where = f"{visited.case.name}, round {round_ + 1}, {each.knobs.name}"
+                print(f"{where}: {first} ms, then {second}", file=sys.stderr, flush=True)
+
+
+def _contestants(case: NetworkCase, options: Namespace) -> tuple[Contestant, ...]:
+    asked = options.knobs if case.name in options.ablation else ASKED
+    names = [name for name in asked if name in options.knobs]
+    ours = (Contestant(engine=OURS, knobs=each) for each in KNOBS if each.name in names)
     peer = Contestant(engine=PEER, knobs=Knobs(name=PEER))
     return (*ours, peer, *(GPU_CONTESTANTS if options.webgpu else ()))
 
@@ -199,39 +261,11 @@ GPU_CONTESTANTS = (
 )
 
 
-def _visited(
-    site: BenchSite,
-    case: NetworkCase,
-    prepared: Prepared,
-    address: str,
-    bytes_s: float | None,
-    options: Namespace,
-) -> Visited:
-    contestants = _contestants(options)
-    visits: dict[str, list[TwoVisits]] = {each.knobs.name: [] for each in contestants}
-    before = CpuUsage.now()
-    empty = held_by_empty_page(site.url)
-    with site.kept_by_browsers(bytes_s):
-        for _ in range(options.rounds):
-            for each in contestants:
-                asked = {"cold": each.engine, "network": address, "warm": WARM_RUNS}
-                asked.update(each.knobs.options)
-                visited = two_visits(site.url, asked, options.settle, each.knobs.flags)
-                visits[each.knobs.name].append(visited)
-    return Visited(
-        case=case,
-        prepared=prepared,
-        bytes_s=bytes_s,
-        visits=visits,
-        empty=empty,
-        others_busy=CpuUsage.now().others_since(before),
-    )
-
-
 def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
     """`of_usual` and `of_peer`: the first output over theirs at the same visit, that of `webgpu`
     over the peer's on WebGPU. `of_memory`: what the page holds without the browser's code, over
     weights and activations."""
+    others_busy = CpuUsage.now().others_since(held.before)
     for name, pairs in held.visits.items():
         for visit, told in enumerate(("first", "second")):
             elapsed_ms = held.first_ms(name, visit)
@@ -242,14 +276,13 @@ def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
                 "visit": told,
                 "median_ms": elapsed_ms,
                 "least_ms": min(each[visit].first_output_ms for each in pairs),
-                "warm_ms": held.warm_ms(name, visit),
-                "of_warm": elapsed_ms / held.warm_ms(name, visit),
+                "warm_ms": held.warm_ms(name),
+                "of_warm": elapsed_ms / held.warm_ms(name),
                 "of_usual": held.over_usual(name, visit),
                 "of_peer": elapsed_ms / held.first_ms(_peer_of(name), visit),
                 "of_bytes": held.of_bytes(name, visit),
-                "peak_mb": held.held(name, visit).peak_bytes / 1e6,
-                "of_memory": held.of_memory(name, visit),
-                "others_busy": held.others_busy,
+                "of_memory": held.of_memory(name) if visit == 0 else None,
+                "others_busy": others_busy,
             }
 
 
@@ -275,13 +308,13 @@ def _claims(held: Visited) -> Iterator[Claim]:
     bound = SECOND.get(name, SECOND_OF_OTHERS)
     yield Claim.at_most(f"{name}: first output, second visit", share, "of the peer's", bound)
     if name in COLD_OVER_WARM:
-        warm_ms = min(held.warm_ms(each, 1) for each in ours)
+        warm_ms = min(held.warm_ms(each) for each in ours)
         what = f"{name}: second visit over warm"
         yield Claim.at_most(what, second / warm_ms, "×", COLD_OVER_WARM[name])
     for each in ours:
-        what = f"{name}: peak memory without the browser's code, {each}"
-        most = max(held.of_memory(each, visit) for visit in (0, 1))
-        yield Claim.at_most(what, most, "of weights and activations", MEMORY)
+        if (most := held.of_memory(each)) is not None:
+            what = f"{name}: peak memory without the browser's code, {each}"
+            yield Claim.at_most(what, most, "of weights and activations", MEMORY)
     if ON_WEBGPU in held.visits:
         share = held.first_ms(ON_WEBGPU, 0) / held.first_ms(PEER_ON_WEBGPU, 0)
         yield Claim.at_most(f"{name}: first output on WebGPU", share, "of the peer's", FIRST)

@@ -117,6 +117,7 @@ async function cold(engine: string, asked: URLSearchParams) {
   let warmMs = Number.POSITIVE_INFINITY;
   for (let i = 0; i < Number(asked.get("warm") ?? "0"); i++)
     warmMs = Math.min(warmMs, await runMs(opened));
+  await opened.kept?.();
   return { elapsedMs, warmMs };
 }
 

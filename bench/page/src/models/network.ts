@@ -57,6 +57,8 @@ export type Values = Readonly<Record<string, Entries>>;
 
 /** A network that is loaded and has run once. It works in a worker of its own. */
 export interface Engine {
+  /** Resolves when the device keeps what a later visit reads. */
+  readonly kept?: () => Promise<void>;
   readonly name: string;
   readonly threads: number;
   /** The outputs of its first run. */

@@ -44,6 +44,7 @@ export async function openOurs(
     threads: model.plan.threads,
     outputs,
     run,
+    kept: async () => model.saved,
     dispose: async () => {
       await model.dispose();
       kernels.dispose();
