@@ -14,11 +14,11 @@ import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { KernelWire, TensorWire } from "../../../../client/src/wire/types.js";
 
-const ROUNDS = 4;
-/** What is so far behind after some rounds does not win in the others. */
-const HOPELESS = 1.3;
-/** One of them in the reverse order: the first kernels are timed while the clock may still rise. */
-const FAIR_ROUNDS = 2;
+/**
+ * What is so far behind the best before a round is left out of it. The second one is in the reverse
+ * order and lets more in: the first kernels are timed while the clock may still rise.
+ */
+const HOPELESS = [Number.POSITIVE_INFINITY, 1.5, 1.2];
 const LIMIT_MS = 20_000;
 
 const activity = noActivity();
@@ -81,11 +81,11 @@ export async function fastest(
   if (first !== undefined) {
     await raiseClock(timer, first.bound, activity, now() + LIMIT_MS);
     const shape = await shapeOf(timer, first.bound, 0, now() + LIMIT_MS);
-    for (let round = 0; round < ROUNDS; round++) {
+    for (const [round, hopeless] of HOPELESS.entries()) {
       const least = Math.min(...best);
       const order = [...all.entries()];
       for (const [i, { bound }] of round % 2 === 0 ? order : order.reverse()) {
-        if (round >= FAIR_ROUNDS && (best[i] as number) > HOPELESS * least) continue;
+        if ((best[i] as number) > hopeless * least) continue;
         const ns = await gpuSampleNs(timer, bound, shape, now() + LIMIT_MS);
         best[i] = Math.min(best[i] as number, ns);
       }
