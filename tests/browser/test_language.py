@@ -34,6 +34,7 @@ from tests.browser.model_host import (
     page_elsewhere,
     script,
 )
+from tests.browser.sites import ISOLATED, site
 from tests.running import eventually
 
 PROMPT = [1, 2, 3]
@@ -261,6 +262,30 @@ def test_a_language_model_says_what_is_wrong_before_it_opens(page: Page, host: H
     found = page.evaluate(script(COLLECT + FAULTS), [host.url, {}])
     assert "is no model for this SDK" in found["network"]
     assert found["blind"] == "profile: This browser has no WebGPU, or not in this page."
+
+
+SHARED = """
+  const shared = await open({ threads: 2 });
+  const llm = await shared.languageModel(`${host}/wasm/tiny-llama.json`);
+  const found = await collect(llm.generate(feeds.long, { maxTokens: 8, stop: [] }));
+  const { threads } = llm.stats();
+  await llm.dispose();
+  return { found, threads };
+"""
+
+
+def test_threads_of_an_isolated_page_share_the_calls_of_a_token(
+    gpu_browser: Browser, host: Host
+) -> None:
+    with site(ISOLATED) as address:
+        page = gpu_browser.new_page()
+        page.goto(address)
+        found = page.evaluate(
+            script(COLLECT + SHARED), [host.url, {"long": LONG, "target": "wasm"}]
+        )
+        page.close()
+    assert found["found"] == right_tokens(LONG, 8)
+    assert found["threads"] == 2
 
 
 STOP_AT_FIRST_PIECE = """

@@ -43,6 +43,8 @@ export interface LanguageStats {
   readonly bandwidthShare: number | null;
   readonly interval: number;
   readonly memoryBytes: number;
+  /** Threads that compute on WebAssembly; 1 on a GPU. */
+  readonly threads: number;
 }
 
 /** Fetches under way at once: one is read while the next ones compute. */
@@ -87,7 +89,7 @@ export class LanguageModel {
   /** The tokens whose keys and values are in the cache. */
   #held: number[] = [];
   #busy = false;
-  #stats: LanguageStats;
+  #stats: Omit<LanguageStats, "threads">;
 
   /** @internal */
   constructor(opener: Opener, opened: Opened, larger: LargerPlans) {
@@ -118,7 +120,7 @@ export class LanguageModel {
   }
 
   stats(): LanguageStats {
-    return this.#stats;
+    return { ...this.#stats, threads: this.#opened.loaded.threads };
   }
 
   /**
