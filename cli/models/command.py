@@ -66,7 +66,10 @@ def add(
     target: TargetsOption = None,
     weights: Annotated[
         WeightsChoice,
-        typer.Option(help="How a page fetches the weights; auto takes the smallest of each."),
+        typer.Option(
+            help="How a page fetches the weights; auto takes the smallest of each. Of a language "
+            "model those that it computes with: int4, which is usual, or int8."
+        ),
     ] = WeightsChoice.F32,
     max_error: Annotated[
         float,
