@@ -145,6 +145,7 @@ test("weights that stay the same are timed as cold: runs take turns with right c
     const compile = (name: Tiny) => WebAssembly.compile(bytesOf(name));
     const packs = new Map([[tinyKernel("negate", 1).sha256, await compile("negate")]]);
     const bench = new Bench(arena, lease, [kernel], packs);
+    bench.reset();
     const module = await compile(kernel.layouts.length > 0 ? "subtract" : "add");
     const instance = bench.bind(kernel, module);
     assert.ok(arena.memory.buffer.byteLength > 255 * 4 * ELEMENTS);

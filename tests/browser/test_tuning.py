@@ -425,6 +425,7 @@ def test_tuning_waits_while_anything_pauses_it_outlives_a_zoo_that_is_away_and_h
 
 def test_the_example_draws_runs_and_kernels_that_took_over(page: Page, host: Queue) -> None:
     host.offer(*((each, None) for each in WINNERS))
+    page.set_default_timeout(60_000)
     page.goto(f"{host.url}/examples/tuning/?zoo={host.url}&model={host.url}/deep.json")
     page.wait_for_function("globalThis.kernelzooTuning?.swaps.length > 0")
     page.wait_for_function("document.querySelector('#swaps').textContent.includes('faster')")

@@ -40,6 +40,7 @@ export async function setUp(lease: Lease, stepMs: number, hot: boolean): Promise
   const kernels = [lease.reference, ...lease.candidates];
   const packs = await loadPacks(kernels, (pack) => loadModule(origin(), pack));
   const bench = new Bench(arena, lease, kernels, packs, hot);
+  bench.reset();
   const module = await loadModule(origin(), lease.reference);
   const reference = await setReference(bench, lease.reference, module, stepMs);
   return { arena, bench, lease, reference, stepMs };

@@ -25,6 +25,8 @@ type Layout = KernelWire["layouts"][number];
  */
 const COLD_BYTES = 1 << 24;
 const MOST_COPIES = 256;
+/** So much is copied in less than a millisecond. */
+const SLICE_BYTES = 1 << 21;
 
 /** Names of the inputs that a workload says stay the same: weights. */
 const constantsOf = (workload: string): ReadonlySet<string> =>
@@ -45,6 +47,20 @@ interface Copies {
   readonly count: number;
 }
 
+/** Work that may rest between two slices. */
+type Slices<Made = void> = Generator<void, Made>;
+
+function atOnce<Made>(slices: Slices<Made>): Made {
+  for (;;) {
+    const { done, value } = slices.next();
+    if (done === true) return value;
+  }
+}
+
+async function resting(slices: Slices<unknown>, rest: () => Promise<void>): Promise<void> {
+  while (slices.next().done !== true) await rest();
+}
+
 /**
  * The tensors of one lease in memory, and one scratch that its kernels use in turn. An input is
  * packed once for each layout, when the first kernel that wants it is bound, so that no timing
@@ -61,8 +77,8 @@ export class Bench {
   readonly #copies = new Map<number, Copies>();
 
   /**
-   * `hot` times weights in the caches, as frameworks that are timed beside have them. Throws
-   * KernelZooError (memory) when the tensors do not fit.
+   * `hot` times weights in the caches, as frameworks that are timed beside have them. Inputs are
+   * written by `reset` or `fill`. Throws KernelZooError (memory) when the tensors do not fit.
    */
   constructor(
     arena: Arena,
@@ -78,17 +94,17 @@ export class Bench {
     this.#cold = hot ? new Set() : constantsOf(lease.workload);
     this.#plan = planMemory({ tensors: [...plainTensors(lease.reference)], scratch_bytes });
     this.#block = arena.allocate(this.#plan.totalBytes);
-    this.reset();
   }
 
   /** Throws KernelZooError: compile, and memory or run where an input has to be packed first. */
   bind(kernel: KernelWire, module: WebAssembly.Module): KernelInstance {
-    const words = [...addresses(kernel, this.#plan, this.#block.start)];
-    for (const layout of kernel.layouts) {
-      words[this.#numberOf(layout.tensor)] = this.#inLayout(layout).block.start;
-    }
-    const turns = this.#turns(kernel, words);
-    return instantiate(module, this.#arena.memory, words, kernel.range_extent, turns);
+    const turns = atOnce(this.#layingOut(kernel));
+    return instantiate(module, this.#arena.memory, turns[0] ?? [], kernel.range_extent, turns);
+  }
+
+  /** Does what takes most time of `bind` before it, in slices. Throws KernelZooError: memory, run. */
+  layOut(kernel: KernelWire, rest: () => Promise<void>): Promise<void> {
+    return resting(this.#layingOut(kernel), rest);
   }
 
   /** Milliseconds that packing the inputs of a bound kernel took. */
@@ -98,10 +114,12 @@ export class Bench {
 
   /** Writes all inputs anew, as a kernel that failed may have written anywhere. */
   reset(): void {
-    this.#fill("input");
-    this.#fill("state");
-    for (const packed of this.#packed.values()) this.#pack(packed);
-    for (const [start, copies] of this.#copies) this.#copy(start, copies);
+    atOnce(this.#writing());
+  }
+
+  /** The same in slices. */
+  fill(rest: () => Promise<void>): Promise<void> {
+    return resting(this.#writing(), rest);
   }
 
   /**
@@ -110,7 +128,7 @@ export class Bench {
    */
   clearOutput(): void {
     poison(this.output);
-    this.#fill("state");
+    atOnce(this.#filling("state"));
   }
 
   /** Has a kernel write output and states once: the runs that warmed it up have moved states on. */
@@ -136,21 +154,40 @@ export class Bench {
     for (const { block } of this.#copies.values()) this.#arena.free(block);
   }
 
+  *#writing(): Slices {
+    yield* this.#filling("input");
+    yield* this.#filling("state");
+    for (const packed of this.#packed.values()) this.#pack(packed);
+    for (const [start, copies] of this.#copies) yield* this.#copying(start, copies);
+  }
+
+  *#filling(role: "input" | "state"): Slices {
+    for (const [i, region] of this.#plan.regions.entries()) {
+      const { tensor } = region;
+      if (tensor.role !== role) continue;
+      fillSeeded(this.#view(region), this.#seed, i, tensor);
+      yield;
+    }
+  }
+
   /** The addresses of a kernel's tensors, once for each copy of its weights. */
-  #turns(kernel: KernelWire, words: readonly number[]): readonly (readonly number[])[] {
+  *#layingOut(kernel: KernelWire): Slices<readonly (readonly number[])[]> {
+    const words = [...addresses(kernel, this.#plan, this.#block.start)];
+    for (const layout of kernel.layouts) {
+      words[this.#numberOf(layout.tensor)] = this.#inLayout(layout).block.start;
+      yield;
+    }
     const at = kernel.tensors.findIndex(({ name }) => this.#cold.has(name));
     if (at < 0) return [words];
     const start = words[at] as number;
-    const { block, bytes, count } = this.#copiesOf(
-      start,
-      tensorBytes(kernel.tensors[at] as KernelWire["tensors"][number]),
-    );
+    const size = tensorBytes(kernel.tensors[at] as KernelWire["tensors"][number]);
+    const { block, bytes, count } = yield* this.#copiesOf(start, size);
     const others = Array.from({ length: count }, (_, i) => block.start + i * bytes);
     return [start, ...others].map((address) => words.with(at, address));
   }
 
   /** Copies of what is at `start`; none where the engine has no memory for them. */
-  #copiesOf(start: number, size: number): Copies {
+  *#copiesOf(start: number, size: number): Slices<Copies> {
     const known = this.#copies.get(start);
     if (known !== undefined) return known;
     const bytes = align(size);
@@ -159,7 +196,7 @@ export class Bench {
     try {
       const copies = { block: this.#arena.allocate(count * bytes), bytes, count };
       this.#copies.set(start, copies);
-      this.#copy(start, copies);
+      yield* this.#copying(start, copies);
       return copies;
     } catch (thrown) {
       if (thrown instanceof KernelZooError && thrown.stage === "memory") {
@@ -169,10 +206,14 @@ export class Bench {
     }
   }
 
-  #copy(start: number, { block, bytes, count }: Copies): void {
+  *#copying(start: number, { block, bytes, count }: Copies): Slices {
     const all = new Uint8Array(this.#arena.memory.buffer);
-    for (let i = 0; i < count; i++) {
+    for (let i = 0, slice = 0; i < count; i++) {
       all.copyWithin(block.start + i * bytes, start, start + bytes);
+      slice += bytes;
+      if (slice < SLICE_BYTES) continue;
+      slice = 0;
+      yield;
     }
   }
 
@@ -196,13 +237,6 @@ export class Bench {
   #pack({ layout, block }: Packed): void {
     const { offset } = this.#plan.regions[this.#numberOf(layout.tensor)] as Region;
     runPack(this.#arena, layout.pack, this.#packs, this.#block.start + offset, block.start);
-  }
-
-  #fill(role: "input" | "state"): void {
-    for (const [i, region] of this.#plan.regions.entries()) {
-      const { tensor } = region;
-      if (tensor.role === role) fillSeeded(this.#view(region), this.#seed, i, tensor);
-    }
   }
 
   #view({ tensor, offset, elements }: Region): TensorView {

@@ -258,6 +258,7 @@ export function wasmInstrument(
       reference.catch((thrown) => tellReference(lease, thrown, referenceFailed));
       const [module, packs] = await Promise.all([reference, loadPacks(all, load)]);
       const bench = new Bench(arena, lease, all, packs);
+      bench.reset();
       return leaseInstrument(lease, bench, module, load, stepMs, pacing);
     },
   };

@@ -31,6 +31,8 @@ function partOf({ extent, run }: KernelInstance, share: number): Part {
   return { extent: Math.max(1, Math.round(share * extent)), run };
 }
 
+const restOf = ({ rest }: Pacing) => rest ?? (async () => {});
+
 export class WasmScreening implements Screening {
   readonly #lease: Lease;
   readonly #bench: Bench;
@@ -69,8 +71,12 @@ export class WasmScreening implements Screening {
     for (const kernel of kernels) load(kernel).catch(() => undefined);
     const all = [running.kernel, ...kernels];
     const [module, packs] = await Promise.all([load(running.kernel), loadPacks(all, load)]);
+    const rest = restOf(pacing);
+    await rest();
     const bench = new Bench(arena, lease, all, packs);
     try {
+      await bench.fill(rest);
+      await bench.layOut(running.kernel, rest);
       const reference = await setReference(bench, running.kernel, module, stepMs, pacing);
       return new WasmScreening(lease, bench, load, reference, stepMs, pacing);
     } catch (thrown) {
@@ -132,7 +138,9 @@ export class WasmScreening implements Screening {
     work: (module: WebAssembly.Module) => Promise<number>,
   ): Promise<number | null> {
     try {
-      return await work(await this.#load(kernel));
+      const module = await this.#load(kernel);
+      await this.#bench.layOut(kernel, restOf(this.#pacing));
+      return await work(module);
     } catch (thrown) {
       failureOf(kernel, thrown);
       // It may have written anywhere.
@@ -147,7 +155,7 @@ export class WasmScreening implements Screening {
   }
 
   #sampler(part: Part & { readonly callMs: number }, calls: number): Sampler {
-    const { rest, clock } = this.#pacing;
-    return restingSampler(part, { calls, callMs: part.callMs }, rest ?? (async () => {}), clock);
+    const sampled = { calls, callMs: part.callMs };
+    return restingSampler(part, sampled, restOf(this.#pacing), this.#pacing.clock);
   }
 }
