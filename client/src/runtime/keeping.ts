@@ -68,10 +68,10 @@ export class KeptReader {
   async read(
     { at, bytes, pieces }: Kept,
     target: Uint8Array | PieceTarget,
-    rest: () => Promise<void> = async () => undefined,
+    rest?: () => Promise<void>,
   ): Promise<boolean> {
     for (let done = 0; done < bytes; done += PIECE_BYTES) {
-      await rest();
+      await rest?.();
       const size = Math.min(PIECE_BYTES, bytes - done);
       const inPlace = target instanceof Uint8Array;
       const piece = inPlace ? target.subarray(done, done + size) : new Uint8Array(size);

@@ -78,6 +78,12 @@ export type Prepare = (
   post: (message: FromPreparer) => void,
 ) => Promise<void>;
 
+/** What a thread does before it takes a weight, and before a piece of one, which others may wait for. */
+interface Pauses {
+  readonly weight?: () => Promise<void>;
+  readonly piece?: () => Promise<void>;
+}
+
 /**
  * A thread's part of a schedule: it fetches, where it is the receiver, and reads weights of its queue,
  * then of the longest one. Rejects with KernelZooError: network, artifact.
@@ -88,12 +94,12 @@ async function prepareAs(
   arrivals: Arrivals,
   arrived: Arrived,
   stored: Reading,
-  rest: () => Promise<void> = async () => undefined,
+  pauses: Pauses = {},
 ): Promise<void> {
   const receives = order.thread === order.receiver;
   const fetched = receives ? fetchWeights(order, mains, arrivals, arrived, stored) : undefined;
   const read =
-    order.kept === null ? undefined : readKept(order, order.kept, mains, arrivals, arrived, rest);
+    order.kept === null ? undefined : readKept(order, order.kept, mains, arrivals, arrived, pauses);
   await Promise.all([fetched, read]);
 }
 
@@ -103,7 +109,7 @@ async function readKept(
   mains: Promise<ReadonlyMap<string, Main>>,
   arrivals: Arrivals,
   { piece }: Arrived,
-  rest: () => Promise<void>,
+  { weight: before, piece: rest }: Pauses,
 ): Promise<void> {
   const reader = await KeptReader.open(kept);
   if (reader === null) return;
@@ -115,6 +121,7 @@ async function readKept(
   };
   try {
     for (;;) {
+      await before?.();
       const weight = nextOf(queues, thread, left);
       if (weight === undefined) return;
       const word = ARRIVAL_WORDS * weight;
@@ -170,10 +177,11 @@ export async function prepare(
   const ready = modules.then((linked) => warming(linked, placement));
   ready.then((made) => (warm = made)).catch(() => undefined); // There was no room.
   const breathe = breathing();
-  await prepareAs(order, mains, arrivals, arrived, stored, async () => {
+  const weight = async (): Promise<void> => {
     await breathe();
     warm();
-  });
+  };
+  await prepareAs(order, mains, arrivals, arrived, stored, { weight });
   post({ type: "prepared" });
   while (warm()) await breathe();
 }
@@ -332,7 +340,9 @@ export class Preparation {
     const breathe = breathing();
     let early = this.#early;
     await Promise.all([
-      prepareAs(own, mains, arrivals, told, stored, () => rested(arrivals, breathe)),
+      prepareAs(own, mains, arrivals, told, stored, {
+        piece: () => rested(arrivals, breathe),
+      }),
       ...others.flatMap((part) => {
         if (part.thread !== receiver && queues[part.thread]?.length === 0) return [];
         const worker = early ?? (spawn as () => Preparer)();

@@ -386,6 +386,11 @@ export class KernelZoo {
     name: string,
     options?: ModelOptions,
   ): Promise<Model<Types>> {
+    // Files that the runtime is going to ask for come beside it, not after it.
+    void Promise.allSettled([
+      crossOriginIsolated && import("../runtime/full.js"),
+      options?.save !== undefined && import("../runtime/graphs.js"),
+    ]);
     const [{ openModel }, device] = await Promise.all([
       import("../runtime/runtime.js"),
       this.#deviceOfModel(name),

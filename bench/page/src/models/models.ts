@@ -14,7 +14,12 @@ import { type Engine, type Network, relativeDifference, valuesOf } from "./netwo
 import { openOurs } from "./ours.js";
 import { openLiteRt, openOnnxRuntime, openOnnxRuntimeOnGpu, openTensorFlow } from "./peers.js";
 
-type Open = (network: Network, threads: number, asked?: URLSearchParams) => Promise<Engine>;
+/** A network that is yet to arrive lets an engine's own files come meanwhile, as in a page that names them. */
+type Open = (
+  network: Network | Promise<Network>,
+  threads: number,
+  asked?: URLSearchParams,
+) => Promise<Engine>;
 
 const ENGINES: Readonly<Record<string, Open>> = {
   ours: openOurs,
@@ -110,8 +115,9 @@ async function contest({ network, entries, rounds: count }: ModelContest): Promi
 
 /** Milliseconds from the navigation to the first output, and of the best of `warm` runs after that. */
 async function cold(engine: string, asked: URLSearchParams) {
-  const response = await fetch(asked.get("network") ?? "");
-  const network = (await response.json()) as Network;
+  const network = fetch(asked.get("network") ?? "").then(
+    (response) => response.json() as Promise<Network>,
+  );
   const opened = await opener(engine)(network, Number(asked.get("threads") ?? "1"), asked);
   const elapsedMs = performance.now();
   let warmMs = Number.POSITIVE_INFINITY;

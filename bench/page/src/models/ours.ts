@@ -21,14 +21,16 @@ const FORMS = {
  * on the `whole` model alone, each kernel in a `single` module, on `defaults` alone, or on `webgpu`.
  */
 export async function openOurs(
-  { zoo, inputs }: Network,
+  network: Network | Promise<Network>,
   threads: number,
   asked = new URLSearchParams(),
 ): Promise<Engine> {
+  const sdk: Promise<Sdk> = import(SDK);
+  const { zoo, inputs } = await network;
   if (zoo === null) throw new Error("the zoo has no such network");
   const form = Object.entries(FORMS).find(([name]) => asked.has(name))?.[1] ?? "";
   const file = zoo.replace(/\.json$/, `${form}.json`);
-  const { KernelZoo }: Sdk = await import(SDK);
+  const { KernelZoo } = await sdk;
   const kernels = await KernelZoo.open(new URL("/zoo/bundle.json", location.origin), { threads });
   // The benchmark itself compares outputs; the check at the first load is one more run.
   const opened = kernels.model(file, {

@@ -15,7 +15,10 @@ function ask(worker: Worker, question: ToSession): Promise<Ran> {
   });
 }
 
-async function opened(worker: Worker, network: Network, threads: number): Promise<Engine> {
+type Arriving = Network | Promise<Network>;
+
+async function opened(worker: Worker, arriving: Arriving, threads: number): Promise<Engine> {
+  const network = await arriving;
   const { outputs, name } = await ask(worker, { type: "open", network, threads });
   return {
     name,
@@ -26,19 +29,19 @@ async function opened(worker: Worker, network: Network, threads: number): Promis
   };
 }
 
-export function openOnnxRuntime(network: Network, threads: number): Promise<Engine> {
+export function openOnnxRuntime(network: Arriving, threads: number): Promise<Engine> {
   return opened(new Worker("/onnxruntime-session.js", { type: "module" }), network, threads);
 }
 
-export function openOnnxRuntimeOnGpu(network: Network): Promise<Engine> {
+export function openOnnxRuntimeOnGpu(network: Arriving): Promise<Engine> {
   const script = new URL("onnxruntime-webgpu-session.js", document.baseURI);
   return opened(new Worker(script, { type: "module" }), network, 1);
 }
 
-export function openLiteRt(network: Network, threads: number): Promise<Engine> {
+export function openLiteRt(network: Arriving, threads: number): Promise<Engine> {
   return opened(new Worker("/litert-session.js"), network, threads);
 }
 
-export function openTensorFlow(network: Network, threads: number): Promise<Engine> {
+export function openTensorFlow(network: Arriving, threads: number): Promise<Engine> {
   return opened(new Worker("/tensorflow-session.js", { type: "module" }), network, threads);
 }
