@@ -215,7 +215,12 @@ def encode(document: Manifest, signer: Signer) -> ServedManifest:
     """Signed here, once. The tag is of the signatures too: who holds old ones asks again."""
     body = signer.seal(document.model_dump_json(exclude={"signatures"}).encode())
     etag = f'"{sha256(body).hexdigest()[:32]}"'
-    kernels = (each for entry in document.entries for each in (entry.wasm, entry.webgpu) if each)
+    kernels = (
+        each
+        for entry in document.entries
+        for each in (entry.wasm, entry.webgpu, entry.javascript)
+        if each
+    )
     return ServedManifest(
         body=body,
         etag=etag,
@@ -233,7 +238,8 @@ def levels(kernels: Iterable[ServedKernel], missing: int) -> tuple[tuple[str, in
 def _entry(answer_by_target: dict[TargetKind, ServedWorkload], quorum: int) -> ManifestEntry | None:
     found = {target: served(answer, target) for target, answer in answer_by_target.items()}
     wasm, webgpu = found.get(TargetKind.WASM), found.get(TargetKind.WEBGPU)
-    if wasm is None and webgpu is None:
+    javascript = found.get(TargetKind.JAVASCRIPT)
+    if wasm is None and webgpu is None and javascript is None:
         return None
     row = next(iter(answer_by_target.values())).row
     return ManifestEntry(
@@ -241,7 +247,10 @@ def _entry(answer_by_target: dict[TargetKind, ServedWorkload], quorum: int) -> M
         flops=row.flops,
         wasm=wasm,
         webgpu=webgpu,
-        advice=advise(wasm, webgpu, quorum=quorum),
+        javascript=javascript,
+        advice=Advice(target=TargetKind.JAVASCRIPT, basis=AdviceBasis.NONE)
+        if javascript
+        else advise(wasm, webgpu, quorum=quorum),
     )
 
 

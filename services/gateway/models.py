@@ -72,7 +72,7 @@ async def build(state: State, key: Key) -> ServedManifest:
             and (other := await _linked(db, [_for(each, runs) for each in every], target))
         ]
     if missing and target not in MEASURED:
-        await _have_compiled(state, missing, target)
+        await have_compiled(state, missing, target)
     plan = await asyncio.to_thread(state.blobs.read, row.plan_sha256)
     if plan is None:
         raise lost(name, row.plan_sha256)
@@ -168,7 +168,7 @@ _LINKERS: Mapping[TargetKind, Callable[[Sequence[bytes]], bytes]] = {
 }
 
 
-async def _have_compiled(state: State, workload_keys: Sequence[str], target: TargetKind) -> None:
+async def have_compiled(state: State, workload_keys: Sequence[str], target: TargetKind) -> None:
     """Opens the jobs of a target that no agent measures, for which nobody else asks."""
     opened: list[int] = []
     async with state.pool.connection() as db, db.transaction():

@@ -1,14 +1,17 @@
 """Whole models in a page of another origin than the host that serves them."""
 
 from collections.abc import Callable, Iterator
+from json import dumps, loads
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
 from fixtures.model_site import write_model
+from kernelzoo.domain.workload import Workload
 from tests.browser.model_host import (
     Host,
     close,
@@ -51,7 +54,7 @@ def page(lone_browser: Browser) -> Iterator[Page]:
 IN_JAVASCRIPT = """
   const zoo = await KernelZoo.open(host);
   const model = await zoo.model(`${host}/plain.json`);
-  const outputs = await model.run(feeds);
+  const outputs = await model.run({ ids: feeds.ids, x: feeds.x });
   await model.complete();
   const { target, targetReason } = model.plan;
   const plain = ([name, data]) => [name, [...data].map(Number)];
@@ -59,34 +62,83 @@ IN_JAVASCRIPT = """
   await model.dispose();
   const others = [
     await refusal(() => zoo.model(`${host}/small.json`)),
-    await refusal(() => zoo.kernel("relu:f32:n8")),
     await refusal(() => new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]))),
   ];
-  return { found, target, targetReason, others };
+  const bundle = await KernelZoo.open(`${host}/bundle.json`);
+  const products = [];
+  for (const each of [zoo, bundle]) {
+    const kernel = await each.kernel("matmul:f32:m9k33n20", { constant: { b: feeds.b } });
+    const { backend, backendReason } = kernel.info;
+    const first = [...(await kernel.runAsync({ a: feeds.a }))];
+    kernel.inputs.a.fill(0);
+    const zero = [...(await kernel.runAsync())];
+    kernel.setConstants({ b: feeds.b.map((entry) => 2 * entry) });
+    const twice = [...(await kernel.runAsync({ a: feeds.a }))];
+    const { ok } = await kernel.verify();
+    const refused = await refusal(() => kernel.run());
+    kernel.dispose();
+    products.push({ backend, backendReason, first, zero, twice, ok, refused });
+  }
+  return { found, target, targetReason, others, products };
 """
 
 
-def test_a_model_runs_in_javascript_where_the_page_may_not_run_webassembly(
+def _write_kernel(folder: Path, key: str, served: dict[str, Any], device_class: str) -> None:
+    """What a gateway answers for a workload of constant weights, and a bundle that has it."""
+    workload = key.removesuffix(":constant=b")
+    kernels = {"wasm": None, "webgpu": None, "javascript": served}
+    advice = {"target": "javascript", "basis": "none"}
+    entry = {"workload": key, "flops": Workload.parse(key).flops, **kernels, "advice": advice}
+    manifest = {
+        "manifest": 1,
+        "set": workload,
+        "device_classes": [device_class],
+        "entries": [entry],
+        "missing": [],
+        "issued_at": "2026-01-01T00:00:00Z",
+        "serial": 1,
+        "signatures": [],
+    }
+    path = Path("v1") / "zoo" / workload / device_class
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text(dumps(manifest))
+    listed = [{"device_classes": [device_class], "url": f"/{path}"}]
+    index = {"bundle": 1, "set": workload, "manifests": listed}
+    (folder / "bundle.json").write_text(dumps(index))
+
+
+def test_models_and_kernels_run_in_javascript_where_the_page_may_not_run_webassembly(
     lone_browser: Browser, host: Host
 ) -> None:
     """With the golden outputs compared, and a policy that allows no code but the SDK's."""
     network = small("plain")
     kernels = {key: chosen_in_javascript(key) for key in network.plan.kernels}
     plain = "0000000000000000:r0-0:javascript"
-    write_model(host.folder, plain, network.plan, network.files, kernels)
+    answer = write_model(host.folder, plain, network.plan, network.files, kernels)
+    key = "matmul:f32:m9k33n20:constant=b"
+    _write_kernel(host.folder, key, loads(answer.read_text())["kernels"][key], plain)
+    random = np.random.default_rng(3)
+    a, b = (random.standard_normal(shape, dtype=np.float32) for shape in ((9, 33), (33, 20)))
     policy = f"script-src {host.url}; worker-src blob:; connect-src {host.url}"
     with site({"Content-Security-Policy": policy}) as address:
         page = lone_browser.new_page()
         page.goto(address)
-        made = page.evaluate(script(IN_JAVASCRIPT), [host.url, lists(network.feeds)])
+        feeds = lists({**network.feeds, "a": a, "b": b})
+        made = page.evaluate(script(IN_JAVASCRIPT), [host.url, feeds])
         page.close()
     assert is_right(made["found"], network)
     assert made["target"] == "javascript"
     assert made["targetReason"].startswith("This page may not run WebAssembly: it is off in")
-    file, kernel, module = made["others"]
+    file, module = made["others"]
     assert file.startswith("compile: This page may not run WebAssembly"), "this is of WebAssembly"
-    assert kernel.startswith("compile: This page may not run WebAssembly")
     assert module.startswith("CompileError")
+    for product in made["products"]:
+        assert (product["backend"], product["ok"]) == ("javascript", True)
+        assert product["backendReason"] == made["targetReason"]
+        assert close(product["first"], a @ b)
+        assert not any(product["zero"])
+        assert close(product["twice"], a @ (2 * b))
+        assert "Await runAsync()" in product["refused"]
 
 
 RUN = """

@@ -147,7 +147,13 @@ def test_a_page_without_webassembly_has_kernels_compiled_for_it(
     def asked() -> dict[str, Any]:
         return dict(served.get(f"/v1/models/tiny/{PLAIN}").json())
 
-    assert asked()["missing"] == [MATMUL, RELU]
+    def alone() -> dict[str, Any]:
+        return dict(served.get(f"/v1/zoo/{RELU}/{PLAIN}").json())
+
+    assert alone()["missing"] == [RELU]
+    compiled()
+    eventually(lambda: alone()["missing"] == [], "the kernel")
+    assert asked()["missing"] == [MATMUL]
     compiled()
     eventually(lambda: asked()["missing"] == [], "the kernels")
     found = asked()
@@ -161,8 +167,9 @@ def test_a_page_without_webassembly_has_kernels_compiled_for_it(
     )
     assert digest(module.content) == found["module"]["sha256"]
     assert module.content.startswith(b"export const f0 = (memory) => {")
-    refused = served.get(f"/v1/zoo/{RELU}/{PLAIN}")
-    assert (refused.status_code, "whole models" in refused.json()["detail"]) == (422, True)
+    (entry,) = alone()["entries"]
+    assert entry["javascript"]["kernel"] == kernels[RELU]
+    assert (entry["wasm"], entry["advice"]["target"]) == (None, "javascript")
 
 
 def test_a_plan_is_chosen_by_the_dimensions_that_are_asked(http: TestClient) -> None:

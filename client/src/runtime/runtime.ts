@@ -2,16 +2,16 @@
 
 import type { Backend } from "../sdk/backend.js";
 import type { TuneOptions } from "../tuning/tuning.js";
-import { targetOf } from "./answer.js";
+import { addressOf, targetOf } from "./answer.js";
 import type { Host } from "./host.js";
 import type { Check, Progress } from "./messages.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
 import { Opener } from "./opener.js";
 import { type Dimensions, isFile, requestModel } from "./request.js";
-import { type RuntimeWorker, spawnRuntime } from "./session.js";
+import { type RuntimeWorker, Session, spawnRuntime } from "./session.js";
 
-// For language models and graphs, which are files of their own.
-export { isFile, Model, Opener, requestModel, spawnRuntime, targetOf };
+// For language models, graphs and kernels in JavaScript, which are files of their own.
+export { addressOf, isFile, Model, Opener, requestModel, Session, spawnRuntime, targetOf };
 
 export interface ModelOptions extends TuneOptions {
   /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */

@@ -2,6 +2,7 @@
 import type { Arena } from "../engine/arena.js";
 import type { LoadedKernel } from "../engine/artifact.js";
 import { KernelZooError } from "../engine/error.js";
+import type { TensorView } from "../engine/tensors.js";
 import type { Failures } from "../gateway/failures.js";
 import type { Deadline } from "../gateway/request.js";
 import type { Program } from "../gpu/program.js";
@@ -63,10 +64,29 @@ export interface Loaded<Made> {
   readonly fallbackReason: string | null;
 }
 
+/** A kernel that does not run in this thread's memory: what is written stays there from run to run. */
+export interface RemoteKernel {
+  /** Why it runs no more; null while it does. */
+  readonly loss: unknown;
+  write(name: string, entries: TensorView): void;
+  run(): Promise<void>;
+  read(): Promise<TensorView>;
+  dispose(): void;
+}
+
 export interface GpuPart {
+  readonly target: "webgpu";
   readonly program: Program;
   readonly kernel: GpuKernel;
 }
+
+/** In a worker, where the page may not run WebAssembly. */
+export interface ScriptPart {
+  readonly target: "javascript";
+  readonly kernel: RemoteKernel;
+}
+
+export type RemotePart = GpuPart | ScriptPart;
 
 /** What a kernel is made from; of interest to this module's neighbours alone. */
 export interface KernelParts {
@@ -82,8 +102,8 @@ export interface KernelParts {
   readonly failures: Failures;
   /** Null where the zoo has no kernel of it. */
   readonly wasm: Loaded<LoadedKernel> | null;
-  /** Null where it is not to run on the GPU, for `backendReason`. */
-  readonly gpu: Loaded<GpuPart> | null;
+  /** Null where it is to run on WebAssembly, for `backendReason`. */
+  readonly remote: Loaded<RemotePart> | null;
   readonly backendReason: string | null;
   readonly manifestMs: number;
   readonly loadMs: number;
@@ -91,11 +111,11 @@ export interface KernelParts {
 
 export function describe(
   parts: KernelParts,
-  gpu: KernelParts["gpu"],
+  remote: KernelParts["remote"],
   reason: string | null,
 ): KernelInfo {
   const { entry, wasm, threads, manifestMs, loadMs } = parts;
-  const running = gpu ?? wasm;
+  const running = remote ?? wasm;
   if (running === null) {
     const message = `${entry.workload} has no kernel that runs here. ${reason ?? ""}`;
     throw new KernelZooError("manifest", message.trimEnd());
@@ -105,7 +125,7 @@ export function describe(
   return {
     workload: entry.workload,
     flops: entry.flops,
-    backend: gpu === null ? "wasm" : "webgpu",
+    backend: remote === null ? "wasm" : remote.made.target,
     backendReason: reason,
     advice: entry.advice,
     ...{ level, grounds, state, version, evidence, candidate, sha256 },

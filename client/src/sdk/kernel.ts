@@ -9,7 +9,14 @@ import { loadProgram, type Program } from "../gpu/program.js";
 import type { KernelWire, ServedKernel, TargetKind } from "../wire/types.js";
 import { gpuFailure, noteHang } from "./backend.js";
 import { GpuKernel } from "./gpu-kernel.js";
-import { describe, type GpuPart, type KernelInfo, type KernelParts, type Loaded } from "./info.js";
+import {
+  describe,
+  type GpuPart,
+  type KernelInfo,
+  type KernelParts,
+  type Loaded,
+  type RemotePart,
+} from "./info.js";
 import type { InputViews } from "./names.js";
 import { type Placeable, Tensors, WasmKernel } from "./wasm-kernel.js";
 
@@ -115,7 +122,7 @@ export class Kernel<Inputs = InputViews> {
   /** Number of entries of every input, by name. */
   readonly #elements: ReadonlyMap<string, number>;
   #info: KernelInfo;
-  #gpu: Loaded<GpuPart> | null;
+  #remote: Loaded<RemotePart> | null;
   #tensors: Tensors | null = null;
   #wasm: WasmKernel | null = null;
   /** The page has views to write to at any time. */
@@ -125,13 +132,13 @@ export class Kernel<Inputs = InputViews> {
 
   /** Made by `KernelZoo.kernel`. Throws KernelZooError: memory, compile. */
   constructor(parts: KernelParts) {
-    const { wasm, gpu, backendReason } = parts;
-    this.#info = describe(parts, gpu, backendReason);
+    const { wasm, remote, backendReason } = parts;
+    this.#info = describe(parts, remote, backendReason);
     this.#parts = parts;
-    this.#gpu = gpu;
+    this.#remote = remote;
     this.#constants = new Constants(parts.constants);
     this.#shape = wasm?.made ?? {
-      kernel: { tensors: gpu?.used.tensors ?? [], layouts: [], scratch_bytes: 0 },
+      kernel: { tensors: remote?.used.tensors ?? [], layouts: [], scratch_bytes: 0 },
       packs: new Map(),
     };
     const plain = plainTensors(this.#shape.kernel);
@@ -139,7 +146,7 @@ export class Kernel<Inputs = InputViews> {
     const inputs = plain.filter(({ role }) => role === "input");
     this.#elements = new Map(inputs.map((tensor) => [tensor.name, elementsOf(tensor)]));
     // A kernel that cannot be bound is to fail now, as another may take its place.
-    if (gpu === null) this.#bound();
+    if (remote === null) this.#bound();
   }
 
   get info(): KernelInfo {
@@ -162,7 +169,8 @@ export class Kernel<Inputs = InputViews> {
 
   /** The kernel on the GPU, to chain runs without reading back; null on WebAssembly. */
   get gpu(): GpuKernel | null {
-    return this.#gpu?.made.kernel ?? null;
+    const made = this.#remote?.made;
+    return made?.target === "webgpu" ? made.kernel : null;
   }
 
   /**
@@ -179,7 +187,7 @@ export class Kernel<Inputs = InputViews> {
       const region = regions.find(({ tensor }) => tensor.name === name) as Region;
       this.#memory.write(region, (view) => {
         view.set(given);
-        this.#gpu?.made.kernel.write(name, view);
+        this.#remote?.made.kernel.write(name, view);
       });
       this.#constants.given(name);
     }
@@ -211,10 +219,10 @@ export class Kernel<Inputs = InputViews> {
   async runAsync(inputs: InputValues<Inputs> = {}): Promise<Float32Array> {
     this.#prepare(inputs);
     this.#running = true;
-    const target = this.#gpu === null ? "wasm" : "webgpu";
+    const target = this.#info.backend;
     try {
-      if (this.#gpu === null) await this.#runWasm();
-      else await this.#runGpu(this.#gpu, Object.keys(inputs));
+      if (this.#remote === null) await this.#runWasm();
+      else await this.#runRemote(this.#remote, Object.keys(inputs));
     } catch (thrown) {
       this.#note(target, thrown);
       throw thrown;
@@ -252,22 +260,24 @@ export class Kernel<Inputs = InputViews> {
   }
 
   get #isDefault(): boolean {
-    const running = (this.#gpu ?? this.#parts.wasm) as Loaded<unknown>;
+    const running = (this.#remote ?? this.#parts.wasm) as Loaded<unknown>;
     return running.used.sha256 === running.served.fallback.sha256;
   }
 
   /** Tells the zoo of a failure of the kernel that runs on `target`. */
   #note(target: TargetKind, thrown: unknown): void {
     const { classes, entry, failures } = this.#parts;
-    const artifact = this.#parts[target === "wasm" ? "wasm" : "gpu"]?.used.sha256;
+    const artifact = this.#parts[target === "wasm" ? "wasm" : "remote"]?.used.sha256;
     if (artifact === undefined) return;
     failures.note({ workload: entry.workload, device_class: classes[target], artifact }, thrown);
   }
 
   async #compared(): Promise<Verification> {
+    const { tolerance } = ((this.#remote ?? this.#parts.wasm) as Loaded<unknown>).served;
+    // Of JavaScript there is no other kernel than the default.
+    if (this.#info.backend === "javascript") return { ok: true, maxError: 0, tolerance };
     const own = await this.#verified();
     const maxError = maxDifference(own, await this.#expected());
-    const { tolerance } = ((this.#gpu ?? this.#parts.wasm) as Loaded<unknown>).served;
     return { ok: maxError <= tolerance, maxError, tolerance };
   }
 
@@ -298,7 +308,10 @@ export class Kernel<Inputs = InputViews> {
     else await this.#bound().runOn(threads.pool);
   }
 
-  async #runGpu({ made: { kernel } }: Loaded<GpuPart>, given: readonly string[]): Promise<void> {
+  async #runRemote(
+    { made: { kernel } }: Loaded<RemotePart>,
+    given: readonly string[],
+  ): Promise<void> {
     const { inputs, output } = this.#memory;
     const failed = gpuFailure();
     if (failed !== null && this.#parts.wasm !== null) return this.#leaveGpu(failed);
@@ -316,14 +329,15 @@ export class Kernel<Inputs = InputViews> {
   }
 
   async #leaveGpu(reason: string): Promise<void> {
-    this.#gpu = null;
+    this.#remote = null;
     this.#info = describe(this.#parts, null, reason);
     await this.#runWasm();
   }
 
   #verified(): Promise<Float32Array> | Float32Array {
     const { arena, wasm } = this.#parts;
-    if (this.#gpu !== null) return gpuOutput(this.#gpu.made.program, this.#gpu.used);
+    const { made, used } = this.#remote ?? {};
+    if (made?.target === "webgpu") return gpuOutput(made.program, used as KernelWire);
     return wasm === null ? new Float32Array() : wasmOutput(arena, wasm.made);
   }
 
@@ -337,7 +351,7 @@ export class Kernel<Inputs = InputViews> {
       return wasmOutput(arena, await loadWhole(origin, used, deadline()));
     }
     const used = (entry.webgpu as ServedKernel).fallback;
-    const { open } = (this.#gpu as Loaded<GpuPart>).made.program;
+    const { open } = (this.#remote as Loaded<GpuPart>).made.program;
     return gpuOutput(await loadProgram(open, origin, used, deadline()), used);
   }
 
@@ -345,7 +359,7 @@ export class Kernel<Inputs = InputViews> {
     this.#wasm?.dispose();
     this.#tensors?.free();
     // The parts know it even where WebAssembly took over.
-    this.#parts.gpu?.made.kernel.dispose();
+    this.#parts.remote?.made.kernel.dispose();
   }
 
   #prepare(inputs: InputValues<Inputs>): void {

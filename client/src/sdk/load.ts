@@ -1,6 +1,7 @@
-import type { Arena } from "../engine/arena.js";
+import { Arena } from "../engine/arena.js";
 import { type LoadedKernel, loadWhole } from "../engine/artifact.js";
 import { KernelZooError } from "../engine/error.js";
+import { ALIGNMENT, planMemory } from "../engine/tensors.js";
 import type { Failures } from "../gateway/failures.js";
 import type { Deadline } from "../gateway/request.js";
 import { loadProgram } from "../gpu/program.js";
@@ -16,7 +17,7 @@ import {
   noteHang,
 } from "./backend.js";
 import { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
-import type { GpuPart, KernelParts, Loaded } from "./info.js";
+import type { GpuPart, KernelParts, Loaded, RemoteKernel, ScriptPart } from "./info.js";
 import { Kernel } from "./kernel.js";
 
 /** Which kernel of an entry to load, from where, into what. */
@@ -26,6 +27,10 @@ export interface LoadRequest {
   readonly threads: Threads;
   readonly gpu: GpuSide;
   readonly backend: Backend;
+  /** Why JavaScript runs in place of WebAssembly; null where WebAssembly may run. */
+  readonly forbidden: string | null;
+  /** Loads a kernel in JavaScript; undefined where none is asked for. */
+  readonly inJavaScript?: (request: LoadRequest, served: ServedKernel) => Promise<RemoteKernel>;
   readonly entry: ManifestEntry;
   /** Names of inputs that stay the same. */
   readonly constants: readonly string[];
@@ -81,25 +86,46 @@ async function loadGpu(
   const open = await owner.device();
   return bestOf(request, deviceClass, served, async (used) => {
     const program = await loadProgram(open, origin, used, deadline());
-    return { program, kernel: await GpuKernel.make(program, buffers) };
+    return { target: "webgpu", program, kernel: await GpuKernel.make(program, buffers) };
   });
 }
 
-type GpuParts = Pick<KernelParts, "gpu" | "backendReason">;
+type RemoteParts = Pick<KernelParts, "remote" | "backendReason"> &
+  Partial<Pick<KernelParts, "arena">>;
 
-/** The kernel on the GPU where that is the choice; where it does not work, the reason. */
-async function chosenGpu(request: LoadRequest): Promise<GpuParts> {
-  const { backend, entry, gpu } = request;
+/** The kernel in a worker, which is sent copies of what lies in an arena of its own. */
+async function loadScript(
+  request: LoadRequest,
+  served: ServedKernel,
+  load: Required<LoadRequest>["inJavaScript"],
+): Promise<RemoteParts> {
+  const remote = await bestOf(
+    request,
+    request.deviceClass,
+    served,
+    async (): Promise<ScriptPart> => {
+      return { target: "javascript", kernel: await load(request, served) };
+    },
+  );
+  const { totalBytes } = planMemory({ tensors: served.kernel.tensors, scratch_bytes: 0 });
+  const memory = { buffer: new ArrayBuffer(ALIGNMENT + totalBytes) } as WebAssembly.Memory;
+  return { remote, backendReason: request.forbidden, arena: new Arena(memory) };
+}
+
+/** The kernel elsewhere than in WebAssembly where that is the choice; where it does not work, the reason. */
+async function chosenRemote(request: LoadRequest): Promise<RemoteParts> {
+  const { backend, entry, gpu, inJavaScript } = request;
+  if (entry.javascript && inJavaScript) return loadScript(request, entry.javascript, inJavaScript);
   const { target, reason } = chooseTarget(backend, entry, gpu);
   if (target === "wasm" || gpu.kind === "none" || entry.webgpu === null) {
-    return { gpu: null, backendReason: reason };
+    return { remote: null, backendReason: reason };
   }
   try {
-    return { gpu: await loadGpu(request, entry.webgpu, gpu), backendReason: reason };
+    return { remote: await loadGpu(request, entry.webgpu, gpu), backendReason: reason };
   } catch (thrown) {
     noteHang(thrown);
     if (!(thrown instanceof KernelZooError) || entry.wasm === null) throw thrown;
-    return { gpu: null, backendReason: gpuFailure() ?? thrown.message };
+    return { remote: null, backendReason: gpuFailure() ?? thrown.message };
   }
 }
 
@@ -142,7 +168,7 @@ async function loadUnverified<Inputs>(request: LoadRequest): Promise<Kernel<Inpu
   const { origin, deadline, arena, threads, entry, constants, manifestMs, deviceClass, failures } =
     request;
   const start = now();
-  const [wasm, chosen] = await Promise.all([loadWasm(request), chosenGpu(request)]);
+  const [wasm, chosen] = await Promise.all([loadWasm(request), chosenRemote(request)]);
   const loadMs = now() - start;
   const gpuClass = request.gpu.kind === "gpu" ? request.gpu.deviceClass : "";
   const classes = { wasm: deviceClass, javascript: deviceClass, webgpu: gpuClass };

@@ -26,7 +26,7 @@ import {
 } from "./backend.js";
 import type { GpuBuffers } from "./gpu-kernel.js";
 import type { Kernel } from "./kernel.js";
-import { loadKernel } from "./load.js";
+import { type LoadRequest, loadKernel } from "./load.js";
 import {
   entriesOf,
   entryOf,
@@ -78,7 +78,7 @@ export interface OpenOptions {
   readonly threads?: ThreadCount;
   /**
    * What kernels run on: `auto`, the zoo's advice for each workload, unless told. Where there is
-   * no WebGPU it is WebAssembly, and `kernel.info` says why. With `javascript` models run as they do
+   * no WebGPU it is WebAssembly, and `kernel.info` says why. With `javascript` they run as they do
    * where the page may not run WebAssembly.
    */
   readonly backend?: Backend;
@@ -206,6 +206,10 @@ function bestEntry(
 }
 
 const graphs = () => import("../runtime/graphs.js");
+const script = () => import("../runtime/javascript/kernel.js");
+
+const inJavaScript: Required<LoadRequest>["inJavaScript"] = async (request, served) =>
+  (await script()).inJavaScript(TOOLS, request, served);
 
 /** Kernels of one zoo for this device, in one shared memory. */
 export class KernelZoo {
@@ -254,8 +258,8 @@ export class KernelZoo {
    * Makes no request: the first kernel describes this device, in 100 to 250 ms at the first visit and
    * up to a second more where there is WebGPU. `url` is a gateway's, with or without a path, or that
    * of the `bundle.json` of a bundle; it may be relative to the page. Where the page may not run
-   * WebAssembly, models run in JavaScript, and kernels are refused (compile). Throws KernelZooError:
-   * network for what is no address, signature for keys that are none, memory where the browser has no
+   * WebAssembly, models and kernels run in JavaScript, and kernels by `runAsync` alone. Throws
+   * KernelZooError: network for what is no address, signature for keys that are none, memory where the browser has no
    * shared WebAssembly memory, run for a senseless number of threads.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
@@ -274,7 +278,7 @@ export class KernelZoo {
     this.#described ??= explained(
       async () => {
         const { forbidden, told } = this.#parts;
-        if (forbidden) throw new KernelZooError("compile", forbidden);
+        if (forbidden) return { deviceClass: PLAIN, hardware: null, gpu: NO_GPU };
         const { deviceClass } = told;
         if (deviceClass !== undefined) {
           return { deviceClass, hardware: null, gpu: await this.#openGpu() };
@@ -473,7 +477,8 @@ export class KernelZoo {
     const kept = this.#manifests.get(name);
     if (kept !== undefined) return kept;
     const deviceClasses = [deviceClass, ...(gpu.kind === "gpu" ? [gpu.deviceClass] : [])];
-    const requested = requestManifest(this.#parts, name, { deviceClasses, hardware });
+    const ask = () => requestManifest(this.#parts, name, { deviceClasses, hardware });
+    const requested = this.#parts.forbidden ? script().then((s) => s.patientManifest(ask)) : ask();
     this.#manifests.set(name, requested);
     requested.catch(() => this.#manifests.delete(name));
     return requested;
@@ -489,6 +494,6 @@ export class KernelZoo {
     const constants = [...new Set([...promised, ...constantsOf(entry.workload)])];
     const request = { entry, constants, manifestMs: elapsedMs, use, buffers, verify };
     const gpu = livingGpu(device.gpu);
-    return loadKernel<Inputs>({ ...this.#parts, ...device, ...request, gpu });
+    return loadKernel<Inputs>({ ...this.#parts, ...device, ...request, gpu, inJavaScript });
   }
 }

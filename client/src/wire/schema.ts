@@ -1861,12 +1861,14 @@ export interface components {
         /**
          * ManifestEntry
          * @description The kernels of one workload by target; null for a target whose class was not asked for,
-         *     and where none has been compiled yet.
+         *     and where none has been compiled yet. Those of javascript are compiled for the first page that
+         *     asks for their class.
          */
         readonly ManifestEntry: {
             readonly advice: components["schemas"]["Advice"];
             /** Flops */
             readonly flops: number;
+            readonly javascript?: components["schemas"]["ServedKernel"] | null;
             readonly wasm: components["schemas"]["ServedKernel"] | null;
             readonly webgpu: components["schemas"]["ServedKernel"] | null;
             /**

@@ -14,6 +14,7 @@ from kernelzoo.store import agents, candidates, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import manifests
 from services.gateway.answering import answer, hardware_of
+from services.gateway.models import have_compiled
 from services.gateway.problems import Refusal
 from services.gateway.recall import recalled
 from services.gateway.state import Shared, State
@@ -94,7 +95,8 @@ async def _serve(
     MANIFEST_DURATION.labels(cache).observe(time.perf_counter() - start_s)
     for level, kernels in served.levels:
         MANIFEST_KERNELS.labels(level).inc(kernels)
-    state.page_loads.count(name, *class_texts)
+    if all(DeviceClass.parse(each).target.kind in MEASURED for each in class_texts):
+        state.page_loads.count(name, *class_texts)
     headers = {"ETag": served.etag, "Cache-Control": MANIFEST_CACHE}
     if if_none_match is not None and served.etag in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -106,11 +108,6 @@ async def _build(
 ) -> manifests.ServedManifest:
     classes = tuple(DeviceClass.parse(text) for text in class_texts)
     _refuse_odd_pair(classes)
-    if not all(each.target.kind in MEASURED for each in classes):
-        raise Refusal(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            "kernels of javascript are given for whole models; GET /v1/models/{name}/{class}",
-        )
     quorum = state.settings.quorum
     async with state.pages.connection() as db:
         members = await fetch_all(db, tuning.workloads_of(name))
@@ -125,6 +122,8 @@ async def _build(
         found = [await answer(db, keys, each, known, quorum) for each in classes]
     serial = members[0].serial
     document = manifests.manifest(name, classes, found, quorum=quorum, serial=serial)
+    if document.missing and (target := classes[0].target.kind) not in MEASURED:
+        await have_compiled(state, document.missing, target)
     return manifests.encode(document, state.signer)
 
 

@@ -112,13 +112,15 @@ class Advice(WireModel):
 
 class ManifestEntry(WireModel):
     """The kernels of one workload by target; null for a target whose class was not asked for,
-    and where none has been compiled yet.
+    and where none has been compiled yet. Those of javascript are compiled for the first page that
+    asks for their class.
     """
 
     workload: WorkloadKey
     flops: int
     wasm: ServedKernel | None
     webgpu: ServedKernel | None
+    javascript: ServedKernel | None = None
     advice: Advice
 
 

@@ -4,12 +4,16 @@
  * blob, as that of every model.
  */
 import type { addressOf } from "../answer.js";
-import type { Host } from "../host.js";
+import type { Host, Tools } from "../host.js";
 import type { Answered } from "../request.js";
 import runtime from "./worker.js?inlined";
 
+interface ToolsAlone {
+  readonly tools: Pick<Tools, "KernelZooError" | "hashOf">;
+}
+
 /** Rejects with KernelZooError: network, artifact. */
-async function textOf({ tools }: Host, address: URL, sha256: string) {
+async function textOf({ tools }: ToolsAlone, address: URL, sha256: string) {
   const response = await fetch(address).catch((cause: unknown) => {
     const message = `No answer from ${address.origin}. Is it running?`;
     throw new tools.KernelZooError("network", message, cause);
@@ -28,7 +32,7 @@ const stated = (module: string): string => module.replaceAll(/^export /gm, "");
  * artifact.
  */
 export async function sourceOf(
-  host: Host,
+  host: ToolsAlone,
   { answer, origin }: Answered,
   locate: typeof addressOf,
 ): Promise<string> {

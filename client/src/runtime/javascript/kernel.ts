@@ -1,0 +1,142 @@
+/**
+ * A kernel in JavaScript, for pages that may not run WebAssembly: a model of one call, in a worker of
+ * its own. Loaded by such pages with their first kernel.
+ */
+import type { KernelZooError } from "../../engine/error.js";
+import type { RemoteKernel } from "../../sdk/info.js";
+import type { LoadRequest } from "../../sdk/load.js";
+import type { TimedManifest } from "../../sdk/manifest.js";
+import type { KernelWire, ServedKernel } from "../../wire/types.js";
+import type { ModelAnswer, PlanTensor, PlanWire, PortWire } from "../answer.js";
+import type { Stored } from "../golden.js";
+import type { Tools } from "../host.js";
+import type { LoadOrder } from "../messages.js";
+import type { Refused, Session } from "../session.js";
+import { sourceOf } from "./source.js";
+
+/** What the kernel takes from the page, whose file would else be another. */
+type PageTools = Pick<Tools, "KernelZooError" | "hashOf">;
+
+const WAIT_MS = 500;
+const TRIES = 40;
+/** A cache line, as tensors lie in memory. */
+const ALIGNMENT = 64;
+
+/** A manifest without a missing kernel, or the last one: a zoo compiles them for who asks first. */
+export async function patientManifest(ask: () => Promise<TimedManifest>): Promise<TimedManifest> {
+  for (let tries = 1; ; tries++) {
+    const found = await ask();
+    if (found.manifest.missing.length === 0 || tries === TRIES) return found;
+    await new Promise((resolve) => setTimeout(resolve, WAIT_MS));
+  }
+}
+
+const entriesOf = ({ shape }: Pick<PlanTensor, "shape">): number =>
+  shape.reduce((product, extent) => product * extent, 1);
+
+/** The plan of one call. Throws KernelZooError (manifest) for tensors that no plan has. */
+function planOf(workload: string, { tensors }: KernelWire, Fault: typeof KernelZooError): PlanWire {
+  let activations = 0;
+  const placed = tensors.map(({ name, dtype, shape }): PlanTensor => {
+    if (dtype !== "f32" && dtype !== "i32") {
+      const message = `${workload} has ${name} of ${dtype}, which no kernel in JavaScript takes.`;
+      throw new Fault("manifest", message);
+    }
+    const at = activations;
+    activations += Math.ceil((4 * entriesOf({ shape })) / ALIGNMENT) * ALIGNMENT;
+    return { dtype, shape, at };
+  });
+  const ports = tensors.map(
+    ({ name, shape, dtype }, tensor): PortWire => ({
+      ...{ name, shape, tensor },
+      dtype: dtype === "f32" ? "float32" : "int32",
+    }),
+  );
+  return {
+    ...{ format: 1, model: workload, dimensions: {}, weights: [], chunks: [] },
+    inputs: ports.slice(0, -1),
+    outputs: ports.slice(-1),
+    tensors: placed,
+    kernels: [workload],
+    calls: [{ kernel: 0, tensors: tensors.map((_, i) => i), label: workload }],
+    memory: { weights: 0, activations },
+    golden: { sha256: "", inputs: [], outputs: [], tolerance: 0 },
+  };
+}
+
+/** Owns the worker and the entries of inputs, which travel there and back with each run. */
+class ScriptKernel implements RemoteKernel {
+  readonly loss = null;
+  readonly #names: readonly string[];
+  readonly #session: Session;
+  readonly #fault: (thrown: unknown) => unknown;
+  #feeds: readonly Stored[];
+  #output: Stored | null = null;
+
+  constructor({ inputs }: PlanWire, session: Session, fault: (thrown: unknown) => unknown) {
+    this.#names = inputs.map(({ name }) => name);
+    this.#session = session;
+    this.#fault = fault;
+    this.#feeds = inputs.map(({ shape, dtype }) =>
+      dtype === "float32"
+        ? new Float32Array(entriesOf({ shape }))
+        : new Int32Array(entriesOf({ shape })),
+    );
+  }
+
+  write(name: string, entries: ArrayLike<number>): void {
+    this.#feeds[this.#names.indexOf(name)]?.set(entries);
+  }
+
+  async run(): Promise<void> {
+    try {
+      const { feeds, outputs } = await this.#session.run(this.#feeds);
+      this.#feeds = feeds;
+      this.#output = outputs[0] ?? null;
+    } catch (thrown) {
+      throw this.#fault(thrown);
+    }
+  }
+
+  async read(): Promise<Float32Array> {
+    return this.#output as Float32Array;
+  }
+
+  dispose(): void {
+    this.#session.end(new Error("The kernel was disposed of."));
+  }
+}
+
+/** Throws KernelZooError: network, artifact, manifest, run. */
+export async function inJavaScript(
+  tools: PageTools,
+  { origin, entry, deviceClass }: Pick<LoadRequest, "origin" | "entry" | "deviceClass">,
+  served: ServedKernel,
+): Promise<RemoteKernel> {
+  const { addressOf, Session: Begun, spawnRuntime } = await import("../runtime.js");
+  const { workload } = entry;
+  const plan = planOf(workload, served.kernel, tools.KernelZooError);
+  const answer = {
+    ...{ plan, module: null, missing: [], name: workload, device_class: deviceClass },
+    kernels: { [workload]: served },
+    weights: { url: "" },
+  } as unknown as ModelAnswer;
+  const answered = { answer, origin: origin.href };
+  const source = await sourceOf({ tools }, answered, addressOf);
+  const order: LoadOrder = {
+    ...answered,
+    ...{ threads: 1, check: false, graph: null, replaced: [] },
+  };
+  const fault = (thrown: unknown): unknown => {
+    const { failure } = thrown as Partial<Refused>;
+    return failure ? new tools.KernelZooError(failure.stage, failure.message, thrown) : thrown;
+  };
+  const session = new Begun(order, tools.KernelZooError, () => undefined, spawnRuntime(source));
+  try {
+    await session.complete;
+  } catch (thrown) {
+    session.end(thrown);
+    throw fault(thrown);
+  }
+  return new ScriptKernel(plan, session, fault);
+}
