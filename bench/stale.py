@@ -84,8 +84,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "services/tuner/graph",
     ),
     "models_wasm": (
-        "bench/models/memory.py",
         "bench/models/wasm.py",
+        "bench/models/memory.py",
         "bench/models/tensorflow.py",
         *_KERNELS,
         "client/src/runtime",

@@ -107,10 +107,15 @@ class ScriptKernel implements RemoteKernel {
   }
 }
 
-/** Throws KernelZooError: network, artifact, manifest, run. */
+type Asked = Pick<LoadRequest, "origin" | "entry" | "deviceClass" | "forbidden">;
+
+/**
+ * Throws KernelZooError: network, artifact, manifest, run. It says why WebAssembly was not taken, which
+ * may be all that the page has to mend.
+ */
 export async function inJavaScript(
   tools: PageTools,
-  { origin, entry, deviceClass }: Pick<LoadRequest, "origin" | "entry" | "deviceClass">,
+  { origin, entry, deviceClass, forbidden }: Asked,
   served: ServedKernel,
 ): Promise<RemoteKernel> {
   const { addressOf, Session: Begun, spawnRuntime } = await import("../runtime.js");
@@ -136,7 +141,9 @@ export async function inJavaScript(
     await session.complete;
   } catch (thrown) {
     session.end(thrown);
-    throw fault(thrown);
+    const found = fault(thrown);
+    if (!(found instanceof tools.KernelZooError) || forbidden === null) throw found;
+    throw new tools.KernelZooError(found.stage, `${forbidden} ${found.message}`, thrown);
   }
   return new ScriptKernel(plan, session, fault);
 }
