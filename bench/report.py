@@ -21,7 +21,7 @@ from kernelzoo.errors import KernelZooError
 
 Cell = str | int | float | None
 
-WIDTH = 230
+WIDTH = 260
 """Columns of a printed table, also where the output is a file."""
 
 

@@ -213,11 +213,3 @@ test("an address that is none is an error that shows one", async () => {
   await rejects(open("zoo.example"), "network", /write https:\/\/zoo\.example/);
   await rejects(open("http://"), "network", /is no URL/);
 });
-
-test("a page that may not compile WebAssembly is told what its policy lacks", async (t) => {
-  t.mock.method(WebAssembly, "Module", () => {
-    throw new WebAssembly.CompileError("blocked by Content Security Policy");
-  });
-  const zoo = await open("http://zoo.test");
-  await rejects(zoo.kernel(KEY), "compile", /lacks 'wasm-unsafe-eval'/);
-});

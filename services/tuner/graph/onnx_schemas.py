@@ -118,7 +118,7 @@ def schema_of(node: NodeProto, version: int) -> defs.OpSchema:
     context.opset_imports = {"": version}
     try:
         checker.check_node(node, context)
-    except (checker.ValidationError, UnicodeDecodeError) as error:
+    except (checker.ValidationError, ValueError) as error:
         raise InvalidInput(
             f"{told_node(node)} is not made as ONNX demands: {_reason(error)}; export again"
         ) from error

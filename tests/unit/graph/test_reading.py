@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, parser
 
 from kernelzoo.errors import InvalidInput, KernelZooError, UnsupportedModel
 from services.tuner.graph import shapes
@@ -35,6 +35,12 @@ def damaged(shape: list[int], entries: int = 3) -> TensorProto:
     del tensor.dims[:]
     tensor.dims.extend(shape)
     return tensor
+
+
+def with_a_stray_tag(made: NodeProto) -> NodeProto:
+    """A group of an unknown field: Python's protobuf keeps it, that of ONNX's checker refuses it."""
+    made.attribute[0].MergeFromString(b"\x73\x00\x01\x74")
+    return made
 
 
 def outside(location: str, offset: int = 0) -> TensorProto:
@@ -93,6 +99,10 @@ REFUSED = {
     ),
     "a wrongly typed attribute": (
         model(node("Softmax", ["x"], "y", axis="last")),
+        "node 'the Softmax' (Softmax) is not made as ONNX demands",
+    ),
+    "an attribute that ONNX itself cannot read": (
+        model(with_a_stray_tag(node("Softmax", ["x"], "y", axis=1))),
         "node 'the Softmax' (Softmax) is not made as ONNX demands",
     ),
     "a missing attribute": (
