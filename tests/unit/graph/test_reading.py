@@ -38,7 +38,7 @@ def damaged(shape: list[int], entries: int = 3) -> TensorProto:
 
 
 def with_a_stray_tag(made: NodeProto) -> NodeProto:
-    """A group of an unknown field: Python's protobuf keeps it, that of ONNX's checker refuses it."""
+    """A group of an unknown field: Python's protobuf keeps it, ONNX's checker cannot read it."""
     made.attribute[0].MergeFromString(b"\x73\x00\x01\x74")
     return made
 
