@@ -20,17 +20,24 @@ from services.tuner.ir.nodes import (
     Buffer,
     Const,
     Expression,
+    ExtractLane,
     If,
     IndexValue,
     Let,
+    Load,
     Loop,
     LoopKind,
     Scope,
     Statement,
+    Store,
 )
 from services.tuner.ir.rewrite import substitute
 
 ZERO = Affine(constant=0)
+
+
+def constant(value: int) -> Affine:
+    return Affine(constant=value)
 
 
 def total(*parts: Affine) -> Affine:
@@ -42,6 +49,11 @@ def total(*parts: Affine) -> Affine:
 
 def number(value: float) -> Const:
     return Const(value=value, dtype=DType.F32)
+
+
+def numbers(value: float) -> Const:
+    """The number in all lanes of a vector."""
+    return Const(value=value, dtype=DType.F32, lanes=LANES)
 
 
 def whole(value: int) -> Const:
@@ -63,6 +75,21 @@ def times(left: Expression, right: Expression) -> Binary:
 def splat(value: Expression) -> Broadcast:
     """The value in all lanes of a vector."""
     return Broadcast(value=value, lanes=LANES)
+
+
+def all_lanes(value: Expression) -> Expression:
+    """The sum of the lanes of a vector."""
+    x, y, z, w = (ExtractLane(value=value, lane=lane) for lane in range(LANES))
+    return plus(plus(x, y), plus(z, w))
+
+
+def vector_at(buffer: Buffer, place: int) -> Load:
+    """Vector number `place` of a buffer."""
+    return Load(buffer=buffer, index=constant(LANES * place), lanes=LANES)
+
+
+def store_vector(buffer: Buffer, place: int, value: Expression) -> Store:
+    return Store(buffer=buffer, index=constant(LANES * place), value=value)
 
 
 def f32_buffer(name: str, size: int, scope: Scope) -> Buffer:

@@ -42,6 +42,7 @@ from services.tuner.ir.build import (
     ZERO,
     Frame,
     binary,
+    constant,
     loop,
     number,
     serial,
@@ -147,7 +148,7 @@ class _Nest:
         """An entry of an operand, by head, row and entry of the row."""
         of_head, of_row = operand.steps(rows, entries)
         head, row, entry = at
-        index = total(head.times(of_head), row.times(of_row), entry, _constant(operand.first))
+        index = total(head.times(of_head), row.times(of_row), entry, constant(operand.first))
         return Load(buffer=self.parameters[operand.place], index=index)
 
     # Step 1: keys and values of the head in panels.
@@ -157,11 +158,11 @@ class _Nest:
         p, row, lane = (Affine.variable(name) for name in ("p", "row", "lane"))
         body: list[Block] = []
         for columns in _columns(given.n, tile_n):
-            own = total(_constant(columns.first), p.times(columns.width), lane)
+            own = total(constant(columns.first), p.times(columns.width), lane)
             value = self._entry(given.keys, given.n, given.head_dim, (head, own, row))
             body.append(self._panels(columns, given.head_dim, self.keys, value))
         for columns in _columns(given.width, tile_n):
-            own = total(_constant(columns.first), p.times(columns.width), lane)
+            own = total(constant(columns.first), p.times(columns.width), lane)
             value = self._entry(given.values, given.n, given.width, (head, row, own))
             body.append(self._panels(columns, given.n, self.values, value))
         return tuple(statement for block in body for statement in block)
@@ -188,11 +189,11 @@ class _Nest:
         if not rest:
             return blocks
         # The last group has the block of fewer rows.
-        last = total(_constant(config.groups - 1), group.times(-1))
+        last = total(constant(config.groups - 1), group.times(-1))
         is_last = frame.undecided((Bound(index=last, limit=1),))
         return (
             *blocks,
-            *under(is_last, self._block(head, _constant(whole * config.block_m), rest)),
+            *under(is_last, self._block(head, constant(whole * config.block_m), rest)),
         )
 
     def _block(self, head: Affine, first: Affine, rows: int) -> Block:
@@ -267,7 +268,7 @@ class _Nest:
             tile = partial(self._tile, columns, k, left, panels, stored)
             whole, rest = divmod(rows, tile_m)
             tiles = serial("m", whole, tile(Affine.of(0, {"m": tile_m}), tile_m)) if whole else ()
-            left_over = tile(_constant(whole * tile_m), rest) if rest else ()
+            left_over = tile(constant(whole * tile_m), rest) if rest else ()
             body.append(serial("p", columns.count, (*tiles, *left_over)))
         return tuple(statement for block in body for statement in block)
 
@@ -333,7 +334,7 @@ class _Nest:
 
         def across(op: BinaryOp, buffer: Buffer) -> Expression:
             """The lanes of the first vector as one number."""
-            w, x, y, z = (Load(buffer=buffer, index=_constant(i)) for i in range(LANES))
+            w, x, y, z = (Load(buffer=buffer, index=constant(i)) for i in range(LANES))
             return binary(op, binary(op, w, x), binary(op, y, z))
 
         above = binary(BinaryOp.SUB, score, Load(buffer=one, index=ZERO))
@@ -362,10 +363,6 @@ class _Nest:
         for buffer in (most, sums, kept, one):
             body = (Allocate(buffer=buffer, body=body),)
         return serial("row", rows, body)
-
-
-def _constant(value: int) -> Affine:
-    return Affine(constant=value)
 
 
 def _local(name: str, size: int) -> Buffer:

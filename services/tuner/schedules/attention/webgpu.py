@@ -30,14 +30,15 @@ from collections.abc import Iterator
 from math import gcd
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
     ZERO,
     Frame,
     binary,
+    constant,
     loop,
     number,
+    numbers,
     plus,
     serial,
     splat,
@@ -52,7 +53,6 @@ from services.tuner.ir.nodes import (
     Block,
     Bound,
     Buffer,
-    Const,
     Expression,
     ExtractLane,
     Load,
@@ -67,7 +67,7 @@ from services.tuner.schedules.attention.config import attends
 from services.tuner.schedules.attention.scores import LOWEST
 from services.tuner.schedules.attention.webgpu_config import WebgpuAttentionConfig
 from services.tuner.schedules.attention.webgpu_kernel import BLOCK, AttentionKernel, OperandRows
-from services.tuner.schedules.base.cache import constant, exp_of_difference
+from services.tuner.schedules.base.cache import exp_of_difference
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.row_threads import Reduced, RowThreads, reduced
 from services.tuner.schedules.base.scheduled import ScheduledProgram
@@ -209,7 +209,7 @@ def _next_keys(kernel: AttentionKernel) -> Block:
 
 def _nothing_yet(kernel: AttentionKernel) -> Block:
     config = kernel.config
-    zero = Const(value=0, dtype=DType.F32, lanes=LANES)
+    zero = numbers(0)
     return (
         *(_kept(kernel.most, i, number(LOWEST)) for i in range(config.tile_m)),
         *(_kept(kernel.sum, i, number(0)) for i in range(config.tile_m)),

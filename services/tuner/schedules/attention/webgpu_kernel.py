@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention
 from kernelzoo.domain.operators.decoding import AttentionShape
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, Frame, f32_buffer, number, total, under
+from services.tuner.ir.build import ZERO, Frame, constant, f32_buffer, number, total, under
 from services.tuner.ir.nodes import (
     LANES,
     Block,
@@ -24,7 +24,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.schedules.attention.scores import LOWEST, scored
 from services.tuner.schedules.attention.webgpu_config import AttentionMemory, WebgpuAttentionConfig
-from services.tuner.schedules.base.cache import constant, key_at, score_of, value_at
+from services.tuner.schedules.base.cache import key_at, score_of, value_at
 from services.tuner.schedules.matmul.webgpu_config import Cache
 
 BLOCK = Affine.variable("block")

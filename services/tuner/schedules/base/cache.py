@@ -3,14 +3,13 @@ powers."""
 
 from kernelzoo.domain.operators.decoding import LANES, AttentionShape
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, Frame, binary, number, plus, times, whole
+from services.tuner.ir.build import ZERO, Frame, binary, number, times, whole
 from services.tuner.ir.nodes import (
     BinaryOp,
     Bound,
     Buffer,
     Call,
     Expression,
-    ExtractLane,
     IndexValue,
     Load,
     MathFunction,
@@ -59,15 +58,5 @@ def before(index: Affine, limit: Affine) -> Bound:
     return Bound(index=index.plus(limit.times(-1)), limit=0)
 
 
-def all_lanes(value: Expression) -> Expression:
-    """The sum of the four lanes."""
-    x, y, z, w = (ExtractLane(value=value, lane=lane) for lane in range(LANES))
-    return plus(plus(x, y), plus(z, w))
-
-
 def exp_of_difference(value: Expression, most: Expression) -> Expression:
     return Call(function=MathFunction.EXP, argument=binary(BinaryOp.SUB, value, most))
-
-
-def constant(value: int) -> Affine:
-    return Affine(constant=value)

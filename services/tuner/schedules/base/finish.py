@@ -8,7 +8,7 @@ What TVM states for c[2, 4, 8] with the epilogue bias, of which `Finish` keeps t
           c[32·i0 + 8·i1 + i2] = sum[32·i0 + 8·i1 + i2] + bias[i2]
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,6 +19,7 @@ from services.tuner.ir.nodes import Block, Buffer, Expression, Load, Loop, Store
 from services.tuner.ir.rewrite import with_operands
 from services.tuner.operators.lowering import computed
 from services.tuner.schedules.base.epilogue import SUM, Epilogue, Shape, epilogue_of
+from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.fused import fused
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.tir.lowering import plain_program
@@ -80,6 +81,21 @@ def finish_of(epilogue: Epilogue, shape: Shape) -> Finish:
     program = plain_program(te.create_prim_func([total, *extra, result]))
     axes, entry = _entry(program.body.body)
     return Finish(shape=shape, axes=axes, total=program.parameters[0], entry=entry)
+
+
+def stored_product(
+    extents: Extents, parameters: Sequence[Buffer], at: tuple[Affine, ...], value: Expression
+) -> Store:
+    """What stores the entry of a product at batch (0 without one), row and column, given the value
+    of its sum. `parameters` are those of the workload, flat, the output last."""
+    *_, output = parameters
+    batch, row, column = at
+    if extents.epilogue is None:
+        index = batch.times(extents.m).plus(row).times(extents.n).plus(column)
+        return Store(buffer=output, index=index, value=value)
+    held = {buffer.name: buffer for buffer in parameters} | {"c": output}
+    finish = finish_of(extents.epilogue, extents.shapes[-1])
+    return finish.stored(at if extents.batch else at[1:], value, held)
 
 
 def stored_entry(workload: Workload, at: tuple[Affine, ...], value: Expression) -> Store:

@@ -26,17 +26,19 @@ and ends at its own place:
 from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import LANES, LOWEST, AttentionShape
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
     ZERO,
     Frame,
+    all_lanes,
     binary,
+    constant,
     f32_buffer,
     loop,
     number,
+    numbers,
     plus,
     serial,
     splat,
@@ -53,7 +55,6 @@ from services.tuner.ir.nodes import (
     Buffer,
     Compare,
     CompareOp,
-    Const,
     Expression,
     IndexValue,
     Load,
@@ -65,8 +66,6 @@ from services.tuner.ir.nodes import (
     Store,
 )
 from services.tuner.schedules.base.cache import (
-    all_lanes,
-    constant,
     exp_of_difference,
     first_seen,
     key_at,
@@ -351,7 +350,7 @@ def _tokens(kernel: _Kernel) -> Block:
                 value=plus(before, times(splat(score), value)),
             )
         )
-    zero = Const(value=0, dtype=DType.F32, lanes=LANES)
+    zero = numbers(0)
     return (
         Store(buffer=kernel.most, index=ZERO, value=number(LOWEST)),
         Store(buffer=kernel.sum, index=ZERO, value=number(0)),

@@ -29,22 +29,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import LOWEST, AttentionShape
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
     Frame,
+    all_lanes,
     binary,
+    constant,
     f32_buffer,
     loop,
     number,
+    numbers,
     plus,
     serial,
     splat,
+    store_vector,
     times,
     total,
     under,
     vector,
+    vector_at,
 )
 from services.tuner.ir.nodes import (
     LANES,
@@ -54,7 +58,6 @@ from services.tuner.ir.nodes import (
     Bound,
     Buffer,
     Call,
-    Const,
     Expression,
     ExtractLane,
     Load,
@@ -67,9 +70,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.cache import (
-    all_lanes,
     before,
-    constant,
     key_at,
     position,
     score_of,
@@ -198,7 +199,7 @@ class _Nest:
             Store(
                 buffer=target,
                 index=index(each),
-                value=value if scale == 1 else times(value, _wide(scale)),
+                value=value if scale == 1 else times(value, numbers(scale)),
             )
             for each, value in zip(quads, rotated, strict=True)
         )
@@ -251,13 +252,13 @@ class _Nest:
             Store(
                 buffer=self._scores,
                 index=quad.times(LANES).plus(constant(head * self._pitch + t)),
-                value=all_lanes(_read(sums, head * LANES + t)),
+                value=all_lanes(vector_at(sums, head * LANES + t)),
             )
             for head in range(heads)
             for t in range(LANES)
         )
         body: Block = (
-            *(_kept(sums, n, _wide(0.0)) for n in range(heads * LANES)),
+            *(store_vector(sums, n, numbers(0.0)) for n in range(heads * LANES)),
             *serial("entry", shape.head_dim // LANES, tuple(terms)),
             *stores,
         )
@@ -289,23 +290,23 @@ class _Nest:
         score = Load(buffer=self._scores, index=index, lanes=LANES)
         lane = index.plus(Affine.variable("lane"))
         capped = score_of(Load(buffer=self._scores, index=lane), self.shape)
-        larger = binary(BinaryOp.MAX, _read(most, 0), score)
-        above = binary(BinaryOp.SUB, score, _read(most, 0))
+        larger = binary(BinaryOp.MAX, vector_at(most, 0), score)
+        above = binary(BinaryOp.SUB, score, vector_at(most, 0))
         # Within these bounds e to it needs no choices.
-        bounded = binary(BinaryOp.MAX, above, _wide(LOWEST_EXPONENT))
-        bounded = binary(BinaryOp.MIN, bounded, _wide(0.0))
+        bounded = binary(BinaryOp.MAX, above, numbers(LOWEST_EXPONENT))
+        bounded = binary(BinaryOp.MIN, bounded, numbers(0.0))
         power = Call(function=MathFunction.EXP, argument=bounded)
         stored = Store(buffer=self._scores, index=index, value=power)
-        w, x, y, z = (ExtractLane(value=_read(most, 0), lane=lane) for lane in range(LANES))
+        w, x, y, z = (ExtractLane(value=vector_at(most, 0), lane=lane) for lane in range(LANES))
         largest = binary(BinaryOp.MAX, binary(BinaryOp.MAX, w, x), binary(BinaryOp.MAX, y, z))
-        share = binary(BinaryOp.DIV, number(1.0), all_lanes(_read(sums, 0)))
+        share = binary(BinaryOp.DIV, number(1.0), all_lanes(vector_at(sums, 0)))
         caps = vector("lane", Store(buffer=self._scores, index=lane, value=capped))
         body: Block = (
             *(self._quads(place, (caps,)) if self.shape.cap else ()),
-            _kept(most, 0, _wide(LOWEST)),
-            _kept(sums, 0, _wide(0.0)),
-            *self._quads(place, (_kept(most, 0, larger),)),
-            _kept(most, 0, splat(largest)),
+            store_vector(most, 0, numbers(LOWEST)),
+            store_vector(sums, 0, numbers(0.0)),
+            *self._quads(place, (store_vector(most, 0, larger),)),
+            store_vector(most, 0, splat(largest)),
             *self._quads(place, (stored, _added(sums, 0, score))),
             Store(buffer=self._shares, index=head, value=share),
         )
@@ -339,10 +340,10 @@ class _Nest:
                     part.times(LANES * vectors),
                     constant(LANES * n),
                 )
-                whole = times(_read(sums, head * vectors + n), share)
+                whole = times(vector_at(sums, head * vectors + n), share)
                 stores.append(Store(buffer=self.parameters[-1], index=index, value=whole))
         body: Block = (
-            *(_kept(sums, n, _wide(0.0)) for n in range(heads * vectors)),
+            *(store_vector(sums, n, numbers(0.0)) for n in range(heads * vectors)),
             *serial("token", shape.length, under((seen,), tuple(terms))),
             *stores,
         )
@@ -350,17 +351,5 @@ class _Nest:
         return serial("part", parts, (Allocate(buffer=sums, body=body),))
 
 
-def _wide(value: float) -> Const:
-    return Const(value=value, dtype=DType.F32, lanes=LANES)
-
-
-def _read(buffer: Buffer, place: int) -> Load:
-    return Load(buffer=buffer, index=constant(LANES * place), lanes=LANES)
-
-
-def _kept(buffer: Buffer, place: int, value: Expression) -> Store:
-    return Store(buffer=buffer, index=constant(LANES * place), value=value)
-
-
 def _added(buffer: Buffer, place: int, value: Expression) -> Store:
-    return _kept(buffer, place, plus(_read(buffer, place), value))
+    return store_vector(buffer, place, plus(vector_at(buffer, place), value))

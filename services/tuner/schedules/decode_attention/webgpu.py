@@ -27,17 +27,19 @@ The steps are numbered as they follow one another below:
 from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import LANES, LOWEST, AttentionShape
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
     ZERO,
     Frame,
+    all_lanes,
     binary,
+    constant,
     f32_buffer,
     loop,
     number,
+    numbers,
     plus,
     serial,
     splat,
@@ -54,7 +56,6 @@ from services.tuner.ir.nodes import (
     Buffer,
     Compare,
     CompareOp,
-    Const,
     Expression,
     IndexValue,
     Load,
@@ -66,9 +67,7 @@ from services.tuner.ir.nodes import (
     Store,
 )
 from services.tuner.schedules.base.cache import (
-    all_lanes,
     before,
-    constant,
     exp_of_difference,
     first_seen,
     key_at,
@@ -443,7 +442,7 @@ def _mixed(kernel: _Kernel) -> Block:
     sums = Load(buffer=kernel.acc, index=ZERO, lanes=LANES)
     begins = kernel.first.plus(first)
     body: Block = (
-        Store(buffer=kernel.acc, index=ZERO, value=Const(value=0, dtype=DType.F32, lanes=LANES)),
+        Store(buffer=kernel.acc, index=ZERO, value=numbers(0)),
         *under(among_first, own_part),
         *_each(kernel, "round", turns, first, begins, turn.enclose(cached), ranges),
         Store(buffer=kernel.mixed, index=kernel.thread.times(LANES), value=sums),
@@ -516,7 +515,7 @@ def _joined(kernel: _Kernel) -> Program:
     )
     body += (
         Store(buffer=sums, index=ZERO, value=number(0)),
-        Store(buffer=acc, index=ZERO, value=Const(value=0, dtype=DType.F32, lanes=LANES)),
+        Store(buffer=acc, index=ZERO, value=numbers(0)),
     )
     own = Load(buffer=share, index=ZERO)
     for part, each in enumerate(found):

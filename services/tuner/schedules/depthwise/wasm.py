@@ -30,7 +30,16 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import Frame, binary, loop, serial, total, under, vector
+from services.tuner.ir.build import (
+    Frame,
+    binary,
+    loop,
+    numbers,
+    serial,
+    total,
+    under,
+    vector,
+)
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
@@ -38,7 +47,6 @@ from services.tuner.ir.nodes import (
     Block,
     Bound,
     Buffer,
-    Const,
     Load,
     LoopKind,
     Program,
@@ -125,7 +133,7 @@ def _tile(nest: _Nest, frame: Frame, pixels: range, move: Affine) -> Block:
     e = nest.extent
     sums = [Affine(constant=LANES * place) for place, _ in enumerate(pixels)]
     # 1. Zeros.
-    zero = Const(value=0, dtype=DType.F32, lanes=LANES)
+    zero = numbers(0)
     start = [Store(buffer=nest.sums, index=at, value=zero) for at in sums]
     # 2. Rows of the window that the image has.
     r = frame.variable("r", e["kh"])

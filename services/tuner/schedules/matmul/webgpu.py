@@ -73,7 +73,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.finish import finish_of
+from services.tuner.schedules.base.finish import stored_product
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.implicit_gemm import (
@@ -100,11 +100,7 @@ class Product:
 
     def stored(self, at: tuple[Affine, ...], value: Expression) -> Store:
         """What stores the entry at batch, row and column, given the value of its sum."""
-        if not self.extents.epilogue:
-            return Store(buffer=self.parameters[-1], index=self.place(at), value=value)
-        held = {buffer.name: buffer for buffer in self.parameters} | {"c": self.parameters[-1]}
-        finish = finish_of(self.extents.epilogue, self.extents.shapes[-1])
-        return finish.stored(at if self.extents.batch else at[1:], value, held)
+        return stored_product(self.extents, self.parameters, at, value)
 
     def place(self, at: tuple[Affine, ...]) -> Affine:
         """The place of an entry of c, counted in elements."""

@@ -36,6 +36,7 @@ from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
     ZERO,
     Frame,
+    constant,
     f32_buffer,
     loop,
     number,
@@ -48,7 +49,6 @@ from services.tuner.ir.nodes import (
     Allocate,
     Block,
     Buffer,
-    Expression,
     Load,
     LoopKind,
     Program,
@@ -57,7 +57,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.finish import finish_of
+from services.tuner.schedules.base.finish import stored_product
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.row_tiles import RowTiles, row_tiles
 from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
@@ -96,7 +96,7 @@ class _Nest:
         blocks = extents.n // self.config.block_n
         block, panel = frame.variable("block", blocks), frame.variable("panel", self.panels)
         place = block.times(self.panels).plus(panel)
-        following = frame.least("next", place.plus(_one()), blocks * self.panels - 1)
+        following = frame.least("next", place.plus(constant(1)), blocks * self.panels - 1)
         tiles: Block = ()
         for each in row_tiles(extents.m, self.config.tile_m):
             tiles = (*tiles, *self._rows(each, place, following))
@@ -107,12 +107,10 @@ class _Nest:
         """Tiles of as many rows. Each reads its part of the next panel."""
         config, size, frame = self.config, self.extents.k * self.config.tile_n, Frame()
         bodies = self.extents.k // config.unroll_k
-        step = config.step(self.extents.m)
+        word = tiles.read_ahead(frame, bodies, config.step(self.extents.m), size)
+        ahead = following.times(size).plus(word)
         m1 = frame.variable("m1", tiles.count)
-        place = m1.plus(Affine(constant=tiles.before)).times(bodies)
-        part = frame.least(f"part{tiles.rows}", place, size // step - bodies)
-        ahead = following.times(size).plus(part.plus(Affine.variable("k1")).times(step))
-        first = m1.times(tiles.rows).plus(Affine(constant=tiles.first))
+        first = m1.times(tiles.rows).plus(constant(tiles.first))
         tile = self._tile(first, tiles.rows, panel, ahead)
         return serial("m1", tiles.count, frame.enclose(tile))
 
@@ -131,28 +129,15 @@ class _Nest:
         def each(store: Store) -> Block:
             return (unrolled("m0", rows, loop("n0", width, LoopKind.VECTOR, (store,))),)
 
+        column = panel.times(width).plus(lane)
         product = Store(buffer=sums, index=own, value=plus(held, times(left, right)))
         read = Store(buffer=unused, index=ZERO, value=Load(buffer=b, index=ahead))
         body: Block = (read, unrolled("k0", config.unroll_k, *each(product)))
         tile: Block = (
             *each(Store(buffer=sums, index=own, value=number(0))),
             *serial("k1", extents.k // config.unroll_k, body),
-            *each(self._entry(row, panel.times(width).plus(lane), held)),
+            *each(stored_product(extents, self.parameters, (ZERO, row, column), held)),
         )
         for buffer in (unused, sums):
             tile = (Allocate(buffer=buffer, body=tile),)
         return tile
-
-    def _entry(self, row: Affine, column: Affine, total: Expression) -> Store:
-        """What stores an entry, given its sum."""
-        *_, output = self.parameters
-        if self.extents.epilogue is None:
-            index = row.times(self.extents.n).plus(column)
-            return Store(buffer=output, index=index, value=total)
-        held = {buffer.name: buffer for buffer in self.parameters} | {"c": output}
-        finish = finish_of(self.extents.epilogue, (self.extents.m, self.extents.n))
-        return finish.stored((row, column), total, held)
-
-
-def _one() -> Affine:
-    return Affine(constant=1)

@@ -33,21 +33,26 @@ from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.quantised import ROW_STEP, per_word
+from kernelzoo.domain.operators.quantised import ROW_STEP
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
     ZERO,
     Frame,
+    all_lanes,
     binary,
+    constant,
     f32_buffer,
     loop,
     number,
+    numbers,
     plus,
     serial,
     splat,
+    store_vector,
     times,
     total,
     vector,
+    vector_at,
     whole,
 )
 from services.tuner.ir.nodes import (
@@ -60,7 +65,6 @@ from services.tuner.ir.nodes import (
     Cast,
     Const,
     Expression,
-    ExtractLane,
     IndexValue,
     Load,
     Loop,
@@ -80,10 +84,7 @@ from services.tuner.schedules.base.quantised import (
 )
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.quantised_gemv.config import WasmQuantisedGemvConfig
-
-SLOTS = ROW_STEP // LANES
-_HALF_WORD = 16
-"""Weights in the higher half of a word are shifted to the lower one, where none is a sign."""
+from services.tuner.schedules.quantised_gemv.slots import HALF_WORD, Slot, slots_of
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
@@ -113,6 +114,10 @@ class _Nest:
         return loop("slice", product.n // config.block_n, LoopKind.RANGE, body)
 
     @property
+    def _slots(self) -> tuple[Slot, ...]:
+        return slots_of(self.product.form.width)
+
+    @property
     def _units(self) -> int:
         return self.product.k // ROW_STEP
 
@@ -135,31 +140,31 @@ class _Nest:
     def _ordered_row(self, m: int) -> Block:
         product = self.product
         unit = Affine.variable("unit")
-        row = _constant(m * product.k)
+        row = constant(m * product.k)
         first = unit.times(ROW_STEP)
         factor = f32_buffer("factor", 1, Scope.LOCAL)
         stores = [
             Store(
                 buffer=self._ordered,
-                index=total(row, first, _constant(LANES * slot.number + lane)),
+                index=total(row, first, constant(LANES * slot.number + lane)),
                 value=times(
-                    self._entry(row, first.plus(_constant(slot.weight(lane))), factor),
+                    self._entry(row, first.plus(constant(slot.weight(lane))), factor),
                     number(2.0**-slot.power),
                 ),
             )
-            for slot in self._slots()
+            for slot in self._slots
             for lane in range(LANES)
         ]
-        summed: Expression = _vector(0.0)
-        for slot in self._slots():
-            index = total(row, first, _constant(LANES * slot.number))
+        summed: Expression = numbers(0.0)
+        for slot in self._slots:
+            index = total(row, first, constant(LANES * slot.number))
             held = Load(buffer=self._ordered, index=index, lanes=LANES)
-            summed = plus(summed, times(held, _vector(2.0**slot.power)))
+            summed = plus(summed, times(held, numbers(2.0**slot.power)))
         sign = -1.0 if product.form.zeros else -float(product.form.middle)
         offset = Store(
             buffer=self._offsets,
-            index=total(_constant(m * self._units * LANES), unit.times(LANES)),
-            value=times(summed, _vector(sign)),
+            index=total(constant(m * self._units * LANES), unit.times(LANES)),
+            value=times(summed, numbers(sign)),
         )
         body = serial("unit", self._units, (*stores, offset))
         if product.norm is None:
@@ -183,10 +188,10 @@ class _Nest:
         place = row.plus(Affine.variable("step").times(LANES))
         entries = self._load(self.product.a, place, LANES)
         added = Store(buffer=squares, index=ZERO, value=plus(held, times(entries, entries)))
-        mean = times(_all_lanes(held), number(1.0 / k))
+        mean = times(all_lanes(held), number(1.0 / k))
         root = Call(function=MathFunction.RSQRT, argument=plus(mean, number(norm.epsilon)))
         body: Block = (
-            Store(buffer=squares, index=ZERO, value=_vector(0.0)),
+            Store(buffer=squares, index=ZERO, value=numbers(0.0)),
             *serial("step", k // LANES, (added,)),
             Store(buffer=factor, index=ZERO, value=root),
         )
@@ -211,7 +216,7 @@ class _Nest:
         block = frame.variable("block", blocks)
         unit = block.times(inner).plus(frame.variable("inner", inner))
         places = range(vectors * product.m)
-        no_dots = tuple(_kept(dots, place, _vector(0.0)) for place in places)
+        no_dots = tuple(store_vector(dots, place, numbers(0.0)) for place in places)
         steps: Block = (
             *self._zero_points(block, frame),
             *(no_dots if inner > 1 else ()),
@@ -219,7 +224,7 @@ class _Nest:
             *self._scaled(block, dots, sums),
         )
         tile: Block = (
-            *(_kept(sums, place, _vector(0.0)) for place in places),
+            *(store_vector(sums, place, numbers(0.0)) for place in places),
             *serial("block", blocks, frame.enclose(steps)),
             *self._told(sums),
         )
@@ -244,7 +249,7 @@ class _Nest:
             shifted = binary(BinaryOp.SHIFT_RIGHT, held, IndexValue(index=among.times(form.width)))
             bits = binary(BinaryOp.AND, shifted, whole((1 << form.width) - 1))
             value = Cast(value=bits, dtype=DType.F32)
-            body.append(Store(buffer=self._zeros, index=_constant(place), value=value))
+            body.append(Store(buffer=self._zeros, index=constant(place), value=value))
         return tuple(body)
 
     @property
@@ -258,7 +263,7 @@ class _Nest:
         first = Affine.of(0, {"slice": config.block_n, "tile": config.tile_n})
         for number_, weights in enumerate(self.product.weights):
             for t in range(config.tile_n):
-                row = first.plus(_constant(weights.first_row + t))
+                row = first.plus(constant(weights.first_row + t))
                 yield number_ * config.tile_n + t, weights, row
 
     def _stretch(self, unit: Affine, words: Buffer, dots: Buffer, *, starts: bool) -> Block:
@@ -271,42 +276,42 @@ class _Nest:
                 index = total(
                     row.times(row_words),
                     unit.times(LANES * words_each),
-                    _constant(LANES * vector_),
+                    constant(LANES * vector_),
                 )
                 value = self._load(weights.words, index, LANES)
-                body.append(_kept(words, place * words_each + vector_, value))
+                body.append(store_vector(words, place * words_each + vector_, value))
         for place, _, _ in self._rows():
             body += [
                 self._start(unit, dots, place * product.m + m, m, starts=starts)
                 for m in range(product.m)
             ]
-        for slot in self._slots():
-            if slot.halves:
+        for slot in self._slots:
+            if slot.bit * slot.width == HALF_WORD:
                 for place, _, _ in self._rows():
                     at = place * words_each + slot.vector
-                    shifted = binary(BinaryOp.SHIFT_RIGHT, _read(words, at), whole(_HALF_WORD))
-                    body.append(_kept(words, at, shifted))
+                    shifted = binary(BinaryOp.SHIFT_RIGHT, vector_at(words, at), whole(HALF_WORD))
+                    body.append(store_vector(words, at, shifted))
             for m in range(product.m):
-                index = total(_constant(m * product.k + LANES * slot.number), unit.times(ROW_STEP))
+                index = total(constant(m * product.k + LANES * slot.number), unit.times(ROW_STEP))
                 entries = Load(buffer=self._ordered, index=index, lanes=LANES)
                 for place, _, _ in self._rows():
                     bits = binary(
                         BinaryOp.AND,
-                        _read(words, place * words_each + slot.vector),
+                        vector_at(words, place * words_each + slot.vector),
                         Const(value=slot.mask, dtype=DType.I32, lanes=LANES),
                     )
                     at = place * product.m + m
                     made = times(Cast(value=bits, dtype=DType.F32), entries)
-                    body.append(_kept(dots, at, plus(_read(dots, at), made)))
+                    body.append(store_vector(dots, at, plus(vector_at(dots, at), made)))
         return tuple(body)
 
     def _start(self, unit: Affine, dots: Buffer, place: int, m: int, *, starts: bool) -> Store:
-        index = total(_constant(m * self._units * LANES), unit.times(LANES))
+        index = total(constant(m * self._units * LANES), unit.times(LANES))
         offset: Expression = Load(buffer=self._offsets, index=index, lanes=LANES)
         if self.product.form.zeros:
-            row = _constant(place // self.product.m)
+            row = constant(place // self.product.m)
             offset = times(offset, splat(Load(buffer=self._zeros, index=row)))
-        return _kept(dots, place, offset if starts else plus(_read(dots, place), offset))
+        return store_vector(dots, place, offset if starts else plus(vector_at(dots, place), offset))
 
     def _scaled(self, block: Affine, dots: Buffer, sums: Buffer) -> Block:
         product = self.product
@@ -317,7 +322,11 @@ class _Nest:
             scale = splat(self._load(weights.scales, index))
             for m in range(product.m):
                 at = place * product.m + m
-                body.append(_kept(sums, at, plus(_read(sums, at), times(scale, _read(dots, at)))))
+                body.append(
+                    store_vector(
+                        sums, at, plus(vector_at(sums, at), times(scale, vector_at(dots, at)))
+                    )
+                )
         return tuple(body)
 
     # Steps 3 and 4: one number of each row, and the entries of the output.
@@ -329,13 +338,13 @@ class _Nest:
             number_, t = divmod(place, config.tile_n)
             for m in range(product.m):
                 index = self._found_at(number_, m, Affine.of(t, {"tile": config.tile_n}))
-                value = _all_lanes(_read(sums, place * product.m + m))
+                value = all_lanes(vector_at(sums, place * product.m + m))
                 body.append(Store(buffer=self._found, index=index, value=value))
         return tuple(body)
 
     def _found_at(self, number_: int, m: int, column: Affine) -> Affine:
         first = (number_ * self.product.m + m) * self.config.block_n
-        return _constant(first).plus(column)
+        return constant(first).plus(column)
 
     def _finished(self) -> Block:
         product, config = self.product, self.config
@@ -349,70 +358,11 @@ class _Nest:
                 name: Load(buffer=self._found, index=self._found_at(number_, m, column))
                 for number_, name in enumerate(product.products)
             }
-            places = {i.name: _constant(m), j.name: place}
+            places = {i.name: constant(m), j.name: place}
             value = entry_value(product.value, places, self.held, made)
-            index = _constant(m * product.n).plus(place)
+            index = constant(m * product.n).plus(place)
             stores.append(Store(buffer=output, index=index, value=value))
         return serial("quad", config.block_n // LANES, (vector("lane", *stores),))
 
-    def _slots(self) -> Iterator["_Slot"]:
-        return (_Slot(number, self.product.form.width) for number in range(SLOTS))
-
     def _load(self, name: str, index: Affine, lanes: int = 1) -> Load:
         return Load(buffer=self.held[name][0], index=index, lanes=lanes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """The weights of a stretch that slot `number` has: the same bits of four words."""
-
-    number: int
-    width: int
-
-    @property
-    def vector(self) -> int:
-        """Which vector of words."""
-        return self.number // per_word(self.width)
-
-    @property
-    def bit(self) -> int:
-        """Among the weights of a word."""
-        return self.number % per_word(self.width)
-
-    @property
-    def halves(self) -> bool:
-        """Whether words are shifted before it."""
-        return self.bit * self.width == _HALF_WORD
-
-    @property
-    def power(self) -> int:
-        return self.bit * self.width % _HALF_WORD
-
-    @property
-    def mask(self) -> int:
-        return ((1 << self.width) - 1) << self.power
-
-    def weight(self, lane: int) -> int:
-        """Its place in the stretch."""
-        return (self.vector * LANES + lane) * per_word(self.width) + self.bit
-
-
-def _constant(value: int) -> Affine:
-    return Affine(constant=value)
-
-
-def _vector(value: float) -> Const:
-    return Const(value=value, dtype=DType.F32, lanes=LANES)
-
-
-def _read(buffer: Buffer, place: int) -> Load:
-    return Load(buffer=buffer, index=_constant(LANES * place), lanes=LANES)
-
-
-def _kept(buffer: Buffer, place: int, value: Expression) -> Store:
-    return Store(buffer=buffer, index=_constant(LANES * place), value=value)
-
-
-def _all_lanes(value: Expression) -> Expression:
-    x, y, z, w = (ExtractLane(value=value, lane=lane) for lane in range(LANES))
-    return plus(plus(x, y), plus(z, w))

@@ -44,10 +44,12 @@ from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
     ZERO,
     Frame,
+    all_lanes,
     binary,
     f32_buffer,
     loop,
     number,
+    numbers,
     plus,
     serial,
     splat,
@@ -90,40 +92,13 @@ from services.tuner.schedules.base.quantised import (
 )
 from services.tuner.schedules.base.row_threads import Reduced, RowThreads, reduced
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.quantised_gemv.webgpu_config import SLOTS, WebgpuQuantisedGemvConfig
+from services.tuner.schedules.quantised_gemv.slots import HALF_WORD, SLOTS, Slot, slots_of
+from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
 
 WORDS_AT_ONCE = LANES
 MANTISSA = 23
 """Bits of a number of f32 behind its first one."""
 _EXPONENT_BIAS = 127
-_HALF_WORD = 16
-"""Bits of a word that are in the mantissa at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slot:
-    """Where slot `number` of a stretch has its weights: bit `shift` of words `vector` on."""
-
-    number: int
-    width: int
-
-    @property
-    def vector(self) -> int:
-        return self.number // per_word(self.width)
-
-    @property
-    def bit(self) -> int:
-        """Among the weights of a word."""
-        return self.number % per_word(self.width)
-
-    @property
-    def shift(self) -> int:
-        return _HALF_WORD * (self.bit * self.width // _HALF_WORD)
-
-    @property
-    def power(self) -> int:
-        """Weights stand in the mantissa times so many powers of two."""
-        return self.bit * self.width % _HALF_WORD
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
@@ -195,7 +170,7 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
         squares=f32_buffer("squares", product.m, Scope.LOCAL),
     )
     zeros = tuple(
-        Store(buffer=kernel.sums, index=Affine(constant=n), value=_vector(0.0))
+        Store(buffer=kernel.sums, index=Affine(constant=n), value=numbers(0.0))
         for n in range(0, kernel.sums.size, LANES)
     )
 
@@ -224,16 +199,6 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
     return Program(parameters=parameters, body=loop("group", groups, LoopKind.RANGE, block))
 
 
-def _vector(value: float) -> Const:
-    return Const(value=value, dtype=DType.F32, lanes=LANES)
-
-
-def _all_lanes(value: Expression) -> Expression:
-    """The sum of the lanes of a vector."""
-    x, y, z, w = (ExtractLane(value=value, lane=lane) for lane in range(LANES))
-    return plus(plus(x, y), plus(z, w))
-
-
 # Step 2: activations into workgroup memory, in the order in which words have their weights.
 
 
@@ -258,7 +223,7 @@ def _staging(kernel: _Kernel, part: Affine) -> Block:
         bit,
     )
     slot = vector.times(count).plus(bit).times(config.pitch).plus(block)
-    held = _HALF_WORD // width
+    held = HALF_WORD // width
     among = inside.let(
         "among", binary(BinaryOp.FLOOR_MOD, IndexValue(index=bit), whole(held)), held - 1
     )
@@ -283,7 +248,7 @@ def _staged_row(kernel: _Kernel, m: int, first: Affine, slot: Affine, power: Exp
     if product.norm is not None:
         gamma = (kernel.load(product.norm.gamma, first.plus(place)) for place in places)
         held = Load(buffer=kernel.squares, index=Affine(constant=m))
-        squared = plus(held, _all_lanes(times(entries, entries)))
+        squared = plus(held, all_lanes(times(entries, entries)))
         squares = (Store(buffer=kernel.squares, index=held.index, value=squared),)
         entries = times(entries, Lanes(values=tuple(gamma)))
     scaled = times(entries, splat(power))
@@ -337,7 +302,7 @@ def _products(kernel: _Kernel, part: Affine) -> Block:
 def _own_activations(kernel: _Kernel, block: Affine) -> Block:
     """The slots of the thread's own stretch, of activations that are read where they lie."""
     product = kernel.product
-    slots = [_Slot(number=n, width=product.form.width) for n in range(SLOTS)]
+    slots = slots_of(product.form.width)
     body: list[Statement] = []
     for m in range(product.m):
         row = Affine(constant=m * product.k).plus(block.times(ROW_STEP))
@@ -345,7 +310,7 @@ def _own_activations(kernel: _Kernel, block: Affine) -> Block:
         entries: list[Expression] = [kernel.load(product.a, row.plus(at), LANES) for at in vectors]
         if product.norm is not None:
             held = Load(buffer=kernel.squares, index=Affine(constant=m))
-            squared = _all_lanes(_pairwise([times(each, each) for each in entries]))
+            squared = all_lanes(_pairwise([times(each, each) for each in entries]))
             body.append(Store(buffer=kernel.squares, index=held.index, value=plus(held, squared)))
             gamma = [block.times(ROW_STEP).plus(at) for at in vectors]
             entries = [
@@ -353,19 +318,13 @@ def _own_activations(kernel: _Kernel, block: Affine) -> Block:
                 for each, at in zip(entries, gamma, strict=True)
             ]
         for slot in slots:
-            lanes = [_weight_of(slot, lane) for lane in range(LANES)]
+            lanes = [slot.weight(lane) for lane in range(LANES)]
             parts = [ExtractLane(value=entries[at // LANES], lane=at % LANES) for at in lanes]
             value: Expression = Lanes(values=tuple(parts))
             if slot.power:
-                value = times(value, _vector(2.0**-slot.power))
+                value = times(value, numbers(2.0**-slot.power))
             body.append(Store(buffer=kernel.own, index=_own_slot(m, slot.number), value=value))
     return tuple(body)
-
-
-def _weight_of(slot: _Slot, lane: int) -> int:
-    """The weight of a stretch that a lane of a slot has."""
-    count = per_word(slot.width)
-    return (slot.vector * LANES + lane) * count + slot.bit
 
 
 def _own_slot(m: int, slot: int) -> Affine:
@@ -429,17 +388,16 @@ def _dots(
     product, form = kernel.product, operand.form
     words = ROW_STEP // form.per_word
     at = row.times(product.k // ROW_STEP).plus(place).times(words)
-    most = (1 << form.width) - 1
     zeros = _zero_points(kernel, operand, slots, row, place, inside)
     body: list[Statement] = []
     for number_ in slots:
-        slot = _Slot(number=number_, width=form.width)
+        slot = Slot(number=number_, width=form.width)
         held: Expression = kernel.load(
             operand.words, at.plus(Affine(constant=slot.vector * WORDS_AT_ONCE)), LANES
         )
         if slot.shift:
             held = binary(BinaryOp.SHIFT_RIGHT, held, whole(slot.shift))
-        held = binary(BinaryOp.AND, held, _words(most << slot.power))
+        held = binary(BinaryOp.AND, held, _words(slot.mask))
         held = binary(BinaryOp.OR, held, _words((_EXPONENT_BIAS + MANTISSA) << MANTISSA))
         value = binary(
             BinaryOp.SUB, Bitcast(value=held, dtype=DType.F32), _centre(form, slot, zeros)
@@ -461,11 +419,11 @@ def _words(value: int) -> Const:
     return Const(value=value, dtype=DType.I32, lanes=LANES)
 
 
-def _centre(form: Form, slot: _Slot, zeros: tuple[Expression, ...]) -> Expression:
+def _centre(form: Form, slot: Slot, zeros: tuple[Expression, ...]) -> Expression:
     """What the mantissa has where a weight is its zero point, of which `zeros` has one a word."""
     one, power = float(1 << MANTISSA), float(1 << slot.power)
     if not zeros:
-        return _vector(one + power * form.middle)
+        return numbers(one + power * form.middle)
     return _lanes(tuple(plus(times(zero, number(power)), number(one)) for zero in zeros))
 
 
@@ -498,7 +456,7 @@ def _added(
 
 
 def _vector_of(form: Form, slots: range) -> int:
-    return _Slot(number=slots.start, width=form.width).vector
+    return Slot(number=slots.start, width=form.width).vector
 
 
 def _zero_points(
@@ -536,7 +494,7 @@ def _zero_points(
 def _totals(kernel: _Kernel) -> tuple[Reduced, Reduced]:
     """The sums of all rows, and the sums of squares of the rows of a."""
     sums = [
-        _all_lanes(Load(buffer=kernel.sums, index=Affine(constant=n), lanes=LANES))
+        all_lanes(Load(buffer=kernel.sums, index=Affine(constant=n), lanes=LANES))
         for n in range(0, kernel.sums.size, LANES)
     ]
     squares = [

@@ -10,13 +10,12 @@ from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
 from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
 from services.tuner.schedules.base.row_threads import shared_bytes
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
+from services.tuner.schedules.quantised_gemv.slots import SLOTS
 
 MAX_M = 8
 """Rows of activations: more of them are worth a tile of a matrix product."""
 MAX_SUMS = 16
 """Sums of four lanes that a thread keeps in registers."""
-SLOTS = 8
-"""Vectors of four activations to a stretch of 32 weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

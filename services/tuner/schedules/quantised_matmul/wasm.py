@@ -31,14 +31,18 @@ from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
     Frame,
     binary,
+    constant,
     f32_buffer,
     loop,
+    numbers,
     plus,
     serial,
     splat,
+    store_vector,
     times,
     total,
     vector,
+    vector_at,
     whole,
 )
 from services.tuner.ir.nodes import (
@@ -109,7 +113,7 @@ class _Nest:
     def _panel_at(self, number_: int, k: Affine, column: Affine) -> Affine:
         config, entries = self.config, self.product.k * self.config.tile_n
         return total(
-            _constant(number_ * self.config.block_n * self.product.k),
+            constant(number_ * self.config.block_n * self.product.k),
             Affine.variable("panel").times(entries),
             k.times(config.tile_n),
             column,
@@ -131,11 +135,13 @@ class _Nest:
             rows = Affine.of(
                 weights.first_row + first, {"slice": config.block_n, "panel": config.tile_n}
             )
-            places = (rows.plus(_constant(lane)).times(columns) for lane in range(LANES))
+            places = (rows.plus(constant(lane)).times(columns) for lane in range(LANES))
             return tuple(Load(buffer=self.held[name][0], index=row.plus(column)) for row in places)
 
-        points: Expression = Const(value=float(form.middle), dtype=DType.F32, lanes=LANES)
-        before: list[Store] = [_kept(scale, Lanes(values=of_each(weights.scales, blocks, block)))]
+        points: Expression = numbers(float(form.middle))
+        before: list[Store] = [
+            store_vector(scale, 0, Lanes(values=of_each(weights.scales, blocks, block)))
+        ]
         if form.zeros:
             count = form.zero_words(product.k)
             parts = (("zero_word", count), ("among", form.per_word))
@@ -147,19 +153,19 @@ class _Nest:
                     for each in of_each(weights.zeros, count, held)
                 )
             )
-            before.append(_kept(zero, values))
-            points = _held(zero)
+            before.append(store_vector(zero, 0, values))
+            points = vector_at(zero, 0)
         row_words = product.k // form.per_word
         unpacked: list[Store] = [
-            _kept(word, Lanes(values=of_each(weights.words, row_words, place)))
+            store_vector(word, 0, Lanes(values=of_each(weights.words, row_words, place)))
         ]
         for bit in range(form.per_word):
-            bits = _wide_bits(_held(word), bit * form.width, form.width)
+            bits = _wide_bits(vector_at(word, 0), bit * form.width, form.width)
             entry = binary(BinaryOp.SUB, Cast(value=bits, dtype=DType.F32), points)
-            k = place.times(form.per_word).plus(_constant(bit))
-            index = self._panel_at(number_, k, _constant(first))
+            k = place.times(form.per_word).plus(constant(bit))
+            index = self._panel_at(number_, k, constant(first))
             unpacked.append(
-                Store(buffer=self._panels, index=index, value=times(entry, _held(scale)))
+                Store(buffer=self._panels, index=index, value=times(entry, vector_at(scale, 0)))
             )
         steps: Block = (*before, *serial("word", words, tuple(unpacked)))
         body = serial("block", blocks, frame.enclose(steps))
@@ -173,7 +179,7 @@ class _Nest:
         tile_m = self.config.tile_m
         tiles, rest = divmod(self.product.m, tile_m)
         body = serial("m", tiles, self._tile(Affine.of(0, {"m": tile_m}), tile_m))
-        return (*body, *self._tile(_constant(tiles * tile_m), rest)) if rest else body
+        return (*body, *self._tile(constant(tiles * tile_m), rest)) if rest else body
 
     def _tile(self, first: Affine, rows: int) -> Block:
         product, config = self.product, self.config
@@ -183,7 +189,7 @@ class _Nest:
         entry = f32_buffer("entry", LANES, Scope.LOCAL)
 
         def at(row: int, number_: int, column: int) -> Affine:
-            return _constant(LANES * (row * wide + number_ * vectors + column))
+            return constant(LANES * (row * wide + number_ * vectors + column))
 
         def each(make: Callable[[int, int, int], Store]) -> Block:
             return tuple(
@@ -194,23 +200,23 @@ class _Nest:
             )
 
         def cleared(row: int, number_: int, column: int) -> Store:
-            zero = Const(value=0.0, dtype=DType.F32, lanes=LANES)
+            zero = numbers(0.0)
             return Store(buffer=sums, index=at(row, number_, column), value=zero)
 
         terms: list[Store] = []
         for k0 in range(config.unroll_k):
             k = Affine.of(k0, {"k1": config.unroll_k})
             for row in range(rows):
-                place = first.plus(_constant(row)).times(product.k).plus(k)
+                place = first.plus(constant(row)).times(product.k).plus(k)
                 a = splat(Load(buffer=self.held[product.a][0], index=place))
-                terms.append(_kept(entry, a))
+                terms.append(store_vector(entry, 0, a))
                 for number_ in range(len(product.weights)):
                     for column in range(vectors):
-                        index = self._panel_at(number_, k, _constant(LANES * column))
+                        index = self._panel_at(number_, k, constant(LANES * column))
                         right = Load(buffer=self._panels, index=index, lanes=LANES)
                         here = at(row, number_, column)
                         held = Load(buffer=sums, index=here, lanes=LANES)
-                        added = plus(held, times(_held(entry), right))
+                        added = plus(held, times(vector_at(entry, 0), right))
                         terms.append(Store(buffer=sums, index=here, value=added))
 
         body: Block = (
@@ -240,23 +246,11 @@ class _Nest:
                     Affine.of(LANES * column, {"slice": config.block_n, "panel": config.tile_n}),
                     lane,
                 )
-                here = first.plus(_constant(row))
+                here = first.plus(constant(row))
                 value = entry_value(product.value, {i.name: here, j.name: own}, self.held, made)
                 index = here.times(product.n).plus(own)
                 body.append(vector("lane", Store(buffer=output, index=index, value=value)))
         return tuple(body)
-
-
-def _constant(value: int) -> Affine:
-    return Affine(constant=value)
-
-
-def _held(buffer: Buffer) -> Load:
-    return Load(buffer=buffer, index=_constant(0), lanes=LANES)
-
-
-def _kept(buffer: Buffer, value: Expression) -> Store:
-    return Store(buffer=buffer, index=_constant(0), value=value)
 
 
 def _bits(word: Expression, shift: Expression, width: int) -> Expression:

@@ -37,6 +37,7 @@ from services.tuner.ir.build import (
     f32_buffer,
     loop,
     number,
+    numbers,
     serial,
     under,
     whole,
@@ -157,7 +158,7 @@ def quantised_matmul_programs(
             "partial", config.split_k * len(products) * product.m * product.n, Scope.GLOBAL
         ),
     )
-    zero = Const(value=0, dtype=DType.F32, lanes=LANES)
+    zero = numbers(0)
     zeros = tuple(
         Store(buffer=kernel.sums, index=_at(n), value=zero)
         for n in range(0, kernel.sums.size, LANES)

@@ -51,6 +51,7 @@ from services.tuner.ir.build import (
     ZERO,
     Frame,
     binary,
+    constant,
     f32_buffer,
     loop,
     number,
@@ -75,7 +76,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.finish import finish_of
+from services.tuner.schedules.base.finish import stored_product
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.row_tiles import RowTiles, row_tiles
 from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
@@ -180,7 +181,7 @@ class _Nest:
         first, panels = rows.times(config.block_m), config.block_n // config.tile_n
         within = frame.nested()
         panel = columns.times(panels).plus(within.variable("panel", panels))
-        following = within.least("next", panel.plus(_constant(1)), across * panels - 1)
+        following = within.least("next", panel.plus(constant(1)), across * panels - 1)
         one_panel = (*self._summed_panel(panel), *self._products(first, panel, following))
         body: Block = (
             *self._summed_rows(first),
@@ -195,15 +196,15 @@ class _Nest:
 
     def _of_rows(self, quarter: Quarter, row: Affine, k: Affine) -> Load:
         """An entry of a quarter of a."""
-        below = row.plus(_constant(quarter.lower * self.extents.m // 2))
-        index = below.times(self.extents.k).plus(k).plus(_constant(quarter.right * self.k))
+        below = row.plus(constant(quarter.lower * self.extents.m // 2))
+        index = below.times(self.extents.k).plus(k).plus(constant(quarter.right * self.k))
         return Load(buffer=self.parameters[0], index=index)
 
     def _of_panel(self, quarter: Quarter, panel: Affine, entry: Affine) -> Load:
         """An entry of a quarter of b, by its place in the panel of that quarter."""
         width, of_half = self.config.tile_n, self.extents.n // 2 // self.config.tile_n
-        there = panel.plus(_constant(quarter.right * of_half)).times(self.extents.k * width)
-        index = there.plus(entry).plus(_constant(quarter.lower * self.k * width))
+        there = panel.plus(constant(quarter.right * of_half)).times(self.extents.k * width)
+        index = there.plus(entry).plus(constant(quarter.lower * self.k * width))
         return Load(buffer=self.parameters[1], index=index)
 
     # Steps 1 and 2.
@@ -220,7 +221,7 @@ class _Nest:
         stores = [
             Store(
                 buffer=self.row_sums,
-                index=own.plus(_constant(place * size)),
+                index=own.plus(constant(place * size)),
                 value=binary(op, value(left), value(right)),
             )
             for place, (left, op, right) in enumerate(LEFT_SUMS)
@@ -238,7 +239,7 @@ class _Nest:
         stores = [
             Store(
                 buffer=self.panel_sums,
-                index=entry.plus(_constant(place * size)),
+                index=entry.plus(constant(place * size)),
                 value=binary(op, value(left), value(right)),
             )
             for place, (left, op, right) in enumerate(RIGHT_SUMS)
@@ -265,11 +266,8 @@ class _Nest:
         size, bodies = self.extents.k * self.config.tile_n, self.k // self.config.unroll_k
         count = -(-self.config.block_m // self.config.tile_m)
         step = -(-size // (bodies * count))
-        m1 = frame.variable("m1", tiles.count)
-        place = m1.plus(_constant(tiles.before)).times(bodies)
-        part = frame.least(f"part{tiles.rows}", place, size // step - bodies)
-        panel = following.plus(_constant(half * self.extents.n // 2 // self.config.tile_n))
-        word = part.plus(Affine.variable("k1")).times(step)
+        panel = following.plus(constant(half * self.extents.n // 2 // self.config.tile_n))
+        word = tiles.read_ahead(frame, bodies, step, size)
         return Load(buffer=self.parameters[1], index=panel.times(size).plus(word))
 
     def _product(
@@ -295,7 +293,7 @@ class _Nest:
             return (unrolled("m0", rows, loop("n0", width, LoopKind.VECTOR, (store,))),)
 
         def kept(quarter: Quarter) -> Load:
-            place = row.plus(_constant(quarter * config.block_m))
+            place = row.plus(constant(quarter * config.block_m))
             return Load(buffer=self.kept, index=place.times(width).plus(lane))
 
         def keep(quarter: Quarter, value: Expression) -> Store:
@@ -326,26 +324,17 @@ class _Nest:
         if isinstance(product.left, Quarter):
             return self._of_rows(product.left, first.plus(row), k)
         size = self.config.block_m * self.k
-        place = _constant(LEFT_SUMS.index(product.left) * size)
+        place = constant(LEFT_SUMS.index(product.left) * size)
         return Load(buffer=self.row_sums, index=row.times(self.k).plus(k).plus(place))
 
     def _right(self, product: _Product, panel: Affine, entry: Affine) -> Load:
         if isinstance(product.right, Quarter):
             return self._of_panel(product.right, panel, entry)
-        place = _constant(RIGHT_SUMS.index(product.right) * self.k * self.config.tile_n)
+        place = constant(RIGHT_SUMS.index(product.right) * self.k * self.config.tile_n)
         return Load(buffer=self.panel_sums, index=entry.plus(place))
 
     def _entry(self, quarter: Quarter, at: tuple[Affine, Affine], value: Expression) -> Store:
         """What stores an entry of a quarter of the output, given its sum."""
-        *_, output = self.parameters
-        row = at[0].plus(_constant(quarter.lower * self.extents.m // 2))
-        column = at[1].plus(_constant(quarter.right * self.extents.n // 2))
-        if self.extents.epilogue is None:
-            return Store(buffer=output, index=row.times(self.extents.n).plus(column), value=value)
-        held = {buffer.name: buffer for buffer in self.parameters} | {"c": output}
-        finish = finish_of(self.extents.epilogue, (self.extents.m, self.extents.n))
-        return finish.stored((row, column), value, held)
-
-
-def _constant(value: int) -> Affine:
-    return Affine(constant=value)
+        row = at[0].plus(constant(quarter.lower * self.extents.m // 2))
+        column = at[1].plus(constant(quarter.right * self.extents.n // 2))
+        return stored_product(self.extents, self.parameters, (ZERO, row, column), value)

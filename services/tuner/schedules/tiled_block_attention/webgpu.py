@@ -12,11 +12,11 @@ place are left out one by one.
 
 from kernelzoo.domain.candidate import Candidate
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import Frame, f32_buffer, loop, number, splat, times, under
+from services.tuner.ir.build import Frame, constant, f32_buffer, loop, number, splat, times, under
 from services.tuner.ir.nodes import LANES, Bound, Buffer, LoopKind, Program, Scope, Store
 from services.tuner.schedules.attention.webgpu import attended
 from services.tuner.schedules.attention.webgpu_kernel import AttentionKernel, CachedTokens
-from services.tuner.schedules.base.cache import constant, key_at, value_at
+from services.tuner.schedules.base.cache import key_at, value_at
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.block_attention.webgpu import KEEPERS, BlockOperands
 from services.tuner.schedules.tiled_block_attention.webgpu_config import (

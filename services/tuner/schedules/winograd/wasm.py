@@ -31,7 +31,18 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import Frame, binary, loop, number, serial, under, unrolled, vector
+from services.tuner.ir.build import (
+    Frame,
+    binary,
+    constant,
+    loop,
+    number,
+    numbers,
+    serial,
+    under,
+    unrolled,
+    vector,
+)
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
@@ -39,7 +50,6 @@ from services.tuner.ir.nodes import (
     Block,
     Bound,
     Buffer,
-    Const,
     Expression,
     Load,
     LoopKind,
@@ -143,14 +153,14 @@ class _Nest:
 def _copied(nest: _Nest) -> Block:
     e, frame = nest.extent, nest.frame
     row, column = frame.variable("row", nest.rows), frame.variable("column", nest.columns)
-    before = _constant(-e["pad"])
+    before = constant(-e["pad"])
     y, x = nest.first.plus(row).plus(before), column.plus(before)
     line = nest.image.times(e["h"]).plus(y)
     pixel = line.times(e["w"]).plus(x).times(e["c"]).plus(_four("c1"))
     here = row.times(nest.columns).plus(column).times(e["c"]).plus(_four("c1"))
     copy, zero = (
         serial("c1", e["c"] // LANES, (Store(buffer=nest.padded, index=here, value=value),))
-        for value in (_vector(nest.a, pixel), _number(0))
+        for value in (_vector(nest.a, pixel), numbers(0))
     )
     inside = frame.undecided((*_inside(y, e["h"]), *_inside(x, e["w"])))
     return serial("row", nest.rows, serial("column", nest.columns, under(inside, copy, zero)))
@@ -165,7 +175,7 @@ def _transformed(nest: _Nest) -> Block:
     corner = down.times(OUT * nest.columns).plus(right.times(OUT)).times(e["c"]).plus(_four("c1"))
     read = [
         [
-            _vector(nest.padded, corner.plus(_constant((u * nest.columns + v) * e["c"])))
+            _vector(nest.padded, corner.plus(constant((u * nest.columns + v) * e["c"])))
             for v in range(IN)
         ]
         for u in range(IN)
@@ -218,7 +228,7 @@ def _output(nest: _Nest) -> Block:
     place = down.times(nest.across).plus(right).times(channels).plus(_four("o1"))
     read = [
         [
-            _vector(nest.products, place.plus(_constant((u * IN + v) * nest.tiles * channels)))
+            _vector(nest.products, place.plus(constant((u * IN + v) * nest.tiles * channels)))
             for v in range(IN)
         ]
         for u in range(IN)
@@ -249,7 +259,7 @@ class _Vectors:
         return tuple(self._statements)
 
     def keep(self, value: Expression) -> Expression:
-        at = _constant(LANES * self._count)
+        at = constant(LANES * self._count)
         self._count += 1
         self._statements.append(Store(buffer=KEPT, index=at, value=value))
         return _vector(KEPT, at)
@@ -257,7 +267,7 @@ class _Vectors:
     def store(self, buffer: Buffer, first: Affine, step: int, vectors: Vectors) -> None:
         """Vectors that lie `step` apart."""
         for place, value in enumerate(vectors):
-            at = first.plus(_constant(place * step))
+            at = first.plus(constant(place * step))
             self._statements.append(Store(buffer=buffer, index=at, value=value))
 
 
@@ -332,7 +342,7 @@ def packing_program(workload: Workload, width: int) -> Program:
     k = Affine.variable("k")
     read = [
         [
-            _vector(b, k.times(channels).plus(channel).plus(_constant(tap * depth * channels)))
+            _vector(b, k.times(channels).plus(channel).plus(constant(tap * depth * channels)))
             for tap in range(WINDOW * r, WINDOW * (r + 1))
         ]
         for r in range(WINDOW)
@@ -350,10 +360,6 @@ def _scratch(name: str, size: int) -> Buffer:
     return Buffer(name=name, scope=Scope.GLOBAL, dtype=DType.F32, size=size)
 
 
-def _constant(value: int) -> Affine:
-    return Affine(constant=value)
-
-
 def _four(var: str) -> Affine:
     """Vector number `var`."""
     return Affine.of(0, {var: LANES})
@@ -363,16 +369,12 @@ def _vector(buffer: Buffer, index: Affine) -> Load:
     return Load(buffer=buffer, index=index, lanes=LANES)
 
 
-def _number(value: float) -> Const:
-    return Const(value=value, dtype=DType.F32, lanes=LANES)
-
-
 def _inside(place: Affine, size: int) -> tuple[Bound, ...]:
     return Bound(index=place, limit=size), Bound(index=place.times(-1), limit=1)
 
 
 def _scaled(value: Expression, factor: float) -> Expression:
-    return binary(BinaryOp.MUL, value, _number(factor))
+    return binary(BinaryOp.MUL, value, numbers(factor))
 
 
 def _sum(left: Expression, right: Expression, factor: float) -> Expression:
