@@ -40,9 +40,10 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotary:
-    """A rotary embedding of its own, which layers have that see a window."""
+    """A rotary embedding of its own, which layers have that see a window. `theta` is None where
+    the weights come with its tables."""
 
-    theta: float
+    theta: float | None
     scaling: Scaling | None = None
 
 
@@ -187,7 +188,7 @@ def _gemma(config: LanguageConfig, document: Mapping[str, Any]) -> LanguageConfi
     usual = float(config.head_dim**-0.5)
     scale = float(document.get("query_pre_attn_scalar", 256)) ** -0.5
     local = _rotary(document, _WINDOWED)
-    plain = Rotary(theta=config.theta or local.theta, scaling=config.scaling)
+    plain = Rotary(theta=config.theta, scaling=config.scaling)
     return replace(
         config,
         score_scale=0.0 if scale == usual else scale,

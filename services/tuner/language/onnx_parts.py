@@ -15,8 +15,9 @@ from services.tuner.graph.dataflow import Dataflow, Made
 from services.tuner.graph.reading import Array, told_node
 from services.tuner.language.packed import DenseMatrix, Matrix, packed_matrix
 
-SHAPES = "models of the shapes of Llama, Mistral, Phi-3, Qwen2 and Qwen3 are known"
+SHAPES = "models of the shapes of Gemma, Llama, Mistral, Phi-3, Qwen2 and Qwen3 are known"
 _PRODUCTS = ("Gemm", "MatMul", "MatMulNBits")
+_NORMS = ("RMSNormalization", "SimplifiedLayerNormalization")
 _SKIPPING = "SkipSimplifiedLayerNormalization"
 
 
@@ -45,20 +46,28 @@ class Rotation:
     cosines: Array
     sines: Array
 
+    def equals(self, other: "Rotation") -> bool:
+        return np.array_equal(self.cosines, other.cosines) and np.array_equal(
+            self.sines, other.sines
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """`window`: the tokens that are seen, None for all."""
+    """`window`: the last tokens that are seen, 0 for all. `scale`: what scores are multiplied by,
+    head_dim^-½ where it is 0. `cap`: that of scores, 0 for none."""
 
     heads: int
     kv_heads: int
+    scale: float
+    cap: float
     queries: Linear
     keys: Linear
     values: Linear
     query_norm: Norm | None
     key_norm: Norm | None
     rotation: Rotation
-    window: int | None
+    window: int
 
 
 def refusal(made: Made | None, value: str, what: str) -> UnsupportedModel:
@@ -82,12 +91,17 @@ def source_of(flow: Dataflow, value: str) -> tuple[str, ...]:
     return (flow.origin(value),) if both is None else tuple(sorted(both))
 
 
+def is_norm(flow: Dataflow, value: str) -> bool:
+    made = flow.made(value)
+    return made is not None and made.op in _NORMS
+
+
 def norm(flow: Dataflow, value: str, what: str) -> Norm:
     made = flow.made(value)
     match made.op if made is not None else "":
-        case "RMSNormalization" | "SimplifiedLayerNormalization" if made is not None:
+        case op if made is not None and op in _NORMS:
             gamma, usual, source = made.input(1), 1e-5, source_of(flow, made.input(0))
-        case "SkipSimplifiedLayerNormalization" if made is not None and made.place == 0:
+        case op if made is not None and op == _SKIPPING and made.place == 0:
             if made.input(3):
                 raise refusal(made, value, f"{what} without a bias")
             both = sorted(flow.origin(made.input(place)) for place in (0, 1))
@@ -197,7 +211,40 @@ def _packed(flow: Dataflow, made: Made, places: Sequence[int]) -> tuple[Array, A
     )
 
 
-def embedding(flow: Dataflow, value: str) -> Matrix:
+def embedding(flow: Dataflow, value: str) -> tuple[Matrix, float]:
+    """The table of tokens, and what its rows are multiplied by."""
+    factored = _factored(flow, value)
+    source, factor = (value, 1.0) if factored is None else factored
+    return _table(flow, source), factor
+
+
+def _factored(flow: Dataflow, value: str) -> tuple[str, float] | None:
+    """What is multiplied or divided by one constant, and the factor; None for another value."""
+    made = flow.made(value)
+    if made is None or made.op not in ("Mul", "Div"):
+        return None
+    for place in (0, 1) if made.op == "Mul" else (1,):
+        held = flow.constant(made.input(place))
+        if held is not None and held.size == 1:
+            factor = _written(held.reshape(-1)[0])
+            return made.input(1 - place), factor if made.op == "Mul" else 1 / factor
+    return None
+
+
+def capped(flow: Dataflow, value: str) -> tuple[str, float]:
+    """What becomes cap · tanh(entry / cap), and the cap; the value itself and 0 where nothing
+    does."""
+    outer = _factored(flow, value)
+    bent = None if outer is None else flow.made(outer[0])
+    if outer is None or bent is None or bent.op != "Tanh":
+        return value, 0.0
+    inner = _factored(flow, bent.input(0))
+    if inner is None or not np.isclose(inner[1] * outer[1], 1.0, rtol=1e-3):
+        raise refusal(bent, "", "a cap of the logits")
+    return inner[0], outer[1]
+
+
+def _table(flow: Dataflow, value: str) -> Matrix:
     made = flow.made(value)
     match made.op if made is not None else "":
         case "Gather" if made is not None:
@@ -216,16 +263,28 @@ def embedding(flow: Dataflow, value: str) -> Matrix:
     raise refusal(made, value, "the embedding of tokens")
 
 
-def gated(flow: Dataflow, value: str) -> tuple[Linear, Linear]:
-    """The gate behind SiLU, and what it lets through."""
+def gated(flow: Dataflow, value: str) -> tuple[str, Linear, Linear]:
+    """What a gate goes through, the gate before that, and what it lets through."""
     made = flow.made(value)
     if made is not None and made.op == "Mul":
-        for gate, other in ((0, 1), (1, 0)):
-            held = _silu(flow, made.input(gate))
-            if held is not None:
-                up = linear(flow, made.input(other), "the product that a gate lets through")
-                return linear(flow, held, "the product of a gate"), up
-    raise refusal(made, value, "a product gated by SiLU")
+        for place, other in ((0, 1), (1, 0)):
+            for name, inside in (("silu", _silu), ("gelu_tanh", _gelu_tanh)):
+                held = inside(flow, made.input(place))
+                if held is not None:
+                    up = linear(flow, made.input(other), "the product that a gate lets through")
+                    return name, linear(flow, held, "the product of a gate"), up
+    raise refusal(made, value, "a product gated by SiLU, or by GELU with tanh,")
+
+
+def _gelu_tanh(flow: Dataflow, value: str) -> str | None:
+    """What GELU is taken of with tanh in the place of erf; None for another value."""
+    made = flow.made(value)
+    match made.op if made is not None else "":
+        case "FastGelu" if made is not None:
+            return None if made.input(1) else made.input(0)
+        case "Gelu" if made is not None:
+            return made.input(0) if made.attribute("approximate", b"none") == b"tanh" else None
+    return None
 
 
 def _silu(flow: Dataflow, value: str) -> str | None:
@@ -266,26 +325,25 @@ def attention(flow: Dataflow, value: str) -> Attention:
     projected = _projected(flow, made, heads, kv_heads)
     head_dim = projected.queries.matrix.rows // heads
     scale = made.attribute("scale", 0.0)
-    if scale and not np.isclose(scale, head_dim**-0.5):
-        raise refusal(made, value, f"attention whose scale is {head_dim**-0.5:.4g}")
     own = (_own_norm(flow, made, place) for place in (14, 15))
     norms = [apart or inside for apart, inside in zip(projected.norms, own, strict=True)]
-    window = made.attribute("local_window_size", -1)
     return Attention(
         heads=heads,
         kv_heads=kv_heads,
+        scale=0.0 if np.isclose(scale, head_dim**-0.5) else _written(scale),
+        cap=_written(made.attribute("softcap", 0.0)),
         queries=projected.queries,
         keys=projected.keys,
         values=projected.values,
         query_norm=norms[0],
         key_norm=norms[1],
         rotation=_rotation(flow, made, projected.rotations, head_dim),
-        window=window if window > 0 else None,
+        window=max(0, made.attribute("local_window_size", -1)),
     )
 
 
 def _refuse_variants(attention: Made) -> None:
-    for name in ("smooth_softmax", "softcap", "rotary_interleaved"):
+    for name in ("smooth_softmax", "rotary_interleaved"):
         if attention.attribute(name, 0) > 0:
             raise refusal(attention, "", f"attention without {name}")
     if any(attention.input(place) for place in range(10, 14)):
@@ -353,7 +411,7 @@ def _rotation(
         )
         for node in ([attention] if inside else rotating)
     ]
-    if not all(np.array_equal(each.cosines, found[0].cosines) for each in found):
+    if not all(each.equals(found[0]) for each in found):
         raise refusal(attention, "", "attention with one rotary embedding of queries and keys")
     if found[0].cosines.shape[1] * 2 != head_dim:
         raise refusal(attention, "", f"a rotary embedding of all {head_dim} entries of a head")

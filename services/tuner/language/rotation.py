@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelzoo.errors import InvalidInput
-from services.tuner.language.config import LanguageConfig, Rotary
+from services.tuner.language.config import LanguageConfig, Rotary, Scaling
 
 Table = NDArray[np.float32]
 
@@ -12,17 +12,17 @@ Table = NDArray[np.float32]
 def rotation(config: LanguageConfig, *, windowed: bool = False) -> tuple[Table, Table]:
     """float32[length, head_dim / 2] each, of layers that see all tokens or a window. Raises
     InvalidInput for a model without its base."""
-    if config.theta is None:
-        raise InvalidInput("the model's rotary embedding has no base, but tables of its own")
     plain = Rotary(theta=config.theta, scaling=config.scaling)
     rotary = (config.windowed_rotary if windowed else None) or plain
-    angles = np.arange(config.length)[:, None] * _frequencies(rotary, config.head_dim)[None]
+    if rotary.theta is None:
+        raise InvalidInput("the model's rotary embedding has no base, but tables of its own")
+    frequencies = _frequencies(rotary.theta, rotary.scaling, config.head_dim)
+    angles = np.arange(config.length)[:, None] * frequencies[None]
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
-def _frequencies(rotary: Rotary, head_dim: int) -> NDArray[np.float64]:
-    plain = rotary.theta ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
-    scaling = rotary.scaling
+def _frequencies(theta: float, scaling: Scaling | None, head_dim: int) -> NDArray[np.float64]:
+    plain = theta ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
     if scaling is None:
         return plain
     if not scaling.original:

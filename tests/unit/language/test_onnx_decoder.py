@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from cli.models.importing import imported
-from fixtures.language_onnx import MICROSOFT, OnnxForm, decoder_onnx
+from fixtures.language_onnx import OnnxForm, decoder_onnx
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from kernelzoo.formats.plans import plan_bytes
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.importing import import_model
 from services.tuner.language.checkpoint import Seeded
-from services.tuner.language.config import LanguageConfig
+from services.tuner.language.config import LanguageConfig, Rotary
 from services.tuner.language.onnx_decoder import read_decoder
 from services.tuner.language.planning import plan_decoder, plan_language_model
 from services.tuner.language.reference import Reference
@@ -29,6 +29,19 @@ RECORDED: dict[str, NDArray[Any]] = dict(
 )
 QWEN2 = replace(LLAMA, bias=True, tied=False)
 QWEN3 = replace(LLAMA, normed_heads=True)
+GEMMA2 = replace(
+    LLAMA,
+    gate="gelu_tanh",
+    embedding_scale=5.66,
+    windows=(8, 0),
+    score_scale=0.2,
+    score_cap=1.5,
+    logit_cap=3.0,
+    normed_branches=True,
+)
+GEMMA3 = replace(
+    GEMMA2, normed_heads=True, score_cap=0.0, windowed_rotary=Rotary(theta=1e6), logit_cap=0.0
+)
 PLAIN = OnnxForm(plain=True)
 
 
@@ -39,7 +52,7 @@ def _saved(folder: Path, model: ModelProto) -> Path:
     return path
 
 
-@pytest.mark.parametrize("config", [LLAMA, QWEN2, QWEN3])
+@pytest.mark.parametrize("config", [LLAMA, QWEN2, QWEN3, GEMMA2, GEMMA3])
 def test_a_file_of_onnx_becomes_the_plan_of_its_weights(
     config: LanguageConfig, tmp_path: Path
 ) -> None:
@@ -51,7 +64,8 @@ def test_a_file_of_onnx_becomes_the_plan_of_its_weights(
         assert found.golden == right.golden
     path = _saved(tmp_path, decoder_onnx(config, Seeded(), PLAIN))
     read, weights = read_decoder(path, config.length)
-    assert read == replace(config, theta=None)
+    own = None if config.windowed_rotary is None else Rotary(theta=None)
+    assert read == replace(config, theta=None, windowed_rotary=own)
     name = "model.layers.1.mlp.down_proj.weight"
     sizes = (config.width, config.hidden)
     words = weights.matrix(name, *sizes).words
@@ -123,10 +137,11 @@ def _quantised_cache(model: ModelProto) -> None:
     _node(model, "GroupQueryAttention").input.extend(["", "", "", "sines"])
 
 
-def _scaled_embedding(model: ModelProto) -> None:
-    """As Gemma has it."""
-    model.graph.initializer.append(numpy_helper.from_array(np.array(8, np.float32), "eight"))
-    scaled = helper.make_node("Mul", ["embedded", "eight"], ["scaled"], name="/scale")
+def _uneven_embedding(model: ModelProto) -> None:
+    """Each entry by a factor of its own."""
+    factors = np.ones(LLAMA.width, np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(factors, "factors"))
+    scaled = helper.make_node("Mul", ["embedded", "factors"], ["scaled"], name="/scale")
     for node in model.graph.node:
         for place, name in enumerate(node.input):
             if name == "embedded":
@@ -135,8 +150,19 @@ def _scaled_embedding(model: ModelProto) -> None:
 
 
 def _gelu(model: ModelProto) -> None:
-    node = _node(model, "Sigmoid")
-    node.op_type, node.domain = "FastGelu", MICROSOFT
+    """With erf."""
+    _node(model, "Sigmoid").op_type = "Gelu"
+
+
+def _uneven_cap(model: ModelProto) -> None:
+    """Logits are multiplied by another number than they were divided by."""
+    for name, number in (("three", 3), ("four", 4)):
+        model.graph.initializer.append(numpy_helper.from_array(np.array(number, np.float32), name))
+    head = next(node for node in model.graph.node if "logits" in node.output)
+    head.output[0] = "product"
+    model.graph.node.append(helper.make_node("Div", ["product", "three"], ["within"]))
+    model.graph.node.append(helper.make_node("Tanh", ["within"], ["bent"], name="/tanh"))
+    model.graph.node.append(helper.make_node("Mul", ["bent", "four"], ["logits"]))
 
 
 def _no_logits(model: ModelProto) -> None:
@@ -163,16 +189,17 @@ def _embeddings(model: ModelProto) -> None:
             _numbers_for_zero_points,
             "zero points of float32; quantise it with zero points of as many",
         ),
-        (_told("GroupQueryAttention", softcap=30.0), "attention without softcap"),
-        (_told("GroupQueryAttention", scale=0.1), "attention whose scale is 0.25"),
-        (_told("GroupQueryAttention", local_window_size=8), "layer 0 .* a window of 8 tokens"),
+        (_told("GroupQueryAttention", softcap=30.0), "layer 1 .* another scale or cap"),
+        (_told("GroupQueryAttention", scale=0.1), "layer 1 .* another scale or cap"),
+        (_told("GroupQueryAttention", smooth_softmax=1), "attention without smooth_softmax"),
         (_told("GroupQueryAttention", num_heads=2), "rotary embedding of all 32"),
         (_told("GroupQueryAttention", do_rotary=0), "with one rotary embedding"),
         (_told("SkipSimplifiedLayerNormalization", epsilon=0.5), "layer 0 .* another epsilon"),
         (_quantised_cache, "without biases, sinks and a quantised cache"),
         (_biased_head, "a head without a bias"),
-        (_scaled_embedding, r"'/scale' \(Mul\) stands where the embedding of tokens"),
-        (_gelu, "where a product gated by SiLU is expected"),
+        (_uneven_embedding, r"'/scale' \(Mul\) stands where the embedding of tokens"),
+        (_gelu, "where a product gated by SiLU, or by GELU with tanh, is expected"),
+        (_uneven_cap, r"'/tanh' \(Tanh\) stands where a cap of the logits is expected"),
         (_unfinished, "not made as its operator demands"),
         (_no_logits, "no output 'logits'; it has layer.2.norm"),
         (_embeddings, "'embedded' stands where the embedding of tokens"),
@@ -194,7 +221,8 @@ def test_files_of_onnxruntimes_builder_have_the_logits_that_onnxruntime_computed
     path = tmp_path / "model.onnx"
     path.write_bytes(RECORDED[f"{name}/model"].tobytes())
     config, weights = read_decoder(path)
-    assert (config.bias, config.normed_heads) == (name == "qwen2", name == "qwen3")
+    assert config.bias == (name == "qwen2")
+    assert config.normed_heads == (name in ("qwen3", "gemma3_text"))
     found = Reference(config, weights).logits(RECORDED["tokens"].tolist())
     right = RECORDED[f"{name}/logits"]
     assert np.abs(found - right).max() < 1e-5 * np.abs(right).max()
