@@ -1,6 +1,7 @@
 """Programs of decoders for wasm: states, quantised weights, attention over a cache."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -114,14 +115,23 @@ def test_norms_and_gates_around_products_are_those_of_numpy(name: str) -> None:
 
 
 SHAPE = AttentionShape(heads=6, kv_heads=2, head_dim=32, length=152)
+WINDOWED = replace(SHAPE, window=29, cap=0.5)
+"""A window begins at each place of a quad."""
 
 
-@pytest.mark.parametrize("here", [0, 77, 151])
+@pytest.mark.parametrize(
+    ("shape", "here"),
+    [
+        *((SHAPE, here) for here in (0, 77, 151)),
+        *((WINDOWED, here) for here in (0, 28, 76, 77, 78, 151)),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize(("heads", "vectors", "fma"), [(1, 4, True), (3, 2, False)])
-def test_a_token_attends_to_all_before_it_and_joins_the_cache(
-    heads: int, vectors: int, fma: bool, here: int
+def test_a_token_attends_to_those_before_it_and_joins_the_cache(
+    heads: int, vectors: int, fma: bool, shape: AttentionShape, here: int
 ) -> None:
-    workload = Workload.of_program("decode_attention", decode_attention(SHAPE))
+    workload = Workload.of_program("decode_attention", decode_attention(shape))
     inputs = inputs_of(workload)
     inputs[3][0] = here
     config = WasmDecodeAttentionConfig(heads=heads, vectors=vectors, fma=fma)
@@ -129,14 +139,24 @@ def test_a_token_attends_to_all_before_it_and_joins_the_cache(
     assert faults(steps.scheduled, Phase.SCHEDULED) == ()
     assert faults(steps.optimised, Phase.STRENGTH_REDUCED) == ()
     found = executed(steps.artifact, inputs)
-    for got, wanted in zip(found, attended(SHAPE, inputs), strict=True):
+    for got, wanted in zip(found, attended(shape, inputs), strict=True):
         assert np.abs(got - wanted).max() < 1e-6
 
 
-@pytest.mark.parametrize("cap", [0.0, 0.25])
+def test_a_window_is_read_and_what_is_before_it_is_not() -> None:
+    workload = Workload.of_program("decode_attention", decode_attention(WINDOWED))
+    inputs = inputs_of(workload)
+    inputs[3][0] = 120
+    inputs[4][:, :, : 120 - 28 - 3] = np.nan
+    inputs[5][:, : 120 - 28] = np.nan
+    *_, output = executed(compile_candidate(lite_space(workload, TargetKind.WASM)[0]), inputs)
+    assert np.isfinite(output).all()
+
+
+@pytest.mark.parametrize(("cap", "window"), [(0.0, 0), (0.25, 0), (0.0, 11)])
 @pytest.mark.parametrize("here", [0, 50, 58])
-def test_a_block_attends_as_its_tokens_one_by_one(here: int, cap: float) -> None:
-    shape = AttentionShape(heads=4, kv_heads=2, head_dim=16, length=60, cap=cap)
+def test_a_block_attends_as_its_tokens_one_by_one(here: int, cap: float, window: int) -> None:
+    shape = AttentionShape(heads=4, kv_heads=2, head_dim=16, length=60, cap=cap, window=window)
     rows = 5
     block = Workload.of_program("block_attention", block_attention(shape, rows))
     one = Workload.of_program("decode_attention", decode_attention(shape))

@@ -49,5 +49,5 @@ def cache_attention(program: Program) -> tuple[AttentionShape, int] | None:
     if found is None:
         return None
     shape, _ = found
-    fits = shape.head_dim % (2 * LANES) == 0 and shape.length % LANES == 0 and not shape.window
+    fits = shape.head_dim % (2 * LANES) == 0 and shape.length % LANES == 0
     return found if fits else None

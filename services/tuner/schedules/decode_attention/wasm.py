@@ -5,7 +5,7 @@ Shapes, named by the settings of `WasmDecodeAttentionConfig`:
 
     range     kv_heads, each in shared / heads slices
     queries   [heads, head_dim], rotated and scaled
-    scores    [heads, length + 4], then e to them
+    scores    [heads, seen + 4], then e to them, of all tokens or of those that a window may hold
     shares    [heads]              1 / the sum of a row
 
     here = the position
@@ -15,12 +15,15 @@ Shapes, named by the settings of `WasmDecodeAttentionConfig`:
       queries[…] = rotated query · scale                    2.
       for quad, while 4·quad ≤ here + row:                  3. four tokens at once
         sums[heads · 4 vectors] += queries[…] · keys[…]        for entries < head_dim / 4
-        scores[…, 4·quad …] = the sums of their lanes
+        scores[…, 4·quad …] = the sums of their lanes, capped
       for head < heads:                                     4. softmax, but for its division
         scores[head, …] = exp(scores[head, …] − most), shares[head] = 1 / Σ scores[head, …]
       for token, while token ≤ here + row:                  5.
         sums[heads · vectors] += scores[…, token] · values[token, …]
       c[row, …] = sums[…] · shares[…]
+
+With a window quads begin with that of the first token which is seen, and tokens with that itself;
+scores of those before it in its quad are the lowest, as are those behind the last.
 
 Slices of one key write the same entries of it, so that none waits for another.
 """
@@ -32,6 +35,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators.decoding import LOWEST, AttentionShape
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
+    ZERO,
     Frame,
     all_lanes,
     binary,
@@ -49,6 +53,7 @@ from services.tuner.ir.build import (
     under,
     vector,
     vector_at,
+    whole,
 )
 from services.tuner.ir.nodes import (
     LANES,
@@ -60,6 +65,7 @@ from services.tuner.ir.nodes import (
     Call,
     Expression,
     ExtractLane,
+    IndexValue,
     Load,
     Loop,
     LoopKind,
@@ -71,6 +77,7 @@ from services.tuner.ir.nodes import (
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.cache import (
     before,
+    first_seen,
     key_at,
     position,
     score_of,
@@ -94,6 +101,19 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     nest = _Nest(config=config, shape=shape, rows=rows, parameters=parameters)
     program = Program(parameters=parameters, body=nest.body())
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """The tokens that the row at `place` sees. `first` is `skipped` behind `begin`, where a quad
+    begins; `last`, the place within the cache, is `behind` it."""
+
+    place: Affine
+    begin: Affine
+    first: Affine
+    skipped: Affine
+    last: Affine
+    behind: Affine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +147,21 @@ class _Nest:
         return f32_buffer("queries", self.config.heads * self.shape.head_dim, Scope.GLOBAL)
 
     @property
+    def _most_quads(self) -> int:
+        """Quads of the tokens that are seen, of which a window may begin with the last of one."""
+        if not self.shape.window:
+            return self.shape.length // LANES
+        return -(-(self.shape.span + LANES - 1) // LANES)
+
+    @property
+    def _ahead(self) -> int:
+        """Scores before those of the first quad, which are written and count for nothing."""
+        return LANES if self.shape.window else 0
+
+    @property
     def _pitch(self) -> int:
         """Scores of a head: those of four more tokens are written, and count for nothing."""
-        return self.shape.length + LANES
+        return self._ahead + self._most_quads * LANES + LANES
 
     @property
     def _scores(self) -> Buffer:
@@ -210,36 +242,56 @@ class _Nest:
     ) -> Block:
         shape, config = self.shape, self.config
         inside = frame.nested()
-        place = here.plus(row)
-        rotated_at = inside.clamped("rotated_at", place, shape.length, 1)
+        seen = self._seen(inside, here.plus(row))
         head = inside.variable("head", config.heads)
         source = self._projected(row, first.plus(head))
         queries = head.times(shape.head_dim)
         rotated = self._rotated(
             source,
-            rotated_at,
+            seen.last,
             self._queries,
             lambda quad: queries.plus(quad.times(LANES)),
             shape.factor,
         )
         body: Block = (
             *serial("head", config.heads, rotated),
-            *self._scored(group, place),
-            *self._padded(rotated_at),
-            *serial("head", config.heads, self._softmax(head, place)),
-            *self._mixed(group, first, place, row),
+            *self._scored(group, seen),
+            *(serial("head", config.heads, self._capped(head, seen)) if shape.cap else ()),
+            *self._padded(seen),
+            *serial("head", config.heads, self._softmax(head, seen)),
+            *self._mixed(group, first, seen, row),
         )
         return inside.enclose(body)
 
+    def _seen(self, frame: Frame, place: Affine) -> _Seen:
+        shape = self.shape
+        last = frame.clamped("rotated_at", place, shape.length, 1)
+        first = first_seen(frame, place, shape)
+        most = frame.upper_bound(first)
+        if not most:
+            return _Seen(place=place, begin=ZERO, first=ZERO, skipped=ZERO, last=last, behind=last)
+        quad = binary(BinaryOp.FLOOR_DIV, IndexValue(index=first), whole(LANES))
+        begin = frame.let("first_quad", quad, most // LANES).times(LANES)
+        skipped = IndexValue(index=first.plus(begin.times(-1)))
+        behind = IndexValue(index=last.plus(begin.times(-1)))
+        return _Seen(
+            place=place,
+            begin=begin,
+            first=first,
+            skipped=frame.let("skipped", skipped, LANES - 1),
+            last=last,
+            behind=frame.let("behind", behind, shape.span + LANES - 2),
+        )
+
     # Step 3: scores of four tokens at once.
 
-    def _scored(self, group: Affine, place: Affine) -> Block:
+    def _scored(self, group: Affine, seen: _Seen) -> Block:
         shape, heads = self.shape, self.config.heads
         entry, quad = Affine.variable("entry"), Affine.variable("quad")
         sums = f32_buffer("sums", heads * LANES * LANES, Scope.LOCAL)
         terms = []
         for t in range(LANES):
-            token = quad.times(LANES).plus(constant(t))
+            token = seen.begin.plus(quad.times(LANES)).plus(constant(t))
             key = self._vector(4, key_at(shape, group, entry, token))
             for head in range(heads):
                 query = Load(
@@ -251,7 +303,7 @@ class _Nest:
         stores = tuple(
             Store(
                 buffer=self._scores,
-                index=quad.times(LANES).plus(constant(head * self._pitch + t)),
+                index=quad.times(LANES).plus(constant(head * self._pitch + self._ahead + t)),
                 value=all_lanes(vector_at(sums, head * LANES + t)),
             )
             for head in range(heads)
@@ -262,34 +314,48 @@ class _Nest:
             *serial("entry", shape.head_dim // LANES, tuple(terms)),
             *stores,
         )
-        return self._quads(place, (Allocate(buffer=sums, body=body),))
+        return self._quads(seen, (Allocate(buffer=sums, body=body),))
 
-    def _quads(self, place: Affine, body: Block) -> Block:
-        """For each four tokens of which the first is seen."""
-        quads = self.shape.length // LANES
-        seen = before(Affine.variable("quad").times(LANES), place.plus(constant(1)))
-        return serial("quad", quads, under((seen,), body))
+    def _quads(self, seen: _Seen, body: Block) -> Block:
+        """For each four tokens of which the first is not behind the row's own."""
+        first = seen.begin.plus(Affine.variable("quad").times(LANES))
+        bounds = [before(first, seen.place.plus(constant(1)))]
+        if self.shape.window:
+            bounds.append(Bound(index=first, limit=self.shape.length))
+        return serial("quad", self._most_quads, under(tuple(bounds), body))
 
-    def _padded(self, last: Affine) -> Block:
-        """The scores behind the last token, up to a whole vector: the lowest."""
+    def _padded(self, seen: _Seen) -> Block:
+        """The scores behind the last token, up to a whole vector, and those of its quad before the
+        first: the lowest."""
+        behind = [seen.behind.plus(constant(1 + t)) for t in range(LANES - 1)]
+        ahead = [seen.skipped.plus(constant(-1 - t)) for t in range(LANES - 1)]
         return tuple(
             Store(
                 buffer=self._scores,
-                index=last.plus(constant(head * self._pitch + 1 + t)),
+                index=place.plus(constant(head * self._pitch + self._ahead)),
                 value=number(LOWEST),
             )
             for head in range(self.config.heads)
-            for t in range(LANES - 1)
+            for place in (*behind, *(ahead if self._ahead else ()))
         )
 
     # Step 4: the softmax of a head.
 
-    def _softmax(self, head: Affine, place: Affine) -> Block:
-        most, sums = (f32_buffer(name, LANES, Scope.LOCAL) for name in ("most", "sum"))
-        index = head.times(self._pitch).plus(Affine.variable("quad").times(LANES))
-        score = Load(buffer=self._scores, index=index, lanes=LANES)
-        lane = index.plus(Affine.variable("lane"))
+    def _capped(self, head: Affine, seen: _Seen) -> Block:
+        lane = self._quad_of(head).plus(Affine.variable("lane"))
         capped = score_of(Load(buffer=self._scores, index=lane), self.shape)
+        each = vector("lane", Store(buffer=self._scores, index=lane, value=capped))
+        return self._quads(seen, (each,))
+
+    def _quad_of(self, head: Affine) -> Affine:
+        """Four scores of a head."""
+        quad = Affine.variable("quad").times(LANES).plus(constant(self._ahead))
+        return head.times(self._pitch).plus(quad)
+
+    def _softmax(self, head: Affine, seen: _Seen) -> Block:
+        most, sums = (f32_buffer(name, LANES, Scope.LOCAL) for name in ("most", "sum"))
+        index = self._quad_of(head)
+        score = Load(buffer=self._scores, index=index, lanes=LANES)
         larger = binary(BinaryOp.MAX, vector_at(most, 0), score)
         above = binary(BinaryOp.SUB, score, vector_at(most, 0))
         # Within these bounds e to it needs no choices.
@@ -300,14 +366,12 @@ class _Nest:
         w, x, y, z = (ExtractLane(value=vector_at(most, 0), lane=lane) for lane in range(LANES))
         largest = binary(BinaryOp.MAX, binary(BinaryOp.MAX, w, x), binary(BinaryOp.MAX, y, z))
         share = binary(BinaryOp.DIV, number(1.0), all_lanes(vector_at(sums, 0)))
-        caps = vector("lane", Store(buffer=self._scores, index=lane, value=capped))
         body: Block = (
-            *(self._quads(place, (caps,)) if self.shape.cap else ()),
             store_vector(most, 0, numbers(LOWEST)),
             store_vector(sums, 0, numbers(0.0)),
-            *self._quads(place, (store_vector(most, 0, larger),)),
+            *self._quads(seen, (store_vector(most, 0, larger),)),
             store_vector(most, 0, splat(largest)),
-            *self._quads(place, (stored, _added(sums, 0, score))),
+            *self._quads(seen, (stored, _added(sums, 0, score))),
             Store(buffer=self._shares, index=head, value=share),
         )
         for buffer in (most, sums):
@@ -316,19 +380,21 @@ class _Nest:
 
     # Step 5: values, mixed.
 
-    def _mixed(self, group: Affine, first: Affine, place: Affine, row: Affine) -> Block:
+    def _mixed(self, group: Affine, first: Affine, seen: _Seen, row: Affine) -> Block:
         shape, config = self.shape, self.config
         heads, vectors = config.heads, config.vectors
-        part, token = Affine.variable("part"), Affine.variable("token")
+        part, place = Affine.variable("part"), Affine.variable("token")
+        token, scored = seen.first.plus(place), seen.skipped.plus(place)
         sums = f32_buffer("mixed", heads * vectors * LANES, Scope.LOCAL)
         terms = []
         for head in range(heads):
-            power = Load(buffer=self._scores, index=token.plus(constant(head * self._pitch)))
+            at = constant(head * self._pitch + self._ahead)
+            power = Load(buffer=self._scores, index=scored.plus(at))
             for n in range(vectors):
                 quad = part.times(vectors).plus(constant(n))
                 value = self._vector(5, value_at(shape, group, quad, token))
                 terms.append(_added(sums, head * vectors + n, times(splat(power), value)))
-        seen = before(token, place.plus(constant(1)))
+        inside = before(token, seen.place.plus(constant(1)))
         stores = []
         for head in range(heads):
             share = splat(Load(buffer=self._shares, index=constant(head)))
@@ -340,11 +406,11 @@ class _Nest:
                     part.times(LANES * vectors),
                     constant(LANES * n),
                 )
-                whole = times(vector_at(sums, head * vectors + n), share)
-                stores.append(Store(buffer=self.parameters[-1], index=index, value=whole))
+                mixed = times(vector_at(sums, head * vectors + n), share)
+                stores.append(Store(buffer=self.parameters[-1], index=index, value=mixed))
         body: Block = (
             *(store_vector(sums, n, numbers(0.0)) for n in range(heads * vectors)),
-            *serial("token", shape.length, under((seen,), tuple(terms))),
+            *serial("token", shape.span, under((inside,), tuple(terms))),
             *stores,
         )
         parts = shape.head_dim // (LANES * vectors)
