@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from fixtures.model_site import write_model
+from fixtures.model_site import described, write_model
+from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.registry import lite_space
 from tests.browser.model_host import (
     Host,
     close,
@@ -79,8 +82,22 @@ IN_JAVASCRIPT = """
     kernel.dispose();
     products.push({ backend, backendReason, first, zero, twice, ok, refused });
   }
-  return { found, target, targetReason, others, products };
+  const ofBytes = await zoo.kernel("matmul_i8:f32:m9k33n21");
+  const bytes = [...(await ofBytes.runAsync({ a: feeds.a, b: feeds.bytes }))];
+  const halves = await refusal(() => zoo.kernel("matmul:f16:m8k8n8"));
+  return { found, target, targetReason, others, products, bytes, halves };
 """
+
+
+def _served_in_javascript(folder: Path, key: str) -> dict[str, Any]:
+    """What a gateway says of the kernel, whose file is in the folder then."""
+    (only,) = lite_space(Workload.parse(key), TargetKind.JAVASCRIPT)
+    made: dict[str, Artifact] = {}
+    kernel = described(only, None, made)
+    for name, artifact in made.items():
+        (folder / "v1" / "artifacts" / f"{name}.javascript").write_bytes(artifact.body)
+    unknown = dict.fromkeys(("state", "version", "evidence", "timing", "grounds"))
+    return {"tolerance": 1e-4, "level": "default", "kernel": kernel, "fallback": kernel, **unknown}
 
 
 def _write_kernel(folder: Path, key: str, served: dict[str, Any], device_class: str) -> None:
@@ -116,14 +133,19 @@ def test_models_and_kernels_run_in_javascript_where_the_page_may_not_run_webasse
     plain = "0000000000000000:r0-0:javascript"
     answer = write_model(host.folder, plain, network.plan, network.files, kernels)
     key = "matmul:f32:m9k33n20:constant=b"
+    of_bytes = _served_in_javascript(host.folder, "matmul_i8:f32:m9k33n21")
+    _write_kernel(host.folder, "matmul_i8:f32:m9k33n21", of_bytes, plain)
+    of_halves = loads(dumps(of_bytes).replace('"i8"', '"f16"').replace("/v1/", "/none/"))
+    _write_kernel(host.folder, "matmul:f16:m8k8n8", of_halves, plain)
     _write_kernel(host.folder, key, loads(answer.read_text())["kernels"][key], plain)
     random = np.random.default_rng(3)
     a, b = (random.standard_normal(shape, dtype=np.float32) for shape in ((9, 33), (33, 20)))
+    small_weights = random.integers(-127, 128, (33, 21)).astype(np.int8)
     policy = f"script-src {host.url}; worker-src blob:; connect-src {host.url}"
     with site({"Content-Security-Policy": policy}) as address:
         page = lone_browser.new_page()
         page.goto(address)
-        feeds = lists({**network.feeds, "a": a, "b": b})
+        feeds = lists({**network.feeds, "a": a, "b": b, "bytes": small_weights})
         made = page.evaluate(script(IN_JAVASCRIPT), [host.url, feeds])
         page.close()
     assert is_right(made["found"], network)
@@ -139,6 +161,10 @@ def test_models_and_kernels_run_in_javascript_where_the_page_may_not_run_webasse
         assert not any(product["zero"])
         assert close(product["twice"], a @ (2 * b))
         assert "Await runAsync()" in product["refused"]
+    assert close(made["bytes"], a @ small_weights)
+    assert made["halves"] == (
+        "manifest: matmul:f16:m8k8n8 has b of f16, which no kernel in JavaScript takes."
+    ), "before it is fetched"
 
 
 RUN = """

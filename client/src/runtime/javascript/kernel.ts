@@ -3,10 +3,11 @@
  * its own. Loaded by such pages with their first kernel.
  */
 import type { KernelZooError } from "../../engine/error.js";
+import type { TensorView } from "../../engine/tensors.js";
 import type { RemoteKernel } from "../../sdk/info.js";
 import type { LoadRequest } from "../../sdk/load.js";
 import type { TimedManifest } from "../../sdk/manifest.js";
-import type { KernelWire, ServedKernel } from "../../wire/types.js";
+import type { KernelWire, ServedKernel, TensorWire } from "../../wire/types.js";
 import type { ModelAnswer, PlanTensor, PlanWire, PortWire } from "../answer.js";
 import type { Stored } from "../golden.js";
 import type { Tools } from "../host.js";
@@ -34,17 +35,30 @@ export async function patientManifest(ask: () => Promise<TimedManifest>): Promis
 const entriesOf = ({ shape }: Pick<PlanTensor, "shape">): number =>
   shape.reduce((product, extent) => product * extent, 1);
 
-/** The plan of one call. Throws KernelZooError (manifest) for tensors that no plan has. */
-function planOf(workload: string, { tensors }: KernelWire, Fault: typeof KernelZooError): PlanWire {
-  let activations = 0;
-  const placed = tensors.map(({ name, dtype, shape }): PlanTensor => {
-    if (dtype !== "f32" && dtype !== "i32") {
-      const message = `${workload} has ${name} of ${dtype}, which no kernel in JavaScript takes.`;
+/**
+ * The kernel as a plan has it, whose tensors are of words: bytes of an input lie in them. Throws
+ * KernelZooError (manifest) for halves, which no kernel in JavaScript reads.
+ */
+function inWords(workload: string, kernel: KernelWire, Fault: typeof KernelZooError): KernelWire {
+  const tensors = kernel.tensors.map((tensor): TensorWire => {
+    const { name, dtype } = tensor;
+    if (dtype === "f16") {
+      const message = `${workload} has ${name} of f16, which no kernel in JavaScript takes.`;
       throw new Fault("manifest", message);
     }
+    if (dtype !== "i8") return tensor;
+    return { ...tensor, dtype: "i32", shape: [Math.ceil(entriesOf(tensor) / 4)] };
+  });
+  return { ...kernel, tensors };
+}
+
+/** The plan of one call. */
+function planOf(workload: string, { tensors }: KernelWire): PlanWire {
+  let activations = 0;
+  const placed = tensors.map(({ dtype, shape }): PlanTensor => {
     const at = activations;
     activations += Math.ceil((4 * entriesOf({ shape })) / ALIGNMENT) * ALIGNMENT;
-    return { dtype, shape, at };
+    return { dtype: dtype === "f32" ? "f32" : "i32", shape, at };
   });
   const ports = tensors.map(
     ({ name, shape, dtype }, tensor): PortWire => ({
@@ -84,8 +98,10 @@ class ScriptKernel implements RemoteKernel {
     );
   }
 
-  write(name: string, entries: ArrayLike<number>): void {
-    this.#feeds[this.#names.indexOf(name)]?.set(entries);
+  write(name: string, entries: TensorView): void {
+    const feed = this.#feeds[this.#names.indexOf(name)] as Stored;
+    const bytes = entries instanceof Int8Array;
+    (bytes ? new Int8Array(feed.buffer) : feed).set(entries);
   }
 
   async run(): Promise<void> {
@@ -118,12 +134,13 @@ export async function inJavaScript(
   { origin, entry, deviceClass, forbidden }: Asked,
   served: ServedKernel,
 ): Promise<RemoteKernel> {
-  const { addressOf, Session: Begun, spawnRuntime } = await import("../runtime.js");
   const { workload } = entry;
-  const plan = planOf(workload, served.kernel, tools.KernelZooError);
+  const kernel = inWords(workload, served.kernel, tools.KernelZooError);
+  const plan = planOf(workload, kernel);
+  const { addressOf, Session: Begun, spawnRuntime } = await import("../runtime.js");
   const answer = {
     ...{ plan, module: null, missing: [], name: workload, device_class: deviceClass },
-    kernels: { [workload]: served },
+    kernels: { [workload]: { ...served, kernel } },
     weights: { url: "" },
   } as unknown as ModelAnswer;
   const answered = { answer, origin: origin.href };
