@@ -1,11 +1,14 @@
 """A set of kernels as files for a static host: collected from a gateway, written, checked."""
 
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic, sleep
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -26,6 +29,8 @@ Files = Mapping[str, bytes]
 Signed = Manifest | ModelManifest
 
 ZIP = ".zip"
+COMPILED_WITHIN_S = 120
+ASKED_EVERY_S = 0.5
 MOST_BYTES = 1 << 32
 """The bytes of a bundle that is unpacked; weights of a model are most of it."""
 
@@ -92,23 +97,28 @@ class _FetchedModel:
         return tuple(_files(self.manifest))
 
 
-def collect(gateway: GatewayClient, name: str, classes: tuple[Classes, ...]) -> dict[str, bytes]:
+def collect(
+    gateway: GatewayClient, name: str, classes: tuple[Classes, ...], *, javascript: bool = False
+) -> dict[str, bytes]:
     """The files of a bundle of the model or set `name`: for these classes, or for all that have
-    voted, and for devices that are none of these. Raises InvalidInput where the zoo does not sign.
+    voted, and for devices that are none of these; with `javascript` for pages without WebAssembly,
+    too. Raises InvalidInput where the zoo does not sign.
     """
     if name in {model.name for model in gateway.models()}:
-        return _collect_model(gateway, name, classes)
+        return _collect_model(gateway, name, classes, javascript)
     usual = [_fetch(gateway, name, each) for each in bundle.any_classes()]
     wanted = classes or _voted(gateway, usual[-1].manifest)
     fetched = [_fetch(gateway, name, each) for each in wanted]
     kept = [*fetched, *(each for each in usual if _adds(each))]
     if not kept:
         raise InvalidInput(f"nothing of {name} is compiled yet; `kernelzoo zoo list` shows what is")
+    if javascript:
+        kept.append(_compiled(name, lambda: _fetch(gateway, name, bundle.without_webassembly())))
     return _bundled(gateway, name, kept, ())
 
 
 def _collect_model(
-    gateway: GatewayClient, name: str, classes: tuple[Classes, ...]
+    gateway: GatewayClient, name: str, classes: tuple[Classes, ...], javascript: bool
 ) -> dict[str, bytes]:
     """Every plan on every class; of a pair that is given, on its wasm class."""
     model = gateway.model(name)
@@ -124,6 +134,11 @@ def _collect_model(
     kept = [each for each in fetched if not each.manifest.missing]
     if not kept:
         raise InvalidInput(f"not all of {name} is compiled yet; `kernelzoo jobs list` shows it")
+    if javascript:
+        (plain,) = bundle.without_webassembly()
+        for plan in model.plans:
+            ask = partial(_fetch_model, gateway, name, plan.dimensions, plain)
+            kept.append(_compiled(name, ask))
     return _bundled(gateway, name, (), kept)
 
 
@@ -258,6 +273,23 @@ def _fetch_model(
     return _FetchedModel(body=body, manifest=ModelManifest.model_validate_json(body))
 
 
+Fetched = TypeVar("Fetched", _Fetched, _FetchedModel)
+
+
+def _compiled(name: str, ask: Callable[[], Fetched]) -> Fetched:
+    """What is asked for, once all of it is compiled: kernels in JavaScript are compiled for whoever
+    asks first. Raises InvalidInput where they are not in time."""
+    until_s = monotonic() + COMPILED_WITHIN_S
+    while (found := ask()).manifest.missing:
+        if monotonic() > until_s:
+            raise InvalidInput(
+                f"{found.manifest.missing[0]} of {name} is not compiled to JavaScript after "
+                f"{COMPILED_WITHIN_S} s; `kernelzoo jobs list` shows whether somebody works at it"
+            )
+        sleep(ASKED_EVERY_S)
+    return found
+
+
 def _voted(gateway: GatewayClient, usual: Manifest) -> tuple[Classes, ...]:
     """The classes that have a confirmed kernel of the set."""
     workloads = {*(entry.workload for entry in usual.entries), *usual.missing}
@@ -320,7 +352,11 @@ def _kernels(manifest: Signed) -> Iterator[tuple[str, str, ServedKernel]]:
         return
     classes = {DeviceClass.parse(text).target.kind: text for text in manifest.device_classes}
     for entry in manifest.entries:
-        for target, one in ((TargetKind.WASM, entry.wasm), (TargetKind.WEBGPU, entry.webgpu)):
+        for target, one in (
+            (TargetKind.WASM, entry.wasm),
+            (TargetKind.WEBGPU, entry.webgpu),
+            (TargetKind.JAVASCRIPT, entry.javascript),
+        ):
             if one is not None:
                 yield entry.workload, classes[target], one
 
@@ -369,7 +405,8 @@ def _files(manifest: Signed) -> Iterator[_File]:
         if module is None:
             continue
         told = FileWire(url=module.url, sha256=module.sha256, size_bytes=module.size_bytes)
-        yield _placed(told, f"v1/artifacts/{module.sha256}.wasm")
+        kind = DeviceClass.parse(manifest.device_class).target.kind
+        yield _placed(told, f"v1/artifacts/{module.sha256}.{kind}")
 
 
 def _placed(file: FileWire, path: str) -> _File:

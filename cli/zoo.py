@@ -197,6 +197,9 @@ def bundle(
         list[str] | None,
         typer.Option("--class", help="A wasm class, or WASM/WEBGPU; all that voted, if left out."),
     ] = None,
+    javascript: Annotated[
+        bool, typer.Option("--javascript", help="Kernels for pages without WebAssembly, too.")
+    ] = False,
     key: KeysOption = None,
     as_json: JsonOption = False,
     state: StateOption = STATE,
@@ -204,7 +207,8 @@ def bundle(
 ) -> None:
     """Write signed kernels for a static host, with a zoo.lock to review."""
     with reach(state, url) as gateway:
-        files = bundles.collect(gateway, name, bundles.parse_classes(classes or ()))
+        given = bundles.parse_classes(classes or ())
+        files = bundles.collect(gateway, name, given, javascript=javascript)
     found = bundles.verify(files, _keys(key))
     bundles.write(files, output)
     size = sum(len(body) for body in files.values())

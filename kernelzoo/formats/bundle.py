@@ -85,6 +85,11 @@ def any_classes() -> tuple[Classes, ...]:
     return tuple(classes for each in wasm for classes in ((each, gpu), (each,)))
 
 
+def without_webassembly() -> Classes:
+    """The one class of all pages that may not run WebAssembly."""
+    return (any_device(TargetKind.JAVASCRIPT, ()),)
+
+
 def paired(device_classes: Iterable[str]) -> tuple[Classes, ...]:
     """What pages ask for: each wasm class, and with it each webgpu class of its device."""
     parsed = [DeviceClass.parse(text) for text in dict.fromkeys(device_classes)]

@@ -21,12 +21,12 @@ from tests.running import eventually
 KEY = "matmul:f32:m5k7n6"
 DIST = Path(__file__).parents[2] / "client" / "dist"
 
-RUN = """async ([key, keys]) => {
+RUN = """async ([key, keys, backend = "auto"]) => {
   const { KernelZoo } = await import("/sdk.js");
-  const zoo = await KernelZoo.open("kernels/bundle.json", { keys });
+  const zoo = await KernelZoo.open("kernels/bundle.json", { keys, backend });
   const kernel = await zoo.kernel(key);
-  const output = kernel.run({ a: new Array(35).fill(2), b: new Array(42).fill(3) });
-  return { level: kernel.info.level, output: [...output] };
+  const output = await kernel.runAsync({ a: new Array(35).fill(2), b: new Array(42).fill(3) });
+  return { level: kernel.info.level, backend: kernel.info.backend, output: [...output] };
 }"""
 
 
@@ -37,7 +37,9 @@ def folder(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         job = gateway.register(Workload.parse(KEY), TargetKind.WASM).job
         eventually(lambda: gateway.job(job).compiled > 0, "compiling")
-        bundle.write(bundle.collect(gateway, KEY, ()), site / "kernels")
+        files = bundle.collect(gateway, KEY, (), javascript=True)
+        bundle.verify(files, ())
+        bundle.write(files, site / "kernels")
     (site / "index.html").write_text("<!doctype html><title>a site</title>")
     for name in ("sdk.js", *json.loads((DIST / "sdk.json").read_text())["chunks"]):
         copy(DIST / name, site)
@@ -68,8 +70,9 @@ def test_a_static_host_serves_kernels_to_a_page_that_pins_the_key(
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     ran = page.evaluate(RUN, [KEY, pins])
-    assert ran["output"] == [42] * 30
-    assert ran["level"] == "default"
+    assert ran == {"level": "default", "backend": "wasm", "output": [42] * 30}
+    plain = page.evaluate(RUN, [KEY, pins, "javascript"])
+    assert plain == {"level": "default", "backend": "javascript", "output": [42] * 30}
     assert all(url.startswith((host, "blob:")) for url in asked), "no gateway is asked"
 
 

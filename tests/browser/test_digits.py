@@ -64,7 +64,7 @@ def folder(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     assert kernelzoo("models", "add", TRAINED, "--name", "digits")
     assert kernelzoo("zoo", "sdk", "-o", site / "digits" / "sdk")
-    bundle = ("zoo", "bundle", "digits", "-o", site / "digits" / "zoo")
+    bundle = ("zoo", "bundle", "digits", "--javascript", "-o", site / "digits" / "zoo")
     eventually(lambda: kernelzoo(*bundle), "a kernel for each call")
     return site
 
@@ -114,6 +114,27 @@ def test_every_digit_is_read_whatever_its_size_and_place(drawn: Page) -> None:
         (digit, read_of(drawn, strokes_of(text, 0.5, (0.45, 0.1)))) for digit, text in DRAWN[1::3]
     ]
     assert [each for each in (*found, *small) if each[0] != each[1]] == []
+
+
+def test_a_bundle_has_the_network_for_pages_without_webassembly(drawn: Page) -> None:
+    found = drawn.evaluate(
+        """async () => {
+          const { KernelZoo } = await import("./sdk/sdk.js");
+          const image = Float32Array.from({ length: 64 }, (_, i) => Number(i % 8 === 4));
+          const read = async (options) => {
+            const zoo = await KernelZoo.open("zoo/bundle.json", options);
+            const model = await zoo.model("digits");
+            const { probabilities } = await model.run({ image });
+            const { target } = model.plan;
+            await model.dispose();
+            return { target, probabilities: [...probabilities] };
+          };
+          return [await read({}), await read({ backend: "javascript" })];
+        }"""
+    )
+    usual, plain = found
+    assert (usual["target"], plain["target"]) == ("wasm", "javascript")
+    assert plain["probabilities"] == pytest.approx(usual["probabilities"], abs=1e-5)
 
 
 def test_the_keys_draw_and_wipe(drawn: Page) -> None:
