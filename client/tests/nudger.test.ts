@@ -60,3 +60,21 @@ test("where several outputs are awaited a GPU's process is handed something ever
   await nudger.during(outputs(10));
   assert.ok(told.turns >= 90 && told.turns <= 115);
 });
+
+test("the page is told with each nudge from a time on, where one run is under way", async () => {
+  const { told, nudger, outputs } = counted();
+  let heard = 0;
+  const tell = (): void => {
+    heard += 1;
+  };
+  const soon = { at: 3, tell };
+  await nudger.during(outputs(50), soon);
+  await rest();
+  // A nudge takes 0.1 to 0.15 ms: 50 take 5 to 7.5.
+  assert.ok(heard >= 20 && heard <= told.submitted - 20, `${heard} of ${told.submitted}`);
+  const behind = nudger.during(new Promise<void>(() => undefined));
+  behind.catch(() => undefined);
+  const before = heard;
+  await nudger.during(outputs(10), soon);
+  assert.equal(heard, before);
+});

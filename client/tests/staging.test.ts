@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type GpuOutput, Staging } from "../src/runtime/webgpu/staging.js";
+import { submissionAfter, submissionsOf } from "../src/runtime/webgpu/submissions.js";
 
 Object.assign(globalThis, {
   GPUBufferUsage: { MAP_READ: 1, COPY_DST: 8 },
@@ -34,7 +35,7 @@ function counting(...counts: readonly number[]) {
   });
   const outputs = sources.map(({ bytes, entries }): GpuOutput => {
     const from = { bytes } as unknown as GPUBuffer;
-    return { from, bytes: bytes.byteLength, dtype: "f32", entries };
+    return { part: 0, from, bytes: bytes.byteLength, dtype: "f32", entries };
   });
   const run = ({ copies }: Staging): void => {
     for (const { from, at, to, offset, bytes } of copies) {
@@ -94,4 +95,47 @@ test("outputs take the memory of arrays that suit, and fresh memory in place of 
   assert.deepEqual([...(first ?? [])], [1, 2, 3, 4, 5]);
   assert.deepEqual([...(second ?? [])], [6, 7, 8]);
   assert.notEqual(second, given[1]);
+});
+
+test("an output of an earlier submission is read while the GPU computes the others", async () => {
+  const { gpu, asked } = device();
+  const { outputs, run } = counting(4, 8, 2);
+  const [late, early, last] = outputs as [GpuOutput, GpuOutput, GpuOutput];
+  const staging = new Staging(gpu, [
+    { ...late, part: 3 },
+    { ...early, part: 1 },
+    { ...last, part: 3 },
+  ]);
+  run(staging);
+  assert.deepEqual(
+    staging.copies.map(({ output, part, offset }) => [output, part, offset]),
+    [
+      [1, 1, 0],
+      [0, 3, 0],
+      [2, 3, 16],
+    ],
+  );
+  let submissions = 0;
+  const found = await staging.read([], async () => {
+    submissions += 1;
+    if (submissions === 2) assert.ok(asked.includes("unmap 0"));
+  });
+  assert.equal(submissions, 2);
+  assert.deepEqual(
+    found.map((each) => [...each]),
+    [
+      [1, 2, 3, 4],
+      [5, 6, 7, 8, 9, 10, 11, 12],
+      [13, 14],
+    ],
+  );
+});
+
+test("an output is copied after the first submission that ends with its call or later", () => {
+  const calls = 70;
+  assert.deepEqual(submissionsOf(calls), [0, 10, 30, 50, 70]);
+  const after = [1, 10, 11, 50, 51, 70].map((ready) => submissionAfter(ready, calls));
+  assert.deepEqual(after, [0, 0, 1, 2, 3, 3]);
+  assert.equal(submissionAfter(3, 12), 0);
+  assert.equal(submissionAfter(0, calls), 0, "an input is copied, too");
 });

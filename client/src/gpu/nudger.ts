@@ -8,6 +8,12 @@ const SELDOM_MS = 0.5;
 /** Longer work gains nothing from being told of 2 ms earlier, and a core would wait for nothing. */
 const MOST_MS = 20;
 
+/** What is told with each nudge from a time on. */
+export interface Soon {
+  readonly at: number;
+  readonly tell: () => void;
+}
+
 /**
  * Chromium's GPU process looks for work that has ended when it is handed something, and every 2 ms
  * otherwise: outputs of 0.45 ms of work are there after 2.5 ms (H100). So something is handed to it
@@ -21,6 +27,7 @@ export class Nudger {
   #awaited = 0;
   #nudges = false;
   #until = 0;
+  #soon: Soon | null = null;
 
   /** `turn` lets messages in. */
   constructor(queue: Pick<GPUQueue, "submit">, turn: () => Promise<void>, clock: Clock = now) {
@@ -30,7 +37,8 @@ export class Nudger {
   }
 
   /** Settles as `outputs` do, which end with work that was just submitted. */
-  async during<T>(outputs: Promise<T>): Promise<T> {
+  async during<T>(outputs: Promise<T>, soon: Soon | null = null): Promise<T> {
+    this.#soon = soon;
     this.#until = this.#clock() + MOST_MS;
     this.#awaited += 1;
     if (!this.#nudges) void this.#nudge();
@@ -49,6 +57,8 @@ export class Nudger {
       if (this.#clock() - last < (this.#awaited > 1 ? SELDOM_MS : EVERY_MS)) continue;
       this.#queue.submit([]);
       last = this.#clock();
+      // Whoever has several runs under way is awake.
+      if (this.#awaited === 1 && this.#soon !== null && last >= this.#soon.at) this.#soon.tell();
     }
     this.#nudges = false;
   }

@@ -51,6 +51,8 @@ export type ToRuntime =
       readonly stoppable: boolean;
     }
   | { readonly type: "abort"; readonly id: number }
+  /** A run is about to be asked for, once its feeds are copied: see the other one below. */
+  | { readonly type: "soon" }
   | (Question & { readonly id: number });
 
 /** A kernel that does not do what it should. */

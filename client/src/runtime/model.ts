@@ -179,6 +179,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
   ): Promise<Types["outputs"]> {
     const { answer, host } = this.#opener;
     const { inputs, outputs } = answer.plan;
+    if (this.#opener.target.target === "webgpu") this.#shown.session.soon();
     const refuse = (message: string) => new host.tools.KernelZooError("run", message);
     const stored = storedFeeds(inputs, feeds, refuse, this.#running > 0 ? null : this.#last);
     this.#last = stored;

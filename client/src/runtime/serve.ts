@@ -48,6 +48,8 @@ export interface ServePorts extends EnginePorts {
 
 /** What a worker needs of a model that is loaded. */
 export interface Served extends Pick<Engine, "loaded" | "stored" | "check"> {
+  /** Told that a run is about to be asked for. */
+  readonly soon?: () => void;
   /** Rejects where the GPU is lost. */
   readonly read?: (
     ...asked: Parameters<Engine["read"]>
@@ -158,6 +160,8 @@ export function serve(
         wanted += 1;
         last = together ? run(data) : last.then(() => run(data));
         return;
+      case "soon":
+        return engine?.soon?.();
       case "abort":
         return void aborted.add(data.id);
       case "read":

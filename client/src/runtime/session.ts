@@ -112,6 +112,11 @@ export class Session {
     this.#worker.postMessage({ type: "load", order }, []);
   }
 
+  /** Wakes the worker for a run that is about to be asked for. */
+  soon(): void {
+    this.#worker.postMessage({ type: "soon" }, []);
+  }
+
   /** Rejects with Refused, with the reason of the end, or with that of `signal`. */
   async run(
     feeds: readonly Stored[],

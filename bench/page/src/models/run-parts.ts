@@ -103,7 +103,7 @@ export class BareModel {
       const from = of(placement.outputs[i] as (typeof placement.outputs)[number]);
       const { dtype } = plan.tensors[tensor] as { dtype: "f32" | "i32" };
       const entries = productOf(shape);
-      return { from, bytes: padded(4 * entries), dtype, entries };
+      return { part: 0, from, bytes: padded(4 * entries), dtype, entries };
     });
     this.#staging = new Staging(device, this.#outputs);
     const stamps = device.features.has("timestamp-query");

@@ -24,14 +24,23 @@ import {
 import type { BufferOf } from "./placement.js";
 import { type Copy, type GpuOutput, Staging } from "./staging.js";
 import { StagingPool } from "./staging-pool.js";
-import { submissionsOf } from "./submissions.js";
+import { submissionAfter, submissionsOf } from "./submissions.js";
 
 /** A run that takes longer is submitted in slices, so that the page can draw between them. */
 const WHOLE_MS = 100;
 /** Runs that may be under way at once: while one is read back, the next ones compute. */
 const MOST_RUNS = 3;
+/**
+ * The page is told so long before outputs are likely to be there: a thread that has slept for
+ * milliseconds takes 0.2 more to wake.
+ */
+const SOON_MS = 0.4;
+/** What a least time is worth at the next run. */
+const FORGOTTEN = 1.05;
 /** Calls of a run overlap: what each takes by itself is told where it is asked for. */
 const UNTIMED = (): RunResult["times"] => new Float64Array(0);
+
+type LoadPorts = Pick<EnginePorts, "progress" | "soon">;
 
 /** A part of a run: calls, and what is copied after them. */
 interface Part {
@@ -55,6 +64,7 @@ export class GpuEngine {
   readonly open: OpenDevice;
   readonly buffers: Buffers;
   readonly #nudger: Nudger;
+  readonly #soon: () => void;
   readonly #inputs: readonly GPUBuffer[];
   #calls: readonly BoundProgram[];
   /** Those of them that a short run has without the uniform of slices; null until one was short. */
@@ -63,14 +73,21 @@ export class GpuEngine {
   #submitted: Promise<unknown> = Promise.resolve();
   /** What the last run in slices took. */
   #runMs = Number.POSITIVE_INFINITY;
+  /** What outputs were awaited for of late, and read. */
+  #usualMs = Number.POSITIVE_INFINITY;
 
-  private constructor(order: LoadOrder, { open, buffers, bound, stored }: LoadedPlan) {
+  private constructor(
+    order: LoadOrder,
+    { open, buffers, bound, stored }: LoadedPlan,
+    soon: () => void = () => undefined,
+  ) {
     const outputs = outputsOf(order, buffers);
     this.order = order;
     this.open = open;
     this.buffers = buffers;
     this.stored = stored;
     this.#nudger = new Nudger(open.device.queue, breathing());
+    this.#soon = soon;
     this.#inputs = buffers.placement.inputs.map(buffers.of);
     this.#calls = bound;
     this.#staging = new StagingPool(
@@ -83,9 +100,14 @@ export class GpuEngine {
    * Loads kernels; weights are on their way then, and runs wait for them. Throws KernelZooError:
    * network, manifest, artifact, validate, compile, memory, profile, run; WrongKernel.
    */
-  static async load(order: LoadOrder, ports: Pick<EnginePorts, "progress">): Promise<GpuEngine> {
+  static async load(order: LoadOrder, ports: LoadPorts): Promise<GpuEngine> {
     const placed = await loadOnGpu(order, ports);
-    return placed.open.scoped(() => new GpuEngine(order, placed), LIMIT_MS);
+    return placed.open.scoped(() => new GpuEngine(order, placed, ports.soon), LIMIT_MS);
+  }
+
+  /** Wakes the browser's GPU process, as a run is about to be asked for. */
+  soon(): void {
+    this.open.device.queue.submit([]);
   }
 
   /** A copy of a part of a weight, by its place in the plain file. Rejects where the device is lost. */
@@ -126,9 +148,12 @@ export class GpuEngine {
       const submitted = this.#submitted.then(() => this.#submit(feeds, staging, aborted, beside));
       this.#submitted = submitted.catch(() => undefined);
       if (!(await submitted)) return null;
-      const outputs = await staging.read(into, (mapped) =>
-        this.open.settled(this.#nudger.during(mapped), LIMIT_MS),
-      );
+      const start = now();
+      const soon = { at: start + this.#usualMs - SOON_MS, tell: this.#soon };
+      const outputs = await staging.read(into, async (mapped) => {
+        await this.open.settled(this.#nudger.during(mapped, soon), LIMIT_MS);
+      });
+      this.#usualMs = Math.min(FORGOTTEN * this.#usualMs, now() - start);
       return { outputs, times: timed ? await this.times() : UNTIMED() };
     } finally {
       this.#staging.give(staging);
@@ -201,13 +226,13 @@ export class GpuEngine {
     }
   }
 
-  #parts(copies: readonly Copy[], beside: Beside | null, short: boolean): readonly Part[] {
+  #parts(copies: Staging["copies"], beside: Beside | null, short: boolean): readonly Part[] {
     if (beside === null && short) {
       const calls = this.#calls.map((call, i): Sliced => this.#whole?.get(i) ?? call);
       const starts = submissionsOf(calls.length);
       return starts.slice(1).map((end, i) => ({
         work: new Chain(calls.slice(starts[i], end)),
-        copies: end === calls.length ? copies : [],
+        copies: copies.filter(({ part }) => part === i),
       }));
     }
     if (beside === null) return [{ work: new Chain(this.#calls), copies }];
@@ -233,6 +258,8 @@ function outputsOf({ answer: { plan } }: LoadOrder, buffers: Buffers): readonly 
     const from = buffers.of(buffers.placement.outputs[i] as BufferOf);
     const { dtype } = plan.tensors[tensor] as { dtype: "f32" | "i32" };
     const entries = productOf(shape);
-    return { from, bytes: padded(Float32Array.BYTES_PER_ELEMENT * entries), dtype, entries };
+    const bytes = padded(Float32Array.BYTES_PER_ELEMENT * entries);
+    const ready = buffers.placement.ready[i] as number;
+    return { part: submissionAfter(ready, plan.calls.length), from, bytes, dtype, entries };
   });
 }

@@ -18,6 +18,8 @@ export interface GpuPlacement {
   readonly calls: readonly (readonly BufferOf[])[];
   readonly inputs: readonly BufferOf[];
   readonly outputs: readonly BufferOf[];
+  /** After how many calls each output is there. */
+  readonly ready: readonly number[];
 }
 
 /** What a call or a feed writes, until its last reader has run. */
@@ -98,6 +100,8 @@ export function placeOnGpu(plan: PlanWire): GpuPlacement {
   ]);
   const outputs = plan.outputs.map(({ tensor }) => trace.read(tensor, plan.calls.length));
   const { of, sizes } = sharedBuffers(trace.values);
+  const readyOf = (source: Source): number =>
+    "kind" in source ? plan.calls.length : (trace.values[source.value] as Value).first + 1;
   const bufferOf = (source: Source): BufferOf =>
     "kind" in source ? source : { kind: "shared", index: of[source.value] as number };
   return {
@@ -105,5 +109,6 @@ export function placeOnGpu(plan: PlanWire): GpuPlacement {
     calls: calls.map((each) => each.map(bufferOf)),
     inputs: inputs.map(bufferOf),
     outputs: outputs.map(bufferOf),
+    ready: outputs.map(readyOf),
   };
 }

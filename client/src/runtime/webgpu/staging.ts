@@ -11,12 +11,15 @@ export interface Copy {
   readonly bytes: number;
 }
 
+/** What is copied of an output, after submission number `part` of a run. */
 interface OutputCopy extends Copy {
   readonly output: number;
+  readonly part: number;
 }
 
-/** An output in its buffer, of which `bytes` are copied, a multiple of 4. */
+/** An output in its buffer, of which `bytes` are copied, a multiple of 4, after submission `part`. */
 export interface GpuOutput {
+  readonly part: number;
   readonly from: GPUBuffer;
   readonly bytes: number;
   readonly dtype: "f32" | "i32";
@@ -35,6 +38,32 @@ const TOUCHED_BYTES = 4 << 20;
 /** The system gives memory by the page, when a page is written for the first time. */
 const PAGE_ENTRIES = 4096 / Float32Array.BYTES_PER_ELEMENT;
 
+/** A copy to a staging buffer, by its number. */
+type Piece = Omit<OutputCopy, "to"> & { readonly buffer: number };
+
+/**
+ * Outputs one after another in buffers of at most so many bytes, those that are there first in front.
+ * Each submission of a run fills buffers of its own: the page takes them while the GPU goes on.
+ */
+function piecesOf(outputs: readonly GpuOutput[], pieceBytes: number) {
+  const sizes: number[] = [];
+  const pieces: Piece[] = [];
+  const order = [...outputs.entries()].sort(([, one], [, other]) => one.part - other.part);
+  for (const [output, { from, bytes, part }] of order) {
+    for (let at = 0; at < bytes; ) {
+      const last = pieces.at(-1);
+      if (last?.part !== part || sizes.at(-1) === pieceBytes) sizes.push(0);
+      const buffer = sizes.length - 1;
+      const offset = sizes[buffer] as number;
+      const count = Math.min(bytes - at, pieceBytes - offset);
+      pieces.push({ output, part, from, at, buffer, offset, bytes: count });
+      sizes[buffer] = offset + count;
+      at += count;
+    }
+  }
+  return { sizes, pieces };
+}
+
 /** The staging buffers of one run. */
 export class Staging {
   /** In the order of the buffers that they fill. */
@@ -44,25 +73,13 @@ export class Staging {
   readonly #queue: Pick<GPUQueue, "submit">;
 
   constructor(device: GPUDevice, outputs: readonly GpuOutput[], pieceBytes = PIECE_BYTES) {
-    const copies: OutputCopy[] = [];
-    const total = outputs.reduce((sum, { bytes }) => sum + bytes, 0);
+    const { sizes, pieces } = piecesOf(outputs, pieceBytes);
     this.#outputs = outputs;
     this.#queue = device.queue;
-    this.#buffers = Array.from({ length: Math.max(1, Math.ceil(total / pieceBytes)) }, (_, i) =>
-      stagingBuffer(device, Math.min(pieceBytes, total - i * pieceBytes)),
-    );
-    let begin = 0;
-    for (const [output, { from, bytes }] of outputs.entries()) {
-      for (let at = 0; at < bytes; ) {
-        const offset = (begin + at) % pieceBytes;
-        const to = this.#buffers[Math.floor((begin + at) / pieceBytes)] as GPUBuffer;
-        const count = Math.min(bytes - at, pieceBytes - offset);
-        copies.push({ output, from, at, to, offset, bytes: count });
-        at += count;
-      }
-      begin += bytes;
-    }
-    this.copies = copies;
+    this.#buffers = sizes.map((size) => stagingBuffer(device, size));
+    this.copies = pieces.map(({ buffer, ...copy }) => {
+      return { ...copy, to: this.#buffers[buffer] as GPUBuffer };
+    });
   }
 
   /**

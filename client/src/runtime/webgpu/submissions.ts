@@ -7,6 +7,11 @@ const SUBMISSIONS = [1 / 7, 3 / 7, 5 / 7, 1];
 /** A submission takes time, too: fewer calls are one. */
 const FEWEST_CALLS = 28;
 
+/** The submission of a run, by its number, after which so many of all calls have run. */
+export function submissionAfter(ready: number, calls: number): number {
+  return submissionsOf(calls).findIndex((start) => start >= Math.max(1, ready)) - 1;
+}
+
 /** The first call of each submission of a run, and the number of all calls. */
 export function submissionsOf(calls: number): readonly number[] {
   const ends = calls < FEWEST_CALLS ? [1] : SUBMISSIONS;

@@ -17,6 +17,7 @@ serveTuned(
     return {
       loaded: engine.loaded,
       stored: engine.stored,
+      soon: () => engine.soon(),
       run: (...asked) => swapper.run(...asked),
       check: (told, aborted) => swapper.check(told, aborted),
       swap: (all) => swapper.swap(all),
