@@ -349,6 +349,7 @@ FAMILIES = (
         states=True,
     ),
     _webgpu("attention", _attends_rows_in_quads, webgpu_attention_configs, programs=True),
+    _webgpu("split_attention", _attends_rows_in_quads, webgpu_attention_configs, programs=True),
     _webgpu("argmax", _is_argmax, argmax_configs, programs=True),
     _webgpu("matmul", _reads_vectors, matmul_configs, programs=True),
     _webgpu("conv", channelwise, conv_configs, programs=True),

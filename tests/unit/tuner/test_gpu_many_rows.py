@@ -1,6 +1,6 @@
 """Attention of many rows for WebGPU, in one dispatch, against NumPy."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from services.tuner.ir.legality import Phase, faults
 from services.tuner.schedules.attention.webgpu_config import WebgpuAttentionConfig
 from services.tuner.schedules.matmul.webgpu_config import Cache
 from services.tuner.schedules.registry import lite_space, matching
+from services.tuner.schedules.split_attention.webgpu_config import WebgpuSplitAttentionConfig
 from tests.examples import one_in
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
@@ -58,6 +59,11 @@ def config(
     )
 
 
+def split(given: WebgpuAttentionConfig, split_n: int) -> WebgpuSplitAttentionConfig:
+    shared = {each.name: getattr(given, each.name) for each in fields(WebgpuAttentionConfig)}
+    return WebgpuSplitAttentionConfig(**shared, split_n=split_n)
+
+
 CASES = {
     "keys through workgroup memory": (OF_COLUMNS, config((16, 16), 4, 8, 1, Cache.ROWS)),
     "slices of keys": (OF_COLUMNS, config((16, 32), 4, 8, 2, Cache.ROWS)),
@@ -70,6 +76,12 @@ CASES = {
     ),
     "three groups of threads": (OF_COLUMNS, config((12, 24), 4, 8, 3, Cache.ROWS)),
     "vectors that do not go round": (WIDE, config((8, 16), 4, 16, 1, Cache.ROWS)),
+    "keys of two workgroups": (OF_COLUMNS, split(config((32, 8), 8, 8, 1, Cache.ROWS), 2)),
+    "slices of parts of the keys": (APART, split(config((24, 8), 4, 4, 2, Cache.ROWS), 4)),
+    "part of a block in the last part": (
+        OF_COLUMNS,
+        split(config((16, 8), 4, 8, 1, Cache.NONE), 4),
+    ),
 }
 
 
@@ -95,23 +107,25 @@ def attended(given: ManyRowsAttention, inputs: list[Any]) -> NDArray[np.float64]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_attention_of_many_rows_is_right_in_one_dispatch(case: str) -> None:
+def test_attention_of_many_rows_is_right(case: str) -> None:
+    """In one dispatch; in two where workgroups share the keys of a query."""
     given, chosen = CASES[case]
     workload = Workload.of_program("attention", attention(given))
     inputs = inputs_of(workload)
     steps = gpu_compilation(chosen.candidate(workload))
-    (scheduled,), (optimised,) = steps.scheduled, steps.optimised
-    assert faults(scheduled, Phase.SCHEDULED) == ()
-    assert faults(optimised, Phase.SCALAR_REPLACED) == ()
-    assert len(steps.artifact.manifest.dispatches) == 1
+    for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
+        assert faults(scheduled, Phase.SCHEDULED) == ()
+        assert faults(optimised, Phase.SCALAR_REPLACED) == ()
+    assert len(steps.artifact.manifest.dispatches) == 1 + (chosen.parts > 1)
     found = execute_gpu(steps.artifact, inputs, slices=2)
     assert np.abs(found - attended(given, inputs)).max() < 1e-6
 
 
-def test_a_row_may_be_masked_whole_and_scores_may_be_large() -> None:
+@pytest.mark.parametrize("case", ["slices of keys", "keys of two workgroups"])
+def test_a_row_may_be_masked_whole_and_scores_may_be_large(case: str) -> None:
     """The largest score grows by 200 from block to block; a row has none that is more than the
     lowest number there is, which is then the mean of all values."""
-    given, chosen = CASES["slices of keys"]
+    given, chosen = CASES[case]
     workload = Workload.of_program("attention", attention(given))
     inputs = inputs_of(workload)
     *_, mask = inputs
@@ -143,7 +157,16 @@ def test_heads_of_all_widths_have_kernels_for_every_gpu(head_dim: int) -> None:
         first, *others = lite_space(workload, TargetKind.WEBGPU, gpu)
         assert first.requires == ()
         for candidate in (first, others[-1]):
-            assert gpu_compilation(candidate).artifact.manifest.scratch_bytes == 0
+            scratch_bytes = gpu_compilation(candidate).artifact.manifest.scratch_bytes
+            assert (scratch_bytes > 0) == (candidate.family == "split_attention")
+
+
+def test_parts_of_the_keys_that_would_be_empty_are_refused() -> None:
+    given, chosen = CASES["keys of two workgroups"]
+    workload = Workload.of_program("attention", attention(given))
+    assert chosen.fault(workload) == ""
+    for parts, message in ((1, "must be 2 to 16"), (5, "without any")):
+        assert message in split(chosen, parts).fault(workload)
 
 
 def test_rows_that_are_no_whole_vectors_are_computed_entry_by_entry() -> None:

@@ -92,7 +92,7 @@ def attended(kernel: AttentionKernel, parameters: tuple[Buffer, ...]) -> Program
     keys, values = ((kernel.keys, kernel.next_keys), (kernel.values, kernel.next_values))
     steps: Block = (
         *((*_written(kernel, *keys), Barrier()) if copies else ()),
-        *(_read(kernel, *values, BLOCK, last) if copies else ()),
+        *(_read(kernel, *values, kernel.block, last) if copies else ()),
         *_scores(kernel),
         *_powers(kernel, most),
         *(_written(kernel, *values) if copies else ()),
@@ -103,7 +103,7 @@ def attended(kernel: AttentionKernel, parameters: tuple[Buffer, ...]) -> Program
         *_barrier(config.shares_rows and not copies),
     )
     body: Block = (
-        *((*_queries(kernel), *_read(kernel, *keys, ZERO, 0)) if copies else ()),
+        *((*_queries(kernel), *_read(kernel, *keys, kernel.block_at(ZERO), 0)) if copies else ()),
         *_nothing_yet(kernel),
         *serial("block", kernel.blocks, under(kernel.last_block, steps)),
         *sums.body,
@@ -116,7 +116,7 @@ def attended(kernel: AttentionKernel, parameters: tuple[Buffer, ...]) -> Program
     )
     for buffer in (*kernel.shared, *most.shared, *sums.shared):
         block = (Allocate(buffer=buffer, body=block),)
-    workgroups = given.heads * -(-given.m // config.block_m)
+    workgroups = given.heads * -(-given.m // config.block_m) * config.parts
     return Program(parameters=parameters, body=loop("group", workgroups, LoopKind.RANGE, block))
 
 
@@ -199,7 +199,7 @@ def _next_keys(kernel: AttentionKernel) -> Block:
     if kernel.blocks == 1:
         return ()
     another = (Bound(index=BLOCK, limit=kernel.blocks - 1),)
-    following = BLOCK.plus(constant(1))
+    following = kernel.block.plus(constant(1))
     read = _read(kernel, kernel.keys, kernel.next_keys, following, kernel.blocks - 2)
     return under(another, read)
 
@@ -339,7 +339,7 @@ def _key_mixed(kernel: AttentionKernel, inside: Frame, n: int, unroll: int) -> I
     """Adds the values of key n of a step."""
     given, config = kernel.given, kernel.config
     place = kernel.key(Affine.of(n, {"step": unroll}))
-    source = BLOCK.times(config.block_n).plus(place)
+    source = kernel.block.times(config.block_n).plus(place)
     if not kernel.copies:
         source = inside.clamped(f"source{n}", source, given.n, 1)
     for c in kernel.outputs:
@@ -376,9 +376,10 @@ def _outputs(kernel: AttentionKernel, sums: Reduced) -> Block:
     for i in range(config.tile_m):
         for c in kernel.outputs:
             acc = _held(kernel.acc, LANES * (i * len(kernel.outputs) + c), LANES)
-            quotient = binary(BinaryOp.DIV, acc, splat(sums.values[i]))
+            quotient = acc if kernel.parts else binary(BinaryOp.DIV, acc, splat(sums.values[i]))
             value = kernel.output(kernel.row(i), kernel.quads[c], quotient)
             found += under(kernel.exists(c), value)
+        found += kernel.told(i, _held(kernel.most, i), sums.values[i])
     return found
 
 
@@ -409,7 +410,9 @@ def _added_up(kernel: AttentionKernel, sums: Reduced) -> Block:
         for most, sum_ in zip(told_of[:slices], told_of[slices:], strict=True):
             summed = plus(summed, times(sum_, exp_of_difference(most, _held(kernel.larger, i))))
         share = exp_of_difference(_held(kernel.most, i), _held(kernel.larger, i))
-        body.append(_kept(kernel.share, i, binary(BinaryOp.DIV, share, summed)))
+        whole = share if kernel.parts else binary(BinaryOp.DIV, share, summed)
+        body.append(_kept(kernel.share, i, whole))
+        body += kernel.told(i, _held(kernel.larger, i), summed)
         for c in kernel.outputs:
             acc = _held(kernel.acc, LANES * (i * len(kernel.outputs) + c), LANES)
             row = kernel.slice.times(block_m).plus(kernel.row(i)).times(given.width)

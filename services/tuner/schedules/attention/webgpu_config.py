@@ -16,7 +16,7 @@ FEWEST_THREADS, MOST_THREADS = 32, 512
 """Threads of a workgroup."""
 
 MAX_THREADS_PER_ROW = 32
-MAX_SCORES = 32
+MAX_SCORES = 64
 MAX_OUTPUTS = 128
 """Entries that a thread has of scores, and of outputs."""
 
@@ -69,6 +69,15 @@ class WebgpuAttentionConfig(WebgpuConfig):
         """Elements from key to key of powers in workgroup memory: an odd number of vectors, so that
         those that are written at once lie in different banks."""
         return LANES * (self.block_m // LANES | 1)
+
+    @property
+    def parts(self) -> int:
+        """Workgroups that share the keys of their queries."""
+        return 1
+
+    def blocks(self, given: ManyRowsAttention) -> int:
+        """Blocks of keys that a workgroup passes over."""
+        return -(-given.n // (self.block_n * self.parts))
 
     def outputs(self, given: ManyRowsAttention) -> int:
         """Vectors of a row of the output that a thread has."""

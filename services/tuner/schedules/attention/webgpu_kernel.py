@@ -25,10 +25,11 @@ from services.tuner.ir.nodes import (
 from services.tuner.schedules.attention.scores import LOWEST, scored
 from services.tuner.schedules.attention.webgpu_config import AttentionMemory, WebgpuAttentionConfig
 from services.tuner.schedules.base.cache import key_at, score_of, value_at
+from services.tuner.schedules.base.parts import OutputParts
 from services.tuner.schedules.matmul.webgpu_config import Cache
 
 BLOCK = Affine.variable("block")
-"""The number of a block of keys."""
+"""The number of a block of keys, in the workgroup's part of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +141,8 @@ class AttentionKernel:
     queries: OperandRows
     keys: OperandRows
     values: OperandRows
+    part: Affine
+    parts: OutputParts | None
     staged: Buffer
     powers: Buffer
     slices: Buffer
@@ -167,9 +170,11 @@ class AttentionKernel:
         """`cached` answers for the frame and the head of a thread."""
         frame, memory = Frame(), config.memory(given)
         tiles = -(-given.m // config.block_m)
-        workgroup = frame.variable("group", given.heads * tiles)
+        workgroup = frame.variable("group", given.heads * tiles * config.parts)
         thread = frame.variable("thread", config.threads)
-        head, tile = frame.delinearize(workgroup, (("head", given.heads), ("tile", tiles)))
+        head, tile, part = frame.delinearize(
+            workgroup, (("head", given.heads), ("tile", tiles), ("part", config.parts))
+        )
         slice_, group, lane = frame.delinearize(
             thread,
             (
@@ -230,6 +235,10 @@ class AttentionKernel:
             queries=copied("queries", given.queries, given.m, given.head_dim, 0, stride),
             keys=keys,
             values=values,
+            part=part,
+            parts=OutputParts.of(given.m * given.heads, config.parts, given.width)
+            if config.parts > 1
+            else None,
             staged=f32_buffer("staged", memory.size, Scope.WORKGROUP),
             powers=f32_buffer("powers", memory.powers, Scope.WORKGROUP),
             slices=f32_buffer("slices", memory.slices, Scope.WORKGROUP),
@@ -268,7 +277,16 @@ class AttentionKernel:
 
     @property
     def blocks(self) -> int:
-        return -(-self.given.n // self.config.block_n)
+        """Of the workgroup's part of the keys."""
+        return self.config.blocks(self.given)
+
+    @property
+    def block(self) -> Affine:
+        return self.block_at(BLOCK)
+
+    def block_at(self, place: Affine) -> Affine:
+        """The number of a block, among all, by its place in the workgroup's part."""
+        return self.part.times(self.blocks).plus(place)
 
     @property
     def outputs(self) -> range:
@@ -328,7 +346,7 @@ class AttentionKernel:
         limit: Affine | None = None
         if self.cache:
             limit = self.cache.here.plus(self.first).plus(self.row(i)).plus(constant(1))
-        elif self.given.n % self.config.block_n:
+        elif self.blocks * self.config.parts * self.config.block_n > self.given.n:
             limit = constant(self.given.n)
         if limit is None:
             return None
@@ -341,19 +359,39 @@ class AttentionKernel:
         if not self.cache:
             return ()
         first = self.cache.here.plus(self.first)
-        place = BLOCK.times(self.config.block_n).plus(first.times(-1))
+        place = self.block.times(self.config.block_n).plus(first.times(-1))
         inside = self.frame.nested()
         inside.variable("block", self.blocks)
         return inside.undecided((Bound(index=place, limit=self.config.block_m),))
 
     def column(self, j: int) -> Affine:
         """The thread's key number j in all."""
-        return BLOCK.times(self.config.block_n).plus(self.own_column(j))
+        return self.block.times(self.config.block_n).plus(self.own_column(j))
 
     def output(self, row: Affine, quad: Affine, value: Expression) -> Block:
-        """Stores a vector of the output; a row behind the last has none."""
+        """Stores a vector of the output, or of the part of it; a row behind the last has none."""
         place = self.first.plus(row)
-        index = place.times(self.given.heads).plus(self.head).times(self.given.width)
-        store = Store(buffer=self.parameters[-1], index=index.plus(quad.times(LANES)), value=value)
+        entry = place.times(self.given.heads).plus(self.head)
+        at = quad.times(LANES)
+        if self.parts:
+            store = self.parts.mixed(entry, self.part, at, value)
+        else:
+            index = entry.times(self.given.width).plus(at)
+            store = Store(buffer=self.parameters[-1], index=index, value=value)
         inside = self.frame.undecided((Bound(index=place, limit=self.given.m),))
         return under(inside, (store,))
+
+    def told(self, i: int, most: Expression, sum_: Expression) -> Block:
+        """Stores the largest score of query number i in this part of the keys, and the sum of its
+        powers: one of the threads that share it does."""
+        if self.parts is None:
+            return ()
+        place = self.first.plus(self.row(i))
+        entry = place.times(self.given.heads).plus(self.head)
+        bounds = (
+            Bound(index=self.lane, limit=1),
+            Bound(index=self.slice, limit=1),
+            Bound(index=place, limit=self.given.m),
+        )
+        store = self.parts.told(entry, self.part, most, sum_)
+        return under(self.frame.undecided(bounds), (store,))

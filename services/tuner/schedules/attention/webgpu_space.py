@@ -5,7 +5,7 @@ many threads it has to hide what they wait for.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import product, zip_longest
 from typing import TypeVar
 
 from kernelzoo.domain.gpu import SOFTWARE_DRIVER, GpuModel
@@ -15,10 +15,12 @@ from services.tuner.schedules.attention.config import attends
 from services.tuner.schedules.attention.webgpu_config import WebgpuAttentionConfig
 from services.tuner.schedules.base.limits import FEW_LANES
 from services.tuner.schedules.matmul.webgpu_config import Cache
+from services.tuner.schedules.split_attention.webgpu_config import WebgpuSplitAttentionConfig
 from services.tuner.schedules.webgpu_space import in_turns, plain_first
 
 MOST_CANDIDATES = 48
 MOST_OF_WHOLE_ROUNDS = 24
+MOST_SPLIT = 32
 TILES = ((4, 2), (4, 4), (8, 2), (4, 1), (8, 4), (8, 1))
 """tile_m x tile_n."""
 THREAD_ROWS = (1, 2, 4, 8, 16)
@@ -28,6 +30,13 @@ ROUND_ROWS = (3, 6, 9, 10)
 ROUND_SLICED_N = (2, 3, 4, 6)
 """Settings that are no powers of two have places of their own: with nine times four queries the
 384 of 12 heads, as 1,500 of 6, are whole rounds of a large GPU's 132 cores."""
+SPLIT_TILES = ((8, 4), (4, 4), (8, 2), (4, 8), (8, 8))
+SPLIT_ROWS = (4, 6, 7, 8, 12, 16)
+SPLIT_THREADS_PER_ROW = (4, 8, 16)
+SPLIT_SLICED_N = (1, 2)
+SPLIT_N = (2, 3, 4, 5, 6, 7, 8, 10, 12)
+"""Large tiles read less of workgroup memory for each product, and leave so few workgroups that
+several have to share the keys of a query."""
 PROCESSOR_TILES = ((1, 4), (2, 4), (1, 8), (4, 4), (2, 8))
 PROCESSOR_THREADS = (32, 64)
 """Where threads wait at barriers one after another, each has its queries for itself."""
@@ -41,6 +50,9 @@ EXCHANGE = 8
 """A step of a sum over threads takes so many times as long through workgroup memory."""
 SOFTMAX = 12.0
 """A score takes so many operations beside its products: its power, the largest, the sum."""
+JOINED = 16_000.0
+"""The dispatch that joins parts takes as long as so many multiply-adds of a core's warps, beside
+what it reads."""
 MOST_WORKGROUP_BYTES = 49_152
 """What NVIDIA's drivers offer."""
 WARPS_WANTED = 12
@@ -56,7 +68,8 @@ def webgpu_attention_configs(
     apart = [one for one in _apart(given) if _fits(one, workload)]
     together, rounds = sharing_queries(WebgpuAttentionConfig, given, workload, gpu)
     processor = gpu.warp_lanes < FEW_LANES
-    large = in_turns(together[:MOST_CANDIDATES], rounds[:MOST_OF_WHOLE_ROUNDS])
+    whole = in_turns(together[:MOST_CANDIDATES], rounds[:MOST_OF_WHOLE_ROUNDS])
+    large = in_turns(whole, _split(given, workload, gpu)[:MOST_SPLIT])
     found = apart if processor and apart else large
     small = next(one for one in (*together, *apart) if _is_small(one, workload))
     return plain_first(tuple(dict.fromkeys((*found, small))), workload, gpu)
@@ -77,6 +90,34 @@ def sharing_queries(
         return sorted(fitting, key=lambda one: _estimate(given, workload, one, gpu))
 
     return best(THREAD_ROWS, SLICED_N), best(ROUND_ROWS, ROUND_SLICED_N)
+
+
+def _split(
+    given: ManyRowsAttention, workload: Workload, gpu: GpuModel
+) -> list[WebgpuSplitAttentionConfig]:
+    """Workgroups share the keys: the likely best of each shape of tiles in turn."""
+    by_tile: list[list[WebgpuSplitAttentionConfig]] = []
+    for tile_m, tile_n in SPLIT_TILES:
+        found: list[WebgpuSplitAttentionConfig] = []
+        for rows, per_row, sliced_n in product(SPLIT_ROWS, SPLIT_THREADS_PER_ROW, SPLIT_SLICED_N):
+            parts = (
+                WebgpuSplitAttentionConfig(
+                    block_m=tile_m * rows,
+                    block_n=tile_n * per_row * sliced_n,
+                    tile_m=tile_m,
+                    threads_per_row=per_row,
+                    sliced_n=sliced_n,
+                    cache=Cache.ROWS,
+                    subgroups=True,
+                    split_n=split_n,
+                )
+                for split_n in SPLIT_N
+                if tile_m * rows < 2 * given.m
+            )
+            fitting = [one for one in parts if _fits(one, workload)]
+            found += sorted(fitting, key=lambda one: _estimate(given, workload, one, gpu))[:2]
+        by_tile.append(sorted(found, key=lambda one: _estimate(given, workload, one, gpu)))
+    return [one for each in zip_longest(*by_tile) for one in each if one is not None]
 
 
 def _is_small(config: WebgpuAttentionConfig, workload: Workload) -> bool:
@@ -142,14 +183,18 @@ def _estimate(
     if config.cache is Cache.NONE:
         copied, load = 0, FROM_STORAGE * LOAD
     block = products + load * (read + copied) + softmax
-    blocks = -(-given.n // config.block_n)
+    blocks = config.blocks(given)
     # Queries are read and slices added up once.
     once = load * (config.sliced_n - 1) * config.tile_m * outputs * 3
-    workgroups = given.heads * -(-given.m // config.block_m)
+    workgroups = given.heads * -(-given.m // config.block_m) * config.parts
     warps = -(-config.threads // gpu.warp_lanes)
     of_core = -(-workgroups // gpu.cores)
     fitting = max(1, gpu.shared_bytes // max(1, config.workgroup_bytes_for(workload)))
     resident = min(of_core, fitting) * warps
     held = scores + (config.tile_m + 1) * outputs * LANES + LANES * (config.tile_m + 1) + 32
     spilt = max(1.0, held / gpu.thread_registers)
-    return of_core * warps * (block * blocks + once) * (1 + WARPS_WANTED / resident) * spilt
+    whole = of_core * warps * (block * blocks + once) * (1 + WARPS_WANTED / resident) * spilt
+    if config.parts == 1:
+        return whole
+    read_again = given.m * given.heads * given.width / LANES * config.parts
+    return whole + JOINED + FROM_STORAGE * LOAD * read_again / (gpu.cores * gpu.warp_lanes)

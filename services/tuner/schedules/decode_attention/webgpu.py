@@ -76,6 +76,7 @@ from services.tuner.schedules.base.cache import (
     value_at,
 )
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.parts import OutputParts
 from services.tuner.schedules.base.row_threads import RowThreads, reduced
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.decode_attention.webgpu_config import (
@@ -115,7 +116,7 @@ def attention_programs(
         parameters=kernel.parameters,
         body=loop("group", shape.heads * config.parts, LoopKind.RANGE, block),
     )
-    return (main, _joined(kernel)) if config.parts > 1 else (main,)
+    return (main, _joined(kernel, kernel.parts)) if kernel.parts else (main,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +127,7 @@ class _Kernel:
     config: WebgpuDecodeAttentionConfig
     shape: AttentionShape
     parameters: tuple[Buffer, ...]
+    parts: OutputParts | None
     frame: Frame
     thread: Affine
     head: Affine
@@ -155,18 +157,14 @@ class _Kernel:
         )
         thread = frame.variable("thread", config.threads)
         here = position(frame, parameters[3], shape)
-        parts: tuple[Buffer, ...] = ()
+        parts = None
         if config.parts > 1:
-            entries = shape.heads * config.parts
-            parts = (
-                f32_buffer("part_mixed", entries * shape.head_dim, Scope.GLOBAL),
-                f32_buffer("part_most", entries, Scope.GLOBAL),
-                f32_buffer("part_total", entries, Scope.GLOBAL),
-            )
+            parts = OutputParts.of(shape.heads, config.parts, shape.head_dim)
         return cls(
             config=config,
             shape=shape,
-            parameters=(*parameters, *parts),
+            parameters=(*parameters, *((parts.held,) if parts else ())),
+            parts=parts,
             frame=frame,
             thread=thread,
             head=head,
@@ -468,24 +466,14 @@ def _stored(kernel: _Kernel, most: Expression, sum_: Expression) -> Block:
     first = kernel.frame.undecided((Bound(index=thread, limit=1),))
     exists = kernel.frame.undecided((Bound(index=thread, limit=quads),))
     place = thread.times(LANES)
-    if config.parts == 1:
+    parts = kernel.parts
+    if parts is None:
         output, quotient = kernel.parameters[6], binary(BinaryOp.DIV, value, splat(sum_))
         index = kernel.head.times(shape.head_dim).plus(place)
         return under(exists, (Store(buffer=output, index=index, value=quotient),))
-    mixed, largest, powers = kernel.parameters[7:]
-    part = kernel.head.times(config.parts).plus(kernel.part)
     return (
-        *under(
-            exists,
-            (Store(buffer=mixed, index=part.times(shape.head_dim).plus(place), value=value),),
-        ),
-        *under(
-            first,
-            (
-                Store(buffer=largest, index=part, value=most),
-                Store(buffer=powers, index=part, value=sum_),
-            ),
-        ),
+        *under(exists, (parts.mixed(kernel.head, kernel.part, place, value),)),
+        *under(first, (parts.told(kernel.head, kernel.part, most, sum_),)),
     )
 
 
@@ -496,53 +484,15 @@ def _pairwise(values: list[Expression]) -> Expression:
     return values[0]
 
 
-def _joined(kernel: _Kernel) -> Program:
-    """A part without tokens has no power: its largest score is below all others."""
-    shape, parts = kernel.shape, kernel.config.parts
-    quads, frame = shape.head_dim // LANES, Frame()
+def _joined(kernel: _Kernel, parts: OutputParts) -> Program:
+    shape, frame = kernel.shape, Frame()
+    quads = shape.head_dim // LANES
     threads = max(32, 1 << (quads - 1).bit_length())
     head, thread = frame.variable("group", shape.heads), frame.variable("thread", threads)
-    mixed, largest, powers = kernel.parameters[7:]
-    first = head.times(parts)
-    found = [Load(buffer=largest, index=first.plus(constant(part))) for part in range(parts)]
-    most = f32_buffer("most", 1, Scope.LOCAL)
-    held = Load(buffer=most, index=ZERO)
-    sums, share = f32_buffer("sum", 1, Scope.LOCAL), f32_buffer("share", 1, Scope.LOCAL)
-    acc = f32_buffer("acc", LANES, Scope.LOCAL)
-    body: list[Statement] = [Store(buffer=most, index=ZERO, value=found[0])]
-    body += (
-        Store(buffer=most, index=ZERO, value=binary(BinaryOp.MAX, held, each)) for each in found[1:]
-    )
-    body += (
-        Store(buffer=sums, index=ZERO, value=number(0)),
-        Store(buffer=acc, index=ZERO, value=numbers(0)),
-    )
-    own = Load(buffer=share, index=ZERO)
-    for part, each in enumerate(found):
-        at = first.plus(constant(part))
-        place = at.times(shape.head_dim).plus(thread.times(LANES))
-        total_ = times(own, Load(buffer=powers, index=at))
-        entries = times(splat(own), Load(buffer=mixed, index=place, lanes=LANES))
-        body += (
-            Store(buffer=share, index=ZERO, value=exp_of_difference(each, held)),
-            Store(buffer=sums, index=ZERO, value=plus(Load(buffer=sums, index=ZERO), total_)),
-            Store(
-                buffer=acc,
-                index=ZERO,
-                value=plus(Load(buffer=acc, index=ZERO, lanes=LANES), entries),
-            ),
-        )
-    value = binary(
-        BinaryOp.DIV,
-        Load(buffer=acc, index=ZERO, lanes=LANES),
-        splat(Load(buffer=sums, index=ZERO)),
-    )
-    index = head.times(shape.head_dim).plus(thread.times(LANES))
-    body.append(Store(buffer=kernel.parameters[6], index=index, value=value))
+    place = thread.times(LANES)
+    index = head.times(shape.head_dim).plus(place)
     exists = frame.undecided((Bound(index=thread, limit=quads),))
-    block: Block = under(exists, tuple(body))
-    for buffer in (most, sums, share, acc):
-        block = (Allocate(buffer=buffer, body=block),)
+    block = under(exists, parts.joined(head, place, kernel.parameters[6], index))
     inner = loop("thread", threads, LoopKind.THREAD_INDEX, frame.enclose(block))
     return Program(
         parameters=kernel.parameters, body=loop("group", shape.heads, LoopKind.RANGE, (inner,))
