@@ -101,6 +101,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "bench/page/src/models",
         "bench/models/gpu_site.py",
         "bench/models/offering.py",
+        "bench/models/onnx_f16.py",
     ),
     "primitives": ("bench/device/primitives.py", *_COMPILER, "client/src/engine", "client/bench"),
     "sharing": ("bench/crowd/sharing.py", *_SERVICES),

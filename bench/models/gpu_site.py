@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
+from math import inf
 from multiprocessing import get_context
 from pathlib import Path
 from shutil import copyfile
@@ -20,6 +21,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from bench.models.onnx_f16 import in_f16
 from bench.models.seeded import emptied, filled
 from bench.report import CannotMeasure, commit
 from bench.site import MODULES, PAGE
@@ -27,19 +29,21 @@ from fixtures.static_file import placed
 from kernelzoo.domain.plan import GoldenPart, Plan, Port
 from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.formats.plans import plan_document
-from services.tuner.graph.models import plan_model
+from services.tuner.graph.models import PlannedModel, graphs_of, plan_f16, plan_graphs
 from services.tuner.graph.storing import Storing
 
 SCRIPT = "kernelzooGpuModels.run()"
 SCRIPTS = ("models-webgpu.js", "onnxruntime-webgpu-session.js")
 
-F32 = "f32"
+F32, F16 = "f32", "f16"
 WEIGHTS = (F32, str(StorageType.F16))
 """How weights of ours may be stored."""
+DTYPES = (F32, F16)
+"""What values may lie as in memory, ours and the peer's."""
 
-MOST_ERROR = 0.02
-"""By how much outputs may differ from those of weights of f32, in parts of their largest magnitude:
-random weights amplify what deep layers are given."""
+MOST_ERROR = {F32: 0.02, F16: 0.05}
+"""By how much outputs may differ from those of f32, by the dtype of values, in parts of their
+largest magnitude: random weights amplify what deep layers are given."""
 
 ZOO = "zoo"
 """The folder of what a zoo serves, in the site."""
@@ -61,16 +65,37 @@ BRIEFLY = ContestEffort(rounds=2, tune_ms=1_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryForm:
+    """`weights`: how ours are stored in their file; the peer's are as its file has them. `dtype`:
+    as what values of both lie in memory."""
+
+    dtype: str
+    weights: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuNetwork:
-    """`spaces`: the kernels to choose from, as a manifest has them, by workload. `weights`: how
-    ours are stored in their file; the peer's are f32."""
+    """`spaces`: the kernels to choose from, as a manifest has them, by workload."""
 
     name: str
     dimensions: Mapping[str, int]
     onnx: Path
     flops: int
     spaces: Mapping[str, Sequence[Mapping[str, Any]]]
-    weights: str
+    form: MemoryForm
+
+
+def planned_network(
+    file: Path, dimensions: Mapping[str, int], name: str, form: MemoryForm, most_error: float = inf
+) -> PlannedModel:
+    """Weights of the file may be zeros, by which nothing is judged: then outputs may differ."""
+    graphs = graphs_of(file, [dimensions])
+    if form.dtype == F16:
+        return plan_f16(graphs, [dimensions], name, most_error)
+    storing = None
+    if form.weights != F32 and most_error < inf:
+        storing = Storing(storage=StorageType(form.weights), max_error=most_error)
+    return plan_graphs(graphs, [dimensions], name, storing=storing)
 
 
 def export(folder: Path, networks: Sequence[GpuNetwork], effort: ContestEffort) -> None:
@@ -88,7 +113,8 @@ def export(folder: Path, networks: Sequence[GpuNetwork], effort: ContestEffort) 
                 "name": each.name,
                 "dimensions": dict(each.dimensions),
                 "flops": each.flops,
-                "weights": each.weights,
+                "weights": each.form.weights,
+                "dtype": each.form.dtype,
                 "spaces": each.spaces,
                 "onnx": f"{each.name}.onnx",
                 "zoo": f"{ZOO}/{each.name}.json",
@@ -99,19 +125,19 @@ def export(folder: Path, networks: Sequence[GpuNetwork], effort: ContestEffort) 
     (folder / "job.json").write_text(json.dumps(job))
 
 
-def fill(folder: Path, name: str, weights: str) -> dict[str, Any]:
+def fill(folder: Path, name: str, form: MemoryForm) -> dict[str, Any]:
     """Makes the weights of a network, plans it anew and puts inputs and outputs beside it; the
-    outputs are those that the import computes in NumPy with weights as they are stored. Gives what
-    the job says of them."""
+    outputs are those that the import computes in NumPy, in f32, with weights as they are stored.
+    Gives what the job says of them. With values of f16 the peer's file is such a network then."""
     file = folder / f"{name}.onnx"
-    onnx.save(filled(file.read_bytes()), file)
+    model = filled(file.read_bytes())
+    onnx.save(model, file)
     answered = folder / ZOO / f"{name}.json"
     answer = json.loads(answered.read_text())
     dimensions: Mapping[str, int] = answer["dimensions"]
-    storing = None
-    if weights != F32:
-        storing = Storing(storage=StorageType(weights), max_error=MOST_ERROR)
-    planned = plan_model(file, [dimensions], name, storing=storing)
+    planned = planned_network(file, dimensions, name, form, MOST_ERROR[form.dtype])
+    if form.dtype == F16:
+        onnx.save(in_f16(model), file)
     (plan,), (golden,) = planned.plans, planned.golden
     if list(plan.kernels) != answer["plan"]["kernels"]:
         raise CannotMeasure(f"{name} is planned otherwise with these weights")
@@ -147,8 +173,8 @@ def fill_all(folder: Path) -> None:
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         networks = job["networks"]
         names = [network["name"] for network in networks]
-        weights = [network["weights"] for network in networks]
-        found = pool.map(fill, repeat(folder), names, weights)
+        forms = [MemoryForm(dtype=each["dtype"], weights=each["weights"]) for each in networks]
+        found = pool.map(fill, repeat(folder), names, forms)
         for network, told in zip(networks, found, strict=True):
             network.update(told)
             print(f"{network['name']} has weights", flush=True)

@@ -22,14 +22,18 @@ from bench.models.cases import TINY, NetworkCase
 from bench.models.files import network_files
 from bench.models.gpu_site import (
     BRIEFLY,
+    DTYPES,
     F32,
+    MOST_ERROR,
     ON_GPU,
     SCRIPT,
     WEIGHTS,
     ZOO,
     GpuNetwork,
+    MemoryForm,
     export,
     fill_all,
+    planned_network,
 )
 from bench.models.offering import offered
 from bench.models.options import chosen_cases, network_parser
@@ -37,7 +41,7 @@ from bench.models.wasm import RIGHT
 from bench.options import run
 from bench.report import Cell, Claim, Report
 from kernelzoo.domain.gpu import GpuModel
-from services.tuner.graph.models import ModelCall, plan_model
+from services.tuner.graph.models import ModelCall
 
 WARM = 3.0
 """Wanted: the peer's time over ours."""
@@ -108,12 +112,14 @@ class GpuProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class GpuNetworkAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """`failures`: by engine. `times`: nanoseconds of each screened candidate, by workload. `calls`
-    of a run; `parts` in several ways of submitting one; `weights` as ours are stored."""
+    of a run; `parts` in several ways of submitting one; `weights` as ours are stored, `dtype` as
+    values lie in memory."""
 
     name: str
     flops: int
     calls: int = 0
     weights: str = F32
+    dtype: str = F32
     times: dict[str, tuple[tuple[str, float], ...]]
     timed: tuple[TimedEngine, ...]
     parts: tuple[RunParts, ...] = ()
@@ -134,23 +140,22 @@ def main() -> None:
         default=F32,
         help="how ours are stored; the peer has f32",
     )
+    options.add_argument(
+        "--dtype", choices=DTYPES, default=F32, help="what values lie as in memory, ours and theirs"
+    )
     add_ways(options)
     run(options, PAGE.measure, tiny=TINY_OPTIONS)
 
 
 def _write(folder: Path, options: Namespace, gpu: GpuModel, elsewhere: bool) -> None:
-    networks = [
-        _network(folder / ZOO, options.folder, case, gpu, options.weights)
-        for case in chosen_cases(options)
-    ]
+    networks = [_network(folder / ZOO, options, case, gpu) for case in chosen_cases(options)]
     export(folder, networks, ON_GPU if elsewhere else BRIEFLY)
 
 
-def _network(
-    zoo: Path, networks: Path, case: NetworkCase, gpu: GpuModel, weights: str
-) -> GpuNetwork:
-    file = network_files(networks, case).onnx
-    planned = plan_model(file, [case.dimensions], case.name)
+def _network(zoo: Path, options: Namespace, case: NetworkCase, gpu: GpuModel) -> GpuNetwork:
+    file = network_files(options.folder, case).onnx
+    form = MemoryForm(dtype=options.dtype, weights=options.weights)
+    planned = planned_network(file, case.dimensions, case.name, form)
     (plan,), (calls,) = planned.plans, planned.calls
     tuned = dict(_worth_tuning(calls))
     return GpuNetwork(
@@ -159,7 +164,7 @@ def _network(
         onnx=file,
         flops=sum(call.flops for call in calls),
         spaces=offered(zoo, plan, planned.workloads, gpu, tuned),
-        weights=weights,
+        form=form,
     )
 
 
@@ -209,6 +214,7 @@ def _rows(found: GpuNetworkAnswer) -> Iterator[dict[str, Any]]:
             "reading_ms": reading_ms,
             "calls": found.calls if ours else None,
             "weights": found.weights if ours else F32,
+            "dtype": found.dtype,
             "gpu_ms": awaited.gpu_ms if ours and awaited else None,
             "gflops": found.flops / median_ms / 1e6,
             "faster": median(peer.samples_ms) / median_ms if peer else None,
@@ -224,6 +230,7 @@ def _rows(found: GpuNetworkAnswer) -> Iterator[dict[str, Any]]:
             "engine": engine,
             **empty,
             "weights": found.weights,
+            "dtype": found.dtype,
             "difference": None,
             "screened": len(found.times),
             "note": failure,
@@ -241,11 +248,13 @@ def _claims(found: GpuNetworkAnswer) -> Iterator[Claim]:
     if ours is None:
         yield Claim.at_least(f"{found.name}: runs", 0, "", 1)
         return
-    yield Claim.at_most(f"{found.name}: difference to NumPy", ours.difference, "", RIGHT)
+    name = found.name if found.dtype == F32 else f"{found.name} in {found.dtype}"
+    right = RIGHT if found.dtype == F32 else MOST_ERROR[found.dtype]
+    yield Claim.at_most(f"{name}: difference to NumPy in f32", ours.difference, "", right)
     if peer is None:
         return
     peer_ms = median(peer.samples_ms)
-    what = f"{found.name}: faster than onnxruntime-web"
+    what = f"{name}: faster than onnxruntime-web"
     reading_ms = _reading_ms(found, reused=False)
     if reading_ms is None or peer_ms / reading_ms >= WARM or not ours.into_ms:
         yield Claim.at_least(what, peer_ms / median(ours.samples_ms), "×", WARM)

@@ -5,7 +5,8 @@ at a byte address (`at`), or it is a weight. Tensors of one address share its by
 same entries under another shape, a later tensor takes the place of one that nothing reads any more,
 and a call may write where it reads if both places are the same.
 
-Entries in memory are f32 or i32. A page passes and receives the dtypes of `Port`: int64, int32,
+Entries in memory are f32 or i32; in a plan of format 4, which is for WebGPU alone, values between
+inputs and outputs are f16. A page passes and receives the dtypes of `Port`: int64, int32,
 uint8 and bool are i32 in memory, and a bool is 0 or 1.
 
 Weights lie plain, row-major and little-endian, in one file, and are listed in the order of the
@@ -39,6 +40,7 @@ from kernelzoo.errors import InvalidInput
 FORMAT = 1
 FORMAT_WITH_STATES = 2
 FORMAT_WITH_STORAGE = 3
+FORMAT_WITH_F16 = 4
 ALIGNMENT_BYTES = 64
 MAX_MEMORY_BYTES = 1 << 32
 """What a WebAssembly memory can address."""
@@ -214,6 +216,11 @@ class Plan:
         return sum(chunk.bytes for chunk in self.chunks)
 
     @property
+    def has_f16(self) -> bool:
+        """Whether it is for WebGPU alone."""
+        return self.format == FORMAT_WITH_F16
+
+    @property
     def has_stored_weights(self) -> bool:
         return self.format == FORMAT_WITH_STORAGE
 
@@ -258,8 +265,8 @@ def _require(holds: bool, fault: str) -> None:
 
 
 def _refuse_names(plan: Plan) -> None:
-    known = plan.format in (FORMAT, FORMAT_WITH_STATES, FORMAT_WITH_STORAGE)
-    _require(known, f"plan format {plan.format} is unknown; this version reads formats 1 to 3")
+    known = FORMAT <= plan.format <= FORMAT_WITH_F16
+    _require(known, f"plan format {plan.format} is unknown; this version reads formats 1 to 4")
     stated = (plan.format == FORMAT_WITH_STATES) == bool(plan.states)
     _require(stated, "a plan has format 2 if it has states, and else another")
     _require(
@@ -292,7 +299,7 @@ def _refuse_twice(names: Sequence[str], what: str) -> None:
 def _refuse_weights(plan: Plan) -> None:
     for number, weight in enumerate(plan.weights):
         what = f"weight {number} ({weight.name})"
-        _refuse_shape(what, weight.dtype, weight.shape)
+        _refuse_shape(plan, what, weight.dtype, weight.shape)
         needed = weight.dtype.size_bytes * prod(weight.shape)
         _require(weight.bytes == needed, f"{what} has {weight.bytes} bytes; its shape has {needed}")
         aligned = weight.offset % ALIGNMENT_BYTES == 0
@@ -345,7 +352,7 @@ def _refuse_states(plan: Plan) -> None:
     _refuse_twice([state.name for state in plan.states], "state")
     for number, state in enumerate(plan.states):
         _refuse_text(state.name)
-        _refuse_shape(f"state {number} ({state.name})", state.dtype, state.shape)
+        _refuse_shape(plan, f"state {number} ({state.name})", state.dtype, state.shape)
     used = {tensor.state for tensor in _uses(plan)}
     for unused in set(range(len(plan.states))) - used:
         raise InvalidInput(f"no call uses state {plan.states[unused].name}")
@@ -355,15 +362,16 @@ def _refuse_hash(text: str) -> None:
     _require(bool(_SHA256.fullmatch(text)), f"{text[:80]!r} is no SHA-256 in hexadecimal")
 
 
-def _refuse_shape(what: str, dtype: DType, shape: tuple[int, ...]) -> None:
-    _require(dtype in (DType.F32, DType.I32), f"{what} is {dtype}; memory holds f32 and i32")
+def _refuse_shape(plan: Plan, what: str, dtype: DType, shape: tuple[int, ...]) -> None:
+    known = (DType.F32, DType.F16, DType.I32) if plan.has_f16 else (DType.F32, DType.I32)
+    _require(dtype in known, f"{what} is {dtype}; memory holds {' and '.join(known)}")
     _require(len(shape) <= MAX_RANK, f"{what} has more than {MAX_RANK} axes")
     _require(all(n >= 1 for n in shape), f"{what} has shape {list(shape)}, which is empty")
 
 
 def _refuse_tensor(plan: Plan, number: int, tensor: PlanTensor) -> None:
     what = f"tensor {number}"
-    _refuse_shape(what, tensor.dtype, tensor.shape)
+    _refuse_shape(plan, what, tensor.dtype, tensor.shape)
     places = (tensor.at, tensor.weight, tensor.state)
     placed = sum(place is not None for place in places) == 1
     _require(placed, f"{what} must have an address, or be a weight or a state")

@@ -58,11 +58,11 @@ def refuse_unsupported(workload: Workload, target: TargetKind) -> None:
             f"{target} has no kernels that write their inputs, as {workload.key} does; tune it for "
             f"{TargetKind.WASM} or {TargetKind.WEBGPU}"
         )
-    if workload.dtype not in DTYPES[target]:
+    if workload.stores_f16 and DType.F16 not in DTYPES[target]:
         names = ", ".join(DTYPES[target])
-        others = " or ".join(other for other in TargetKind if workload.dtype in DTYPES[other])
+        others = " or ".join(other for other in TargetKind if DType.F16 in DTYPES[other])
         raise InvalidInput(
-            f"{target} has kernels of {names} alone, not of {workload.dtype} as in "
+            f"{target} has kernels of {names} alone, not of {DType.F16} as in "
             f"{workload.key}; tune it for {others} (--target {others}), or write {names}"
         )
 

@@ -57,6 +57,10 @@ KEY_DTYPES = (DType.F32, DType.F16)
 tensors alone: kernels compute in f32 and round what they store."""
 
 
+PROGRAM_DTYPES = (DType.F32, DType.F16, DType.I32)
+"""What a program that no operator names may take."""
+
+
 class Role(StrEnum):
     """A state is an input that a call also writes, in place: a cache that grows."""
 
@@ -286,6 +290,11 @@ class Workload:
         return False
 
     @property
+    def stores_f16(self) -> bool:
+        """Whether some of its tensors are of f16."""
+        return self.dtype is DType.F16
+
+    @property
     def flops(self) -> int:
         """Floating-point operations of one call, a multiply-add counted as two.
 
@@ -382,6 +391,10 @@ class ProgramWorkload(Workload):
         return is_known(self.key) and bool(self.program.updates)
 
     @property
+    def stores_f16(self) -> bool:
+        return is_known(self.key) and any(each.dtype is DType.F16 for each in self.tensors)
+
+    @property
     def flops(self) -> int:
         return _flops(self.key)
 
@@ -398,9 +411,10 @@ class ProgramWorkload(Workload):
         self._refuse_oversize()
         program = self.program
         for given in program.inputs:
-            if given.dtype not in (DType.F32, DType.I32):
+            if given.dtype not in PROGRAM_DTYPES:
                 raise InvalidInput(
-                    f"input {given.name} of {self.key} is of {given.dtype}; programs take f32, i32"
+                    f"input {given.name} of {self.key} is of {given.dtype}; programs take "
+                    f"{', '.join(PROGRAM_DTYPES)}"
                 )
         for found, most, what in (
             (stage_bytes(program), MAX_STAGE_BYTES, "the stages before the output have {} bytes"),
@@ -438,7 +452,7 @@ def _tensors(key: str) -> tuple[Tensor, ...]:
         for each in program.inputs
     )
     made = program.output
-    output = Tensor(name=made.name, role=Role.OUTPUT, dtype=made.dtype, shape=made.shape)
+    output = Tensor(name=made.name, role=Role.OUTPUT, dtype=program.output_dtype, shape=made.shape)
     return (*inputs, output)
 
 

@@ -5,7 +5,7 @@ from the seed, and a kernel that is wrong anywhere near them, or was never run, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.domain.seeded import GOLDEN, STEP, sampled_positions
 from kernelzoo.domain.target import UNIT, TargetKind
-from kernelzoo.domain.tolerance import SIDES, comparison_tolerance
+from kernelzoo.domain.tolerance import F16_STEP, F16_UNIT, SIDES, comparison_tolerance
 from kernelzoo.domain.workload import PROGRAM, Tensor, Workload
 from kernelzoo.errors import InvalidInput
 from services.aggregator.evaluation import Floats, Indices, Lookup, Mask, entries
@@ -101,7 +101,13 @@ def expected(workload: Workload, target: TargetKind, seed: int) -> Expected:
 
 
 def _bounded(workload: Workload, seed: int) -> Bounded:
-    return bounded_entries(workload.program, _positions(workload, seed), _lookup(workload, seed))
+    """Every entry of an output of f16 is rounded once more, when it is stored."""
+    positions, lookup = _positions(workload, seed), _lookup(workload, seed)
+    found = bounded_entries(workload.program, positions, lookup)
+    if not workload.program.makes_f16:
+        return found
+    stored = (F16_UNIT * np.abs(found.values) + F16_STEP) / UNIT[TargetKind.WEBGPU]
+    return replace(found, roundings=found.roundings + stored)
 
 
 def _is_sure(found: Bounded) -> Mask:

@@ -19,6 +19,8 @@ interface GpuNetwork extends Tunable, Network {
   readonly flops: number;
   /** How ours are stored. */
   readonly weights: string;
+  /** What values lie as in memory. */
+  readonly dtype: string;
 }
 
 interface Job {
@@ -152,8 +154,8 @@ async function measured(network: GpuNetwork, job: Job) {
   } catch (thrown) {
     failures.parts = sentence(thrown);
   }
-  const { name, flops, weights } = network;
-  return { name, flops, weights, calls, times, timed, parts, readings, profile, failures };
+  const { name, flops, weights, dtype } = network;
+  return { name, flops, weights, dtype, calls, times, timed, parts, readings, profile, failures };
 }
 
 async function run() {

@@ -65,7 +65,7 @@ export interface MemoryPlan {
 }
 
 /** Number of entries of a dense tensor. */
-export function elementsOf(tensor: TensorWire): number {
+export function elementsOf(tensor: Pick<TensorWire, "shape">): number {
   return tensor.shape.reduce((product, extent) => product * extent, 1);
 }
 

@@ -38,7 +38,10 @@ export const stored = (tensor: TensorWire, entries: GpuEntries): GpuEntries =>
   tensor.dtype === "f16" && entries instanceof Float32Array ? toFloat16(entries) : entries;
 
 /** The page's view of what a buffer of the tensor holds. */
-export const viewOfStored = (tensor: TensorWire, bytes: ArrayBuffer): TensorView =>
+export const viewOfStored = (
+  tensor: Pick<TensorWire, "dtype" | "shape">,
+  bytes: ArrayBuffer,
+): TensorView =>
   tensor.dtype === "f16"
     ? fromFloat16(new Uint16Array(bytes))
     : viewOf(bytes, tensor.dtype, 0, elementsOf(tensor));
@@ -55,16 +58,21 @@ export function storageBuffer(device: GPUDevice, bytes: number): GPUBuffer {
   return device.createBuffer({ size: padded(bytes), usage });
 }
 
-/** Copies entries to the start of a buffer, in whole words as WebGPU wants them. */
-export function writeEntries(device: GPUDevice, buffer: GPUBuffer, entries: GpuEntries): void {
+/** Copies entries to a buffer from byte `at` on, in whole words as WebGPU wants them. */
+export function writeEntries(
+  device: GPUDevice,
+  buffer: GPUBuffer,
+  entries: GpuEntries | Uint8Array<ArrayBuffer>,
+  at = 0,
+): void {
   const { byteLength, byteOffset } = entries;
   if (byteLength % Uint32Array.BYTES_PER_ELEMENT === 0) {
-    device.queue.writeBuffer(buffer, 0, entries);
+    device.queue.writeBuffer(buffer, at, entries);
     return;
   }
   const words = new Uint8Array(padded(byteLength));
   words.set(new Uint8Array(entries.buffer, byteOffset, byteLength));
-  device.queue.writeBuffer(buffer, 0, words);
+  device.queue.writeBuffer(buffer, at, words);
 }
 
 /** A buffer whose contents the page reads. */

@@ -15,7 +15,8 @@ export interface PortWire {
   readonly tensor: number;
 }
 
-type StoredDType = "f32" | "i32";
+/** f16 is there in plans of format 4, which are for a GPU: between inputs and outputs. */
+type StoredDType = "f32" | "f16" | "i32";
 
 /** `at` is an offset in the activations, `weight` and `state` are indices: a tensor has one of them. */
 export interface PlanTensor {
@@ -93,8 +94,8 @@ export interface GoldenPart {
 }
 
 export interface PlanWire {
-  /** 2 with states, 3 with weights in fewer bits. */
-  readonly format: 1 | 2 | 3;
+  /** 2 with states, 3 with weights in fewer bits, 4 with values of f16. */
+  readonly format: 1 | 2 | 3 | 4;
   readonly model: string;
   readonly dimensions: Readonly<Record<string, number>>;
   readonly inputs: readonly PortWire[];
@@ -120,6 +121,10 @@ export interface PlanWire {
 export interface ModelAnswer extends Omit<ModelManifest, "plan"> {
   readonly plan: PlanWire;
 }
+
+/** What a tensor takes in the memory of a GPU. */
+export const bytesOf = ({ dtype, shape }: Pick<PlanTensor, "dtype" | "shape">): number =>
+  (dtype === "f16" ? 2 : 4) * productOf(shape);
 
 export const productOf = (shape: readonly number[]): number =>
   shape.reduce((product, extent) => product * extent, 1);

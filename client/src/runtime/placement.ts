@@ -81,8 +81,8 @@ export function refuseMisfit(
 ): void {
   const plain = plainTensors(kernel);
   const fits = call.tensors.map((index, i) => {
-    const { shape, weight } = plan.tensors[index] as PlanTensor;
-    const wanted = plain[i] === undefined ? 0 : tensorBytes(plain[i]);
+    const { dtype, shape, weight } = plan.tensors[index] as PlanTensor;
+    const wanted = plain[i]?.dtype === dtype ? tensorBytes(plain[i]) : 0;
     return wanted === 4 * productOf(shape) && (weight !== undefined || packOf(kernel, i) === null);
   });
   if (!fits.includes(false) && fits.length === plain.length) return;

@@ -67,8 +67,8 @@ function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL
 
 function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): void {
   const { model, plan, kernels } = answer;
-  // What a format of 3 adds every reader of the first one knows.
-  const format = plan?.format === 3 ? 1 : plan?.format;
+  // What formats of 3 and 4 add every reader of the first one knows.
+  const format = plan?.format > 2 ? 1 : plan?.format;
   if (model !== 1 || format !== (host.format ?? 1) || !kernels)
     throw refused(host, `${url} is no model for this SDK.`);
 }

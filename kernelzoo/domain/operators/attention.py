@@ -139,9 +139,9 @@ def _inputs(given: ManyRowsAttention) -> tuple[Input, ...]:
 
 
 def attention_of(program: Program) -> ManyRowsAttention | None:
-    """What a normalised program is the `attention` of; None for any other."""
+    """What a normalised program is the `attention` of, in f32 or f16; None for any other."""
     found = _read_off(program)
-    return found if found is not None and _normalised(found) == program else None
+    return found if found is not None and _normalised(found) == program.in_f32 else None
 
 
 @lru_cache(maxsize=64)

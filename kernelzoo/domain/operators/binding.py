@@ -5,6 +5,7 @@ so does a stage that then copies its input, as the padded image of a convolution
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import add, and_, floordiv, mod, mul, rshift, sub, truediv
 from typing import Any
 
@@ -61,7 +62,7 @@ def bound(program: Program, extents: Mapping[str, int]) -> Program:
             copied[stage.name] = source
         else:
             stages.append(made)
-    return Program(inputs=program.inputs, stages=tuple(stages), updates=program.updates)
+    return replace(program, stages=tuple(stages))
 
 
 def extent_of(expression: Expression, extents: Mapping[str, int]) -> int:

@@ -102,7 +102,9 @@ def _refuse_input(given: Input) -> None:
 
 def _refuse_stage(stage: Stage, tensors: _Tensors) -> None:
     if stage.dtype not in STAGE_DTYPES:
-        raise InvalidInput(f"dtype {stage.dtype!r} is unknown; use {' or '.join(STAGE_DTYPES)}")
+        raise InvalidInput(
+            f"dtype {stage.dtype} is unknown; use {' or '.join(STAGE_DTYPES)}, or f16 of the output"
+        )
     if (stage.reducer is None) is not (not stage.over):
         raise InvalidInput("a reducer and axes to reduce over belong together; give both or none")
     axes: dict[str, Axis] = {}

@@ -299,25 +299,45 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The last stage is the output. All extents are numbers."""
+    """The last stage is the output. All extents are numbers. With `makes_f16` the output, whose
+    entries are computed in f32 like all others, is stored as f16."""
 
     inputs: tuple[Input, ...]
     stages: tuple[Stage, ...]
     updates: tuple[Update, ...] = ()
+    makes_f16: bool = False
 
     def __str__(self) -> str:
-        return "\n".join(map(str, (*self.inputs, *self.stages, *self.updates)))
+        stages = self.stages
+        if self.makes_f16:
+            stages = (*stages[:-1], replace(stages[-1], dtype=DType.F16))
+        return "\n".join(map(str, (*self.inputs, *stages, *self.updates)))
 
     @property
     def output(self) -> Stage:
         return self.stages[-1]
+
+    @property
+    def output_dtype(self) -> DType:
+        """What entries of the output are stored as."""
+        return DType.F16 if self.makes_f16 else self.output.dtype
+
+    @property
+    def in_f32(self) -> "Program":
+        """The same computation with tensors of f32 in the place of those of f16."""
+        inputs = (
+            replace(each, dtype=DType.F32) if each.dtype == DType.F16 else each
+            for each in self.inputs
+        )
+        return replace(self, inputs=tuple(inputs), makes_f16=False)
 
     def normalised(self) -> "Program":
         """The same with inputs x0, x1, …, stages s0, s1, … and in each stage axes i0, i1, …, so
         that equal computations have equal texts."""
         names = {each.name: f"x{n}" for n, each in enumerate(self.inputs)}
         names |= {each.name: f"s{n}" for n, each in enumerate(self.stages)}
-        return Program(
+        return replace(
+            self,
             inputs=tuple(replace(each, name=names[each.name]) for each in self.inputs),
             stages=tuple(_renamed(stage, names) for stage in self.stages),
             updates=tuple(Update(names[u.tensor], names[u.stage]) for u in self.updates),

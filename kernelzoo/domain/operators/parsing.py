@@ -4,6 +4,7 @@
     largest[i: 5] = max over k: 37 of a[i, k]           stage that reduces
     c[i: 5, j: 37] = exp(a[i, j] - largest[i])          stage
     above[i: 5]: i32 = (1 if 0.5 < a[i, 0] else 0)      stage of integers
+    c[i: 5]: f16 = a[i, 0] * 0.5                        output that is stored as f16
     a := c                                              update: what a holds after the call
 
 Expressions are a small part of Python's, so that Python's own parser reads them; nothing of them is
@@ -13,6 +14,7 @@ ever executed.
 import ast
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.checking import checked
@@ -95,7 +97,10 @@ def parsed(text: str) -> Program:
                 stages.append(_stage(line))
         except (InvalidInput, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InvalidInput(f"line {number} of the program: {_said(error)}") from None
-    program = checked(Program(tuple(inputs), tuple(stages), tuple(updates)))
+    makes_f16 = bool(stages) and stages[-1].dtype is DType.F16
+    if makes_f16:
+        stages[-1] = replace(stages[-1], dtype=DType.F32)
+    program = checked(Program(tuple(inputs), tuple(stages), tuple(updates), makes_f16))
     if str(program) != text:
         raise InvalidInput("the program is not written as it is printed; store what str gives")
     return program

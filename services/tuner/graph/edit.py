@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.graph.graph import Graph, Node, Value, View
+from services.tuner.graph.graph import NUMPY_DTYPES, Graph, Node, Value, View
 
-Entries = NDArray[np.float32 | np.int32]
+Entries = NDArray[np.float32 | np.float16 | np.int32]
 
 
 class Edit:
@@ -38,7 +38,7 @@ class Edit:
         return name
 
     def constant(self, like: str, entries: Entries) -> str:
-        dtype = DType.F32 if entries.dtype == np.float32 else DType.I32
+        dtype = next(dtype for dtype, known in NUMPY_DTYPES.items() if known == entries.dtype)
         name = self.value(like, dtype, entries.shape)
         self.constants[name] = np.ascontiguousarray(entries)
         return name

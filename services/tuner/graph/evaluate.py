@@ -60,8 +60,11 @@ def evaluate(
     left = {name: len(nodes) for name, nodes in graph.users.items()}
     kept = {*graph.states, *(port.value for port in graph.outputs)}
     for node in graph.nodes:
-        inputs = [values[name] for name in node.inputs]
-        values[node.output] = _computed(node.op, inputs, graph.values[node.output].shape)
+        made = graph.values[node.output]
+        inputs = [_widened(values[name]) for name in node.inputs]
+        computed = _computed(node.op, inputs, made.shape)
+        with np.errstate(over="ignore"):
+            values[node.output] = np.asarray(computed, NUMPY_DTYPES[made.dtype])
         for name in dict.fromkeys(node.inputs):
             left[name] -= 1
             if not left[name] and name not in kept:
@@ -75,6 +78,11 @@ def clipped(given: Array, dtype: DType) -> Array:
         given = np.clip(given, *DType.I32.value_range)
     with np.errstate(over="ignore"):
         return np.asarray(given, NUMPY_DTYPES[dtype])
+
+
+def _widened(entries: Array) -> Array:
+    """As kernels compute with them: those of f16 in f32."""
+    return entries.astype(np.float32) if entries.dtype == np.float16 else entries
 
 
 def run_program(program: Program, inputs: Sequence[Array]) -> Array:

@@ -7,7 +7,9 @@ A view is such a stage, too: it reads its input at the place of the same number.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
@@ -42,7 +44,8 @@ def stages_of(node: Node, values: Values) -> tuple[Stage, ...]:
             value = values[node.output]
             axes = axes_of(value.shape)
             at = viewed(axes, value.shape, values[source].shape)
-            return (Stage(node.output, axes, Read(source, at), dtype=value.dtype),)
+            dtype = value.dtype.compute_dtype
+            return (Stage(node.output, axes, Read(source, at), dtype=dtype),)
         case Program():
             program = node.op.normalised()
             names = {
@@ -74,8 +77,14 @@ def node_of(stages: Sequence[Stage], values: Values, label: str) -> Node:
     if len(stages) == 1 and is_view(output, values):
         return Node(View(), tuple(names), output.name, label)
     inputs = tuple(Input(name, values[name].dtype, values[name].shape) for name in names)
-    program = Program(inputs, tuple(stages)).normalised()
+    makes_f16 = _dtype(output, values) is DType.F16
+    program = Program(inputs, tuple(stages), makes_f16=makes_f16).normalised()
     return Node(program, tuple(names), output.name, label)
+
+
+def _dtype(stage: Stage, values: Values) -> DType:
+    """What the entries of a stage are stored as, where it is a value of the graph."""
+    return values[stage.name].dtype if stage.name in values else stage.dtype
 
 
 def is_view(stage: Stage, values: Values) -> bool:
@@ -83,7 +92,7 @@ def is_view(stage: Stage, values: Values) -> bool:
     match stage.value:
         case Read(tensor, at) if stage.reducer is None:
             source = values[tensor]
-            same = source.elements == Value("", stage.dtype, stage.shape).elements
+            same = source.elements == prod(stage.shape) and source.dtype is _dtype(stage, values)
             return same and flat(at, source.shape) == flat(stage.axes, stage.shape)
     return False
 

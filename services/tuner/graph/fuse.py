@@ -26,6 +26,7 @@ from services.tuner.graph.lower import lowered
 from services.tuner.graph.merge import elementwise_merged, movements_merged
 from services.tuner.graph.norms import norms_named
 from services.tuner.graph.operands import products_joined, tied_weights_shared, transposes_folded
+from services.tuner.graph.storing_f16 import storing_f16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +52,11 @@ class Rules:
 ALL_RULES = Rules()
 
 
-def fused(graph: Graph, rules: Rules = ALL_RULES) -> Graph:
-    """A graph of workloads and views."""
+def fused(graph: Graph, rules: Rules = ALL_RULES, *, f16: bool = False) -> Graph:
+    """A graph of workloads and views, its values stored as f16 if that is asked for."""
     for switch, rule in _order(rules):
         graph = rule(graph) if switch else graph
-    return lowered(graph)
+    return lowered(storing_f16(graph) if f16 else graph)
 
 
 def _order(rules: Rules) -> list[tuple[bool, Callable[[Graph], Graph]]]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,13 @@ from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Role, Workload
 
-NUMPY_DTYPES = {DType.F32: np.dtype(np.float32), DType.I32: np.dtype(np.int32)}
-"""The element types of values. Booleans are 0 and 1 in I32; an int64 of a model is cut to I32."""
+NUMPY_DTYPES: Mapping[DType, np.dtype[Any]] = {
+    DType.F32: np.dtype(np.float32),
+    DType.F16: np.dtype(np.float16),
+    DType.I32: np.dtype(np.int32),
+}
+"""The element types of values. Booleans are 0 and 1 in I32; an int64 of a model is cut to I32. F16
+is there once `storing_f16` has put it in the place of F32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class GraphPort:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A dense row-major tensor, f32 or i32."""
+    """A dense row-major tensor, of f32, f16 or i32."""
 
     name: str
     dtype: DType
@@ -74,7 +80,7 @@ class Graph:
     inputs: tuple[GraphPort, ...]
     outputs: tuple[GraphPort, ...]
     values: Mapping[str, Value]
-    constants: Mapping[str, NDArray[np.float32 | np.int32]]
+    constants: Mapping[str, NDArray[np.float32 | np.float16 | np.int32]]
     nodes: tuple[Node, ...]
     states: tuple[str, ...] = ()
 
@@ -109,7 +115,7 @@ def _faults_of_values(graph: Graph) -> Iterator[str]:
         if name != value.name:
             yield f"value {value.name!r} stands under the name {name!r}"
         if value.dtype not in NUMPY_DTYPES:
-            yield f"value {name!r} is {value.dtype}; values are f32 or i32"
+            yield f"value {name!r} is {value.dtype}; values are {', '.join(NUMPY_DTYPES)}"
         if min(value.shape, default=1) < 1:
             yield f"value {name!r} has no entries: its shape is {list(value.shape)}"
     for name, entries in graph.constants.items():
@@ -178,5 +184,5 @@ def _tensors(op: Workload | Program) -> list[tuple[str, tuple[int, ...]]]:
     if isinstance(op, Workload):
         inputs = [each for each in op.tensors if each.role is not Role.OUTPUT]
         return [(each.dtype, each.shape) for each in (*inputs, op.output)]
-    last = op.output
-    return [*((each.dtype, each.shape) for each in op.inputs), (last.dtype, last.shape)]
+    output = op.output_dtype, op.output.shape
+    return [*((each.dtype, each.shape) for each in op.inputs), output]

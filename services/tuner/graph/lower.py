@@ -48,7 +48,7 @@ def lowered(graph: Graph) -> Graph:
         stage = single_stage(node, edit.values) if isinstance(node.op, Program) else None
         fewer = collapsed(stage, edit) if stage else None
         if stage and fewer:
-            name = edit.value(node.output, stage.dtype, fewer.shape)
+            name = edit.value(node.output, edit.values[node.output].dtype, fewer.shape)
             _enter(edit, node_of([replace(fewer, name=name)], edit.values, node.label))
             _enter(edit, Node(View(), (name,), node.output, node.label))
         else:
@@ -197,6 +197,8 @@ def _movement(stage: Stage) -> str:
     at = stage.value.at
     if any(isinstance(part, Read) for part in parts_of_place(stage.value)):
         return "gather"
+    if at == stage.axes:
+        return "cast"
     if set(map(str, at)) == {axis.name for axis in stage.axes}:
         return "transpose"
     return "slice" if len(at) == len(stage.axes) else "move"

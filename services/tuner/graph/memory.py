@@ -143,6 +143,9 @@ def _dying(
         owner = owners.get(name)
         if owner is None or mine.count(owner) > 1:
             continue
+        made, read = graph.values[node.output].dtype, graph.values[name].dtype
+        if made.size_bytes != read.size_bytes:
+            continue
         others = held[owner]
         if _size_bytes(graph, owner) != _size_bytes(graph, node.output) or others & kept:
             continue

@@ -3,23 +3,30 @@
 import (importing.py) ─▶ golden outputs (golden.py)
                       └▶ rules (fuse.py) ─▶ bits of weights (storing.py) ─▶ weights (weights.py)
                                             ─▶ memory, plan (planning.py)
+
+`plan_f16` is the same with values of f16 in memory (storing_f16.py), for WebGPU alone.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput
+from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import ALL_RULES, Rules, fused
-from services.tuner.graph.golden import golden_file
+from services.tuner.graph.golden import TOLERANCE, GoldenFile, golden_file
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import imported
 from services.tuner.graph.planning import planned
 from services.tuner.graph.reading import read_model
-from services.tuner.graph.storing import Storing, stored_model
+from services.tuner.graph.storing import Stored, Storing, output_error, stored_model
 from services.tuner.graph.weights import WeightFile, weight_file
+
+F16_SPREAD = 4.0
+"""Right outputs of f16 may be so many times as far from those of f32 as NumPy's are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +69,14 @@ def plan_model(
     """Weights are f32 unless `storing` says what else. Raises InvalidInput for a file that is no
     sound model or does not fit a page, or whose outputs differ by too much with such weights, and
     UnsupportedModel for a model with something that cannot be imported."""
-    model = read_model(path)
-    graphs = [imported(model, each) for each in dimensions or [{}]]
+    graphs = graphs_of(path, dimensions)
     return plan_graphs(graphs, dimensions or [{}], name, rules, storing)
+
+
+def graphs_of(path: Path, dimensions: Sequence[Mapping[str, int]]) -> list[Graph]:
+    """A file as a graph for each choice of dimensions. Raises as `plan_model`."""
+    model = read_model(path)
+    return [imported(model, each) for each in dimensions or [{}]]
 
 
 def plan_graphs(
@@ -81,6 +93,45 @@ def plan_graphs(
     if storing is not None:
         small = stored_model(lowered, golden, storing)
         lowered, golden, stored = small.graphs, small.golden, small.stored
+    return _planned_model(lowered, golden, dimensions, name, stored)
+
+
+def plan_f16(
+    graphs: Sequence[Graph],
+    dimensions: Sequence[Mapping[str, int]],
+    name: str,
+    max_error: float,
+) -> PlannedModel:
+    """As `plan_graphs`, with values and weights of f16. Raises InvalidInput where golden outputs
+    then differ by more than `max_error` of their largest magnitude."""
+    lowered = tuple(fused(graph, f16=True) for graph in graphs)
+    golden = tuple(
+        _golden_f16(golden_file(graph), made, max_error)
+        for graph, made in zip(graphs, lowered, strict=True)
+    )
+    return _planned_model(lowered, golden, dimensions, name)
+
+
+def _golden_f16(right: GoldenFile, graph: Graph, max_error: float) -> GoldenFile:
+    """Outputs as of f32. How far those of NumPy are off tells how the network magnifies roundings
+    to f16; a GPU may round in either direction, to the next but one."""
+    error = output_error(evaluate(graph, right.feeds), right.outputs)
+    if not error <= max_error:
+        raise InvalidInput(
+            f"with values as f16 the golden outputs differ by {error:.2g} of their largest "
+            f"magnitude, and --max-error is {max_error:.2g}; allow more, or take --dtype f32"
+        )
+    tolerance = max(TOLERANCE, F16_SPREAD * error)
+    return replace(right, golden=replace(right.golden, tolerance=tolerance))
+
+
+def _planned_model(
+    lowered: Sequence[Graph],
+    golden: Sequence[GoldenFile],
+    dimensions: Sequence[Mapping[str, int]],
+    name: str,
+    stored: Stored | None = None,
+) -> PlannedModel:
     file, parts = weight_file(lowered, stored)
     plans = (
         planned(graph, name, sizes, weights, file, each.golden)

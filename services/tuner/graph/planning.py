@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import (
     FORMAT,
+    FORMAT_WITH_F16,
     FORMAT_WITH_STATES,
     FORMAT_WITH_STORAGE,
     Golden,
@@ -62,6 +64,8 @@ def planned(
 def _format(graph: Graph, weights: PlanWeights) -> int:
     if graph.states:
         return FORMAT_WITH_STATES
+    if any(value.dtype is DType.F16 for value in graph.values.values()):
+        return FORMAT_WITH_F16
     stored = any(weight.storage for weight in weights.weights)
     return FORMAT_WITH_STORAGE if stored else FORMAT
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU, SOFTWARE_DRIVER, Driver, GpuModel
 from kernelzoo.domain.workload import Workload
-from services.tuner.schedules.base.f16_storage import stores_f16, with_native_f16
+from services.tuner.schedules.base.f16_storage import with_native_f16
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.matmul.usage import statements_of
 from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
@@ -26,7 +26,7 @@ def webgpu_space(
     """
     found = _compilable(configs, workload, gpu)
     plain = tuple(config.candidate(workload) for config in found)
-    return _in_both_ways(plain[:MOST_WITH_F16]) if stores_f16(workload) else plain
+    return _in_both_ways(plain[:MOST_WITH_F16]) if workload.stores_f16 else plain
 
 
 def plain_first(configs: Sequence[C], workload: Workload, gpu: GpuModel) -> tuple[C, ...]:

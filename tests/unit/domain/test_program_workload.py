@@ -1,13 +1,18 @@
 """A program is a workload: its key, figures and bounds, and candidates for each target."""
 
+from dataclasses import replace
+
 import pytest
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.known_programs import UnknownProgram
 from kernelzoo.domain.operators.figures import flops, limits, work
 from kernelzoo.domain.operators.parsing import parsed
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import UNIT, TargetKind
+from kernelzoo.domain.tolerance import F16_UNIT
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
+from services.aggregator.verification import roundings
 from services.tuner.schedules.registry import lite_space, matching
 
 ADDED = "left: f32[5, 7]\nright: f32[5, 7]\nc[i: 5, j: 7] = tanh(left[i, j] + right[i, j])"
@@ -77,7 +82,7 @@ REFUSED = {
     "a: f32[9]\nc[i: 9] = sum over k: 262145 of a[0]": "sums 262145 terms",
     CHAIN: "an entry of the output takes",
     "a: f32[9]\nb[i: 65536, j: 2048] = a[0]\nc[i: 9] = b[i, i]": "stages before the output have",
-    "a: f16[9]\nc[i: 9] = a[i]": "programs take f32, i32",
+    "a: i8[9]\nc[i: 9]: i32 = a[i]": "programs take f32, f16, i32",
     "a: f32[9]\nc[i: 67108864] = sum over k: 65536 of a[0]": "FLOPs a call",
 }
 
@@ -96,3 +101,22 @@ def test_every_program_has_candidates(text: str, target: TargetKind) -> None:
     assert space
     assert all(family.programs for family in matching(workload, target))
     assert space[0].workload == workload
+
+
+HALF = "a: f16[5]\nb: f32[5]\nc[i: 5]: f16 = a[i] * 300.0 + b[i]"
+
+
+def test_an_output_is_stored_as_f16_and_rounded_once_more() -> None:
+    program = parsed(HALF)
+    assert str(program) == HALF
+    workload = Workload.of_program("half", program)
+    assert [tensor.dtype for tensor in workload.tensors] == [DType.F16, DType.F32, DType.F16]
+    assert workload.key != Workload.of_program("half", program.in_f32).key
+    assert workload.stores_f16
+    wide = Workload.of_program("half", replace(program, makes_f16=False))
+    assert F16_UNIT * 100 < UNIT[TargetKind.WEBGPU] * (roundings(workload) - roundings(wide)) < 1
+
+
+def test_only_an_output_is_stored_as_f16() -> None:
+    with pytest.raises(InvalidInput, match="dtype f16 is unknown; use f32 or i32"):
+        parsed("a: f32[5]\nb[i: 5]: f16 = a[i]\nc[i: 5] = b[i]")

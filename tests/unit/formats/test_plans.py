@@ -94,7 +94,7 @@ def _stored(**changes: Any) -> Plan:
 
 
 FAULTS = {
-    "format 4 is unknown": replace(PLAN, format=4),
+    "format 5 is unknown": replace(PLAN, format=5),
     "weight 0 (table) does not say how it is stored": replace(PLAN, format=3),
     "weights are stored plain in plans of this format": replace(STORED, format=1),
     "table) is stored in 80 bytes; int8 has 120": _stored(bytes=80),

@@ -56,7 +56,7 @@ def with_value(value: Value) -> Graph:
         ),
         (with_value(Value("y", DType.F32, (9,))), "a view has one input with as many entries"),
         (with_value(Value("c", DType.F32, (2, 0))), "value 'c' has no entries"),
-        (with_value(Value("c", DType.F16, (2, 4))), "values are f32 or i32"),
+        (with_value(Value("c", DType.I8, (2, 4))), "values are f32, f16, i32"),
         (with_value(Value("x", DType.I32, (2, 3))), "input 'x' is float32, its value i32"),
         (broken(nodes=small_graph().nodes[::-1]), "reads 'c' before anything makes it"),
         (broken(nodes=small_graph().nodes[:1]), "output 'y' is 'y', which nothing makes"),

@@ -3,8 +3,14 @@
  * is timed, and they take turns, so that the GPU's clock is as high for each. Outputs are compared
  * later, those of the whole network.
  */
+import { elementsOf } from "../../../../client/src/engine/tensors.js";
 import { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
-import { storageBuffer, storedBytes, writeEntries } from "../../../../client/src/gpu/buffers.js";
+import {
+  storageBuffer,
+  stored,
+  storedBytes,
+  writeEntries,
+} from "../../../../client/src/gpu/buffers.js";
 import { noActivity, raiseClock } from "../../../../client/src/gpu/clock.js";
 import type { OpenDevice } from "../../../../client/src/gpu/device.js";
 import { compileProgram } from "../../../../client/src/gpu/program.js";
@@ -34,10 +40,10 @@ export type Words = Readonly<Record<number, readonly number[]>>;
 function filled(open: OpenDevice, tensor: TensorWire, words?: readonly number[]): GPUBuffer {
   const buffer = storageBuffer(open.device, storedBytes(tensor));
   if (words !== undefined) open.device.queue.writeBuffer(buffer, 0, Int32Array.from(words));
-  if (tensor.dtype === "f32" && tensor.role === "input") {
-    const entries = new Float32Array(storedBytes(tensor) / 4);
+  if (tensor.dtype.startsWith("f") && tensor.role === "input") {
+    const entries = new Float32Array(elementsOf(tensor));
     for (let i = 0; i < entries.length; i++) entries[i] = ((i * 7919) % 1024) / 512 - 1;
-    writeEntries(open.device, buffer, entries);
+    writeEntries(open.device, buffer, stored(tensor, entries));
   }
   return buffer;
 }

@@ -2,12 +2,12 @@
 import { fetchArtifact } from "../../engine/artifact.js";
 import { KernelZooError, sentence } from "../../engine/error.js";
 import { BoundProgram, type Sliced } from "../../gpu/bound-program.js";
-import { padded, storageBuffer } from "../../gpu/buffers.js";
+import { padded, storageBuffer, writeEntries } from "../../gpu/buffers.js";
 import { type OpenDevice, openDevice } from "../../gpu/device.js";
 import { compileProgram, type Program } from "../../gpu/program.js";
 import { compileWhole, runsWhole, WholeProgram } from "../../gpu/whole-program.js";
 import type { KernelWire } from "../../wire/types.js";
-import { addressOf, type ModelAnswer, productOf } from "../answer.js";
+import { addressOf, bytesOf, type ModelAnswer } from "../answer.js";
 import { type EnginePorts, kernelsOf, WrongKernel } from "../engine.js";
 import { type Bytes, type Kept, placesOnGpu } from "../graph.js";
 import { forget, type KeptModel, KeptReader, keptModel, unreadable } from "../keeping.js";
@@ -178,7 +178,7 @@ export class Chain implements Sliced {
 /** Throws KernelZooError (memory), before anything is fetched. */
 function refuseLarge({ plan, name }: ModelAnswer, { device }: OpenDevice): void {
   const most = Math.min(device.limits.maxBufferSize, device.limits.maxStorageBufferBindingSize);
-  const sizes = plan.tensors.map(({ shape }) => 4 * productOf(shape));
+  const sizes = plan.tensors.map(bytesOf);
   const largest = Math.max(0, ...sizes);
   if (largest <= most) return;
   const mib = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
@@ -212,7 +212,7 @@ export class Buffers {
     this.#device = device;
     this.#shared = placement.sizes.map((bytes) => this.#made(bytes));
     this.#weights = weights ?? answer.plan.weights.map(({ bytes }) => this.#made(bytes));
-    this.#states = (answer.plan.states ?? []).map(({ shape }) => this.#made(4 * productOf(shape)));
+    this.#states = (answer.plan.states ?? []).map((state) => this.#made(bytesOf(state)));
   }
 
   readonly of = ({ kind, index }: BufferOf): GPUBuffer => {
@@ -252,7 +252,7 @@ export class Buffers {
 
   /** Writes a part of a weight. */
   put(index: number, at: number, part: Bytes): void {
-    this.#device.queue.writeBuffer(this.#weights[index] as GPUBuffer, at, part);
+    writeEntries(this.#device, this.#weights[index] as GPUBuffer, part, at);
   }
 
   /** Takes the weights file in order. */

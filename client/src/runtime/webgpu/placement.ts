@@ -4,7 +4,7 @@
  * buffers, and a call that would write in place writes to another one.
  */
 import { KernelZooError } from "../../engine/error.js";
-import { type PlanTensor, type PlanWire, productOf } from "../answer.js";
+import { bytesOf, type PlanTensor, type PlanWire } from "../answer.js";
 
 /** One of the buffers that runs share, or that of a weight or a state. */
 export type BufferOf =
@@ -31,9 +31,6 @@ interface Value {
 
 /** A tensor as an index into values, or a buffer of its own. */
 type Source = { readonly value: number } | BufferOf;
-
-const bytesOf = ({ shape }: PlanTensor): number =>
-  Float32Array.BYTES_PER_ELEMENT * productOf(shape);
 
 /** Follows a plan's addresses: each read is of what was written there last. */
 class Trace {

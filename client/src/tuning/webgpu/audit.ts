@@ -2,10 +2,9 @@
  * Runs a call of a kernel that was swapped in beside the kernel that ran before, on the numbers of a
  * real inference: one call in so many runs, so that it costs a fixed small share.
  */
-import { viewOf } from "../../engine/tensors.js";
 import type { BoundProgram } from "../../gpu/bound-program.js";
-import { padded, stagingBuffer, storageBuffer } from "../../gpu/buffers.js";
-import { type PlanTensor, productOf } from "../../runtime/answer.js";
+import { padded, stagingBuffer, storageBuffer, viewOfStored } from "../../gpu/buffers.js";
+import { bytesOf, type PlanTensor } from "../../runtime/answer.js";
 import { isNear, type Stored } from "../../runtime/golden.js";
 import type { Beside, GpuEngine } from "../../runtime/webgpu/engine.js";
 import { LIMIT_MS } from "../../runtime/webgpu/loading.js";
@@ -36,7 +35,7 @@ class AuditedCall {
     this.workload = workload;
     this.#engine = engine;
     this.#output = plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor;
-    this.#bytes = padded(4 * productOf(this.#output.shape));
+    this.#bytes = padded(bytesOf(this.#output));
     this.#spare = storageBuffer(open.device, this.#bytes);
     this.#staging = stagingBuffer(open.device, 2 * this.#bytes);
     const operands = buffers.placement.calls[call] as readonly BufferOf[];
@@ -54,12 +53,12 @@ class AuditedCall {
   /** Whether both kernels computed the same, once the run has ended. Throws KernelZooError: run. */
   async agrees(): Promise<boolean> {
     const { open, order } = this.#engine;
-    const { dtype, shape } = this.#output;
+    const bytes = bytesOf(this.#output);
     await open.settled(this.#staging.mapAsync(GPUMapMode.READ), LIMIT_MS);
-    const [right, found] = [0, this.#bytes].map(
-      (at) =>
-        viewOf(this.#staging.getMappedRange(at, this.#bytes), dtype, 0, productOf(shape)) as Stored,
-    );
+    const [right, found] = [0, this.#bytes].map((at) => {
+      const held = this.#staging.getMappedRange(at, this.#bytes);
+      return viewOfStored(this.#output, held.slice(0, bytes)) as Stored;
+    });
     return isNear(right as Stored, found as Stored, order.answer.plan.golden.tolerance);
   }
 

@@ -4,8 +4,6 @@ from dataclasses import replace
 from enum import StrEnum
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.workload import Workload
 
 SETTING = "f16_storage"
 SHADER_F16 = "shader-f16"
@@ -17,10 +15,6 @@ class F16Storage(StrEnum):
 
     PACKED = "packed"
     NATIVE = "native"
-
-
-def stores_f16(workload: Workload) -> bool:
-    return workload.dtype is DType.F16
 
 
 def f16_storage_of(candidate: Candidate) -> F16Storage:

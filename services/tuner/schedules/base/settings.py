@@ -8,7 +8,7 @@ from kernelzoo.domain.candidate import FAMILY, Candidate, Setting
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.schedules.base.f16_storage import SETTING, SHADER_F16, F16Storage, stores_f16
+from services.tuner.schedules.base.f16_storage import SETTING, SHADER_F16, F16Storage
 
 BASE = ("simd128",)
 RELAXED = ("relaxed-simd", "simd128")
@@ -45,7 +45,7 @@ class CandidateSettings(Generic[Read]):
         if candidate.target is not target:
             raise InvalidSchedule(f"a {candidate.target} candidate is no schedule for {target}")
         known = (FAMILY, *(field.name for field in fields(config)))
-        if stores_f16(candidate.workload):
+        if candidate.workload.stores_f16:
             known = (*known, SETTING)
         names = [name for name, _ in candidate.config]
         if names != sorted(known):
@@ -108,7 +108,7 @@ def wasm_candidate(workload: Workload, config: Config, *, fma: bool) -> Candidat
 
 def webgpu_candidate(workload: Workload, config: Config, wanted: tuple[str, ...]) -> Candidate:
     """A candidate for webgpu that requires what is `wanted`, sorted. Tensors of f16 are packed."""
-    storage: dict[str, Setting] = {SETTING: F16Storage.PACKED} if stores_f16(workload) else {}
+    storage: dict[str, Setting] = {SETTING: F16Storage.PACKED} if workload.stores_f16 else {}
     return _candidate(workload, TargetKind.WEBGPU, config, storage, wanted)
 
 
