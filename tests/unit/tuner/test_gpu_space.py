@@ -24,6 +24,7 @@ from services.tuner.schedules.matmul.usage import (
     registers_of,
 )
 from services.tuner.schedules.matmul.webgpu_config import Cache, WebgpuMatmulConfig
+from services.tuner.schedules.matmul.webgpu_space import whole_rounds
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 from services.tuner.schedules.registry import lite_space
 from services.tuner.schedules.transpose.webgpu_config import WebgpuTransposeConfig
@@ -129,12 +130,14 @@ def test_points_of_the_space_compute_the_operator(key: str) -> None:
 
 @pytest.mark.parametrize("workload", MODELS, ids=lambda workload: workload.key)
 def test_points_keep_the_heuristics_of_the_paper(workload: Workload) -> None:
+    rounds = set(whole_rounds(Extents.of(workload), NVIDIA))
     for config in tiles_of(workload, NVIDIA):
-        assert config.threads <= 256
-        assert config.workgroup_bytes <= (28 if config.sliced_k == 1 else 32) << 10
+        assert config.threads <= (320 if config in rounds else 256)
+        most = 48 if config in rounds else 28 if config.sliced_k == 1 else 32
+        assert config.workgroup_bytes <= most << 10
         assert config.tile_m & (config.tile_m - 1) == config.tile_n & (config.tile_n - 1) == 0
         usage = occupancy_of(config, NVIDIA)
-        if config.cache is not Cache.NONE:
+        if config.cache is not Cache.NONE and config not in rounds:
             assert usage.by_registers <= 2 * min(usage.by_memory, usage.by_warps)
 
 
@@ -143,8 +146,13 @@ def test_points_are_ordered_by_the_time_that_their_usage_tells(layered: bool) ->
     default, *configs = tiles_of(MODELS[1], NVIDIA)
     assert not default.requires(MODELS[1])
     first = {tile_of(default): 0.0}
+    rounds = set(whole_rounds(Extents.of(MODELS[1]), NVIDIA))
     for config in configs:
-        if config.cache is not Cache.NONE and (config.sliced_k > 1) is layered:
+        if (
+            config not in rounds
+            and config.cache is not Cache.NONE
+            and (config.sliced_k > 1) is layered
+        ):
             time = estimated_us(Extents.of(MODELS[1]), config, NVIDIA)
             first.setdefault(tile_of(config), time)
     assert len(first) > 2
@@ -163,6 +171,18 @@ def test_a_quarter_of_the_first_points_share_sums_among_layers_of_threads(
     layered = [c for c in configs if c.sliced_k > 1 and c.cache is not Cache.NONE]
     assert len(layered) >= 10
     assert all(c.slice_k >= 8 for c in layered)
+
+
+def test_blocks_of_which_all_cores_have_as_many_are_among_the_points() -> None:
+    workload = Workload.parse("matmul:f32:m384k768n768")
+    rounds = set(whole_rounds(Extents.of(workload), NVIDIA))
+    found = [config for config in tiles_of(workload, NVIDIA)[:40] if config in rounds]
+    assert len(found) >= 5
+    for config in found:
+        busiest = -(-config.workgroups(Extents.of(workload)) // NVIDIA.cores)
+        share = config.workgroups(Extents.of(workload)) / (busiest * NVIDIA.cores)
+        assert share >= 0.93
+        assert config.sliced_k > 1 == config.split_k
 
 
 def test_small_outputs_share_their_sums_and_large_ones_do_not() -> None:

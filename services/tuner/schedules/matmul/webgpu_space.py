@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import islice, product
-from math import prod
+from math import ceil, prod
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
@@ -47,6 +47,16 @@ SLICED_WORKGROUP_BYTES = 32_768
 SLICED_CANDIDATES = 16
 """Estimates of kernels with sliced-K err apart from those of the others: both have places of their
 own."""
+
+ROUND_ROWS = (6, 8, 9, 12, 16, 18)
+ROUND_TILES = ((8, 8), (8, 4), (4, 8))
+ROUND_SHARE = 0.93
+ROUND_THREADS = range(128, 321)
+ROUND_CANDIDATES = 12
+MOST_ROUNDS = 3
+ROUND_WORKGROUP_BYTES = 49_152
+"""Rows and columns of threads of blocks that leave hardly a core without work: 128 of an H200's 132
+have one of 48x48 of 384 rows and 768 columns. A core has few of them then, with sliced-K."""
 
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 WORKGROUP_BYTES = 28_672
@@ -110,7 +120,9 @@ def matmul_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuMatmulConfi
     else:
         sliced = best(_sliced(extents, gpu), SLICED_CANDIDATES)
         cached = best(_cached(extents, gpu), MOST_CANDIDATES - DIRECT_CANDIDATES - len(sliced))
-        found = [*in_turns(cached, sliced), *best(_direct(extents, gpu), DIRECT_CANDIDATES)]
+        rounds = best(whole_rounds(extents, gpu), ROUND_CANDIDATES)
+        both = in_turns(in_turns(cached, sliced), rounds)
+        found = [*both, *best(_direct(extents, gpu), DIRECT_CANDIDATES)]
     needed = min((config.requires(workload) for config in found), key=len)
     plain = next(config for config in found if config.requires(workload) == needed)
     return (plain, *(config for config in found if config != plain))
@@ -142,6 +154,27 @@ def _sliced(extents: Extents, gpu: GpuModel) -> Iterator[WebgpuMatmulConfig]:
         threads = prod(grid) * sliced_k
         if gpu.warp_lanes <= threads <= MOST_THREADS and block_k // sliced_k >= SLICE_K:
             yield from _cached_in(extents, gpu, tile, grid, block_k, sliced_k)
+
+
+def whole_rounds(extents: Extents, gpu: GpuModel) -> Iterator[WebgpuMatmulConfig]:
+    """Sliced-K in blocks of which all cores have as many, with k in one part."""
+    for sliced_k, tile, rows, columns, block_k in product(
+        SLICED_K, ROUND_TILES, ROUND_ROWS, ROUND_ROWS, SLICED_BLOCK_K
+    ):
+        block = (tile[0] * rows, tile[1] * columns)
+        threads = rows * columns * sliced_k
+        if threads not in ROUND_THREADS or block_k // sliced_k < SLICE_K or block_k > extents.k:
+            continue
+        unroll_k = min(block_k // sliced_k, max(UNROLL_K, UNROLLED_PRODUCTS // prod(tile)))
+        cache = Cache.TRANSPOSED if extents.a_transposed else Cache.ROWS
+        registers = Prefetch.REGISTERS
+        config = _config(
+            extents, tile, block, block_k, unroll_k, cache, registers, sliced_k, split_k=1
+        )
+        share = config.workgroups(extents) / gpu.cores
+        even = share / ceil(share) >= ROUND_SHARE and share <= MOST_ROUNDS
+        if even and config.workgroup_bytes <= ROUND_WORKGROUP_BYTES:
+            yield config
 
 
 def _cached_in(
