@@ -56,8 +56,6 @@ export interface Ports {
   readonly breathe: () => Promise<void>;
   /** Weights that are in memory, while they come; all are where it is left out. */
   readonly arrivals?: Pick<Arrivals, "count" | "next"> | undefined;
-  /** Told before the last call of a run. */
-  readonly soon?: () => void;
   readonly clock?: Clock;
 }
 
@@ -104,7 +102,6 @@ export class Dispatcher {
   readonly #breathe: () => Promise<void>;
   readonly #arrivals: Ports["arrivals"];
   readonly #clock: Clock;
-  readonly #soon: Ports["soon"];
 
   constructor(
     tasks: readonly Task[],
@@ -112,7 +109,7 @@ export class Dispatcher {
     scratch: number,
     crew: Hands | null,
     blame: Blame,
-    { breathe, arrivals, soon, clock = now }: Ports,
+    { breathe, arrivals, clock = now }: Ports,
   ) {
     this.calls = tasks.map((task) => readyOf(task, mains, scratch));
     this.#crew = crew;
@@ -120,7 +117,6 @@ export class Dispatcher {
     this.#breathe = breathe;
     this.#arrivals = arrivals;
     this.#clock = clock;
-    this.#soon = soon;
   }
 
   /**
@@ -151,7 +147,6 @@ export class Dispatcher {
         const wanted = Number.isFinite(expected) ? expected / PART_MS : unknown;
         const parts = Math.ceil(Math.max(1, Math.min(wanted, task.extent / threads, MOST_PARTS)));
         const partMs = Math.min(PART_MS, expected / parts);
-        if (index === this.calls.length - 1) this.#soon?.();
         watch?.before();
         for (let part = 0; part < parts; part++) {
           if (this.#clock() - breath + partMs > HEARD_MS) {

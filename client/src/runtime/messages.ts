@@ -86,7 +86,7 @@ export type FromRuntime =
   /** All weights are in memory, and the golden outputs are right. */
   | { readonly type: "complete" }
   | { readonly type: "refused"; readonly failure: Failure }
-  /** A run is about to end: a thread that has slept for milliseconds takes 0.2 more to wake. */
+  /** A GPU is about to end a run: a thread that has slept for milliseconds takes 0.2 more to wake. */
   | { readonly type: "soon" }
   /** With its feeds, whose memory the next run may use. */
   | {
