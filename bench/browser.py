@@ -66,6 +66,13 @@ class Screened(msgspec.Struct, frozen=True, kw_only=True):
     failure: str
 
 
+class Costly(msgspec.Struct, frozen=True, kw_only=True):
+    """Nanoseconds by name; None of a candidate that does not run."""
+
+    candidate: str
+    costs: dict[str, float] | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchPage:
     """An open page. Its methods raise CannotMeasure with what the page says."""
@@ -75,6 +82,9 @@ class BenchPage:
     def screen(self, lease: Lease, *, hot: bool) -> list[Screened]:
         request = ScreenRequest(lease=lease, hot=hot)
         return self._call("screen", request.model_dump_json(), list[Screened])
+
+    def costs(self, lease: Lease) -> list[Costly]:
+        return self._call("costs", lease.model_dump_json(), list[Costly])
 
     def contest(self, request: ContestRequest) -> list[Result]:
         return self._call("contest", request.model_dump_json(), list[Result])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.report import CannotMeasure, Report, emit
+from bench.report import CannotMeasure, Report, added, cpu_model, emit, read
 from cli.stack.signals import interruptible
 from kernelzoo.errors import StackError
 
@@ -14,6 +14,11 @@ from kernelzoo.errors import StackError
 def parser(description: str) -> ArgumentParser:
     made = ArgumentParser(description=description)
     made.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
+    made.add_argument(
+        "--add",
+        action="store_true",
+        help="keep what the FILE of --json has and this run does not measure",
+    )
     made.add_argument(
         "--tiny",
         action="store_true",
@@ -39,10 +44,25 @@ def run(
         options = parser.parse_args([*tiny, *sys.argv[1:]])
     with interruptible():
         try:
+            before = _before(options)
             report = measure(options)
             if report is not None:
-                emit(replace(report, claims=()) if options.tiny else report, options.json)
+                report = replace(report, claims=()) if options.tiny else report
+                emit(report if before is None else added(before, report), options.json)
         except (CannotMeasure, StackError) as error:
             sys.exit(f"cannot measure: {error}")
         except KeyboardInterrupt:
             sys.exit("interrupted: nothing was measured")
+
+
+def _before(options: Namespace) -> Report | None:
+    """What the report is to be added to. Raises CannotMeasure where that is another machine's."""
+    if not options.add or options.json is None or not options.json.exists():
+        return None
+    before = read(options.json)
+    if before.machine.get("cpu") != cpu_model():
+        raise CannotMeasure(
+            f"{options.json} is of {before.machine.get('cpu')}, and this is {cpu_model()}; "
+            "write to another file"
+        )
+    return before

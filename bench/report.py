@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -12,6 +12,7 @@ from operator import ge, le
 from pathlib import Path
 from typing import Self
 
+import msgspec
 import psutil
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -72,6 +73,50 @@ class Report:
 
     def as_json(self) -> str:
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+
+def added(before: Report, report: Report) -> Report:
+    """The rows and claims of `before`, with those of `report` in the place of such that say the
+    same, or behind them. Rows say the same where all their texts are equal, claims where they are
+    about the same. What it is made of was measured at the older of both commits or after it."""
+
+    def told(row: Mapping[str, Cell]) -> frozenset[tuple[str, Cell]]:
+        return frozenset((name, cell) for name, cell in row.items() if isinstance(cell, str))
+
+    rows = {told(row): row for row in (*before.rows, *report.rows)}
+    claims = {claim.what: claim for claim in (*before.claims, *report.claims)}
+    kept = len(rows) > len(report.rows)
+    commits = {each.machine.get("commit") for each in (before, report)} if kept else set()
+    commit = _oldest(commits) if commits else report.machine.get("commit")
+    return Report(
+        name=report.name,
+        machine={**before.machine, **report.machine, "commit": commit},
+        rows=list(rows.values()),
+        claims=list(claims.values()),
+    )
+
+
+def _oldest(commits: Collection[Cell]) -> str | None:
+    """Of commits of which each follows the other; None where that is not known."""
+    known = [each for each in commits if isinstance(each, str) and not each.endswith(CHANGED)]
+    if len(known) < len(commits):
+        return None
+    for each in known:
+        try:
+            for other in known:
+                git("merge-base", "--is-ancestor", each, other)
+        except subprocess.CalledProcessError:
+            continue
+        return each
+    return None
+
+
+def read(file: Path) -> Report:
+    """Raises CannotMeasure for a file that no benchmark wrote."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Report)
+    except msgspec.MsgspecError as error:
+        raise CannotMeasure(f"{file} is no report: {error}") from error
 
 
 def machine(**more: Cell) -> dict[str, Cell]:

@@ -59,9 +59,14 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "page_loads": ("bench/serving/page_loads.py", *_SERVICES),
     "models_cold": (
         "bench/models/cold.py",
+        "bench/models/costs.py",
+        "bench/models/memory.py",
+        "bench/models/visits.py",
+        "services/aggregator/by_runs.py",
         *_KERNELS,
         "client/src/runtime",
         "client/src/sdk",
+        "client/src/tuning",
         "bench/page/src/models",
     ),
     "models_jit": (

@@ -1,15 +1,18 @@
 """From the navigation to the first output: our runtime beside onnxruntime-web, visit by visit.
 
 A first visit has a profile that nothing was ever loaded into, a second one that of the first.
-Visits of both engines and of our knobs take turns. The browser is idle before it navigates. Each
-knob is turned alone, as in NNV12's ablation; claims take those that a page may ask for. With
-`--webgpu` both engines visit on WebGPU, too, which here is SwiftShader: a CPU.
+Visits of both engines and of our settings take turns. The browser is idle before it navigates.
+Each setting turns one knob of what a page gets that asks for nothing, as in NNV12's ablation, and
+its row tells what the knob gains; claims take the settings that a page may ask for. A page that
+says to run the network once is watched while the fastest kernels take over from those that cost
+least. With `--webgpu` both engines visit on WebGPU, too, which here is SwiftShader: a CPU.
 """
 
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -18,13 +21,14 @@ from bench.busy import CpuUsage
 from bench.gpu.browser import SWIFTSHADER
 from bench.kernels.peers import peer_versions
 from bench.models.cases import TINY, NetworkCase
+from bench.models.costs import COSTS, Costs
 from bench.models.files import network_files, publish
 from bench.models.memory import ListeningSite, held_by_network
 from bench.models.options import TUNED, add_untuned, chosen_cases, network_parser
 from bench.models.ours import Prepared, prepare
 from bench.models.page import OURS, PEER, HeldBytes
 from bench.models.tuning import Choices
-from bench.models.visits import TwoVisits, two_visits
+from bench.models.visits import Switched, TwoVisits, two_visits, worst
 from bench.options import run
 from bench.report import Cell, Claim, Report, machine
 from bench.site import BenchSite
@@ -39,10 +43,11 @@ TINY_OPTIONS = (
     TINY.name,
     "--rounds",
     "1",
-    "--knobs",
+    "--settings",
     "usual",
     "kept weights",
     "int8",
+    "for one run",
     "default kernels",
     "--webgpu",
     "--untuned",
@@ -61,50 +66,73 @@ BEYOND_BYTES = 1.15
 """First output on a throttled network, over the time that the bytes alone take."""
 MEMORY = 1.25
 """Peak of a page without the browser's code, over weights and activations."""
+STALL_MS = 5
+
+
+class Knob(StrEnum):
+    """What an ablation turns on and off."""
+
+    KERNELS = "kernel choice"
+    WEIGHTS = "prepared weights"
+    PIPELINE = "pipeline"
+    MODULE = "one module"
+    COMPRESSION = "compression"
+    THREADS = "threads"
+    TUNING = "tuned kernels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knobs:
-    """How an engine is loaded. `options` is part of the page's address."""
+class Setting:
+    """How an engine is loaded. `options` is part of the page's address. Another than the usual one
+    turns one knob `on`, or off, of the setting that is named `beside`."""
 
     name: str
     options: Mapping[str, str] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
+    knob: Knob | None = None
+    on: bool = True
+    beside: str = "usual"
 
 
-USUAL = Knobs(name="usual")
-INT8 = Knobs(name="int8", options={"int8": "1"})
-KNOBS = (
+USUAL = Setting(name="usual")
+INT8 = {"int8": "1"}
+KEPT = {"keep": "1"}
+ONE_RUN = Setting(name="for one run", options={"runs": "1"}, knob=Knob.KERNELS)
+SETTINGS = (
     USUAL,
-    Knobs(name="kept weights", options={"keep": "1"}),
-    Knobs(name="two threads", options={"threads": "2"}),
-    INT8,
-    Knobs(name="int8, kept", options={"int8": "1", "keep": "1"}),
-    Knobs(name="no pipeline", options={"whole": "1"}),
-    Knobs(name="single modules", options={"single": "1"}),
-    Knobs(name="default kernels", options={"defaults": "1"}),
+    ONE_RUN,
+    Setting(name="kept weights", options=KEPT, knob=Knob.WEIGHTS),
+    Setting(name="no pipeline", options={"whole": "1"}, knob=Knob.PIPELINE, on=False),
+    Setting(name="single modules", options={"single": "1"}, knob=Knob.MODULE, on=False),
+    Setting(name="int8", options=INT8, knob=Knob.COMPRESSION),
+    Setting(name="int8, kept", options=INT8 | KEPT, knob=Knob.WEIGHTS, beside="int8"),
+    Setting(name="two threads", options={"threads": "2"}, knob=Knob.THREADS),
+    Setting(name="default kernels", options={"defaults": "1"}, knob=Knob.TUNING, on=False),
 )
-"""`usual` is what a page gets that asks for nothing; each other one changes what its name says. The
-last three leave out what every page gets. `int8` are weights in fewer bits, deflated."""
+"""`usual` is what a page gets that asks for nothing: the fastest kernels once they are warm, as one
+module, while weights arrive. `for one run`: kernels that cost least until the first output. `int8`
+are weights in fewer bits, deflated; `kept` those that the device keeps as kernels read them."""
 ON_WEBGPU = "webgpu"
 PEER_ON_WEBGPU = "peer on webgpu"
-ASKED = ("usual", "kept weights")
+ASKED = ("usual", "for one run", "kept weights")
 """What a page may ask for beside the peer: on one thread, with the weights that the peer reads."""
+HELD = ("usual", "kept weights")
+"""Whose memory is measured."""
 
 
 def main() -> None:
     options = network_parser(
         "Whole networks from the navigation to the first output, beside the peer's."
     )
-    names = [knobs.name for knobs in KNOBS]
+    names = [setting.name for setting in SETTINGS]
     options.add_argument("--rounds", type=int, default=ROUNDS)
-    options.add_argument("--knobs", nargs="+", choices=names, default=names)
+    options.add_argument("--settings", nargs="+", choices=names, default=names)
     options.add_argument(
         "--ablation",
         nargs="*",
         default=list(ABLATED),
         metavar="NETWORK",
-        help="networks of which each knob is turned; of others those that a page may ask for",
+        help="networks of which each knob is turned; others as a page may ask for them",
     )
     options.add_argument("--settle", type=int, default=SETTLE_MS, help="ms of rest around a visit")
     options.add_argument("--throttled", action="store_true", help="at 50 Mbit/s, too")
@@ -116,7 +144,7 @@ def main() -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
     engine: str
-    knobs: Knobs
+    setting: Setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,27 +160,35 @@ class Visited:
     visits: dict[str, list[TwoVisits]] = field(default_factory=dict)
 
     def first_ms(self, name: str, visit: int) -> float:
-        return median(each[visit].first_output_ms for each in self.visits[name])
+        return median(each[visit].elapsedMs for each in self.visits[name])
 
     def warm_ms(self, name: str) -> float:
         """The least, as any run may be disturbed."""
-        return min(second.warm_ms for _, second in self.visits[name])
+        return min(second.warmMs for _, second in self.visits[name])
 
     def of_memory(self, name: str) -> float | None:
         held = self.held.get(name)
         return None if held is None else held.own_bytes / self.prepared.memory_bytes
 
-    def over_usual(self, name: str, visit: int) -> float | None:
-        if USUAL.name not in self.visits:
+    def gain(self, setting: Setting, visit: int) -> float | None:
+        """The first output without the knob over that with it."""
+        if setting.knob is None or setting.beside not in self.visits:
             return None
-        return self.first_ms(name, visit) / self.first_ms(USUAL.name, visit)
+        other_ms, own_ms = self.first_ms(setting.beside, visit), self.first_ms(setting.name, visit)
+        return other_ms / own_ms if setting.on else own_ms / other_ms
+
+    def switched(self, name: str) -> Switched | None:
+        """The worst of all visits; none where no kernel was switched."""
+        told = [second.switched for _, second in self.visits[name] if second.switched]
+        told = [each for each in told if each.swaps]
+        return worst(told) if told else None
 
     def of_bytes(self, name: str, visit: int) -> float | None:
         """The first output over the time that the weights alone take on a throttled network, which
         only a first visit fetches."""
         if self.bytes_s is None or visit > 0:
             return None
-        int8 = any("int8" in each.options for each in KNOBS if each.name == name)
+        int8 = any(each.name == name and each.options.items() >= INT8.items() for each in SETTINGS)
         fetched = self.prepared.int8_bytes if int8 else self.prepared.weights_bytes
         return (
             None if fetched is None else self.first_ms(name, visit) * self.bytes_s / 1000 / fetched
@@ -161,18 +197,19 @@ class Visited:
 
 def measure(options: Namespace) -> Report:
     choices = Choices(file=options.folder / TUNED)
+    costs = Costs(file=options.folder / COSTS, choices=choices)
     speeds = (None, THROTTLED_BYTES_S) if options.throttled else (None,)
     held: list[Visited] = []
     try:
         for case in chosen_cases(options):
-            _visit_all(case, choices, speeds, options, held)
+            _visit_all(case, costs, speeds, options, held)
     except KeyboardInterrupt:
         if not held:
             raise
         print("interrupted: the report has what was measured", file=sys.stderr)
     return Report(
         name="models-cold",
-        machine=machine(rounds=options.rounds, **peer_versions()),
+        machine=machine(**peer_versions()),
         rows=[row for each in held for row in _rows(each)],
         claims=[claim for each in held for claim in _claims(each)],
     )
@@ -180,7 +217,7 @@ def measure(options: Namespace) -> Report:
 
 def _visit_all(
     case: NetworkCase,
-    choices: Choices,
+    costs: Costs,
     speeds: Sequence[float | None],
     options: Namespace,
     held: list[Visited],
@@ -192,11 +229,12 @@ def _visit_all(
         prepared = prepare(
             site,
             files,
-            choices,
+            costs.choices,
             Path(folder),
             tune=not options.untuned,
-            int8=any("int8" in each.knobs.options for each in contestants),
+            int8=any("int8" in each.setting.options for each in contestants),
             variants=True,
+            costs=costs if any(each.setting is ONE_RUN for each in contestants) else None,
         )
         address = publish(site, files, prepared.address)
         for bytes_s in speeds:
@@ -205,7 +243,7 @@ def _visit_all(
                 prepared=prepared,
                 bytes_s=bytes_s,
                 before=CpuUsage.now(),
-                held=_held(site, address, contestants) if bytes_s is None else {},
+                held=_held(site, case, address, contestants) if bytes_s is None else {},
             )
             try:
                 _rounds(site, address, contestants, visited, options)
@@ -215,15 +253,18 @@ def _visit_all(
 
 
 def _held(
-    site: ListeningSite, address: str, contestants: Sequence[Contestant]
+    site: ListeningSite, case: NetworkCase, address: str, contestants: Sequence[Contestant]
 ) -> Mapping[str, HeldBytes]:
-    """What a first visit holds, with what a page may ask for, and with the peer."""
+    """What a first visit holds, with what a page may ask for, and with the peer. What the smallest
+    network holds is the browser's own."""
+    if case == TINY:
+        return {}
     return {
-        each.knobs.name: held_by_network(
-            site, "&".join((address, *(f"{name}=1" for name in each.knobs.options))), each.engine
+        each.setting.name: held_by_network(
+            site, "&".join((address, *(f"{name}=1" for name in each.setting.options))), each.engine
         ).network
         for each in contestants
-        if each.knobs.name in (*ASKED, PEER)
+        if each.setting.name in (*HELD, PEER)
     }
 
 
@@ -237,53 +278,77 @@ def _rounds(
     with site.kept_by_browsers(visited.bytes_s):
         for round_ in range(options.rounds):
             for each in contestants:
-                asked = {"cold": each.engine, "network": address, **each.knobs.options}
-                pair = two_visits(site.url, asked, options.settle, each.knobs.flags)
-                visited.visits.setdefault(each.knobs.name, []).append(pair)
-                first, second = (f"{visit.first_output_ms:.0f}" for visit in pair)
-                where = f"{visited.case.name}, round {round_ + 1}, {each.knobs.name}"
+                asked = {"cold": each.engine, "network": address, **each.setting.options}
+                watched = each.setting is ONE_RUN and visited.bytes_s is None
+                pair = two_visits(
+                    site.url, asked, options.settle, each.setting.flags, watched=watched
+                )
+                visited.visits.setdefault(each.setting.name, []).append(pair)
+                first, second = (f"{visit.elapsedMs:.0f}" for visit in pair)
+                where = f"{visited.case.name}, round {round_ + 1}, {each.setting.name}"
                 print(f"{where}: {first} ms, then {second}", file=sys.stderr, flush=True)
 
 
 def _contestants(case: NetworkCase, options: Namespace) -> tuple[Contestant, ...]:
-    asked = options.knobs if case.name in options.ablation else ASKED
-    names = [name for name in asked if name in options.knobs]
-    ours = (Contestant(engine=OURS, knobs=each) for each in KNOBS if each.name in names)
-    peer = Contestant(engine=PEER, knobs=Knobs(name=PEER))
+    asked = options.settings if case.name in options.ablation else ASKED
+    names = [name for name in asked if name in options.settings]
+    ours = (Contestant(engine=OURS, setting=each) for each in SETTINGS if each.name in names)
+    peer = Contestant(engine=PEER, setting=Setting(name=PEER))
     return (*ours, peer, *(GPU_CONTESTANTS if options.webgpu else ()))
 
 
 GPU_CONTESTANTS = (
     Contestant(
-        engine=OURS, knobs=Knobs(name=ON_WEBGPU, options={"webgpu": "1"}, flags=SWIFTSHADER)
+        engine=OURS, setting=Setting(name=ON_WEBGPU, options={"webgpu": "1"}, flags=SWIFTSHADER)
     ),
-    Contestant(engine="peer-webgpu", knobs=Knobs(name=PEER_ON_WEBGPU, flags=SWIFTSHADER)),
+    Contestant(engine="peer-webgpu", setting=Setting(name=PEER_ON_WEBGPU, flags=SWIFTSHADER)),
 )
 
 
 def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
-    """`of_usual` and `of_peer`: the first output over theirs at the same visit, that of `webgpu`
-    over the peer's on WebGPU. `of_memory`: what the page holds without the browser's code, over
-    weights and activations."""
+    """`gain`: the first output without the row's knob over that with it, at the same visit.
+    `of_peer`: the first output over the peer's, that of `webgpu` over the peer's on WebGPU.
+    `of_memory`: what the page holds without the browser's code, over weights and activations.
+    `stall_ms`, `delay_ms`: how late a timer of the page came and how long an inference waited at
+    most while kernels were switched, and `quiet_…` the same once none was."""
     others_busy = CpuUsage.now().others_since(held.before)
     for name, pairs in held.visits.items():
+        setting = next((each for each in SETTINGS if each.name == name), Setting(name=name))
         for visit, told in enumerate(("first", "second")):
             elapsed_ms = held.first_ms(name, visit)
             yield {
                 "network": held.case.name,
-                "mbit_s": None if held.bytes_s is None else held.bytes_s * 8 / 1e6,
-                "knobs": name,
+                "mbit_s": _speed(held.bytes_s),
+                "setting": name,
+                "knob": f"{setting.knob} {'on' if setting.on else 'off'}" if setting.knob else None,
                 "visit": told,
+                "rounds": len(pairs),
                 "median_ms": elapsed_ms,
-                "least_ms": min(each[visit].first_output_ms for each in pairs),
+                "least_ms": min(each[visit].elapsedMs for each in pairs),
                 "warm_ms": held.warm_ms(name),
                 "of_warm": elapsed_ms / held.warm_ms(name),
-                "of_usual": held.over_usual(name, visit),
+                "gain": held.gain(setting, visit),
                 "of_peer": elapsed_ms / held.first_ms(_peer_of(name), visit),
                 "of_bytes": held.of_bytes(name, visit),
                 "of_memory": held.of_memory(name) if visit == 0 else None,
+                **_noticed(held.switched(name) if visit == 1 else None),
                 "others_busy": others_busy,
             }
+
+
+def _noticed(told: Switched | None) -> dict[str, Cell]:
+    return {
+        "swaps": told.swaps if told else None,
+        "stall_ms": told.switching.stallMs if told else None,
+        "quiet_stall_ms": told.quiet.stallMs if told else None,
+        "delay_ms": told.switching.delayMs if told else None,
+        "quiet_delay_ms": told.quiet.delayMs if told else None,
+    }
+
+
+def _speed(bytes_s: float | None) -> str:
+    """A text, by which rows are told apart."""
+    return "local" if bytes_s is None else f"{bytes_s * 8 / 1e6:g}"
 
 
 def _peer_of(name: str) -> str:
@@ -291,10 +356,13 @@ def _peer_of(name: str) -> str:
 
 
 def _claims(held: Visited) -> Iterator[Claim]:
-    """They take the knobs that a page may ask for, whichever is faster at its visit."""
+    """They take the settings that a page may ask for, whichever is faster at its visit."""
     name = held.case.name
+    if ON_WEBGPU in held.visits and held.bytes_s is None:
+        share = held.first_ms(ON_WEBGPU, 0) / held.first_ms(PEER_ON_WEBGPU, 0)
+        yield Claim.at_most(f"{name}: first output on WebGPU", share, "of the peer's", FIRST)
     ours = [each for each in held.visits if each in ASKED]
-    if not ours:
+    if not ours or held.case == TINY:
         return
     first, second = (min(held.first_ms(each, visit) for each in ours) for visit in (0, 1))
     if held.bytes_s is not None:
@@ -315,9 +383,13 @@ def _claims(held: Visited) -> Iterator[Claim]:
         if (most := held.of_memory(each)) is not None:
             what = f"{name}: peak memory without the browser's code, {each}"
             yield Claim.at_most(what, most, "of weights and activations", MEMORY)
-    if ON_WEBGPU in held.visits:
-        share = held.first_ms(ON_WEBGPU, 0) / held.first_ms(PEER_ON_WEBGPU, 0)
-        yield Claim.at_most(f"{name}: first output on WebGPU", share, "of the peer's", FIRST)
+    if ONE_RUN.name in held.visits and (switched := held.switched(ONE_RUN.name)) is not None:
+        for what, longest, quiet in (
+            ("stall of the page", switched.switching.stallMs, switched.quiet.stallMs),
+            ("delay of an inference", switched.switching.delayMs, switched.quiet.delayMs),
+        ):
+            text = f"{name}: longest {what} while kernels are switched"
+            yield Claim.at_most(text, longest, f"ms, {quiet:.1f} when quiet", STALL_MS)
 
 
 if __name__ == "__main__":

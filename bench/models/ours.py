@@ -8,10 +8,11 @@ from math import inf
 from pathlib import Path
 from time import perf_counter
 
+from bench.models.costs import Costs
 from bench.models.files import NetworkFiles
 from bench.models.tuning import Choices, default
 from bench.site import BenchSite
-from fixtures.model_site import Files, SiteKernels, write_model
+from fixtures.model_site import Files, SiteKernels, offer_for_runs, write_model
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU
 from kernelzoo.domain.known_programs import KnownProgram, learn
@@ -59,27 +60,36 @@ def prepare(
     tune: bool,
     int8: bool = False,
     variants: bool = False,
+    costs: Costs | None = None,
 ) -> Prepared:
     """Files go to `folder`, which must last as long as the site. With `int8` the network is there
     with such weights, too, under `NAME-int8.json`; with `variants` also with default kernels alone
-    and for WebGPU, under `NAME-defaults.json` and `NAME-webgpu.json`."""
+    and for WebGPU, under `NAME-defaults.json` and `NAME-webgpu.json`. With `costs` the answer has
+    kernels for few runs."""
     name = network.case.name
     started = perf_counter()
     planned = plan_model(network.onnx, [network.case.dimensions], name)
     import_s = perf_counter() - started
     (plan,), (golden,), (calls,) = planned.plans, planned.golden, planned.calls
     flops = sum(call.flops for call in calls)
+    least = WORTH_TUNING * flops
     for workload in planned.workloads:
         learn_roundings(workload)
+    worth = {call.workload.key: call.workload for call in calls if call.flops >= least}
     if tune:
-        worth = (call for call in calls if call.flops >= WORTH_TUNING * flops)
-        choices.tune(site, (call.workload for call in worth))
+        choices.tune(site, worth.values())
+    if tune and costs is not None:
+        costs.measure(site, worth.values())
     kernels = {
         each.key: SiteKernels(candidate=choices(each), fallback=default(each))
         for each in planned.workloads
     }
     files = Files(weights=b"".join(planned.weights.blocks()), golden=golden)
-    _write_single(write_model(folder, CLASS, plan, files, kernels))
+    answer = write_model(folder, CLASS, plan, files, kernels)
+    if costs is not None:
+        offered = {each.key: costs.offered(each) for each in worth.values()}
+        offer_for_runs(answer, {key: found for key, found in offered.items() if found})
+    _write_single(answer)
     int8_bytes = _write_int8(network, folder, kernels) if int8 else None
     if variants:
         usual = {key: each.fallback for key, each in kernels.items()}

@@ -60,6 +60,15 @@ class Choices:
         likely = contenders(workload)[0]
         return min(timed, key=lambda each: times[each.candidate_id], default=likely)
 
+    def close(self, workload: Workload, factor: float) -> dict[Candidate, float]:
+        """What was screened and takes at most `factor` times as long as the fastest, with its time
+        over the default's."""
+        times = dict(_timed(self._times().get(workload.key, {})))
+        most = factor * min(times.values(), default=0.0)
+        space = lite_space(workload, TargetKind.WASM)
+        known = ((each, times.get(each.candidate_id)) for each in space)
+        return {each: time for each, time in known if time is not None and time <= most}
+
     def tune(self, site: BenchSite, workloads: Iterable[Workload]) -> None:
         """Screens what was not screened before, each workload in a page of its own."""
         for workload in sorted(workloads, key=lambda each: -each.flops):

@@ -1,11 +1,11 @@
 """Two visits of one browser profile to a page that loads a network at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 from playwright.sync_api import Error, Page
 
 from bench.browser import CALL_MS
@@ -13,29 +13,68 @@ from bench.report import CannotMeasure
 from workers.fleet.chromium import launched_profile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColdVisit:
-    """Milliseconds to the first output and of a later run."""
+class Noticed(msgspec.Struct, frozen=True, kw_only=True):
+    """As in `page/src/models/switching.ts`."""
 
-    first_output_ms: float
-    warm_ms: float
+    stallMs: float  # noqa: N815
+    delayMs: float  # noqa: N815
+
+
+class Switched(msgspec.Struct, frozen=True, kw_only=True):
+    """As in `page/src/models/switching.ts`."""
+
+    swaps: int
+    switching: Noticed
+    quiet: Noticed
+
+
+class ColdVisit(msgspec.Struct, frozen=True, kw_only=True):
+    """Milliseconds to the first output and of a later run; `switched` of a page that is watched."""
+
+    elapsedMs: float  # noqa: N815
+    warmMs: float  # noqa: N815
+    switched: Switched | None
+
+
+def worst(told: Sequence[Switched]) -> Switched:
+    """The most of everything."""
+
+    def most(noticed: Sequence[Noticed]) -> Noticed:
+        return Noticed(
+            stallMs=max(each.stallMs for each in noticed),
+            delayMs=max(each.delayMs for each in noticed),
+        )
+
+    return Switched(
+        swaps=max(each.swaps for each in told),
+        switching=most([each.switching for each in told]),
+        quiet=most([each.quiet for each in told]),
+    )
 
 
 FIRST_RUNS = {"warm": "1"}
 SECOND_RUNS = {"warm": "4"}
+WATCHED = {"watch": "1"}
 """Runs after the first output. Warm times are those of the second visit."""
 
 TwoVisits = tuple[ColdVisit, ColdVisit]
 
 
 def two_visits(
-    site_url: str, asked: dict[str, str], settle_ms: int, flags: Sequence[str] = ()
+    site_url: str,
+    asked: dict[str, str],
+    settle_ms: int,
+    flags: Sequence[str] = (),
+    *,
+    watched: bool = False,
 ) -> TwoVisits:
     """`settle_ms` pass before each navigation, as a browser that has started is busy, and between
-    the visits, as it keeps code and files. Raises CannotMeasure with what the page says."""
+    the visits, as it keeps code and files. A second visit that is `watched` tells what it notices
+    while kernels are switched. Raises CannotMeasure with what the page says."""
+    second = SECOND_RUNS | WATCHED if watched else SECOND_RUNS
     with TemporaryDirectory() as profile:
         first = _visit(profile, site_url, asked | FIRST_RUNS, (settle_ms, settle_ms), flags)
-        return first, _visit(profile, site_url, asked | SECOND_RUNS, (settle_ms, 0), flags)
+        return first, _visit(profile, site_url, asked | second, (settle_ms, 0), flags)
 
 
 def _visit(
@@ -53,7 +92,7 @@ def _visit(
         page.wait_for_timeout(rests_ms[1])
     if "failure" in told:
         raise CannotMeasure(f"{asked['cold']} does not run: {told['failure'][:400]}")
-    return ColdVisit(first_output_ms=told["elapsedMs"], warm_ms=told["warmMs"])
+    return msgspec.convert(told, ColdVisit)
 
 
 def _told(page: Page, url: str) -> dict[str, Any]:

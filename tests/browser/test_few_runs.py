@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from fixtures.model_site import SiteKernels, offer_for_runs
+from fixtures.model_site import OfferedKernel, SiteKernels, offer_for_runs
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.registry import lite_space
@@ -115,7 +115,10 @@ VISITS = """
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     made = Host(tmp_path_factory.mktemp("few-runs"))
     made.write(NETWORK, **{KEY: SiteKernels(candidate=WARM, fallback=WARM)})
-    offer_for_runs(made.folder / "deep.json", 10, KEY, COLD, COSTS)
+    warm, cold = COSTS
+    few = OfferedKernel(candidate=COLD, runs=10, costs=cold)
+    usual = OfferedKernel(candidate=WARM, runs=None, costs=warm)
+    offer_for_runs(made.folder / "deep.json", {KEY: (few, usual)})
     with hosting(made, Handler):
         yield made
 

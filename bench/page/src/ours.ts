@@ -1,5 +1,6 @@
 /** Our kernels, loaded, checked, warmed up and screened by the agent's own code. */
 
+import { UNDISTURBED } from "../../../client/src/agent/measurement.js";
 import { Bench } from "../../../client/src/agent/wasm-bench.js";
 import {
   measure,
@@ -17,7 +18,7 @@ import { startThreads } from "../../../client/src/threads/threads.js";
 import { callsPerSample } from "../../../client/src/timing/samples.js";
 import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
 import { type Entrant, warmAsync } from "./contestant.js";
-import type { Screened } from "./request.js";
+import type { Costly, Screened } from "./request.js";
 
 /** Kernels that LLVM makes keep their stack below this address, where nothing else is then. */
 const RESERVED_BYTES = 1 << 21;
@@ -77,6 +78,28 @@ export async function screenAll(stand: Stand): Promise<readonly Screened[]> {
     if (typeof each === "string") return { candidate, relativeTime: null, failure: each };
     return { candidate, relativeTime: each.ownNs / best, failure: "" };
   });
+}
+
+/** What each candidate of the lease costs a page before it is warm, measured as an agent measures it. */
+export async function costsOfAll({ bench, lease, ...stand }: Stand): Promise<readonly Costly[]> {
+  const all: Costly[] = [];
+  for (const kernel of lease.candidates) {
+    const { candidate } = kernel;
+    try {
+      const answer = await fetch(new URL(`.${kernel.url}`, origin()));
+      const bytes = new Uint8Array(await answer.arrayBuffer());
+      const module = await WebAssembly.compile(bytes);
+      const { reference, stepMs } = stand;
+      const asked = [bench, lease, reference, kernel, module, stepMs] as const;
+      const { preparation, samples_ns } = await measure(...asked, UNDISTURBED, bytes);
+      const costs = preparation && { ...preparation, run_ns: Math.min(...samples_ns) };
+      all.push({ candidate, costs: costs ?? null });
+    } catch {
+      bench.reset();
+      all.push({ candidate, costs: null });
+    }
+  }
+  return all;
 }
 
 /** A kernel in its optimised tier, its output compared. */

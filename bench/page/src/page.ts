@@ -5,14 +5,29 @@ import { plainTensors } from "../../../client/src/engine/packing.js";
 import { elementsOf } from "../../../client/src/engine/tensors.js";
 import { fillSeeded } from "../../../client/src/engine/verification.js";
 import { clockStepMs } from "../../../client/src/timing/clock.js";
-import type { KernelWire } from "../../../client/src/wire/types.js";
+import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
 import { compete, type Entrant } from "./contestant.js";
 import { loopEntrant, registerLimits } from "./limits.js";
-import { kernelEntrant, type Stand, screenAll, setUp, startPool, threadedEntrant } from "./ours.js";
+import {
+  costsOfAll,
+  kernelEntrant,
+  type Stand,
+  screenAll,
+  setUp,
+  startPool,
+  threadedEntrant,
+} from "./ours.js";
 import { onnxRuntimeEntrants, setOnnxRuntime } from "./peers/onnxruntime.js";
 import { type Problem, parsedKey } from "./peers/problem.js";
 import { setTensorFlow, tensorFlowEntrant } from "./peers/tensorflow.js";
-import type { ContestRequest, Reading, Result, Screened, ScreenRequest } from "./request.js";
+import type {
+  ContestRequest,
+  Costly,
+  Reading,
+  Result,
+  Screened,
+  ScreenRequest,
+} from "./request.js";
 
 /** Threads of every engine of the page. Where there are several, ours run on one, too. */
 const threads = Number(new URLSearchParams(location.search).get("threads") ?? "1");
@@ -84,6 +99,11 @@ async function screen({ lease, hot }: ScreenRequest): Promise<readonly Screened[
   return screenAll(await setUp(lease, stepMs, hot));
 }
 
+/** Weights are as cold as in a network. */
+async function costs(lease: Lease): Promise<readonly Costly[]> {
+  return costsOfAll(await setUp(lease, stepMs, false));
+}
+
 async function contest(request: ContestRequest): Promise<readonly Result[]> {
   const stand = await setUp(request.lease, stepMs, true);
   const entrants = await entrantsOf(stand, request);
@@ -94,6 +114,6 @@ async function contest(request: ContestRequest): Promise<readonly Result[]> {
   });
 }
 
-const api = { isolated: crossOriginIsolated, stepMs, screen, contest };
+const api = { isolated: crossOriginIsolated, stepMs, screen, costs, contest };
 
 Object.assign(globalThis, { kernelzooBench: api });

@@ -1,5 +1,5 @@
 /** What the benchmark asks of the page. A lease is all that an agent would be told. */
-import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
+import type { KernelWire, Lease, PreparationWire } from "../../../client/src/wire/types.js";
 
 /** A loop that only reads: `bytes` of tensor number `tensor`, in `extent` steps. */
 export interface Reading {
@@ -39,4 +39,11 @@ export interface Screened {
   readonly relativeTime: number | null;
   /** Why there is no time; '' where there is one. */
   readonly failure: string;
+}
+
+/** What a candidate costs a page: before it is warm, and each run then. */
+export interface Costly {
+  readonly candidate: string;
+  /** Null where it does not run. */
+  readonly costs: (PreparationWire & { readonly run_ns: number }) | null;
 }

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.report import CHANGED, commit
+from bench.options import parser, run
+from bench.report import CHANGED, Claim, Report, commit, machine, read
 from bench.stale import RESULTS, SOURCES, ages, benchmark_of
 
 
@@ -68,6 +69,39 @@ def test_changes_that_are_not_committed_are_told_and_those_of_results_are_not(
     assert commit() == head
     (repository / "services/tuner/compile.py").write_text("first = 3\n")
     assert commit() == head + CHANGED
+
+
+def test_what_is_added_to_a_result_leaves_the_rest_and_makes_it_no_younger(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "report.json"
+
+    def ran(network: str, value: float, *more: str) -> Report:
+        report = Report(
+            name="cold",
+            machine=machine(),
+            rows=[{"network": network, "median_ms": value}],
+            claims=[Claim.at_most(f"{network}: first output", value, "ms", 5.0)],
+        )
+        monkeypatch.setattr("sys.argv", ["bench", "--json", str(file), *more])
+        run(parser("a part of it"), lambda _: report, tiny=())
+        return read(file)
+
+    first = ran("resnet50", 7.0)
+    assert commit() == first.machine["commit"]
+    (repository / "services/tuner/compile.py").write_text("first = 4\n")
+    git(repository, "commit", "--all", "--quiet", "--message", "Change what is measured")
+    both = ran("t5", 3.0, "--add")
+    assert both.machine["commit"] == first.machine["commit"], "what is stale stays so"
+    assert [row["network"] for row in both.rows] == ["resnet50", "t5"]
+    ran("resnet50", 2.0, "--add")
+    again = ran("t5", 4.0, "--add")
+    assert [row["median_ms"] for row in again.rows] == [2.0, 4.0]
+    assert [claim.ok for claim in again.claims] == [True, True]
+    assert ran("t5", 4.0).rows == [{"network": "t5", "median_ms": 4.0}]
+    file.write_text(json.dumps({**json.loads(file.read_text()), "machine": {"cpu": "another"}}))
+    with pytest.raises(SystemExit, match="is of another, and this is"):
+        ran("t5", 3.0, "--add")
 
 
 def test_every_result_here_is_of_a_benchmark() -> None:

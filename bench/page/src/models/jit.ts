@@ -3,6 +3,7 @@ import type { Model } from "../../../../client/src/runtime/model.js";
 import type { KernelZoo } from "../../../../client/src/sdk/zoo.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Began } from "../../../../client/src/tuning/messages.js";
+import { lastBegan } from "./began.js";
 import { type Network, relativeDifference, type Values, valuesOf } from "./network.js";
 import { openOnnxRuntime } from "./peers.js";
 
@@ -59,19 +60,6 @@ const AFTER = { runs: 9, forMs: 2_000 };
 const COMPILED_WITHIN_MS = 120_000;
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** How the last inference of a tuned model began, as its worker has told. */
-let began: Began = { startMs: 0, sliceEndMs: 0 };
-
-globalThis.Worker = class extends Worker {
-  constructor(...given: ConstructorParameters<typeof Worker>) {
-    super(...given);
-    // Before the runtime hears of it.
-    this.addEventListener("message", ({ data }) => {
-      if (data?.type === "done" && data.began) began = data.began;
-    });
-  }
-};
 
 type Open = (tune: "idle" | "off") => Promise<Model>;
 
@@ -151,8 +139,9 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
     const askedMs = performance.timeOrigin + now();
     const elapsedMs = await timedRun(model, feeds);
     ours.push([atS(), elapsedMs]);
-    waitsMs.push(began.startMs - askedMs);
-    afterSliceMs.push(began.startMs - Math.max(askedMs, began.sliceEndMs));
+    const { startMs, sliceEndMs } = lastBegan() as Began;
+    waitsMs.push(startMs - askedMs);
+    afterSliceMs.push(startMs - Math.max(askedMs, sliceEndMs));
     if (model.tuning?.state === "done") endedS ??= atS();
     await sleep(rest * elapsedMs);
     if (peer === null || ours.length % peerEvery !== 0) continue;

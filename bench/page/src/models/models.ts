@@ -113,7 +113,10 @@ async function contest({ network, entries, rounds: count }: ModelContest): Promi
   return { timed, limitGflops: limits };
 }
 
-/** Milliseconds from the navigation to the first output, and of the best of `warm` runs after that. */
+/**
+ * Milliseconds from the navigation to the first output, and of the best of `warm` runs after that. With
+ * `watch` it also tells what is noticed while kernels are switched.
+ */
 async function cold(engine: string, asked: URLSearchParams) {
   const network = fetch(asked.get("network") ?? "").then(
     (response) => response.json() as Promise<Network>,
@@ -124,7 +127,8 @@ async function cold(engine: string, asked: URLSearchParams) {
   for (let i = 0; i < Number(asked.get("warm") ?? "0"); i++)
     warmMs = Math.min(warmMs, await runMs(opened));
   await opened.kept?.();
-  return { elapsedMs, warmMs };
+  const switched = asked.has("watch") ? await opened.switching?.() : undefined;
+  return { elapsedMs, warmMs, switched: switched ?? null };
 }
 
 const asked = new URLSearchParams(location.search);

@@ -1,4 +1,5 @@
 /** A network as the benchmark serves it, and what an engine answers for it. */
+import type { Switching } from "./switching.js";
 
 export type DType = "float32" | "int64" | "int32" | "bool" | "uint8";
 
@@ -59,6 +60,8 @@ export type Values = Readonly<Record<string, Entries>>;
 export interface Engine {
   /** Resolves when the device keeps what a later visit reads. */
   readonly kept?: () => Promise<void>;
+  /** Watches how kernels for few runs give way to others. */
+  readonly switching?: () => Promise<Switching>;
   readonly name: string;
   readonly threads: number;
   /** The outputs of its first run. */

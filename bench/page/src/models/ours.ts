@@ -1,6 +1,7 @@
 /** The zoo's runtime, as a page loads it: the SDK's own file, and a model of a static host. */
 import type { KernelZoo } from "../../../../client/src/sdk/zoo.js";
 import { type Engine, type Network, type Values, valuesOf } from "./network.js";
+import { watchSwitching } from "./switching.js";
 
 const SDK = "/client/sdk.js";
 
@@ -17,8 +18,9 @@ const FORMS = {
 } as const;
 
 /**
- * As a page asks for it that asks for nothing, or `asked`: `keep` a graph, fetch weights as `int8`, run
- * on the `whole` model alone, each kernel in a `single` module, on `defaults` alone, or on `webgpu`.
+ * As a page asks for it that asks for nothing, or `asked`: `keep` a graph, take kernels for so many
+ * `runs`, fetch weights as `int8`, run on the `whole` model alone, each kernel in a `single` module, on
+ * `defaults` alone, or on `webgpu`.
  */
 export async function openOurs(
   network: Network | Promise<Network>,
@@ -36,6 +38,7 @@ export async function openOurs(
   const opened = kernels.model(file, {
     check: false,
     ...(asked.has("keep") ? { save: file } : {}),
+    ...(asked.has("runs") ? { runs: Number(asked.get("runs")) } : {}),
   });
   const [model, feeds] = await Promise.all([opened, valuesOf(inputs)]);
   if (asked.has("whole")) await model.complete();
@@ -47,6 +50,7 @@ export async function openOurs(
     outputs,
     run,
     kept: async () => model.saved,
+    switching: () => watchSwitching(model, run),
     dispose: async () => {
       await model.dispose();
       kernels.dispose();
