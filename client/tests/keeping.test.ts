@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { checksum } from "../src/runtime/checksum.js";
+import type { Main } from "../src/runtime/kernels.js";
 import type { Task } from "../src/runtime/placement.js";
-import { warming } from "../src/runtime/warming.js";
-import { bytesOf } from "./kernels.js";
+import { warmUp } from "../src/runtime/warming.js";
 
 test("a checksum tells each changed bit, a lost end and exchanged words, in shared memory as elsewhere", () => {
   const bytes = Uint8Array.from({ length: 1036 }, (_, i) => (i * 197) % 251);
@@ -23,13 +23,30 @@ test("a checksum tells each changed bit, a lost end and exchanged words, in shar
   assert.notEqual(checksum(bytes), right);
 });
 
-test("each kernel is run beside once, in a memory of its own", async () => {
-  const module = await WebAssembly.compile(bytesOf("add"));
-  const task = (artifact: string): Task => {
-    return { artifact, extent: 8, words: [64, 128, 192], hasScratch: false, weights: 0 };
+test("kernels are warmed up by calls of nothing, with their scratch, the fewer the longer they are", () => {
+  const words = new Map<string, Set<string>>();
+  const counts = new Map<string, number>();
+  const told = (name: string, ms: number): Main => {
+    const heard = new Set<string>();
+    words.set(name, heard);
+    return (...given) => {
+      for (const endMs = performance.now() + ms; performance.now() < endMs; );
+      heard.add(given.join());
+      counts.set(name, (counts.get(name) ?? 0) + 1);
+    };
   };
-  const linked = [{ module, functions: { a: "main", b: "main" } }];
-  const tasks = ["a", "b", "a"].map(task);
-  const warm = warming(linked, { tasks, scratch: 0, totalBytes: 256 });
-  assert.deepEqual([warm(), warm(), warm(), warm()], [true, true, false, false]);
+  const mains = new Map([
+    ["long", told("long", 0)],
+    ["slow", told("slow", 0.2)],
+  ]);
+  const task = (artifact: string, hasScratch: boolean): Task => {
+    return { artifact, extent: 8, words: [64, 128], hasScratch, weights: 0 };
+  };
+  const tasks = [task("long", false), task("slow", true), task("long", false)];
+  const kernels = [...mains.keys()].map((sha256) => ({ sha256, size_bytes: 90_000 }));
+  warmUp(mains, { tasks, scratch: 192 }, kernels);
+  assert.deepEqual([...(words.get("long") ?? [])], ["64,128,0,0"]);
+  assert.equal(counts.get("long"), 100);
+  assert.deepEqual([...(words.get("slow") ?? [])], ["64,128,192,0,0"]);
+  assert.equal(counts.get("slow"), 64);
 });

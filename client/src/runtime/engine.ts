@@ -12,6 +12,7 @@ import { instantiateAll, type Linked, loadKernels, type Main } from "./kernels.j
 import type { Fault, Loaded, LoadOrder, Progress } from "./messages.js";
 import { type Placement, place } from "./placement.js";
 import { type Arrived, refuseChanged } from "./stream.js";
+import { warmUp } from "./warming.js";
 import { bytesOfFile, fetchWeights, type Reading } from "./weights.js";
 
 const PAGE_BYTES = 65_536;
@@ -175,6 +176,7 @@ export class Engine {
     const stored = bring({ memory, placement, arrivals, compiled }, arrived);
     stored.catch(() => undefined); // Those who await it see the rejection.
     const { modules, mains } = await compiled;
+    if (!ports.machine) warmUp(mains, placement, kernels);
 
     // 3. Threads.
     const { crew, reason } = await crewOf(threads, memory, placement, modules, mains, ports);

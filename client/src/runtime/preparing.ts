@@ -25,7 +25,6 @@ import type { Failure, LoadOrder } from "./messages.js";
 import type { Placement } from "./placement.js";
 import { type Costs, nextOf, type Schedule, schedule, type Way } from "./schedule.js";
 import type { Arrived } from "./stream.js";
-import { warming } from "./warming.js";
 import { bytesOfFile, fetchWeights, packCopies, packer, type Reading } from "./weights.js";
 
 const MB = 1e6;
@@ -43,7 +42,7 @@ export interface PrepareOrder {
   readonly memory: WebAssembly.Memory;
   readonly placement: Pick<
     Placement,
-    "weights" | "staging" | "packScratch" | "arrivals" | "totalBytes" | "tasks" | "scratch"
+    "weights" | "staging" | "packScratch" | "arrivals" | "totalBytes"
   >;
   readonly plan: PlanWire;
   readonly url: string;
@@ -78,12 +77,6 @@ export type Prepare = (
   post: (message: FromPreparer) => void,
 ) => Promise<void>;
 
-/** What a thread does before it takes a weight, and before a piece of one, which others may wait for. */
-interface Pauses {
-  readonly weight?: () => Promise<void>;
-  readonly piece?: () => Promise<void>;
-}
-
 /**
  * A thread's part of a schedule: it fetches, where it is the receiver, and reads weights of its queue,
  * then of the longest one. Rejects with KernelZooError: network, artifact.
@@ -94,12 +87,12 @@ async function prepareAs(
   arrivals: Arrivals,
   arrived: Arrived,
   stored: Reading,
-  pauses: Pauses = {},
+  rest?: () => Promise<void>,
 ): Promise<void> {
   const receives = order.thread === order.receiver;
   const fetched = receives ? fetchWeights(order, mains, arrivals, arrived, stored) : undefined;
   const read =
-    order.kept === null ? undefined : readKept(order, order.kept, mains, arrivals, arrived, pauses);
+    order.kept === null ? undefined : readKept(order, order.kept, mains, arrivals, arrived, rest);
   await Promise.all([fetched, read]);
 }
 
@@ -109,7 +102,7 @@ async function readKept(
   mains: Promise<ReadonlyMap<string, Main>>,
   arrivals: Arrivals,
   { piece }: Arrived,
-  { weight: before, piece: rest }: Pauses,
+  rest?: () => Promise<void>,
 ): Promise<void> {
   const reader = await KeptReader.open(kept);
   if (reader === null) return;
@@ -121,7 +114,6 @@ async function readKept(
   };
   try {
     for (;;) {
-      await before?.();
       const weight = nextOf(queues, thread, left);
       if (weight === undefined) return;
       const word = ARRIVAL_WORDS * weight;
@@ -168,22 +160,8 @@ export async function prepare(
     chunk: (bytes) => post({ type: "progress", bytes }),
     piece: () => order.kept && post({ type: "progress", bytes: null }),
   };
-  // What is fetched comes so late that calls have optimised their kernels meanwhile.
-  if (order.kept === null) {
-    await prepareAs(order, mains, arrivals, arrived, stored);
-    return post({ type: "prepared" });
-  }
-  let warm = (): boolean => false;
-  const ready = modules.then((linked) => warming(linked, placement));
-  ready.then((made) => (warm = made)).catch(() => undefined); // There was no room.
-  const breathe = breathing();
-  const weight = async (): Promise<void> => {
-    await breathe();
-    warm();
-  };
-  await prepareAs(order, mains, arrivals, arrived, stored, { weight });
+  await prepareAs(order, mains, arrivals, arrived, stored);
   post({ type: "prepared" });
-  while (warm()) await breathe();
 }
 
 /** Has a worker do its part; it closes itself. Rejects with what it says; run where it does not start. */
@@ -331,8 +309,8 @@ export class Preparation {
     }
     const { receiver, queues } = this.#scheduled(kept);
     const parts = queues.map((_, thread): PrepareOrder => {
-      const { weights, staging, packScratch, arrivals, totalBytes, tasks, scratch } = placement;
-      const places = { weights, staging, packScratch, arrivals, totalBytes, tasks, scratch };
+      const { weights, staging, packScratch, arrivals, totalBytes } = placement;
+      const places = { weights, staging, packScratch, arrivals, totalBytes };
       const url = addressOf(answer.weights.url, origin).href;
       return { memory, placement: places, plan, url, thread, receiver, queues, kept };
     });
@@ -340,9 +318,7 @@ export class Preparation {
     const breathe = breathing();
     let early = this.#early;
     await Promise.all([
-      prepareAs(own, mains, arrivals, told, stored, {
-        piece: () => rested(arrivals, breathe),
-      }),
+      prepareAs(own, mains, arrivals, told, stored, () => rested(arrivals, breathe)),
       ...others.flatMap((part) => {
         if (part.thread !== receiver && queues[part.thread]?.length === 0) return [];
         const worker = early ?? (spawn as () => Preparer)();
