@@ -97,7 +97,7 @@ def added(before: Report, report: Report) -> Report:
 
 
 def _oldest(commits: Collection[Cell]) -> str | None:
-    """Of commits of which each follows the other; None where that is not known."""
+    """The commit that all others follow; None where that is not known."""
     known = [each for each in commits if isinstance(each, str) and not each.endswith(CHANGED)]
     if len(known) < len(commits):
         return None

@@ -277,7 +277,7 @@ class AttentionKernel:
 
     @property
     def blocks(self) -> int:
-        """Of the workgroup's part of the keys."""
+        """How many blocks the workgroup's part of the keys has."""
         return self.config.blocks(self.given)
 
     @property
