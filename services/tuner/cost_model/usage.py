@@ -17,6 +17,7 @@ from services.tuner.schedules.base.rules import block_bytes, live_vectors, regis
 from services.tuner.schedules.conv.config import WasmConvConfig
 from services.tuner.schedules.conv.windows import windows_of
 from services.tuner.schedules.depthwise.config import WasmDepthwiseConfig
+from services.tuner.schedules.direct_conv.config import WasmDirectConvConfig
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 from services.tuner.schedules.gemv.config import WasmGemvConfig
 from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
@@ -178,6 +179,20 @@ def _depthwise(candidate: Candidate) -> Usage:
     )
 
 
+def _direct(candidate: Candidate) -> Usage:
+    """What a row of the output takes: rows of the image, all weights, and itself."""
+    workload, config = candidate.workload, WasmDirectConvConfig.of(candidate)
+    e, tile = workload.extent, config.tile_x * config.tile_o
+    taps = e["kw"] * e["c"]
+    return Usage(
+        live_vectors=live_vectors(config.tile_x, config.tile_o, fma=config.fma),
+        register_elements=register_elements(config.tile_x, 1, config.tile_o),
+        block_bytes=4 * (e["kh"] * (e["w"] * e["c"] + taps * e["o"]) + e["x"] * e["o"]),
+        loads_per_product=(config.tile_x + config.tile_o) / tile,
+        slices=e["b"] * e["y"],
+    )
+
+
 def _rows(candidate: Candidate) -> Usage:
     config, rows = WasmReductionConfig.of(candidate), rows_of(candidate.workload)
     width = LANES * config.vectors
@@ -212,6 +227,7 @@ _TABLE: dict[tuple[TargetKind, str], Formulas] = {
     (TargetKind.WASM, WasmWinogradConfig.family): _winograd,
     (TargetKind.WASM, WasmAttentionConfig.family): _attention,
     (TargetKind.WASM, WasmDepthwiseConfig.family): _depthwise,
+    (TargetKind.WASM, WasmDirectConvConfig.family): _direct,
     (TargetKind.WASM, WasmReductionConfig.family): _rows,
     (TargetKind.WASM, WasmElementwiseConfig.family): _map,
 }

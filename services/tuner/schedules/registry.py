@@ -45,6 +45,7 @@ from services.tuner.schedules.decode_attention.config import cache_attention
 from services.tuner.schedules.decode_attention.space import wasm_decode_attention_configs
 from services.tuner.schedules.decode_attention.webgpu_space import decode_attention_configs
 from services.tuner.schedules.depthwise.space import wasm_depthwise_configs
+from services.tuner.schedules.direct_conv.space import wasm_direct_conv_configs
 from services.tuner.schedules.elementwise.space import wasm_elementwise_configs
 from services.tuner.schedules.elementwise.webgpu_space import elementwise_configs
 from services.tuner.schedules.gemv.config import MAX_M
@@ -172,6 +173,12 @@ def _has_windows_of_three(space: IterationSpace) -> bool:
     """3 x 3 pixels of all channels."""
     found = windows(space.program) if space.named else None
     return found is not None and found.packs and [*map(found.size, found.window)] == [3, 3]
+
+
+def _sums_channels(space: IterationSpace) -> bool:
+    """Windows over all channels."""
+    found = windows(space.program) if space.named else None
+    return found is not None and found.packs
 
 
 def _keeps_channels_apart(space: IterationSpace) -> bool:
@@ -325,6 +332,7 @@ WASM_FAMILIES = (
     _wasm("strassen_matmul", contraction, wasm_strassen_matmul_configs),
     _wasm("conv", _has_windows, wasm_conv_configs, programs=True),
     _wasm("winograd", _has_windows_of_three, wasm_winograd_configs),
+    _wasm("direct_conv", _sums_channels, wasm_direct_conv_configs),
     _wasm("depthwise", _keeps_channels_apart, wasm_depthwise_configs),
     _wasm("reduction", _reduces_rows, wasm_reduction_configs, programs=True),
     _wasm("attention", _attends_rows, wasm_attention_configs, programs=True),

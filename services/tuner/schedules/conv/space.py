@@ -21,6 +21,8 @@ from services.tuner.schedules.conv.config import MAX_BLOCK_ROWS, WasmConvConfig
 from services.tuner.schedules.conv.windows import Windows, windows_of
 from services.tuner.schedules.depthwise.config import WasmDepthwiseConfig
 from services.tuner.schedules.depthwise.space import wasm_depthwise_configs
+from services.tuner.schedules.direct_conv.config import WasmDirectConvConfig
+from services.tuner.schedules.direct_conv.space import wasm_direct_conv_configs
 from services.tuner.schedules.matmul.config import Pack
 from services.tuner.schedules.winograd.config import WasmWinogradConfig
 from services.tuner.schedules.winograd.space import wasm_winograd_configs
@@ -40,26 +42,30 @@ BLOCK_Y = (4, 2, 1, 8)
 """Rows of a convolution's output to a block: more rows copy less padding, fewer slice finer."""
 
 
-WasmWindowConfig = WasmConvConfig | WasmDepthwiseConfig | WasmWinogradConfig
+WasmWindowConfig = WasmConvConfig | WasmDepthwiseConfig | WasmDirectConvConfig | WasmWinogradConfig
 
 
 def wasm_conv_configs(workload: Workload) -> tuple[WasmWindowConfig, ...]:
     """Depthwise schedules come first, where they fit, then direct ones. The first direct one is
-    the default, as Winograd's weights take four times the memory; Winograd's likely best follow."""
+    the default, as Winograd's weights take four times the memory. Those that read images where they
+    lie follow, and Winograd's likely best."""
     direct = _window_configs(workload)
     return (*wasm_depthwise_configs(workload), *_behind_first(direct, workload))
 
 
 def _behind_first(
     direct: tuple[WasmConvConfig, ...], workload: Workload
-) -> tuple[WasmConvConfig | WasmWinogradConfig, ...]:
-    """From each of both kinds of products the first direct schedule, then a few of Winograd's."""
+) -> tuple[WasmWindowConfig, ...]:
+    """From each of both kinds of products the first direct schedule, then those that copy nothing
+    and a few of Winograd's."""
+    in_place = wasm_direct_conv_configs(workload)
     winograd = wasm_winograd_configs(workload)
-    ordered: list[WasmConvConfig | WasmWinogradConfig] = []
+    ordered: list[WasmWindowConfig] = []
     for config in direct:
         first = all(config.fma != each.fma for each in ordered)
         ordered.append(config)
         if first:
+            ordered += [each for each in in_place if each.fma == config.fma]
             ordered += [each for each in winograd if each.fma == config.fma][:WINOGRAD_EARLY]
     return tuple(dict.fromkeys((*ordered, *winograd)))
 

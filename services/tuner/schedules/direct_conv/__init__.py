@@ -1,0 +1,1 @@
+"""Convolutions of images of a few channels, read where they lie."""

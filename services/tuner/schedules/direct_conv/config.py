@@ -1,0 +1,47 @@
+"""The settings of one kernel of a convolution of a few channels."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kernelzoo.domain.workload import Workload
+from services.tuner.ir.nodes import LANES
+from services.tuner.schedules.base.wasm_config import WasmConfig
+from services.tuner.schedules.matmul.config import MAX_TILE_ELEMENTS
+
+MAX_TAPS = 24
+"""Products to a row of a window: the body has code for each of them."""
+
+
+def has_few_channels(workload: Workload) -> bool:
+    """Whether a convolution's windows are rows of a few neighbouring entries."""
+    if workload.operator.name != "conv2d":
+        return False
+    e = workload.extent
+    return e["kw"] > 1 and e["kw"] * e["c"] <= MAX_TAPS and e["o"] % LANES == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasmDirectConvConfig(WasmConfig):
+    """A register tile of `tile_x` pixels of a row of the output and `tile_o` of their channels."""
+
+    family: ClassVar = "direct_conv"
+    tile_x: int
+    tile_o: int
+
+    def fault(self, workload: Workload) -> str:
+        if not has_few_channels(workload):
+            return (
+                f"only conv2d with at most {MAX_TAPS} products to a row of its windows, and output "
+                f"channels in multiples of {LANES}, reads images where they lie; use conv"
+            )
+        e = workload.extent
+        if not 1 <= self.tile_x <= e["x"]:
+            return f"tile_x={self.tile_x} must be from 1 to {e['x']}"
+        if self.tile_o < LANES or self.tile_o % LANES or e["o"] % self.tile_o:
+            return f"{LANES} must divide tile_o={self.tile_o}, and that {e['o']}"
+        if self.tile_x * self.tile_o > MAX_TILE_ELEMENTS:
+            return (
+                f"a register tile of {self.tile_x}x{self.tile_o} must have at most "
+                f"{MAX_TILE_ELEMENTS} entries"
+            )
+        return ""
