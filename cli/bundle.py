@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from cli.gateway_client import GatewayClient
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.errors import InvalidInput
@@ -120,24 +121,23 @@ def collect(
 def _collect_model(
     gateway: GatewayClient, name: str, classes: tuple[Classes, ...], javascript: bool
 ) -> dict[str, bytes]:
-    """Every plan on every class; of a pair that is given, on its wasm class."""
-    model = gateway.model(name)
+    """Every plan on every class; of a pair that is given, on its wasm class. A GPU is given the
+    plan of f16 where there is one."""
+    sizes = [each.dimensions for each in gateway.model(name).plans if each.dtype is DType.F32]
     covered = gateway.model_coverage(name).coverage
     voted = [(each.device_class,) for each in covered if each.confirmed]
     usual = [each for each in bundle.any_classes() if len(each) == 1]
     wanted = dict.fromkeys(each[0] for each in (*(classes or voted), *usual))
     fetched = [
-        _fetch_model(gateway, name, plan.dimensions, each)
-        for plan in model.plans
-        for each in wanted
+        _fetch_model(gateway, name, dimensions, each) for dimensions in sizes for each in wanted
     ]
     kept = [each for each in fetched if not each.manifest.missing]
     if not kept:
         raise InvalidInput(f"not all of {name} is compiled yet; `kernelzoo jobs list` shows it")
     if javascript:
         (plain,) = bundle.without_webassembly()
-        for plan in model.plans:
-            ask = partial(_fetch_model, gateway, name, plan.dimensions, plain)
+        for dimensions in sizes:
+            ask = partial(_fetch_model, gateway, name, dimensions, plain)
             kept.append(_compiled(name, ask))
     return _bundled(gateway, name, (), kept)
 

@@ -1,5 +1,6 @@
 """A model of two calls, y = relu(x @ w), with its files; small enough to compile in a test."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -10,9 +11,12 @@ from httpx2 import Response
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan, PlanTensor, PortDType
+from kernelzoo.domain.workload import ProgramWorkload
 from kernelzoo.formats.plans import plan_bytes
+from services.tuner.graph.models import plan_f16, plan_graphs
 from tests.database.client import OPERATOR
 from tests.plans import network
+from tests.unit.graph.graphs import Built
 
 K, N = 8, 16
 TINY_NAME = "tiny"
@@ -62,6 +66,27 @@ def tiny_model(rows: int = 4, name: str = TINY_NAME, weights: bytes = WEIGHTS) -
     return TinyModel(made.plan, made.files.weights, made.files.golden)
 
 
+def tiny_with_f16(rows: int = 4) -> tuple[TinyModel, TinyModel, dict[str, str]]:
+    """The model as it is imported with values of f32 and with those of f16, and the texts of the
+    programs of the latter."""
+    g = Built()
+    product = g.workload(
+        f"matmul:f32:m{rows}k{K}n{N}:constant=b", g.feed(rows, K), g.constant(K, N)
+    )
+    graph = g.graph(g.workload(f"relu:f32:n{rows * N}", g.view(product, rows * N)))
+    sizes = [{"sequence": rows}]
+    plain, halved = (
+        plan_graphs([graph], sizes, TINY_NAME),
+        plan_f16([graph], sizes, TINY_NAME, 0.01),
+    )
+    one, other = (
+        TinyModel(made.plans[0], b"".join(made.weights.blocks()), made.golden[0])
+        for made in (plain, halved)
+    )
+    programs = (each for each in halved.workloads if isinstance(each, ProgramWorkload))
+    return one, other, {each.key: str(each.program) for each in programs}
+
+
 def with_plan(of: TinyModel, **changes: Any) -> TinyModel:
     return replace(of, plan=replace(of.plan, **changes))
 
@@ -78,11 +103,12 @@ def register(
     replace: bool = False,
     source: str = "tiny.onnx",
     targets: tuple[str, ...] = ("wasm",),
+    programs: Mapping[str, str] | None = None,
 ) -> Response:
     """A model with a plan for each choice of its dimension."""
     send(http, *models)
     plans = [model.request for model in models]
-    body = {"source": source, "plans": plans, "targets": targets}
+    body = {"source": source, "plans": plans, "targets": targets, "programs": programs or {}}
     name = models[0].plan.model
     query = "?replace=true" if replace else ""
     return http.put(f"/v1/models/{name}{query}", json=body, headers=OPERATOR)

@@ -10,6 +10,7 @@ from cli.models.checking import Checked, check, needed
 from cli.models.dimensions import Dimensions, written
 from cli.models.sending import Told
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidInput, StackError
 from kernelzoo.formats.bundle import any_classes
@@ -94,7 +95,8 @@ def check_model(
     """Checks each plan that has some of the `wanted` dimensions, on each class."""
     model = gateway.model(name)
     given = [_wasm(each) for each in classes] or _usual(gateway, name)
-    plans = [plan for plan in model.plans if any(_has(plan, each) for each in wanted)]
+    suited = [plan for plan in model.plans if plan.dtype is DType.F32]
+    plans = [plan for plan in suited if any(_has(plan, each) for each in wanted)]
     if not plans:
         have = "; ".join(written(plan.dimensions) for plan in model.plans)
         raise InvalidInput(f"{name} has no such plan; it has {have}")

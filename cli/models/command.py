@@ -14,12 +14,13 @@ from cli.models.check import check_model
 from cli.models.dimensions import parse_dimensions, written
 from cli.models.importing import (
     MAX_ERROR,
+    ValuesDtype,
     WantedWeights,
     WeightsChoice,
     imported,
     is_language_model,
 )
-from cli.models.sending import send
+from cli.models.sending import ImportedModel, send
 from cli.models.typescript import declarations
 from cli.options import (
     STATE,
@@ -30,6 +31,7 @@ from cli.options import (
     parse_targets,
 )
 from cli.terminal import live_display, note, notes, out
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.errors import InvalidInput
@@ -65,17 +67,25 @@ def add(
     ] = None,
     target: TargetsOption = None,
     weights: Annotated[
-        WeightsChoice,
+        WeightsChoice | None,
         typer.Option(
             help="How a page fetches the weights; auto takes the smallest of each. Of a language "
-            "model those that it computes with: int4, which is usual, or int8."
+            "model those that it computes with: int4, which is usual, or int8. As in the file, f32 "
+            "or f16, unless told."
         ),
-    ] = WeightsChoice.F32,
+    ] = None,
+    dtype: Annotated[
+        ValuesDtype,
+        typer.Option(
+            help="What values are in memory on WebGPU; elsewhere they are f32. As the file's "
+            "weights, unless told."
+        ),
+    ] = ValuesDtype.FILE,
     max_error: Annotated[
         float,
         typer.Option(
             min=0,
-            help="By how much of their largest magnitude golden outputs may differ for it.",
+            help="By how much of their largest magnitude golden outputs may differ for fewer bits.",
         ),
     ] = MAX_ERROR,
     replace: Annotated[bool, typer.Option("--replace", help="Put it in another's place.")] = False,
@@ -90,7 +100,7 @@ def add(
             "they are written so that you can put them there"
         )
     dimensions = parse_dimensions(dim or ())
-    targets = _targets(target, decodes=is_language_model(file, dimensions))
+    f16 = _f16(dtype, target, weights_url)
     with reach(state, url) as gateway, TemporaryDirectory() as folder, live_display(notes) as shown:
 
         def told(line: str) -> None:
@@ -98,7 +108,8 @@ def add(
 
         written_to = output or Path(folder) / "weights.bin"
         wanted = WantedWeights(choice=weights, max_error=max_error)
-        model = imported(file, name, dimensions, written_to, told, wanted)
+        model = imported(file, name, dimensions, written_to, told, wanted, f16=f16)
+        both = model.f16 is not None or is_language_model(file, dimensions)
         made = send(
             gateway,
             model,
@@ -106,17 +117,35 @@ def add(
             replace=replace,
             weights_url=weights_url,
             told=told,
-            targets=targets,
+            targets=_targets(target, both=both),
         )
     if as_json:
         print_json(made)
         return
-    _tell_added(made, model.plans)
+    _tell_added(made, model)
 
 
-def _targets(asked: list[str] | None, *, decodes: bool) -> tuple[TargetKind, ...]:
-    """Unless told, both for a language model, which runs on WebAssembly where there is no GPU."""
-    return MEASURED if decodes and not asked else parse_targets(asked)
+def _targets(asked: list[str] | None, *, both: bool) -> tuple[TargetKind, ...]:
+    """Unless told, both for what is made for a GPU, as it runs on WebAssembly where there is none:
+    a language model, and a network with values of f16."""
+    return MEASURED if both and not asked else parse_targets(asked)
+
+
+def _f16(dtype: ValuesDtype, asked: list[str] | None, weights_url: str | None) -> bool | None:
+    """None to do as the file does. Raises InvalidInput where f16 was asked for and cannot be."""
+    refusal = ""
+    if asked and TargetKind.WEBGPU not in parse_targets(asked):
+        refusal = f"values of f16 are for webgpu; add --target {TargetKind.WEBGPU}"
+    if weights_url:
+        refusal = (
+            "--weights-url names one file, and a model with values of f16 has two: for WebGPU and "
+            "for the others; leave its weights in the zoo"
+        )
+    if refusal and dtype is ValuesDtype.F16:
+        raise InvalidInput(refusal)
+    if refusal or dtype is ValuesDtype.F32:
+        return False
+    return True if dtype is ValuesDtype.F16 else None
 
 
 @app.command("list")
@@ -190,6 +219,10 @@ COVERAGE = (
 )
 
 
+def _named(plan: PlanWire) -> str:
+    return written(plan.dimensions) + (" in f16 for webgpu" if plan.dtype is DType.F16 else "")
+
+
 def _plan_lines(plan: PlanWire) -> list[str]:
     memory = plan.memory
     ports = [
@@ -198,7 +231,7 @@ def _plan_lines(plan: PlanWire) -> list[str]:
         for port in all_ports
     ]
     sizes = f"weights {_megabytes(memory['weights'])}, activations "
-    head = f"plan {written(plan.dimensions)}: {plan.calls} calls of {plan.kernels} kernels, {sizes}"
+    head = f"plan {_named(plan)}: {plan.calls} calls of {plan.kernels} kernels, {sizes}"
     return [head + _megabytes(memory["activations"]), *ports]
 
 
@@ -278,15 +311,15 @@ def check(
         raise typer.Exit(1)
 
 
-def _tell_added(made: Registered, imported_plans: Sequence[Plan]) -> None:
+def _tell_added(made: Registered, sent: ImportedModel) -> None:
     model = made.model
-    plans = "; ".join(written(plan.dimensions) for plan in model.plans)
+    plans = "; ".join(map(_named, model.plans))
     out.print(
         f"{model.name} is served: {_counted(len(model.plans), 'plan')} ({plans}), "
-        f"weights {_weights_told(imported_plans)}, {_counted(made.jobs, 'new tuning job')}",
+        f"weights {_weights_told(sent)}, {_counted(made.jobs, 'new tuning job')}",
         markup=False,
     )
-    decodes = any(plan.decoder for plan in imported_plans)
+    decodes = any(plan.decoder for plan in sent.plans)
     opens = "languageModel" if decodes else "model"
     out.print(
         f"a page runs it by `zoo.{opens}({model.name!r})`; `kernelzoo tune --model {model.name}` "
@@ -295,14 +328,23 @@ def _tell_added(made: Registered, imported_plans: Sequence[Plan]) -> None:
     )
 
 
-def _weights_told(plans: Sequence[Plan]) -> str:
-    fetched = max(plan.file_bytes for plan in plans)
-    told = _megabytes(fetched)
+def _weights_told(sent: ImportedModel) -> str:
+    """What pages fetch, and by how much outputs differ from those of f32."""
+    told = _fetched(sent.plans)
+    return told if sent.f16 is None else f"{told} or in f16 {_fetched(sent.f16.plans)}"
+
+
+def _fetched(plans: Sequence[Plan]) -> str:
+    told = _megabytes(max(plan.file_bytes for plan in plans))
     errors = [plan.golden.storage_error for plan in plans if plan.golden.storage_error is not None]
     if not errors:
         return told
+    differ = f"outputs differ by {max(errors):.2g}"
+    if plans[0].has_f16:
+        return f"{told} ({differ})"
     plain = max(plan.memory.weights for plan in plans)
-    return f"{told} ({fetched / plain:.0%} of f32; outputs differ by {max(errors):.2g})"
+    share = max(plan.file_bytes for plan in plans) / plain
+    return f"{told} ({share:.0%} of f32; {differ})"
 
 
 def _counted(count: int, what: str) -> str:

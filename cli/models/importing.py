@@ -1,7 +1,7 @@
 """A file of ONNX, or a folder of a language model, as what is sent to a gateway."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,27 +30,36 @@ class WeightsChoice(StrEnum):
     AUTO = "auto"
 
 
+class ValuesDtype(StrEnum):
+    """What values of a network are in memory on WebGPU."""
+
+    FILE = "file"
+    F32 = "f32"
+    F16 = "f16"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedWeights:
-    """How weights are stored, and by how much golden outputs may differ from those of f32."""
+    """How weights are stored, by default as in the file, and by how much golden outputs may differ
+    from those of f32."""
 
-    choice: WeightsChoice = WeightsChoice.F32
+    choice: WeightsChoice | None = None
     max_error: float = MAX_ERROR
 
-    @property
-    def storing(self) -> "Storing | None":
+    def storing(self, usual: WeightsChoice) -> "Storing | None":
         """None for f32."""
         from services.tuner.graph.storing import Storing
 
-        if self.choice is WeightsChoice.F32:
+        choice = self.choice or usual
+        if choice is WeightsChoice.F32:
             return None
-        automatic = self.choice is WeightsChoice.AUTO
-        storage = None if automatic else StorageType(self.choice)
+        storage = None if choice is WeightsChoice.AUTO else StorageType(choice)
         return Storing(storage=storage, max_error=self.max_error)
 
 
-AS_F32 = WantedWeights()
+AS_IN_FILE = WantedWeights()
 _FORMS = {
+    None: Form(),
     WeightsChoice.F32: Form(),
     WeightsChoice.INT4: Form(),
     WeightsChoice.INT8: Form(width=8),
@@ -74,16 +83,23 @@ def imported(
     dimensions: tuple[Mapping[str, int], ...],
     weights: Path,
     told: Told,
-    wanted: WantedWeights = AS_F32,
+    wanted: WantedWeights = AS_IN_FILE,
+    *,
+    f16: bool | None = False,
 ) -> ImportedModel:
-    """Writes the weights of all plans to the file `weights`. Raises InvalidInput or
-    UnsupportedModel for what cannot be imported.
+    """Writes the weights of all plans to the file `weights`. With `f16` there are plans for WebGPU,
+    too, whose values are f16, with a file of weights beside; None makes them where the file's
+    weights are f16. Raises InvalidInput or UnsupportedModel for what cannot be imported.
     """
     told(f"importing {file.name} for {'; '.join(map(written, dimensions))}")
     if is_language_model(file, dimensions):
-        model = _decoder(file, name, dimensions, wanted)
-    else:
-        model = _network(file, name, dimensions, wanted)
+        if f16:
+            raise InvalidInput("language models compute in f32; leave --dtype f16 out")
+        return _written(_decoder(file, name, dimensions, wanted), weights, told)
+    return _network(file, name, dimensions, weights, told, wanted, f16=f16)
+
+
+def _written(model: "PlannedModel", weights: Path, told: Told) -> ImportedModel:
     told("writing the weights")
     model.weights.write(weights)
     programs = (each for each in model.workloads if isinstance(each, ProgramWorkload))
@@ -102,11 +118,27 @@ def _network(
     file: Path,
     name: str,
     dimensions: tuple[Mapping[str, int], ...],
+    weights: Path,
+    told: Told,
     wanted: WantedWeights,
-) -> "PlannedModel":
-    from services.tuner.graph.models import plan_model
+    *,
+    f16: bool | None,
+) -> ImportedModel:
+    from services.tuner.graph.importing import imported as imported_graph
+    from services.tuner.graph.models import plan_f16, plan_graphs
+    from services.tuner.graph.reading import read_model
 
-    return plan_model(file, dimensions, name, storing=wanted.storing)
+    read = read_model(file)
+    graphs = [imported_graph(read, each) for each in dimensions]
+    usual = WeightsChoice.F16 if read.has_f16_weights else WeightsChoice.F32
+    model = plan_graphs(graphs, dimensions, name, storing=wanted.storing(usual))
+    made = _written(model, weights, told)
+    if not (read.has_f16_weights if f16 is None else f16):
+        return made
+    told("planning it with values of f16")
+    halved = plan_f16(graphs, dimensions, name, wanted.max_error)
+    beside = weights.with_name(f"{weights.name}.f16")
+    return replace(made, f16=_written(halved, beside, told))
 
 
 def _decoder(

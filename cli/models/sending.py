@@ -21,13 +21,19 @@ Told = Callable[[str], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedModel:
     """What an import makes of a file. `golden` are the files of the plans, in their order;
-    `weights` is the one of all; `programs` the text of each program that a plan calls.
+    `weights` is the one of all; `programs` the text of each program that a plan calls. `f16` is the
+    same with values of f16, for WebGPU.
     """
 
     plans: tuple[Plan, ...]
     golden: tuple[bytes, ...]
     weights: Path
     programs: Mapping[str, str]
+    f16: "ImportedModel | None" = None
+
+    @property
+    def parts(self) -> "tuple[ImportedModel, ...]":
+        return (self,) if self.f16 is None else (self, self.f16)
 
 
 def send(
@@ -43,19 +49,26 @@ def send(
     """Raises InvalidInput where the gateway refuses. Files without a model are removed there after
     a day.
     """
-    weights = None if weights_url else _send_weights(gateway, model.weights, told)
-    plans = []
-    for plan, golden in zip(model.plans, model.golden, strict=True):
+    plans: list[PlanRequest] = []
+    programs: dict[str, str] = {}
+    for part in model.parts:
+        weights = None if weights_url else _send_weights(gateway, part.weights, told)
+        plans += _send_plans(gateway, part, weights, weights_url)
+        programs |= part.programs
+    told("registering")
+    request = ModelRequest(source=source, plans=plans, programs=programs, targets=list(targets))
+    return gateway.register_model(_name(model.plans), request, replace=replace)
+
+
+def _send_plans(
+    gateway: GatewayClient, part: ImportedModel, weights: str | None, weights_url: str | None
+) -> Iterator[PlanRequest]:
+    for plan, golden in zip(part.plans, part.golden, strict=True):
         body = plan_bytes(plan)
         for each in (body, golden):
             _send_bytes(gateway, each)
         plan_hash = sha256(body).hexdigest()
-        plans.append(PlanRequest(plan=plan_hash, weights=weights, weights_url=weights_url))
-    told("registering")
-    request = ModelRequest(
-        source=source, plans=plans, programs=dict(model.programs), targets=list(targets)
-    )
-    return gateway.register_model(_name(model.plans), request, replace=replace)
+        yield PlanRequest(plan=plan_hash, weights=weights, weights_url=weights_url)
 
 
 def _name(plans: Sequence[Plan]) -> str:

@@ -180,8 +180,8 @@ class GoldenPart:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Golden:
     """An output is right if no entry differs from the file's by more than `tolerance` times the
-    largest magnitude of that output. Outputs of weights that are stored in fewer bits differ by
-    `storage_error` of that magnitude from those of the weights as the model had them."""
+    largest magnitude of that output. With weights that are stored in fewer bits, or values of f16,
+    outputs differ by `storage_error` of that magnitude from those of the model as it was."""
 
     sha256: str
     inputs: tuple[GoldenPart, ...]

@@ -16,7 +16,8 @@ from kernelzoo.store.query import Query, Statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
-    """A plan as it is registered. Without `weights_sha256` the weights are at `weights_url`."""
+    """A plan as it is registered. Without `weights_sha256` the weights are at `weights_url`. One
+    with values of `f16` is for WebGPU alone, and stands beside one of f32."""
 
     dimensions: Mapping[str, int]
     plan_sha256: str
@@ -26,6 +27,7 @@ class StoredPlan:
     weights_url: str
     golden_sha256: str
     golden_bytes: int
+    f16: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +119,10 @@ def put_plan(model: str, position: int, plan: StoredPlan) -> Query[PlanIdRow]:
         sql="""
             INSERT INTO model_plan (model, position, dimensions, plan_sha256, plan_bytes,
                                     weights_sha256, weights_bytes, weights_url,
-                                    golden_sha256, golden_bytes)
+                                    golden_sha256, golden_bytes, f16)
             VALUES (%(model)s, %(position)s, %(dimensions)s::jsonb, %(plan)s, %(plan_bytes)s,
-                    %(weights)s, %(weights_bytes)s, %(weights_url)s, %(golden)s, %(golden_bytes)s)
+                    %(weights)s, %(weights_bytes)s, %(weights_url)s, %(golden)s, %(golden_bytes)s,
+                    %(f16)s)
             RETURNING id
         """,
         parameters={
@@ -133,6 +136,7 @@ def put_plan(model: str, position: int, plan: StoredPlan) -> Query[PlanIdRow]:
             "weights_url": plan.weights_url,
             "golden": plan.golden_sha256,
             "golden_bytes": plan.golden_bytes,
+            "f16": plan.f16,
         },
         row=PlanIdRow,
     )
@@ -181,7 +185,7 @@ def plans(name: str) -> Query[PlanRow]:
         sql="""
             SELECT p.id, p.model, m.source, m.added_at, p.dimensions, p.plan_sha256, p.plan_bytes,
                    p.weights_sha256, p.weights_bytes, p.weights_url, p.golden_sha256,
-                   p.golden_bytes
+                   p.golden_bytes, p.f16
             FROM model m JOIN model_plan p ON p.model = m.name
             WHERE m.name = %(name)s ORDER BY p.position
         """,

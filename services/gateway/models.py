@@ -5,14 +5,15 @@ import gzip
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from psycopg import AsyncConnection
 
 from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.domain.target import MEASURED, TargetKind
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.target import DTYPES, MEASURED, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.linking import link, link_javascript
@@ -52,7 +53,7 @@ async def build(state: State, key: Key) -> ServedManifest:
     device_class = DeviceClass.parse(class_text)
     target = device_class.target.kind
     async with state.pages.connection() as db:
-        row = chosen(name, await fetch_all(db, models.plans(name)), asked)
+        row = chosen(name, await fetch_all(db, models.plans(name)), asked, target)
         called = await fetch_all(db, models.calls(row.id))
         hardware = await hardware_of(db, told or None, device_class.device_id)
         keys = [each.workload_key for each in called]
@@ -103,8 +104,10 @@ async def build(state: State, key: Key) -> ServedManifest:
     )
 
 
-def chosen(name: str, rows: Sequence[PlanRow], asked: Sequence[str]) -> PlanRow:
-    """The one plan that has these dimensions. Raises Refusal where there are none or several."""
+def chosen(name: str, rows: Sequence[PlanRow], asked: Sequence[str], target: TargetKind) -> PlanRow:
+    """The one plan for a target that has these dimensions, of f16 where there is one for it. Raises
+    Refusal where there are none or several."""
+    rows = suited(rows, target)
     if not rows:
         raise unknown(name)
     wanted = dict(each.partition("=")[::2] for each in asked)
@@ -119,6 +122,18 @@ def chosen(name: str, rows: Sequence[PlanRow], asked: Sequence[str]) -> PlanRow:
     raise Refusal(
         HTTPStatus.UNPROCESSABLE_ENTITY, f"{name} has {len(rows)} plans; say which: {have}"
     )
+
+
+Plans = TypeVar("Plans", bound=StoredPlan)
+
+
+def suited(plans: Sequence[Plans], target: TargetKind) -> list[Plans]:
+    """The plans that pages of a target are given: of dimensions that have one of f16 and one of
+    f32, the former where the target has f16."""
+    if DType.F16 not in DTYPES[target]:
+        return [each for each in plans if not each.f16]
+    halved = [each.dimensions for each in plans if each.f16]
+    return [each for each in plans if each.f16 or each.dimensions not in halved]
 
 
 def unknown(name: str) -> Refusal:

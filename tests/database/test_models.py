@@ -42,7 +42,14 @@ from tests.database.conftest import Connection
 from tests.database.test_shedding import full
 from tests.reports import all_ok
 from tests.running import eventually
-from tests.tiny_model import digest, register, send, tiny_model, with_plan
+from tests.tiny_model import (
+    digest,
+    register,
+    send,
+    tiny_model,
+    tiny_with_f16,
+    with_plan,
+)
 from workers import compiling
 from workers.aggregating import tally
 
@@ -330,6 +337,26 @@ def test_a_model_is_served_to_a_gpu_once_it_is_tuned_for_both_targets(
     matmul, relu = (Workload.parse(key).flops for key in (MATMUL, RELU))
     assert shares[RELU, "wasm"] == pytest.approx(10 / 11), "by the times of its own target"
     assert shares[RELU, "webgpu"] == pytest.approx(relu / (matmul + relu))
+
+
+def test_a_gpu_is_given_the_plan_of_f16_and_every_other_page_that_of_f32(
+    http: TestClient, db: Connection
+) -> None:
+    plain, halved, programs = tiny_with_f16()
+    alone = register(http, halved, programs=programs, targets=("webgpu",))
+    assert (alone.status_code, "send that of f32, too" in alone.json()["detail"]) == (422, True)
+    made = register(http, plain, halved, programs=programs, targets=("wasm", "webgpu"))
+    assert made.status_code == 201, made.text
+    assert [each["dtype"] for each in made.json()["model"]["plans"]] == ["f32", "f16"]
+    for device_class, wanted in ((CLASS, plain), (GPU_CLASS, halved)):
+        found = http.get(f"/v1/models/tiny/{device_class}").json()
+        assert found["plan"] == json.loads(plan_bytes(wanted.plan))
+        assert found["weights"]["sha256"] == digest(wanted.weights)
+    jobs = set(db.execute("SELECT target, workload_key FROM tuning_job").fetchall())
+    assert jobs == {
+        *(("wasm", key) for key in plain.plan.kernels),
+        *(("webgpu", key) for key in halved.plan.kernels),
+    }
 
 
 def test_agents_go_to_what_takes_most_of_an_inference_first(

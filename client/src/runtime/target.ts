@@ -10,17 +10,29 @@ import type { Answered } from "./request.js";
 /** Share of the time on WebAssembly that must be of calls that were timed on both targets. */
 const KNOWN = 0.9;
 
-/** Whether devices like this one measured the calls of the model to be faster on the GPU. */
+/** What the calls of each node of the model take; NaN where one of them was not timed. */
+function timesOf({ plan, kernels }: ModelAnswer): ReadonlyMap<string, number> {
+  const times = new Map<string, number>();
+  for (const { kernel, label } of plan.calls) {
+    const own = kernels[plan.kernels[kernel] as string]?.timing?.best_ns ?? Number.NaN;
+    times.set(label, (times.get(label) ?? 0) + own);
+  }
+  return times;
+}
+
+/**
+ * Whether devices like this one measured the calls of the model to be faster on the GPU, which may be
+ * given another plan of it.
+ */
 export function isFasterOnGpu(wasm: ModelAnswer, gpu: ModelAnswer): boolean {
-  const { calls, kernels } = wasm.plan;
+  const fast = timesOf(gpu);
   let [onWasm, onGpu, known] = [0, 0, 0];
-  for (const { kernel } of calls) {
-    const workload = kernels[kernel] as string;
-    const [slow, fast] = [wasm, gpu].map((each) => each.kernels[workload]?.timing?.best_ns);
-    if (slow === undefined) continue;
-    onWasm += slow;
-    onGpu += fast ?? slow;
-    known += fast === undefined ? 0 : slow;
+  for (const [label, slowNs] of timesOf(wasm)) {
+    if (Number.isNaN(slowNs)) continue;
+    const fastNs = fast.get(label) ?? Number.NaN;
+    onWasm += slowNs;
+    onGpu += Number.isNaN(fastNs) ? slowNs : fastNs;
+    known += Number.isNaN(fastNs) ? 0 : slowNs;
   }
   return onGpu < onWasm && known >= KNOWN * onWasm;
 }

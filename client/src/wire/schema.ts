@@ -2203,7 +2203,9 @@ export interface components {
         };
         /**
          * PlanWire
-         * @description `memory`: bytes of weights and of activations; scratch depends on the kernels of a class.
+         * @description `dtype`: what its values are in memory. Pages with WebGPU are given the plan of f16 where
+         *     there is one, others that of f32. `memory`: bytes of weights and of activations; scratch
+         *     depends on the kernels of a class.
          */
         readonly PlanWire: {
             /** Calls */
@@ -2212,6 +2214,11 @@ export interface components {
             readonly dimensions: {
                 readonly [key: string]: number;
             };
+            /**
+             * Dtype
+             * @enum {string}
+             */
+            readonly dtype: "f32" | "f16";
             readonly golden: components["schemas"]["FileWire"];
             /** Inputs */
             readonly inputs: readonly components["schemas"]["PortWire"][];

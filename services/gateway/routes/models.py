@@ -15,6 +15,7 @@ from psycopg import AsyncConnection
 
 from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan, call_counts
 from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.domain.workload import Workload
@@ -26,7 +27,15 @@ from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from kernelzoo.store.models import PlanRow, StoredPlan
 from services.gateway import programs
 from services.gateway.blobs import Blobs
-from services.gateway.models import blob_url, build, cache_key, lost, unknown, weights_of
+from services.gateway.models import (
+    blob_url,
+    build,
+    cache_key,
+    lost,
+    suited,
+    unknown,
+    weights_of,
+)
 from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.recall import recalled
 from services.gateway.routes.zoo import ARTIFACT_CACHE, MANIFEST_CACHE, ClassText, IfNoneMatch, Told
@@ -249,6 +258,7 @@ def _read(blobs: Blobs, name: str, asked: PlanRequest) -> _ReadPlan:
             weights_url=asked.weights_url or "",
             golden_sha256=plan.golden.sha256,
             golden_bytes=golden_bytes,
+            f16=plan.has_f16,
         ),
         workloads=workloads,
         calls={key: called[key] for key in plan.kernels},
@@ -293,14 +303,20 @@ def _not_sent(name: str, what: str) -> Refusal:
 
 
 def _refuse_equal(plans: Sequence[_ReadPlan]) -> None:
-    seen: list[Mapping[str, int]] = []
+    seen: list[tuple[Mapping[str, int], bool]] = []
     for plan in plans:
         dimensions = plan.stored.dimensions
-        if dimensions in seen:
+        if (dimensions, plan.stored.f16) in seen:
             raise InvalidInput(f"two plans have the dimensions {dict(dimensions)}")
-        if seen and set(dimensions) != set(seen[0]):
+        if seen and set(dimensions) != set(seen[0][0]):
             raise InvalidInput("all plans of a model need the same dimensions")
-        seen.append(dimensions)
+        seen.append((dimensions, plan.stored.f16))
+    for plan in plans:
+        if plan.stored.f16 and (plan.stored.dimensions, False) not in seen:
+            raise InvalidInput(
+                f"the plan of f16 for {dict(plan.stored.dimensions)} is for WebGPU alone; send "
+                "that of f32, too"
+            )
 
 
 def _same(before: Sequence[PlanRow], plans: Sequence[_ReadPlan]) -> bool:
@@ -345,13 +361,21 @@ async def _open_jobs(
     """Those that are new, of what takes most of an inference first."""
     shares = _largest_shares(plans)
     workloads = {key: each for plan in plans for key, each in plan.workloads.items()}
+    called = {target: _called_on(target, plans) for target in targets}
     opened: list[int] = []
     for key in sorted(shares, key=lambda each: (-shares[each], each)):
         for target in targets:
-            job = tuning.open_job(workloads[key], target, priority=shares[key])
-            opened += [row.id for row in await fetch_all(db, job)]
-            await execute(db, tuning.resume_jobs(key, target))
+            if key in called[target]:
+                job = tuning.open_job(workloads[key], target, priority=shares[key])
+                opened += [row.id for row in await fetch_all(db, job)]
+                await execute(db, tuning.resume_jobs(key, target))
     return opened
+
+
+def _called_on(target: TargetKind, plans: Sequence[_ReadPlan]) -> set[str]:
+    """The workloads of the plans that pages of a target are given."""
+    given = {each.plan_sha256 for each in suited([plan.stored for plan in plans], target)}
+    return {key for plan in plans if plan.stored.plan_sha256 in given for key in plan.workloads}
 
 
 def _largest_shares(plans: Sequence[_ReadPlan]) -> dict[str, float]:
@@ -396,6 +420,7 @@ def _described(blobs: Blobs, row: PlanRow) -> PlanWire:
     plan = read_plan(body)
     return PlanWire(
         dimensions=dict(row.dimensions),
+        dtype=DType.F16 if row.f16 else DType.F32,
         plan=blob_url(row.plan_sha256, row.plan_bytes),
         weights=weights_of(row),
         golden=blob_url(row.golden_sha256, row.golden_bytes),

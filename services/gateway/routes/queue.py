@@ -112,12 +112,13 @@ async def _see(state: State, key: Key) -> Unconfirmed:
     named, class_text, told, *asked = key
     name, device_class = named.removeprefix("model:"), DeviceClass.parse(class_text)
     async with state.pool.connection() as db:
-        plan = chosen(name, await fetch_all(db, models.plans(name)), asked)
+        target = device_class.target.kind
+        plan = chosen(name, await fetch_all(db, models.plans(name)), asked, target)
         called = await fetch_all(db, models.call_times(plan.id, device_class))
         keys = [row.workload_key for row in called]
         await learn(db, keys)
         hardware = await hardware_of(db, told or None, device_class.device_id)
-        space = space_of(device_class.target.kind, hardware)
+        space = space_of(target, hardware)
         found = await fetch_all(db, queue.queued(keys, device_class, space))
     compiled = [row.compiled_at.timestamp() for row in found if row.compiled_at is not None]
     return Unconfirmed(left=tried(called, found), newest_s=max(compiled, default=0.0))

@@ -35,7 +35,8 @@ async def _timeline(state: State, name: str, key: Key) -> ModelTimeline:
     _, class_text, _, *asked = key
     device_class = DeviceClass.parse(class_text)
     async with state.pool.connection() as db:
-        plan = chosen(name, await fetch_all(db, models.plans(name)), asked)
+        target = device_class.target.kind
+        plan = chosen(name, await fetch_all(db, models.plans(name)), asked, target)
         first = await fetch_all(db, timelines.first_times(plan.id, device_class))
         found = timeline(first, await fetch_all(db, timelines.versions(plan.id, device_class)))
     return ModelTimeline(

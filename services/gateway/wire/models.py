@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.model import (
     STORABLE,
@@ -64,9 +65,13 @@ class PortWire(WireModel):
 
 
 class PlanWire(WireModel):
-    """`memory`: bytes of weights and of activations; scratch depends on the kernels of a class."""
+    """`dtype`: what its values are in memory. Pages with WebGPU are given the plan of f16 where
+    there is one, others that of f32. `memory`: bytes of weights and of activations; scratch
+    depends on the kernels of a class.
+    """
 
     dimensions: dict[str, int]
+    dtype: Literal[DType.F32, DType.F16]
     plan: FileWire
     weights: FileWire
     golden: FileWire

@@ -122,7 +122,8 @@ def _golden_f16(right: GoldenFile, graph: Graph, max_error: float) -> GoldenFile
             f"magnitude, and --max-error is {max_error:.2g}; allow more, or take --dtype f32"
         )
     tolerance = max(TOLERANCE, F16_SPREAD * error)
-    return replace(right, golden=replace(right.golden, tolerance=tolerance))
+    golden = replace(right.golden, tolerance=tolerance, storage_error=error)
+    return replace(right, golden=golden)
 
 
 def _planned_model(

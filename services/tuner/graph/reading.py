@@ -70,6 +70,13 @@ class OnnxModel:
     functions: Mapping[tuple[str, str], FunctionProto]
     weights: Mapping[str, Array]
 
+    @property
+    def has_f16_weights(self) -> bool:
+        """Whether most of its numbers are f16, as converters write them."""
+        real = [each for each in self.weights.values() if each.dtype.kind == "f"]
+        halves = sum(each.size for each in real if each.dtype == np.float16)
+        return 2 * halves > sum(each.size for each in real)
+
 
 def read_model(path: Path) -> OnnxModel:
     """Raises InvalidInput for a file that is no sound model, UnsupportedModel for a type or a

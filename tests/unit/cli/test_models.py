@@ -9,6 +9,7 @@ from cli.models.checking import check
 from cli.models.dimensions import parse_dimensions
 from cli.models.typescript import declarations
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import HitLevel
@@ -134,6 +135,7 @@ def _document(name: str) -> ModelDocument:
     plans = [
         PlanWire(
             dimensions={"sequence": extent},
+            dtype=DType.F32,
             plan=file,
             weights=file,
             golden=file,
