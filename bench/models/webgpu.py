@@ -9,6 +9,7 @@ served with cross-origin isolation, and `--import FILE` reports what the page an
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -69,13 +70,14 @@ TINY_OPTIONS = ("--only", TINY.name)
 class TimedEngine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """As in `page/src/models-webgpu.ts`. Milliseconds of a run alone, of one among nine that are
     under way at once, and of one that writes its outputs to the memory of those before. The peer
-    allows neither of the latter."""
+    allows neither of the latter. `difference` is null where an output is no number, as sums in f16
+    may overflow."""
 
     name: str
     samples_ms: tuple[float, ...]
     overlapped_ms: tuple[float, ...]
     into_ms: tuple[float, ...] = ()
-    difference: float
+    difference: float | None
 
 
 class RunParts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -247,7 +249,7 @@ def _rows(found: GpuNetworkAnswer, limit_ms: float | None) -> Iterator[dict[str,
             "at_most": median(peer.samples_ms) / limit_ms if ours and peer and limit_ms else None,
             "difference": timed.difference,
             "screened": len(found.times),
-            "note": "",
+            "note": "" if timed.difference is not None else "outputs are no numbers",
         }
     for engine, failure in found.failures.items():
         empty = dict.fromkeys(FIGURES)
@@ -276,7 +278,8 @@ def _claims(found: GpuNetworkAnswer, limit_ms: float | None) -> Iterator[Claim]:
         return
     name = found.name if found.dtype == F32 else f"{found.name} in {found.dtype}"
     right = RIGHT if found.dtype == F32 else MOST_ERROR[found.dtype]
-    yield Claim.at_most(f"{name}: difference to NumPy in f32", ours.difference, "", right)
+    difference = inf if ours.difference is None else ours.difference
+    yield Claim.at_most(f"{name}: difference to NumPy in f32", difference, "", right)
     if peer is None:
         return
     peer_ms = median(peer.samples_ms)

@@ -6,18 +6,24 @@ from math import erf
 import numpy as np
 from numpy.typing import NDArray
 
-from fixtures.model_site import SiteKernels
+from fixtures.model_site import Files, SiteKernels
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import gpu_model
+from kernelzoo.domain.known_programs import KnownProgram, learn
 from kernelzoo.domain.plan import PlanTensor, PortDType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.weight_storage import StorageType
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import ProgramWorkload, Workload
+from services.aggregator.verification import roundings
 from services.tuner.compile import compile_candidate
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.golden import seeded_feeds
+from services.tuner.graph.models import plan_f16, plan_graphs
 from services.tuner.graph.storage import StorageForm, stored_entries
 from services.tuner.schedules.registry import lite_space
 from tests.plans import PlannedNetwork, network
+from tests.unit.graph.test_fuse import attention_in_vectors
 
 
 def small(name: str = "small") -> PlannedNetwork:
@@ -113,6 +119,29 @@ def few_bits(name: str = "few") -> PlannedNetwork:
         inputs={"x": (PortDType.FLOAT32, x, 0)},
         outputs={"y": (PortDType.FLOAT32, y, 0)},
     )
+
+
+def attentive(name: str = "half") -> tuple[PlannedNetwork, PlannedNetwork]:
+    """A layer with attention, as it is imported for pages without a GPU and, with values of f16,
+    for those with one. The outputs of both are those of f32."""
+    graph = attention_in_vectors()
+    feeds = seeded_feeds(graph)
+    outputs = evaluate(graph, feeds)
+    models = plan_graphs([graph], [{}], name), plan_f16([graph], [{}], name, 0.01)
+    for workload in (each for model in models for each in model.workloads):
+        if isinstance(workload, ProgramWorkload):
+            program = KnownProgram(program=workload.program, roundings=roundings(workload))
+            learn(workload.key, program)
+    one, other = (
+        PlannedNetwork(
+            plan=model.plans[0],
+            files=Files(weights=b"".join(model.weights.blocks()), golden=model.golden[0]),
+            feeds=feeds,
+            outputs=outputs,
+        )
+        for model in models
+    )
+    return one, other
 
 
 def chosen_in_javascript(key: str) -> SiteKernels:

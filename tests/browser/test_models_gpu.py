@@ -5,6 +5,7 @@ from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
@@ -28,11 +29,12 @@ from tests.browser.model_host import (
     page_elsewhere,
     script,
 )
-from tests.browser.model_plans import chosen, chosen_on_gpu, deep, small
+from tests.browser.model_plans import attentive, chosen, chosen_on_gpu, deep, small
 from tests.browser.sites import site
 
 TUNED = deep("tuned", layers=2, rows=64, width=64)
 KEY = TUNED.plan.kernels[0]
+HALF = attentive()
 SPACE = [
     each
     for each in lite_space(
@@ -60,9 +62,10 @@ class GpuHandler(QueueHandler):
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
     made = Queue(tmp_path_factory.mktemp("models"))
-    for network in (small(), TUNED):
-        keys = network.plan.kernels
-        for target, pick, of in (("webgpu", chosen_on_gpu, GPU_CLASS), ("wasm", chosen, CLASS)):
+    for both in ((small(), small()), (TUNED, TUNED), HALF):
+        targets = (("wasm", chosen, CLASS), ("webgpu", chosen_on_gpu, GPU_CLASS))
+        for network, (target, pick, of) in zip(both, targets, strict=True):
+            keys = network.plan.kernels
             folder = made.folder / target
             write_model(folder, of, network.plan, network.files, {key: pick(key) for key in keys})
             for file in folder.rglob("*.*"):
@@ -70,6 +73,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
                 served.parent.mkdir(parents=True, exist_ok=True)
                 served.write_bytes(file.read_bytes())
     _slow_down(made.folder / "webgpu" / f"{TUNED.plan.model}.json")
+    for target in ("wasm", "webgpu"):
+        _fetch_apart(made.folder / target, HALF[0].plan.model)
     with hosting(made, GpuHandler):
         yield made
 
@@ -77,6 +82,15 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
 def _slow_down(document: Path) -> None:
     answer = loads(document.read_text())
     answer["kernels"][KEY]["kernel"]["dispatches"] *= TIMES
+    document.write_text(dumps(answer))
+
+
+def _fetch_apart(folder: Path, model: str) -> None:
+    """Its weights and golden outputs come from the folder of its target."""
+    document = folder / f"{model}.json"
+    answer = loads(document.read_text())
+    for file in ("weights", "golden"):
+        answer[file]["url"] = f"/{folder.name}{answer[file]['url']}"
     document.write_text(dumps(answer))
 
 
@@ -367,6 +381,43 @@ def test_a_model_on_the_gpu_is_tuned_and_goes_on_on_wasm_when_that_is_lost(
     assert found["state"] == "done"
     assert found["target"] == "wasm", "and no model of this tab tries it again"
     assert "lost" in found["targetReason"]
+
+
+OF_F16 = """
+  const zoo = await open({ backend: "webgpu" });
+  const x = Float32Array.from(feeds.v0);
+  const opened = async (model) => {
+    const outputs = await model.run({ v0: x });
+    const { target, memoryBytes } = model.plan;
+    return { model, target, memoryBytes, y: [...outputs.out0], dtype: model.outputs[0].dtype };
+  };
+  const first = await opened(await zoo.model("half", { save: "half" }));
+  await first.model.saved;
+  await first.model.dispose();
+  const kept = await opened(await zoo.loadGraph("half"));
+  await kept.model.dispose();
+  const lost = await opened(await zoo.model("half"));
+  new BroadcastChannel("lose").postMessage(null);
+  const after = await opened(lost.model);
+  await lost.model.dispose();
+  zoo.dispose();
+  return [first, kept, lost, after].map(({ model, ...told }) => told);
+"""
+
+
+def test_a_model_of_f16_goes_on_in_f32_when_the_gpu_is_lost(
+    page_that_loses: Page, host: Queue
+) -> None:
+    plain, halved = HALF
+    found = page_that_loses.evaluate(script(OF_F16), [host.url, lists(plain.feeds)])
+    assert [each["target"] for each in found] == ["webgpu", "webgpu", "webgpu", "wasm"]
+    first, kept, lost, after = (np.array(each["y"]) for each in found)
+    assert {each["dtype"] for each in found} == {"float32"}
+    (wanted,) = plain.outputs.values()
+    reach = halved.plan.golden.tolerance * np.abs(wanted).max()
+    assert 0 < np.abs(first - wanted.ravel()).max() <= reach
+    assert list(first) == list(kept) == list(lost)
+    assert close(list(after), wanted)
 
 
 HANGING = """
