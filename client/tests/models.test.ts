@@ -4,7 +4,7 @@ import { type TestContext, test } from "node:test";
 import { deflateSync } from "node:zlib";
 import { toFloat16 } from "../src/engine/float16.js";
 import type { PlanWire, PortWire, WeightWire } from "../src/runtime/answer.js";
-import { ARRIVAL_WORDS, Arrivals } from "../src/runtime/arrivals.js";
+import { ARRIVAL_WORDS, Arrivals, countOf } from "../src/runtime/arrivals.js";
 import { unstoppable } from "../src/runtime/breathing.js";
 import { release, reserve } from "../src/runtime/budget.js";
 import { Crew, type Hand } from "../src/runtime/crew.js";
@@ -66,7 +66,84 @@ test("a weight that is read plain and packed is placed twice, one that is read p
   const packed = place({ ...PLAN, calls: PLAN.calls.slice(1) }, kernelOf, 1);
   assert.equal(packed.weights[0]?.length, 1);
   assert.equal(packed.weights[0]?.[0]?.pack !== null, true);
-  assert.ok(packed.staging >= packed.activations + PLAN.memory.activations, "runs may go on");
+  const [plain] = packed.plain as [number];
+  assert.ok(plain >= packed.activations + PLAN.memory.activations, "runs may go on");
+});
+
+const weightAt = (offset: number): WeightWire => ({
+  name: `w${offset}`,
+  dtype: "f32",
+  shape: [ELEMENTS],
+  offset,
+  bytes: 4 * ELEMENTS,
+});
+const entriesAt = (at: number) => ({ dtype: "f32", shape: [ELEMENTS], at }) as const;
+
+/** y = x + w0, z = y + w1, both from packed weights; nothing needs the memory of x from the second on. */
+const CHAIN: PlanWire = {
+  ...PLAN,
+  tensors: [
+    entriesAt(128),
+    entriesAt(0),
+    entriesAt(64),
+    { dtype: "f32", shape: [ELEMENTS], weight: 0 },
+    { dtype: "f32", shape: [ELEMENTS], weight: 1 },
+  ],
+  weights: [weightAt(0), weightAt(4 * ELEMENTS)],
+  kernels: ["packed"],
+  calls: [
+    { kernel: 0, tensors: [0, 3, 1], label: "first" },
+    { kernel: 0, tensors: [1, 4, 2], label: "second" },
+  ],
+  memory: { weights: 8 * ELEMENTS, activations: 192 },
+};
+
+test("weights that come in order take no memory of their own until they are packed", () => {
+  const { plain, rooms, weights, totalBytes, ...placed } = place(CHAIN, kernelOf, 1, true);
+  const [first, last] = weights.map((copies) => copies[0]?.address) as [number, number];
+  assert.deepEqual(plain, [last, last], "the first in the place of the last, which comes later");
+  assert.deepEqual([...rooms], [undefined, placed.activations + 128], "where x was");
+  const usual = place(CHAIN, kernelOf, 1);
+  assert.equal(usual.totalBytes - totalBytes, 64, "one weight less");
+  assert.equal(usual.plain[0], usual.plain[1]);
+  assert.ok((usual.plain[0] as number) < (usual.weights[0]?.[0]?.address as number));
+
+  const outputs = [{ ...PLAN.outputs[0], tensor: 0 }] as PortWire[];
+  const full = place({ ...CHAIN, outputs, memory: PLAN.memory }, kernelOf, 1, true);
+  assert.deepEqual([full.rooms[1], full.totalBytes], [undefined, usual.totalBytes - 64]);
+  assert.ok((full.plain[1] as number) < first, "there is no room, so it is staged");
+});
+
+test("a weight that is held is packed by the run that needs it, or once none computes", async () => {
+  const placement = place(CHAIN, kernelOf, 1, true);
+  const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
+  const arrivals = new Arrivals(memory, placement.arrivals, 2);
+  const packed: number[] = [];
+  const sink = weightSink(
+    memory,
+    CHAIN.weights,
+    placement,
+    (_, from) => packed.push(from),
+    arrivals,
+  );
+  const needed: number[] = [];
+  arrivals.onneed = (weight) => needed.push(weight);
+  sink(
+    0,
+    Uint8Array.from({ length: 8 * ELEMENTS }, (_, i) => i),
+  );
+  assert.deepEqual([packed, countOf(arrivals, 2), needed], [[placement.plain[0]], 2, []]);
+  assert.equal(new Uint8Array(memory.buffer)[placement.plain[1] as number], 4 * ELEMENTS);
+  arrivals.computing = true;
+  const settled = arrivals.settled();
+  assert.deepEqual([arrivals.has(1), needed], [true, [0]], "the first call does not need it");
+  arrivals.onrest?.();
+  await Promise.resolve();
+  assert.deepEqual(needed, [0], "a run that waits still computes");
+  arrivals.computing = false;
+  arrivals.onrest?.();
+  await settled;
+  assert.deepEqual([arrivals.has(2), needed], [true, [0, 1]]);
 });
 
 test("a kernel of other tensors than its call is refused", () => {
@@ -96,10 +173,10 @@ test("a weight that arrives in pieces is packed when its last byte is there", ()
   const file = new Uint8Array(Float32Array.from({ length: ELEMENTS }, (_, i) => i + 1).buffer);
   sink(0, file.slice(0, 7));
   sink(7, file.slice(7, 20));
-  assert.deepEqual([packed, arrivals.count], [[], 0]);
+  assert.deepEqual([packed, countOf(arrivals, 1)], [[], 0]);
   sink(20, file.slice(20));
   const address = placement.weights[0]?.[0]?.address as number;
-  assert.deepEqual([packed, arrivals.count], [[address], 1]);
+  assert.deepEqual([packed, countOf(arrivals, 1)], [[address], 1]);
   assert.deepEqual([...new Float32Array(memory.buffer, address, 2)], [-1, -2]);
 });
 
@@ -410,7 +487,7 @@ async function besides(
   const [plain, packed] = (placement.weights[0] as readonly Copy[]).map(({ address }) => [
     ...new Float32Array(memory.buffer, address, ELEMENTS),
   ]);
-  return { plain, packed, count: arrivals.count, bytes };
+  return { plain, packed, count: countOf(arrivals, 1), bytes };
 }
 
 const WEIGHT = Float32Array.from({ length: ELEMENTS }, (_, i) => i + 1);

@@ -12,24 +12,43 @@ export const READABLE = 1;
 export const TAKEN = 2;
 export const STORED = 3;
 
+/** So many of the first weights are in memory. */
+export function countOf(arrivals: Arrivals, weights: number): number {
+  let count = 0;
+  while (count < weights && arrivals.state(count) === STORED) count++;
+  return count;
+}
+
 export class Arrivals {
   readonly words: Int32Array;
+  readonly #all: number;
   /** Whether a run computes, or waits for weights to compute with. */
   computing = false;
   /** Hears when a run begins to wait, or has computed. */
   onrest: (() => void) | null = null;
+  /** Told once of each weight that is in memory, in their order, by whoever needs it now. */
+  onneed: (weight: number) => void = () => undefined;
   #count = 0;
   #hear: (() => void) | null = null;
 
   constructor({ buffer }: Pick<WebAssembly.Memory, "buffer">, address: number, weights: number) {
     this.words = new Int32Array(buffer, address, ARRIVAL_WORDS * weights);
+    this.#all = weights;
   }
 
-  /** So many of the first weights are in memory. */
-  get count(): number {
-    const most = this.words.length / ARRIVAL_WORDS;
-    while (this.#count < most && this.state(this.#count) === STORED) this.#count++;
-    return this.#count;
+  /** Whether so many of the first weights are in memory, which a run needs now. */
+  has(wanted: number): boolean {
+    for (; this.#count < wanted; this.#count++) {
+      if (this.state(this.#count) !== STORED) return false;
+      this.onneed(this.#count);
+    }
+    return true;
+  }
+
+  /** All are in memory: those that no run has needed yet are told of while none computes. */
+  async settled(): Promise<void> {
+    while (this.computing) await new Promise<void>((resolve) => (this.onrest = resolve));
+    this.has(this.#all);
   }
 
   /** Whether a run waits for weights. */

@@ -55,7 +55,7 @@ export interface Ports {
   /** Lets messages in. */
   readonly breathe: () => Promise<void>;
   /** Weights that are in memory, while they come; all are where it is left out. */
-  readonly arrivals?: Pick<Arrivals, "count" | "next"> | undefined;
+  readonly arrivals?: Pick<Arrivals, "has" | "next"> | undefined;
   readonly clock?: Clock;
 }
 
@@ -133,7 +133,7 @@ export class Dispatcher {
       let before = started;
       for (let index = from; index < to; index++) {
         const call = this.calls[index] as Ready;
-        while (this.#arrivals && this.#arrivals.count < call.task.weights) {
+        while (this.#arrivals?.has(call.task.weights) === false) {
           await this.#arrivals.next();
           if (aborted()) return null;
           before = this.#clock();

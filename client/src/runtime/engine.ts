@@ -3,17 +3,17 @@ import { download } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { viewOf } from "../engine/tensors.js";
 import type { KernelWire } from "../wire/types.js";
-import { addressOf, type PortWire, productOf } from "./answer.js";
+import { addressOf, type PortWire, productOf, type WeightWire } from "./answer.js";
 import { Arrivals } from "./arrivals.js";
 import type { Crew, Hand } from "./crew.js";
 import { type CallTimes, Dispatcher, type Ports } from "./dispatch.js";
 import { goldenParts, type Stored, wrongOutput } from "./golden.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "./kernels.js";
 import type { Fault, Loaded, LoadOrder, Progress } from "./messages.js";
-import { type Placement, place } from "./placement.js";
+import { type Copy, type Placement, place } from "./placement.js";
 import { type Arrived, refuseChanged } from "./stream.js";
 import { warmUp } from "./warming.js";
-import { bytesOfFile, fetchWeights, type Reading } from "./weights.js";
+import { bytesOfFile, fetchWeights, packCopies, packer, type Reading } from "./weights.js";
 
 const PAGE_BYTES = 65_536;
 
@@ -152,7 +152,8 @@ export class Engine {
     const linked = modulesOf(order, kernels, ports);
     linked.catch(() => undefined); // It is awaited when there is a memory.
     const threads = ports.threads === null ? 1 : order.threads;
-    const placement = place(plan, kernelsOf(order), threads);
+    const inOrder = order.graph === null && plan.format !== 2;
+    const placement = place(plan, kernelsOf(order), threads, inOrder);
     const memory =
       ports.machine?.memory(placement.totalBytes) ??
       memoryOf(placement.totalBytes, ports.spareBytes);
@@ -173,10 +174,19 @@ export class Engine {
       return fetchWeights(wanted, mains, arrivals, arrived, ports.unpacking);
     };
     const bring = ports.bring ?? fetching;
-    const stored = bring({ memory, placement, arrivals, compiled }, arrived);
+    const brought = bring({ memory, placement, arrivals, compiled }, arrived);
+    const stored = Promise.all([brought, compiled]).then(() => arrivals.settled());
     stored.catch(() => undefined); // Those who await it see the rejection.
     const { modules, mains } = await compiled;
     if (!ports.machine) warmUp(mains, placement, kernels);
+    const pack = packer(placement, mains);
+    arrivals.onneed = (weight) => {
+      const [room, from = 0] = [placement.rooms[weight], placement.plain[weight]];
+      if (room === undefined) return;
+      const { bytes } = plan.weights[weight] as WeightWire;
+      new Uint8Array(memory.buffer).copyWithin(room, from, from + bytes);
+      packCopies(placement.weights[weight] as readonly Copy[], room, pack);
+    };
 
     // 3. Threads.
     const { crew, reason } = await crewOf(threads, memory, placement, modules, mains, ports);
@@ -203,7 +213,7 @@ export class Engine {
     });
     return new Engine(order, memory, placement, dispatcher, crew, arrivals, stored, {
       memoryBytes: totalBytes,
-      placement: { weights: placement.weights, staging: placement.staging, totalBytes },
+      placement,
       threads: crew?.threads ?? 1,
       singleThreadReason: reason,
     });
@@ -220,9 +230,10 @@ export class Engine {
     for (const [i, port] of plan.inputs.entries()) this.#view(port).set(feeds[i] as Stored);
     const { arrivals } = this;
     arrivals.computing = true;
-    const times = await this.dispatcher.run(aborted);
-    arrivals.computing = false;
-    arrivals.onrest?.();
+    const times = await this.dispatcher.run(aborted).finally(() => {
+      arrivals.computing = false;
+      arrivals.onrest?.();
+    });
     if (times === null) return null;
     // An output may be a weight that no call reads.
     await this.stored;

@@ -91,7 +91,7 @@ export interface Place {
 /** Two weights of one key are the same bytes. */
 export function placesOf(
   plan: PlanWire,
-  { weights, staging, totalBytes }: Pick<Placement, "weights" | "staging" | "totalBytes">,
+  { weights, plain, totalBytes }: Pick<Placement, "weights" | "plain" | "totalBytes">,
 ): readonly Place[] {
   const addresses = [...weights.map((copies) => copies[0]?.address as number), totalBytes];
   const chunks = placedChunks(plan);
@@ -105,7 +105,7 @@ export function placesOf(
       copies,
       address,
       bytes: (addresses[i + 1] as number) - address,
-      plain: staged ? staging : address,
+      plain: plain[i] as number,
       plainBytes: weight.bytes,
       staged,
       keptPlain: !staged || weight.storage === undefined,

@@ -73,7 +73,7 @@ export interface Failure {
 export interface Loaded {
   readonly memoryBytes: number;
   /** Where in memory weights lie; undefined on a GPU. */
-  readonly placement?: Pick<Placement, "weights" | "staging" | "totalBytes">;
+  readonly placement?: Pick<Placement, "weights" | "plain" | "totalBytes">;
   readonly threads: number;
   /** Why there is one thread although more were asked for; null otherwise. */
   readonly singleThreadReason: string | null;

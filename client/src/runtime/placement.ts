@@ -4,8 +4,12 @@
  *     0    64                                                                 weights in order of first use
  *     |free| activations | scratch of each thread | control | arrivals | staging | plain or packed, as calls read them |
  *
- * A weight that is read packed alone lies plain in the staging area until it is packed, while runs
- * use what lies before it. The scratch of pack kernels follows it.
+ * A weight that is read packed alone lies plain until it is packed, while runs use what lies before the
+ * staging area: where weights come in their order in the place of those behind it, which come later.
+ * The last ones, which have too little behind them, are held in their own place, until the call that
+ * reads them packs them out of room that activations have left by then. The staging area is for those
+ * for which there is none either, and for weights that come in no order. The scratch of pack kernels
+ * follows it.
  */
 import { KernelZooError } from "../engine/error.js";
 import { packTensors, plainTensors } from "../engine/packing.js";
@@ -38,8 +42,11 @@ export interface Placement {
   readonly tasks: readonly Task[];
   /** All copies of each weight; a plain one is the first. */
   readonly weights: readonly (readonly Copy[])[];
+  /** Where each weight comes to lie plain: in a copy, or until it is packed. */
+  readonly plain: readonly number[];
+  /** From where a weight is packed that is held in its own place; undefined for others. */
+  readonly rooms: readonly (number | undefined)[];
   readonly activations: number;
-  readonly staging: number;
   readonly packScratch: number;
   readonly scratch: number;
   /** Bytes from the scratch of one thread to that of the next. */
@@ -69,6 +76,20 @@ function wanted(plan: PlanWire, kernels: readonly KernelWire[]): (ArtifactWire |
   return copies.map((each) => [...each.values()].sort((a, b) => Number(!!a) - Number(!!b)));
 }
 
+/** Behind what calls have from that of `weight` on, and outputs. */
+function roomFor(plan: PlanWire, weight: number): number {
+  const first = plan.calls.findIndex(({ tensors }) =>
+    tensors.some((tensor) => plan.tensors[tensor]?.weight === weight),
+  );
+  const outputs = plan.outputs.map(({ tensor }) => tensor);
+  const used = outputs.concat(...plan.calls.slice(first).map(({ tensors }) => tensors));
+  const ends = used.map((tensor) => {
+    const { at, shape } = plan.tensors[tensor] as PlanTensor;
+    return at === undefined ? 0 : at + 4 * productOf(shape);
+  });
+  return ALIGNMENT + align(Math.max(...ends));
+}
+
 /** A copy's bytes. */
 export const copyBytes = (pack: ArtifactWire | null, plain: number): number =>
   pack === null ? plain : tensorBytes(packTensors(pack).packed);
@@ -93,10 +114,16 @@ export function refuseMisfit(
 }
 
 /**
- * `threads` run at once, each with scratch of its own. Throws KernelZooError: memory for what
+ * `threads` run at once, each with scratch of its own. `inOrder` says that weights come one after the
+ * other, and that no run needs what an earlier one has left. Throws KernelZooError: memory for what
  * WebAssembly cannot address, manifest for kernels that do not fit their calls.
  */
-export function place(plan: PlanWire, kernelOf: KernelOf, threads: number): Placement {
+export function place(
+  plan: PlanWire,
+  kernelOf: KernelOf,
+  threads: number,
+  inOrder = false,
+): Placement {
   const kernels = plan.kernels.map(kernelOf);
   for (const call of plan.calls) refuseMisfit(plan, call, kernels[call.kernel] as KernelWire);
   const copies = wanted(plan, kernels);
@@ -111,17 +138,37 @@ export function place(plan: PlanWire, kernelOf: KernelOf, threads: number): Plac
   const arrivals = control + align(CONTROL_WORDS * Int32Array.BYTES_PER_ELEMENT);
   const arrivalWords = ARRIVAL_WORDS * plan.weights.length;
   const staging = arrivals + align(arrivalWords * Int32Array.BYTES_PER_ELEMENT);
-  const staged = plan.weights.filter((_, i) => copies[i]?.[0] !== null);
-  const packScratch = staging + Math.max(0, ...staged.map(({ bytes }) => align(bytes)));
+  const sizes = copies.map((packs, i) =>
+    packs.map((pack) => align(copyBytes(pack, plan.weights[i]?.bytes ?? 0))),
+  );
+  let behind = sizes.flat().reduce((sum, bytes) => sum + bytes, 0);
+  let stagingBytes = 0;
+  const rooms: (number | undefined)[] = [];
+  const isBehind = plan.weights.map(({ bytes }, i) => {
+    const [own = 0] = sizes[i] as number[];
+    behind -= (sizes[i] as number[]).reduce((sum, each) => sum + each, 0);
+    if (copies[i]?.[0] === null) return false;
+    if (inOrder && bytes <= behind) return true;
+    const room = roomFor(plan, i);
+    if (inOrder && bytes <= own && room + bytes <= control) rooms[i] = room;
+    else stagingBytes = Math.max(stagingBytes, align(bytes));
+    return false;
+  });
+  const packScratch = staging + stagingBytes;
   const packing = copies.flat().map((pack) => pack?.scratch_bytes ?? 0);
   let end = packScratch + align(Math.max(0, ...packing));
-  const weights = copies.map((packs, i) =>
-    packs.map((pack): Copy => {
+  const plain: number[] = [];
+  const weights = copies.map((packs, i) => {
+    const start = end;
+    const placed = packs.map((pack, copy): Copy => {
       const address = end;
-      end += align(copyBytes(pack, plan.weights[i]?.bytes ?? 0));
+      end += sizes[i]?.[copy] as number;
       return { pack, address };
-    }),
-  );
+    });
+    const inPlace = packs[0] === null || rooms[i] !== undefined;
+    plain.push(inPlace ? start : isBehind[i] ? end : staging);
+    return placed;
+  });
   if (end > MOST_BYTES) {
     const size = `${Math.ceil(end / 2 ** 20)} MiB`;
     throw new KernelZooError("memory", `The model takes ${size}; WebAssembly has 4096.`);
@@ -146,8 +193,9 @@ export function place(plan: PlanWire, kernelOf: KernelOf, threads: number): Plac
   return {
     tasks,
     weights,
+    plain,
+    rooms,
     activations,
-    staging,
     packScratch,
     scratch,
     scratchStride,

@@ -6,7 +6,7 @@
 
 import { KernelZooError } from "../engine/error.js";
 import { addressOf, type PlanWire } from "./answer.js";
-import { ARRIVAL_WORDS, Arrivals, FETCHED, READABLE, TAKEN } from "./arrivals.js";
+import { ARRIVAL_WORDS, Arrivals, countOf, FETCHED, READABLE, TAKEN } from "./arrivals.js";
 import { breathing } from "./breathing.js";
 import type { Bringing, Engine } from "./engine.js";
 import { type Place, type Planned, placesOf, type Ways } from "./graph.js";
@@ -42,7 +42,7 @@ export interface PrepareOrder {
   readonly memory: WebAssembly.Memory;
   readonly placement: Pick<
     Placement,
-    "weights" | "staging" | "packScratch" | "arrivals" | "totalBytes"
+    "weights" | "plain" | "rooms" | "packScratch" | "arrivals" | "totalBytes"
   >;
   readonly plan: PlanWire;
   readonly url: string;
@@ -294,7 +294,8 @@ export class Preparation {
       chunk: arrived.chunk,
       piece: () => {
         arrived.piece?.();
-        if (this.#kept !== null) arrived.chunk(bytesBefore(plan, arrivals.count));
+        if (this.#kept !== null)
+          arrived.chunk(bytesBefore(plan, countOf(arrivals, plan.weights.length)));
       },
     };
     const mains = compiled.then((each) => each.mains);
@@ -309,8 +310,8 @@ export class Preparation {
     }
     const { receiver, queues } = this.#scheduled(kept);
     const parts = queues.map((_, thread): PrepareOrder => {
-      const { weights, staging, packScratch, arrivals, totalBytes } = placement;
-      const places = { weights, staging, packScratch, arrivals, totalBytes };
+      const { weights, plain, rooms, packScratch, arrivals, totalBytes } = placement;
+      const places = { weights, plain, rooms, packScratch, arrivals, totalBytes };
       const url = addressOf(answer.weights.url, origin).href;
       return { memory, placement: places, plan, url, thread, receiver, queues, kept };
     });

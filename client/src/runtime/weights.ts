@@ -35,10 +35,6 @@ export function packCopies(copies: readonly Copy[], plain: number, pack: Pack): 
   return now() - started;
 }
 
-/** Where a weight lies plain: in a copy, or in the staging area until it is packed. */
-export const plainPlace = ([first]: readonly Copy[], staging: number): number =>
-  first?.pack === null ? first.address : staging;
-
 /** A file as runs of `take` are given it, and where in it weights begin. */
 export interface FileReading {
   /** Takes whole chunks. */
@@ -57,12 +53,12 @@ export const plainFile = ({ weights }: PlanWire, take: TakeBytes): FileReading =
 
 /**
  * Takes the file in order, of which it wants the weights that are to be fetched. When the last byte of
- * one is there, its packed copies are made.
+ * one is there, its packed copies are made, unless it is held.
  */
 export function weightSink(
   { buffer }: Pick<WebAssembly.Memory, "buffer">,
   weights: readonly WeightWire[],
-  { weights: places, staging }: Pick<Placement, "weights" | "staging">,
+  { weights: places, plain: plains, rooms }: Pick<Placement, "weights" | "plain" | "rooms">,
   pack: Pack,
   arrivals: Arrivals,
 ): TakeBytes {
@@ -73,15 +69,16 @@ export function weightSink(
     const end = offset + bytes.length;
     for (; next < weights.length; next++) {
       const weight = weights[next] as WeightWire;
-      const copies = places[next] as readonly Copy[];
-      const plain = plainPlace(copies, staging);
+      const plain = plains[next] as number;
       const from = Math.max(offset, weight.offset);
       const to = Math.min(end, weight.offset + weight.bytes);
       if (wanted[next] && from < to) {
         target.set(bytes.subarray(from - offset, to - offset), plain + from - weight.offset);
       }
       if (weight.offset + weight.bytes > end) return;
-      if (wanted[next]) arrivals.put(next, packCopies(copies, plain, pack));
+      if (!wanted[next]) continue;
+      const copies = rooms[next] === undefined ? places[next] : undefined;
+      arrivals.put(next, copies && packCopies(copies, plain, pack));
     }
   };
 }
@@ -89,7 +86,7 @@ export function weightSink(
 /** Where weights are to lie, and where they come from. */
 export interface Wanted {
   readonly memory: Pick<WebAssembly.Memory, "buffer">;
-  readonly placement: Pick<Placement, "weights" | "staging" | "packScratch">;
+  readonly placement: Pick<Placement, "weights" | "plain" | "rooms" | "packScratch">;
   readonly plan: PlanWire;
   readonly url: string;
 }
