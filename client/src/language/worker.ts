@@ -2,4 +2,4 @@
 import { serve } from "../runtime/serve.js";
 import { Decoder } from "./decoder.js";
 
-serve(Decoder.load, null, true);
+serve(Decoder.load, undefined, true);

@@ -1,7 +1,7 @@
 /** Entry of the worker of a model in an isolated page, with kept weights or weights in fewer bits. */
-import { Crew, crewMember } from "./crew.js";
 import { Engine } from "./engine.js";
 import type { FilesKind } from "./graph-files.js";
+import { helping } from "./helping.js";
 import { Preparation, prepare } from "./preparing.js";
 import { serve } from "./serve.js";
 import { unpacking } from "./unpacking.js";
@@ -14,7 +14,5 @@ serve(
     const ways = (files: FilesKind) => preparation.ways(engine, files).catch(() => null);
     return Object.assign(engine, { ways });
   },
-  { start: Crew.start, member: crewMember },
-  false,
-  (order, modules, post) => prepare(order, modules, post, unpacking),
+  helping((order, modules, post) => prepare(order, modules, post, unpacking)),
 );

@@ -1,30 +1,22 @@
-/**
- * What a model's worker does with its messages: the one that the page starts loads and runs the model,
- * those that it starts in turn are its threads.
- */
+/** What a model's worker does with the messages of its page: it loads and runs the model. */
 import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing, unstoppable } from "./breathing.js";
-import type { Crew, crewMember, FromCrew, Hand, Helping, ToCrew } from "./crew.js";
 import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
 import type { Stored } from "./golden.js";
 import type { Ways } from "./graph.js";
 import type { FilesKind } from "./graph-files.js";
-import type { Linked } from "./kernels.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "./messages.js";
-import type { FromPreparer, Prepare, Preparer, ToPreparer } from "./preparing.js";
+import type { Preparer } from "./preparing.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
 interface WorkerScope {
-  readonly crossOriginIsolated: boolean;
-  readonly location: { readonly href: string };
-  postMessage(message: FromRuntime | FromCrew | FromPreparer, transfer?: Transferable[]): void;
-  close(): void;
-  onmessage: ((event: { readonly data: ToRuntime | ToCrew | ToPreparer }) => void) | null;
+  postMessage(message: FromRuntime, transfer?: Transferable[]): void;
+  onmessage: ((event: { readonly data: ToRuntime }) => void) | null;
 }
 
 const scope = globalThis as unknown as WorkerScope;
 
-function failureOf(thrown: unknown): Failure {
+export function failureOf(thrown: unknown): Failure {
   const fault = thrown instanceof WrongKernel ? thrown.fault : null;
   const stage = thrown instanceof KernelZooError ? thrown.stage : "run";
   return { stage, message: sentence(thrown), fault };
@@ -33,18 +25,14 @@ function failureOf(thrown: unknown): Failure {
 const post = (message: FromRuntime, transfer: Transferable[] = []): void =>
   scope.postMessage(message, transfer);
 
-const spawn = (): Hand & Preparer => new Worker(scope.location.href);
-
-/** What a worker with threads has that others lack. */
-export interface Crewed {
-  readonly start: typeof Crew.start;
-  readonly member: typeof crewMember;
-}
-
-export interface ServePorts extends EnginePorts {
-  /** Starts a worker that prepares weights; null where it cannot share memory. */
+/** Workers that help; null where there are none. */
+export interface Help {
+  readonly threads: EnginePorts["threads"];
+  /** Starts a worker that prepares weights. */
   readonly beside: (() => Preparer) | null;
 }
+
+export type ServePorts = EnginePorts & Help;
 
 /** What a worker needs of a model that is loaded. */
 export interface Served extends Pick<Engine, "loaded" | "stored" | "check"> {
@@ -74,29 +62,24 @@ const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(do
 
 /**
  * Answers messages from now on; `open` loads the model. A run starts when the last one has ended, or
- * at once where the model runs several `together`. With `preparing` workers beside may bring weights.
+ * at once where the model runs several `together`.
  */
 export function serve(
   open: (order: LoadOrder, ports: ServePorts) => Promise<Served>,
-  crewed: Crewed | null = null,
+  help: Help = { threads: null, beside: null },
   together = false,
-  preparing: Prepare | null = null,
 ): void {
-  const { crossOriginIsolated: sharing } = scope;
   const ports: ServePorts = {
     breathe: breathing(),
     soon: () => post({ type: "soon" }),
     progress: (progress) => post({ type: "progress", progress }),
-    threads: crewed !== null && sharing ? { start: crewed.start, spawn } : null,
-    beside: preparing !== null && sharing ? spawn : null,
+    ...help,
   };
   let engine: Served | null = null;
   let last: Promise<unknown> = Promise.resolve();
   /** Runs that are not over. */
   let wanted = 0;
   const aborted = new Set<number>();
-  let helping: Helping | null = null;
-  let packs: (modules: readonly Linked[]) => void = () => undefined;
 
   const load = async (order: LoadOrder): Promise<void> => {
     try {
@@ -168,23 +151,6 @@ export function serve(
         return void tellPiece(data);
       case "ways":
         return void tellWays(data.id, engine?.ways?.(data.files));
-      case "crew":
-        helping = crewed?.member(data.start) ?? null;
-        return scope.postMessage({ type: "ready" });
-      case "up":
-        return helping?.up();
-      case "change":
-        helping?.change(data.change);
-        return scope.postMessage({ type: "ready" });
-      case "prepare":
-        return void preparing?.(data.order, new Promise((linked) => (packs = linked)), (told) =>
-          scope.postMessage(told),
-        ).then(
-          () => scope.close(),
-          (thrown) => scope.postMessage({ type: "failed", failure: failureOf(thrown) }),
-        );
-      case "kernels":
-        return packs(data.modules);
       default:
         // Others may listen as well.
         data satisfies never;

@@ -1,7 +1,7 @@
 /** Entry of the worker of a tuned model on WebAssembly, inlined into the tuner as text. */
 import { breathing } from "../runtime/breathing.js";
-import { Crew, crewMember } from "../runtime/crew.js";
 import { Engine } from "../runtime/engine.js";
+import { helping } from "../runtime/helping.js";
 import { Preparation, prepare } from "../runtime/preparing.js";
 import { unpacking } from "../runtime/unpacking.js";
 import { serveTuned } from "./serving.js";
@@ -27,7 +27,5 @@ serveTuned(
       takeBack: (workload, reason) => swapper.takeBack(workload, reason),
     };
   },
-  { start: Crew.start, member: crewMember },
-  false,
-  (order, modules, post) => prepare(order, modules, post, unpacking),
+  helping((order, modules, post) => prepare(order, modules, post, unpacking)),
 );

@@ -1,7 +1,6 @@
 /** The worker of a model that is tuned: it runs the model, and takes kernels that won. */
 import type { LoadOrder } from "../runtime/messages.js";
-import type { Prepare } from "../runtime/preparing.js";
-import { type Crewed, type Served, type ServePorts, serve } from "../runtime/serve.js";
+import { type Help, type Served, type ServePorts, serve } from "../runtime/serve.js";
 import type { Found, FromTuned, ToTuned } from "./messages.js";
 import type { Refusals } from "./swapping.js";
 
@@ -22,9 +21,8 @@ export type Tell = (told: FromTuned) => void;
 /** Answers messages from now on, as `serve` does of these, and those about swaps one after another. */
 export function serveTuned(
   open: (order: LoadOrder, ports: ServePorts, tell: Tell) => Promise<Swappable>,
-  crewed: Crewed | null,
+  help: Help | undefined,
   together = false,
-  preparing: Prepare | null = null,
 ): void {
   let model: Swappable | null = null;
   let last: Promise<void> = Promise.resolve();
@@ -40,9 +38,8 @@ export function serveTuned(
       model = await open(order, ports, tell);
       return model;
     },
-    crewed,
+    help,
     together,
-    preparing,
   );
   scope.addEventListener("message", ({ data }) => {
     if (data.type === "swap" || data.type === "take-back") last = last.then(() => change(data));

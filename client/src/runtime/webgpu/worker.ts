@@ -2,4 +2,4 @@
 import { serve } from "../serve.js";
 import { GpuEngine } from "./engine.js";
 
-serve(GpuEngine.load, null, true);
+serve(GpuEngine.load, undefined, true);

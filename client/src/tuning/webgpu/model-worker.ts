@@ -24,6 +24,6 @@ serveTuned(
       takeBack: (workload, reason) => swapper.takeBack(workload, reason),
     };
   },
-  null,
+  undefined,
   true,
 );
