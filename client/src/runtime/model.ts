@@ -7,7 +7,7 @@ import type { Stored } from "./golden.js";
 import type { Opened, Opener } from "./opener.js";
 import { type ModelTensor, type PlannedCall, plannedCalls } from "./planned.js";
 import type { Profile } from "./profile.js";
-import { type Ran, Refused, type SessionRun } from "./session.js";
+import { type Ran, Refused, type Session, type SessionRun } from "./session.js";
 
 /** Names and typed arrays, as `kernelzoo models types` writes them. */
 export interface ModelTypes {
@@ -95,6 +95,8 @@ export class Model<Types extends ModelTypes = AnyModel> {
   #spare: readonly Stored[] = [];
   #running = 0;
   #shown: Opened;
+  /** That of the model, while it is not opened anew. */
+  #ready: Session | undefined;
   #runs = 0;
 
   /** @internal */
@@ -104,6 +106,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     this.#opener = opener;
     this.#opened = Promise.resolve(opened);
     this.#shown = opened;
+    this.#ready = opened.session;
     this.name = answer.name;
     this.inputs = answer.plan.inputs.map(tensor);
     this.outputs = answer.plan.outputs.map(tensor);
@@ -179,13 +182,23 @@ export class Model<Types extends ModelTypes = AnyModel> {
   ): Promise<Types["outputs"]> {
     const { answer, host } = this.#opener;
     const { inputs, outputs } = answer.plan;
-    if (this.#opener.target.target === "webgpu") this.#shown.session.soon();
+    if (this.#opener.target.target === "webgpu") this.#ready?.soon();
     const refuse = (message: string) => new host.tools.KernelZooError("run", message);
-    const stored = storedFeeds(inputs, feeds, refuse, this.#running > 0 ? null : this.#last);
-    this.#last = stored;
+    const copy = (into: readonly Stored[] | null) => storedFeeds(inputs, feeds, refuse, into);
+    const opened = this.#opened;
+    const spare = this.#spare;
+    this.#spare = [];
+    const running = this.#ready?.run(copy(spare), options);
+    // What a run is repeated with is copied while the worker has its own.
+    const last = copy(this.#running > 0 ? null : this.#last);
+    this.#last = last;
     this.#running += 1;
     try {
-      const ran = await this.#ran(stored, options);
+      const ran = await (running === undefined
+        ? this.#run(last, options)
+        : this.#ran(running, opened, last, options));
+      // A GPU ends what it was handed before it heard of the signal.
+      options.signal?.throwIfAborted();
       return Object.fromEntries(
         outputs.map(({ name, dtype }, i) => [name, tensorData(dtype, ran.outputs[i] as Stored)]),
       );
@@ -197,7 +210,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
   /** Runs the model a few times and answers what each call took. Rejects as `run` does. */
   async profile({ runs, signal }: ProfileOptions = {}): Promise<Profile> {
     const { profileOf } = await import("./profile.js");
-    const run = (feeds: readonly Stored[]) => this.#ran(feeds, { signal, timed: true });
+    const run = (feeds: readonly Stored[]) => this.#run(feeds, { signal, timed: true });
     const planned = () => this.plan.calls;
     return profileOf({ inputs: this.inputs, last: this.#last, run, planned }, runs);
   }
@@ -213,29 +226,41 @@ export class Model<Types extends ModelTypes = AnyModel> {
     await this.dispose();
   }
 
-  async #ran(feeds: readonly Stored[], options: SessionRun): Promise<Ran> {
+  async #run(feeds: readonly Stored[], options: SessionRun): Promise<Ran> {
     const opened = this.#opened;
     const { session } = await opened;
-    const spare = this.#spare;
-    this.#spare = [];
+    const running = session.run(
+      feeds.map((each) => copied(each)),
+      options,
+    );
+    return this.#ran(running, opened, feeds, options);
+  }
+
+  /** What a run of a session answers; it is repeated with `feeds` where the model was refused. */
+  async #ran(
+    running: Promise<Ran>,
+    opened: Promise<Opened>,
+    feeds: readonly Stored[],
+    options: SessionRun,
+  ): Promise<Ran> {
     try {
-      const ran = await session.run(
-        feeds.map((each, i) => copied(each, spare[i])),
-        options,
-      );
+      const ran = await running;
       this.#spare = ran.feeds;
       if (this.#runs++ > 0) this.#learn(ran);
       return ran;
     } catch (thrown) {
       await this.#replaced(opened, thrown);
-      return this.#ran(feeds, { ...options, into: undefined });
+      return this.#run(feeds, { ...options, into: undefined });
     }
   }
 
   /** Has a model that was refused opened anew, which the first of those who heard of it does. */
   async #replaced(opened: Promise<Opened>, thrown: unknown): Promise<void> {
     if (!(thrown instanceof Refused)) throw thrown;
-    if (this.#opened === opened) this.#opened = this.#reopened(opened, thrown);
+    if (this.#opened === opened) {
+      this.#ready = undefined;
+      this.#opened = this.#reopened(opened, thrown);
+    }
     await this.#opened;
   }
 
@@ -244,6 +269,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const { target } = this.plan;
     const again = await this.#opener.reopen(opened, refused);
     this.#shown = again;
+    this.#ready = again.session;
     const { target: next, targetReason: reason } = this.plan;
     if (next !== target) this.tell("devicelost", { reason });
     for (const [workload, reason] of again.fallbacks) {

@@ -16,7 +16,7 @@ FEWEST_THREADS, MOST_THREADS = 32, 512
 """Threads of a workgroup."""
 
 MAX_THREADS_PER_ROW = 32
-MAX_SCORES = 64
+MAX_SCORES = 32
 MAX_OUTPUTS = 128
 """Entries that a thread has of scores, and of outputs."""
 

@@ -5,7 +5,7 @@ many threads it has to hide what they wait for.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import product, zip_longest
+from itertools import product
 from typing import TypeVar
 
 from kernelzoo.domain.gpu import SOFTWARE_DRIVER, GpuModel
@@ -18,9 +18,9 @@ from services.tuner.schedules.matmul.webgpu_config import Cache
 from services.tuner.schedules.split_attention.webgpu_config import WebgpuSplitAttentionConfig
 from services.tuner.schedules.webgpu_space import in_turns, plain_first
 
-MOST_CANDIDATES = 48
-MOST_OF_WHOLE_ROUNDS = 24
-MOST_SPLIT = 32
+MOST_CANDIDATES = 24
+MOST_OF_WHOLE_ROUNDS = 14
+MOST_SPLIT = 20
 TILES = ((4, 2), (4, 4), (8, 2), (4, 1), (8, 4), (8, 1))
 """tile_m x tile_n."""
 THREAD_ROWS = (1, 2, 4, 8, 16)
@@ -30,7 +30,7 @@ ROUND_ROWS = (3, 6, 9, 10)
 ROUND_SLICED_N = (2, 3, 4, 6)
 """Settings that are no powers of two have places of their own: with nine times four queries the
 384 of 12 heads, as 1,500 of 6, are whole rounds of a large GPU's 132 cores."""
-SPLIT_TILES = ((8, 4), (4, 4), (8, 2), (4, 8), (8, 8))
+SPLIT_TILES = ((4, 4), (8, 2), (8, 4))
 SPLIT_ROWS = (4, 6, 7, 8, 12, 16)
 SPLIT_THREADS_PER_ROW = (4, 8, 16)
 SPLIT_SLICED_N = (1, 2)
@@ -95,29 +95,25 @@ def sharing_queries(
 def _split(
     given: ManyRowsAttention, workload: Workload, gpu: GpuModel
 ) -> list[WebgpuSplitAttentionConfig]:
-    """Workgroups share the keys: the likely best of each shape of tiles in turn."""
-    by_tile: list[list[WebgpuSplitAttentionConfig]] = []
-    for tile_m, tile_n in SPLIT_TILES:
-        found: list[WebgpuSplitAttentionConfig] = []
-        for rows, per_row, sliced_n in product(SPLIT_ROWS, SPLIT_THREADS_PER_ROW, SPLIT_SLICED_N):
-            parts = (
-                WebgpuSplitAttentionConfig(
-                    block_m=tile_m * rows,
-                    block_n=tile_n * per_row * sliced_n,
-                    tile_m=tile_m,
-                    threads_per_row=per_row,
-                    sliced_n=sliced_n,
-                    cache=Cache.ROWS,
-                    subgroups=True,
-                    split_n=split_n,
-                )
-                for split_n in SPLIT_N
-                if tile_m * rows < 2 * given.m
-            )
-            fitting = [one for one in parts if _fits(one, workload)]
-            found += sorted(fitting, key=lambda one: _estimate(given, workload, one, gpu))[:2]
-        by_tile.append(sorted(found, key=lambda one: _estimate(given, workload, one, gpu)))
-    return [one for each in zip_longest(*by_tile) for one in each if one is not None]
+    """Configs in which workgroups share the keys, the likely best first."""
+    configs = (
+        WebgpuSplitAttentionConfig(
+            block_m=tile_m * rows,
+            block_n=tile_n * per_row * sliced_n,
+            tile_m=tile_m,
+            threads_per_row=per_row,
+            sliced_n=sliced_n,
+            cache=Cache.ROWS,
+            subgroups=True,
+            split_n=split_n,
+        )
+        for (tile_m, tile_n), rows, per_row, sliced_n, split_n in product(
+            SPLIT_TILES, SPLIT_ROWS, SPLIT_THREADS_PER_ROW, SPLIT_SLICED_N, SPLIT_N
+        )
+        if tile_m * rows < 2 * given.m
+    )
+    fitting = (one for one in configs if _fits(one, workload))
+    return sorted(fitting, key=lambda one: _estimate(given, workload, one, gpu))
 
 
 def _is_small(config: WebgpuAttentionConfig, workload: Workload) -> bool:
