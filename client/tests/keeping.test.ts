@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { checksum } from "../src/runtime/checksum.js";
+import { readyOf } from "../src/runtime/dispatch.js";
 import type { Main } from "../src/runtime/kernels.js";
-import type { Task } from "../src/runtime/placement.js";
 import { warmUp } from "../src/runtime/warming.js";
 
 test("a checksum tells each changed bit, a lost end and exchanged words, in shared memory as elsewhere", () => {
@@ -38,13 +38,16 @@ test("kernels are warmed up by calls of nothing, with their scratch, the fewer t
   const mains = new Map([
     ["long", told("long", 0)],
     ["slow", told("slow", 0.2)],
+    ["trapping", () => assert.fail("unreachable")],
   ]);
-  const task = (artifact: string, hasScratch: boolean): Task => {
-    return { artifact, extent: 8, words: [64, 128], hasScratch, weights: 0 };
+  const call = (artifact: string, hasScratch: boolean) => {
+    const task = { artifact, extent: 8, words: [64, 128], hasScratch, weights: 0 };
+    return readyOf(task, mains, 192);
   };
-  const tasks = [task("long", false), task("slow", true), task("long", false)];
+  const used = ["trapping", "long", "slow", "long"];
+  const calls = used.map((name) => call(name, name === "slow"));
   const kernels = [...mains.keys()].map((sha256) => ({ sha256, size_bytes: 90_000 }));
-  warmUp(mains, { tasks, scratch: 192 }, kernels);
+  warmUp(calls, kernels);
   assert.deepEqual([...(words.get("long") ?? [])], ["64,128,0,0"]);
   assert.equal(counts.get("long"), 100);
   assert.deepEqual([...(words.get("slow") ?? [])], ["64,128,192,0,0"]);

@@ -227,6 +227,7 @@ test("SDK and engine are at most 20 kB gzip in one file, 30 kB with the runtime 
     "gpu-run",
     "graphs",
     "kernel",
+    "kernel-files",
     "language",
     "mending",
     "model-source",

@@ -3,7 +3,7 @@ import { download } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { viewOf } from "../engine/tensors.js";
 import type { KernelWire } from "../wire/types.js";
-import { addressOf, type PortWire, productOf, type WeightWire } from "./answer.js";
+import { addressOf, type PortWire, productOf, targetOf, type WeightWire } from "./answer.js";
 import { Arrivals } from "./arrivals.js";
 import type { Crew, Hand } from "./crew.js";
 import { type CallTimes, Dispatcher, type Ports } from "./dispatch.js";
@@ -178,7 +178,6 @@ export class Engine {
     const stored = Promise.all([brought, compiled]).then(() => arrivals.settled());
     stored.catch(() => undefined); // Those who await it see the rejection.
     const { modules, mains } = await compiled;
-    if (!ports.machine) warmUp(mains, placement, kernels);
     const pack = packer(placement, mains);
     arrivals.onneed = (weight) => {
       const [room, from = 0] = [placement.rooms[weight], placement.plain[weight]];
@@ -217,6 +216,15 @@ export class Engine {
       threads: crew?.threads ?? 1,
       singleThreadReason: reason,
     });
+  }
+
+  /** Before the first run, while the page's inputs are on their way. */
+  warmUp(): void {
+    const { dispatcher, order } = this;
+    const { answer } = order;
+    if (targetOf(answer) === "wasm") {
+      warmUp(dispatcher.calls, answer.plan.kernels.map(kernelsOf(order)));
+    }
   }
 
   /**

@@ -22,7 +22,6 @@ import {
 } from "./graph.js";
 import { type GraphFiles, type GraphWriter, graphFiles } from "./graph-files.js";
 import type { Host } from "./host.js";
-import { kernelFiles } from "./kernel-files.js";
 import type { Linked } from "./kernels.js";
 import type { Progress } from "./messages.js";
 import type { AnyModel, Model, ModelTypes } from "./model.js";
@@ -232,6 +231,7 @@ async function modulesOf(
   const { modules } = opener.answered;
   if (opener.answer === answer && modules !== undefined) return modules;
   const kernels = answer.plan.kernels.map((key) => (answer.kernels[key] as ServedKernel).kernel);
+  const { kernelFiles } = await import("./kernel-files.js");
   return Promise.all(
     kernelFiles(answer, kernels).map(async ({ url, sha256: wanted, functions }) => {
       const bytes = await fetched(host, opener.located(url), wanted);

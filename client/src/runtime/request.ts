@@ -81,18 +81,19 @@ function refuseOther({ tools, deviceClass }: Host, answer: ModelAnswer, name: st
 
 /**
  * The plan of a model with kernels for this device. A name that ends in `.json` is the address of
- * such an answer, relative to the page. Throws KernelZooError: network, manifest, signature.
+ * such an answer, relative to the page; `asked` is what that is answered where it was asked before. Throws KernelZooError: network, manifest, signature.
  */
 export async function requestModel(
   host: Host,
   name: string,
   dimensions: Dimensions,
+  asked?: Promise<Answer<string>>,
 ): Promise<Answered> {
   const { tools, pins, maxAgeMs, deadline, origin, bundle } = host;
   const stored = isFile(name);
   const bundled = !stored && isFile(origin.pathname);
   const opened = async (url: URL): Promise<ModelAnswer> => {
-    const text = textOf(host, url, name, await tools.fresh(url, deadline));
+    const text = textOf(host, url, name, await (asked ?? tools.fresh(url, deadline)));
     if (bundled && bundle !== undefined && !url.pathname.endsWith(`/${tools.hashOf(text)}.json`)) {
       throw new tools.KernelZooError("signature", `${url} is not what its name says.`);
     }

@@ -1,5 +1,6 @@
 /** Entry of the runtime, which a page loads with its first model. */
 
+import type { Answer } from "../gateway/request.js";
 import type { Backend } from "../sdk/backend.js";
 import type { TuneOptions } from "../tuning/tuning.js";
 import { addressOf, targetOf } from "./answer.js";
@@ -78,14 +79,23 @@ async function keptUnder(key: string) {
   return { graphs, graph: await graphs.kept(key) };
 }
 
-/** Resolves when runs may come; they wait for their weights. Throws KernelZooError. */
+/**
+ * Resolves when runs may come; they wait for their weights. `asked` is as in `requestModel`, the first
+ * time. Throws KernelZooError.
+ */
 export async function openModel<Types extends ModelTypes = AnyModel>(
   host: Host,
   name: string,
   { dimensions = {}, onProgress: progress = () => undefined, signal, ...rest }: ModelOptions = {},
+  asked?: Promise<Answer<string>>,
 ): Promise<Model<Types>> {
   const { backend = host.backend } = rest;
-  const ask = () => requestModel(host, name, dimensions);
+  let first = asked;
+  const ask = () => {
+    const answer = first;
+    first = undefined;
+    return requestModel(host, name, dimensions, answer);
+  };
   const { forbidden } = host;
   const onWasm = forbidden
     ? () =>

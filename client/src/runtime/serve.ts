@@ -36,6 +36,8 @@ export type ServePorts = EnginePorts & Help;
 
 /** What a worker needs of a model that is loaded. */
 export interface Served extends Pick<Engine, "loaded" | "stored" | "check"> {
+  /** What can be done while the page does not know yet that runs may come. */
+  readonly warmUp?: () => void;
   /** Told that a run is about to be asked for. */
   readonly soon?: () => void;
   /** Rejects where the GPU is lost. */
@@ -86,6 +88,7 @@ export function serve(
       engine = await open(order, ports);
       if (order.check === "first") await engine.check(ports, () => false);
       post({ type: "loaded", loaded: engine.loaded });
+      engine.warmUp?.();
       await engine.stored;
       if (order.check === true) await checkWhenIdle(engine);
       post({ type: "complete" });

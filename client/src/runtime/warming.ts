@@ -6,8 +6,7 @@
  */
 import { now } from "../timing/clock.js";
 import type { KernelWire } from "../wire/types.js";
-import type { Main } from "./kernels.js";
-import type { Placement } from "./placement.js";
+import type { Ready } from "./dispatch.js";
 
 /** V8 (Chromium 156) optimises a kernel after 5 to 8.4 MB of its own bytes; baseline code has 2 to 3 times as many. */
 const CALLED_BYTES = 9e6;
@@ -20,18 +19,19 @@ const CALLS = 64;
 
 /** In the order of first use, before anything runs: scratch is written. */
 export function warmUp(
-  mains: ReadonlyMap<string, Main>,
-  { tasks, scratch }: Pick<Placement, "tasks" | "scratch">,
+  calls: readonly Pick<Ready, "task" | "main" | "words">[],
   kernels: readonly Pick<KernelWire, "sha256" | "size_bytes">[],
 ): void {
   const bytes = new Map(kernels.map((kernel) => [kernel.sha256, kernel.size_bytes]));
-  const firsts = new Map(tasks.map((task) => [task.artifact, task] as const));
-  for (const { artifact, words, hasScratch } of firsts.values()) {
-    const main = mains.get(artifact) as Main;
-    const given = hasScratch ? [...words, scratch, 0, 0] : [...words, 0, 0];
-    const calls = Math.min(MOST_CALLS, CALLED_BYTES / (bytes.get(artifact) ?? 1));
-    main(...given); // The baseline code is made now.
-    const endMs = now() + MOST_MS;
-    for (let i = 1; i < calls && (i % CALLS > 0 || now() < endMs); i++) main(...given);
+  const firsts = new Map(calls.map((call) => [call.task.artifact, call] as const));
+  for (const [artifact, { main, words }] of firsts) {
+    const times = Math.min(MOST_CALLS, CALLED_BYTES / (bytes.get(artifact) ?? 1));
+    try {
+      main(...words, 0, 0); // The baseline code is made now.
+      const endMs = now() + MOST_MS;
+      for (let i = 1; i < times && (i % CALLS > 0 || now() < endMs); i++) main(...words, 0, 0);
+    } catch {
+      // The run that comes to it is told which kernel traps.
+    }
   }
 }

@@ -390,16 +390,18 @@ export class KernelZoo {
     name: string,
     options?: ModelOptions,
   ): Promise<Model<Types>> {
-    // Files that the runtime is going to ask for come beside it, not after it.
+    // What the runtime is going to ask for comes beside it, not after it.
     void Promise.allSettled([
       crossOriginIsolated && import("../runtime/full.js"),
       options?.save !== undefined && import("../runtime/graphs.js"),
     ]);
+    const asked = name.endsWith(".json") ? this.#file(name) : undefined;
+    asked?.catch(() => undefined); // It is awaited when the runtime has come.
     const [{ openModel }, device] = await Promise.all([
       import("../runtime/runtime.js"),
       this.#deviceOfModel(name),
     ]);
-    const model = await openModel<Types>(this.#host(device), name, options);
+    const model = await openModel<Types>(this.#host(device), name, options, asked);
     // The next visit asks with what is measured now.
     if (device !== ANY_DEVICE)
       model
@@ -452,6 +454,10 @@ export class KernelZoo {
   /** Removes a graph, if there is one. Models that were opened from it go on. */
   async deleteGraph(key: string): Promise<void> {
     await (await graphs()).deleteGraph(key);
+  }
+
+  async #file(name: string): ReturnType<typeof fresh> {
+    return fresh(new URL(name, globalThis.document?.baseURI), this.#parts.deadline);
   }
 
   #host(device: AskingDevice): Host {
