@@ -81,7 +81,7 @@ def _side_by_side(edit: Edit, stage: Stage, axis: Axis) -> bool:
 
 def products_joined(graph: Graph) -> Graph:
     """Products of one value with several constant weights become one product, of which programs
-    read a part each."""
+    read a part each. Those without a bias, as Whisper's keys are, have one of zeros there."""
     edit = Edit(graph)
     makers = {node.output: node for node in graph.nodes}
     groups = _groups(graph, makers)
@@ -110,7 +110,7 @@ def _groups(graph: Graph, makers: Mapping[str, Node]) -> dict[str, list[Node]]:
         while root in makers and isinstance(makers[root].op, View):
             (root,) = makers[root].inputs
         extent = node.op.extent
-        kind = (root, extent["m"], extent["k"], node.op.epilogue)
+        kind = (root, extent["m"], extent["k"])
         group = open_groups.get(kind, [])
         near = group and passed[node.output] - passed[group[-1].output] <= MAX_APART
         if not near or len(group) == MAX_TOGETHER:
@@ -141,12 +141,17 @@ def _join(edit: Edit, group: list[Node]) -> None:
     first = group[0]
     assert isinstance(first.op, Workload)
     m, k, _ = first.op.extents
-    operands = [first.inputs[0]]
-    for number in range(1, len(first.inputs)):
-        entries = [edit.constants[node.inputs[number]] for node in group]
-        operands.append(edit.constant(first.inputs[number], np.concatenate(entries, axis=-1)))
     columns = [edit.values[node.output].shape[-1] for node in group]
-    operators = "+".join(("matmul", *first.op.epilogue))
+    weights = [edit.constants[node.inputs[1]] for node in group]
+    operands = [first.inputs[0], edit.constant(first.inputs[1], np.concatenate(weights, axis=-1))]
+    named = [name for node in group for name in node.inputs[2:]]
+    if named:
+        biases = [
+            edit.constants[node.inputs[2]] if node.inputs[2:] else np.zeros(size, np.float32)
+            for node, size in zip(group, columns, strict=True)
+        ]
+        operands.append(edit.constant(named[0], np.concatenate(biases, axis=-1)))
+    operators = "matmul+bias" if named else "matmul"
     workload = Workload.of(operators, (m, k, sum(columns)), constant=first.op.constant)
     made = edit.value(first.output, DType.F32, (m, sum(columns)))
     edit.nodes.append(Node(workload, tuple(operands), made, first.label))

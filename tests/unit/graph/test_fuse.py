@@ -26,18 +26,21 @@ from tests.unit.graph.graphs import Built, computed, fed
 Rule = Callable[[Graph], Graph]
 
 
-def attention(tokens: int = 6) -> Graph:
+def attention(tokens: int = 6, bias_of_keys: bool = True) -> Graph:
     """Two heads of 4 over tokens of 8, as exporters write it: with residual, norm and gelu."""
     g, m = Built(), tokens
     x = g.feed(1, m, 8)
     rows = g.view(x, m, 8)
 
-    def heads(rows: str, *order: int) -> str:
+    def heads(rows: str, bias: bool, *order: int) -> str:
         dense = g.workload(f"matmul:f32:m{m}k8n8:constant=b", rows, g.constant(8, 8))
-        biased = g.entrywise(lambda a, b: a + b, g.view(dense, 1, m, 8), g.constant(8))
-        return g.transpose(g.view(biased, 1, m, 2, 4), *order)
+        if bias:
+            dense = g.entrywise(lambda a, b: a + b, g.view(dense, 1, m, 8), g.constant(8))
+        return g.transpose(g.view(dense, 1, m, 2, 4), *order)
 
-    q, k, v = (heads(rows, *order) for order in ((0, 2, 1, 3), (0, 2, 3, 1), (0, 2, 1, 3)))
+    q = heads(rows, True, 0, 2, 1, 3)
+    k = heads(rows, bias_of_keys, 0, 2, 3, 1)
+    v = heads(rows, True, 0, 2, 1, 3)
     scores = g.workload(f"batch_matmul:f32:b2m{m}k4n{m}", g.view(q, 2, m, 4), g.view(k, 2, 4, m))
     scaled = g.entrywise(lambda a: a / 2.0, g.view(scores, 1, 2, m, m))
     masked = g.entrywise(lambda a, b: a + b, scaled, g.constant(1, 1, 1, m))
@@ -69,6 +72,11 @@ def attention(tokens: int = 6) -> Graph:
 def attention_in_vectors() -> Graph:
     """Attention of as many tokens as fill vectors."""
     return attention(12)
+
+
+def attention_without_a_bias_of_keys() -> Graph:
+    """As Whisper has it."""
+    return attention(12, bias_of_keys=False)
 
 
 def image() -> Graph:
@@ -151,6 +159,13 @@ GOLDEN = {
         "matmul+bias+gelu",
     ],
     attention_in_vectors: [
+        "matmul+bias",
+        "program",
+        "matmul+bias+residual",
+        "layer_norm",
+        "matmul+bias+gelu",
+    ],
+    attention_without_a_bias_of_keys: [
         "matmul+bias",
         "program",
         "matmul+bias+residual",
