@@ -116,8 +116,8 @@ ON_WEBGPU = "webgpu"
 PEER_ON_WEBGPU = "peer on webgpu"
 ASKED = ("usual", "for one run", "kept weights")
 """What a page may ask for beside the peer: on one thread, with the weights that the peer reads."""
-HELD = ("usual", "kept weights")
-"""Whose memory is measured."""
+EVERYWHERE = ("usual", "kept weights")
+"""Of these each network is visited, and their memory is measured."""
 
 
 def main() -> None:
@@ -132,7 +132,7 @@ def main() -> None:
         nargs="*",
         default=list(ABLATED),
         metavar="NETWORK",
-        help="networks of which each knob is turned; others as a page may ask for them",
+        help="networks of which each knob is turned; of others weights are kept or not",
     )
     options.add_argument("--settle", type=int, default=SETTLE_MS, help="ms of rest around a visit")
     options.add_argument("--throttled", action="store_true", help="at 50 Mbit/s, too")
@@ -264,7 +264,7 @@ def _held(
             site, "&".join((address, *(f"{name}=1" for name in each.setting.options))), each.engine
         ).network
         for each in contestants
-        if each.setting.name in (*HELD, PEER)
+        if each.setting.name in (*EVERYWHERE, PEER)
     }
 
 
@@ -290,7 +290,7 @@ def _rounds(
 
 
 def _contestants(case: NetworkCase, options: Namespace) -> tuple[Contestant, ...]:
-    asked = options.settings if case.name in options.ablation else ASKED
+    asked = options.settings if case.name in options.ablation else EVERYWHERE
     names = [name for name in asked if name in options.settings]
     ours = (Contestant(engine=OURS, setting=each) for each in SETTINGS if each.name in names)
     peer = Contestant(engine=PEER, setting=Setting(name=PEER))
