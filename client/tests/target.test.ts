@@ -6,13 +6,16 @@ import type { Answered } from "../src/runtime/request.js";
 import { chosen, isFasterOnGpu } from "../src/runtime/target.js";
 
 /** A model that calls `wide` twice and `narrow` once, with what each was measured to take. */
-function answer(times: Readonly<Record<string, number>>, missing: string[] = []): ModelAnswer {
-  const kernels = ["wide", "narrow"];
+function answer(
+  times: Readonly<Record<string, number>>,
+  missing: string[] = [],
+  kernels = ["wide", "narrow"],
+): ModelAnswer {
   const served = kernels.map((name) => {
     const best = times[name];
     return [name, { timing: best === undefined ? null : { best_ns: best, identities: 5 } }];
   });
-  const calls = [0, 1, 0].map((kernel) => ({ kernel, tensors: [], label: "" }));
+  const calls = [0, 1, 0].map((kernel, i) => ({ kernel, tensors: [], label: `layer ${i}` }));
   const made = { plan: { kernels, calls }, kernels: Object.fromEntries(served), missing };
   return made as unknown as ModelAnswer;
 }
@@ -28,6 +31,13 @@ test("a call that was timed on one target alone counts as little as it takes", (
   assert.equal(isFasterOnGpu(WASM, answer({ wide: 50 })), true, "95 % of the time is known");
   assert.equal(isFasterOnGpu(WASM, answer({ narrow: 1 })), false, "5 % of it");
   assert.equal(isFasterOnGpu(answer({}), answer({ wide: 1, narrow: 1 })), false);
+});
+
+test("a GPU may have another plan of the model, whose calls have other kernels", () => {
+  const keys = ["wide in f16", "narrow in f16"];
+  const halved = (wide: number) => answer({ "wide in f16": wide, "narrow in f16": 5 }, [], keys);
+  assert.equal(isFasterOnGpu(WASM, halved(50)), true);
+  assert.equal(isFasterOnGpu(WASM, halved(150)), false);
 });
 
 test("the zoo's times choose the target unless the page does, and the other one is spare", async () => {

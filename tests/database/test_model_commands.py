@@ -60,13 +60,12 @@ def run(gateway: GatewayClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     return typed
 
 
-def _network() -> onnx.ModelProto:
+def _network(dtype: type[np.float32 | np.float16] = np.float32) -> onnx.ModelProto:
     """y = relu(x @ w) for x of any length."""
-    weights = onnx.numpy_helper.from_array(
-        np.random.default_rng(7).random((8, 16), np.float32), "w"
-    )
+    entries = np.random.default_rng(7).random((8, 16), np.float32).astype(dtype)
+    weights = onnx.numpy_helper.from_array(entries, "w")
     x, y = (
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["sequence", extent])
+        onnx.helper.make_tensor_value_info(name, weights.data_type, ["sequence", extent])
         for name, extent in (("x", 8), ("y", 16))
     )
     nodes = [
@@ -76,6 +75,27 @@ def _network() -> onnx.ModelProto:
     graph = onnx.helper.make_graph(nodes, "tiny", [x], [y], [weights])
     opset = onnx.helper.make_opsetid("", 17)
     return onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10)
+
+
+def test_a_file_of_f16_is_so_on_a_gpu_and_f32_elsewhere(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "half.onnx"
+    onnx.save(_network(np.float16), file)
+    add = ("add", str(file), "--name", "half", "--dim", "sequence=4", "--replace")
+    added = run(*add)
+    assert added.exit_code == 0, added.output
+    assert "2 plans (sequence=4; sequence=4 in f16 for webgpu)" in added.output
+    shown = run("show", "half")
+    assert "sequence=4 in f16 for webgpu" in shown.stdout
+    assert shown.stdout.count("input x: float32 [4, 8]") == 2, "whatever the file has"
+    plain = run(*add, "--dtype", "f32")
+    assert "1 plan (sequence=4)" in plain.output
+    for words, refusal in (
+        (("--target", "wasm"), "add --target webgpu"),
+        (("--weights-url", "https://a.example/w", "-o", str(file)), "leave its weights in the zoo"),
+    ):
+        refused = run(*add, "--dtype", "f16", *words)
+        assert isinstance(refused.exception, InvalidInput)
+        assert refusal in str(refused.exception)
 
 
 def test_a_model_is_added_listed_shown_typed_checked_and_removed(
