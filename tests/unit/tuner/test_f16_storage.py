@@ -106,13 +106,14 @@ def test_kernels_read_as_recorded(name: str, storage: F16Storage, golden: Golden
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_space_has_each_config_both_ways_and_its_first_needs_nothing(key: str) -> None:
+def test_a_space_has_its_first_configs_both_ways_and_its_first_needs_nothing(key: str) -> None:
     workload = Workload.parse(key)
     space = lite_space(workload, TargetKind.WEBGPU, ANY_GPU)
     assert len({each.candidate_id for each in space}) == len(space) <= 80
     assert "shader-f16" not in space[0].requires
     packed, native = ([each for each in space if f16_storage_of(each) is way] for way in EACH)
-    assert set(map(with_native_f16, packed)) == set(native)
+    assert set(map(with_native_f16, packed)) <= set(native)
+    assert len(packed) == min(len(native), 24)
 
 
 def test_a_candidate_that_hides_what_it_needs_is_refused() -> None:
