@@ -45,6 +45,13 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "bench/page/src/webgpu",
         "bench/gpu/job.py",
     ),
+    "decode_wasm": (
+        "bench/models/decode_wasm.py",
+        *_KERNELS,
+        "client/src/language",
+        "client/src/runtime",
+        "bench/page/src/decode",
+    ),
     "decode_webgpu": (
         "bench/models/decode_webgpu.py",
         "bench/models/offering.py",

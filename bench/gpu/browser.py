@@ -1,6 +1,6 @@
-"""The WebGPU page in a Chromium here, on the adapter that is a CPU."""
+"""A page of its own script in a Chromium here, with WebGPU on the adapter that is a CPU."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from playwright.sync_api import Browser, ConsoleMessage, Error
@@ -16,10 +16,12 @@ SWIFTSHADER = (
 )
 
 
-def answered(files: Mapping[str, bytes | Path], script: str) -> bytes:
+def answered(
+    files: Mapping[str, bytes | Path], script: str, flags: Sequence[str] = SWIFTSHADER
+) -> bytes:
     """What the page answers when those files are served and `script`, a promise of it, runs there.
     Says on the terminal how far it is."""
-    with BenchSite.serving() as site, chromium(*SWIFTSHADER) as browser:
+    with BenchSite.serving() as site, chromium(*flags) as browser:
         for name, body in files.items():
             if isinstance(body, Path):
                 site.lend(f"/webgpu/{name}", body)
@@ -37,7 +39,7 @@ def _run(browser: Browser, address: str, script: str) -> bytes:
     try:
         answer = page.evaluate(f"{script}.then((all) => JSON.stringify(all))")
     except Error as error:
-        raise CannotMeasure(f"the WebGPU page failed: {error.message[:400]}") from error
+        raise CannotMeasure(f"the page failed: {error.message[:400]}") from error
     return str(answer).encode()
 
 

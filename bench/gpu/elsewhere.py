@@ -12,13 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 
-from bench.gpu.answer import PageAnswer
 from bench.gpu.browser import answered
 from bench.report import CannotMeasure, Cell, Report, machine
 from kernelzoo.domain.gpu import ANY_GPU, GPU_MODELS, GpuModel, gpu_model
 
-A = TypeVar("A", bound=PageAnswer)
+A = TypeVar("A", bound=Struct)
 
 
 def add_ways(made: ArgumentParser) -> None:

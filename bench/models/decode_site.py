@@ -21,7 +21,7 @@ import numpy as np
 from bench.models.decoders import CASES, TINY, WEIGHTS, DecoderCase, Variant
 from bench.models.gpu_site import ZOO, ContestEffort, write_page
 from bench.report import CannotMeasure, commit
-from fixtures.language_onnx import decoder_onnx
+from fixtures.language_onnx import OnnxForm, decoder_onnx
 from fixtures.static_file import placed
 from kernelzoo.domain.plan import Golden, GoldenPart, Plan
 from kernelzoo.domain.workload import Workload
@@ -33,8 +33,19 @@ from services.tuner.language.decoder import LOGITS, decoder_graph
 from services.tuner.language.operands import POSITION, PROMPT
 from services.tuner.language.planning import TOLERANCE, plan_decoder
 
-SCRIPT = "kernelzooDecoding.run()"
-SCRIPTS = ("decode-webgpu.js", "onnxruntime-decoder.js")
+PEER_SCRIPT = "onnxruntime-decoder.js"
+USUAL = OnnxForm()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderPage:
+    """`name`: of its document and its script. `script`: a promise of what it answers."""
+
+    name: str
+    script: str
+
+
+GPU_PAGE = DecoderPage(name="decode-webgpu", script="kernelzooDecoding.run()")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +91,25 @@ def export(
 ) -> None:
     """Besides what `fixtures.model_site.write_model` wrote to the folder of the zoo. Raises
     CannotMeasure where the page is not built."""
-    write_page(folder, "decode-webgpu.html", SCRIPTS, SCRIPT)
-    job = {
+    told = {
         "commit": commit() or "",
         "rounds": effort.rounds,
         "tuneMs": effort.tune_ms,
         "variants": [asdict(each) for each in variants],
-        "decoders": [_asked(each) for each in decoders],
     }
+    write_job(folder, GPU_PAGE, decoders, told)
+
+
+def write_job(
+    folder: Path,
+    page: DecoderPage,
+    decoders: Sequence[ExportedDecoder],
+    told: Mapping[str, Any],
+) -> None:
+    """A page, and what it is asked of decoders besides what is `told`."""
+    scripts = (f"{page.name}.js", PEER_SCRIPT)
+    write_page(folder, f"{page.name}.html", scripts, page.script)
+    job = {**told, "decoders": [_asked(each) for each in decoders]}
     (folder / "job.json").write_text(json.dumps(job))
 
 
@@ -110,11 +132,11 @@ def _asked(decoder: ExportedDecoder) -> dict[str, Any]:
     }
 
 
-def fill(folder: Path, name: str) -> dict[str, Any]:
+def fill(folder: Path, name: str, form: OnnxForm) -> dict[str, Any]:
     """Makes the weights of a decoder and what is made of them: the plan, the golden logits, the
-    ONNX file. Gives what the job says of the golden prompt."""
+    ONNX file in a form. Gives what the job says of the golden prompt."""
     config = CASES[name].config
-    model = decoder_onnx(config, WEIGHTS).SerializeToString()
+    model = decoder_onnx(config, WEIGHTS, form).SerializeToString()
     (folder / f"{name}.onnx").write_bytes(model)
     (folder / f"{name}.exact.onnx").write_bytes(_exact(model))
     made = plan_decoder(config, WEIGHTS, name)
@@ -152,13 +174,13 @@ def _exact(model: bytes) -> bytes:
     return model.replace(_LEVEL + b"\x04", _LEVEL + b"\x01")
 
 
-def fill_all(folder: Path) -> None:
+def fill_all(folder: Path, form: OnnxForm = USUAL) -> None:
     """Decoders are filled side by side, each by a process of its own."""
     job = json.loads((folder / "job.json").read_text())
     names = [decoder["name"] for decoder in job["decoders"]]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         for decoder, told in zip(
-            job["decoders"], pool.map(fill, repeat(folder), names), strict=True
+            job["decoders"], pool.map(fill, repeat(folder), names, repeat(form)), strict=True
         ):
             decoder.update(told)
             print(f"{decoder['name']} has weights", flush=True)

@@ -20,7 +20,7 @@ from bench.gpu.answer import PageAnswer
 from bench.gpu.elsewhere import GpuPage, add_ways
 from bench.gpu.report import adapter_facts
 from bench.models.decode_site import (
-    SCRIPT,
+    GPU_PAGE,
     ExportedDecoder,
     export,
     fill_all,
@@ -58,9 +58,10 @@ class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class Decoded(_Camel, frozen=True, kw_only=True):
     """As in `page/src/decode/request.ts`. Samples of each round: milliseconds until the first token
-    was there, and of a token after it."""
+    was there, and of a token after it. `threads`: on WebAssembly."""
 
     engine: str
+    threads: int = 1
     context: int
     interval: int
     prefill_ms: tuple[float, ...]
@@ -239,7 +240,11 @@ def _claims(found: DecoderAnswer) -> Iterator[Claim]:
 
 
 PAGE = GpuPage(
-    script=SCRIPT, answer=DecodingAnswer, write=_write, report=decoding_report, fill=fill_all
+    script=GPU_PAGE.script,
+    answer=DecodingAnswer,
+    write=_write,
+    report=decoding_report,
+    fill=fill_all,
 )
 
 if __name__ == "__main__":

@@ -27,16 +27,11 @@ def offered(
     """Writes the answer with the default kernels, without weights and golden outputs, and the most
     promising candidates of the workloads `tuned`, so many of each, in whose order they are
     screened."""
-    for workload in workloads:
-        learn_roundings(workload)
     spaces = {each.key: lite_space(each, TargetKind.WEBGPU, gpu) for each in workloads}
     kernels = {
         key: SiteKernels(candidate=space[0], fallback=space[0]) for key, space in spaces.items()
     }
-    zoo.mkdir(parents=True, exist_ok=True)
-    write_model(zoo, DEVICE_CLASS, plan, Files(weights=b"", golden=b""), kernels)
-    for kind in ("weights", "golden"):
-        (zoo / f"{plan.model}.{kind}").unlink()
+    write_unfilled(zoo, DEVICE_CLASS, plan, workloads, kernels)
     artifacts: dict[str, Artifact] = {}
     found = {
         key: [described(each, None, artifacts) for each in islice(spaces[key], most)]
@@ -47,3 +42,19 @@ def offered(
         (zoo / "v1" / "artifacts" / f"{name}.{made.manifest.target}").write_bytes(made.body)
     print(f"{plan.model} is exported", flush=True)
     return found
+
+
+def write_unfilled(
+    zoo: Path,
+    device_class: str,
+    plan: Plan,
+    workloads: Sequence[Workload],
+    kernels: Mapping[str, SiteKernels],
+) -> None:
+    """The answer for a plan, without weights and golden outputs."""
+    for workload in workloads:
+        learn_roundings(workload)
+    zoo.mkdir(parents=True, exist_ok=True)
+    write_model(zoo, device_class, plan, Files(weights=b"", golden=b""), kernels)
+    for kind in ("weights", "golden"):
+        (zoo / f"{plan.model}.{kind}").unlink()

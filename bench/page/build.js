@@ -8,6 +8,7 @@ rmSync("dist", { recursive: true, force: true });
 
 await build({
   entryPoints: [
+    "src/decode-wasm.ts",
     "src/decode-webgpu.ts",
     "src/frameworks.ts",
     "src/models/litert-session.ts",
@@ -31,6 +32,14 @@ await build({
   logLevel: "warning",
   plugins: [inlineWorker],
 });
-for (const page of ["decode-webgpu", "index", "models", "models-webgpu", "race", "webgpu"]) {
+for (const page of [
+  "decode-wasm",
+  "decode-webgpu",
+  "index",
+  "models",
+  "models-webgpu",
+  "race",
+  "webgpu",
+]) {
   cpSync(`${page}.html`, `dist/${page}.html`);
 }

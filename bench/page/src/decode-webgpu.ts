@@ -5,16 +5,16 @@
  */
 import { sentence } from "../../../client/src/engine/error.js";
 import { openDevice, requestAdapter } from "../../../client/src/gpu/device.js";
-import type { KernelZoo } from "../../../client/src/sdk/zoo.js";
 import { now } from "../../../client/src/timing/clock.js";
 import { chosenInDecoder } from "./decode/by-sum.js";
-import { type Generator, openPeer } from "./decode/generator.js";
+import { contest, OURS, openOurs, sameTokens } from "./decode/contest.js";
+import { openPeer } from "./decode/generator.js";
 import type {
-  Decoded,
   DecoderAnswer,
   DecoderRequest,
   DecodingAnswer,
   DecodingJob,
+  Machine,
   Varied,
 } from "./decode/request.js";
 import { BareDecoder } from "./decode/variants.js";
@@ -22,70 +22,15 @@ import { bytesAt, relativeDifference } from "./models/network.js";
 import { tuned } from "./models/tuned.js";
 import { factsOf } from "./webgpu/run.js";
 
-const OURS = "kernelzoo";
+const GPU: Machine = { backend: "webgpu", threads: 1 };
 /** Tokens of ours that are fetched together. */
 const INTERVALS = [16, 1];
-/** A limit for GPUs that have plenty of memory. */
-const MEMORY_BYTES = 16e9;
 
 /** What tries kernels in whole tokens and blocks takes, of what they take alone: a quarter. */
 const SUM_SHARE = 4;
 
 /** Peers that ran, with their releases. */
 const peers = new Set<string>();
-
-async function openOurs({ zoo: file }: DecoderRequest): Promise<Generator> {
-  const sdk = new URL("client/sdk.js", document.baseURI).href;
-  const { KernelZoo: Zoo }: { KernelZoo: typeof KernelZoo } = await import(sdk);
-  const zoo = await Zoo.open(new URL("zoo/bundle.json", document.baseURI), { backend: "webgpu" });
-  const model = await zoo.languageModel(file, { memoryBytes: MEMORY_BYTES });
-  return {
-    name: OURS,
-    generate: async (prompt, maxTokens, interval) => {
-      model.rewind();
-      const tokens: number[] = [];
-      for await (const token of model.generate(prompt, { maxTokens, interval, stop: [] })) {
-        tokens.push(token);
-      }
-      const { prefillMs, msPerToken } = model.stats();
-      return { tokens, prefillMs, tokenMs: msPerToken ?? 0, logits: null };
-    },
-    dispose: async () => {
-      await model.dispose();
-      zoo.dispose();
-    },
-  };
-}
-
-/** Tokens that are alike in no two rounds. */
-const promptOf = (length: number, vocabulary: number, round: number): readonly number[] =>
-  Array.from({ length }, (_, i) => ((i + 1 + 97 * round) * 7919 + 13) % vocabulary);
-
-async function contest(
-  engines: readonly Generator[],
-  { contexts, tokens, vocabulary }: DecoderRequest,
-  rounds: number,
-): Promise<readonly Decoded[]> {
-  const found: { engine: Generator; decoded: Decoded & Record<string, unknown> }[] = [];
-  for (const context of contexts) {
-    for (const engine of engines) {
-      for (const interval of engine.name === OURS ? INTERVALS : [1]) {
-        const name = engine.name.split(" ")[0] as string;
-        const decoded = { engine: name, context, interval, prefillMs: [], tokenMs: [] };
-        found.push({ engine, decoded });
-      }
-    }
-  }
-  for (let round = 0; round < rounds; round++) {
-    for (const { engine, decoded } of found) {
-      const prompt = promptOf(decoded.context, vocabulary, round);
-      const made = await engine.generate(prompt, tokens + 1, decoded.interval);
-      (decoded.prefillMs as number[]).push(made.prefillMs);
-      (decoded.tokenMs as number[]).push(made.tokenMs);
-    }
-  }
-  return found.map(({ decoded }) => decoded);
-}
 
 /** What is made anew for each call takes many times as long. */
 const FEW_TOKENS = 16;
@@ -106,11 +51,6 @@ async function varied(
     }
   }
   return variants.map((variant, i) => ({ ...variant, tokenMs: samples[i] ?? [] }));
-}
-
-function sameTokens(left: readonly number[], right: readonly number[]): number {
-  const apart = left.findIndex((id, i) => id !== right[i]);
-  return apart < 0 ? left.length : apart;
 }
 
 async function measured(asked: DecoderRequest, job: DecodingJob): Promise<DecoderAnswer> {
@@ -138,8 +78,10 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
 
   // 1. Both engines on the golden prompt: their tokens, the peer's logits. It is timed as it is
   // shipped, with activations of 8 bits, and compared without.
-  const ours = await attempt(OURS, () => openOurs(asked));
-  const exact = await attempt("onnxruntime-web", () => openPeer({ ...asked, onnx: asked.exact }));
+  const ours = await attempt(OURS, () => openOurs(asked, GPU));
+  const exact = await attempt("onnxruntime-web", () =>
+    openPeer({ ...asked, onnx: asked.exact }, GPU),
+  );
   const greedy = [];
   for (const engine of [ours, exact]) {
     if (engine === null) continue;
@@ -153,9 +95,10 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
   console.log(`${asked.name} is compared at ${now().toFixed(0)} ms`);
   const same = asked.exact === asked.onnx;
   if (!same) await exact?.dispose();
-  const peer = same ? exact : await attempt("onnxruntime-web", () => openPeer(asked));
+  const peer = same ? exact : await attempt("onnxruntime-web", () => openPeer(asked, GPU));
   const engines = [ours, peer].filter((engine) => engine !== null);
-  const decoded = (await attempt("contest", () => contest(engines, asked, job.rounds))) ?? [];
+  const decoded =
+    (await attempt("contest", () => contest(engines, asked, job.rounds, INTERVALS))) ?? [];
   for (const engine of engines) await engine.dispose();
 
   console.log(`${asked.name} is timed at ${now().toFixed(0)} ms`);

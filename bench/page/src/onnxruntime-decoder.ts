@@ -1,12 +1,12 @@
 /**
- * onnxruntime-web decodes as transformers.js drives it: keys and values stay on the GPU from step to
- * step, ids and masks are made for each, and the likeliest token is found in the logits that were
+ * onnxruntime-web decodes as transformers.js drives it: on a GPU keys and values stay there from step
+ * to step, ids and masks are made for each, and the likeliest token is found in the logits that were
  * read back.
  */
 import * as ort from "onnxruntime-web/jspi";
 import { now } from "../../../client/src/timing/clock.js";
 import type { FromPeer, Generated, ToPeer } from "./decode/generator.js";
-import type { DecoderRequest } from "./decode/request.js";
+import type { DecoderRequest, Machine } from "./decode/request.js";
 import { bytesAt } from "./models/network.js";
 
 type Feeds = Record<string, ort.Tensor>;
@@ -36,14 +36,15 @@ class PeerDecoder {
     this.#caches = caches;
   }
 
-  static async open(decoder: DecoderRequest): Promise<PeerDecoder> {
+  static async open(decoder: DecoderRequest, { backend, threads }: Machine): Promise<PeerDecoder> {
+    ort.env.wasm.numThreads = threads;
     const layers = Array.from({ length: decoder.layers }, (_, layer) => layer);
     const caches = layers.flatMap((layer) => [`${layer}.key`, `${layer}.value`]);
     const kept = caches.map((cache) => [`present.${cache}`, "gpu-buffer"] as const);
     const session = await ort.InferenceSession.create(new Uint8Array(await bytesAt(decoder.onnx)), {
-      executionProviders: ["webgpu"],
+      executionProviders: [backend],
       graphOptimizationLevel: "all",
-      preferredOutputLocation: Object.fromEntries(kept),
+      ...(backend === "webgpu" ? { preferredOutputLocation: Object.fromEntries(kept) } : {}),
     });
     return new PeerDecoder(session, decoder, caches);
   }
@@ -97,7 +98,6 @@ class PeerDecoder {
   }
 }
 
-ort.env.wasm.numThreads = 1;
 ort.env.wasm.wasmPaths = new URL("onnxruntime-web/", location.href).href;
 ort.env.logLevel = "error";
 
@@ -107,7 +107,7 @@ globalThis.onmessage = async ({ data }: MessageEvent<ToPeer>): Promise<void> => 
   const answer = (message: FromPeer): void => postMessage(message);
   try {
     if (data.type === "open") {
-      opened = await PeerDecoder.open(data.decoder);
+      opened = await PeerDecoder.open(data.decoder, data.machine);
       answer({ type: "opened", name: `onnxruntime-web ${ort.env.versions.web ?? ""}` });
     } else if (opened !== null) {
       answer({ type: "generated", ...(await opened.generate(data.prompt, data.tokens)) });

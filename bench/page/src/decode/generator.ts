@@ -1,5 +1,5 @@
 /** An engine that decodes, as the page sees it, and the peer's worker. */
-import type { DecoderRequest } from "./request.js";
+import type { DecoderRequest, Machine } from "./request.js";
 
 /** `tokenMs`: of a token after the first one. `logits`: behind the prompt, if the engine tells. */
 export interface Generated {
@@ -12,12 +12,13 @@ export interface Generated {
 export interface Generator {
   /** With its release. */
   readonly name: string;
+  readonly threads: number;
   generate(prompt: readonly number[], tokens: number, interval: number): Promise<Generated>;
   dispose(): Promise<void>;
 }
 
 export type ToPeer =
-  | { readonly type: "open"; readonly decoder: DecoderRequest }
+  | { readonly type: "open"; readonly decoder: DecoderRequest; readonly machine: Machine }
   | { readonly type: "generate"; readonly prompt: readonly number[]; readonly tokens: number };
 
 export type FromPeer =
@@ -37,12 +38,13 @@ function ask<T extends FromPeer["type"]>(worker: Worker, question: ToPeer, type:
 }
 
 /** onnxruntime-web in a worker of its own. */
-export async function openPeer(decoder: DecoderRequest): Promise<Generator> {
+export async function openPeer(decoder: DecoderRequest, machine: Machine): Promise<Generator> {
   const script = new URL("onnxruntime-decoder.js", document.baseURI);
   const worker = new Worker(script, { type: "module" });
-  const { name } = await ask(worker, { type: "open", decoder }, "opened");
+  const { name } = await ask(worker, { type: "open", decoder, machine }, "opened");
   return {
     name,
+    threads: machine.threads,
     generate: (prompt, tokens) => ask(worker, { type: "generate", prompt, tokens }, "generated"),
     dispose: async () => worker.terminate(),
   };

@@ -20,6 +20,13 @@ export interface DecoderRequest extends Required<Tunable> {
   readonly logits: string;
 }
 
+/** What decoders run on, both on the same. */
+export interface Machine {
+  readonly backend: "webgpu" | "wasm";
+  /** On WebAssembly. */
+  readonly threads: number;
+}
+
 /** What our decoder goes without, one thing at a time. */
 export interface Variant {
   readonly name: string;
@@ -47,6 +54,7 @@ export interface DecodingJob {
 /** Samples of each round: milliseconds until the first token is there, and of a token after it. */
 export interface Decoded {
   readonly engine: string;
+  readonly threads: number;
   readonly context: number;
   readonly interval: number;
   readonly prefillMs: readonly number[];
@@ -92,4 +100,25 @@ export interface DecodingAnswer {
   readonly adapter: GpuAdapterFacts;
   readonly peers: Readonly<Record<string, string>>;
   readonly decoders: readonly DecoderAnswer[];
+}
+
+export interface WasmDecodingJob {
+  /** Numbers of threads that decoders are compared on. */
+  readonly threads: readonly number[];
+  readonly rounds: number;
+  readonly decoders: readonly DecoderRequest[];
+}
+
+export interface WasmDecoded {
+  readonly name: string;
+  readonly tokens: number;
+  /** So many of the first tokens are the peer's. */
+  readonly sameTokens: number;
+  /** How far the peer's logits are from NumPy's, as a share of the largest. */
+  readonly difference: number;
+  readonly decoded: readonly Decoded[];
+}
+
+export interface WasmDecodingAnswer {
+  readonly decoders: readonly WasmDecoded[];
 }
