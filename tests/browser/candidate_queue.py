@@ -21,6 +21,8 @@ class Queue(Host):
         self.lines: list[dict[str, Any]] = []
         self.cut = self.away = False
         self.asked = 0
+        self.zoo = self.folder
+        """Where the models lie."""
 
     def offer(self, *candidates: tuple[Candidate, bytes | None], cut: bool = False) -> None:
         """Candidates of one workload; other bytes than a candidate's are of a wrong kernel."""
@@ -28,7 +30,7 @@ class Queue(Host):
         kernels = [described(candidate, body, bodies) for candidate, body in candidates]
         for name, artifact in bodies.items():
             file = f"{name}.{artifact.manifest.target}"
-            (self.folder / "v1" / "artifacts" / file).write_bytes(artifact.body)
+            (self.zoo / "v1" / "artifacts" / file).write_bytes(artifact.body)
         offered = [{"kernel": kernel, "expected": None} for kernel in kernels]
         key = candidates[0][0].workload.key
         self.lines = [{"workload": key, "cursor": "1", "candidates": offered}]

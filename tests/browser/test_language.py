@@ -10,7 +10,14 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from cli.demo.examples import served_examples
-from fixtures.model_site import write_model
+from fixtures.model_site import SiteKernels, write_model
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.gpu import gpu_model
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from services.tuner.compile import compile_candidate
+from services.tuner.schedules.registry import lite_space
+from tests.browser.candidate_queue import Queue, QueueHandler
 from tests.browser.language_models import (
     BYTES,
     TEMPLATE,
@@ -28,7 +35,6 @@ from tests.browser.model_host import (
     CLASS,
     GPU_CLASS,
     LOSE,
-    Handler,
     Host,
     hosting,
     page_elsewhere,
@@ -71,11 +77,33 @@ SHORT, LONGER = 24, TINY.length
 GROWN = decoder_that_grows("grown", (SHORT, LONGER))
 
 
-class Gateway(Handler):
-    """Lists the plans of the model `grown`, and has each of them for both targets."""
+TUNED, FILES = tiny_decoder("tuned")
+HEAD = TUNED.kernels[TUNED.calls[-3].kernel]
+"""The head's product; argmax and the step to the next place are behind it."""
+SERVED, WRONG, OTHER, *_ = lite_space(
+    Workload.parse(HEAD), TargetKind.WEBGPU, gpu_model("google", "swiftshader")
+)
+
+
+def slowed(candidate: Candidate) -> bytes:
+    """It counts before it computes."""
+    body = compile_candidate(candidate).body.decode()
+    head, tail = body.split("let thread = invocation;", 1)
+    spin = "var spin = 0u; while (spin < 20000u && x0[spin & 15u] < 1e30f) { spin += 1u; }"
+    used = "if (spin == 7u) { return; }"
+    return f"{head}let thread = invocation; {spin} {used} {tail}".encode()
+
+
+class Gateway(QueueHandler):
+    """Lists the plans of the model `grown`, and has each of them for both targets; and the model
+    `tuned`, with a queue of candidates."""
 
     def translate_path(self, path: str) -> str:
         asked = urlsplit(path)
+        if asked.path.startswith("/v1/models/tuned/"):
+            return str(self.host.zoo / "tuned.json")
+        if asked.path.startswith("/tuned."):
+            return str(self.host.zoo / asked.path[1:])
         if asked.path == "/v1/models/grown":
             plans = [{"dimensions": {"context": length}} for length in (LONGER, SHORT)]
             listed = self.host.folder / "plans.json"
@@ -92,14 +120,18 @@ class Gateway(Handler):
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    made = Host(tmp_path_factory.mktemp("language"))
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
+    made = Queue(tmp_path_factory.mktemp("language"))
     for device_class, choose in ((GPU_CLASS, chosen_on_gpu), (CLASS, chosen_on_wasm)):
         folder = made.folder / ("wasm" if device_class == CLASS else "webgpu")
         folder.mkdir()
         for plan, files in (tiny_decoder(), *GROWN):
             kernels = {key: choose(key) for key in plan.kernels}
             write_model(folder, device_class, plan, files, kernels)
+    made.zoo = made.folder / "webgpu"
+    slow = SiteKernels(candidate=SERVED, fallback=SERVED, body=slowed(SERVED))
+    kernels = {key: chosen_on_gpu(key) for key in TUNED.kernels} | {HEAD: slow}
+    write_model(made.zoo, GPU_CLASS, TUNED, FILES, kernels)
     (made.folder / "tokenizer.json").write_text(json.dumps(tiny_tokenizer()))
     (made.folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
     with hosting(made, Gateway):
@@ -338,6 +370,50 @@ def test_a_context_grows_with_the_text_as_far_as_memory_allows(page: Page, host:
     assert contexts[:3] == [[str(SHORT)], [str(LONGER)], [str(SHORT)]]
     fetched = [path for path in host.sent[before:] if path.endswith(f"{LONGER}.weights")]
     assert len(fetched) == 1, "what has no room is not fetched"
+
+
+TUNE = """
+  const heard = [];
+  const until = async (holds) => {
+    for (const start = performance.now(); performance.now() < start + 30_000 && !holds(); ) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  };
+  const llm = await zoo.languageModel("tuned", { tune: "idle" });
+  for (const event of ["swap", "regression"]) {
+    llm.on(event, ({ candidate }) => heard.push([event, candidate]));
+  }
+  const before = await collect(llm.generate(feeds.long, { maxTokens: 8 }));
+  await until(() => llm.tuning.state === "done");
+  await until(() => heard.length > 0);
+  const { measured, reason, swaps } = llm.tuning;
+  const after = await collect(llm.generate([...feeds.long, ...before], { maxTokens: 3 }));
+  const reused = llm.stats().reusedTokens;
+  await llm.dispose();
+  const later = await zoo.languageModel("tuned", { tune: "idle" });
+  const again = await collect(later.generate(feeds.long, { maxTokens: 8 }));
+  await later.dispose();
+  const wins = Object.entries(localStorage).filter(([key]) => key.includes("won:"));
+  const kept = wins.flatMap(([, note]) => Object.values(JSON.parse(note).wins));
+  localStorage.clear();
+  const won = kept.map(({ kernel }) => kernel.candidate);
+  const plain = await openTiny();
+  const { tuning } = plain;
+  await plain.dispose();
+  return { heard, measured, reason, swaps, before, after, reused, again, won, tuning: `${tuning}` };
+"""
+
+
+def test_a_language_model_is_tuned_while_no_token_is_asked_for(page: Page, host: Queue) -> None:
+    host.offer((WRONG, b"no kernel"), (OTHER, None))
+    found = page.evaluate(script(COLLECT + TUNE), [host.url, {"long": LONG}])
+    greedy = right_tokens(LONG, 11)
+    assert found["heard"] == [["swap", OTHER.candidate_id]], found["reason"]
+    assert (found["measured"], found["won"]) == (2, [OTHER.candidate_id])
+    assert (found["before"], found["after"]) == (greedy[:8], greedy[8:])
+    assert found["reused"] == len(LONG) + 7, "the cache is as the text left it"
+    assert found["again"] == greedy[:8]
+    assert found["tuning"] == "undefined"
 
 
 LOST_TWICE = """

@@ -55,7 +55,7 @@ export function launches(plan: SlicePlan, lo: number, hi: number, most: number):
 }
 
 /** A program bound to its tensors. A range is of slices, 0 ≤ lo ≤ hi ≤ `slices`. */
-export class BoundProgram {
+export class BoundProgram implements BoundCall {
   readonly program: Program;
   readonly #plan: SlicePlan;
   readonly #most: number;
@@ -129,6 +129,12 @@ export function submitPass(device: GPUDevice, encode: (pass: GPUComputePassEncod
 export interface Sliced {
   readonly slices: number;
   encode(pass: GPUComputePassEncoder, lo?: number, hi?: number): void;
+}
+
+/** A program that is bound to its tensors. */
+export interface BoundCall extends Sliced {
+  readonly program: Program;
+  dispose(): void;
 }
 
 export interface SliceOptions {

@@ -3,7 +3,9 @@
  * that a submission may hold a part of it. Of the hundreds of dispatches that a token of a language
  * model has, each would have that uniform bound, and would wait for it before it knows an address.
  */
-import type { Sliced } from "./bound-program.js";
+import { fetchArtifact } from "../engine/artifact.js";
+import type { KernelWire } from "../wire/types.js";
+import { type BoundCall, BoundProgram } from "./bound-program.js";
 import type { OpenDevice } from "./device.js";
 import { compileProgram, type GpuKernelWire, type Program } from "./program.js";
 
@@ -27,7 +29,7 @@ export const compileWhole = (
   compileProgram(open, kernel, code.replace(FIRST_WORKGROUP, NO_UNIFORM), limitMs, null);
 
 /** A program without the uniform, bound to its tensors. */
-export class WholeProgram implements Sliced {
+export class WholeProgram implements BoundCall {
   readonly program: Program;
   readonly slices = 1;
   readonly #tensors: GPUBindGroup;
@@ -52,4 +54,27 @@ export class WholeProgram implements Sliced {
       pass.dispatchWorkgroups(workgroups);
     }
   }
+
+  /** It has no buffer of its own. */
+  dispose(): void {}
 }
+
+/**
+ * Fetches and compiles a kernel, without the uniform where its dispatches fit. Throws as
+ * `loadProgram`.
+ */
+export async function loadWholeProgram(
+  open: OpenDevice,
+  origin: URL,
+  kernel: KernelWire,
+): Promise<Program> {
+  const code = new TextDecoder().decode(await fetchArtifact(origin, kernel));
+  const compile = runsWhole(open, kernel) ? compileWhole : compileProgram;
+  return compile(open, kernel, code);
+}
+
+/** A program with the uniform or without. `buffers` are those of ABI 1. */
+export const boundTo = (program: Program, buffers: readonly GPUBuffer[]): BoundCall =>
+  program.firstWorkgroup === null
+    ? new WholeProgram(program, buffers)
+    : new BoundProgram(program, buffers);

@@ -3,7 +3,7 @@
  * tokens. The token, its place and the cache stay on the GPU, so that the next token is submitted
  * before the last one has been read.
  */
-import type { Sliced } from "../gpu/bound-program.js";
+import type { BoundCall } from "../gpu/bound-program.js";
 import { stagingBuffer } from "../gpu/buffers.js";
 import { Nudger } from "../gpu/nudger.js";
 import type { DecoderWire } from "../runtime/answer.js";
@@ -42,9 +42,11 @@ interface Places extends Pick<DecoderWire, "vocabulary" | "rows" | "step" | "hea
 export class Decoder {
   readonly loaded: Loaded;
   readonly stored: Promise<void>;
-  readonly #order: LoadOrder;
-  readonly #plan: LoadedPlan<Sliced>;
+  readonly order: LoadOrder;
+  readonly plan: LoadedPlan<BoundCall>;
+  #calls: readonly BoundCall[];
   readonly #at: Places;
+  readonly #buffers: readonly GPUBuffer[];
   readonly #staging: StagingPool<GPUBuffer>;
   readonly #nudger: Nudger;
   #submitted: Promise<unknown> = Promise.resolve();
@@ -57,13 +59,15 @@ export class Decoder {
 
   private constructor(
     order: LoadOrder,
-    plan: LoadedPlan<Sliced>,
+    plan: LoadedPlan<BoundCall>,
     places: Places,
     staging: readonly GPUBuffer[],
   ) {
-    this.#order = order;
-    this.#plan = plan;
+    this.order = order;
+    this.plan = plan;
+    this.#calls = plan.bound;
     this.#at = places;
+    this.#buffers = staging;
     this.#staging = new StagingPool(staging);
     this.#nudger = new Nudger(plan.open.device.queue, breathing());
     this.stored = plan.stored;
@@ -72,7 +76,11 @@ export class Decoder {
 
   /** Throws KernelZooError as `loadWhole`. */
   static async load(order: LoadOrder, ports: Pick<EnginePorts, "progress">): Promise<Decoder> {
-    const loaded = await loadWhole(order, ports);
+    return Decoder.of(order, await loadWhole(order, ports));
+  }
+
+  /** Throws KernelZooError: memory, run. */
+  static of(order: LoadOrder, loaded: LoadedPlan<BoundCall>): Promise<Decoder> {
     const { vocabulary, rows, step, head } = order.answer.plan.decoder as DecoderWire;
     const { placement, of } = loaded.buffers;
     const [token, position, prompt] = placement.inputs.map(of) as [GPUBuffer, GPUBuffer, GPUBuffer];
@@ -93,19 +101,43 @@ export class Decoder {
    * device was lost, timeout.
    */
   run(feeds: readonly Stored[], aborted: () => boolean): Promise<RunResult | null> {
-    return this.#ran(readOrder(feeds), aborted);
+    return this.decoded(readOrder(feeds), aborted);
+  }
+
+  /** The calls of a block and of a token; a run takes those that it finds where it submits. */
+  get calls(): readonly BoundCall[] {
+    return this.#calls;
+  }
+
+  /** Other programs in the place of calls from the next submission on. */
+  replace(calls: ReadonlyMap<number, BoundCall>): void {
+    this.#calls = this.#calls.map((each, i) => calls.get(i) ?? each);
+  }
+
+  /** Destroys what is its own beside the plan. */
+  dispose(): void {
+    for (const buffer of this.#buffers) buffer.destroy();
+  }
+
+  /** The next token is that behind so many. */
+  goTo(place: number): void {
+    const { token, position } = this.#at;
+    const { queue } = this.plan.open.device;
+    queue.writeBuffer(token, 0, Int32Array.of(0));
+    queue.writeBuffer(position, 0, Int32Array.of(place, place + 1, 0, 0));
   }
 
   /** Compares the logits behind the golden prompt. Throws as the `check` of a model. */
   check(ports: Pick<EnginePorts, "progress">, aborted: () => boolean): Promise<boolean> {
     const run = async (feeds: readonly Stored[]): Promise<RunResult | null> => {
-      const ran = await this.#ran(goldenOrder(feeds), aborted);
+      const ran = await this.decoded(goldenOrder(feeds), aborted);
       return ran && { ...ran, outputs: ran.outputs.slice(1) };
     };
-    return checked(this.#order, run, ports);
+    return checked(this.order, run, ports);
   }
 
-  async #ran(order: DecodeOrder, aborted: () => boolean): Promise<RunResult | null> {
+  /** The tokens that an order asks for, as `run`. */
+  async decoded(order: DecodeOrder, aborted: () => boolean): Promise<RunResult | null> {
     const staging = await this.#staging.take();
     try {
       const submitted = this.#submitted.then(() => this.#submit(order, staging, aborted));
@@ -136,7 +168,7 @@ export class Decoder {
   }
 
   #drawing(): Promise<Sampler> {
-    const { open } = this.#plan;
+    const { open } = this.plan;
     this.#sampler ??= Sampler.load(open, this.#at.vocabulary, this.#at);
     return this.#sampler;
   }
@@ -148,7 +180,7 @@ export class Decoder {
     aborted: () => boolean,
   ): Promise<boolean> {
     const { token, position, prompt: at } = this.#at;
-    const { queue } = this.#plan.open.device;
+    const { queue } = this.plan.open.device;
     const end = place + prompt.length;
     queue.writeBuffer(at, place * TOKEN_BYTES, Int32Array.from(prompt));
     queue.writeBuffer(position, 0, Int32Array.of(place, end, 0, 0));
@@ -157,7 +189,7 @@ export class Decoder {
     const blocks: Promise<unknown>[] = [];
     while (this.#place < end - 1) {
       if (aborted() || !(await this.#submitPart(end - 1, aborted))) return false;
-      const block = this.#plan.open.idle(LIMIT_MS);
+      const block = this.plan.open.idle(LIMIT_MS);
       block.catch(() => undefined); // Nobody may wait for the last ones.
       blocks.push(block);
       if (blocks.length > MOST_BLOCKS) await blocks.shift();
@@ -196,7 +228,7 @@ export class Decoder {
       const start = now();
       this.#handOver((encoder) => this.#encode(encoder, (_pass, calls) => calls(from, to)));
       if (isWeak) {
-        await this.#plan.open.idle(LIMIT_MS);
+        await this.plan.open.idle(LIMIT_MS);
         this.#atOnce = callsAtOnce(to - from, now() - start, step);
       }
       from = to;
@@ -205,7 +237,7 @@ export class Decoder {
   }
 
   #handOver(work: (encoder: GPUCommandEncoder) => void): void {
-    const { device } = this.#plan.open;
+    const { device } = this.plan.open;
     const encoder = device.createCommandEncoder();
     work(encoder);
     device.queue.submit([encoder.finish()]);
@@ -229,7 +261,7 @@ export class Decoder {
     sampler: Sampler | null = null,
   ): void {
     const { step, head } = this.#at;
-    const last = this.#plan.bound.length - 1;
+    const last = this.#calls.length - 1;
     const before = sampler ? head + 1 : last;
     this.#encode(encoder, (pass, calls) => {
       calls(step, withHead ? before : head);
@@ -242,10 +274,9 @@ export class Decoder {
     encoder: GPUCommandEncoder,
     work: (pass: GPUComputePassEncoder, calls: (from: number, to: number) => void) => void,
   ): void {
-    const { bound } = this.#plan;
     const pass = encoder.beginComputePass();
     work(pass, (from, to) => {
-      for (const call of bound.slice(from, to)) call.encode(pass);
+      for (const call of this.#calls.slice(from, to)) call.encode(pass);
     });
     pass.end();
   }
@@ -253,7 +284,7 @@ export class Decoder {
   async #read({ tokens, logits }: DecodeOrder, staging: GPUBuffer): Promise<readonly Stored[]> {
     const mapped = staging.mapAsync(GPUMapMode.READ);
     const hastened = tokens < MANY ? this.#nudger.during(mapped) : mapped;
-    await this.#plan.open.settled(hastened, LIMIT_MS);
+    await this.plan.open.settled(hastened, LIMIT_MS);
     const bytes = staging.getMappedRange();
     const { vocabulary } = this.#at;
     const outputs: Stored[] = [

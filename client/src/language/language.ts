@@ -1,12 +1,16 @@
 /** Opens language models. Loaded by pages that ask for one. */
 import type { Host } from "../runtime/host.js";
 import type { Progress } from "../runtime/messages.js";
+import type { Spawn } from "../runtime/opener.js";
 import type { Answered } from "../runtime/request.js";
+import type { RuntimeWorker } from "../runtime/session.js";
+import type { Tuned } from "../tuning/tuned.js";
+import type { TuneOptions, TuningEvents } from "../tuning/tuning.js";
 import { contextsOf } from "./contexts.js";
 import { LanguageModel, type LanguageModel as Model } from "./model.js";
 import { Targets } from "./targets.js";
 
-export interface LanguageOptions {
+export interface LanguageOptions extends Omit<TuneOptions, "runs"> {
   /**
    * The tokens that it has room for. Unless told, it begins with the fewest that the zoo has a plan
    * for, and takes a larger plan when a text needs it, as far as the memory allows.
@@ -33,7 +37,9 @@ export async function openModel(
 ): Promise<Model> {
   const { onProgress: progress = () => undefined, signal, memoryBytes } = rest;
   const { KernelZooError } = host.tools;
-  const { isFile, Opener, requestModel, spawnRuntime } = await import("../runtime/runtime.js");
+  const { isFile, Listeners, Opener, requestModel, spawnRuntime } = await import(
+    "../runtime/runtime.js"
+  );
   if (host.forbidden !== null && host.gpu.kind === "none") {
     const why = `Language models run on WebGPU or WebAssembly: ${host.forbidden}`;
     throw new KernelZooError("profile", why);
@@ -52,7 +58,12 @@ export async function openModel(
       return targets.source;
     },
   };
-  const opener = new Opener(host, answered, order, spawnRuntime);
+  const plain = (): RuntimeWorker => spawnRuntime(targets.source);
+  const asked = rest.tune === "idle" && targets.isOnGpu;
+  const tuned = asked ? await tunedOnGpu(host, answered, rest, plain) : null;
+  // A GPU that was given up has no kernels to tune.
+  const spawn: Spawn = (source) => tuned?.spawn(targets.isOnGpu ? source : undefined) ?? plain();
+  const opener = new Opener(host, answered, order, spawn);
   const opened = await opener.open();
   try {
     await opened.session.complete;
@@ -61,5 +72,21 @@ export async function openModel(
     throw signal?.aborted ? signal.reason : thrown;
   }
   const planned = (context: number): Promise<Answered> => targets.planned(context);
-  return new LanguageModel(opener, opened, { contexts, planned });
+  const larger = { contexts, planned };
+  const model = new LanguageModel(opener, opened, larger, new Listeners<TuningEvents>());
+  tuned?.attach(model);
+  return model;
+}
+
+async function tunedOnGpu(
+  host: Host,
+  answered: Answered,
+  options: TuneOptions,
+  plain: Spawn,
+): Promise<Tuned> {
+  const [{ tuned }, { SOURCES }] = await Promise.all([
+    import("../tuning/tuned.js"),
+    import("../tuning/language/sources.js"),
+  ]);
+  return tuned(host, answered, "webgpu", options, plain, SOURCES);
 }

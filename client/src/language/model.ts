@@ -1,8 +1,10 @@
 /** A language model that generates tokens, in a worker of its own. */
 import type { DecoderWire, PlanWire } from "../runtime/answer.js";
+import type { Listeners } from "../runtime/listeners.js";
 import type { Opened, Opener } from "../runtime/opener.js";
 import type { Answered } from "../runtime/request.js";
 import type { Ran, Refused } from "../runtime/session.js";
+import type { ModelTuning, TuningEvents } from "../tuning/tuning.js";
 import type { TargetKind } from "../wire/types.js";
 import { GREEDY, MOST_STEPS, orderFeeds, type Sampling } from "./order.js";
 
@@ -83,8 +85,11 @@ export class LanguageModel {
   readonly vocabulary: number;
   /** Tokens that end a text. */
   readonly stopTokens: readonly number[];
+  /** What tuning in this page does; undefined where it was not asked for, and without a GPU. */
+  tuning: ModelTuning | undefined;
   readonly #opener: Opener;
   readonly #larger: LargerPlans;
+  readonly #listeners: Listeners<TuningEvents>;
   #opened: Opened;
   /** The tokens whose keys and values are in the cache. */
   #held: number[] = [];
@@ -92,7 +97,12 @@ export class LanguageModel {
   #stats: Omit<LanguageStats, "threads">;
 
   /** @internal */
-  constructor(opener: Opener, opened: Opened, larger: LargerPlans) {
+  constructor(
+    opener: Opener,
+    opened: Opened,
+    larger: LargerPlans,
+    listeners: Listeners<TuningEvents>,
+  ) {
     const { name, plan } = opener.answer;
     const { length, vocabulary, stop } = plan.decoder as DecoderWire;
     this.name = name;
@@ -102,6 +112,7 @@ export class LanguageModel {
     this.#opener = opener;
     this.#opened = opened;
     this.#larger = larger;
+    this.#listeners = listeners;
     this.#stats = {
       ...{ promptTokens: 0, reusedTokens: 0, prefillMs: 0, tokens: 0, interval: 1 },
       ...{ msPerToken: null, gigabytesPerSecond: null, bandwidthShare: null },
@@ -161,6 +172,19 @@ export class LanguageModel {
       ending.abort();
       this.#busy = false;
     }
+  }
+
+  /** Calls `listener` from now on, where the model is tuned in the page; answers what ends that. */
+  on<Event extends keyof TuningEvents>(
+    event: Event,
+    listener: (told: TuningEvents[Event]) => void,
+  ): () => void {
+    return this.#listeners.on(event, listener);
+  }
+
+  /** @internal */
+  tell<Event extends keyof TuningEvents>(event: Event, told: TuningEvents[Event]): void {
+    this.#listeners.tell(event, told);
   }
 
   /** Forgets the cache behind so many tokens of the last text; the next prompt computes them again. */

@@ -46,6 +46,11 @@ export class Targets {
     this.#gpu = host.gpu.kind === "gpu";
   }
 
+  /** Whether that is the worker of models on a GPU. */
+  get isOnGpu(): boolean {
+    return this.source === gpuSource;
+  }
+
   /**
    * The plan for so many tokens; for what there is where that is undefined. A GPU that fails for good
    * is replaced by WebAssembly, for this plan and those after it. Throws KernelZooError.

@@ -4,6 +4,7 @@ import type { ModelTuning, TuningEvents } from "../tuning/tuning.js";
 import type { TargetKind } from "../wire/types.js";
 import { copied, type Feed, storedFeeds, type TensorData, tensorData } from "./feeds.js";
 import type { Stored } from "./golden.js";
+import { Listeners } from "./listeners.js";
 import type { Opened, Opener } from "./opener.js";
 import { type ModelTensor, type PlannedCall, plannedCalls } from "./planned.js";
 import type { Profile } from "./profile.js";
@@ -73,8 +74,6 @@ export interface ModelEvents extends TuningEvents {
   readonly devicelost: { readonly reason: string | null };
 }
 
-type Listener = (told: never) => void;
-
 export class Model<Types extends ModelTypes = AnyModel> {
   readonly name: string;
   readonly inputs: readonly ModelTensor[];
@@ -87,7 +86,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
    */
   saved: Promise<void> | undefined;
   readonly #opener: Opener;
-  readonly #listeners = new Set<readonly [event: string, Listener]>();
+  readonly #listeners = new Listeners<ModelEvents>();
   readonly #best: number[];
   #opened: Promise<Opened>;
   #last: readonly Stored[] | null = null;
@@ -161,14 +160,12 @@ export class Model<Types extends ModelTypes = AnyModel> {
     event: Event,
     listener: (told: ModelEvents[Event]) => void,
   ): () => void {
-    const heard = [event, listener] as const;
-    this.#listeners.add(heard);
-    return () => void this.#listeners.delete(heard);
+    return this.#listeners.on(event, listener);
   }
 
   /** @internal */
   tell<Event extends keyof ModelEvents>(event: Event, told: ModelEvents[Event]): void {
-    for (const [each, listener] of this.#listeners) if (each === event) listener(told as never);
+    this.#listeners.tell(event, told);
   }
 
   /**

@@ -5,6 +5,7 @@ import type { Backend } from "../sdk/backend.js";
 import type { TuneOptions } from "../tuning/tuning.js";
 import { addressOf, targetOf } from "./answer.js";
 import type { Host } from "./host.js";
+import { Listeners } from "./listeners.js";
 import type { Check, Progress } from "./messages.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
 import { Opener } from "./opener.js";
@@ -12,7 +13,17 @@ import { type Dimensions, isFile, requestModel } from "./request.js";
 import { type RuntimeWorker, Session, spawnRuntime } from "./session.js";
 
 // For language models, graphs and kernels in JavaScript, which are files of their own.
-export { addressOf, isFile, Model, Opener, requestModel, Session, spawnRuntime, targetOf };
+export {
+  addressOf,
+  isFile,
+  Listeners,
+  Model,
+  Opener,
+  requestModel,
+  Session,
+  spawnRuntime,
+  targetOf,
+};
 
 export interface ModelOptions extends TuneOptions {
   /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */

@@ -6,14 +6,13 @@
 import type { ModelAnswer } from "../runtime/answer.js";
 import { choose, withChoice } from "../runtime/by-runs.js";
 import type { Host } from "../runtime/host.js";
-import type { Model } from "../runtime/model.js";
 import type { Spawn } from "../runtime/opener.js";
 import type { Answered } from "../runtime/request.js";
 import type { RuntimeWorker } from "../runtime/session.js";
 import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
 import type { Found, FromTuned } from "./messages.js";
 import model from "./model-worker.js?inlined";
-import type { Tuned } from "./tuned.js";
+import type { Tunable, Tuned } from "./tuned.js";
 import type { TuneOptions } from "./tuning.js";
 import { WatchedRuntime } from "./watched.js";
 
@@ -54,7 +53,7 @@ class FewRuns implements Tuned {
   #waiting: Switch[];
   #switching: Switch | null = null;
   readonly #cold = new Map<string, ServedKernel>();
-  #model: Pick<Model, "tell"> | null = null;
+  #model: Tunable | null = null;
   #runtime: WatchedRuntime | null = null;
   #asked = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -82,7 +81,8 @@ class FewRuns implements Tuned {
     this.#stop();
     const lost = source === undefined && this.#target === "webgpu";
     if (lost || this.#waiting.length === 0) return this.#plain(source);
-    this.#runtime = new WatchedRuntime(this.#source, this.answered.answer, {
+    this.#runtime = new WatchedRuntime(this.#source, {
+      loads: () => this.answered.answer,
       runs: () => this.#look(),
       ran: () => undefined,
       told: (told) => this.#told(told),
@@ -92,7 +92,7 @@ class FewRuns implements Tuned {
     return this.#runtime;
   };
 
-  attach(model: Pick<Model, "tell">): void {
+  attach(model: Tunable): void {
     this.#model = model;
   }
 

@@ -54,13 +54,18 @@ export interface SwapSteps<Prepared> {
   readonly prepared: (found: Found) => Promise<Prepared>;
   /** What is wrong with the golden outputs where `all` run; null where nothing is. */
   readonly wrong: (all: readonly Prepared[]) => Promise<string | null>;
+  /** Those with which the whole is no faster, though they are alone. */
+  readonly inVain?: (all: readonly Prepared[]) => Promise<ReadonlySet<Prepared>>;
   /** Lets calls run the new kernels from the next run on. Throws KernelZooError, with all as it was. */
   readonly adopt: (all: readonly Prepared[]) => Promise<void>;
 }
 
+const IN_VAIN = "The whole takes no less with it.";
+const NONE: ReadonlySet<never> = new Set();
+
 export async function swapped<Prepared>(
   found: readonly Found[],
-  { prepared, wrong, adopt }: SwapSteps<Prepared>,
+  { prepared, wrong, inVain, adopt }: SwapSteps<Prepared>,
 ): Promise<Refusals> {
   const refused = new Map<Found, string>();
   const ready = new Map<Found, Prepared>();
@@ -72,13 +77,18 @@ export async function swapped<Prepared>(
     }
   }
   const reasons = await wrongAmong([...ready.values()], wrong);
-  for (const [each, made] of ready) {
-    const reason = reasons.get(made);
-    if (reason === undefined) continue;
-    refused.set(each, reason);
-    ready.delete(each);
-  }
+  const refuse = (reasonOf: (made: Prepared) => string | undefined): void => {
+    for (const [each, made] of ready) {
+      const reason = reasonOf(made);
+      if (reason === undefined) continue;
+      refused.set(each, reason);
+      ready.delete(each);
+    }
+  };
+  refuse((made) => reasons.get(made));
   try {
+    const vain = (await inVain?.([...ready.values()])) ?? NONE;
+    refuse((made) => (vain.has(made as never) ? IN_VAIN : undefined));
     await adopt([...ready.values()]);
   } catch (thrown) {
     for (const each of ready.keys()) refused.set(each, sentence(thrown));

@@ -4,7 +4,6 @@ import type { SentRequest } from "../agent/sent.js";
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { Host } from "../runtime/host.js";
 import type { LoadOrder } from "../runtime/messages.js";
-import type { Model } from "../runtime/model.js";
 import type { Spawn } from "../runtime/opener.js";
 import type { PlannedCall } from "../runtime/planned.js";
 import type { Answered } from "../runtime/request.js";
@@ -16,12 +15,15 @@ import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer } from "./mess
 import model from "./model-worker.js?inlined";
 import { workerOf } from "./page-worker.js";
 import { RunTimes } from "./run-times.js";
-import type { ModelTuning, Swap, TuneOptions } from "./tuning.js";
+import type { ModelTuning, Swap, TuneOptions, TuningEvents } from "./tuning.js";
 import { WatchedRuntime } from "./watched.js";
 import { type Win, Wins } from "./wins.js";
 
-/** A model of any types. */
-type Tunable = Pick<Model, "plan" | "tell" | "tuning">;
+/** A model of any types, or a language model. */
+export interface Tunable {
+  tuning: ModelTuning | undefined;
+  tell<Event extends keyof TuningEvents>(event: Event, told: TuningEvents[Event]): void;
+}
 
 export interface Tuned {
   readonly answered: Answered;
@@ -53,7 +55,7 @@ class Tuning implements ModelTuning, Tuned {
   measured = 0;
   contributed = 0;
   readonly #host: Host;
-  readonly #answered: Answered;
+  #answered: Answered;
   readonly #options: TuneOptions;
   readonly #target: MeasuredTarget;
   readonly #sources: Sources;
@@ -61,7 +63,7 @@ class Tuning implements ModelTuning, Tuned {
   readonly #wins: Wins;
   readonly #winners = new Map<string, Winner>();
   readonly #tried = new Set<string>();
-  readonly #times: RunTimes;
+  #times: RunTimes;
   readonly #pauses = pauses(() => this.#paused());
   #model: Tunable | null = null;
   #runtime: WatchedRuntime | null = null;
@@ -145,8 +147,16 @@ class Tuning implements ModelTuning, Tuned {
     }
     this.#winners.clear();
     this.#swapping = [];
-    const winners = this.#wins.trusted ? this.#wins.of(this.#answered.answer) : [];
-    const runtime = new WatchedRuntime(this.#sources.model, this.#served(winners), {
+    let winners: ReturnType<Wins["of"]> = [];
+    const runtime = new WatchedRuntime(this.#sources.model, {
+      loads: (answer) => {
+        this.#follow(answer);
+        winners = this.#wins.trusted ? this.#wins.of(answer) : [];
+        for (const [workload, win] of winners) this.#winners.set(workload, { win, before: null });
+        // It is opened anew: a kernel of the zoo has failed, or another plan is to run.
+        if (this.#model !== null && this.#ended === null) this.#measure();
+        return this.#served(winners);
+      },
       runs: () => this.#look(),
       ran: (times) => this.#ran(times),
       told: (told) => this.#told(told),
@@ -160,12 +170,19 @@ class Tuning implements ModelTuning, Tuned {
         this.#withdraw();
       },
     });
-    for (const [workload, win] of winners) this.#winners.set(workload, { win, before: null });
     this.#runtime = runtime;
-    // It is opened anew, as a kernel of the zoo has failed.
-    if (this.#model !== null && this.#ended === null) this.#measure();
     return runtime;
   };
+
+  /** Another plan of the model has other workloads, of which none was measured. */
+  #follow(answer: LoadOrder["answer"]): void {
+    const { plan } = this.#answered.answer;
+    this.#answered = { ...this.#answered, answer };
+    if (answer.plan === plan) return;
+    this.#times = new RunTimes(answer.plan, globalThis.crossOriginIsolated);
+    if (this.#complete) this.#ended = null;
+    this.#complete = false;
+  }
 
   /** The model runs on WebAssembly from now on; what ran when the GPU was lost does not run again. */
   #lost(): void {
@@ -468,15 +485,18 @@ class Tuning implements ModelTuning, Tuned {
   }
 }
 
-/** `plain` starts the worker of a model that is not tuned. */
+const sourcesOf = async (target: MeasuredTarget): Promise<Sources> =>
+  target === "webgpu" ? (await import("./webgpu/sources.js")).SOURCES : { measurer, model };
+
+/** `plain` starts the worker of a model that is not tuned; `own` are workers of another kind. */
 export async function tuned(
   host: Host,
   answered: Answered,
   target: MeasuredTarget,
   options: TuneOptions,
   plain: Spawn,
+  own?: Sources,
 ): Promise<Tuned> {
-  const sources: Sources =
-    target === "webgpu" ? (await import("./webgpu/sources.js")).SOURCES : { measurer, model };
+  const sources = own ?? (await sourcesOf(target));
   return new Tuning(host, answered, options, target, sources, plain);
 }

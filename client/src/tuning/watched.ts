@@ -9,6 +9,8 @@ type FromModel = FromRuntime | FromTuned;
 type ToModel = ToRuntime | ToTuned;
 
 interface RuntimePorts {
+  /** What is loaded first in the place of an answer. */
+  readonly loads: (answer: LoadOrder["answer"]) => LoadOrder["answer"];
   /** An inference was asked for, or the last one has ended. */
   readonly runs: () => void;
   readonly ran: (times: CallTimes) => void;
@@ -23,17 +25,15 @@ export class WatchedRuntime implements RuntimeWorker {
   onmessage: RuntimeWorker["onmessage"] = null;
   onerror: RuntimeWorker["onerror"] = null;
   readonly #source: string;
-  readonly #answer: LoadOrder["answer"];
   readonly #ports: RuntimePorts;
   #worker: Worker;
+  /** What the page asked for, where something else is loaded first. */
   #order: LoadOrder | null = null;
   #loaded = false;
   #runs = 0;
 
-  /** `answer` is loaded first in place of the order's. */
-  constructor(source: string, answer: LoadOrder["answer"], ports: RuntimePorts) {
+  constructor(source: string, ports: RuntimePorts) {
     this.#source = source;
-    this.#answer = answer;
     this.#ports = ports;
     this.#worker = this.#start();
   }
@@ -49,8 +49,10 @@ export class WatchedRuntime implements RuntimeWorker {
   postMessage(message: ToRuntime, transfer: Transferable[]): void {
     if (message.type === "run" && this.#runs++ === 0) this.#ports.runs();
     if (message.type !== "load") return void this.tell(message, transfer);
-    this.#order = message.order;
-    this.tell({ type: "load", order: { ...message.order, answer: this.#answer } });
+    const { order } = message;
+    const answer = this.#ports.loads(order.answer);
+    this.#order = answer === order.answer ? null : order;
+    this.tell({ type: "load", order: { ...order, answer } });
   }
 
   terminate(): void {
@@ -78,7 +80,7 @@ export class WatchedRuntime implements RuntimeWorker {
       return void this.#ports.told(data);
     }
     const order = this.#order;
-    if (data.type === "refused" && order !== null && order.answer !== this.#answer) {
+    if (data.type === "refused" && order !== null) {
       this.#ports.refused();
       // Later there are runs that wait; then the model is opened anew.
       if (!this.#loaded) return void this.#reload(order);

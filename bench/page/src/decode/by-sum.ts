@@ -1,10 +1,9 @@
 /** Which kernels of a decoder, of those that are fast alone, make a token and a prompt's block fastest. */
-import type { BoundProgram, Sliced } from "../../../../client/src/gpu/bound-program.js";
-import { noActivity, raiseClock } from "../../../../client/src/gpu/clock.js";
-import { loadProgram } from "../../../../client/src/gpu/program.js";
-import { gpuSampleNs } from "../../../../client/src/gpu/sample.js";
+import type { BoundCall } from "../../../../client/src/gpu/bound-program.js";
+import { noActivity } from "../../../../client/src/gpu/clock.js";
 import { type GpuTimer, gpuTimer } from "../../../../client/src/gpu/timer.js";
 import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
+import { boundTo, loadWholeProgram } from "../../../../client/src/gpu/whole-program.js";
 import type { DecoderWire, ModelAnswer } from "../../../../client/src/runtime/answer.js";
 import {
   Chain,
@@ -19,12 +18,12 @@ import {
   type Pair,
   type Trial,
 } from "../../../../client/src/tuning/by-sum.js";
+import { pairsOf, searched } from "../../../../client/src/tuning/whole-times.js";
 import type { KernelWire } from "../../../../client/src/wire/types.js";
 import { served, type Times } from "../models/tuned.js";
 import type { DecoderRequest } from "./request.js";
 
 const LIMIT_MS = 20_000;
-const PAIRS = 5;
 /** Tokens, or blocks, in one sample. */
 const TOKENS = 16;
 const BLOCKS = 2;
@@ -42,17 +41,17 @@ class WholeTimer {
   readonly #asked: DecoderRequest;
   readonly #url: URL;
   readonly #answer: ModelAnswer;
-  readonly #loaded: LoadedPlan<Sliced>;
+  readonly #loaded: LoadedPlan<BoundCall>;
   readonly #timer: GpuTimer;
   readonly #activity = noActivity();
   /** Calls of a workload bound to a candidate's program, by both. */
-  readonly #bound = new Map<string, Promise<ReadonlyMap<number, BoundProgram>>>();
+  readonly #bound = new Map<string, Promise<ReadonlyMap<number, BoundCall>>>();
 
   private constructor(
     asked: DecoderRequest,
     url: URL,
     answer: ModelAnswer,
-    loaded: LoadedPlan<Sliced>,
+    loaded: LoadedPlan<BoundCall>,
     timer: GpuTimer,
   ) {
     [this.#asked, this.#url, this.#answer] = [asked, url, answer];
@@ -97,21 +96,11 @@ class WholeTimer {
   /** Sums over the contexts, of both choices in turns. */
   async pairs(whole: Whole, { chosen, instead }: Trial): Promise<readonly Pair[]> {
     const chains = [await this.#chain(whole, chosen), await this.#chain(whole, instead)] as const;
-    await raiseClock(this.#timer, chains[0], this.#activity, now() + LIMIT_MS);
-    const found: Pair[] = [];
-    for (let pair = 0; pair < PAIRS; pair++) {
-      const sums = [0, 0] as [number, number];
-      for (const context of this.#asked.contexts) {
-        for (const which of pair % 2 === 0 ? ([0, 1] as const) : ([1, 0] as const)) {
-          this.#go(whole.place(context));
-          const shape = { calls: whole.times, passes: 1 };
-          sums[which] += await gpuSampleNs(this.#timer, chains[which], shape, now() + LIMIT_MS);
-        }
-      }
-      found.push(sums);
-    }
-    this.#activity.lastMs = now();
-    return found;
+    return pairsOf(this.#timer, this.#activity, chains, {
+      calls: whole.times,
+      places: this.#asked.contexts.map(whole.place),
+      goTo: (place) => this.#go(place),
+    });
   }
 
   kernel(workload: string, candidate: string): KernelWire {
@@ -130,7 +119,7 @@ class WholeTimer {
   }
 
   async #chain({ from, to }: Whole, chosen: Chosen): Promise<Chain> {
-    const bound = new Map<number, BoundProgram>();
+    const bound = new Map<number, BoundCall>();
     for (const [workload, candidate] of chosen) {
       for (const [call, each] of await this.#calls(workload, candidate)) bound.set(call, each);
     }
@@ -138,18 +127,18 @@ class WholeTimer {
     return new Chain(all.slice(from, to));
   }
 
-  #calls(workload: string, candidate: string): Promise<ReadonlyMap<number, BoundProgram>> {
+  #calls(workload: string, candidate: string): Promise<ReadonlyMap<number, BoundCall>> {
     const key = `${workload} ${candidate}`;
     const made = this.#bound.get(key) ?? this.#bind(workload, this.kernel(workload, candidate));
     this.#bound.set(key, made);
     return made;
   }
 
-  async #bind(workload: string, kernel: KernelWire): Promise<ReadonlyMap<number, BoundProgram>> {
+  async #bind(workload: string, kernel: KernelWire): Promise<ReadonlyMap<number, BoundCall>> {
     const { open, buffers } = this.#loaded;
-    const program = await loadProgram(open, this.#url, kernel);
+    const program = await loadWholeProgram(open, this.#url, kernel);
     const calls = [...this.#answer.plan.calls.keys()].filter((i) => this.#workload(i) === workload);
-    return new Map(calls.map((i) => [i, buffers.bound(i, program)] as const));
+    return new Map(calls.map((i) => [i, boundTo(program, buffers.operands(i, program))] as const));
   }
 
   #go(place: number): void {
@@ -176,14 +165,7 @@ export async function chosenInDecoder(
   try {
     for (const whole of timer.wholes) {
       const search = chosenBySum(timer.contested(whole, times));
-      let next = search.next();
-      const first = next.done ? next.value : next.value.chosen;
-      let chosen = first;
-      while (!next.done && now() < until) {
-        chosen = next.value.chosen;
-        next = search.next(await timer.pairs(whole, next.value));
-      }
-      if (next.done) chosen = next.value;
+      const { first, chosen } = await searched(search, (trial) => timer.pairs(whole, trial), until);
       for (const [workload, candidate] of chosen) {
         kernels[workload] = timer.kernel(workload, candidate);
         if (first.get(workload) !== candidate) changed.push(workload);

@@ -1,5 +1,5 @@
 /** What the calls of a plan take on the GPU, each by itself: in a run they overlap. */
-import type { BoundProgram } from "../../gpu/bound-program.js";
+import type { BoundCall } from "../../gpu/bound-program.js";
 import type { OpenDevice } from "../../gpu/device.js";
 import { gpuSampleNs, shapeOf } from "../../gpu/sample.js";
 import { type GpuTimer, gpuTimer, restingTimer } from "../../gpu/timer.js";
@@ -17,7 +17,7 @@ export class CallTimer {
   /** `rest` is awaited before each pass, so that something else may go first. */
   static async make(
     open: OpenDevice,
-    some: BoundProgram,
+    some: BoundCall,
     limitMs: number,
     rest: (() => Promise<void>) | null,
   ): Promise<CallTimer> {
@@ -27,7 +27,7 @@ export class CallTimer {
   }
 
   /** Calls of one program take the same time; each is timed once. Throws KernelZooError: run, timeout. */
-  async times(calls: readonly BoundProgram[], limitMs: number): Promise<CallTimes> {
+  async times(calls: readonly BoundCall[], limitMs: number): Promise<CallTimes> {
     const times = new Float64Array(3 * calls.length);
     const known = new Map<unknown, number>();
     let start = 0;
@@ -44,7 +44,7 @@ export class CallTimer {
     this.#timer.dispose();
   }
 
-  async #callMs(call: BoundProgram, untilMs: number): Promise<number> {
+  async #callMs(call: BoundCall, untilMs: number): Promise<number> {
     const onceNs = await gpuSampleNs(this.#timer, call, { calls: 1, passes: 1 }, untilMs);
     const shape = await shapeOf(this.#timer, call, onceNs / 1e6, untilMs);
     return (await gpuSampleNs(this.#timer, call, shape, untilMs)) / 1e6;

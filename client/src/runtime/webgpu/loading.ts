@@ -1,7 +1,7 @@
 /** Kernels and weights of a plan on a GPU, with all that never changes from run to run. */
 import { fetchArtifact } from "../../engine/artifact.js";
 import { KernelZooError, sentence } from "../../engine/error.js";
-import { BoundProgram, type Sliced } from "../../gpu/bound-program.js";
+import { type BoundCall, BoundProgram, type Sliced } from "../../gpu/bound-program.js";
 import { padded, storageBuffer, writeEntries } from "../../gpu/buffers.js";
 import { type OpenDevice, openDevice } from "../../gpu/device.js";
 import { compileProgram, type Program } from "../../gpu/program.js";
@@ -56,8 +56,8 @@ export const loadOnGpu = (order: LoadOrder, ports: Reports): Promise<LoadedPlan>
   loaded(order, ports, () => SLICED);
 
 /** The same for a plan of which nothing is ever submitted in parts. */
-export const loadWhole = (order: LoadOrder, ports: Reports): Promise<LoadedPlan<Sliced>> =>
-  loaded<Sliced>(order, ports, (open, kernels) =>
+export const loadWhole = (order: LoadOrder, ports: Reports): Promise<LoadedPlan<BoundCall>> =>
+  loaded<BoundCall>(order, ports, (open, kernels) =>
     kernels.every((kernel) => runsWhole(open, kernel)) ? WHOLE : SLICED,
   );
 

@@ -1,0 +1,254 @@
+/**
+ * Puts kernels in the place of others between two tokens of a language model on a GPU:
+ *
+ *  1. Fetch and compile. Weights lie plain there, so that nothing is packed anew.
+ *  2. Decode the golden prompt with the new kernels, in activations and a cache of their own. Logits
+ *     must be right.
+ *  3. Time whole tokens there, with the new kernels and with each one before in its place: what is
+ *     faster alone and not in the whole is left out.
+ *  4. Let the calls run the new kernels.
+ */
+import { sentence } from "../../engine/error.js";
+import type { BoundCall } from "../../gpu/bound-program.js";
+import { noActivity } from "../../gpu/clock.js";
+import type { Program } from "../../gpu/program.js";
+import { gpuSampleNs } from "../../gpu/sample.js";
+import { type GpuTimer, gpuTimer, restingTimer } from "../../gpu/timer.js";
+import { TIMER_TOOLS } from "../../gpu/timer-tools.js";
+import { boundTo, loadWholeProgram } from "../../gpu/whole-program.js";
+import { Decoder } from "../../language/decoder.js";
+import { goldenOrder } from "../../language/order.js";
+import type { DecoderWire } from "../../runtime/answer.js";
+import type { CallTimes } from "../../runtime/dispatch.js";
+import type { RunResult } from "../../runtime/engine.js";
+import { goldenParts } from "../../runtime/golden.js";
+import { refuseMisfit } from "../../runtime/placement.js";
+import { CallTimer } from "../../runtime/webgpu/call-timer.js";
+import { Chain, LIMIT_MS } from "../../runtime/webgpu/loading.js";
+import { now } from "../../timing/clock.js";
+import { type Chosen, type Contested, chosenBySum } from "../by-sum.js";
+import { GoldenFile } from "../golden-file.js";
+import type { Found } from "../messages.js";
+import { RunsFirst } from "../runs-first.js";
+import { type Refusals, type SwapPorts, swapped, wrongGolden } from "../swapping.js";
+import { pairsOf, searched } from "../whole-times.js";
+
+/** A kernel that is ready to run, and the calls that shall run it. */
+interface Prepared {
+  readonly found: Found;
+  readonly program: Program;
+  readonly calls: readonly number[];
+}
+
+/** The kernel that runs, among the candidates of its workload. */
+const BEFORE = "before";
+/** Tokens are timed behind so many, or in the middle of a shorter context. */
+const PLACE = 512;
+/** A sample takes no longer, but for a token that does; the page's next token waits for it. */
+const SAMPLE_MS = 8;
+const MOST_TOKENS = 16;
+
+export class DecoderSwapper {
+  readonly #decoder: Decoder;
+  readonly #ports: SwapPorts;
+  readonly #golden: GoldenFile;
+  readonly #runs: RunsFirst;
+  readonly #activity = noActivity();
+  /** What ran before, by workload. */
+  readonly #before = new Map<string, ReadonlyMap<number, BoundCall>>();
+
+  constructor(decoder: Decoder, ports: SwapPorts) {
+    this.#decoder = decoder;
+    this.#ports = ports;
+    this.#golden = new GoldenFile(decoder.order);
+    this.#runs = new RunsFirst(ports.breathe);
+  }
+
+  run(...asked: Parameters<Decoder["run"]>): Promise<RunResult | null> {
+    return this.#runs.first(() => this.#decoder.run(...asked));
+  }
+
+  /** Compares the golden logits as the decoder does. */
+  check(...asked: Parameters<Decoder["check"]>): Promise<boolean> {
+    return this.#runs.first(() => this.#decoder.check(...asked));
+  }
+
+  /**
+   * What each call takes by itself, once no run is wanted. Those of a token count as often as a block
+   * has tokens. Throws KernelZooError: memory, run, timeout.
+   */
+  async times(): Promise<CallTimes> {
+    await this.#decoder.stored;
+    await this.#runs.rest();
+    return this.#apart([], async (apart) => {
+      apart.goTo(this.#place);
+      const { open } = apart.plan;
+      const some = apart.calls[0] as BoundCall;
+      const timer = await CallTimer.make(open, some, LIMIT_MS, this.#runs.rest);
+      try {
+        const times = await timer.times(apart.calls, LIMIT_MS);
+        const { step, rows } = this.#wire;
+        return times.map((each, i) => (i >= 3 * step && i % 3 === 1 ? rows * each : each));
+      } finally {
+        timer.dispose();
+      }
+    });
+  }
+
+  async swap(all: readonly Found[]): Promise<Refusals> {
+    await this.#decoder.stored;
+    await this.#runs.rest();
+    return swapped<Prepared>(all, {
+      prepared: (found) => this.#prepared(found),
+      wrong: (prepared) => this.#wrong(prepared),
+      inVain: (prepared) => this.#inVain(prepared),
+      adopt: async (prepared) => {
+        for (const each of prepared) await this.#adopt(each);
+      },
+    });
+  }
+
+  async takeBack(workload: string, reason: string): Promise<void> {
+    const before = this.#before.get(workload);
+    if (before === undefined) return;
+    this.#before.delete(workload);
+    this.#decoder.replace(before);
+    this.#ports.regressed(workload, reason);
+  }
+
+  get #wire(): DecoderWire {
+    return this.#decoder.order.answer.plan.decoder as DecoderWire;
+  }
+
+  get #place(): number {
+    return Math.min(PLACE, this.#wire.length >> 1);
+  }
+
+  /** Throws KernelZooError: network, manifest, artifact, validate, compile, run. */
+  async #prepared(found: Found): Promise<Prepared> {
+    const { kernel, workload } = found;
+    const { order, plan: loaded } = this.#decoder;
+    const { plan } = order.answer;
+    const number = plan.kernels.indexOf(workload);
+    const calls = [...plan.calls.keys()].filter((i) => plan.calls[i]?.kernel === number);
+    for (const i of calls) refuseMisfit(plan, plan.calls[i] as (typeof plan.calls)[0], kernel);
+    const program = await loadWholeProgram(loaded.open, new URL(order.origin), kernel);
+    return { found, program, calls };
+  }
+
+  /** Does work on a decoder of the same weights, which has its own cache. */
+  async #apart<Result>(
+    all: readonly Prepared[],
+    work: (apart: Decoder) => Promise<Result>,
+  ): Promise<Result> {
+    const { order, plan, calls } = this.#decoder;
+    const { open } = plan;
+    const programs = new Map(all.flatMap((each) => each.calls.map((i) => [i, each.program])));
+    const buffers = await open.scoped(() => plan.buffers.apart(), LIMIT_MS);
+    try {
+      const bound = await open.scoped(
+        () =>
+          calls.map((call, i) => {
+            const program = programs.get(i) ?? call.program;
+            return boundTo(program, buffers.operands(i, program));
+          }),
+        LIMIT_MS,
+      );
+      try {
+        const apart = await Decoder.of(order, { ...plan, buffers, bound });
+        return await work(apart).finally(() => apart.dispose());
+      } finally {
+        for (const each of bound) each.dispose();
+      }
+    } finally {
+      buffers.dispose();
+    }
+  }
+
+  /** What is wrong with the golden logits where `all` run; null where nothing is. */
+  async #wrong(all: readonly Prepared[]): Promise<string | null> {
+    const { plan } = this.#decoder.order.answer;
+    try {
+      const file = await this.#golden.bytes();
+      const order = goldenOrder(goldenParts(file, plan.inputs, plan.golden.inputs));
+      const ran = await this.#apart(all, (apart) => apart.decoded(order, () => false));
+      const wanted = goldenParts(file, plan.outputs, plan.golden.outputs);
+      return await wrongGolden(plan, ran?.outputs.slice(1) ?? [], wanted, this.#runs.rest);
+    } catch (thrown) {
+      return sentence(thrown);
+    }
+  }
+
+  /** Kernels that a token runs, and with which it takes no less than with those before. */
+  async #inVain(all: readonly Prepared[]): Promise<ReadonlySet<Prepared>> {
+    const { step } = this.#wire;
+    const ofToken = all.filter(({ calls }) => calls.some((i) => i >= step));
+    if (ofToken.length === 0) return new Set();
+    const contested = ofToken.map(({ found, calls }): Contested => {
+      const { workload, kernel, relativeTime } = found;
+      const alone = [[kernel.candidate, relativeTime] as const, [BEFORE, 1] as const];
+      return { workload, calls: calls.filter((i) => i >= step).length, alone };
+    });
+    const chosen = await this.#apart([], (apart) => this.#chosen(apart, ofToken, contested));
+    return new Set(ofToken.filter(({ found }) => chosen.get(found.workload) === BEFORE));
+  }
+
+  async #chosen(
+    apart: Decoder,
+    all: readonly Prepared[],
+    contested: readonly Contested[],
+  ): Promise<Chosen> {
+    const { open, buffers } = apart.plan;
+    const { step } = this.#wire;
+    const bound = await open.scoped(
+      () =>
+        new Map(
+          all.flatMap(({ program, calls }) =>
+            calls.map((i) => [i, boundTo(program, buffers.operands(i, program))] as const),
+          ),
+        ),
+      LIMIT_MS,
+    );
+    const token = (chosen: Chosen): Chain => {
+      const before = all.filter(({ found }) => chosen.get(found.workload) === BEFORE);
+      const kept = new Set(before.flatMap(({ calls }) => calls));
+      const run = apart.calls.map((each, i) => (kept.has(i) ? each : (bound.get(i) ?? each)));
+      return new Chain(run.slice(step));
+    };
+    const encode = (pass: GPUComputePassEncoder): void => new Chain(apart.calls).encode(pass, 0, 1);
+    const made = await gpuTimer(open, encode, LIMIT_MS, TIMER_TOOLS);
+    const timer = restingTimer(made, this.#runs.rest);
+    try {
+      const goTo = (place: number): void => apart.goTo(place);
+      goTo(this.#place);
+      const calls = await this.#tokens(timer, token(new Map()));
+      const whole = { calls, places: [this.#place], goTo };
+      const { chosen } = await searched(chosenBySum(contested), (trial) =>
+        pairsOf(timer, this.#activity, [token(trial.chosen), token(trial.instead)], whole),
+      );
+      return chosen;
+    } finally {
+      made.dispose();
+      for (const each of bound.values()) each.dispose();
+    }
+  }
+
+  /** Tokens to a sample. */
+  async #tokens(timer: GpuTimer, token: Chain): Promise<number> {
+    const shape = { calls: 1, passes: 1 };
+    const tokenMs = (await gpuSampleNs(timer, token, shape, now() + LIMIT_MS)) / 1e6;
+    return Math.max(1, Math.min(MOST_TOKENS, Math.floor(SAMPLE_MS / tokenMs)));
+  }
+
+  /** Runs that are under way go on with them from their next submission on. */
+  async #adopt({ found, program, calls }: Prepared): Promise<void> {
+    const { plan, calls: running } = this.#decoder;
+    const { workload } = found;
+    const bound = await plan.open.scoped(
+      () => new Map(calls.map((i) => [i, boundTo(program, plan.buffers.operands(i, program))])),
+      LIMIT_MS,
+    );
+    this.#before.set(workload, new Map(calls.map((i) => [i, running[i] as BoundCall])));
+    this.#decoder.replace(bound);
+  }
+}
