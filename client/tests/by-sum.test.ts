@@ -2,6 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Chosen, type Contested, chosenBySum, type Pair } from "../src/tuning/by-sum.js";
+import type { Found } from "../src/tuning/messages.js";
+import { swapped } from "../src/tuning/swapping.js";
+import { searched } from "../src/tuning/whole-times.js";
 
 /** Nanoseconds alone, of the kernels of SmolLM-135M on an H200: the five fastest of each space. */
 const ALONE: readonly Contested[] = [
@@ -75,4 +78,32 @@ test("noise of five percent changes no kernel", () => {
 test("a workload that nobody has timed alone keeps its kernel", () => {
   const choosing = chosenBySum([{ workload: "advance", calls: 1, alone: [] }]);
   assert.deepEqual(choosing.next(), { done: true, value: new Map() });
+});
+
+test("of kernels that are faster alone those run with which a token takes less", async () => {
+  const founds = [
+    ["swiglu", 0.95],
+    ["attention", 0.9],
+    ["head", 0.5],
+  ] as const;
+  const all = founds.map(([workload, relativeTime]) => ({ workload, relativeTime }) as Found);
+  const contested = all.map(({ workload, relativeTime }): Contested => {
+    return { workload, calls: 1, alone: [["new", relativeTime] as const, ["before", 1] as const] };
+  });
+  const pairs = async ({ chosen, instead }: { chosen: Chosen; instead: Chosen }) => {
+    const token = (choice: Chosen): number => (choice.get("attention") === "new" ? 101 : 100);
+    return Array.from({ length: 5 }, (): Pair => [token(chosen), token(instead)]);
+  };
+  const ran: string[] = [];
+  const refused = await swapped<Found>(all, {
+    prepared: async (found) => found,
+    wrong: async () => null,
+    inVain: async (ready) => {
+      const { chosen } = await searched(chosenBySum(contested), pairs);
+      return new Set(ready.filter(({ workload }) => chosen.get(workload) === "before"));
+    },
+    adopt: async (ready) => void ran.push(...ready.map(({ workload }) => workload)),
+  });
+  assert.deepEqual(refused, [null, "The whole takes no less with it.", null]);
+  assert.deepEqual(ran, ["swiglu", "head"]);
 });

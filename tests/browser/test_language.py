@@ -387,7 +387,7 @@ TUNE = """
   await until(() => llm.tuning.state === "done");
   await until(() => heard.length > 0);
   const { measured, reason, swaps } = llm.tuning;
-  const after = await collect(llm.generate([...feeds.long, ...before], { maxTokens: 3 }));
+  const after = await collect(llm.generate([...feeds.long, ...before], { maxTokens: 2 }));
   const reused = llm.stats().reusedTokens;
   await llm.dispose();
   const later = await zoo.languageModel("tuned", { tune: "idle" });
@@ -407,7 +407,7 @@ TUNE = """
 def test_a_language_model_is_tuned_while_no_token_is_asked_for(page: Page, host: Queue) -> None:
     host.offer((WRONG, b"no kernel"), (OTHER, None))
     found = page.evaluate(script(COLLECT + TUNE), [host.url, {"long": LONG}])
-    greedy = right_tokens(LONG, 11)
+    greedy = right_tokens(LONG, 10)
     assert found["heard"] == [["swap", OTHER.candidate_id]], found["reason"]
     assert (found["measured"], found["won"]) == (2, [OTHER.candidate_id])
     assert (found["before"], found["after"]) == (greedy[:8], greedy[8:])
