@@ -1,4 +1,4 @@
-"""The smallest decoder of tests, and a graph on a prompt, evaluated by NumPy as a page runs it."""
+"""The graph of a decoder on a prompt, evaluated by NumPy as a page runs it."""
 
 from dataclasses import replace
 
@@ -7,22 +7,7 @@ from numpy.typing import NDArray
 
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.graph import NUMPY_DTYPES
-from services.tuner.language.config import LanguageConfig
 from services.tuner.language.decoder import DecoderGraph
-
-LLAMA = LanguageConfig(
-    vocabulary=70,
-    width=64,
-    layers=2,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    hidden=96,
-    length=24,
-    epsilon=1e-6,
-    theta=10_000.0,
-    tied=True,
-)
 
 
 def prompt_logits(made: DecoderGraph, tokens: list[int]) -> tuple[NDArray[np.float32], int]:

@@ -1,8 +1,9 @@
 """The language models whose decoding is timed, with weights by a seed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fixtures.language_configs import LLAMA
 from services.tuner.language.checkpoint import Seeded
 from services.tuner.language.config import LanguageConfig
 
@@ -48,19 +49,7 @@ _LLAMA = LanguageConfig(
     theta=500_000.0,
     tied=True,
 )
-_TINY = LanguageConfig(
-    vocabulary=160,
-    width=64,
-    layers=1,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    hidden=96,
-    length=64,
-    epsilon=1e-6,
-    theta=10_000.0,
-    bias=True,
-)
+_TINY = replace(LLAMA, vocabulary=160, layers=1, length=64, bias=True, tied=False)
 TINY = "tiny"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fixtures.language_configs import LLAMA
 from fixtures.model_site import Files, SiteKernels
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.known_programs import KnownProgram, learn
@@ -19,7 +20,6 @@ from services.tuner.language.checkpoint import Checkpoint, Seeded
 from services.tuner.language.planning import plan_decoder
 from services.tuner.language.reference import Reference
 from services.tuner.schedules.registry import lite_space
-from tests.language_steps import LLAMA
 
 Words = Any  # np.uint32, or an array of them.
 

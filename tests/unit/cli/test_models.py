@@ -8,6 +8,7 @@ import pytest
 from cli.models.checking import check
 from cli.models.dimensions import parse_dimensions
 from cli.models.typescript import declarations
+from fixtures.language_configs import LLAMA
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
@@ -21,7 +22,6 @@ from services.tuner.compile import compile_candidate, pack_kernels
 from services.tuner.language.checkpoint import Seeded
 from services.tuner.language.planning import plan_decoder
 from services.tuner.schedules.registry import lite_space
-from tests.language_steps import LLAMA
 from tests.tiny_model import tiny_model
 
 TINY = tiny_model()

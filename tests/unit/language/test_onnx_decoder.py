@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from cli.models.importing import imported
+from fixtures.language_configs import LLAMA
 from fixtures.language_onnx import OnnxForm, decoder_onnx
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from kernelzoo.formats.plans import plan_bytes
@@ -22,7 +23,6 @@ from services.tuner.language.config import LanguageConfig, Rotary
 from services.tuner.language.onnx_decoder import read_decoder
 from services.tuner.language.planning import plan_decoder, plan_language_model
 from services.tuner.language.reference import Reference
-from tests.language_steps import LLAMA
 
 RECORDED: dict[str, NDArray[Any]] = dict(
     np.load(Path(__file__).parents[3] / "fixtures" / "recorded" / "language_models.npz")

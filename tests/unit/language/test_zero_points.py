@@ -9,6 +9,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
+from fixtures.language_configs import LLAMA
 from fixtures.language_onnx import OnnxForm, decoder_onnx, zero_points
 from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.formats.plans import plan_bytes
@@ -22,7 +23,7 @@ from services.tuner.language.packed import is_same, packed_matrix
 from services.tuner.language.planning import plan_decoder, plan_language_model
 from services.tuner.language.quantise import Quantised, packed_steps
 from services.tuner.language.reference import Reference
-from tests.language_steps import LLAMA, prompt_logits
+from tests.language_steps import prompt_logits
 
 UNTIED = replace(LLAMA, bias=True, tied=False)
 SYMMETRIC = ("k_proj.weight", "up_proj.weight")
