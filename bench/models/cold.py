@@ -117,7 +117,7 @@ PEER_ON_WEBGPU = "peer on webgpu"
 ASKED = ("usual", "for one run", "kept weights")
 """What a page may ask for beside the peer: on one thread, with the weights that the peer reads."""
 EVERYWHERE = ("usual", "kept weights")
-"""Of these each network is visited, and their memory is measured."""
+"""Each network is visited with these, and their memory is measured."""
 
 
 def main() -> None:
