@@ -142,14 +142,15 @@ export class Dispatcher {
         const crew = this.#crewOf(call);
         const threads = crew?.threads ?? 1;
         const way = crew ? "shared" : "alone";
-        const expected = Math.min(learnt[way], this.#best[way].get(task.artifact) ?? Infinity);
+        const learns = learnt[way] === Infinity;
+        const expected = learns ? (this.#best[way].get(task.artifact) ?? Infinity) : learnt[way];
         const unknown = crew ? FIRST_CREW_PARTS : FIRST_PARTS;
         const wanted = Number.isFinite(expected) ? expected / PART_MS : unknown;
         const parts = Math.ceil(Math.max(1, Math.min(wanted, task.extent / threads, MOST_PARTS)));
         const partMs = Math.min(PART_MS, expected / parts);
         watch?.before();
         for (let part = 0; part < parts; part++) {
-          if (this.#clock() - breath + partMs > HEARD_MS) {
+          if (breath < Infinity && this.#clock() - breath + partMs > HEARD_MS) {
             await this.#breathe();
             if (aborted()) return null;
             breath = this.#clock();
@@ -159,9 +160,11 @@ export class Dispatcher {
         watch?.after();
         const after = this.#clock();
         const elapsedMs = after - before;
-        times.set([before - started, elapsedMs, threads], 3 * index);
+        times[3 * index] = before - started;
+        times[3 * index + 1] = elapsedMs;
+        times[3 * index + 2] = threads;
         learnt[way] = Math.min(FORGOTTEN * learnt[way], elapsedMs);
-        this.#best[way].set(task.artifact, Math.min(expected, elapsedMs));
+        if (learns) this.#best[way].set(task.artifact, Math.min(expected, elapsedMs));
         learnt.runs++;
         before = after;
       }
