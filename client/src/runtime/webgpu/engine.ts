@@ -25,6 +25,7 @@ import type { BufferOf } from "./placement.js";
 import { type Copy, type GpuOutput, Staging } from "./staging.js";
 import { StagingPool } from "./staging-pool.js";
 import { submissionAfter, submissionsOf } from "./submissions.js";
+import { Uploads } from "./uploads.js";
 
 /** A run that takes longer is submitted in slices, so that the page can draw between them. */
 const WHOLE_MS = 100;
@@ -65,7 +66,7 @@ export class GpuEngine {
   readonly buffers: Buffers;
   readonly #nudger: Nudger;
   readonly #soon: () => void;
-  readonly #inputs: readonly GPUBuffer[];
+  readonly #uploads: Uploads;
   #calls: readonly BoundProgram[];
   /** Those of them that a short run has without the uniform of slices; null until one was short. */
   #whole: Map<number, Sliced> | null = null;
@@ -88,7 +89,7 @@ export class GpuEngine {
     this.stored = stored;
     this.#nudger = new Nudger(open.device.queue, breathing());
     this.#soon = soon;
-    this.#inputs = buffers.placement.inputs.map(buffers.of);
+    this.#uploads = new Uploads(open.device, buffers.placement.inputs.map(buffers.of), MOST_RUNS);
     this.#calls = bound;
     this.#staging = new StagingPool(
       Array.from({ length: MOST_RUNS }, () => new Staging(open.device, outputs)),
@@ -184,9 +185,7 @@ export class GpuEngine {
     const { device } = this.open;
     await this.stored;
     if (aborted()) return false;
-    for (const [i, feed] of feeds.entries()) {
-      device.queue.writeBuffer(this.#inputs[i] as GPUBuffer, 0, feed);
-    }
+    this.#uploads.write(feeds);
     const short = this.#runMs <= WHOLE_MS;
     let runMs = 0;
     for (const { work, copies } of this.#parts(outputs, beside, short)) {
