@@ -400,7 +400,11 @@ TUNE = """
   const plain = await openTiny();
   const { tuning } = plain;
   await plain.dispose();
-  return { heard, measured, reason, swaps, before, after, reused, again, won, tuning: `${tuning}` };
+  const grown = await zoo.languageModel("grown", { tune: "idle" });
+  const filled = await collect(grown.generate([1, 2, 3], { stop: [] }));
+  await grown.dispose();
+  const shown = { measured, reason, swaps, tuning: `${tuning}` };
+  return { heard, before, after, reused, again, won, filled, ...shown };
 """
 
 
@@ -414,6 +418,8 @@ def test_a_language_model_is_tuned_while_no_token_is_asked_for(page: Page, host:
     assert found["reused"] == len(LONG) + 7, "the cache is as the text left it"
     assert found["again"] == greedy[:8]
     assert found["tuning"] == "undefined"
+    greedy = right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
+    assert found["filled"] == greedy, "the tuner follows to a larger plan"
 
 
 LOST_TWICE = """

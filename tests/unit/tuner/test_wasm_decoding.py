@@ -123,7 +123,7 @@ WINDOWED = replace(SHAPE, window=29, cap=0.5)
     ("shape", "here"),
     [
         *((SHAPE, here) for here in (0, 77, 151)),
-        *((WINDOWED, here) for here in (0, 28, 76, 77, 78, 151)),
+        *((WINDOWED, here) for here in (28, 77, 78, 151)),
     ],
     ids=str,
 )
