@@ -1,5 +1,6 @@
 """The address that benchmark pages come from: isolated, with the peers' files and our artifacts."""
 
+import gzip
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,7 @@ ISOLATION = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
 }
+COMPRESSED = (".html", ".js", ".json", ".mjs", ".wasm")
 PART = re.compile(r"bytes=(\d+)-(\d+)")
 FRESH = "no-store"
 KEPT = "max-age=31536000, immutable"
@@ -61,12 +63,15 @@ class Pace:
 
 class BenchSite(ThreadingHTTPServer):
     """Serves until closed. `publish` adds a file that exists in memory alone, `lend` one that lies
-    elsewhere."""
+    elsewhere. At a pace, texts and code are compressed, as hosts on the internet send them; what is
+    published `at_once` is not held back, as a page's own inputs are there."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self._published: dict[str, bytes] = {}
+        self._at_once: set[str] = set()
         self._lent: dict[str, Path] = {}
+        self._gzipped: dict[str, bytes] = {}
         self.cache_control = FRESH
         self.pace: Pace | None = None
 
@@ -74,14 +79,33 @@ class BenchSite(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
-    def publish(self, path: str, body: bytes) -> None:
+    def publish(self, path: str, body: bytes, *, at_once: bool = False) -> None:
         self._published[path] = body
+        self._gzipped.pop(path, None)
+        if at_once:
+            self._at_once.add(path)
 
     def lend(self, path: str, file: Path) -> None:
         self._lent[path] = file
 
     def published(self, path: str) -> bytes | None:
         return self._published.get(path)
+
+    def pace_of(self, path: str) -> Pace | None:
+        return None if path in self._at_once else self.pace
+
+    def gzipped(self, path: str) -> bytes | None:
+        """None for what is sent as it is. It is compressed when it is first asked for."""
+        if self.pace is None or Path(path).suffix not in COMPRESSED:
+            return None
+        if path not in self._gzipped:
+            body, file = self.published(path), self.file(path)
+            if body is None and file is not None:
+                body = file.read_bytes()
+            if body is None:
+                return None
+            self._gzipped[path] = gzip.compress(body, mtime=0)
+        return self._gzipped[path]
 
     def file(self, path: str) -> Path | None:
         """Where that address lies, unless it exists in memory alone."""
@@ -92,7 +116,8 @@ class BenchSite(ThreadingHTTPServer):
 
     @contextmanager
     def kept_by_browsers(self, bytes_s: float | None) -> Iterator[None]:
-        """Meanwhile files may be kept for ever, and are sent at `bytes_s` where that is given."""
+        """Meanwhile files may be kept for ever, and are sent at `bytes_s` where that is given: all
+        but what is there at once."""
         self.cache_control = KEPT
         self.pace = None if bytes_s is None else Pace(bytes_s)
         try:
@@ -119,9 +144,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         body, file = self.server.published(path), self.server.file(path)
-        if body is not None:
+        if (gzipped := self.server.gzipped(path)) is not None:
+            self._begin(200, path, len(gzipped), {"Content-Encoding": "gzip"})
+            self._send(BytesIO(gzipped), path)
+        elif body is not None:
             self._begin(200, path, len(body))
-            self._send(BytesIO(body))
+            self._send(BytesIO(body), path)
         elif file is not None and (part := PART.fullmatch(self.headers.get("Range", ""))):
             first, last = int(part[1]), int(part[2])
             with file.open("rb") as opened:
@@ -129,16 +157,16 @@ class _Handler(BaseHTTPRequestHandler):
                 content = opened.read(last + 1 - first)
             told = f"bytes {first}-{first + len(content) - 1}/{file.stat().st_size}"
             self._begin(206, path, len(content), {"Content-Range": told})
-            self._send(BytesIO(content))
+            self._send(BytesIO(content), path)
         elif file is not None:
             with file.open("rb") as opened:
                 self._begin(200, path, file.stat().st_size)
-                self._send(opened)
+                self._send(opened, path)
         else:
             self._begin(404, path, 0)
 
-    def _send(self, source: BinaryIO) -> None:
-        pace = self.server.pace
+    def _send(self, source: BinaryIO, path: str) -> None:
+        pace = self.server.pace_of(path)
         if pace is None:
             shutil.copyfileobj(source, self.wfile, COPIED_BYTES)
             return

@@ -86,7 +86,7 @@ def _published(site: BenchSite, folder: str, tensors: Tensors) -> list[dict[str,
     listed: list[dict[str, object]] = []
     for name, values in tensors.items():
         url = f"{folder}/{name}.bin"
-        site.publish(url, np.ascontiguousarray(values).tobytes())
+        site.publish(url, np.ascontiguousarray(values).tobytes(), at_once=True)
         shape = list(values.shape)
         listed.append({"name": name, "dtype": values.dtype.name, "shape": shape, "url": url})
     return listed
