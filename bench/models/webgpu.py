@@ -52,7 +52,7 @@ WORTH_TUNING = 0.005
 """Share of a network's estimated time below which a workload keeps its default kernel."""
 
 LARGE_SHARE = 0.05
-MOST_CANDIDATES, FEW_CANDIDATES = 76, 16
+MOST_CANDIDATES, FEW_CANDIDATES = 70, 16
 """How many are screened of a workload with so large a share, and of others."""
 
 DISPATCH_S, FLOPS_S, BYTES_S = 3e-6, 20e12, 2e12

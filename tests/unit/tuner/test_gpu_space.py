@@ -177,7 +177,7 @@ def test_blocks_of_which_all_cores_have_as_many_are_among_the_points() -> None:
     workload = Workload.parse("matmul:f32:m384k768n768")
     rounds = set(whole_rounds(Extents.of(workload), NVIDIA))
     found = [config for config in tiles_of(workload, NVIDIA)[:40] if config in rounds]
-    assert len(found) >= 5
+    assert len(found) >= 3
     for config in found:
         busiest = -(-config.workgroups(Extents.of(workload)) // NVIDIA.cores)
         share = config.workgroups(Extents.of(workload)) / (busiest * NVIDIA.cores)

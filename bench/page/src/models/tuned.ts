@@ -26,7 +26,7 @@ globalThis.fetch = async (input, init) => {
 };
 
 /** How many candidates of each workload are timed before more of any are. */
-const AT_ONCE = 20;
+const AT_ONCE = 40;
 
 /** From then on `fetch` answers with the kernels that were chosen. */
 export async function tuned(

@@ -52,7 +52,7 @@ ROUND_ROWS = (6, 8, 9, 12, 16, 18)
 ROUND_TILES = ((8, 8), (8, 4), (4, 8))
 ROUND_SHARE = 0.93
 ROUND_THREADS = range(128, 321)
-ROUND_CANDIDATES = 12
+ROUND_CANDIDATES = 6
 MOST_ROUNDS = 3
 ROUND_WORKGROUP_BYTES = 49_152
 """Rows and columns of threads of blocks that leave hardly a core without work: 128 of an H200's 132
