@@ -4,6 +4,7 @@ import { Arena } from "../src/engine/arena.js";
 import type { Engine } from "../src/runtime/engine.js";
 import { Audit } from "../src/tuning/audit.js";
 import { best } from "../src/tuning/choosing.js";
+import { Lulls } from "../src/tuning/lulls.js";
 import { RunTimes } from "../src/tuning/run-times.js";
 import { RunsFirst } from "../src/tuning/runs-first.js";
 
@@ -88,6 +89,37 @@ test("a run that is asked for goes before the next slice of whatever else there 
   assert.equal(order.length, 6);
 });
 
+test("what nothing stops is begun where it ends before the next inference, by the lull before", async () => {
+  let nowMs = 0;
+  const lulls = new Lulls(() => nowMs);
+  const isOpen = (passedMs: number, ms: number): boolean => {
+    nowMs = 1_000 + passedMs;
+    return lulls.gate(ms).isOpen;
+  };
+  assert.equal(isOpen(0, 1), false, "nobody has said that no inference runs");
+  lulls.begin();
+  nowMs += 12;
+  lulls.end();
+  assert.equal(isOpen(0, 1), false, "an inference runs");
+  lulls.begin();
+  const open = [0, 6, 7, 8, 20, 23].map((passedMs) => isOpen(passedMs, 5));
+  assert.deepEqual(open, [true, true, true, false, false, true]);
+  assert.equal(isOpen(8, 2.5), true, "what is shorter may begin later");
+  lulls.end();
+  const order: string[] = [];
+  const work = (name: string) => () =>
+    new Promise<void>((done) => {
+      order.push(name);
+      setImmediate(done);
+    });
+  const all = Promise.all(["first", "second"].map((name) => lulls.within(5, work(name))));
+  await new Promise(setImmediate);
+  assert.deepEqual(order, [], "it waits for the inference's end");
+  lulls.begin();
+  await all;
+  assert.deepEqual(order, ["first", "second"]);
+});
+
 /** A model of one call that copies a million entries in 64 units, watched after a swap. */
 function audited(tolerance = 1e-5) {
   const [entries, extent] = [1 << 20, 64];
@@ -100,7 +132,7 @@ function audited(tolerance = 1e-5) {
     floats.copyWithin(to / 4 + lo * unit, from / 4 + lo * unit, from / 4 + hi * unit);
   };
   const task = { artifact: "", extent, words: [0, 4 * entries], hasScratch: false, weights: 0 };
-  const learnt = { alone: 1, shared: Number.POSITIVE_INFINITY, runs: 9 };
+  const learnt = { alone: 4, shared: Number.POSITIVE_INFINITY, runs: 9 };
   const ready = { task, main: copy, words: task.words, learnt };
   const tensor = { dtype: "f32", shape: [entries] };
   const plan = { tensors: [tensor, tensor], calls: [{ tensors: [0, 1] }], golden: { tolerance } };
@@ -123,11 +155,13 @@ function audited(tolerance = 1e-5) {
 
 test("an audit looks at no more entries than are compared in a moment", () => {
   const { run, filled } = audited();
-  for (let i = 0; i < 10; i++) {
+  const looked = Array.from({ length: 10 }, () => {
     run();
-    assert.ok(filled() < 1 << 13, `${filled()} of a million`);
-  }
-  assert.ok(filled() > 0, "there are audits");
+    return filled();
+  });
+  assert.ok(Math.max(...looked) < 1 << 13, `${looked} of a million`);
+  // On a busy machine one takes longer than several may.
+  assert.ok(Math.max(...looked) > 0, "there are audits");
 });
 
 test("an audit finds a wrong row where it has computed it, and any wrong output at once", () => {

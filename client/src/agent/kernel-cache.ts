@@ -59,14 +59,25 @@ export interface LoadKernel {
 /** Enough for a lease of 16, its reference and the finalists. */
 export const KEPT = 32;
 
-/** Fetches and compiles each kernel once while it stays among the last used. */
-export function cachedLoader(origin: URL, signal: AbortSignal): LoadKernel {
+/** Begins work when it suits. */
+export type Begin = <T>(work: () => Promise<T>) => Promise<T>;
+
+const atOnce: Begin = (work) => work();
+
+/**
+ * Fetches and compiles each kernel once while it stays among the last used. Fetching a file and
+ * compiling it each wait for `begin`.
+ */
+export function cachedLoader(origin: URL, signal: AbortSignal, begin = atOnce): LoadKernel {
   const keep = keptPromises<WebAssembly.Module>(KEPT);
   const keepBytes = keptPromises<Uint8Array<ArrayBuffer>>(KEPT);
   const bytes = (kernel: ArtifactWire) =>
-    keepBytes(kernel.sha256, () => fetchArtifact(origin, kernel, signal));
+    keepBytes(kernel.sha256, () => begin(() => fetchArtifact(origin, kernel, signal)));
   const load = (kernel: ArtifactWire) =>
-    keep(kernel.sha256, async () => compile(await bytes(kernel), kernel));
+    keep(kernel.sha256, async () => {
+      const code = await bytes(kernel);
+      return begin(() => compile(code, kernel));
+    });
   return Object.assign(load, { bytes });
 }
 

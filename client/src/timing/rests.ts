@@ -5,10 +5,10 @@ import { type Clock, now } from "./clock.js";
 /** Counts the time that is not rested. */
 export class Rests {
   #restedMs = 0;
-  readonly #gate: Gate;
+  readonly #gate: Pick<Gate, "isOpen" | "pass">;
   readonly #breathe: () => Promise<void>;
 
-  constructor(gate: Gate, breathe: () => Promise<void>) {
+  constructor(gate: Pick<Gate, "isOpen" | "pass">, breathe: () => Promise<void>) {
     this.#gate = gate;
     this.#breathe = breathe;
   }

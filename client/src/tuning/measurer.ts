@@ -8,7 +8,10 @@ import { WasmScreening } from "./screening.js";
 const arena = new Arena();
 const stepMs = clockStepMs();
 
-measuring((origin, signal, pacing) => {
-  const load = cachedLoader(origin, signal);
+/** What the threads of a browser that fetch a kernel, or compile it, are busy for. */
+const LOAD_MS = 5;
+
+measuring((origin, signal, pacing, lulls) => {
+  const load = cachedLoader(origin, signal, (work) => lulls.within(LOAD_MS, work));
   return (running, kernels) => WasmScreening.open(arena, running, kernels, load, stepMs, pacing);
 });

@@ -3,7 +3,6 @@
  * or writes anywhere harms nothing but this worker.
  */
 import type { Pacing } from "../agent/measurement.js";
-import { gate } from "../agent/pauses.js";
 import { turns } from "../agent/turns.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { sleep } from "../gateway/request.js";
@@ -11,6 +10,7 @@ import { breathing } from "../runtime/breathing.js";
 import { Rests } from "../timing/rests.js";
 import type { KernelWire } from "../wire/types.js";
 import { best, type Prospect } from "./choosing.js";
+import { Lulls } from "./lulls.js";
 import type { FromMeasurer, MeasureOrder, Running, ToMeasurer } from "./messages.js";
 import { type Batch, type Candidate, follow } from "./queue.js";
 
@@ -35,7 +35,12 @@ export type OpenScreening = (
 ) => Promise<Screening>;
 
 /** What measures for a zoo, in slices between which there is a rest. */
-export type SetUpScreening = (origin: URL, signal: AbortSignal, pacing: Pacing) => OpenScreening;
+export type SetUpScreening = (
+  origin: URL,
+  signal: AbortSignal,
+  pacing: Pacing,
+  lulls: Lulls,
+) => OpenScreening;
 
 interface WorkerScope {
   postMessage(message: FromMeasurer): void;
@@ -66,6 +71,8 @@ const PROVEN = 3;
 /** What is not this much faster than the kernel that runs is noise. */
 const FASTER = 0.97;
 const HOPELESS = 1.08;
+/** What most slices take at most. */
+const SLICE_MS = 2.5;
 /** Before the first measurement. */
 const GUESSED_CALL_MS = 1;
 const FIRST_WAIT_MS = 1_000;
@@ -75,10 +82,9 @@ const scope = globalThis as unknown as WorkerScope;
 const post = (message: FromMeasurer): void => scope.postMessage(message);
 /** Never aborted: the page ends the worker. */
 const { signal } = new AbortController();
-/** Closed while an inference runs or something pauses the page. */
-const opened = gate();
-opened.close();
-const rests = new Rests(opened, breathing());
+/** None while an inference runs or something pauses the page. */
+const lulls = new Lulls();
+const rests = new Rests(lulls.gate(SLICE_MS), breathing());
 const withTurn = turns(navigator.locks, undefined);
 const pacing: Pacing = { rest: rests.rest, clock: rests.clock, hopeless: HOPELESS };
 let openScreening: OpenScreening;
@@ -239,7 +245,7 @@ async function measureAll(budgetMs: number): Promise<Ended> {
 }
 
 async function start(order: MeasureOrder, setUp: SetUpScreening): Promise<void> {
-  openScreening = setUp(new URL(order.origin), signal, pacing);
+  openScreening = setUp(new URL(order.origin), signal, pacing, lulls);
   for (const artifact of order.tried) tried.add(artifact);
   for (const running of order.running) {
     const { workload } = running;
@@ -288,10 +294,10 @@ export function measuring(setUp: SetUpScreening): void {
         expect(data.workload, data.candidate, data.expected);
         return;
       case "go":
-        opened.open();
+        lulls.begin();
         return;
       case "rest":
-        opened.close();
+        lulls.end();
         return;
       case "ping":
         post({ type: "pong" });
