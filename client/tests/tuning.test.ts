@@ -1,10 +1,16 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { Arena } from "../src/engine/arena.js";
 import type { Engine } from "../src/runtime/engine.js";
+import type { LoadOrder } from "../src/runtime/messages.js";
 import { Audit } from "../src/tuning/audit.js";
 import { best } from "../src/tuning/choosing.js";
+import { GoldenFile } from "../src/tuning/golden-file.js";
 import { Lulls } from "../src/tuning/lulls.js";
+import { paced } from "../src/tuning/paced.js";
 import { RunTimes } from "../src/tuning/run-times.js";
 import { RunsFirst } from "../src/tuning/runs-first.js";
 
@@ -118,6 +124,56 @@ test("what nothing stops is begun where it ends before the next inference, by th
   lulls.begin();
   await all;
   assert.deepEqual(order, ["first", "second"]);
+});
+
+test("the golden file is fetched once, read in pieces, and refused where it is another", async () => {
+  const golden = Float32Array.from({ length: 600_000 }, (_, i) => i);
+  let fetched = 0;
+  const host = createServer((_, answer) => {
+    fetched += 1;
+    answer.end(new Uint8Array(golden.buffer));
+  });
+  await new Promise<void>((done) => host.listen(0, done));
+  const origin = `http://127.0.0.1:${(host.address() as AddressInfo).port}/`;
+  const port = { name: "x", dtype: "float32", shape: [], tensor: 0 };
+  const [inputs, outputs] = [
+    [{ offset: 8, bytes: 16 }],
+    [{ offset: 400_000, bytes: golden.byteLength - 400_000 }],
+  ];
+  const fileOf = (sha256: string): [GoldenFile, () => number] => {
+    const plan = { inputs: [port], outputs: [port], golden: { sha256, inputs, outputs } };
+    const order = { origin, answer: { plan, golden: { url: "golden" } } };
+    let rests = 0;
+    const rest = async (): Promise<void> => void rests++;
+    return [new GoldenFile(order as unknown as LoadOrder, rest), () => rests];
+  };
+  const digest = createHash("sha256").update(new Uint8Array(golden.buffer)).digest("hex");
+  const [file, rests] = fileOf(digest);
+  assert.deepEqual(await file.inputs(), [Float32Array.of(2, 3, 4, 5)]);
+  assert.ok(rests() > 50, `${rests()} slices`);
+  const pieces: number[] = [];
+  for await (const piece of file.output(0)) {
+    pieces.push(piece.length);
+    assert.equal(piece[0], 100_000 + (pieces.length - 1) * (1 << 18));
+  }
+  assert.deepEqual(pieces, [1 << 18, 500_000 - (1 << 18)]);
+  assert.equal(fetched, 1);
+  await assert.rejects(fileOf("00")[0].inputs(), { stage: "artifact" });
+  host.close();
+  host.closeAllConnections();
+});
+
+test("entries are looked at with a rest after each half of a millisecond", async () => {
+  let [rests, sum] = [0, 0];
+  const spin = (): void => {
+    for (const untilMs = performance.now() + 1; performance.now() < untilMs; );
+  };
+  const rest = async (): Promise<void> => void rests++;
+  await paced(20_000, rest, (from, to) => {
+    spin();
+    sum += to - from;
+  });
+  assert.deepEqual([sum, rests], [20_000, 6]);
 });
 
 /** A model of one call that copies a million entries in 64 units, watched after a swap. */

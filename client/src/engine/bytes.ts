@@ -33,14 +33,14 @@ function isPrime(n: number): boolean {
 const ROUND = /* @__PURE__ */ rootFractions(3, 64);
 const INITIAL = /* @__PURE__ */ rootFractions(2, 8);
 
-/** The message followed by 1, zeros and its length in bits, as big-endian words. */
-function padded(message: Uint8Array): Uint32Array {
+/** The end of a message of `length` bytes followed by 1, zeros and that in bits, as big-endian words. */
+function padded(message: Uint8Array, length: number): Uint32Array {
   const bytes = new Uint8Array((((message.length + 8) >> 6) + 1) << 6);
   bytes.set(message);
   bytes[message.length] = 0x80;
   const view = new DataView(bytes.buffer);
-  view.setUint32(bytes.length - 8, Math.floor(message.length / 2 ** 29));
-  view.setUint32(bytes.length - 4, message.length << 3);
+  view.setUint32(bytes.length - 8, Math.floor(length / 2 ** 29));
+  view.setUint32(bytes.length - 4, length << 3);
   return Uint32Array.from({ length: bytes.length / 4 }, (_, i) => view.getUint32(i * 4));
 }
 
@@ -73,14 +73,37 @@ function compress(state: Uint32Array, w: Uint32Array): void {
   }
 }
 
-/** The digest of `message` as 64 lower-case hex digits. */
-export function sha256Hex(message: Uint8Array): string {
-  const words = padded(message);
-  const state = INITIAL.slice();
+function absorb(state: Uint32Array, words: Uint32Array): void {
   const w = new Uint32Array(64);
   for (let start = 0; start < words.length; start += 16) {
     schedule(words, start, w);
     compress(state, w);
   }
+}
+
+function hexOf(state: Uint32Array, end: Uint8Array, length: number): string {
+  absorb(state, padded(end, length));
   return Array.from(state, (word) => word.toString(16).padStart(8, "0")).join("");
+}
+
+/** The digest of `message` as 64 lower-case hex digits. */
+export const sha256Hex = (message: Uint8Array): string =>
+  hexOf(INITIAL.slice(), message, message.length);
+
+/** The same of a message that comes in pieces. All but the last are of whole blocks of 64 bytes. */
+export class Sha256 {
+  readonly #state = INITIAL.slice();
+  #length = 0;
+
+  add(blocks: Uint8Array): void {
+    this.#length += blocks.length;
+    const view = new DataView(blocks.buffer, blocks.byteOffset, blocks.length);
+    const words = Uint32Array.from({ length: blocks.length / 4 }, (_, i) => view.getUint32(i * 4));
+    absorb(this.#state, words);
+  }
+
+  /** The digest of all pieces, with the last one. */
+  hex(last: Uint8Array): string {
+    return hexOf(this.#state, last, this.#length + last.length);
+  }
 }

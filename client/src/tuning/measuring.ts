@@ -7,6 +7,7 @@ import { turns } from "../agent/turns.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { sleep } from "../gateway/request.js";
 import { breathing } from "../runtime/breathing.js";
+import type { Linked } from "../runtime/kernels.js";
 import { Rests } from "../timing/rests.js";
 import type { KernelWire } from "../wire/types.js";
 import { best, type Prospect } from "./choosing.js";
@@ -25,6 +26,8 @@ export interface Screening {
   begun(kernel: KernelWire): Promise<number | null>;
   /** The same by whole calls, once the whole output is right. Throws KernelZooError: network. */
   proven(kernel: KernelWire): Promise<number | null>;
+  /** A kernel of these and its pack kernels, where the model's worker can take them over compiled. */
+  readonly modules?: (kernel: KernelWire) => Promise<readonly Linked[]>;
   dispose(): void;
 }
 
@@ -175,7 +178,9 @@ async function measure(own: Known): Promise<void> {
       own.runnersUp = faster.filter((each) => each.kernel !== kernel);
       own.expected = expected ?? own.expected;
       const runnersUp = own.runnersUp.map((each) => each.kernel.sha256);
-      post({ type: "found", found: { workload, kernel, relativeTime }, runnersUp });
+      const modules = await screening.modules?.(kernel);
+      const found = { workload, kernel, relativeTime, ...(modules && { modules }) };
+      post({ type: "found", found, runnersUp });
       return;
     }
   } finally {

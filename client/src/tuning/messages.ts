@@ -1,6 +1,7 @@
 /** What a page, the worker that measures and the worker of a tuned model tell each other. */
 import type { SentRequest } from "../agent/sent.js";
 import type { CallTimes } from "../runtime/dispatch.js";
+import type { Linked } from "../runtime/kernels.js";
 import type { KernelWire } from "../wire/types.js";
 
 /** A kernel that was found to be faster in an earlier visit. */
@@ -54,6 +55,8 @@ export interface Found {
   readonly kernel: KernelWire;
   /** Against the kernel that ran. */
   readonly relativeTime: number;
+  /** What was compiled to measure it; else the model's worker fetches it. */
+  readonly modules?: readonly Linked[];
 }
 
 export type FromMeasurer =

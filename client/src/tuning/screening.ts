@@ -10,8 +10,10 @@ import { measure, type Reference, setReference, warm } from "../agent/wasm-instr
 import type { Arena } from "../engine/arena.js";
 import type { KernelInstance } from "../engine/instance.js";
 import { loadPacks } from "../engine/packing.js";
+import { partsOf } from "../runtime/artifacts.js";
+import type { Linked } from "../runtime/kernels.js";
 import { callsPerSample, restingSampler, type Sampler } from "../timing/samples.js";
-import type { KernelWire, Lease } from "../wire/types.js";
+import type { ArtifactWire, KernelWire, Lease } from "../wire/types.js";
 import { leaseOf } from "./borrowing.js";
 import type { Screening } from "./measuring.js";
 import type { Running } from "./messages.js";
@@ -126,6 +128,13 @@ export class WasmScreening implements Screening {
       );
       return relativeTime(samples_ns, reference_ns);
     });
+  }
+
+  modules(kernel: KernelWire): Promise<readonly Linked[]> {
+    const linked = async (part: ArtifactWire): Promise<Linked> => {
+      return { module: await this.#load(part), functions: { [part.sha256]: "main" } };
+    };
+    return Promise.all(partsOf(kernel).map(linked));
   }
 
   dispose(): void {

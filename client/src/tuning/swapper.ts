@@ -17,7 +17,7 @@ import { type PlanTensor, productOf } from "../runtime/answer.js";
 import { packOf } from "../runtime/artifacts.js";
 import { Dispatcher, type Ready, readyOf } from "../runtime/dispatch.js";
 import { type Engine, type RunResult, WrongKernel } from "../runtime/engine.js";
-import { goldenParts, type Stored } from "../runtime/golden.js";
+import type { Stored } from "../runtime/golden.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "../runtime/kernels.js";
 import type { Fault } from "../runtime/messages.js";
 import type { Task } from "../runtime/placement.js";
@@ -101,8 +101,8 @@ export class Swapper {
     this.#arena = new Arena(memory, [own, ...this.#copies.map(({ block }) => block)]);
     this.#scratch = { start: placement.scratch, bytes: placement.scratchStride };
     this.#audit = new Audit(engine, this.#arena);
-    this.#golden = new GoldenFile(order);
     this.#runs = new RunsFirst(ports.breathe);
+    this.#golden = new GoldenFile(order, this.#runs.rest);
   }
 
   /** As the engine's, with what is found wrong taken back in the same inference. */
@@ -170,7 +170,7 @@ export class Swapper {
   async #wrong(all: readonly Prepared[]): Promise<string | null> {
     const { order, placement, dispatcher, memory } = this.#engine;
     const { plan } = order.answer;
-    const file = await this.#golden.bytes();
+    const feeds = await this.#golden.inputs();
     const calls = dispatcher.calls.map(
       (call, i) => all.find((each) => each.calls.has(i))?.calls.get(i) ?? call,
     );
@@ -198,7 +198,6 @@ export class Swapper {
     };
     try {
       await this.#clear(activations);
-      const feeds = goldenParts(file, plan.inputs, plan.golden.inputs);
       for (const [i, { tensor }] of plan.inputs.entries()) view(tensor).set(feeds[i] as Stored);
       const ports = { breathe: this.#runs.rest, clock: hastyClock };
       const proof = new Dispatcher(tasks, mains, scratch.start, null, blame, ports);
@@ -208,8 +207,7 @@ export class Swapper {
       }
       await proof.run(() => false);
       const found = plan.outputs.map(({ tensor }) => view(tensor));
-      const wanted = goldenParts(file, plan.outputs, plan.golden.outputs);
-      return await wrongGolden(plan, found, wanted, this.#runs.rest);
+      return await wrongGolden(plan, found, this.#golden, this.#runs.rest);
     } catch (thrown) {
       return sentence(thrown);
     } finally {
@@ -229,8 +227,8 @@ export class Swapper {
   async #prepared(found: Found): Promise<Prepared> {
     const { order, memory, placement, dispatcher } = this.#engine;
     const { plan } = order.answer;
-    const { kernel, workload } = found;
-    const linked = await loadKernels({ module: null }, [kernel], order.origin);
+    const { kernel, workload, modules } = found;
+    const linked = modules ?? (await loadKernels({ module: null }, [kernel], order.origin));
     const mains = instantiateAll(linked, memory);
     const number = plan.kernels.indexOf(workload);
     const calls = new Map<number, Ready>();

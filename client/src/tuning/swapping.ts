@@ -6,32 +6,29 @@ import { sentence } from "../engine/error.js";
 import { maxDifference } from "../engine/verification.js";
 import type { PlanWire } from "../runtime/answer.js";
 import type { Stored } from "../runtime/golden.js";
+import type { GoldenFile } from "./golden-file.js";
 import type { Found } from "./messages.js";
-
-/** Entries that are compared in half a millisecond. */
-const SLICE = 1 << 17;
-
-/** The slices of a list, each with its place. */
-function* slices(length: number): Generator<readonly [from: number, to: number]> {
-  for (let from = 0; from < length; from += SLICE) yield [from, Math.min(from + SLICE, length)];
-}
+import { paced } from "./paced.js";
 
 /** What is wrong with golden outputs; null where nothing is. Rests after each slice of them. */
 export async function wrongGolden(
   { outputs, golden }: PlanWire,
   found: readonly Stored[],
-  wanted: readonly Stored[],
+  file: Pick<GoldenFile, "output">,
   rest: () => Promise<void>,
 ): Promise<string | null> {
-  for (const [i, right] of wanted.entries()) {
-    let [largest, worst] = [0, 0];
-    for (const [from, to] of slices(right.length)) {
-      const slice = right.subarray(from, to);
-      for (const entry of slice) largest = Math.max(largest, Math.abs(entry));
-      const difference = maxDifference(slice, (found[i] as Stored).subarray(from, to));
-      // What is no number is worse than any.
-      worst = Math.max(worst, Number.isNaN(difference) ? Number.POSITIVE_INFINITY : difference);
-      await rest();
+  for (const i of golden.outputs.keys()) {
+    let [largest, worst, at] = [0, 0, 0];
+    for await (const right of file.output(i)) {
+      const own = (found[i] as Stored).subarray(at, at + right.length);
+      await paced(right.length, rest, (from, to) => {
+        const slice = right.subarray(from, to);
+        for (const entry of slice) largest = Math.max(largest, Math.abs(entry));
+        const difference = maxDifference(slice, own.subarray(from, to));
+        // What is no number is worse than any.
+        worst = Math.max(worst, Number.isNaN(difference) ? Number.POSITIVE_INFINITY : difference);
+      });
+      at += right.length;
     }
     if (worst <= golden.tolerance * largest) continue;
     return `The golden output ${outputs[i]?.name} is wrong with it.`;

@@ -2,6 +2,7 @@
  * Weights as the author stored them, from a copy that was packed for a kernel: pack kernels move entries
  * and fill gaps with zeros, so that what one makes of the numbers 1, 2, 3, … tells whence each came.
  */
+import { paced } from "./paced.js";
 
 /** Copies entries back, in slices; answers false where the copy is no rearrangement. */
 export async function unpack(
@@ -12,8 +13,7 @@ export async function unpack(
 ): Promise<boolean> {
   const seen = new Uint8Array(plain.length);
   let found = 0;
-  for (let from = 0; from < packed.length; from += SLICE) {
-    const to = Math.min(from + SLICE, packed.length);
+  await paced(packed.length, rest, (from, to) => {
     for (let i = from; i < to; i++) {
       const origin = origins[i] as number;
       if (origin === 0) continue;
@@ -22,19 +22,13 @@ export async function unpack(
       found += 1 - (seen[origin - 1] as number);
       seen[origin - 1] = 1;
     }
-    await rest();
-  }
+    return true;
+  });
   return found === plain.length;
 }
 
-/** Entries that are moved in about a millisecond. */
-const SLICE = 1 << 17;
-
 /** The numbers 1, 2, 3, …, in slices. */
-export async function number(entries: Int32Array, rest: () => Promise<void>): Promise<void> {
-  for (let from = 0; from < entries.length; from += SLICE) {
-    const to = Math.min(from + SLICE, entries.length);
+export const number = (entries: Int32Array, rest: () => Promise<void>): Promise<void> =>
+  paced(entries.length, rest, (from, to) => {
     for (let i = from; i < to; i++) entries[i] = i + 1;
-    await rest();
-  }
-}
+  });

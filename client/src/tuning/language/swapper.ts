@@ -21,7 +21,6 @@ import { goldenOrder } from "../../language/order.js";
 import type { DecoderWire } from "../../runtime/answer.js";
 import type { CallTimes } from "../../runtime/dispatch.js";
 import type { RunResult } from "../../runtime/engine.js";
-import { goldenParts } from "../../runtime/golden.js";
 import { refuseMisfit } from "../../runtime/placement.js";
 import { CallTimer } from "../../runtime/webgpu/call-timer.js";
 import { Chain, LIMIT_MS } from "../../runtime/webgpu/loading.js";
@@ -60,8 +59,8 @@ export class DecoderSwapper {
   constructor(decoder: Decoder, ports: SwapPorts) {
     this.#decoder = decoder;
     this.#ports = ports;
-    this.#golden = new GoldenFile(decoder.order);
     this.#runs = new RunsFirst(ports.breathe);
+    this.#golden = new GoldenFile(decoder.order, this.#runs.rest);
   }
 
   run(...asked: Parameters<Decoder["run"]>): Promise<RunResult | null> {
@@ -169,11 +168,9 @@ export class DecoderSwapper {
   async #wrong(all: readonly Prepared[]): Promise<string | null> {
     const { plan } = this.#decoder.order.answer;
     try {
-      const file = await this.#golden.bytes();
-      const order = goldenOrder(goldenParts(file, plan.inputs, plan.golden.inputs));
+      const order = goldenOrder(await this.#golden.inputs());
       const ran = await this.#apart(all, (apart) => apart.decoded(order, () => false));
-      const wanted = goldenParts(file, plan.outputs, plan.golden.outputs);
-      return await wrongGolden(plan, ran?.outputs.slice(1) ?? [], wanted, this.#runs.rest);
+      return await wrongGolden(plan, ran?.outputs.slice(1) ?? [], this.#golden, this.#runs.rest);
     } catch (thrown) {
       return sentence(thrown);
     }

@@ -14,7 +14,7 @@ import { readBuffer } from "../../gpu/buffers.js";
 import { loadProgram, type Program } from "../../gpu/program.js";
 import { type PlanTensor, productOf } from "../../runtime/answer.js";
 import type { RunResult } from "../../runtime/engine.js";
-import { goldenParts, type Stored } from "../../runtime/golden.js";
+import type { Stored } from "../../runtime/golden.js";
 import { refuseMisfit } from "../../runtime/placement.js";
 import type { GpuEngine } from "../../runtime/webgpu/engine.js";
 import { type Buffers, Chain, LIMIT_MS } from "../../runtime/webgpu/loading.js";
@@ -46,8 +46,8 @@ export class GpuSwapper {
   constructor(engine: GpuEngine, ports: SwapPorts) {
     this.#engine = engine;
     this.#ports = ports;
-    this.#golden = new GoldenFile(engine.order);
     this.#runs = new RunsFirst(ports.breathe);
+    this.#golden = new GoldenFile(engine.order, this.#runs.rest);
     this.#audit = new GpuAudit(engine);
   }
 
@@ -127,9 +127,9 @@ export class GpuSwapper {
     const programs = new Map(
       all.flatMap((each) => [...each.calls.keys()].map((i) => [i, each.program] as const)),
     );
-    const file = await this.#golden.bytes();
+    const feeds = await this.#golden.inputs();
     const { inputs, outputs } = apart.placement;
-    for (const [i, feed] of goldenParts(file, plan.inputs, plan.golden.inputs).entries()) {
+    for (const [i, feed] of feeds.entries()) {
       const input = inputs[i] as (typeof inputs)[0];
       open.device.queue.writeBuffer(apart.of(input), 0, feed);
     }
@@ -147,8 +147,7 @@ export class GpuSwapper {
         const bytes = await readBuffer(open, output, 4 * productOf(shape), LIMIT_MS);
         found.push(viewOf(bytes, dtype, 0, productOf(shape)) as Stored);
       }
-      const wanted = goldenParts(file, plan.outputs, plan.golden.outputs);
-      return await wrongGolden(plan, found, wanted, rest);
+      return await wrongGolden(plan, found, this.#golden, rest);
     } finally {
       for (const each of bound) each.dispose();
     }
