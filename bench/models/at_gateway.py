@@ -17,14 +17,24 @@ LAST = 19
 
 def hold_back_compiler(stack: Stack) -> None:
     """It yields wherever a page wants a core, as a visitor has its own for itself."""
-    compiler = psutil.Process(stack.children["compile"].process.pid)
-    for process in (compiler, *compiler.children(recursive=True)):
+    _hold_back(stack.children["compile"].process.pid)
+
+
+def hold_back(stack: Stack) -> None:
+    """The whole stack yields: a visitor's device runs no zoo."""
+    for pid in (stack.postgres.pid, *(each.process.pid for each in stack.children.values())):
+        _hold_back(pid)
+
+
+def _hold_back(pid: int) -> None:
+    leader = psutil.Process(pid)
+    for process in (leader, *leader.children(recursive=True)):
         process.nice(LAST)
-    # Linux groups processes by session, and niceness counts within a group alone: in a session of
-    # its own the compiler had as much of the cores as the browser.
-    group = Path(f"/proc/{compiler.pid}/autogroup")
-    if group.exists():
-        group.write_text(f"{LAST}\n")
+        # Linux groups processes by session, and niceness counts within a group alone: in a session
+        # of its own the compiler had as much of the cores as the browser.
+        group = Path(f"/proc/{process.pid}/autogroup")
+        if group.exists():
+            group.write_text(f"{LAST}\n")
 
 
 def add(gateway: GatewayClient, network: NetworkFiles) -> None:

@@ -37,12 +37,12 @@ class ListeningSite(BenchSite):
     def receive(self, body: bytes) -> None:
         self._heard.put(body)
 
-    def heard(self) -> dict[str, object]:
+    def heard(self, limit_s: float = LIMIT_S) -> dict[str, object]:
         """The next answer. Raises CannotMeasure where none comes."""
         try:
-            answer: dict[str, object] = json.loads(self._heard.get(timeout=LIMIT_S))
+            answer: dict[str, object] = json.loads(self._heard.get(timeout=limit_s))
         except Empty as cause:
-            raise CannotMeasure(f"the page posted nothing in {LIMIT_S} s") from cause
+            raise CannotMeasure(f"the page posted nothing in {limit_s:g} s") from cause
         return answer
 
 
@@ -63,14 +63,14 @@ def held_by_network(site: ListeningSite, network: str, engine: str) -> HeldByNet
 
 
 def _held(site: ListeningSite, query: str) -> HeldBytes:
-    with _unwatched(f"{site.url}/models.html?{query}tell"):
+    with unwatched(f"{site.url}/models.html?{query}tell"):
         if failure := site.heard().get("failure"):
             raise CannotMeasure(f"the page failed: {str(failure)[:400]}")
         return held_by_page()
 
 
 @contextmanager
-def _unwatched(url: str) -> Iterator[None]:
+def unwatched(url: str) -> Iterator[None]:
     """A fresh browser with one page. Raises CannotMeasure when there is no Chromium."""
     try:
         with sync_playwright() as playwright:

@@ -25,6 +25,7 @@ export interface JitRequest {
 type Curve = readonly (readonly [atS: number, elapsedMs: number])[];
 
 export interface JitAnswer {
+  readonly browser: string;
   /** Times of a copy that is not tuned, before and after. */
   readonly initialMs: readonly number[];
   readonly ours: Curve;
@@ -56,7 +57,7 @@ const SDK = "/client/sdk.js";
  * many at least, and for so long.
  */
 const BEFORE = { runs: 2, forMs: 0 };
-const AFTER = { runs: 9, forMs: 2_000 };
+const AFTER = { runs: 20, forMs: 4_000 };
 const COMPILED_WITHIN_MS = 120_000;
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
@@ -158,6 +159,7 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   await peer?.dispose();
   const initial = [...before, ...(await untuned(open, feeds, AFTER))];
   return {
+    browser: /Chrom\w*\/[\d.]+/.exec(navigator.userAgent)?.[0]?.replace("/", " ") ?? "",
     initialMs: initial,
     ...{ ours, waitsMs, afterSliceMs, peer: peers, swaps, regressions, longTasksMs, difference },
     ...{ measured, contributed, spentMs, endedS, reason },

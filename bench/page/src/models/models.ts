@@ -1,8 +1,9 @@
 /**
  * Whole networks in one page: `kernelzooModels.contest` times engines in turns, and
  * `kernelzooModels.jit` one that is tuned between inferences. With `?cold=ENGINE`
- * the page loads one engine at once, and `kernelzooCold` is when its first output was there. With
- * `?tell` the page posts that to its site, for a browser that nobody drives.
+ * the page loads one engine at once, and `kernelzooCold` is when its first output was there; with
+ * `?jit=REQUEST` it tunes one. With `?tell` the page posts what came of it to its site, for a browser
+ * that nobody drives.
  */
 import { Arena } from "../../../../client/src/engine/arena.js";
 import { clockStepMs, now } from "../../../../client/src/timing/clock.js";
@@ -131,10 +132,17 @@ async function cold(engine: string, asked: URLSearchParams) {
   return { elapsedMs, warmMs, switched: switched ?? null };
 }
 
+/** What an address asks of a page that nobody drives; null where that is nothing. */
+function asksFor(asked: URLSearchParams): Promise<object> | null {
+  const [engine, tuning] = [asked.get("cold"), asked.get("jit")];
+  if (engine) return cold(engine, asked);
+  if (!tuning) return null;
+  const network = fetch(asked.get("network") ?? "").then((response) => response.json());
+  return network.then((network) => jit({ ...JSON.parse(tuning), network }));
+}
+
 const asked = new URLSearchParams(location.search);
-const alone = asked.get("cold");
-const started =
-  alone && cold(alone, asked).catch((thrown: unknown) => ({ failure: String(thrown) }));
+const started = asksFor(asked)?.catch((thrown: unknown) => ({ failure: String(thrown) }));
 if (started) void started.then((kernelzooCold) => Object.assign(globalThis, { kernelzooCold }));
 if (asked.has("tell")) {
   const told = Promise.resolve(started);
