@@ -64,20 +64,14 @@ export type Begin = <T>(work: () => Promise<T>) => Promise<T>;
 
 const atOnce: Begin = (work) => work();
 
-/**
- * Fetches and compiles each kernel once while it stays among the last used. Fetching a file and
- * compiling it each wait for `begin`.
- */
+/** Fetches and compiles each kernel once while it stays among the last used, as `begin` lets it. */
 export function cachedLoader(origin: URL, signal: AbortSignal, begin = atOnce): LoadKernel {
   const keep = keptPromises<WebAssembly.Module>(KEPT);
   const keepBytes = keptPromises<Uint8Array<ArrayBuffer>>(KEPT);
   const bytes = (kernel: ArtifactWire) =>
-    keepBytes(kernel.sha256, () => begin(() => fetchArtifact(origin, kernel, signal)));
+    keepBytes(kernel.sha256, () => fetchArtifact(origin, kernel, signal));
   const load = (kernel: ArtifactWire) =>
-    keep(kernel.sha256, async () => {
-      const code = await bytes(kernel);
-      return begin(() => compile(code, kernel));
-    });
+    keep(kernel.sha256, () => begin(async () => compile(await bytes(kernel), kernel)));
   return Object.assign(load, { bytes });
 }
 
