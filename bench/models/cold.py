@@ -118,6 +118,9 @@ ASKED = ("usual", "for one run", "kept weights")
 """What a page may ask for beside the peer: on one thread, with the weights that the peer reads."""
 EVERYWHERE = ("usual", "kept weights")
 """Each network is visited with these, and their memory is measured."""
+FLOOR = Setting(name="floor")
+"""An empty page with a worker that fetches a file. Its warm run reads as many bytes from the device
+as a second visit with kept weights."""
 
 
 def main() -> None:
@@ -176,6 +179,12 @@ class Visited:
             return None
         other_ms, own_ms = self.first_ms(setting.beside, visit), self.first_ms(setting.name, visit)
         return other_ms / own_ms if setting.on else own_ms / other_ms
+
+    def floor_ms(self, setting: Setting, visit: int) -> float:
+        """What the browser takes of a visit before an engine computes anything."""
+        page_ms = self.first_ms(FLOOR.name, visit)
+        kept = visit == 1 and setting.options.items() >= KEPT.items()
+        return page_ms + self.warm_ms(FLOOR.name) if kept else page_ms
 
     def switched(self, name: str) -> Switched | None:
         """The worst of all visits; none where no kernel was switched."""
@@ -248,7 +257,7 @@ def _visit_all(
             try:
                 _rounds(site, address, contestants, visited, options)
             finally:
-                if PEER in visited.visits:
+                if PEER in visited.visits and FLOOR.name in visited.visits:
                     held.append(visited)
 
 
@@ -279,6 +288,8 @@ def _rounds(
         for round_ in range(options.rounds):
             for each in contestants:
                 asked = {"cold": each.engine, "network": address, **each.setting.options}
+                if each.setting is FLOOR:
+                    asked["bytes"] = str(visited.prepared.weights_bytes)
                 watched = each.setting is ONE_RUN and visited.bytes_s is None
                 pair = two_visits(
                     site.url, asked, options.settle, each.setting.flags, watched=watched
@@ -294,7 +305,8 @@ def _contestants(case: NetworkCase, options: Namespace) -> tuple[Contestant, ...
     names = [name for name in asked if name in options.settings]
     ours = (Contestant(engine=OURS, setting=each) for each in SETTINGS if each.name in names)
     peer = Contestant(engine=PEER, setting=Setting(name=PEER))
-    return (*ours, peer, *(GPU_CONTESTANTS if options.webgpu else ()))
+    floor = Contestant(engine="floor", setting=FLOOR)
+    return (*ours, peer, floor, *(GPU_CONTESTANTS if options.webgpu else ()))
 
 
 GPU_CONTESTANTS = (
@@ -308,6 +320,7 @@ GPU_CONTESTANTS = (
 def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
     """`gain`: the first output without the row's knob over that with it, at the same visit.
     `of_peer`: the first output over the peer's, that of `webgpu` over the peer's on WebGPU.
+    `floor_ms`: what an empty page takes at the same visit, and reading the bytes of kept weights.
     `of_memory`: what the page holds without the browser's code, over weights and activations.
     `stall_ms`, `delay_ms`: how late a timer of the page came and how long an inference waited at
     most while kernels were switched, and `quiet_…` the same once none was."""
@@ -325,6 +338,7 @@ def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
                 "rounds": len(pairs),
                 "median_ms": elapsed_ms,
                 "least_ms": min(each[visit].elapsedMs for each in pairs),
+                "floor_ms": held.floor_ms(setting, visit),
                 "warm_ms": held.warm_ms(name),
                 "of_warm": elapsed_ms / held.warm_ms(name),
                 "gain": held.gain(setting, visit),
@@ -378,7 +392,9 @@ def _claims(held: Visited) -> Iterator[Claim]:
     if name in COLD_OVER_WARM:
         warm_ms = min(held.warm_ms(each) for each in ours)
         what = f"{name}: second visit over warm"
-        yield Claim.at_most(what, second / warm_ms, "×", COLD_OVER_WARM[name])
+        least_ms = held.first_ms(FLOOR.name, 1) + warm_ms
+        unit = f"×, {least_ms / warm_ms:.1f} for an empty page and a warm run"
+        yield Claim.at_most(what, second / warm_ms, unit, COLD_OVER_WARM[name])
     for each in ours:
         if (most := held.of_memory(each)) is not None:
             what = f"{name}: peak memory without the browser's code, {each}"

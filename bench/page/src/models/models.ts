@@ -9,6 +9,7 @@ import { Arena } from "../../../../client/src/engine/arena.js";
 import { clockStepMs, now } from "../../../../client/src/timing/clock.js";
 import { sampleNs } from "../../../../client/src/timing/samples.js";
 import { registerLimits } from "../limits.js";
+import { openFloor } from "./floor.js";
 import { openEmptyWorker } from "./idle.js";
 import { jit } from "./jit.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./network.js";
@@ -29,6 +30,7 @@ const ENGINES: Readonly<Record<string, Open>> = {
   litert: openLiteRt,
   tensorflow: openTensorFlow,
   "empty-worker": openEmptyWorker,
+  floor: openFloor,
 };
 
 export interface Entry {
