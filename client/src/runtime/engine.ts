@@ -45,7 +45,7 @@ export interface EnginePorts extends Ports {
   readonly progress: (progress: Progress) => void;
   /**
    * Told by an engine on the GPU before a run ends. One on wasm tells nobody: that took the thread
-   * which computes 0.12 ms, more than the page gained by waking earlier.
+   * which computes 0.1 ms, and outputs were in the page no earlier.
    */
   readonly soon?: () => void;
   /** Null where threads cannot share memory, or none is wanted. */
