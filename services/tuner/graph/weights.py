@@ -7,7 +7,7 @@ smaller by a sixteenth.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +21,10 @@ from services.tuner.graph.edit import Entries
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.storage import Bytes, StoredEntries, bytes_of
 
-CHUNK_BYTES = 1 << 20
+CHUNKS = 512
+CHUNK_BYTES = (1 << 18, 1 << 20)
+"""A file has at most so many chunks while they are within these bounds. A page holds two chunks and
+a copy of one while weights come, and the plan has a hash of each."""
 WORTH_INFLATING = 15 / 16
 DEFLATE_LEVEL = 9
 
@@ -171,17 +174,24 @@ def printable(name: str) -> str:
     return "".join(letter for letter in name if letter.isprintable())[-256:]
 
 
-def _blocks(parts: Iterable[tuple[int, Bytes]]) -> Iterator[bytes]:
+def chunk_bytes(size_bytes: int) -> int:
+    """A power of two."""
+    least, most = CHUNK_BYTES
+    return min(most, max(least, 1 << (-(-size_bytes // CHUNKS) - 1).bit_length()))
+
+
+def _blocks(parts: Sequence[tuple[int, Bytes]]) -> Iterator[bytes]:
+    size = chunk_bytes(max((offset + body.nbytes for offset, body in parts), default=1))
     held = bytearray()
     written = 0
     for offset, body in parts:
         held += bytes(offset - written - len(held))
         data = body.data
-        for start in range(0, len(data), CHUNK_BYTES):
-            held += data[start : start + CHUNK_BYTES]
-            while len(held) >= CHUNK_BYTES:
-                yield bytes(held[:CHUNK_BYTES])
-                del held[:CHUNK_BYTES]
-                written += CHUNK_BYTES
+        for start in range(0, len(data), size):
+            held += data[start : start + size]
+            while len(held) >= size:
+                yield bytes(held[:size])
+                del held[:size]
+                written += size
     if held:
         yield bytes(held)

@@ -15,6 +15,7 @@ from services.tuner.graph.fuse import ALL_RULES, Rules
 from services.tuner.graph.golden import seeded_feeds
 from services.tuner.graph.graph import Graph, GraphPort, Node, Value
 from services.tuner.graph.models import PlannedModel, plan_graphs
+from services.tuner.graph.weights import chunk_bytes
 from tests.unit.graph.graphs import Built
 from tests.unit.graph.running import Runner, golden_arrays
 from tests.unit.graph.test_fuse import attention, image
@@ -94,3 +95,18 @@ def test_integers_are_seeded_so_that_they_choose_rows_of_their_table() -> None:
     feeds = seeded_feeds(graph)
     assert set(feeds["ids"]) == set(range(5))
     assert feeds["mask"].tolist() == [[1] * 14 + [0] * 2]
+
+
+def test_chunks_are_small_where_a_file_has_few_of_them() -> None:
+    mebibyte = 1 << 20
+    assert [chunk_bytes(size) for size in (1, 14 * mebibyte, 128 * mebibyte)] == [mebibyte // 4] * 3
+    assert chunk_bytes(128 * mebibyte + 1) == mebibyte // 2
+    assert chunk_bytes(2048 * mebibyte) == mebibyte
+    built = Built()
+    x = built.feed(4, 512)
+    weight = built.constant(512, 384)
+    graph = built.graph(built.workload("matmul:f32:m4k512n384:constant=b", x, weight))
+    made = plan_graphs([graph], [{}], "wide")
+    (plan,) = made.plans
+    assert [chunk.bytes for chunk in plan.chunks] == [mebibyte // 4] * 3
+    assert [len(block) for block in made.weights.blocks()] == [mebibyte // 4] * 3
