@@ -317,7 +317,7 @@ def test_a_storage_that_is_cleared_between_two_reads_costs_a_fetch_and_never_a_w
 
 
 SPIED = """
-  let [most, held] = [0, 0];
+  let [most, held, again, last] = [0, 0, 0, null];
   const sizes = [];
   const post = Worker.prototype.postMessage;
   const watched = new WeakSet();
@@ -327,17 +327,21 @@ SPIED = """
       this.addEventListener("message", ({ data }) => {
         if (data.type !== "read") return;
         sizes.push(data.piece.length);
+        last = data.piece.buffer;
         held -= 1;
       });
     }
-    if (message.type === "read") most = Math.max(most, ++held);
+    if (message.type === "read") {
+      most = Math.max(most, ++held);
+      again += message.into.buffer === last ? 1 : 0;
+    }
     if (!(message.type === "read" && sizes.length >= stop)) post.call(this, message, transfer);
   };
 """
 
 
 def test_saving_holds_a_mebibyte_of_the_weights_at_a_time(run: Run) -> None:
-    sizes, most = run(f"""
+    sizes, most, again = run(f"""
       const stop = Infinity;
       {SPIED}
       const model = await zoo.model(`${{host}}/long.json`, {{ check: false }});
@@ -345,9 +349,10 @@ def test_saving_holds_a_mebibyte_of_the_weights_at_a_time(run: Run) -> None:
       Worker.prototype.postMessage = post;
       await zoo.deleteGraph("long");
       await model.dispose();
-      return [sizes, most];
+      return [sizes, most, again];
     """)
     assert most == 1
+    assert again == len(sizes) - 1, "all travel in one buffer"
     assert max(sizes) == 1 << 20
     assert sum(sizes) >= 768 * 768 * 4
     assert len(sizes) == 3

@@ -248,9 +248,10 @@ export class Engine {
     return { outputs: plan.outputs.map((port) => this.#view(port).slice() as Stored), times };
   }
 
-  /** A copy of a part of the memory. */
-  read(address: number, bytes: number): Uint8Array<ArrayBuffer> {
-    return new Uint8Array(this.memory.buffer, address, bytes).slice();
+  /** Copies a part of the memory. */
+  read(address: number, into: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+    into.set(new Uint8Array(this.memory.buffer, address, into.length));
+    return into;
   }
 
   #view({ tensor, shape }: Pick<PortWire, "tensor" | "shape">) {

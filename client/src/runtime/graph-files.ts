@@ -177,7 +177,11 @@ async function inRecords(): Promise<GraphFiles> {
     describe: (name, text) => change("descriptions", (store) => store.put(text, name)),
     async writer(name) {
       return {
-        write: (at, bytes) => change("pieces", (store) => store.put(bytes, [name, at])),
+        write(at, bytes) {
+          // Of a view of a part a record would have the whole buffer.
+          const own = bytes.length < bytes.buffer.byteLength ? bytes.slice() : bytes;
+          return change("pieces", (store) => store.put(own, [name, at]));
+        },
         close: async () => undefined,
       };
     },

@@ -48,6 +48,8 @@ export interface Runtime {
 
 /** How long a piece waits where runs are under way. */
 const REST_MS = 50;
+/** Letters that one call makes of its arguments. */
+const LETTERS = 1 << 12;
 /** What a tab holds while it writes: one of the origin does at a time. */
 const LOCK = "kernelzoo-graphs";
 
@@ -269,8 +271,8 @@ async function stored(opener: Opener, index: number): Promise<Bytes | null> {
   }
 }
 
-/** Reads a part of a weight. */
-type ReadPiece = (from: number, bytes: number) => Promise<Bytes>;
+/** Reads a part of a weight from byte `from` on, to the memory of `into` or, where that is gone, to other. */
+type ReadPiece = (from: number, into: Bytes) => Promise<Bytes>;
 
 /** The text of the worker that opens a graph. Whoever saves one loads it: the next time may be offline. */
 const workerOf = (target: TargetKind): Promise<{ readonly source: string }> =>
@@ -286,16 +288,19 @@ async function sourceOf(
 ): Promise<readonly [plain: boolean, bytes: number, read: ReadPiece]> {
   const at =
     (address: number): ReadPiece =>
-    async (from, bytes) =>
-      (await session.ask({ type: "read", address: address + from, bytes })).piece;
+    async (from, into) =>
+      (await session.ask({ type: "read", address: address + from, into })).piece;
   const { staged, plainBytes } = place;
   if (plain && !staged) return [true, plainBytes, at(place.plain)];
   const found = plain ? await stored(opener, index) : null;
   if (found === null) return [false, place.bytes, at(place.address)];
-  return [true, plainBytes, async (from, bytes) => found.slice(from, from + bytes)];
+  return [true, plainBytes, async (from, into) => found.subarray(from, from + into.length)];
 }
 
-/** Writes pieces of the model's memory, one after the other: no more than one of them is held. */
+/**
+ * Writes pieces of the model's memory, one after the other. All travel in one buffer: a browser gives the
+ * memory of others back once there are tens of megabytes of it.
+ */
 async function written(
   writer: GraphWriter,
   opener: Opener,
@@ -305,6 +310,7 @@ async function written(
   running: () => boolean,
 ): Promise<readonly Kept[]> {
   const weights: Kept[] = [];
+  let buffer = new ArrayBuffer(PIECE_BYTES);
   let at = 0;
   for (const [i, place] of places.entries()) {
     const [isPlain, bytes, read] = await sourceOf(opener, session, place, i, plain[i] ?? false);
@@ -312,10 +318,11 @@ async function written(
     for (let from = 0; from < bytes; from += PIECE_BYTES) {
       if (running()) await new Promise((done) => setTimeout(done, REST_MS));
       const wanted = Math.min(PIECE_BYTES, bytes - from);
-      const piece = await read(from, wanted);
+      const piece = await read(from, new Uint8Array(buffer, 0, wanted));
       if (piece.length < wanted) throw new Error("its worker does not tell its weights");
       pieces.push(checksum(piece));
       await writer.write(at + from, piece);
+      if (buffer.byteLength === 0) buffer = piece.buffer;
     }
     weights.push({ key: place.key, plain: isPlain, at, bytes, pieces });
     at += bytes;
@@ -382,10 +389,13 @@ export async function saveGraph<Types extends ModelTypes>(
   }
 }
 
+/** By the piece, as a browser keeps each letter that a text is put together of. */
 function toBase64(bytes: Bytes): string {
-  let text = "";
-  for (const byte of bytes) text += String.fromCharCode(byte);
-  return btoa(text);
+  const pieces: string[] = [];
+  for (let at = 0; at < bytes.length; at += LETTERS) {
+    pieces.push(String.fromCharCode(...bytes.subarray(at, at + LETTERS)));
+  }
+  return btoa(pieces.join(""));
 }
 
 const fromBase64 = (text: string): Bytes =>

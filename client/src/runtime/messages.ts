@@ -31,8 +31,8 @@ export interface LoadOrder {
 }
 
 export type Question =
-  /** For a copy of a part of the model's memory. */
-  | { readonly type: "read"; readonly address: number; readonly bytes: number }
+  /** For a part of the model's memory, in that of `into`, which comes back with it. */
+  | { readonly type: "read"; readonly address: number; readonly into: Uint8Array<ArrayBuffer> }
   /** How the model's weights are best kept in such files. */
   | { readonly type: "ways"; readonly files: FilesKind };
 

@@ -129,8 +129,8 @@ export function serve(
   };
 
   /** An empty one where there is none. */
-  const tellPiece = async ({ id, address, bytes }: Extract<ToRuntime, { type: "read" }>) => {
-    const told = await Promise.resolve(engine?.read?.(address, bytes)).catch(() => undefined);
+  const tellPiece = async ({ id, address, into }: Extract<ToRuntime, { type: "read" }>) => {
+    const told = await Promise.resolve(engine?.read?.(address, into)).catch(() => undefined);
     const piece = told ?? new Uint8Array();
     post({ type: "read", id, piece }, [piece.buffer]);
   };

@@ -139,7 +139,7 @@ export class Session {
   async ask<Type extends Question["type"]>(asked: Extract<Question, { type: Type }>) {
     if (this.#over !== null) throw this.#over.reason;
     const id = ++this.#runs;
-    this.#worker.postMessage({ ...asked, id }, []);
+    this.#worker.postMessage({ ...asked, id }, "into" in asked ? [asked.into.buffer] : []);
     return this.#answer<Type>(id);
   }
 

@@ -111,14 +111,15 @@ export class GpuEngine {
     this.open.device.queue.submit([]);
   }
 
-  /** A copy of a part of a weight, by its place in the plain file. Rejects where the device is lost. */
-  async read(address: number, bytes: number): Promise<Uint8Array<ArrayBuffer>> {
+  /** Copies a part of a weight, by its place in the plain file. Rejects where the device is lost. */
+  async read(address: number, into: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
     const { weights } = this.order.answer.plan;
     const holds = ({ offset, bytes }: WeightWire) => offset <= address && address < offset + bytes;
     const index = weights.findIndex(holds);
     const buffer = this.buffers.of({ kind: "weight", index });
     const from = address - (weights[index] as WeightWire).offset;
-    return new Uint8Array(await readBuffer(this.open, buffer, bytes, LIMIT_MS, from));
+    into.set(new Uint8Array(await readBuffer(this.open, buffer, into.length, LIMIT_MS, from)));
+    return into;
   }
 
   /** In their order. */
