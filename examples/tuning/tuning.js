@@ -33,6 +33,9 @@ function feedOf({ name: input, dtype, shape }) {
   return [input, numbers];
 }
 
+/** Room for the numbers beside the chart. */
+const LEFT = 72;
+
 function draw() {
   const { width, height } = canvas.getBoundingClientRect();
   const scale = devicePixelRatio;
@@ -43,16 +46,19 @@ function draw() {
   const sorted = runs.map(({ elapsedMs }) => elapsedMs).sort((a, b) => a - b);
   // A run that something else has held up is drawn at the edge.
   const mostMs = sorted[Math.floor(0.97 * (sorted.length - 1))];
-  const x = (atS) => (atS / lastS) * (width - 50) + 45;
+  const x = (atS) => (atS / lastS) * (width - LEFT - 5) + LEFT;
   const y = (ms) => height - 20 - (Math.min(ms, 1.1 * mostMs) / (1.1 * mostMs)) * (height - 30);
   pen.fillStyle = pen.strokeStyle = getComputedStyle(canvas).color;
   pen.globalAlpha = 0.3;
   for (const { atS } of swaps) pen.fillRect(x(atS), 5, 1, height - 25);
   pen.globalAlpha = 1;
   for (const { atS, elapsedMs } of runs) pen.fillRect(x(atS) - 1, y(elapsedMs) - 1, 3, 3);
-  pen.fillText("0", 30, height - 15);
-  pen.fillText(`${mostMs.toFixed(0)} ms`, 2, y(mostMs));
-  pen.fillText(`${lastS.toFixed(0)} s`, width - 30, height - 4);
+  // A canvas writes in 10 px unless told.
+  pen.font = getComputedStyle(canvas).font;
+  pen.textAlign = "right";
+  pen.fillText("0", LEFT - 8, height - 20);
+  pen.fillText(`${mostMs.toFixed(mostMs < 10 ? 1 : 0)} ms`, LEFT - 8, y(mostMs) + 5);
+  pen.fillText(`${lastS.toFixed(0)} s`, width, height - 4);
 }
 
 /** Asks again while the zoo may still compile the first kernels of a network that is new. */

@@ -81,6 +81,13 @@ def test_a_page_shows_its_content_and_asks_nobody_else(
         assert page.evaluate("crossOriginIsolated") is True
 
 
+STRETCHED = """(() => {
+  const chart = document.querySelector(".chart");
+  return chart.getBoundingClientRect().width / chart.viewBox.baseVal.width;
+})()"""
+"""How much larger a chart and its text are than they were drawn."""
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark"), (320, "light")])
 def test_every_view_shows_what_the_zoo_holds_and_fits(
     tuned: Tuned, browser: Browser, width: int, scheme: str
@@ -98,6 +105,10 @@ def test_every_view_shows_what_the_zoo_holds_and_fits(
             assert overflow <= 0, (address, overflow)
             red = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]")
             assert (int(red) < 64) is (scheme == "dark")
+        page.goto(f"{tuned.url}/console#/tuning/{tuned.job}")
+        page.locator(".step").first.wait_for(state="attached")
+        page.set_viewport_size({"width": 500, "height": 800})
+        page.wait_for_function(f"Math.abs({STRETCHED} - 1) < 0.05")
     context.close()
 
 

@@ -15,13 +15,15 @@ export function followed<T>(what: Followed<T>, signal: AbortSignal): HTMLElement
   const problem = element("div", "");
   problem.setAttribute("role", "alert");
   let shown = "";
+  let show: () => void = () => undefined;
 
   const read = async (): Promise<void> => {
     const answer = await get<T>(what.path, signal);
     problem.replaceChildren();
     if (answer.kind === "ok") {
       const text = JSON.stringify(answer.value);
-      if (text !== shown) redraw(content, what.draw(answer.value));
+      show = () => redraw(content, what.draw(answer.value));
+      if (text !== shown) show();
       shown = text;
     } else if (answer.kind !== "empty") {
       if (shown === "") content.replaceChildren();
@@ -32,7 +34,19 @@ export function followed<T>(what: Followed<T>, signal: AbortSignal): HTMLElement
     void read().catch(() => undefined);
   };
   void keepReading(read, what.everyMs, signal);
+  onWidth(() => show(), signal);
   return element("div", "", problem, content);
+}
+
+/** Charts are drawn for a width: stretched, their text would be tiny on a phone that is turned. */
+function onWidth(changed: () => void, signal: AbortSignal): void {
+  let width = innerWidth;
+  const look = (): void => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    changed();
+  };
+  addEventListener("resize", look, { signal });
 }
 
 /** Waits while the page is hidden: a console in a forgotten tab asks for nothing. */
