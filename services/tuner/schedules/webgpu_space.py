@@ -13,9 +13,10 @@ from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
 
 C = TypeVar("C", bound=WebgpuConfig)
 
-MOST_NATIVE_F16, MOST_PACKED_F16 = 56, 24
-"""Configs of each storage, so that the space has at most 80 points. The best of f32 for networks on
-an H200 are among the first 56."""
+MOST_F16, MOST_NATIVE_F16 = 80, 56
+"""Points of a space of f16, and those of them that need shader-f16. The best configs of f32 for
+networks on an H200 are among the first 56. Packed ones fill what is left, so that adapters without
+any feature have enough of them."""
 
 
 def webgpu_space(
@@ -80,4 +81,5 @@ def _in_both_ways(packed: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     on an H200, configs by half. Without shader-f16 the packed ones are left, in their order."""
     first, *others = packed
     native = [with_native_f16(one) for one in others[: MOST_NATIVE_F16 - 1]]
-    return (first, *native, with_native_f16(first), *others[: MOST_PACKED_F16 - 1])
+    left = MOST_F16 - len(native) - 2
+    return (first, *native, with_native_f16(first), *others[:left])

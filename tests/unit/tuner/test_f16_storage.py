@@ -113,7 +113,7 @@ def test_a_space_has_its_first_configs_both_ways_and_its_first_needs_nothing(key
     assert "shader-f16" not in space[0].requires
     packed, native = ([each for each in space if f16_storage_of(each) is way] for way in EACH)
     assert set(map(with_native_f16, packed)) <= set(native)
-    assert len(packed) == min(len(native), 24)
+    assert len(packed) == min(len(native), 80 - len(native))
 
 
 def test_a_candidate_that_hides_what_it_needs_is_refused() -> None:
