@@ -100,11 +100,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site_folder = tmp_path_factory.mktemp("a-site")
     (site_folder / "package.json").write_text('{"name": "a-site", "type": "module"}')
     packed = place / f"kernelzoo-{__version__}.tgz"
+    # A cache of its own: what npm finds in the machine's decides nothing here.
+    own = ("--cache", str(place / "cache"), "--no-update-notifier")
+    install = ("npm", "install", "--offline", "--no-audit", "--no-fund", *own, str(packed))
     subprocess.run(
-        ("npm", "install", "--offline", "--no-audit", "--no-fund", str(packed)),
-        cwd=site_folder,
-        check=True,
-        capture_output=True,
+        install, cwd=site_folder, check=True, stdin=subprocess.DEVNULL, capture_output=True
     )
     return site_folder
 

@@ -70,7 +70,7 @@ export function elementsOf(tensor: Pick<TensorWire, "shape">): number {
 }
 
 /** Bytes of a tensor in the page's memory, without padding. */
-export function tensorBytes(tensor: TensorWire): number {
+export function tensorBytes(tensor: Pick<TensorWire, "dtype" | "shape">): number {
   return elementsOf(tensor) * bytesPerElement(tensor.dtype);
 }
 

@@ -23,7 +23,7 @@ const isFloat16View = (entries: GpuEntries): entries is Float16View =>
   FLOAT16_VIEWS.includes(entries[Symbol.toStringTag]);
 
 /** Bytes of a tensor as a buffer holds it, without padding. */
-export const storedBytes = (tensor: TensorWire): number =>
+export const storedBytes = (tensor: Pick<TensorWire, "dtype" | "shape">): number =>
   tensor.dtype === "f16" ? FLOAT16_BYTES * elementsOf(tensor) : tensorBytes(tensor);
 
 /** Whether the tensor is of f16 and the entries need no rounding. */

@@ -122,10 +122,6 @@ export interface ModelAnswer extends Omit<ModelManifest, "plan"> {
   readonly plan: PlanWire;
 }
 
-/** What a tensor takes in the memory of a GPU. */
-export const bytesOf = ({ dtype, shape }: Pick<PlanTensor, "dtype" | "shape">): number =>
-  (dtype === "f16" ? 2 : 4) * productOf(shape);
-
 export const productOf = (shape: readonly number[]): number =>
   shape.reduce((product, extent) => product * extent, 1);
 

@@ -6,9 +6,22 @@ import { sentence } from "../engine/error.js";
 import { maxDifference } from "../engine/verification.js";
 import type { PlanWire } from "../runtime/answer.js";
 import type { Stored } from "../runtime/golden.js";
+import { refuseMisfit } from "../runtime/placement.js";
 import type { GoldenFile } from "./golden-file.js";
 import type { Found } from "./messages.js";
 import { paced } from "./paced.js";
+
+/** The calls that run a workload's kernel. Throws KernelZooError (manifest) for one of other tensors. */
+export function fittingCalls(plan: PlanWire, { kernel, workload }: Found): readonly number[] {
+  const number = plan.kernels.indexOf(workload);
+  const fitting: number[] = [];
+  for (const [i, call] of plan.calls.entries()) {
+    if (call.kernel !== number) continue;
+    refuseMisfit(plan, call, kernel);
+    fitting.push(i);
+  }
+  return fitting;
+}
 
 /** What is wrong with golden outputs; null where nothing is. Rests after each slice of them. */
 export async function wrongGolden(

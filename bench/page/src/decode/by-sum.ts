@@ -3,13 +3,10 @@ import type { BoundCall } from "../../../../client/src/gpu/bound-program.js";
 import { noActivity } from "../../../../client/src/gpu/clock.js";
 import { type GpuTimer, gpuTimer } from "../../../../client/src/gpu/timer.js";
 import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
-import { boundTo, loadWholeProgram } from "../../../../client/src/gpu/whole-program.js";
+import { loadWholeProgram } from "../../../../client/src/gpu/whole-program.js";
+import { Decoder } from "../../../../client/src/language/decoder.js";
 import type { DecoderWire, ModelAnswer } from "../../../../client/src/runtime/answer.js";
-import {
-  Chain,
-  type LoadedPlan,
-  loadWhole,
-} from "../../../../client/src/runtime/webgpu/loading.js";
+import { Chain } from "../../../../client/src/runtime/webgpu/loading.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import {
   type Chosen,
@@ -41,7 +38,7 @@ class WholeTimer {
   readonly #asked: DecoderRequest;
   readonly #url: URL;
   readonly #answer: ModelAnswer;
-  readonly #loaded: LoadedPlan<BoundCall>;
+  readonly #decoder: Decoder;
   readonly #timer: GpuTimer;
   readonly #activity = noActivity();
   /** Calls of a workload bound to a candidate's program, by both. */
@@ -51,23 +48,23 @@ class WholeTimer {
     asked: DecoderRequest,
     url: URL,
     answer: ModelAnswer,
-    loaded: LoadedPlan<BoundCall>,
+    decoder: Decoder,
     timer: GpuTimer,
   ) {
     [this.#asked, this.#url, this.#answer] = [asked, url, answer];
-    [this.#loaded, this.#timer] = [loaded, timer];
+    [this.#decoder, this.#timer] = [decoder, timer];
   }
 
   static async load(asked: DecoderRequest): Promise<WholeTimer> {
     const url = new URL(asked.zoo, document.baseURI);
     const answer = (await (await fetch(url)).json()) as ModelAnswer;
     const order = { answer, origin: url.href, threads: 1, check: false, graph: null, replaced: [] };
-    const loaded = await loadWhole(order, { progress: () => undefined });
-    await loaded.stored;
-    const token = new Chain(loaded.bound.slice((answer.plan.decoder as DecoderWire).step));
+    const decoder = await Decoder.load(order, { progress: () => undefined });
+    await decoder.stored;
+    const token = new Chain(decoder.calls.slice((answer.plan.decoder as DecoderWire).step));
     const encode = (pass: GPUComputePassEncoder): void => token.encode(pass);
-    const timer = await gpuTimer(loaded.open, encode, LIMIT_MS, TIMER_TOOLS);
-    return new WholeTimer(asked, url, answer, loaded, timer);
+    const timer = await gpuTimer(decoder.plan.open, encode, LIMIT_MS, TIMER_TOOLS);
+    return new WholeTimer(asked, url, answer, decoder, timer);
   }
 
   get wholes(): readonly Whole[] {
@@ -99,7 +96,7 @@ class WholeTimer {
     return pairsOf(this.#timer, this.#activity, chains, {
       calls: whole.times,
       places: this.#asked.contexts.map(whole.place),
-      goTo: (place) => this.#go(place),
+      goTo: (place) => this.#decoder.goTo(place),
     });
   }
 
@@ -110,7 +107,7 @@ class WholeTimer {
 
   dispose(): void {
     this.#timer.dispose();
-    this.#loaded.open.device.destroy();
+    this.#decoder.plan.open.device.destroy();
   }
 
   #workload(call: number): string {
@@ -123,7 +120,7 @@ class WholeTimer {
     for (const [workload, candidate] of chosen) {
       for (const [call, each] of await this.#calls(workload, candidate)) bound.set(call, each);
     }
-    const all = this.#loaded.bound.map((each, i) => bound.get(i) ?? each);
+    const all = this.#decoder.calls.map((each, i) => bound.get(i) ?? each);
     return new Chain(all.slice(from, to));
   }
 
@@ -135,17 +132,10 @@ class WholeTimer {
   }
 
   async #bind(workload: string, kernel: KernelWire): Promise<ReadonlyMap<number, BoundCall>> {
-    const { open, buffers } = this.#loaded;
+    const { open, buffers } = this.#decoder.plan;
     const program = await loadWholeProgram(open, this.#url, kernel);
     const calls = [...this.#answer.plan.calls.keys()].filter((i) => this.#workload(i) === workload);
-    return new Map(calls.map((i) => [i, boundTo(program, buffers.operands(i, program))] as const));
-  }
-
-  #go(place: number): void {
-    const { buffers, open } = this.#loaded;
-    const [token, position] = buffers.placement.inputs.map(buffers.of) as [GPUBuffer, GPUBuffer];
-    open.device.queue.writeBuffer(token, 0, Int32Array.of(0));
-    open.device.queue.writeBuffer(position, 0, Int32Array.of(place, place + 1, 0, 0));
+    return new Map(calls.map((i) => [i, buffers.boundWhole(i, program)] as const));
   }
 }
 

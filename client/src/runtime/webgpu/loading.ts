@@ -2,12 +2,12 @@
 import { fetchArtifact } from "../../engine/artifact.js";
 import { KernelZooError, sentence } from "../../engine/error.js";
 import { type BoundCall, BoundProgram, type Sliced } from "../../gpu/bound-program.js";
-import { padded, storageBuffer, writeEntries } from "../../gpu/buffers.js";
+import { padded, storageBuffer, storedBytes, writeEntries } from "../../gpu/buffers.js";
 import { type OpenDevice, openDevice } from "../../gpu/device.js";
 import { compileProgram, type Program } from "../../gpu/program.js";
-import { compileWhole, runsWhole, WholeProgram } from "../../gpu/whole-program.js";
+import { boundTo, compileWhole, runsWhole, WholeProgram } from "../../gpu/whole-program.js";
 import type { KernelWire } from "../../wire/types.js";
-import { addressOf, bytesOf, type ModelAnswer } from "../answer.js";
+import { addressOf, type ModelAnswer } from "../answer.js";
 import { type EnginePorts, kernelsOf, WrongKernel } from "../engine.js";
 import { type Bytes, type Kept, placesOnGpu } from "../graph.js";
 import { forget, type KeptModel, KeptReader, keptModel, unreadable } from "../keeping.js";
@@ -178,7 +178,7 @@ export class Chain implements Sliced {
 /** Throws KernelZooError (memory), before anything is fetched. */
 function refuseLarge({ plan, name }: ModelAnswer, { device }: OpenDevice): void {
   const most = Math.min(device.limits.maxBufferSize, device.limits.maxStorageBufferBindingSize);
-  const sizes = plan.tensors.map(bytesOf);
+  const sizes = plan.tensors.map(storedBytes);
   const largest = Math.max(0, ...sizes);
   if (largest <= most) return;
   const mib = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
@@ -212,7 +212,7 @@ export class Buffers {
     this.#device = device;
     this.#shared = placement.sizes.map((bytes) => this.#made(bytes));
     this.#weights = weights ?? answer.plan.weights.map(({ bytes }) => this.#made(bytes));
-    this.#states = (answer.plan.states ?? []).map((state) => this.#made(bytesOf(state)));
+    this.#states = (answer.plan.states ?? []).map((state) => this.#made(storedBytes(state)));
   }
 
   readonly of = ({ kind, index }: BufferOf): GPUBuffer => {
@@ -223,6 +223,11 @@ export class Buffers {
   /** A call of the plan, bound to its tensors; `output` in the place of its own where it is told. */
   bound(call: number, program: Program, output?: GPUBuffer): BoundProgram {
     return new BoundProgram(program, this.operands(call, program, output));
+  }
+
+  /** The same of a program that may be without the uniform of slices. */
+  boundWhole(call: number, program: Program): BoundCall {
+    return boundTo(program, this.operands(call, program));
   }
 
   /** What a program is bound to in the place of a call. */

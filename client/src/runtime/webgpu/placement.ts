@@ -4,7 +4,8 @@
  * buffers, and a call that would write in place writes to another one.
  */
 import { KernelZooError } from "../../engine/error.js";
-import { bytesOf, type PlanTensor, type PlanWire } from "../answer.js";
+import { storedBytes } from "../../gpu/buffers.js";
+import type { PlanTensor, PlanWire } from "../answer.js";
 
 /** One of the buffers that runs share, or that of a weight or a state. */
 export type BufferOf =
@@ -46,7 +47,7 @@ class Trace {
     const { at = 0, state, ...written } = this.#tensor(tensor);
     if (state !== undefined) return { kind: "state", index: state };
     this.#written.set(at, this.values.length);
-    this.values.push({ bytes: bytesOf(written), first: time, last: time });
+    this.values.push({ bytes: storedBytes(written), first: time, last: time });
     return { value: this.values.length - 1 };
   }
 
@@ -57,7 +58,7 @@ class Trace {
     if (state !== undefined) return { kind: "state", index: state };
     const index = this.#written.get(at) ?? -1;
     const value = this.values[index];
-    if (value === undefined || value.bytes < bytesOf(read)) {
+    if (value === undefined || value.bytes < storedBytes(read)) {
       throw new KernelZooError(
         "manifest",
         `Tensor ${tensor} of the plan is read but never written.`,

@@ -15,13 +15,12 @@ import type { Program } from "../../gpu/program.js";
 import { gpuSampleNs } from "../../gpu/sample.js";
 import { type GpuTimer, gpuTimer, restingTimer } from "../../gpu/timer.js";
 import { TIMER_TOOLS } from "../../gpu/timer-tools.js";
-import { boundTo, loadWholeProgram } from "../../gpu/whole-program.js";
+import { loadWholeProgram } from "../../gpu/whole-program.js";
 import { Decoder } from "../../language/decoder.js";
 import { goldenOrder } from "../../language/order.js";
 import type { DecoderWire } from "../../runtime/answer.js";
 import type { CallTimes } from "../../runtime/dispatch.js";
 import type { RunResult } from "../../runtime/engine.js";
-import { refuseMisfit } from "../../runtime/placement.js";
 import { CallTimer } from "../../runtime/webgpu/call-timer.js";
 import { Chain, LIMIT_MS } from "../../runtime/webgpu/loading.js";
 import { now } from "../../timing/clock.js";
@@ -29,7 +28,7 @@ import { type Chosen, type Contested, chosenBySum } from "../by-sum.js";
 import { GoldenFile } from "../golden-file.js";
 import type { Found } from "../messages.js";
 import { RunsFirst } from "../runs-first.js";
-import { type Refusals, type SwapPorts, swapped, wrongGolden } from "../swapping.js";
+import { fittingCalls, type Refusals, type SwapPorts, swapped, wrongGolden } from "../swapping.js";
 import { pairsOf, searched } from "../whole-times.js";
 
 /** A kernel that is ready to run, and the calls that shall run it. */
@@ -125,13 +124,9 @@ export class DecoderSwapper {
 
   /** Throws KernelZooError: network, manifest, artifact, validate, compile, run. */
   async #prepared(found: Found): Promise<Prepared> {
-    const { kernel, workload } = found;
-    const { order, plan: loaded } = this.#decoder;
-    const { plan } = order.answer;
-    const number = plan.kernels.indexOf(workload);
-    const calls = [...plan.calls.keys()].filter((i) => plan.calls[i]?.kernel === number);
-    for (const i of calls) refuseMisfit(plan, plan.calls[i] as (typeof plan.calls)[0], kernel);
-    const program = await loadWholeProgram(loaded.open, new URL(order.origin), kernel);
+    const { order, plan } = this.#decoder;
+    const calls = fittingCalls(order.answer.plan, found);
+    const program = await loadWholeProgram(plan.open, new URL(order.origin), found.kernel);
     return { found, program, calls };
   }
 
@@ -149,7 +144,7 @@ export class DecoderSwapper {
         () =>
           calls.map((call, i) => {
             const program = programs.get(i) ?? call.program;
-            return boundTo(program, buffers.operands(i, program));
+            return buffers.boundWhole(i, program);
           }),
         LIMIT_MS,
       );
@@ -201,7 +196,7 @@ export class DecoderSwapper {
       () =>
         new Map(
           all.flatMap(({ program, calls }) =>
-            calls.map((i) => [i, boundTo(program, buffers.operands(i, program))] as const),
+            calls.map((i) => [i, buffers.boundWhole(i, program)] as const),
           ),
         ),
       LIMIT_MS,
@@ -242,7 +237,7 @@ export class DecoderSwapper {
     const { plan, calls: running } = this.#decoder;
     const { workload } = found;
     const bound = await plan.open.scoped(
-      () => new Map(calls.map((i) => [i, boundTo(program, plan.buffers.operands(i, program))])),
+      () => new Map(calls.map((i) => [i, plan.buffers.boundWhole(i, program)])),
       LIMIT_MS,
     );
     this.#before.set(workload, new Map(calls.map((i) => [i, running[i] as BoundCall])));

@@ -3,8 +3,14 @@
  * real inference: one call in so many runs, so that it costs a fixed small share.
  */
 import type { BoundProgram } from "../../gpu/bound-program.js";
-import { padded, stagingBuffer, storageBuffer, viewOfStored } from "../../gpu/buffers.js";
-import { bytesOf, type PlanTensor } from "../../runtime/answer.js";
+import {
+  padded,
+  stagingBuffer,
+  storageBuffer,
+  storedBytes,
+  viewOfStored,
+} from "../../gpu/buffers.js";
+import type { PlanTensor } from "../../runtime/answer.js";
 import { isNear, type Stored } from "../../runtime/golden.js";
 import type { Beside, GpuEngine } from "../../runtime/webgpu/engine.js";
 import { LIMIT_MS } from "../../runtime/webgpu/loading.js";
@@ -35,7 +41,7 @@ class AuditedCall {
     this.workload = workload;
     this.#engine = engine;
     this.#output = plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor;
-    this.#bytes = padded(bytesOf(this.#output));
+    this.#bytes = padded(storedBytes(this.#output));
     this.#spare = storageBuffer(open.device, this.#bytes);
     this.#staging = stagingBuffer(open.device, 2 * this.#bytes);
     const operands = buffers.placement.calls[call] as readonly BufferOf[];
@@ -53,7 +59,7 @@ class AuditedCall {
   /** Whether both kernels computed the same, once the run has ended. Throws KernelZooError: run. */
   async agrees(): Promise<boolean> {
     const { open, order } = this.#engine;
-    const bytes = bytesOf(this.#output);
+    const bytes = storedBytes(this.#output);
     await open.settled(this.#staging.mapAsync(GPUMapMode.READ), LIMIT_MS);
     const [right, found] = [0, this.#bytes].map((at) => {
       const held = this.#staging.getMappedRange(at, this.#bytes);

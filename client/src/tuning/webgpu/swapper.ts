@@ -15,14 +15,13 @@ import { loadProgram, type Program } from "../../gpu/program.js";
 import { type PlanTensor, productOf } from "../../runtime/answer.js";
 import type { RunResult } from "../../runtime/engine.js";
 import type { Stored } from "../../runtime/golden.js";
-import { refuseMisfit } from "../../runtime/placement.js";
 import type { GpuEngine } from "../../runtime/webgpu/engine.js";
 import { type Buffers, Chain, LIMIT_MS } from "../../runtime/webgpu/loading.js";
 import { now } from "../../timing/clock.js";
 import { GoldenFile } from "../golden-file.js";
 import type { Found } from "../messages.js";
 import { RunsFirst } from "../runs-first.js";
-import { type Refusals, type SwapPorts, swapped, wrongGolden } from "../swapping.js";
+import { fittingCalls, type Refusals, type SwapPorts, swapped, wrongGolden } from "../swapping.js";
 import { GpuAudit } from "./audit.js";
 
 /** A kernel that is ready to run, and the calls that shall run it. */
@@ -91,12 +90,10 @@ export class GpuSwapper {
   }
 
   /** Throws KernelZooError: network, manifest, artifact, validate, compile, run. */
-  async #prepared({ kernel, workload }: Found): Promise<Prepared> {
+  async #prepared(found: Found): Promise<Prepared> {
+    const { kernel, workload } = found;
     const { open, order, buffers } = this.#engine;
-    const { plan } = order.answer;
-    const number = plan.kernels.indexOf(workload);
-    const indices = [...plan.calls.keys()].filter((i) => plan.calls[i]?.kernel === number);
-    for (const i of indices) refuseMisfit(plan, plan.calls[i] as (typeof plan.calls)[0], kernel);
+    const indices = fittingCalls(order.answer.plan, found);
     const program = await loadProgram(open, new URL(order.origin), kernel);
     const calls = await open.scoped(
       () => new Map(indices.map((i) => [i, buffers.bound(i, program)])),

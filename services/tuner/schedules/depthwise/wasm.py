@@ -18,26 +18,22 @@ What it makes of depthwise_conv2d:f32:b1h6w8c8kh3kw3stride1pad1 with tile_x=4:
             sums[4·x …] += a[y + r - 1, 3 + x + q, …] · b[…] 2. x < 4, q < 3 unrolled
         c[…] = sums[…]                                       3.
 
-Nothing is copied, as `schedules/conv` copies rows with their padding: tiles at both ends of a row
-have bodies of their own, and the first and last rows are split off by `passes/loop_partition.py`.
+Nothing is copied, as `schedules/conv` copies rows with their padding (`base/window_rows.py`).
 Channels are the innermost loop, since neighbours in memory are channels.
 """
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.build import (
-    Frame,
     binary,
-    loop,
     numbers,
     serial,
     total,
-    under,
     vector,
 )
 from services.tuner.ir.nodes import (
@@ -45,10 +41,8 @@ from services.tuner.ir.nodes import (
     Allocate,
     BinaryOp,
     Block,
-    Bound,
     Buffer,
     Load,
-    LoopKind,
     Program,
     Scope,
     Statement,
@@ -58,6 +52,7 @@ from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.finish import stored_entry
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.window_rows import WindowRow
 from services.tuner.schedules.depthwise.config import WasmDepthwiseConfig
 
 
@@ -71,96 +66,55 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 def depthwise_program(workload: Workload, config: WasmDepthwiseConfig) -> Program:
     """The loop nest; its parameters are those of the workload, flat."""
-    e, frame = workload.extent, Frame()
-    rows = e["b"] * e["y"]
     a, b, *_ = parameters = parameters_of(workload)
-    image, y = frame.delinearize(frame.variable("row", rows), (("image", e["b"]), ("y", e["y"])))
     nest = _Nest(
         workload=workload,
-        config=config,
-        extent=e,
-        image=image,
-        y=y,
+        row=WindowRow.of(workload, config.tile_x),
         a=a,
         b=b,
         sums=Buffer(name="sums", scope=Scope.LOCAL, dtype=DType.F32, size=LANES * config.tile_x),
     )
-    body = frame.enclose(tuple(_row(nest, frame)))
-    return Program(parameters=parameters, body=loop("row", rows, LoopKind.RANGE, body))
+    return nest.row.program(parameters, partial(_tile, nest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
-    """What all steps know: the place of a row of the output, and the tensors."""
+    """What all steps know: a row of the output, and the tensors."""
 
     workload: Workload
-    config: WasmDepthwiseConfig
-    extent: Mapping[str, int]
-    image: Affine
-    y: Affine
+    row: WindowRow
     a: Buffer
     b: Buffer
     sums: Buffer
 
-    def column(self, x: int) -> int:
-        """The first column of the image that the window of a pixel of the output covers."""
-        return x * self.extent["stride"] - self.extent["pad"]
 
-    def is_whole(self, first: int) -> bool:
-        """Whether all that a tile's windows cover lies in the image."""
-        last = first + self.config.tile_x - 1
-        end = self.column(last) + self.extent["kw"]
-        return last < self.extent["x"] and self.column(first) >= 0 and end <= self.extent["w"]
-
-
-def _row(nest: _Nest, frame: Frame) -> Iterable[Statement]:
-    """The tiles at both ends of a row one by one, and a loop over those between them."""
-    step, width = nest.config.tile_x, nest.extent["x"]
-    firsts = range(0, width, step)
-    whole = [first for first in firsts if nest.is_whole(first)]
-    for first in firsts:
-        if first not in whole:
-            pixels = range(first, min(first + step, width))
-            yield from _tile(nest, frame, pixels, Affine(constant=0))
-        elif first == whole[0]:
-            pixels = range(first, first + step)
-            move = frame.variable("x1", len(whole)).times(step)
-            yield from serial("x1", len(whole), _tile(nest, frame, pixels, move))
-
-
-def _tile(nest: _Nest, frame: Frame, pixels: range, move: Affine) -> Block:
-    """`pixels` are columns of the output, moved by so many in a loop."""
-    e = nest.extent
+def _tile(nest: _Nest, pixels: range, move: Affine) -> Block:
     sums = [Affine(constant=LANES * place) for place, _ in enumerate(pixels)]
     # 1. Zeros.
     zero = numbers(0)
     start = [Store(buffer=nest.sums, index=at, value=zero) for at in sums]
     # 2. Rows of the window that the image has.
-    r = frame.variable("r", e["kh"])
-    line = nest.y.times(e["stride"]).plus(r).plus(Affine(constant=-e["pad"]))
-    inside = (Bound(index=line, limit=e["h"]), Bound(index=line.times(-1), limit=1))
-    products = under(frame.undecided(inside), _products(nest, pixels, move, line, r))
-    window = serial("r", e["kh"], products)
+    window = nest.row.window(partial(_products, nest, pixels, move))
     # 3. The entries with the epilogue.
     stores = [
         vector("lane", _stored(nest, x, move, at)) for x, at in zip(pixels, sums, strict=True)
     ]
     body: Block = (Allocate(buffer=nest.sums, body=(*start, *window, *stores)),)
-    return serial("c1", e["c"] // LANES, body)
+    return serial("c1", nest.row.extent["c"] // LANES, body)
 
 
 def _products(nest: _Nest, pixels: range, move: Affine, line: Affine, r: Affine) -> Block:
     """The products of one row of the window, by columns of the image."""
-    e = nest.extent
+    e = nest.row.extent
     channel = Affine.of(0, {"c1": LANES})
-    row = nest.image.times(e["h"]).plus(line).times(e["w"])
+    row = nest.row.image.times(e["h"]).plus(line).times(e["w"])
     found: list[Statement] = []
-    first, last = nest.column(pixels[0]), nest.column(pixels[-1]) + e["kw"]
+    first, last = nest.row.column(pixels[0]), nest.row.column(pixels[-1]) + e["kw"]
     for column in range(max(first, 0), min(last, e["w"])):
         place = total(row, move.times(e["stride"]), Affine(constant=column))
         pixel = Load(buffer=nest.a, index=place.times(e["c"]).plus(channel), lanes=LANES)
         for number, x in enumerate(pixels):
-            q = column - nest.column(x)
+            q = column - nest.row.column(x)
             if not 0 <= q < e["kw"]:
                 continue
             tap = r.times(e["kw"]).plus(Affine(constant=q)).times(e["c"]).plus(channel)
@@ -175,5 +129,5 @@ def _products(nest: _Nest, pixels: range, move: Affine, line: Affine, r: Affine)
 def _stored(nest: _Nest, x: int, move: Affine, at: Affine) -> Store:
     lane = Affine.variable("lane")
     channel = Affine.of(0, {"c1": LANES}).plus(lane)
-    place = (nest.image, nest.y, move.plus(Affine(constant=x)), channel)
+    place = (nest.row.image, nest.row.y, move.plus(Affine(constant=x)), channel)
     return stored_entry(nest.workload, place, Load(buffer=nest.sums, index=at.plus(lane)))
