@@ -109,10 +109,10 @@ _OPERATORS = torch.library.Library("torchvision", "FRAGMENT")
 
 
 def torchvision() -> ModuleType:
-    """PyPI's torchvision is built for CUDA: with torch's CPU build its own operators are missing,
-    and its Python part loads only where their names are known."""
+    """PyPI's torchvision is built for CUDA: with a build of torch for the CPU alone its own
+    operators are missing, and its Python part loads only where their names are known."""
     for name in ("nms", "qnms"):
-        if not hasattr(torch.ops.torchvision, name):
+        if torch.version.cuda is None and not hasattr(torch.ops.torchvision, name):
             _OPERATORS.define(f"{name}(Tensor dets, Tensor scores, float threshold) -> Tensor")
     return import_module("torchvision")
 
