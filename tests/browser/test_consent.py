@@ -160,8 +160,9 @@ def test_what_is_copied_is_the_text_that_was_sent(page: Page, context: BrowserCo
     agree(page)
     eventually(lambda: page.locator("#sent details").count() > 0, "a line for a request")
     first = page.locator("#sent details").last
-    first.locator("summary").click()
-    first.get_by_role("button", name="Copy").click()
+    # By keyboard: new lines above move what a pointer aims at.
+    first.locator("summary").press("Enter")
+    first.get_by_role("button", name="Copy").press("Enter")
     first.get_by_role("button", name="Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == asked[0].post_data
 

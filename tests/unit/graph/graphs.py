@@ -15,7 +15,7 @@ from services.aggregator.evaluation import entries
 from services.tuner.graph.formulas import axes_of
 from services.tuner.graph.graph import NUMPY_DTYPES, Graph, GraphPort, Node, Value, View, faults
 
-RANDOM = np.random.default_rng(7)
+CONSTANTS, FEEDS = 7, 8
 
 
 class Built:
@@ -26,6 +26,8 @@ class Built:
         self.values: dict[str, Value] = {}
         self.constants: dict[str, NDArray[Any]] = {}
         self.nodes: list[Node] = []
+        # One for each graph, so that its constants do not depend on the tests before.
+        self._random = np.random.default_rng(CONSTANTS)
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.values[name].shape
@@ -42,7 +44,7 @@ class Built:
 
     def constant(self, *shape: int, low: float = -0.5, high: float = 0.5) -> str:
         name = self._value(shape)
-        self.constants[name] = RANDOM.uniform(low, high, shape).astype(np.float32)
+        self.constants[name] = self._random.uniform(low, high, shape).astype(np.float32)
         return name
 
     def view(self, of: str, *shape: int) -> str:
@@ -109,8 +111,9 @@ class Built:
 
 
 def fed(graph: Graph) -> dict[str, NDArray[Any]]:
+    random = np.random.default_rng(FEEDS)
     return {
-        port.name: RANDOM.uniform(-1, 1, graph.values[port.value].shape).astype(np.float32)
+        port.name: random.uniform(-1, 1, graph.values[port.value].shape).astype(np.float32)
         for port in graph.inputs
     }
 
