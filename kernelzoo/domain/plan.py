@@ -275,7 +275,8 @@ def _refuse_names(plan: Plan) -> None:
     )
     for name, extent in plan.dimensions.items():
         _require(bool(_DIMENSION.fullmatch(name)), f"dimension {name[:80]!r} is no name")
-        _require(extent >= 1, f"dimension {name} is {extent}; it must be at least 1")
+        fits = 1 <= extent <= MAX_MEMORY_BYTES
+        _require(fits, f"dimension {name} is {extent}; it must be from 1 to {MAX_MEMORY_BYTES}")
     for key in plan.kernels:
         _require(bool(_KERNEL.fullmatch(key)), f"kernel {key[:80]!r} is no key of a workload")
     _refuse_twice(plan.kernels, "kernel")
@@ -297,6 +298,7 @@ def _refuse_twice(names: Sequence[str], what: str) -> None:
 
 
 def _refuse_weights(plan: Plan) -> None:
+    _require(plan.memory.weights >= 0, f"the weights have {plan.memory.weights} bytes")
     for number, weight in enumerate(plan.weights):
         what = f"weight {number} ({weight.name})"
         _refuse_shape(plan, what, weight.dtype, weight.shape)
@@ -330,13 +332,22 @@ def _refuse_stored_weights(plan: Plan) -> None:
         refuse_storage(what, storage, weight.dtype, weight.shape)
         _require(storage.offset % ALIGNMENT_BYTES == 0, f"{what} is stored at no multiple of 64")
         placed.append((weight.name, storage.offset, storage.bytes))
-    sizes = [chunk.inflated or chunk.bytes for chunk in plan.chunks]
+    sizes = [_inflated_bytes(chunk) for chunk in plan.chunks]
+    fits = max(sum(sizes), plan.file_bytes) <= MAX_MEMORY_BYTES
+    _require(fits, f"chunks inflate to {sum(sizes)} bytes; WebAssembly has 4 GiB")
     whole = all(size % ALIGNMENT_BYTES == 0 for size in sizes[:-1])
     _require(whole, "chunks, but for the last one, must inflate to multiples of 64 bytes")
     _refuse_overlap(placed, sum(sizes))
     order = sorted(plan.weights, key=lambda weight: weight.offset)
     stored = [weight.storage.offset for weight in order if weight.storage]
     _require(stored == sorted(stored), "plain and stored weights are in different orders")
+
+
+def _inflated_bytes(chunk: Chunk) -> int:
+    if chunk.inflated is None:
+        return chunk.bytes
+    _require(chunk.inflated > 0, "a chunk of weights inflates to nothing")
+    return chunk.inflated
 
 
 def _refuse_overlap(placed: Sequence[tuple[str, int, int]], file_bytes: int) -> None:
@@ -353,9 +364,6 @@ def _refuse_states(plan: Plan) -> None:
     for number, state in enumerate(plan.states):
         _refuse_text(state.name)
         _refuse_shape(plan, f"state {number} ({state.name})", state.dtype, state.shape)
-    used = {tensor.state for tensor in _uses(plan)}
-    for unused in set(range(len(plan.states))) - used:
-        raise InvalidInput(f"no call uses state {plan.states[unused].name}")
 
 
 def _refuse_hash(text: str) -> None:
@@ -406,6 +414,8 @@ def _refuse_ports(plan: Plan) -> None:
             _refuse_text(port.name)
             _refuse_index(f"{what} {port.name}", "tensor", port.tensor, len(plan.tensors))
             tensor = plan.tensors[port.tensor]
+            real = all(extent >= 1 for extent in port.shape)
+            _require(real, f"{what} {port.name} has shape {list(port.shape)}, which is empty")
             _require(
                 (port.dtype.stored, prod(port.shape)) == (tensor.dtype, prod(tensor.shape)),
                 f"{what} {port.name} and tensor {port.tensor} differ in dtype or number of entries",
@@ -427,6 +437,8 @@ def _refuse_calls(plan: Plan) -> None:
         _require(output.state is None, f"{what} has a state as its output")
     for unused in set(range(len(plan.kernels))) - {call.kernel for call in plan.calls}:
         raise InvalidInput(f"no call uses kernel {plan.kernels[unused]}")
+    for unused in set(range(len(plan.states))) - {tensor.state for tensor in _uses(plan)}:
+        raise InvalidInput(f"no call uses state {plan.states[unused].name}")
     used = {tensor.weight for tensor in _uses(plan)} - {None}
     _require(len(used) == len(plan.weights), "a weight is listed that no call uses")
     offsets = [weight.offset for weight in plan.weights]

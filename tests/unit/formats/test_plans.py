@@ -1,5 +1,7 @@
 """Plans read back from their bytes, and a faulty one is refused with the fault."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +20,7 @@ from kernelzoo.domain.plan import (
     Port,
     PortDType,
     Weight,
+    call_counts,
     validated,
 )
 from kernelzoo.domain.weight_storage import Storage, StorageType
@@ -102,6 +105,11 @@ FAULTS = {
     "table) has an axis if it is stored as int8": _stored(type=StorageType.F16),
     "table) is stored at no multiple of 64": _stored(offset=32),
     "weights end at byte 184 of a file of 160": _stored(offset=64),
+    "inflates to nothing": replace(STORED, chunks=(replace(STORED.chunks[0], inflated=0),)),
+    "chunks inflate to 1099511627776 bytes": replace(
+        STORED, chunks=(replace(STORED.chunks[0], inflated=1 << 40),)
+    ),
+    "the weights have -64 bytes": replace(STORED, memory=replace(STORED.memory, weights=-64)),
     "has format 2 if it has states": replace(PLAN, format=2),
     "model name '../etc' is malformed": replace(PLAN, model="../etc"),
     "dimension batch is 0": replace(PLAN, dimensions={"batch": 0}),
@@ -114,6 +122,13 @@ FAULTS = {
     "input ids and tensor 0 differ in dtype": _tensor(0, dtype=DType.F32),
     "call 0 (x) names kernel 7; there are 2": _calls((7, (1, 0, 2)), (1, (3, 4))),
     "call 1 (x) writes to a weight": _calls((0, (1, 0, 2)), (1, (3, 1))),
+    "call 0 (x) names tensor 9; there are 5": _calls((0, (1, 9, 2)), (1, (3, 4))),
+    "output y names tensor -1; there are 5": replace(
+        PLAN, outputs=(replace(PLAN.outputs[0], tensor=-1),)
+    ),
+    "input ids has shape [-1, -16], which is empty": replace(
+        PLAN, inputs=(replace(PLAN.inputs[0], shape=(-1, -16)),)
+    ),
     "no call uses kernel relu:f32:n128": _calls((0, (1, 0, 2))),
     "call 0 (x) reads tensor 3, which was not written": _calls((1, (3, 4)), (0, (1, 0, 2))),
     "call 1 (act) writes over a part of tensor 3": _tensor(4, at=0),
@@ -159,3 +174,32 @@ def test_bytes_that_are_no_canonical_plan_are_refused(change: dict[str, Any], sa
     document = msgspec.json.decode(plan_bytes(PLAN))
     with pytest.raises(InvalidInput, match=said):
         read_plan(msgspec.json.encode(document | change))
+
+
+ODD: tuple[Any, ...] = (
+    *(-1, 0, 1, 3, -64, 64, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 63, 0.5, 1e308, True, None),
+    *("", "\x00", "a" * 300, "f16", "i32", [], [-1], [-1, -16], {}),
+)
+
+
+def _places(part: Any, *before: str | int) -> Iterator[tuple[str | int, ...]]:
+    """The way to each value of a document."""
+    inner = part.items() if isinstance(part, dict) else enumerate(part)
+    for name, each in inner:
+        yield (*before, name)
+        if isinstance(each, dict | list):
+            yield from _places(each, *before, name)
+
+
+@pytest.mark.parametrize("plan", [PLAN, STORED], ids=["plain", "stored"])
+def test_a_plan_with_any_odd_value_is_refused_or_is_one(plan: Plan) -> None:
+    """It raises nothing but InvalidInput, and a plan that is read has calls that can be counted."""
+    body = plan_bytes(plan)
+    for *way, name in _places(msgspec.json.decode(body)):
+        for odd in ODD:
+            document = part = msgspec.json.decode(body)
+            for step in way:
+                part = part[step]
+            part[name] = odd
+            with suppress(InvalidInput):
+                assert call_counts(read_plan(msgspec.json.encode(document))).total() > 0
