@@ -53,8 +53,13 @@ def write_folder(folder: Path, *, joined: bool = False) -> dict[str, NDArray[np.
         offsets = [len(body), len(body) + len(data)]
         head[name] = {"dtype": "BF16", "shape": half.shape, "data_offsets": offsets}
         body += data
-    text = json.dumps(head).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
+    (folder / "model.safetensors").write_bytes(safetensors(head, body))
     kind = {"model_type": "phi3"} if joined else {}
     (folder / "config.json").write_text(json.dumps(CONFIG | kind))
     return made
+
+
+def safetensors(head: Any, body: bytes) -> bytes:
+    """The bytes of a file."""
+    text = json.dumps(head).encode()
+    return struct.pack("<Q", len(text)) + text + body

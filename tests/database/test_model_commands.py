@@ -23,7 +23,7 @@ from kernelzoo.formats.bundle import any_classes
 from kernelzoo.settings import Settings
 from kernelzoo.signing import new_seed
 from services.tuner.language.checkpoint import Seeded
-from services.tuner.language.config import config_of
+from services.tuner.language.config_file import config_of
 from tests.database.client import OPERATOR_KEY
 from tests.database.conftest import Connection
 from tests.database.test_models import GPU_CLASS

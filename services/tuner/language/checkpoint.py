@@ -4,9 +4,8 @@ of safetensors, or by a seed."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from json import JSONDecodeError, loads
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.language.config import LanguageConfig
 from services.tuner.language.quantise import Quantised, packed_steps, quantised
 from services.tuner.language.rotation import Table, rotation
+from services.tuner.language.tensor_files import StoredTensor, stored_tensors
 
 
 class Checkpoint(Protocol):
@@ -28,31 +28,6 @@ class Checkpoint(Protocol):
         ...
 
 
-_DTYPES: Mapping[str, np.dtype[Any]] = {
-    "F32": np.dtype("<f4"),
-    "F16": np.dtype("<f2"),
-    "BF16": np.dtype("<u2"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """A tensor in a file that is mapped into memory."""
-
-    file: NDArray[np.uint8]
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    stop: int
-
-    def read(self) -> NDArray[np.float32]:
-        entries = self.file[self.start : self.stop].view(_DTYPES[self.dtype])
-        if self.dtype == "BF16":
-            # The upper half of a float32.
-            entries = (entries.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        return np.asarray(entries, np.float32).reshape(self.shape)
-
-
 class Safetensors:
     """All `*.safetensors` of a folder, whose matrices are quantised to a form. Raises InvalidInput
     for a file that is none."""
@@ -61,9 +36,9 @@ class Safetensors:
         self._form = form
         self._joined = _joined(config) if config.joined else {}
         self._gamma_offset = np.float32(config.gamma_offset)
-        self._stored: dict[str, _Stored] = {}
+        self._stored: dict[str, StoredTensor] = {}
         for path in sorted(folder.glob("*.safetensors")):
-            self._stored |= _tensors(path)
+            self._stored |= stored_tensors(path)
         if not self._stored:
             raise InvalidInput(f"{folder} has no *.safetensors; put the model's weights there")
 
@@ -87,8 +62,6 @@ class Safetensors:
             raise UnsupportedModel(f"the weights have no {name}, which config.json asks for")
         if stored.shape != shape:
             raise InvalidInput(f"{name} is {list(stored.shape)}; config.json says {list(shape)}")
-        if stored.dtype not in _DTYPES:
-            raise UnsupportedModel(f"{name} is {stored.dtype}; weights are {', '.join(_DTYPES)}")
         return stored.read()
 
 
@@ -107,27 +80,6 @@ def _joined(config: LanguageConfig) -> Mapping[str, tuple[str, int, int]]:
         "mlp.gate_proj.weight": (gated, 0, 2 * hidden),
         "mlp.up_proj.weight": (gated, hidden, 2 * hidden),
     }
-
-
-def _tensors(path: Path) -> dict[str, _Stored]:
-    file = np.memmap(path, np.uint8, mode="r")
-    try:
-        head_bytes = int(file[:8].view("<u8")[0])
-        start = 8 + head_bytes
-        head: Mapping[str, Any] = loads(bytes(file[8:start]))
-        return {
-            name: _Stored(
-                file,
-                each["dtype"],
-                tuple(each["shape"]),
-                start + each["data_offsets"][0],
-                start + each["data_offsets"][1],
-            )
-            for name, each in head.items()
-            if name != "__metadata__"
-        }
-    except (JSONDecodeError, UnicodeDecodeError, ValueError, KeyError, IndexError) as error:
-        raise InvalidInput(f"{path.name} is no file of safetensors: {error}") from error
 
 
 _DEVIATION = {4: 4.3, 8: 73.6}

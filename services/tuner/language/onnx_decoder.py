@@ -20,8 +20,8 @@ from services.tuner.language.config import (
     LanguageConfig,
     Rotary,
     refuse_shape,
-    stop_tokens,
 )
+from services.tuner.language.config_file import stop_tokens
 from services.tuner.language.onnx_parts import (
     Attention,
     Linear,

@@ -9,12 +9,14 @@ import numpy as np
 
 from kernelzoo.domain.operators.quantised import USUAL_FORM, Form
 from kernelzoo.domain.plan import Golden, GoldenPart, Plan, PlanDecoder, validated
+from kernelzoo.errors import InvalidInput
 from services.tuner.graph.models import PlannedModel, model_calls
 from services.tuner.graph.planning import planned
 from services.tuner.graph.weights import weight_file
 from services.tuner.language.block import BLOCK_ROWS
 from services.tuner.language.checkpoint import Checkpoint, Safetensors
-from services.tuner.language.config import LanguageConfig, read_config
+from services.tuner.language.config import LanguageConfig
+from services.tuner.language.config_file import read_config
 from services.tuner.language.decoder import CHOSEN, LOGITS, DecoderGraph, decoder_graph
 from services.tuner.language.onnx_decoder import read_decoder
 from services.tuner.language.operands import POSITION, PROMPT, TOKEN
@@ -67,13 +69,19 @@ def plan_decoder(
 
 
 def golden_file(config: LanguageConfig, weights: Checkpoint) -> tuple[Golden, bytes]:
-    """A seeded prompt, and the logits behind its last token."""
+    """A seeded prompt, and the logits behind its last token. Raises InvalidInput for weights that
+    make logits of it which are no numbers."""
     random = np.random.default_rng(SEED)
     tokens = random.integers(0, config.vocabulary, min(GOLDEN_TOKENS, config.length))
     prompt = np.zeros(config.length, np.int32)
     prompt[: len(tokens)] = tokens
     position = np.array([0, len(tokens), 0, 0], np.int32)
     logits = Reference(config, weights).logits(tokens.tolist())
+    if not np.isfinite(logits).all():
+        raise InvalidInput(
+            "the model's logits of a seeded prompt are infinite or no numbers, so its weights are "
+            "damaged; fetch them again"
+        )
     parts, body = [], b""
     given = ((TOKEN, prompt[:1]), (POSITION, position), (PROMPT, prompt), (LOGITS, logits))
     for name, entries in given:

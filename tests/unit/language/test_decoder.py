@@ -18,7 +18,8 @@ from kernelzoo.errors import InvalidInput, UnsupportedModel
 from kernelzoo.formats.plans import plan_bytes, read_plan
 from services.tuner.graph.graph import faults
 from services.tuner.language.checkpoint import Safetensors, Seeded
-from services.tuner.language.config import LanguageConfig, config_of, read_config
+from services.tuner.language.config import LanguageConfig
+from services.tuner.language.config_file import config_of, read_config
 from services.tuner.language.decoder import decoder_graph
 from services.tuner.language.planning import plan_decoder, plan_language_model
 from services.tuner.language.quantise import quantised
@@ -232,7 +233,7 @@ def test_llama_3_stretches_long_waves_alone() -> None:
         ({"attention_bias": True}, "biases of its output"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "yarn"),
         ({"hidden_size": 40}, "multiples of 32"),
-        ({"vocab_size": None}, "vocab_size None"),
+        ({"vocab_size": None}, r"Expected `int`, got `null` - at `\$.vocab_size`"),
         ({"partial_rotary_factor": 0.75}, "rotates a part of each head"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "rotates a part of each head"),
     ],
