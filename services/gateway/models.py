@@ -165,7 +165,7 @@ def blob_url(name: str, size_bytes: int) -> FileWire:
 
 
 def _fits(dimensions: Mapping[str, int], wanted: Mapping[str, str]) -> bool:
-    return all(str(dimensions.get(name)) == extent for name, extent in wanted.items())
+    return wanted.items() <= {name: str(extent) for name, extent in dimensions.items()}.items()
 
 
 def _query(dimensions: Mapping[str, object]) -> str:

@@ -5,6 +5,7 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
+from httpx2 import ASGITransport, AsyncClient
 from pydantic import SecretStr
 from starlette.requests import ClientDisconnect
 
@@ -189,6 +191,8 @@ def test_a_plan_is_chosen_by_the_dimensions_that_are_asked(http: TestClient) -> 
     )
     none = http.get(f"/v1/models/tiny/{CLASS}?sequence=5")
     assert (none.status_code, "ask for ?sequence=4" in none.json()["detail"]) == (404, True)
+    unknown = http.get(f"/v1/models/tiny/{CLASS}?sequence=4&other=None")
+    assert unknown.status_code == 404, "or each made-up name would have an answer built for it"
     assert http.get(f"/v1/models/other/{CLASS}").status_code == 404
     document = http.get("/v1/models/tiny").json()
     assert [plan["dimensions"] for plan in document["plans"]] == [{"sequence": 4}, {"sequence": 6}]
@@ -584,6 +588,23 @@ def test_a_network_has_few_streams_open(served: TestClient) -> None:
         refused = served.get(f"/v1/models/tiny/{CLASS}/candidates?wait_s=0")
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
     assert queued(served, "wait_s=0")[-1]["end"] == "waited"
+    assert state.streams._open.total() == 0
+
+
+def test_streams_that_a_network_asks_for_in_one_moment_are_counted_too(
+    served: TestClient,
+) -> None:
+    state: State = served.app.state.kernelzoo  # type: ignore[attr-defined]
+
+    async def burst() -> Counter[int]:
+        transport = ASGITransport(served.app)
+        async with AsyncClient(transport=transport, base_url="http://gateway") as pages:
+            path = f"/v1/models/tiny/{CLASS}/candidates?wait_s=1"
+            asked = (pages.get(path) for _ in range(2 * MOST_OF_NETWORK))
+            return Counter([each.status_code for each in await asyncio.gather(*asked)])
+
+    assert served.portal is not None
+    assert served.portal.call(burst) == {200: MOST_OF_NETWORK, 429: MOST_OF_NETWORK}
     assert state.streams._open.total() == 0
 
 

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -15,6 +16,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.gpu import space_of
@@ -86,8 +88,21 @@ async def get_candidates(
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         return Response(_line(SETTLED), media_type=NDJSON, headers=headers)
     state.streams.refuse_excess(network)
-    stream = _Stream(state=state, key=key, network=network, each=each, after_s=after)
-    return StreamingResponse(stream.lines(seen, wait_s), media_type=NDJSON, headers=OPEN)
+    stream = _Stream(state=state, key=key, each=each, after_s=after)
+    return _Counted(stream.lines(seen, wait_s), state.streams.counted(network))
+
+
+class _Counted(StreamingResponse):
+    """Counted from when it was not refused to its end, also where nobody is left to read a line:
+    lines begin after others that asked in the same moment were let in."""
+
+    def __init__(self, lines: AsyncIterator[bytes], counted: AbstractContextManager[None]) -> None:
+        super().__init__(lines, media_type=NDJSON, headers=OPEN)
+        self._counted = counted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._counted, QUEUE_STREAMS.track_inprogress():
+            await super().__call__(scope, receive, send)
 
 
 def _is_settled(state: State, key: Key) -> bool:
@@ -130,7 +145,6 @@ class _Stream:
 
     state: State
     key: Key
-    network: str
     each: int
     after_s: float
     sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -141,9 +155,8 @@ class _Stream:
         return DeviceClass.parse(self.key[1]).target.kind
 
     async def lines(self, seen: Unconfirmed, wait_s: float) -> AsyncIterator[bytes]:
-        with self.state.streams.counted(self.network), QUEUE_STREAMS.track_inprogress():
-            async for line in self._lines(seen, time.monotonic() + wait_s):
-                yield _line(line)
+        async for line in self._lines(seen, time.monotonic() + wait_s):
+            yield _line(line)
 
     async def _lines(self, seen: Unconfirmed, until_s: float) -> AsyncIterator[QueueLine]:
         said_s = time.monotonic()
