@@ -118,6 +118,12 @@ def disable(name: NameArgument, state: StateOption = STATE, url: UrlOption = Non
 
 def _malformed(error: ValidationError) -> InvalidInput:
     first = error.errors()[0]
+    if first["loc"] == ("name",):
+        form = "use lower-case letters, digits and hyphens, at most 64"
+        return InvalidInput(f"application name {first['input']!r} is malformed; {form}")
+    if isinstance(first["input"], str):
+        form = "write scheme, host and port as browsers do, as in https://www.shop.example"
+        return InvalidInput(f"origin {first['input']!r} is malformed; {form}")
     return InvalidInput(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
 
 

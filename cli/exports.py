@@ -67,7 +67,9 @@ READERS: dict[ImportFormat, Callable[[str], tuple[TunerClaim, ...]]] = {
 
 
 def exported(gateway: GatewayClient, form: ExportFormat, wanted: Wanted) -> tuple[File, ...]:
-    """The files of a format. Raises InvalidInput for one that this command does not write."""
+    """The files of a format; none where there is nothing to write. Raises InvalidInput for one
+    that this command does not write.
+    """
     match form:
         case ExportFormat.T4:
             every = _results(gateway, wanted)
@@ -80,9 +82,9 @@ def exported(gateway: GatewayClient, form: ExportFormat, wanted: Wanted) -> tupl
         case ExportFormat.METASCHEDULE:
             return _metaschedule(_results(gateway, wanted))
         case ExportFormat.CPP:
-            return (File(name="kernelzoo.hpp", text=tables.cpp(_winners(gateway, wanted))),)
+            return _table("kernelzoo.hpp", tables.cpp, _winners(gateway, wanted))
         case ExportFormat.TYPESCRIPT:
-            return (File(name="kernelzoo.ts", text=tables.typescript(_winners(gateway, wanted))),)
+            return _table("kernelzoo.ts", tables.typescript, _winners(gateway, wanted))
         case ExportFormat.JSON:
             raise InvalidInput("json is written by the command itself")
 
@@ -169,6 +171,8 @@ def _metaschedule(every: tuple[ClassResults, ...]) -> tuple[File, ...]:
     from services.tuner.tir.metaschedule import database
 
     workloads, records = database(_timed(every))
+    if not records:
+        return ()
     return (
         File(name="database_workload.json", text=workloads),
         File(name="database_tuning_record.json", text=records),
@@ -188,6 +192,13 @@ def _timed(every: tuple[ClassResults, ...]) -> Iterator[tuple[Candidate, float]]
                     requires=trial.requires,
                 )
                 yield candidate, trial.median_ns * 1e-9
+
+
+def _table(
+    name: str, text_of: Callable[[tuple[TableRow, ...]], str], rows: tuple[TableRow, ...]
+) -> tuple[File, ...]:
+    """C++ knows no array without entries."""
+    return (File(name=name, text=text_of(rows)),) if rows else ()
 
 
 def _winners(gateway: GatewayClient, wanted: Wanted) -> tuple[TableRow, ...]:

@@ -56,8 +56,8 @@ def fleet(
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
-    """Run browser agents until Ctrl-C, beside those of `up --agents` where there are any; without
-    --browser, in each that is installed. Their identities are kept for the next time.
+    """Run browser agents until Ctrl-C, beside those of `up --agents`: in each installed browser,
+    or in those of --browser. Their identities are kept for the next time.
     """
     shares = parse_shares(browser or installed_browsers(), agents)
     insist_on(shares)

@@ -78,6 +78,7 @@ def up(
                 out.print("kernelzoo is up")
                 for what, where in _addresses(stack, options):
                     out.print(f"  {what:22}  {where}", soft_wrap=True)
+                note("Ctrl-C stops it; the data stays")
                 _stay(stack)
         except KeyboardInterrupt:
             note(f"stopped; the data stays in {place.root}")
@@ -105,7 +106,14 @@ def _addresses(stack: Stack, options: StackOptions) -> tuple[tuple[str, str], ..
         *((("agents on this network", lan),) if address is not None else ()),
         *(_watching(options.monitoring) if options.monitoring else ()),
         ("logs", str(stack.place.logs)),
+        ("agents", _agents(options.fleet)),
     )
+
+
+def _agents(fleet: FleetPlan | None) -> str:
+    if fleet is None:
+        return "none; open the agent page, or run `kernelzoo fleet --agents 5` beside this"
+    return ", ".join(map(str, fleet.shares))
 
 
 def _watching(plan: MonitoringPlan) -> tuple[tuple[str, str], ...]:

@@ -36,6 +36,7 @@ from cli.terminal import note, out
 from kernelzoo.domain.target import MEASURED, TargetKind, parse_measured
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
+from kernelzoo.formats.results import TunerClaim
 from kernelzoo.signing import public_key
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.zoo import ZooEntry
@@ -171,7 +172,7 @@ def import_claims(
     url: UrlOption = None,
 ) -> None:
     """Let another tuner's results say what to measure first. They never count as votes."""
-    claims = READERS[form](file.read_text(encoding="utf-8", errors="strict"))
+    claims = _claims(file, form)
     if not claims:
         raise InvalidInput(f"{file} holds no successful measurement")
     request = claims_request(file.name[:64], claims, workload, parse_measured(target))
@@ -184,6 +185,16 @@ def import_claims(
         f"{answer.accepted} of the fastest {len(request.claims)} claims name a candidate, and are "
         f"measured early; {answer.unknown} are of no space here"
     )
+
+
+def _claims(file: Path, form: ImportFormat) -> tuple[TunerClaim, ...]:
+    """Raises InvalidInput, which names the file, for what is not of the format."""
+    try:
+        return READERS[form](file.read_text(encoding="utf-8", errors="strict"))
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{file} is no text; name a file of the format {form}") from error
+    except InvalidInput as error:
+        raise InvalidInput(f"{file} is not of the format {form}: {error}") from error
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """`kernelzoo models add|list|show|remove|check|types`: networks that pages run whole."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -198,14 +199,18 @@ def show(
     if as_json:
         print_json({**covered.model_dump(mode="json"), **model.model_dump(mode="json")})
         return
-    out.print(f"{model.name}, of {model.source}, added {model.added_at}", markup=False)
+    out.print(f"{model.name}, of {model.source}, added {_day(model.added_at)}", markup=False)
     for plan in model.plans:
         for line in _plan_lines(plan):
             out.print(line, markup=False)
     if covered.coverage:
         Listing(columns=COVERAGE, rows=tuple(map(_coverage_row, covered.coverage))).show()
     else:
-        note("no device has measured anything of it yet; run `kernelzoo fleet`")
+        note("no device has measured anything of it yet; run `kernelzoo fleet --agents 5`")
+
+
+def _day(at: str) -> str:
+    return f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 COVERAGE = (
@@ -352,4 +357,4 @@ def _counted(count: int, what: str) -> str:
 
 
 def _megabytes(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:.1f} MB"
+    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e5 else f"{size_bytes / 1e3:.1f} kB"

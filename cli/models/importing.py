@@ -73,6 +73,11 @@ def is_language_model(path: Path, dimensions: tuple[Mapping[str, int], ...]) -> 
     from services.tuner.language.onnx_decoder import is_decoder
 
     if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise InvalidInput(
+                f"{path} has no config.json; name the folder of a language model, with that and "
+                "*.safetensors, or a file of ONNX"
+            )
         return True
     return not set().union(*dimensions) - {CONTEXT} and is_decoder(path)
 

@@ -85,12 +85,18 @@ def sights(gateway: GatewayClient, name: str) -> Iterator[tuple[TunedPlan, ...]]
     """How far each plan is tuned on each class: now, and again every second."""
     first: dict[Key, float] = {}
     while True:
-        covered = gateway.model_coverage(name).coverage
+        covered = measured_first(gateway.model_coverage(name).coverage)
         for each in covered:
             if each.expected_ms is not None:
                 first.setdefault(_key(each), each.expected_ms)
         yield tuple(_tuned(each, first) for each in covered)
         time.sleep(POLL_S)
+
+
+def measured_first(covered: Iterable[PlanCoverage]) -> list[PlanCoverage]:
+    """Without classes of which nothing is measured, as those of pages that no agent is like."""
+    measured = (each for each in covered if each.measured > 0)
+    return sorted(measured, key=lambda each: (-each.confirmed_flops, -each.measured))
 
 
 def pictures(gateway: GatewayClient, name: str, plans: Iterable[TunedPlan]) -> str:

@@ -165,7 +165,10 @@ test("a tokenizer is loaded from the files of a model, with its template", async
   await assert.rejects(talk.create({ messages: HELLO }), /no template for conversations/);
   serveFiles(t, { "tokenizer.json": TOKENIZER_JSON }, null);
   const missing = loadTokenizer("http://site.test/model", { Tokenizer, Template });
-  await assert.rejects(missing, /site.test\/model\/ has no tokenizer_config.json/);
+  await assert.rejects(missing, /site.test\/model\/ has no tokenizer_config.json. Copy it there/);
+  t.mock.method(globalThis, "fetch", async () => new Response("<!doctype html>"));
+  const page = loadTokenizer("http://site.test/model", { Tokenizer, Template });
+  await assert.rejects(page, /site.test\/model\/ has no tokenizer.json. Copy it there/);
 });
 
 function serveFiles(t: TestContext, files: Record<string, object>, template: string | null): void {

@@ -5,11 +5,15 @@
  *
  * What was read last is at `globalThis.kernelzooDigit`, null for empty paper.
  */
+import { compiled, loadSdk, zooUrl } from "../zoo.js";
 import { paperIn } from "./paper.js";
 
 const DIGITS = 10;
-const zooUrl = new URLSearchParams(location.search).get("zoo");
-const sdkUrl = zooUrl === null ? "./sdk/sdk.js" : new URL("/client/sdk.js", zooUrl).href;
+const isBundled = !new URLSearchParams(location.search).has("zoo");
+const beside = (file) => new URL(file, location.href).href;
+const COMMANDS =
+  "`kernelzoo zoo sdk` and `kernelzoo zoo bundle` write what lies beside this page, as docs/bundles.md " +
+  "shows; or name a zoo that has the model `digits`: ?zoo=http://127.0.0.1:8787";
 
 const byId = (id) => document.getElementById(id);
 
@@ -33,6 +37,7 @@ function show(probabilities) {
 }
 
 function showError(thrown) {
+  byId("status").textContent = "";
   const error = byId("error");
   error.textContent = thrown instanceof Error ? thrown.message : `${thrown}`;
   error.hidden = false;
@@ -71,7 +76,7 @@ function reader(model, paper) {
 /** The worker that keeps what this page fetches; none on plain http. */
 async function keepForOffline() {
   const { serviceWorker } = navigator;
-  if (zooUrl !== null || serviceWorker === undefined) return;
+  if (!isBundled || serviceWorker === undefined) return;
   await serviceWorker.register("offline.js");
   if (serviceWorker.controller !== null) return;
   await new Promise((resolve) => {
@@ -81,8 +86,11 @@ async function keepForOffline() {
 
 /** The network as the zoo has it now; as this device keeps it where the zoo does not answer. */
 async function networkOf(zoo) {
+  const fromZoo = () => zoo.model("digits", { save: "digits" });
   try {
-    return await zoo.model("digits", { save: "digits" });
+    return await compiled(fromZoo, (text) => {
+      byId("status").textContent = text;
+    });
   } catch (failure) {
     return zoo.loadGraph("digits").catch(() => {
       throw failure;
@@ -95,8 +103,8 @@ async function main() {
   const paper = paperIn(byId("paper"), () => changed());
   byId("clear").addEventListener("click", paper.clear);
   await keepForOffline();
-  const { KernelZoo } = await import(sdkUrl);
-  const zoo = await KernelZoo.open(zooUrl ?? new URL("zoo/bundle.json", location.href));
+  const { KernelZoo } = await (isBundled ? loadSdk(beside("sdk/sdk.js"), COMMANDS) : loadSdk());
+  const zoo = await KernelZoo.open(isBundled ? beside("zoo/bundle.json") : zooUrl);
   const model = await networkOf(zoo);
   const read = reader(model, paper);
   changed = () => void read();

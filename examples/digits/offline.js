@@ -4,7 +4,7 @@
  */
 
 const KEPT = "digits-page";
-const PAGE = ["./", "digits.js", "digits.css", "paper.js", "../page.css"];
+const PAGE = ["./", "digits.js", "digits.css", "paper.js", "../page.css", "../zoo.js"];
 
 addEventListener("install", (event) => {
   event.waitUntil(caches.open(KEPT).then((kept) => kept.addAll(PAGE)));

@@ -7,6 +7,7 @@
  * The outcomes are at `globalThis.kernelzooResults`, or `globalThis.kernelzooError` says why there
  * are none.
  */
+import { loadSdk, zooUrl } from "../zoo.js";
 import { check } from "./check.js";
 import { showError, showResult, showStatus } from "./show.js";
 import { bestTimes } from "./timing.js";
@@ -16,20 +17,10 @@ const CHECKED_ENTRIES = 256;
 const ROUNDS = 25;
 
 const parameters = new URLSearchParams(location.search);
-const zooUrl = parameters.get("zoo") ?? "http://127.0.0.1:8787";
 const backend = parameters.get("target") ?? "auto";
 const asked = parameters.getAll("workload");
 const workloads = asked.length > 0 ? asked : [MATMUL];
 const frameworksUrl = parameters.get("frameworks");
-
-async function loadSdk() {
-  try {
-    return await import(new URL("/client/sdk.js", zooUrl).href);
-  } catch (cause) {
-    const remedy = "Start one with `kernelzoo up`, or name another: ?zoo=https://zoo.example";
-    throw new Error(`The zoo at ${zooUrl} does not answer. ${remedy}`, { cause });
-  }
-}
 
 function fillAtRandom(view) {
   for (let i = 0; i < view.length; i++) view[i] = Math.random() - 0.5;

@@ -6,21 +6,22 @@
  * `globalThis.kernelzooNetwork`, or `globalThis.kernelzooError` says why there is none.
  */
 import { showError, showNetwork, showStatus } from "../kernels/show.js";
+import { compiled, loadSdk, zooUrl } from "../zoo.js";
 
 const ROUNDS = 9;
 const WORDS = 2000;
 
 const parameters = new URLSearchParams(location.search);
-const zooUrl = parameters.get("zoo") ?? "http://127.0.0.1:8787";
 const name = parameters.get("model") ?? "encoder";
 const onnxUrl = parameters.get("onnx");
 const peerUrl = parameters.get("peer");
 
 /** The network on the zoo's kernels. */
 async function openZoo() {
-  const { KernelZoo } = await import(new URL("/client/sdk.js", zooUrl).href);
+  const { KernelZoo } = await loadSdk();
   const zoo = await KernelZoo.open(zooUrl);
-  return zoo.model(name, { onProgress: (progress) => showStatus(sentence(progress)) });
+  const onProgress = (progress) => showStatus(sentence(progress));
+  return compiled(() => zoo.model(name, { onProgress }), showStatus);
 }
 
 const megabytes = (bytes) => (bytes / 1e6).toFixed(1);

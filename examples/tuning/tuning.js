@@ -6,14 +6,12 @@
  * `globalThis.kernelzooTuning`, or `globalThis.kernelzooError` says why there is nothing.
  */
 import { showError, showStatus } from "../kernels/show.js";
+import { compiled, loadSdk, zooUrl } from "../zoo.js";
 
 const parameters = new URLSearchParams(location.search);
-const zooUrl = parameters.get("zoo") ?? "http://127.0.0.1:8787";
 const name = parameters.get("model") ?? "encoder";
 const application = parameters.get("app");
 const WORDS = 2000;
-const AGAIN_MS = 2000;
-const COMPILED_WITHIN_MS = 60_000;
 
 const canvas = document.querySelector("#curve");
 const agreed = document.querySelector("#contribute");
@@ -61,19 +59,6 @@ function draw() {
   pen.fillText(`${lastS.toFixed(0)} s`, width, height - 4);
 }
 
-/** Asks again while the zoo may still compile the first kernels of a network that is new. */
-async function compiled(open) {
-  for (const until = performance.now() + COMPILED_WITHIN_MS; ; ) {
-    try {
-      return await open();
-    } catch (thrown) {
-      if (thrown.stage !== "manifest" || performance.now() > until) throw thrown;
-      showStatus(thrown.message);
-      await sleep(AGAIN_MS);
-    }
-  }
-}
-
 const contribution = () => (application === null ? true : { application });
 
 /** Every request of tuning as it went out, the latest first. */
@@ -93,14 +78,14 @@ function showSent(sent) {
 }
 
 async function main() {
-  const { KernelZoo } = await import(new URL("/client/sdk.js", zooUrl).href);
+  const { KernelZoo } = await loadSdk();
   const zoo = await KernelZoo.open(zooUrl);
   const start = performance.now();
   const atS = () => (performance.now() - start) / 1000;
   /** What was agreed to holds for as long as the network is open. */
   const opened = async () => {
     const contribute = agreed.checked && contribution();
-    const tuned = await compiled(() => zoo.model(name, { tune: "idle", contribute }));
+    const tuned = await compiled(() => zoo.model(name, { tune: "idle", contribute }), showStatus);
     tuned.on("swap", (swap) => {
       swaps.push({ ...swap, atS: atS() });
       const gain = (100 * (1 - swap.relativeTime)).toFixed(0);

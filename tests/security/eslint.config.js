@@ -35,12 +35,7 @@ export default [
     rules: { "security/detect-non-literal-regexp": "off", "no-unsanitized/method": "off" },
   },
   {
-    files: [
-      "examples/digits/digits.js",
-      "examples/kernels/kernels.js",
-      "examples/network/network.js",
-      "examples/tuning/tuning.js",
-    ],
+    files: ["examples/zoo.js", "examples/kernels/kernels.js"],
     // `?zoo=` and `?frameworks=` name whose code the page runs; the examples say so.
     rules: { "no-unsanitized/method": "off" },
   },

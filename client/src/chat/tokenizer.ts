@@ -91,8 +91,10 @@ export async function loadTokenizer(
   const folder = new URL(address.pathname.endsWith("/") ? address : `${address}/`);
   const read = async (name: string): Promise<object> => {
     const response = await fetched(new URL(name, folder), signal);
-    if (response === null) throw new Error(`${folder} has no ${name}.`);
-    return response.json();
+    // Servers of single pages answer with the page where a file is not there.
+    const told = await response?.json().catch(() => null);
+    if (told) return told;
+    throw new Error(`${folder} has no ${name}. Copy it there from the folder of the model.`);
   };
   const [tokenizer, config] = await Promise.all([
     read("tokenizer.json"),

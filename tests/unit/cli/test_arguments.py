@@ -87,6 +87,33 @@ def test_an_error_is_a_sentence_and_a_code_without_a_trace(
     assert told.out == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("app", "create", "Shop"), "application name 'Shop' is malformed; use lower-case letters"),
+        (("app", "create", "shop", "--origin", "shop.example"), "as in https://www.shop.example"),
+        (("app", "origins", "shop", "--add", "a b"), "origin 'a b' is malformed; write scheme"),
+        (("zoo", "import", "picture.png", "--format", "t4"), "picture.png is no text; name a file"),
+        (("zoo", "import", "prose.md", "--format", "t4"), "prose.md is not of the format t4: a T4"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_what_can(
+    arguments: tuple[str, ...],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n")
+    (tmp_path / "prose.md").write_text("# Nothing measured\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["kernelzoo", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert sentence in " ".join(capsys.readouterr().err.split())
+
+
 def test_targets_are_taken_once_each_and_are_wasm_without_any() -> None:
     assert parse_targets(None) == (TargetKind.WASM,)
     both = parse_targets(["webgpu", "wasm", "webgpu"])

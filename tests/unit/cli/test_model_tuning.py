@@ -1,6 +1,7 @@
 """When the tuning of a model is done, and what is said while it is not."""
 
-from cli.models.tuning import TunedPlan, is_done, why_unfinished
+from cli.models.tuning import TunedPlan, is_done, measured_first, why_unfinished
+from services.gateway.wire.models import PlanCoverage
 
 CLASS = "0123456789abcdef:r1-0:wasm+simd128"
 
@@ -21,6 +22,27 @@ def test_it_is_done_when_one_class_has_a_kernel_for_everything() -> None:
     assert not is_done((plan(),))
     assert is_done((plan("fedcba9876543210:r1-0:wasm+simd128"), whole))
     assert not is_done((whole, plan()))
+
+
+def test_classes_that_nobody_measures_are_not_told_and_the_furthest_is_first() -> None:
+    """A page with a bundle is such a class; the first one is drawn."""
+
+    def covered(measured: float, confirmed_flops: float) -> PlanCoverage:
+        return PlanCoverage(
+            device_class=CLASS,
+            dimensions={},
+            workloads=2,
+            confirmed=0,
+            provisional=0,
+            measured=measured,
+            confirmed_flops=confirmed_flops,
+            expected_ms=None,
+            prepare_ms=None,
+            page_loads=1,
+        )
+
+    page, behind, ahead = covered(0.0, 0.0), covered(1.0, 0.2), covered(0.9, 0.5)
+    assert measured_first((page, behind, ahead)) == [ahead, behind]
 
 
 def test_the_expected_time_is_told_beside_the_first() -> None:

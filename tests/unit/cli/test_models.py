@@ -1,5 +1,6 @@
 """What `kernelzoo models` reads and writes, and how it finds a kernel that computes wrongly."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from cli.models.checking import check
 from cli.models.dimensions import parse_dimensions
+from cli.models.importing import is_language_model
 from cli.models.typescript import declarations
 from fixtures.language_configs import LLAMA
 from kernelzoo.domain.candidate import Candidate
@@ -48,6 +50,11 @@ def test_what_is_no_dimension_is_refused_with_the_remedy(
 ) -> None:
     with pytest.raises(InvalidInput, match=fault):
         parse_dimensions(texts)
+
+
+def test_a_folder_that_is_no_language_model_is_refused_with_what_is_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"has no config.json; name the folder of a language"):
+        is_language_model(tmp_path, ({},))
 
 
 def test_types_are_what_a_page_passes_and_gets() -> None:

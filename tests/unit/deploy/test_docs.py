@@ -59,6 +59,22 @@ def test_a_link_to_nothing_is_found() -> None:
     assert _broken(ROOT / "README.md", text) == ["gone.md", "README.md#gone", "#one"]
 
 
+def test_no_row_of_a_table_stands_apart_from_its_head() -> None:
+    """A row behind an empty line is shown as text."""
+    for document in _documents():
+        blocks = re.split(r"\n\s*\n", FENCE.sub("", document.read_text()))
+        tables = [block.splitlines() for block in blocks if block.startswith("|")]
+        headless = [rows[0] for rows in tables if len(rows) < 2 or not set(rows[1]) <= set("|-: ")]
+        assert headless == [], document
+
+
+def test_an_example_is_where_its_address_says() -> None:
+    """`python3 -m http.server 8000 --directory examples` serves them."""
+    for document in _documents():
+        for path in re.findall(r"127\.0\.0\.1:8000/([\w/]+)", document.read_text()):
+            assert (ROOT / "examples" / path / "index.html").exists(), f"{document}: {path}"
+
+
 def test_every_decision_is_listed_once_in_order_by_its_title() -> None:
     files = sorted(ADR.glob("0*.md"))
     titles = [file.read_text().partition("\n")[0].removeprefix("# ") for file in files]
