@@ -4,7 +4,7 @@ import type { Arrivals } from "./arrivals.js";
 import { unstoppable } from "./breathing.js";
 import type { Crew } from "./crew.js";
 import type { Main } from "./kernels.js";
-import { MOST_PARTS, rangeOfPart } from "./parts.js";
+import { edgeOfPart, MOST_PARTS } from "./parts.js";
 import type { Task } from "./placement.js";
 
 /** A part that is expected to take longer is cut in two. */
@@ -149,13 +149,15 @@ export class Dispatcher {
         const parts = Math.ceil(Math.max(1, Math.min(wanted, task.extent / threads, MOST_PARTS)));
         const partMs = Math.min(PART_MS, expected / parts);
         watch?.before();
+        // A first run has thousands of parts: arguments of their own for each would be garbage.
+        const words = [...call.words, 0, 0];
         for (let part = 0; part < parts; part++) {
           if (breath < Infinity && this.#clock() - breath + partMs > HEARD_MS) {
             await this.#breathe();
             if (aborted()) return null;
             breath = this.#clock();
           }
-          this.#runPart(call, index, crew, part, parts);
+          this.#runPart(call, index, crew, part, parts, words);
         }
         watch?.after();
         const after = this.#clock();
@@ -175,15 +177,22 @@ export class Dispatcher {
   }
 
   #runPart(
-    { task, main, words }: Ready,
+    { task, main }: Ready,
     index: number,
     crew: Hands | null,
     part: number,
     of: number,
+    words: number[],
   ) {
     try {
       if (crew) crew.run(index, part, of);
-      else main(...words, ...rangeOfPart(task.extent, part, of));
+      else {
+        // It begins where the last one ended.
+        const last = words.length - 1;
+        words[last - 1] = words[last] as number;
+        words[last] = edgeOfPart(task.extent, part + 1, of);
+        main(...words);
+      }
     } catch (cause) {
       throw this.#blame(index, cause);
     }

@@ -48,82 +48,137 @@ const TRIES = 3000;
 /** Weights that are farther apart do not move together. */
 const NEAR = 8;
 
+/** No weight. */
+const NONE = -1;
+
 /** What is left of a thread's queue: of weights whose bytes are there, the first one comes first. */
 class Queue {
   /** Those that are fetched, and the others, whose bytes are there from the beginning. */
-  readonly #fetched: number[] = [];
-  readonly #kept: number[] = [];
+  readonly #fetched: Int32Array;
+  readonly #kept: Int32Array;
+  #fetchedEnd = 0;
+  #keptEnd = 0;
   #nextFetched = 0;
   #nextKept = 0;
 
-  add(weight: number, fetched: boolean): void {
-    (fetched ? this.#fetched : this.#kept).push(weight);
+  constructor(weights: number) {
+    this.#fetched = new Int32Array(weights);
+    this.#kept = new Int32Array(weights);
   }
 
-  next(nowMs: number, thereMs: Float64Array): number | undefined {
-    const fetched = this.#fetched[this.#nextFetched];
-    const kept = this.#kept[this.#nextKept];
-    const there = fetched !== undefined && (thereMs[fetched] as number) <= nowMs;
-    if (there && !(kept !== undefined && kept < fetched)) {
+  clear(): void {
+    this.#fetchedEnd = this.#keptEnd = this.#nextFetched = this.#nextKept = 0;
+  }
+
+  add(weight: number, fetched: boolean): void {
+    if (fetched) this.#fetched[this.#fetchedEnd++] = weight;
+    else this.#kept[this.#keptEnd++] = weight;
+  }
+
+  /** The next weight, which is taken off; none where nothing is there. */
+  next(nowMs: number, thereMs: Float64Array): number {
+    const fetched = this.#thereMs(thereMs) <= nowMs ? this.#first : NONE;
+    const kept = this.#nextKept < this.#keptEnd ? (this.#kept[this.#nextKept] as number) : NONE;
+    if (fetched !== NONE && !(kept !== NONE && kept < fetched)) {
       this.#nextFetched += 1;
       return fetched;
     }
-    if (kept !== undefined) this.#nextKept += 1;
+    if (kept !== NONE) this.#nextKept += 1;
     return kept;
   }
 
   /** When bytes of a weight come next; never for an empty queue. */
   thereMs(all: Float64Array): number {
-    if (this.#nextKept < this.#kept.length) return 0;
-    return all[this.#fetched[this.#nextFetched] ?? -1] ?? Number.POSITIVE_INFINITY;
+    return this.#nextKept < this.#keptEnd ? 0 : this.#thereMs(all);
+  }
+
+  #thereMs(all: Float64Array): number {
+    return this.#first === NONE ? Infinity : (all[this.#first] as number);
+  }
+
+  /** Of those that are fetched. */
+  get #first(): number {
+    if (this.#nextFetched === this.#fetchedEnd) return NONE;
+    return this.#fetched[this.#nextFetched] as number;
   }
 }
 
-/** When the last call has run, and the sum of when weights are in memory. */
-export function timesOf(costs: Costs, { receiver, ways, threads }: Assignment) {
-  const queues = Array.from({ length: costs.beside + 1 }, () => new Queue());
-  const thereMs = new Float64Array(costs.weights.length);
-  const prepareMs = new Float64Array(costs.weights.length);
-  let fetchedMs = receiver > 0 ? costs.startMs : 0;
-  for (const [weight, all] of costs.weights.entries()) {
-    const way = all[ways[weight] as number] as Way;
-    if (way.fetchMs > 0) thereMs[weight] = fetchedMs += way.fetchMs;
-    prepareMs[weight] = way.prepareMs;
-    queues[threads[weight] as number]?.add(weight, way.fetchMs > 0);
-  }
-  const [own, ...others] = queues as [Queue, ...Queue[]];
-  const doneMs = new Float64Array(costs.weights.length).fill(Number.POSITIVE_INFINITY);
+/**
+ * Tells what assignments take, one after the other in the same memory: memory of its own for each of
+ * thousands of them would be given back late.
+ */
+export class Trials {
+  readonly #costs: Costs;
+  readonly #queues: readonly Queue[];
+  readonly #thereMs: Float64Array;
+  readonly #prepareMs: Float64Array;
+  readonly #doneMs: Float64Array;
 
-  // 1. The other threads wait for nothing but bytes.
-  for (const queue of others) {
-    for (let now = costs.startMs; ; ) {
-      now = Math.max(now, queue.thereMs(thereMs));
-      const weight = queue.next(now, thereMs);
-      if (weight === undefined) break;
-      doneMs[weight] = now += prepareMs[weight] as number;
+  constructor(costs: Costs) {
+    const { length } = costs.weights;
+    this.#costs = costs;
+    this.#queues = Array.from({ length: costs.beside + 1 }, () => new Queue(length));
+    this.#thereMs = new Float64Array(length);
+    this.#prepareMs = new Float64Array(length);
+    this.#doneMs = new Float64Array(length);
+  }
+
+  /** When the last call has run, and the sum of when weights are in memory. */
+  times(assignment: Assignment): { readonly endMs: number; readonly sumMs: number } {
+    this.#assign(assignment);
+    this.#prepareBeside();
+    const endMs = this.#run();
+    let sumMs = 0;
+    for (const each of this.#doneMs) sumMs += Number.isFinite(each) ? each : endMs;
+    return { endMs, sumMs };
+  }
+
+  #assign({ receiver, ways, threads }: Assignment): void {
+    const { weights, startMs } = this.#costs;
+    for (const queue of this.#queues) queue.clear();
+    let fetchedMs = receiver > 0 ? startMs : 0;
+    for (let weight = 0; weight < weights.length; weight++) {
+      const way = weights[weight]?.[ways[weight] as number] as Way;
+      fetchedMs += way.fetchMs;
+      this.#thereMs[weight] = way.fetchMs > 0 ? fetchedMs : 0;
+      this.#prepareMs[weight] = way.prepareMs;
+      this.#queues[threads[weight] as number]?.add(weight, way.fetchMs > 0);
     }
+    this.#doneMs.fill(Infinity);
   }
 
-  // 2. Thread 0 runs what can run, and prepares while nothing can.
-  let now = 0;
-  let known = 0;
-  let readyMs = 0;
-  for (const { weights, runMs } of costs.calls) {
-    for (;;) {
-      for (; known < weights && Number.isFinite(doneMs[known]); known++) {
-        readyMs = Math.max(readyMs, doneMs[known] as number);
+  /** The other threads wait for nothing but bytes. */
+  #prepareBeside(): void {
+    for (let thread = 1; thread < this.#queues.length; thread++) {
+      const queue = this.#queues[thread] as Queue;
+      for (let now = this.#costs.startMs; ; ) {
+        now = Math.max(now, queue.thereMs(this.#thereMs));
+        const weight = queue.next(now, this.#thereMs);
+        if (weight === NONE) break;
+        this.#doneMs[weight] = now += this.#prepareMs[weight] as number;
       }
-      const until = known < weights ? Number.POSITIVE_INFINITY : readyMs;
-      if (until <= now) break;
-      const weight = own.next(now, thereMs);
-      if (weight === undefined) now = Math.min(until, own.thereMs(thereMs));
-      else doneMs[weight] = now += prepareMs[weight] as number;
     }
-    now += runMs;
   }
-  let sumMs = 0;
-  for (const each of doneMs) sumMs += Number.isFinite(each) ? each : now;
-  return { endMs: now, sumMs };
+
+  /** Thread 0 runs what can run, and prepares while nothing can; answers when it is done. */
+  #run(): number {
+    const own = this.#queues[0] as Queue;
+    let [now, known, readyMs] = [0, 0, 0];
+    for (const { weights, runMs } of this.#costs.calls) {
+      for (;;) {
+        for (; known < weights && Number.isFinite(this.#doneMs[known]); known++) {
+          readyMs = Math.max(readyMs, this.#doneMs[known] as number);
+        }
+        const until = known < weights ? Infinity : readyMs;
+        if (until <= now) break;
+        const weight = own.next(now, this.#thereMs);
+        if (weight === NONE) now = Math.min(until, own.thereMs(this.#thereMs));
+        else this.#doneMs[weight] = now += this.#prepareMs[weight] as number;
+      }
+      now += runMs;
+    }
+    return now;
+  }
 }
 
 /** Threads that may prepare a weight in that way. */
@@ -167,7 +222,12 @@ function greedy(costs: Costs, receiver: number, of: (way: Way) => number): Assig
 type Improved = Assignment & { readonly endMs: number };
 
 /** Moves a weight, or two of them that are near each other, to better ways and threads while that helps. */
-function improved(costs: Costs, first: Assignment, tries: { left: number }): Improved {
+function improved(
+  costs: Costs,
+  trials: Trials,
+  first: Assignment,
+  tries: { left: number },
+): Improved {
   const { receiver } = first;
   const [ways, threads] = [[...first.ways], [...first.threads]];
   const options = costs.weights.map((all) =>
@@ -175,7 +235,7 @@ function improved(costs: Costs, first: Assignment, tries: { left: number }): Imp
       allowed(way, receiver, costs.beside).map((thread) => [i, thread] as const),
     ),
   );
-  let best = timesOf(costs, first);
+  let best = trials.times(first);
   if (options.every(({ length }) => length === 1)) return { ...first, endMs: best.endMs };
   /** Whether it is sooner so; else it is as before. */
   const sooner = (
@@ -188,7 +248,7 @@ function improved(costs: Costs, first: Assignment, tries: { left: number }): Imp
       [ways[weight], threads[weight]] = [way, thread];
     };
     for (const [i, weight] of moved.entries()) put(weight, to[i] as readonly [number, number]);
-    const times = timesOf(costs, { receiver, ways, threads });
+    const times = trials.times({ receiver, ways, threads });
     if ((times.endMs - best.endMs || times.sumMs - best.sumMs) < 0) {
       best = times;
       return true;
@@ -219,11 +279,14 @@ function improved(costs: Costs, first: Assignment, tries: { left: number }): Imp
 export function schedule(costs: Costs): Schedule {
   const receivers = costs.beside > 0 ? [0, 1] : [0];
   const tries = { left: TRIES };
+  const trials = new Trials(costs);
+  // Where each weight has one way, all of them are the same.
+  const rules = costs.weights.every(({ length }) => length === 1) ? FEWER.slice(0, 1) : FEWER;
   const best = receivers
-    .flatMap((receiver) => FEWER.map((of) => greedy(costs, receiver, of)))
-    .map((first) => ({ first, endMs: timesOf(costs, first).endMs }))
+    .flatMap((receiver) => rules.map((of) => greedy(costs, receiver, of)))
+    .map((first) => ({ first, endMs: trials.times(first).endMs }))
     .sort((a, b) => a.endMs - b.endMs)
-    .map(({ first }) => improved(costs, first, tries))
+    .map(({ first }) => improved(costs, trials, first, tries))
     .reduce((soonest, each) => (each.endMs < soonest.endMs ? each : soonest));
   const queues = Array.from({ length: costs.beside + 1 }, (_, thread) =>
     costs.weights.flatMap((_, weight) => (best.threads[weight] === thread ? [weight] : [])),
