@@ -9,6 +9,7 @@ else it takes.
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,11 +25,17 @@ with atheris.instrument_imports(include=["kernelzoo", "services"]):
     from kernelzoo.errors import KernelZooError
     from kernelzoo.formats.bundle import read_lock_head
     from kernelzoo.formats.kernel_tuner import read_cache, read_t4
+    from kernelzoo.formats.plans import plan_bytes, read_plan
     from kernelzoo.formats.wisdom import read_wisdom
     from services.gateway.tokens import ApplicationKey
     from services.tuner.compile import compile_candidate
     from services.tuner.graph.importing import import_model
+    from services.tuner.language.config_file import read_config
+    from services.tuner.language.tensor_files import stored_tensors
     from services.tuner.schedules.registry import lite_space
+
+from tests.language_folder import CONFIG, safetensors
+from tests.tiny_model import tiny_model
 
 EXAMPLES = (
     "matmul+bias+gelu:f32:m13k9n17",
@@ -49,6 +56,10 @@ MODEL = parser.parse_model(
         y = Gather <axis = 0> (s, i)
     }"""
 ).SerializeToString()
+
+PLAN = plan_bytes(tiny_model().plan)
+TENSORS = safetensors({"w": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}}, bytes(12))
+LANGUAGE_MODEL = json.dumps(CONFIG).encode()
 
 SPACES = {
     (target, key): lite_space(Workload.parse(key), target)
@@ -118,18 +129,42 @@ def compile_mutant(data: atheris.FuzzedDataProvider) -> None:
 
 
 def import_mutant(data: atheris.FuzzedDataProvider) -> None:
-    """A model of a few nodes, some of whose bytes are changed."""
-    content = bytearray(MODEL)
-    for _ in range(data.ConsumeIntInRange(1, 4)):
-        place = data.ConsumeIntInRange(0, len(content) - 1)
-        content[place] = data.ConsumeIntInRange(0, 255)
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "model.onnx")
-        path.write_bytes(content)
+    with _file("model.onnx", mutated(data, MODEL)) as path:
         import_model(path, {})
 
 
-STRUCTURES = (compile_mutant, import_mutant)
+def plan_mutant(data: atheris.FuzzedDataProvider) -> None:
+    read_plan(mutated(data, PLAN))
+
+
+def tensors_mutant(data: atheris.FuzzedDataProvider) -> None:
+    with _file("model.safetensors", mutated(data, TENSORS)) as path:
+        for tensor in stored_tensors(path).values():
+            tensor.read()
+
+
+def config_mutant(data: atheris.FuzzedDataProvider) -> None:
+    with _file("config.json", mutated(data, LANGUAGE_MODEL)) as path:
+        read_config(path.parent)
+
+
+def mutated(data: atheris.FuzzedDataProvider, content: bytes) -> bytes:
+    """With a few other bytes."""
+    changed = bytearray(content)
+    for _ in range(data.ConsumeIntInRange(1, 4)):
+        changed[data.ConsumeIntInRange(0, len(changed) - 1)] = data.ConsumeIntInRange(0, 255)
+    return bytes(changed)
+
+
+@contextmanager
+def _file(name: str, content: bytes) -> Iterator[Path]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        path.write_bytes(content)
+        yield path
+
+
+STRUCTURES = (compile_mutant, import_mutant, plan_mutant, tensors_mutant, config_mutant)
 
 
 def fuzz_one(body: bytes) -> None:
