@@ -1,12 +1,22 @@
 /** The worker of a model that is tuned: it runs the model, and takes kernels that won. */
+import { breathing } from "../runtime/breathing.js";
+import type { CallTimes } from "../runtime/dispatch.js";
 import type { LoadOrder } from "../runtime/messages.js";
 import { type Help, type Served, type ServePorts, serve } from "../runtime/serve.js";
 import type { Found, FromTuned, ToTuned } from "./messages.js";
-import type { Refusals } from "./swapping.js";
+import type { Refusals, SwapPorts } from "./swapping.js";
 
-export interface Swappable extends Served {
+interface Swapper extends Pick<Served, "run" | "check"> {
   swap(all: readonly Found[]): Promise<Refusals>;
-  takeBack(workload: string, reason: string): Promise<void>;
+  takeBack(workload: string, reason: string): Promise<void> | void;
+  /** What each call takes, where runs do not tell it as their calls overlap on a GPU. */
+  times?(): Promise<CallTimes>;
+}
+
+/** What a model was loaded into, and what runs it in its place. */
+export interface Tuned {
+  readonly engine: Pick<Served, "loaded" | "stored" | "soon">;
+  readonly swapper: Swapper;
 }
 
 interface WorkerScope {
@@ -16,31 +26,39 @@ interface WorkerScope {
 
 const scope = globalThis as unknown as WorkerScope;
 
-export type Tell = (told: FromTuned) => void;
-
 /** Answers messages from now on, as `serve` does of these, and those about swaps one after another. */
 export function serveTuned(
-  open: (order: LoadOrder, ports: ServePorts, tell: Tell) => Promise<Swappable>,
-  help: Help | undefined,
+  open: (order: LoadOrder, ports: ServePorts, swaps: SwapPorts) => Promise<Tuned>,
+  help?: Help,
   together = false,
 ): void {
-  let model: Swappable | null = null;
+  let swapper: Swapper | null = null;
   let last: Promise<void> = Promise.resolve();
-  const tell: Tell = (told) => scope.postMessage(told);
+  const tell = (told: FromTuned): void => scope.postMessage(told);
   const change = async (asked: ToTuned): Promise<void> => {
-    if (asked.type === "take-back") return model?.takeBack(asked.workload, asked.reason);
+    if (asked.type === "take-back") return swapper?.takeBack(asked.workload, asked.reason);
     const { swaps } = asked;
-    const refused = await model?.swap(swaps);
+    const refused = await swapper?.swap(swaps);
     tell({ type: "swapped", refused: refused ?? swaps.map(() => "It is not loaded.") });
   };
-  serve(
-    async (order, ports) => {
-      model = await open(order, ports, tell);
-      return model;
-    },
-    help,
-    together,
-  );
+  const load = async (order: LoadOrder, ports: ServePorts): Promise<Served> => {
+    const tuned = await open(order, ports, {
+      breathe: breathing(),
+      regressed: (workload, reason) => tell({ type: "regression", workload, reason }),
+    });
+    swapper = tuned.swapper;
+    const told = swapper.times?.().then((times) => tell({ type: "timed", times }));
+    told?.catch(() => undefined); // Runs hear of a device that was lost.
+    const { engine } = tuned;
+    return {
+      loaded: engine.loaded,
+      stored: engine.stored,
+      soon: () => engine.soon?.(),
+      run: (...asked) => tuned.swapper.run(...asked),
+      check: (...asked) => tuned.swapper.check(...asked),
+    };
+  };
+  serve(load, help, together);
   scope.addEventListener("message", ({ data }) => {
     if (data.type === "swap" || data.type === "take-back") last = last.then(() => change(data));
   });
