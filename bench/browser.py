@@ -9,6 +9,7 @@ import msgspec
 from playwright.sync_api import Browser, Error, Page
 from pydantic import BaseModel
 
+from bench.page_json import PageJson
 from bench.report import CannotMeasure
 from kernelzoo.errors import StackError
 from services.gateway.wire.artifacts import Kernel
@@ -50,23 +51,23 @@ class ContestRequest(BaseModel):
     rounds: Rounds
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(PageJson, frozen=True, kw_only=True):
     """Nanoseconds of one call in each round of one page."""
 
     name: str
     threads: int
-    samplesNs: tuple[float, ...]  # noqa: N815
+    samples_ns: tuple[float, ...]
     flops: int
     difference: float | None
 
 
-class Screened(msgspec.Struct, frozen=True, kw_only=True):
+class Screened(PageJson, frozen=True, kw_only=True):
     candidate: str
-    relativeTime: float | None  # noqa: N815
+    relative_time: float | None
     failure: str
 
 
-class Costly(msgspec.Struct, frozen=True, kw_only=True):
+class Costly(PageJson, frozen=True, kw_only=True):
     """Nanoseconds by name; None of a candidate that does not run."""
 
     candidate: str

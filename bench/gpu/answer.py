@@ -1,13 +1,9 @@
 """What the page answers, as in `page/src/webgpu/request.ts`."""
 
-import msgspec
+from bench.page_json import PageJson
 
 
-class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Named in JSON as TypeScript names it."""
-
-
-class GpuScreened(_Camel, frozen=True, kw_only=True):
+class GpuScreened(PageJson, frozen=True, kw_only=True):
     """`relative_time`: against the reference; None where it failed. `calls` of the candidate make
     one sample: few of a short kernel say that the sample was mostly overhead."""
 
@@ -20,7 +16,7 @@ class GpuScreened(_Camel, frozen=True, kw_only=True):
     reference_ns: tuple[float, ...]
 
 
-class GpuResult(_Camel, frozen=True, kw_only=True):
+class GpuResult(PageJson, frozen=True, kw_only=True):
     """Nanoseconds of each round: of the kernel alone, of a call among many, and of a call among
     many of which several are handed to the GPU at once."""
 
@@ -35,7 +31,7 @@ class GpuResult(_Camel, frozen=True, kw_only=True):
     batched_ns: tuple[float, ...]
 
 
-class GpuContest(_Camel, frozen=True, kw_only=True):
+class GpuContest(PageJson, frozen=True, kw_only=True):
     """`compile_ms` is what the job said of its candidates; `screened` is in the order of the space.
     `failures`: by name, why something took no part; by
     "ours" why none of our kernels did, by "all" why nothing did.
@@ -50,7 +46,7 @@ class GpuContest(_Camel, frozen=True, kw_only=True):
     failures: dict[str, str]
 
 
-class Adapter(_Camel, frozen=True, kw_only=True):
+class Adapter(PageJson, frozen=True, kw_only=True):
     vendor: str
     architecture: str
     subgroup_min_size: int
@@ -59,7 +55,7 @@ class Adapter(_Camel, frozen=True, kw_only=True):
     limits: dict[str, float]
 
 
-class PageAnswer(_Camel, frozen=True, kw_only=True):
+class PageAnswer(PageJson, frozen=True, kw_only=True):
     """`peers`: their releases. `commit` is that of the job, '' in answers to older pages."""
 
     commit: str = ""

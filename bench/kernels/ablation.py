@@ -94,7 +94,7 @@ def _study(
     limit = max(_gflops(page[name]) for page in held for name in ("limit-fma", "limit-base"))
     for path, each in kernels.items():
         results = [page[each.name] for page in held]
-        samples_ns = [sample for result in results for sample in result.samplesNs]
+        samples_ns = [sample for result in results for sample in result.samples_ns]
         yield PathFinding(
             subject=subject,
             path=path,
@@ -102,7 +102,7 @@ def _study(
             size_bytes=len(each.artifact.body),
             best_ns=min(samples_ns),
             median_ns=median(samples_ns),
-            slow_page_ns=max(min(result.samplesNs) for result in results),
+            slow_page_ns=max(min(result.samples_ns) for result in results),
             of_limit=subject.case.workload.flops / min(samples_ns) / limit,
         )
 
@@ -135,7 +135,7 @@ def _contest(browser: BenchBrowser, request: ContestRequest) -> dict[str, Result
 
 
 def _gflops(result: Result) -> float:
-    return result.flops / min(result.samplesNs)
+    return result.flops / min(result.samples_ns)
 
 
 def _row(finding: PathFinding) -> dict[str, Cell]:

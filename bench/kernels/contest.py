@@ -116,7 +116,7 @@ def _finalists(browser: BenchBrowser, space: ContestSpace) -> list[str]:
 
 
 def _timed(screened: Iterable[Screened]) -> dict[str, float]:
-    return {s.candidate: s.relativeTime for s in screened if s.relativeTime is not None}
+    return {s.candidate: s.relative_time for s in screened if s.relative_time is not None}
 
 
 def _reading(site: BenchSite, case: BenchCase) -> Reading | None:

@@ -108,7 +108,7 @@ def _native(contest: Contest) -> WasmStanding:
 
 def _standing(contest: Contest, name: str) -> WasmStanding:
     results = [page.results[name] for page in contest.pages]
-    samples_ns = [sample for result in results for sample in result.samplesNs]
+    samples_ns = [sample for result in results for sample in result.samples_ns]
     candidate = contest.space.candidates.get(name.partition("@")[0])
     return WasmStanding(
         best_ns=min(samples_ns),
@@ -121,7 +121,7 @@ def _standing(contest: Contest, name: str) -> WasmStanding:
 
 
 def _page_bests_ns(contest: Contest, name: str) -> list[float]:
-    return [min(page.results[name].samplesNs) for page in contest.pages]
+    return [min(page.results[name].samples_ns) for page in contest.pages]
 
 
 def _short(config: dict[str, int | bool | str]) -> str:

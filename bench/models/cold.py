@@ -163,11 +163,11 @@ class Visited:
     visits: dict[str, list[TwoVisits]] = field(default_factory=dict)
 
     def first_ms(self, name: str, visit: int) -> float:
-        return median(each[visit].elapsedMs for each in self.visits[name])
+        return median(each[visit].elapsed_ms for each in self.visits[name])
 
     def warm_ms(self, name: str) -> float:
         """The least, as any run may be disturbed."""
-        return min(second.warmMs for _, second in self.visits[name])
+        return min(second.warm_ms for _, second in self.visits[name])
 
     def of_memory(self, name: str) -> float | None:
         held = self.held.get(name)
@@ -295,7 +295,7 @@ def _rounds(
                     site.url, asked, options.settle, each.setting.flags, watched=watched
                 )
                 visited.visits.setdefault(each.setting.name, []).append(pair)
-                first, second = (f"{visit.elapsedMs:.0f}" for visit in pair)
+                first, second = (f"{visit.elapsed_ms:.0f}" for visit in pair)
                 where = f"{visited.case.name}, round {round_ + 1}, {each.setting.name}"
                 print(f"{where}: {first} ms, then {second}", file=sys.stderr, flush=True)
 
@@ -337,7 +337,7 @@ def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
                 "visit": told,
                 "rounds": len(pairs),
                 "median_ms": elapsed_ms,
-                "least_ms": min(each[visit].elapsedMs for each in pairs),
+                "least_ms": min(each[visit].elapsed_ms for each in pairs),
                 "floor_ms": held.floor_ms(setting, visit),
                 "warm_ms": held.warm_ms(name),
                 "of_warm": elapsed_ms / held.warm_ms(name),
@@ -353,10 +353,10 @@ def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
 def _noticed(told: Switched | None) -> dict[str, Cell]:
     return {
         "swaps": told.swaps if told else None,
-        "stall_ms": told.switching.stallMs if told else None,
-        "quiet_stall_ms": told.quiet.stallMs if told else None,
-        "delay_ms": told.switching.delayMs if told else None,
-        "quiet_delay_ms": told.quiet.delayMs if told else None,
+        "stall_ms": told.switching.stall_ms if told else None,
+        "quiet_stall_ms": told.quiet.stall_ms if told else None,
+        "delay_ms": told.switching.delay_ms if told else None,
+        "quiet_delay_ms": told.quiet.delay_ms if told else None,
     }
 
 
@@ -401,8 +401,8 @@ def _claims(held: Visited) -> Iterator[Claim]:
             yield Claim.at_most(what, most, "of weights and activations", MEMORY)
     if ONE_RUN.name in held.visits and (switched := held.switched(ONE_RUN.name)) is not None:
         for what, longest, quiet in (
-            ("stall of the page", switched.switching.stallMs, switched.quiet.stallMs),
-            ("delay of an inference", switched.switching.delayMs, switched.quiet.delayMs),
+            ("stall of the page", switched.switching.stall_ms, switched.quiet.stall_ms),
+            ("delay of an inference", switched.switching.delay_ms, switched.quiet.delay_ms),
         ):
             text = f"{name}: longest {what} while kernels are switched"
             yield Claim.at_most(text, longest, f"ms, {quiet:.1f} when quiet", STALL_MS)

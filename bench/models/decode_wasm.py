@@ -11,8 +11,6 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-import msgspec
-
 from bench.gpu.browser import answered
 from bench.gpu.elsewhere import parsed
 from bench.models.decode_site import (
@@ -29,6 +27,7 @@ from bench.models.offering import write_unfilled
 from bench.models.ours import CLASS
 from bench.models.tuning import contenders
 from bench.options import parser, run
+from bench.page_json import PageJson
 from bench.report import Cell, Claim, Report, machine
 from fixtures.language_onnx import OnnxForm
 from fixtures.model_site import SiteKernels
@@ -44,7 +43,7 @@ FASTER = 1.0
 """The peer's time over ours."""
 
 
-class WasmDecoded(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class WasmDecoded(PageJson, frozen=True, kw_only=True):
     """As in `page/src/decode/request.ts`. `difference`: of the peer's logits to NumPy's, as a share
     of the largest; ours are held to NumPy's when they are opened."""
 
@@ -55,7 +54,7 @@ class WasmDecoded(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     decoded: tuple[Decoded, ...]
 
 
-class WasmDecodingAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class WasmDecodingAnswer(PageJson, frozen=True, kw_only=True):
     decoders: tuple[WasmDecoded, ...]
 
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import msgspec
-
 from bench.gpu.answer import PageAnswer
 from bench.gpu.elsewhere import GpuPage, add_ways
 from bench.gpu.report import adapter_facts
@@ -30,6 +28,7 @@ from bench.models.decoders import CASES, FEW_VARIANTS, TINY, VARIANTS
 from bench.models.gpu_site import ON_GPU, ZOO, ContestEffort
 from bench.models.offering import offered
 from bench.options import parser, run
+from bench.page_json import PageJson
 from bench.report import Cell, Claim, Report
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.operators.decoding import STATE, attention_shape
@@ -52,11 +51,7 @@ TINY_OPTIONS = ("--only", TINY)
 OURS, PEER = "kernelzoo", "onnxruntime-web"
 
 
-class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Named in JSON as TypeScript names it."""
-
-
-class Decoded(_Camel, frozen=True, kw_only=True):
+class Decoded(PageJson, frozen=True, kw_only=True):
     """As in `page/src/decode/request.ts`. Samples of each round: milliseconds until the first token
     was there, and of a token after it. `threads`: on WebAssembly."""
 
@@ -68,7 +63,7 @@ class Decoded(_Camel, frozen=True, kw_only=True):
     token_ms: tuple[float, ...]
 
 
-class Varied(_Camel, frozen=True, kw_only=True):
+class Varied(PageJson, frozen=True, kw_only=True):
     """Our decoder without some of what makes it fast. `flights`: fetches that are not awaited."""
 
     name: str
@@ -79,7 +74,7 @@ class Varied(_Camel, frozen=True, kw_only=True):
     token_ms: tuple[float, ...]
 
 
-class KernelShare(_Camel, frozen=True, kw_only=True):
+class KernelShare(PageJson, frozen=True, kw_only=True):
     """`us`: the mean of its calls in a token, back to back."""
 
     workload: str
@@ -87,7 +82,7 @@ class KernelShare(_Camel, frozen=True, kw_only=True):
     us: float
 
 
-class Profile(_Camel, frozen=True, kw_only=True):
+class Profile(PageJson, frozen=True, kw_only=True):
     """Times on the GPU alone: of a token, and of each kernel in it."""
 
     context: int
@@ -95,7 +90,7 @@ class Profile(_Camel, frozen=True, kw_only=True):
     kernels: tuple[KernelShare, ...]
 
 
-class DecoderAnswer(_Camel, frozen=True, kw_only=True):
+class DecoderAnswer(PageJson, frozen=True, kw_only=True):
     """`differences`: of logits to NumPy's, by engine, as a share of the largest. `same_tokens`: of
     those that both engines generated, how many are equal from the first on. `calls`: of a token.
     `block_profiles`: of the last block of a prompt, in place of a token."""

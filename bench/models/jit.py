@@ -26,6 +26,7 @@ from bench.models.files import network_files, publish
 from bench.models.memory import ListeningSite, unwatched
 from bench.models.options import chosen_cases, network_parser
 from bench.options import run
+from bench.page_json import PageJson
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.serving.fresh_stack import fresh_stack
 from cli.gateway_client import GatewayClient
@@ -55,30 +56,30 @@ def main() -> None:
     run(options, measure, tiny=TINY_OPTIONS)
 
 
-class TimedSwap(msgspec.Struct, frozen=True, kw_only=True):
+class TimedSwap(PageJson, frozen=True, kw_only=True):
     """As in `page/src/models/jit.ts`."""
 
-    atS: float  # noqa: N815
+    at_s: float
     workload: str
-    relativeTime: float  # noqa: N815
+    relative_time: float
 
 
-class JitAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class JitAnswer(PageJson, frozen=True, kw_only=True):
     """As in `page/src/models/jit.ts`. `browser`: by its own word."""
 
     browser: str
-    initialMs: tuple[float, ...]  # noqa: N815
+    initial_ms: tuple[float, ...]
     ours: tuple[tuple[float, float], ...]
-    waitsMs: tuple[float, ...]  # noqa: N815
-    afterSliceMs: tuple[float, ...]  # noqa: N815
+    waits_ms: tuple[float, ...]
+    after_slice_ms: tuple[float, ...]
     peer: tuple[tuple[float, float], ...]
     swaps: tuple[TimedSwap, ...]
     regressions: tuple[str, ...]
     measured: int
-    spentMs: float  # noqa: N815
-    endedS: float | None  # noqa: N815
+    spent_ms: float
+    ended_s: float | None
     reason: str
-    longTasksMs: tuple[float, ...]  # noqa: N815
+    long_tasks_ms: tuple[float, ...]
     contributed: int
     difference: float
 
@@ -92,7 +93,7 @@ class TunedNetwork:
 
     @property
     def initial_ms(self) -> float:
-        return median(self.answer.initialMs)
+        return median(self.answer.initial_ms)
 
     @property
     def best_ms(self) -> float:
@@ -120,18 +121,18 @@ class TunedNetwork:
     @property
     def initial_p95_ms(self) -> float:
         """The same of the copy that is not tuned: what the machine itself does to inferences."""
-        return _p95(list(self.answer.initialMs))
+        return _p95(list(self.answer.initial_ms))
 
     @property
     def tuned(self) -> int:
         """How many inferences there were while it was tuned."""
-        until = self.answer.endedS or float("inf")
+        until = self.answer.ended_s or float("inf")
         return sum(at <= until for at, _ in self.answer.ours)
 
     @property
     def after_slice_p95_ms(self) -> float:
         """From the end of the slice that was under way, where one was, until an inference began."""
-        return _p95(list(self.answer.afterSliceMs[: self.tuned]))
+        return _p95(list(self.answer.after_slice_ms[: self.tuned]))
 
 
 def _p95(values: list[float]) -> float:
@@ -199,7 +200,7 @@ def _ask(
 
 def _row(held: TunedNetwork) -> dict[str, Cell]:
     answer = held.answer
-    waits_ms = list(answer.waitsMs[: held.tuned])
+    waits_ms = list(answer.waits_ms[: held.tuned])
     peer = [elapsed for _, elapsed in answer.peer]
     return {
         "network": held.case.name,
@@ -207,7 +208,7 @@ def _row(held: TunedNetwork) -> dict[str, Cell]:
         "best_ms": held.best_ms,
         "gain": held.gain,
         "reached_s": held.reached_s,
-        "ended_s": answer.endedS,
+        "ended_s": answer.ended_s,
         "p95_of_initial": held.p95_ms / held.initial_ms,
         "initial_p95_of_initial": held.initial_p95_ms / held.initial_ms,
         "wait_ms": median(waits_ms),
@@ -218,8 +219,8 @@ def _row(held: TunedNetwork) -> dict[str, Cell]:
         "taken_back": len(answer.regressions),
         "compiled": held.compiled,
         "measured": answer.measured,
-        "measuring_s": answer.spentMs / 1000,
-        "long_tasks": len(answer.longTasksMs),
+        "measuring_s": answer.spent_ms / 1000,
+        "long_tasks": len(answer.long_tasks_ms),
         "peer_ms": median(peer) if peer else None,
         "difference": answer.difference,
         "others_busy": held.others_busy,
@@ -234,7 +235,7 @@ def _claims(held: TunedNetwork) -> Iterator[Claim]:
     yield Claim.at_most(f"{name}: time at the end", 1 / held.gain, "of the initial", ENDS)
     begins = f"{name}: p95 from a slice's end to an inference"
     yield Claim.at_most(begins, held.after_slice_p95_ms, "ms", WAIT_MS)
-    yield Claim.at_most(f"{name}: long tasks", len(held.answer.longTasksMs), "tasks", 0)
+    yield Claim.at_most(f"{name}: long tasks", len(held.answer.long_tasks_ms), "tasks", 0)
     yield Claim.at_most(f"{name}: difference to PyTorch", held.answer.difference, "", 1e-4)
 
 

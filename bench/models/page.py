@@ -11,6 +11,7 @@ import psutil
 from playwright.sync_api import Browser, Error, Page
 
 from bench.browser import CALL_MS, chromium
+from bench.page_json import PageJson
 from bench.report import CannotMeasure
 
 OURS = "ours"
@@ -21,27 +22,27 @@ REST_MS = 2500
 """A browser that starts is busy for two seconds."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Entry(PageJson, frozen=True, kw_only=True):
     """An engine in a contest."""
 
     engine: str
     threads: int
 
 
-class Timed(msgspec.Struct, frozen=True, kw_only=True):
+class Timed(PageJson, frozen=True, kw_only=True):
     """As in `page/src/models/models.ts`."""
 
     name: str
     threads: int
-    samplesMs: tuple[float, ...]  # noqa: N815
+    samples_ms: tuple[float, ...]
     difference: float
 
 
-class ContestAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class ContestAnswer(PageJson, frozen=True, kw_only=True):
     """In the order of the entries."""
 
     timed: tuple[Timed, ...]
-    limitGflops: tuple[float, ...]  # noqa: N815
+    limit_gflops: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

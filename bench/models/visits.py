@@ -9,18 +9,19 @@ import msgspec
 from playwright.sync_api import Error, Page
 
 from bench.browser import CALL_MS
+from bench.page_json import PageJson
 from bench.report import CannotMeasure
 from workers.fleet.chromium import launched_profile
 
 
-class Noticed(msgspec.Struct, frozen=True, kw_only=True):
+class Noticed(PageJson, frozen=True, kw_only=True):
     """As in `page/src/models/switching.ts`."""
 
-    stallMs: float  # noqa: N815
-    delayMs: float  # noqa: N815
+    stall_ms: float
+    delay_ms: float
 
 
-class Switched(msgspec.Struct, frozen=True, kw_only=True):
+class Switched(PageJson, frozen=True, kw_only=True):
     """As in `page/src/models/switching.ts`."""
 
     swaps: int
@@ -28,11 +29,11 @@ class Switched(msgspec.Struct, frozen=True, kw_only=True):
     quiet: Noticed
 
 
-class ColdVisit(msgspec.Struct, frozen=True, kw_only=True):
+class ColdVisit(PageJson, frozen=True, kw_only=True):
     """Milliseconds to the first output and of a later run; `switched` of a page that is watched."""
 
-    elapsedMs: float  # noqa: N815
-    warmMs: float  # noqa: N815
+    elapsed_ms: float
+    warm_ms: float
     switched: Switched | None
 
 
@@ -41,8 +42,8 @@ def worst(told: Sequence[Switched]) -> Switched:
 
     def most(noticed: Sequence[Noticed]) -> Noticed:
         return Noticed(
-            stallMs=max(each.stallMs for each in noticed),
-            delayMs=max(each.delayMs for each in noticed),
+            stall_ms=max(each.stall_ms for each in noticed),
+            delay_ms=max(each.delay_ms for each in noticed),
         )
 
     return Switched(

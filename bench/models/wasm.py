@@ -84,7 +84,7 @@ class NetworkContest:
 
     @property
     def limit_gflops(self) -> float:
-        return max(self.alone.limitGflops)
+        return max(self.alone.limit_gflops)
 
 
 def measure(options: Namespace) -> Report:
@@ -155,7 +155,7 @@ def _entries(threads: int, files: NetworkFiles) -> tuple[Entry, ...]:
 
 
 def _median_ms(timed: Timed) -> float:
-    return median(timed.samplesMs)
+    return median(timed.samples_ms)
 
 
 def _share(held: NetworkContest, timed: Timed) -> float:
@@ -179,7 +179,7 @@ def _rows(held: NetworkContest) -> Iterator[dict[str, Cell]]:
                 "engine": timed.name,
                 "threads": timed.threads,
                 "median_ms": _median_ms(timed),
-                "least_ms": min(timed.samplesMs),
+                "least_ms": min(timed.samples_ms),
                 "gflop": held.prepared.flops / 1e9,
                 "of_limit": _share(held, timed),
                 "faster": peer_ms / _median_ms(timed),

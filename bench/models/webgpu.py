@@ -14,8 +14,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import msgspec
-
 from bench.gpu.answer import PageAnswer
 from bench.gpu.elsewhere import GpuPage, add_ways
 from bench.gpu.report import adapter_facts
@@ -40,6 +38,7 @@ from bench.models.offering import offered
 from bench.models.options import chosen_cases, network_parser
 from bench.models.wasm import RIGHT
 from bench.options import run
+from bench.page_json import PageJson
 from bench.report import Cell, Claim, Report
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
@@ -67,7 +66,7 @@ FIGURES = (
 TINY_OPTIONS = ("--only", TINY.name)
 
 
-class TimedEngine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class TimedEngine(PageJson, frozen=True, kw_only=True):
     """As in `page/src/models-webgpu.ts`. Milliseconds of a run alone, of one among nine that are
     under way at once, and of one that writes its outputs to the memory of those before. The peer
     allows neither of the latter. `difference` is null where an output is no number, as sums in f16
@@ -80,7 +79,7 @@ class TimedEngine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     difference: float | None
 
 
-class RunParts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RunParts(PageJson, frozen=True, kw_only=True):
     """As in `page/src/models/run-parts.ts`: medians of a run that is awaited."""
 
     name: str
@@ -90,7 +89,7 @@ class RunParts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     total_ms: float
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Reading(PageJson, frozen=True, kw_only=True):
     """As in `page/src/models/run-parts.ts`: a run that computes nothing and reads the outputs."""
 
     piece_bytes: int
@@ -98,7 +97,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ms: float
 
 
-class ProfiledKernel(msgspec.Struct, frozen=True, kw_only=True):
+class ProfiledKernel(PageJson, frozen=True, kw_only=True):
     """Microseconds of one of its calls, where they follow each other without a gap."""
 
     workload: str
@@ -106,14 +105,14 @@ class ProfiledKernel(msgspec.Struct, frozen=True, kw_only=True):
     us: float
 
 
-class GpuProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class GpuProfile(PageJson, frozen=True, kw_only=True):
     """`token_ms`: of a run among many that follow each other without a gap."""
 
     token_ms: float
     kernels: tuple[ProfiledKernel, ...]
 
 
-class GpuNetworkAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class GpuNetworkAnswer(PageJson, frozen=True, kw_only=True):
     """`failures`: by engine. `times`: nanoseconds of each screened candidate, by workload. `calls`
     of a run; `parts` in several ways of submitting one; `weights` as ours are stored, `dtype` as
     values lie in memory."""

@@ -17,6 +17,7 @@ from playwright.sync_api import Error, Page
 
 from bench.busy import CpuUsage
 from bench.options import parser, run
+from bench.page_json import PageJson
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.serving.fresh_stack import fresh_stack
 from bench.workloads import PAPER, TINY
@@ -55,15 +56,15 @@ STAMP = """{
 waiting for a condition from outside."""
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(PageJson, frozen=True, kw_only=True):
     """As the page has it; what other events hold is left out."""
 
     type: str
-    atMs: float  # noqa: N815
-    relativeTime: float | None = None  # noqa: N815
+    at_ms: float
+    relative_time: float | None = None
     gflops: float | None = None
-    peakGflops: float | None = None  # noqa: N815
-    firstTimedMs: float | None = None  # noqa: N815
+    peak_gflops: float | None = None
+    first_timed_ms: float | None = None
     final: bool = False
 
 
@@ -77,21 +78,21 @@ class ColdTuning:
 
     @property
     def timed(self) -> list[Event]:
-        return [event for event in self.events if event.relativeTime is not None]
+        return [event for event in self.events if event.relative_time is not None]
 
     @property
     def session_ms(self) -> float:
-        return self._first("session").atMs
+        return self._first("session").at_ms
 
     @property
     def first_timed_ms(self) -> float:
-        return self._first("firstTimed").firstTimedMs or 0.0
+        return self._first("firstTimed").first_timed_ms or 0.0
 
     @property
     def share_ms(self) -> float:
         """When the best so far was within SHARE of the best of all."""
-        best = min(event.relativeTime or 0.0 for event in self.timed)
-        return next(e.atMs for e in self.timed if best >= SHARE * (e.relativeTime or 0.0))
+        best = min(event.relative_time or 0.0 for event in self.timed)
+        return next(e.at_ms for e in self.timed if best >= SHARE * (e.relative_time or 0.0))
 
     def row(self) -> dict[str, Cell]:
         rates = [event.gflops or 0.0 for event in self.timed]
@@ -100,11 +101,11 @@ class ColdTuning:
             "session_ms": self.session_ms,
             "first_timed_ms": self.first_timed_ms,
             "share_ms": self.share_ms,
-            "all_timed_ms": self.timed[-1].atMs,
-            "final_ballot_ms": self.events[-1].atMs,
+            "all_timed_ms": self.timed[-1].at_ms,
+            "final_ballot_ms": self.events[-1].at_ms,
             "timed": len(self.timed),
             "best_gflops": max(rates),
-            "of_peak": max(rates) / (self._first("session").peakGflops or 1.0),
+            "of_peak": max(rates) / (self._first("session").peak_gflops or 1.0),
             "others_busy": self.others_busy,
         }
 
