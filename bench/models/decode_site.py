@@ -8,24 +8,21 @@ machine where the folder is served, with the plan, the golden logits and the pee
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from itertools import repeat, zip_longest
+from functools import partial
+from itertools import zip_longest
 from math import prod
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.models.decoders import CASES, TINY, WEIGHTS, DecoderCase, Variant
-from bench.models.gpu_site import ZOO, ContestEffort, write_page
-from bench.report import CannotMeasure, commit
+from bench.models.gpu_site import ZOO, ContestEffort, fill_answer, fill_models, write_page
+from bench.report import commit
 from fixtures.language_onnx import OnnxForm, decoder_onnx
-from fixtures.static_file import placed
 from kernelzoo.domain.plan import Golden, GoldenPart, Plan
 from kernelzoo.domain.workload import Workload
-from kernelzoo.formats.plans import plan_document
 from services.tuner.graph.models import model_calls
 from services.tuner.graph.planning import planned
 from services.tuner.graph.weights import weight_file
@@ -132,26 +129,15 @@ def _asked(decoder: ExportedDecoder) -> dict[str, Any]:
     }
 
 
-def fill(folder: Path, name: str, form: OnnxForm) -> dict[str, Any]:
+def fill(folder: Path, asked: Mapping[str, Any], form: OnnxForm) -> dict[str, Any]:
     """Makes the weights of a decoder and what is made of them: the plan, the golden logits, the
     ONNX file in a form. Gives what the job says of the golden prompt."""
+    name = asked["name"]
     config = CASES[name].config
     model = decoder_onnx(config, WEIGHTS, form).SerializeToString()
     (folder / f"{name}.onnx").write_bytes(model)
     (folder / f"{name}.exact.onnx").write_bytes(_exact(model))
-    made = plan_decoder(config, WEIGHTS, name)
-    (plan,), (golden,) = made.plans, made.golden
-    zoo = folder / ZOO
-    answered = zoo / f"{name}.json"
-    answer = json.loads(answered.read_text())
-    if list(plan.kernels) != answer["plan"]["kernels"]:
-        raise CannotMeasure(f"{name} is planned otherwise with these weights")
-    answer |= {
-        "plan": plan_document(plan),
-        "weights": placed(zoo, f"{name}.weights", b"".join(made.weights.blocks())),
-        "golden": placed(zoo, f"{name}.golden", golden),
-    }
-    answered.write_text(json.dumps(answer))
+    plan, golden = fill_answer(folder / ZOO, name, plan_decoder(config, WEIGHTS, name))
     parts = {part.name: part for part in (*plan.golden.inputs, *plan.golden.outputs)}
     position, prompt, logits = (parts[part] for part in (POSITION, PROMPT, LOGITS))
     _, count, *_ = np.frombuffer(golden, np.int32, 4, position.offset).tolist()
@@ -175,16 +161,7 @@ def _exact(model: bytes) -> bytes:
 
 
 def fill_all(folder: Path, form: OnnxForm = USUAL) -> None:
-    """Decoders are filled side by side, each by a process of its own."""
-    job = json.loads((folder / "job.json").read_text())
-    names = [decoder["name"] for decoder in job["decoders"]]
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        for decoder, told in zip(
-            job["decoders"], pool.map(fill, repeat(folder), names, repeat(form)), strict=True
-        ):
-            decoder.update(told)
-            print(f"{decoder['name']} has weights", flush=True)
-    (folder / "job.json").write_text(json.dumps(job))
+    fill_models(folder, "decoders", partial(fill, form=form))
 
 
 if __name__ == "__main__":

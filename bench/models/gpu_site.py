@@ -7,7 +7,7 @@ seed there: it needs neither TVM nor a browser.
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
@@ -125,33 +125,40 @@ def export(folder: Path, networks: Sequence[GpuNetwork], effort: ContestEffort) 
     (folder / "job.json").write_text(json.dumps(job))
 
 
-def fill(folder: Path, name: str, form: MemoryForm) -> dict[str, Any]:
+def fill(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Makes the weights of a network, plans it anew and puts inputs and outputs beside it; the
     outputs are those that the import computes in NumPy, in f32, with weights as they are stored.
     Gives what the job says of them. With values of f16 the peer's file is such a network then."""
+    name, form = asked["name"], MemoryForm(dtype=asked["dtype"], weights=asked["weights"])
     file = folder / f"{name}.onnx"
     model = filled(file.read_bytes())
     onnx.save(model, file)
-    answered = folder / ZOO / f"{name}.json"
-    answer = json.loads(answered.read_text())
-    dimensions: Mapping[str, int] = answer["dimensions"]
+    dimensions = json.loads((folder / ZOO / f"{name}.json").read_text())["dimensions"]
     planned = planned_network(file, dimensions, name, form, MOST_ERROR[form.dtype])
     if form.dtype == F16:
         onnx.save(in_f16(model), file)
-    (plan,), (golden,) = planned.plans, planned.golden
-    if list(plan.kernels) != answer["plan"]["kernels"]:
-        raise CannotMeasure(f"{name} is planned otherwise with these weights")
-    zoo = folder / ZOO
-    answer |= {
-        "plan": plan_document(plan),
-        "weights": placed(zoo, f"{name}.weights", b"".join(planned.weights.blocks())),
-        "golden": placed(zoo, f"{name}.golden", golden),
-    }
-    answered.write_text(json.dumps(answer))
+    plan, golden = fill_answer(folder / ZOO, name, planned)
     return {
         "inputs": list(_tensors(folder, plan, plan.inputs, plan.golden.inputs, golden)),
         "outputs": list(_tensors(folder, plan, plan.outputs, plan.golden.outputs, golden)),
     }
+
+
+def fill_answer(zoo: Path, name: str, made: PlannedModel) -> tuple[Plan, bytes]:
+    """Puts a plan with its weights and golden outputs into the answer that was written without.
+    Raises CannotMeasure where the answer has kernels of another plan."""
+    answered = zoo / f"{name}.json"
+    answer = json.loads(answered.read_text())
+    (plan,), (golden,) = made.plans, made.golden
+    if list(plan.kernels) != answer["plan"]["kernels"]:
+        raise CannotMeasure(f"{name} is planned otherwise with these weights")
+    answer |= {
+        "plan": plan_document(plan),
+        "weights": placed(zoo, f"{name}.weights", b"".join(made.weights.blocks())),
+        "golden": placed(zoo, f"{name}.golden", golden),
+    }
+    answered.write_text(json.dumps(answer))
+    return plan, golden
 
 
 def _tensors(
@@ -168,16 +175,19 @@ def _tensors(
 
 
 def fill_all(folder: Path) -> None:
-    """Networks are filled side by side, each by a process of its own."""
+    fill_models(folder, "networks", fill)
+
+
+def fill_models(
+    folder: Path, part: str, fill: Callable[[Path, Mapping[str, Any]], dict[str, Any]]
+) -> None:
+    """Fills the models of a part of the job side by side, each in a process of its own, and adds to
+    the job what `fill` gives of each."""
     job = json.loads((folder / "job.json").read_text())
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        networks = job["networks"]
-        names = [network["name"] for network in networks]
-        forms = [MemoryForm(dtype=each["dtype"], weights=each["weights"]) for each in networks]
-        found = pool.map(fill, repeat(folder), names, forms)
-        for network, told in zip(networks, found, strict=True):
-            network.update(told)
-            print(f"{network['name']} has weights", flush=True)
+        for model, told in zip(job[part], pool.map(fill, repeat(folder), job[part]), strict=True):
+            model.update(told)
+            print(f"{model['name']} has weights", flush=True)
     (folder / "job.json").write_text(json.dumps(job))
 
 

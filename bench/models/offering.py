@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bench.models.ours import learn_roundings
+from bench.models.ours import GPU_CLASS, learn_roundings
 from fixtures.model_site import Files, SiteKernels, described, write_model
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.gpu import GpuModel
@@ -13,9 +13,6 @@ from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.registry import lite_space
-
-DEVICE_CLASS = "0123456789abcdef:r101-0:webgpu"
-"""A class of which nothing is known."""
 
 Spaces = Mapping[str, Sequence[Mapping[str, Any]]]
 """Kernels as a manifest has them, by workload."""
@@ -31,7 +28,7 @@ def offered(
     kernels = {
         key: SiteKernels(candidate=space[0], fallback=space[0]) for key, space in spaces.items()
     }
-    write_unfilled(zoo, DEVICE_CLASS, plan, workloads, kernels)
+    write_unfilled(zoo, GPU_CLASS, plan, workloads, kernels)
     artifacts: dict[str, Artifact] = {}
     found = {
         key: [described(each, None, artifacts) for each in islice(spaces[key], most)]

@@ -29,6 +29,7 @@ from services.tuner.schedules.registry import lite_space
 ZOO = "/zoo"
 CLASS = ""
 GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
+"""Of which nothing is known."""
 WEBGPU = TargetKind.WEBGPU
 WORTH_TUNING = 0.0005
 """Share of a network's operations below which a workload keeps its default kernel."""
@@ -118,7 +119,7 @@ def _write_int8(network: NetworkFiles, folder: Path, kernels: Mapping[str, SiteK
     planned = plan_model(network.onnx, dimensions, f"{network.case.name}-int8", storing=storing)
     (plan,), (golden,) = planned.plans, planned.golden
     files = Files(weights=b"".join(planned.weights.blocks()), golden=golden)
-    write_model(folder, "", plan, files, kernels)
+    write_model(folder, CLASS, plan, files, kernels)
     return plan.file_bytes
 
 

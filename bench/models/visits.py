@@ -55,8 +55,8 @@ def worst(told: Sequence[Switched]) -> Switched:
 
 FIRST_RUNS = {"warm": "1"}
 SECOND_RUNS = {"warm": "4"}
-WATCHED = {"watch": "1"}
 """Runs after the first output. Warm times are those of the second visit."""
+WATCHED = {"watch": "1"}
 
 TwoVisits = tuple[ColdVisit, ColdVisit]
 

@@ -46,25 +46,29 @@ export async function contest(
   rounds: number,
   intervals: readonly number[],
 ): Promise<readonly Decoded[]> {
-  const found: { engine: Generator; decoded: Decoded & Record<string, unknown> }[] = [];
-  for (const context of contexts) {
-    for (const engine of engines) {
-      for (const interval of engine.name === OURS ? intervals : [1]) {
-        const [name, { threads }] = [engine.name.split(" ")[0] as string, engine];
-        const decoded = { engine: name, threads, context, interval, prefillMs: [], tokenMs: [] };
-        found.push({ engine, decoded });
-      }
-    }
-  }
+  const entries = contexts.flatMap((context) =>
+    engines.flatMap((engine) =>
+      (engine.name === OURS ? intervals : [1]).map((interval) => ({
+        ...{ engine, context, interval },
+        prefillMs: [] as number[],
+        tokenMs: [] as number[],
+      })),
+    ),
+  );
   for (let round = 0; round < rounds; round++) {
-    for (const { engine, decoded } of found) {
-      const prompt = promptOf(decoded.context, vocabulary, round);
-      const made = await engine.generate(prompt, tokens + 1, decoded.interval);
-      (decoded.prefillMs as number[]).push(made.prefillMs);
-      (decoded.tokenMs as number[]).push(made.tokenMs);
+    for (const { engine, context, interval, prefillMs, tokenMs } of entries) {
+      const prompt = promptOf(context, vocabulary, round);
+      const made = await engine.generate(prompt, tokens + 1, interval);
+      prefillMs.push(made.prefillMs);
+      tokenMs.push(made.tokenMs);
     }
   }
-  return found.map(({ decoded }) => decoded);
+  return entries.map(({ engine: { name, threads }, ...entry }) => ({
+    ...entry,
+    threads,
+    // Without its release.
+    engine: name.split(" ")[0] as string,
+  }));
 }
 
 /** How many of the first tokens are the same. */

@@ -58,15 +58,15 @@ export type Values = Readonly<Record<string, Entries>>;
 
 /** A network that is loaded and has run once. It works in a worker of its own. */
 export interface Engine {
-  /** Resolves when the device keeps what a later visit reads. */
-  readonly kept?: () => Promise<void>;
-  /** Watches how kernels for few runs give way to others. */
-  readonly switching?: () => Promise<Switching>;
   readonly name: string;
   readonly threads: number;
   /** The outputs of its first run. */
   readonly outputs: Values;
   run(): Promise<Values>;
+  /** Resolves when the device keeps what a later visit reads. */
+  readonly kept?: () => Promise<void>;
+  /** Watches how kernels for few runs give way to others. */
+  readonly switching?: () => Promise<Switching>;
   dispose(): Promise<void>;
 }
 
