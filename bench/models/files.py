@@ -33,8 +33,9 @@ class NetworkFiles:
 def network_files(folder: Path, case: NetworkCase) -> NetworkFiles:
     """The files of a network. Raises CannotMeasure where `make networks` has not written them."""
     onnx, tensors = folder / f"{case.name}.onnx", folder / f"{case.name}.npz"
-    if not onnx.exists() or not tensors.exists():
-        raise CannotMeasure(f"{onnx} is not there; `make networks ARGS={case.name}` writes it")
+    for file in (onnx, tensors):
+        if not file.exists():
+            raise CannotMeasure(f"{file} is not there; `make networks ARGS={case.name}` writes it")
     tflite = folder / f"{case.name}.tflite"
     with np.load(tensors) as held:
         return NetworkFiles(

@@ -11,13 +11,19 @@ from tests.unit.tuner.gpu_execution import execute_gpu
 from tests.unit.tuner.reference import reference
 
 
+def legal(candidate: Candidate) -> GpuCompilation:
+    """At every stage."""
+    steps = gpu_compilation(candidate)
+    for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
+        assert faults(scheduled, Phase.SCHEDULED) == (), candidate.config
+        assert faults(optimised, Phase.SCALAR_REPLACED) == (), candidate.config
+    return steps
+
+
 def right(candidate: Candidate, slices: int = 3) -> GpuCompilation:
     """What the compilation made, once all of it has been checked."""
     workload = candidate.workload
-    steps = gpu_compilation(candidate)
-    for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
-        assert faults(scheduled, Phase.SCHEDULED) == ()
-        assert faults(optimised, Phase.SCALAR_REPLACED) == ()
+    steps = legal(candidate)
     inputs = inputs_of(workload)
     output = execute_gpu(steps.artifact, inputs, slices=slices)
     error = np.abs(output - reference(workload, inputs)).max()

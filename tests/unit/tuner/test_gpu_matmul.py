@@ -15,7 +15,6 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.compile import compile_candidate, gpu_compilation
-from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.conv.implicit_gemm import product_extents
@@ -24,7 +23,7 @@ from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, Webgp
 from tests.examples import examples
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
-from tests.unit.tuner.gpu_execution import execute_gpu
+from tests.unit.tuner.gpu_checks import right
 from tests.unit.tuner.gpu_reference import interpreted
 from tests.unit.tuner.reference import reference
 
@@ -81,15 +80,8 @@ GOLDEN = {
 
 
 def assert_right(workload: Workload, config: WebgpuMatmulConfig, slices: int = 1) -> Candidate:
-    """Legal at every stage, and right on the adapter."""
     candidate = config.candidate(workload)
-    steps = gpu_compilation(candidate)
-    for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
-        assert faults(scheduled, Phase.SCHEDULED) == ()
-        assert faults(optimised, Phase.SCALAR_REPLACED) == ()
-    inputs = inputs_of(workload)
-    output = execute_gpu(steps.artifact, inputs, slices)
-    assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
+    right(candidate, slices)
     return candidate
 
 

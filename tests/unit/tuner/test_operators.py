@@ -9,16 +9,15 @@ from kernelzoo.domain.operators import OPERATORS
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
-from services.tuner.codegen.wasm.function import type_faults
 from services.tuner.compile import compilation, compile_candidate, compile_program
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.legality import Phase, faults
 from services.tuner.operators.lowering import stated
 from services.tuner.passes.pipeline import ALL_PASSES
 from services.tuner.schedules.registry import lite_space
 from tests.examples import examples, one_in
 from tests.unit.tuner.execution import execute, inputs_of, packed_inputs, run_program
 from tests.unit.tuner.reference import EXAMPLES, reference
+from tests.unit.tuner.wasm_checks import legal
 
 
 @pytest.mark.parametrize("key", one_in(3, EXAMPLES))
@@ -28,10 +27,7 @@ def test_points_of_the_space_compute_the_operator(key: str) -> None:
     inputs = inputs_of(workload)
     wanted = reference(workload, inputs)
     for candidate in space[:: max(1, len(space) // 4)]:
-        steps = compilation(candidate, ALL_PASSES)
-        assert faults(steps.scheduled, Phase.SCHEDULED) == ()
-        assert faults(steps.optimised, Phase.STRENGTH_REDUCED) == ()
-        assert type_faults(steps.function) == ()
+        steps = legal(candidate)
         given = packed_inputs(candidate, steps.artifact, inputs)
         error = np.abs(execute(steps.artifact, given) - wanted).max()
         assert error <= comparison_tolerance(workload)

@@ -11,15 +11,14 @@ from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.aggregator.evaluation import entries
-from services.tuner.codegen.wasm.function import type_faults
 from services.tuner.compile import compilation, gpu_compilation
-from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.text import program_text
 from services.tuner.passes.pipeline import ALL_PASSES
 from services.tuner.schedules.registry import lite_space
 from tests.examples import one_in
 from tests.unit.tuner.execution import Floats, execute, inputs_of
 from tests.unit.tuner.gpu_execution import execute_gpu
+from tests.unit.tuner.wasm_checks import legal
 
 SELF_ATTENTION = ManyRowsAttention(
     heads=3,
@@ -385,9 +384,7 @@ def test_a_program_without_a_name_has_the_kernels_of_its_family(name: str) -> No
     space = lite_space(workload, TargetKind.WASM)
     assert space[0].family == family
     for candidate in space[:: max(1, len(space) // 4)]:
-        steps = compilation(candidate, ALL_PASSES)
-        assert faults(steps.scheduled, Phase.SCHEDULED) == ()
-        assert type_faults(steps.function) == ()
+        steps = legal(candidate)
         output = execute(steps.artifact, inputs)
         assert np.abs(output - wanted).max() <= TOLERANCE, candidate.config
         extent = steps.artifact.manifest.range_extent

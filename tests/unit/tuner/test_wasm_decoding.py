@@ -19,9 +19,7 @@ from kernelzoo.domain.operators.prefill import block_attention
 from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.compile import compilation, compile_candidate
-from services.tuner.ir.legality import Phase, faults
-from services.tuner.passes.pipeline import ALL_PASSES
+from services.tuner.compile import compile_candidate
 from services.tuner.schedules.decode_attention.config import WasmDecodeAttentionConfig
 from services.tuner.schedules.quantised_gemv.config import WasmQuantisedGemvConfig
 from services.tuner.schedules.quantised_matmul.config import WasmQuantisedMatmulConfig
@@ -30,6 +28,7 @@ from tests.unit.tuner.execution import executed, inputs_of
 from tests.unit.tuner.reference import dequantised, reference
 from tests.unit.tuner.test_gpu_attention import ADVANCE, attended
 from tests.unit.tuner.test_gpu_quantised import Doubles, gated, normed
+from tests.unit.tuner.wasm_checks import legal
 
 
 def test_a_program_that_writes_its_input_reads_what_that_held_before() -> None:
@@ -59,9 +58,7 @@ FEW_ROWS = (
 def test_products_of_few_rows_are_those_of_numpy(key: str, tile_n: int) -> None:
     workload = Workload.parse(key)
     config = WasmQuantisedGemvConfig(tile_n=tile_n, block_n=8, fma=tile_n == 1)
-    steps = compilation(config.candidate(workload), ALL_PASSES)
-    assert faults(steps.scheduled, Phase.SCHEDULED) == ()
-    assert faults(steps.optimised, Phase.STRENGTH_REDUCED) == ()
+    steps = legal(config.candidate(workload))
     inputs = inputs_of(workload)
     (found,) = executed(steps.artifact, inputs)
     assert is_right(found, reference(workload, inputs))
@@ -82,9 +79,7 @@ def test_products_of_many_rows_are_those_of_numpy(key: str) -> None:
         config = WasmQuantisedMatmulConfig(
             tile_m=tile_m, tile_n=tile_n, block_n=8, unroll_k=2, fma=fma
         )
-        steps = compilation(config.candidate(workload), ALL_PASSES)
-        assert faults(steps.scheduled, Phase.SCHEDULED) == ()
-        assert faults(steps.optimised, Phase.STRENGTH_REDUCED) == ()
+        steps = legal(config.candidate(workload))
         inputs = inputs_of(workload)
         (found,) = executed(steps.artifact, inputs)
         assert is_right(found, reference(workload, inputs))
@@ -135,9 +130,7 @@ def test_a_token_attends_to_those_before_it_and_joins_the_cache(
     inputs = inputs_of(workload)
     inputs[3][0] = here
     config = WasmDecodeAttentionConfig(heads=heads, vectors=vectors, fma=fma)
-    steps = compilation(config.candidate(workload), ALL_PASSES)
-    assert faults(steps.scheduled, Phase.SCHEDULED) == ()
-    assert faults(steps.optimised, Phase.STRENGTH_REDUCED) == ()
+    steps = legal(config.candidate(workload))
     found = executed(steps.artifact, inputs)
     for got, wanted in zip(found, attended(shape, inputs), strict=True):
         assert np.abs(got - wanted).max() < 1e-6

@@ -8,12 +8,12 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import gpu_compilation
-from services.tuner.ir.legality import Phase, faults
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 from services.tuner.schedules.registry import lite_space
 from tests.examples import one_in
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of
+from tests.unit.tuner.gpu_checks import right
 from tests.unit.tuner.gpu_execution import execute_gpu
 from tests.unit.tuner.gpu_reference import interpreted
 from tests.unit.tuner.reference import EXAMPLES, reference
@@ -43,16 +43,8 @@ def test_plain_kernels_read_as_recorded_and_are_right(name: str, golden: Golden)
 @pytest.mark.parametrize("vec4", [True, False])
 @pytest.mark.parametrize("key", one_in(3, EXAMPLES))
 def test_every_operator_is_right_as_it_is_stated(key: str, vec4: bool) -> None:
-    workload = Workload.parse(key)
-    steps = gpu_compilation(
-        WebgpuElementwiseConfig(threads=64, vectors=1, vec4=vec4).candidate(workload)
-    )
-    for scheduled, optimised in zip(steps.scheduled, steps.optimised, strict=True):
-        assert faults(scheduled, Phase.SCHEDULED) == ()
-        assert faults(optimised, Phase.SCALAR_REPLACED) == ()
-    inputs = inputs_of(workload)
-    output = execute_gpu(steps.artifact, inputs, slices=3)
-    assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
+    config = WebgpuElementwiseConfig(threads=64, vectors=1, vec4=vec4)
+    right(config.candidate(Workload.parse(key)))
 
 
 @pytest.mark.parametrize("key", ["softmax:f32:m3n6", "conv2d+bias:f32:b1h4w4c2o4kh3kw3stride1pad1"])
