@@ -102,12 +102,6 @@ def cold(site_url: str, network: str, engine: str, threads: int = 1) -> Cold:
     return Cold(first_output_ms=told["elapsedMs"])
 
 
-def held_by_empty_page(site_url: str) -> "HeldBytes":
-    """What the page of whole networks holds without any."""
-    with chromium() as browser, models_page(browser, site_url):
-        return held_by_page()
-
-
 @contextmanager
 def _opened(browser: Browser) -> Iterator[Page]:
     with browser.new_context() as context:

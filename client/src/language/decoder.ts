@@ -16,7 +16,7 @@ import type { BufferOf } from "../runtime/webgpu/placement.js";
 import { StagingPool } from "../runtime/webgpu/staging-pool.js";
 import { submissionsOf } from "../runtime/webgpu/submissions.js";
 import { now } from "../timing/clock.js";
-import { type DecodeOrder, FEW, goldenOrder, MOST_STEPS, readOrder } from "./order.js";
+import { type DecodeOrder, goldenOrder, MOST_STEPS, readOrder } from "./order.js";
 import { Sampler } from "./sampler.js";
 import { callsAtOnce, FIRST_CALLS } from "./slices.js";
 
@@ -24,6 +24,8 @@ import { callsAtOnce, FIRST_CALLS } from "./slices.js";
 const MOST_RUNS = 3;
 /** Blocks of a prompt that may be under way at once; then it is seen whether the page has stopped it. */
 const MOST_BLOCKS = 2;
+/** So many tokens of a prompt, and no more, take less one by one than as a block. */
+const FEW = 4;
 /** Fetches of fewer tokens are hastened; others are awaited while the next ones compute. */
 const MANY = 4;
 const TOKEN_BYTES = Int32Array.BYTES_PER_ELEMENT;

@@ -26,8 +26,6 @@ export interface DecodeOrder {
 
 /** Tokens that one run may generate. */
 export const MOST_STEPS = 16;
-/** So many tokens of a prompt, and no more, take less one by one than as a block. */
-export const FEW = 4;
 /** Takes the likeliest token. */
 export const GREEDY: Sampling = { temperature: 0, topK: 0, topP: 1, seed: 0 };
 
@@ -44,14 +42,8 @@ export function orderFeeds({ place, prompt, tokens, sampling, logits }: DecodeOr
 
 export function readOrder(feeds: readonly Stored[]): DecodeOrder {
   const [words, prompt, reals] = feeds as [Stored, Stored, Stored];
-  const [place, tokens, topK, seed, logits] = words as unknown as [
-    number,
-    number,
-    number,
-    number,
-    number,
-  ];
-  const [temperature, topP] = reals as unknown as [number, number];
+  const [place = NOWHERE, tokens = 0, topK = 0, seed = 0, logits = 0] = words;
+  const [temperature = 0, topP = 1] = reals;
   return {
     place: place === NOWHERE ? null : place,
     prompt: [...prompt],

@@ -87,13 +87,6 @@ class ExpressionBuilder:
         """A mask that is used more than once."""
         return self.keep(Compare(op=op, left=left, right=right), DType.I32)
 
-    def with_sign_of(self, magnitude: Expression, signed: Expression) -> Expression:
-        """`magnitude`, which is not negative, with the sign of another value, -0 included."""
-        bits = Bitcast(value=signed, dtype=DType.I32)
-        sign = Binary(op=BinaryOp.AND, left=bits, right=self.whole(-(1 << 31)))
-        whole = Bitcast(value=magnitude, dtype=DType.I32)
-        return Bitcast(value=Binary(op=BinaryOp.OR, left=whole, right=sign), dtype=DType.F32)
-
 
 def add(left: Expression, right: Expression) -> Binary:
     return Binary(op=BinaryOp.ADD, left=left, right=right)

@@ -5,7 +5,7 @@
                 of threads, half as many each time, through workgroup memory
 
 A thread meets places in rising order and keeps the first; of two threads with equal entries the
-lower place is kept. Parts leave places as numbers of f32, which hold them.
+lower place is kept. Parts leave places as numbers of f32, which hold all that a workload may have.
 """
 
 from collections.abc import Callable

@@ -11,8 +11,6 @@ from services.tuner.schedules.base.limits import MAX_THREADS, required
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 MAX_PARTS = 1024
-MAX_COUNT = 1 << 24
-"""Places up to here are numbers of f32, as which parts tell theirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
