@@ -57,10 +57,11 @@ interface Script {
   readonly leases: Answer<Lease>[];
   readonly reports?: Answer<unknown>[];
   readonly times?: Readonly<Record<string, number>>;
+  readonly inTokens?: AgentPorts["inTokens"];
 }
 
 /** Runs the agent until the scripted leases are used up. */
-async function play({ leases, reports = [], times = {} }: Script) {
+async function play({ leases, reports = [], times = {}, inTokens }: Script) {
   const stop = new AbortController();
   const events: AgentEvent[] = [];
   const sent: LeaseReport[] = [];
@@ -103,6 +104,7 @@ async function play({ leases, reports = [], times = {} }: Script) {
     retried: (request) =>
       retried(request, { sleep: async () => undefined, waiting: () => undefined }),
     sleep: async () => undefined,
+    inTokens: inTokens ?? (async () => null),
     sinceOpenMs: () => 700,
   };
   await runAgent([async () => ports], stop.signal);
@@ -141,6 +143,27 @@ test("a lease is measured, reported with its nonce, voted on, and then decided",
     ["ok", "ok", "run"],
   );
   assert.equal(workload?.remaining, 0);
+});
+
+test("the final ballot says what whole tokens of the page's model say, and that they do", async () => {
+  const asked: (readonly (string | number)[])[] = [];
+  const { ballots } = await play({
+    leases: [ok(lease(["a", "b"]))],
+    times: { a: 90, b: 80 },
+    inTokens: async (workload, finalists) => {
+      asked.push([workload, ...finalists.map(({ relativeTime }) => relativeTime)]);
+      return [0.8, 0.75];
+    },
+  });
+  assert.deepEqual(asked, [[lease([]).workload, 0.8, 0.9]]);
+  assert.deepEqual(
+    ballots.map(({ in_tokens }) => in_tokens),
+    [false, true],
+  );
+  assert.deepEqual(ballots[1]?.lines, [
+    { candidate: "a", relative_time: 0.75 },
+    { candidate: "b", relative_time: 0.8 },
+  ]);
 });
 
 test("results of several leases meet in one ballot, and only the last one is final", async () => {

@@ -109,6 +109,7 @@ async function play(leases: readonly Lease[], hanging: string): Promise<Told> {
         emit: (event) => void events.push(event),
         retried: async <T>(request: () => Promise<unknown>) => (await request()) as FinalAnswer<T>,
         sleep: async () => undefined,
+        inTokens: async () => null,
         sinceOpenMs: () => 0,
       }),
     ],

@@ -19,10 +19,15 @@ class BallotLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballot:
-    """At most `len(RANK_WEIGHTS)` lines; rank 1 first."""
+    """At most `len(RANK_WEIGHTS)` lines; rank 1 first.
+
+    `in_tokens`: the fastest were timed within whole tokens of a language model, too, and the lines
+    say what those say.
+    """
 
     identity: str
     lines: tuple[BallotLine, ...]
+    in_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

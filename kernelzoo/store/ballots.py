@@ -33,13 +33,14 @@ class BallotRow:
     measured_times: list[float]
     engine_name: str
     engine_version: str
+    in_tokens: bool
 
     def to_cast(self) -> CastBallot:
         lines = _lines(self.candidate_ids, self.relative_times)
         return CastBallot(
             network=self.network,
             valid_in_row=self.valid_in_row,
-            ballot=Ballot(identity=str(self.identity_id), lines=lines),
+            ballot=Ballot(identity=str(self.identity_id), lines=lines, in_tokens=self.in_tokens),
             measured=_lines(self.measured_ids, self.measured_times),
             engine=Engine(name=self.engine_name, version=self.engine_version),
         )
@@ -55,11 +56,14 @@ def file(workload_key: str, device_class: DeviceClass, ballot: Ballot) -> Statem
     return Statement(
         sql="""
             INSERT INTO ballot
-                (identity_id, workload_key, device_class, candidate_ids, relative_times)
-            VALUES (%(identity)s::uuid, %(key)s, %(device_class)s, %(candidates)s, %(times)s)
+                (identity_id, workload_key, device_class, candidate_ids, relative_times,
+                 in_tokens)
+            VALUES (%(identity)s::uuid, %(key)s, %(device_class)s, %(candidates)s, %(times)s,
+                    %(in_tokens)s)
             ON CONFLICT (identity_id, workload_key, device_class) DO UPDATE SET
                 candidate_ids = EXCLUDED.candidate_ids,
                 relative_times = EXCLUDED.relative_times,
+                in_tokens = EXCLUDED.in_tokens,
                 filed_at = now(), requeued_at = now(), tallied = false
         """,
         parameters={
@@ -68,6 +72,7 @@ def file(workload_key: str, device_class: DeviceClass, ballot: Ballot) -> Statem
             "device_class": device_class,
             "candidates": [line.candidate_id for line in ballot.lines],
             "times": [line.relative_time for line in ballot.lines],
+            "in_tokens": ballot.in_tokens,
         },
     )
 
@@ -122,7 +127,7 @@ def countable(workload_key: str, device_class: DeviceClass, trust: Trust) -> Que
             SELECT b.identity_id, CASE WHEN i.operated THEN '' ELSE i.network END AS network,
                    i.valid_in_row, line.candidate_ids, line.relative_times,
                    measured.ids AS measured_ids, measured.times AS measured_times,
-                   b.engine_name, b.engine_version
+                   b.engine_name, b.engine_version, b.in_tokens
             FROM filed b
             JOIN identity i ON i.id = b.identity_id
              AND is_trusted(%(trust)s, i.operated, b.application_id)

@@ -338,11 +338,14 @@ CREATE TABLE ballot (
     tallied boolean NOT NULL DEFAULT false,
     device_id text NOT NULL GENERATED ALWAYS AS (device_id_of(device_class)) STORED,
     target text NOT NULL GENERATED ALWAYS AS (target_of(device_class)) STORED,
+    in_tokens boolean NOT NULL DEFAULT false,
     PRIMARY KEY (identity_id, workload_key, device_class),
     CHECK (cardinality(candidate_ids) BETWEEN 1 AND 5),
     CHECK (cardinality(candidate_ids) = cardinality(relative_times))
 );
 COMMENT ON TABLE ballot IS 'The latest ballot of an identity for a key, fastest kernel first.';
+COMMENT ON COLUMN ballot.in_tokens IS
+    'Whether the fastest were timed within whole tokens of a language model, too.';
 CREATE INDEX ballot_key ON ballot (workload_key, device_class);
 CREATE INDEX ballot_waiting ON ballot (requeued_at) WHERE NOT tallied;
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernelzoo.domain.ballot import Ballot, CastBallot
+from kernelzoo.domain.ballot import CastBallot
 from services.aggregator.challenge import Preferences, passes
 from services.aggregator.networks import capped
 
@@ -79,6 +79,6 @@ def _without(cast: CastBallot, denied_ids: frozenset[str]) -> CastBallot:
     lines = tuple(line for line in cast.ballot.lines if line.candidate_id not in denied_ids)
     return replace(
         cast,
-        ballot=Ballot(identity=cast.ballot.identity, lines=lines),
+        ballot=replace(cast.ballot, lines=lines),
         measured=tuple(line for line in cast.measured if line.candidate_id not in denied_ids),
     )

@@ -3,14 +3,15 @@
 `credible` holds ballots against networks and measurements. `electorate` drops those that a new
 major version of a browser has replaced (docs/trust.md, "Drift"): it may compile a kernel to other
 code, so that what was true of the old one is history. Once enough identities have voted in the new
-one, no older ballots of this engine count.
+one, no older ballots of this engine count. Nor do ballots of kernels that were timed alone, once
+enough identities have timed theirs in whole tokens of a language model.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
+from kernelzoo.domain.ballot import BallotLine, CastBallot
 from kernelzoo.domain.trust import Defence
 from kernelzoo.domain.zoo import EngineVotes
 from services.aggregator.networks import capped
@@ -43,7 +44,7 @@ def _as_measured(cast: CastBallot) -> CastBallot:
     """
     measured = {line.candidate_id: line.relative_time for line in cast.measured}
     lines = tuple(_line(line, measured.get(line.candidate_id)) for line in cast.ballot.lines)
-    return replace(cast, ballot=Ballot(identity=cast.ballot.identity, lines=lines))
+    return replace(cast, ballot=replace(cast.ballot, lines=lines))
 
 
 def _line(line: BallotLine, measured: float | None) -> BallotLine:
@@ -58,30 +59,50 @@ MOST_MALICIOUS = 0.45
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Electorate:
-    """The ballots that count, the largest share of attackers among them, and the versions that have
-    replaced older ones.
+    """The ballots that count, the largest share of attackers among them, the versions that have
+    replaced older ones, and whether those who timed whole tokens decide alone.
     """
 
     ballots: tuple[CastBallot, ...]
     malicious_share: float
     renewed: tuple[str, ...] = ()
+    in_tokens: bool = False
 
 
 def electorate(cast: tuple[CastBallot, ...], *, quorum: int, malicious_share: float) -> Electorate:
-    """Without the ballots that a newer major version has replaced.
+    """Without the ballots that a newer major version has replaced, and those that a quorum of whole
+    tokens has.
 
-    A version is what a browser says of itself: all attackers could tell one that does not exist,
-    and be alone in it. So of the ballots that are left the attackers may be as many as of all
-    before. Where that were too large a share for any test, nothing is replaced yet.
+    A version and what was timed are what a browser says of itself: all attackers could tell a
+    version that does not exist, and be alone in it. So of the ballots that are left the attackers
+    may be as many as of all before. Where that were too large a share for any test, nothing is
+    replaced yet.
     """
     newest = _newest(cast, quorum)
+    today = Electorate(ballots=cast, malicious_share=malicious_share)
     left = tuple(each for each in cast if each.engine.major >= newest[each.engine.name])
     replaced = {each.engine.name for each in cast if each not in left}
-    share = malicious_share * len(cast) / len(left) if left else 1.0
-    if not replaced or share > MOST_MALICIOUS:
-        return Electorate(ballots=cast, malicious_share=malicious_share)
     renewed = tuple(f"{name} {newest[name]}" for name in sorted(replaced))
-    return Electorate(ballots=left, malicious_share=share, renewed=renewed)
+    if replaced:
+        today = _among(left, today, renewed=renewed)
+    in_tokens = tuple(each for each in today.ballots if each.ballot.in_tokens)
+    if quorum <= len(in_tokens) < len(today.ballots):
+        today = _among(in_tokens, today, renewed=today.renewed, in_tokens=True)
+    return today
+
+
+def _among(
+    left: tuple[CastBallot, ...],
+    before: Electorate,
+    *,
+    renewed: tuple[str, ...],
+    in_tokens: bool = False,
+) -> Electorate:
+    """Those `left` of the electorate before; that itself where too many of them may collude."""
+    share = before.malicious_share * len(before.ballots) / len(left) if left else 1.0
+    if share > MOST_MALICIOUS:
+        return before
+    return Electorate(ballots=left, malicious_share=share, renewed=renewed, in_tokens=in_tokens)
 
 
 def _newest(cast: Sequence[CastBallot], quorum: int) -> dict[str, int]:

@@ -37,7 +37,8 @@ class Keep:
 class Publish:
     """A new version: another winner, or the same one in another state.
 
-    `reason`: the engine versions whose voters alone decided, '' where all did.
+    `reason`: the engine versions whose voters alone decided, and whether those who timed whole
+    tokens did; '' where all did.
     """
 
     candidate_id: str
@@ -116,9 +117,15 @@ def decide(
     )
     if live == Champion(candidate_id=standing.candidate_id, state=state):
         return Keep(evidence=evidence)
-    reason = f"measured again in {', '.join(today.renewed)}" if today.renewed else ""
     return Publish(
-        candidate_id=standing.candidate_id, state=state, evidence=evidence, reason=reason
+        candidate_id=standing.candidate_id, state=state, evidence=evidence, reason=_reason(today)
+    )
+
+
+def _reason(today: Electorate) -> str:
+    again = f"measured again in {', '.join(today.renewed)}" if today.renewed else ""
+    return "; ".join(
+        each for each in (again, today.in_tokens and "decided by whole tokens") if each
     )
 
 

@@ -11,8 +11,11 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from cli.gateway_client import GatewayClient
 from cli.models.sending import ImportedModel, send
 from cli.stack.supervisor import Stack
+from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import ProgramWorkload, Workload
 from services.gateway.wire.applications import ApplicationRequest
+from tests.browser.language_models import right_tokens, tiny_decoder
 from tests.browser.model_host import lists
 from tests.browser.model_plans import deep
 from tests.browser.sites import ISOLATED, site
@@ -142,3 +145,94 @@ def test_a_page_that_contributes_measures_for_others_and_shows_what_it_sends(
     assert found["state"] != "measuring", "paused, or done already"
     assert found["before"] == found["after"], "and nothing is measured meanwhile"
     assert bodies[voted][1]["workload"] == key
+
+
+DECODER = "tiny-llama"
+
+
+def sent_decoder(gateway: GatewayClient, weights: Path) -> Plan:
+    """The tiny language model, as `kernelzoo models add` sends it."""
+    plan, files = tiny_decoder(DECODER)
+    weights.write_bytes(files.weights)
+    known = (Workload.parse(key) for key in plan.kernels)
+    programs = {each.key: str(each.program) for each in known if isinstance(each, ProgramWorkload)}
+    model = ImportedModel(plans=(plan,), golden=(files.golden,), weights=weights, programs=programs)
+    send(
+        gateway,
+        model,
+        source="tiny-llama",
+        replace=False,
+        weights_url=None,
+        told=lambda _: None,
+        targets=(TargetKind.WEBGPU,),
+    )
+    return plan
+
+
+TOKENS = """async ([host, application, name, prompt]) => {
+  const { KernelZoo } = await import(`${host}/client/sdk.js`);
+  const zoo = await KernelZoo.open(host, { backend: "webgpu" });
+  const open = async () => {
+    for (;;) {
+      try {
+        return await zoo.languageModel(name, { tune: "idle", contribute: { application } });
+      } catch (thrown) {
+        if (thrown.stage !== "manifest") throw thrown;
+        await new Promise((resolve) => setTimeout(resolve, 500));
+      }
+    }
+  };
+  const llm = await open();
+  const { tuning } = llm;
+  const found = [];
+  const ballots = [];
+  const filed = () => {
+    for (const { path, body } of tuning.sent) {
+      if (path === "/v1/ballots" && !ballots.includes(body)) ballots.push(body);
+    }
+    return ballots.some((body) => JSON.parse(body).in_tokens);
+  };
+  for (let i = 0; i < 2400 && !filed(); i++) {
+    if (i % 100 === 0) {
+      const text = [];
+      for await (const token of llm.generate(prompt, { maxTokens: 8 })) text.push(token);
+      found.push(text);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  const { contributed, reason, state } = tuning;
+  const shown = { target: llm.target, contributed, reason, state, sent: [...tuning.sent] };
+  await llm.dispose();
+  return { ...shown, ballots: ballots.map((body) => JSON.parse(body)), found };
+}"""
+
+
+@pytest.mark.slow
+def test_a_page_with_a_language_model_votes_by_what_whole_tokens_take(
+    stack: Stack, context: BrowserContext, tmp_path: Path
+) -> None:
+    prompt = [1, 2, 3]
+    with (
+        site(ISOLATED) as address,
+        GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway,
+    ):
+        plan = sent_decoder(gateway, tmp_path / "weights.bin")
+        gateway.create_application(ApplicationRequest(name="chat", origins=[address]))
+        page = context.new_page()
+        page.goto(address)
+        found: dict[str, Any] = page.evaluate(TOKENS, [stack.url, "chat", DECODER, prompt])
+    assert found["target"] == "webgpu"
+    assert all(text == right_tokens(prompt, 8) for text in found["found"]), found["reason"]
+    assert plan.decoder is not None
+    of_token = {plan.kernels[call.kernel] for call in plan.calls[plan.decoder.step :]}
+    leases = [loads(each["body"]) for each in found["sent"] if each["path"] == "/v1/leases"]
+    assert all(set(lease["workloads"]) <= set(plan.kernels) for lease in leases)
+    assert found["contributed"] > 0
+    by_tokens = [each for each in found["ballots"] if each["in_tokens"]]
+    assert by_tokens != [], (found["state"], found["reason"], found["ballots"])
+    assert {each["workload"] for each in by_tokens} <= of_token
+    stored = dict(
+        rows(stack, "SELECT workload_key, candidate_ids[1]::text FROM ballot WHERE in_tokens")
+    )
+    for each in by_tokens:
+        assert stored[each["workload"]] == each["lines"][0]["candidate"]

@@ -1,10 +1,16 @@
 /** What the agent's page and its worker say to each other. */
 import type { Engine } from "../device/hardware.js";
-import type { MeasuredTarget, Outcome } from "../wire/types.js";
+import type { KernelWire, MeasuredTarget, Outcome } from "../wire/types.js";
 import type { Allowed } from "./budget.js";
 import type { Pause } from "./pauses.js";
 import type { SentRequest } from "./sent.js";
 import type { TurnRequest } from "./turns.js";
+
+/** One of the fastest kernels of a workload, with its time over that of the zoo's reference. */
+export interface Finalist {
+  readonly kernel: KernelWire;
+  readonly relativeTime: number;
+}
 
 export interface StartOptions {
   readonly origin: string;
@@ -12,6 +18,8 @@ export interface StartOptions {
   readonly targets: readonly MeasuredTarget[];
   /** The only ones that are measured, first those in which most time may be won; null for all. */
   readonly workloads: readonly string[] | null;
+  /** Those of which the page times finalists within whole tokens of its language model. */
+  readonly inTokens: readonly string[];
   /** Whether it measures beside something that goes first, of which `give-way` tells. */
   readonly beside: boolean;
   /** The application whose workloads alone are measured; null for all workloads. */
@@ -38,6 +46,8 @@ export type ToWorker =
   | { readonly type: "resume" }
   /** What goes first has begun or ended. */
   | { readonly type: "give-way"; readonly busy: boolean }
+  /** Answers rank, in the order of the finalists; null where the page cannot tell. */
+  | { readonly type: "ranked"; readonly times: readonly number[] | null }
   /** Answers acquire-turn; `error` where the host failed. */
   | { readonly type: "turn"; readonly error: string | null };
 
@@ -47,6 +57,12 @@ export type FromWorker =
   /** Time spent computing. */
   | { readonly type: "spent"; readonly ms: number }
   | { readonly type: "note"; readonly key: string; readonly value: string }
+  /** Asks what finalists take within whole tokens. */
+  | {
+      readonly type: "rank";
+      readonly workload: string;
+      readonly finalists: readonly Finalist[];
+    }
   | TurnRequest;
 
 /**

@@ -115,6 +115,10 @@ function heard({ data }: MessageEvent<FromWorker>): void {
     case "note":
       notebook.write(data.key, data.value);
       return;
+    case "rank":
+      // It runs no model.
+      worker?.postMessage({ type: "ranked", times: null } satisfies ToWorker);
+      return;
     case "acquire-turn":
       void acquireTurn();
       return;
@@ -157,6 +161,7 @@ function start(): void {
       origin: location.origin,
       targets: askedTargets(),
       workloads: null,
+      inTokens: [],
       beside: false,
       application: new URLSearchParams(location.search).get("application"),
       openedAt: performance.timeOrigin,

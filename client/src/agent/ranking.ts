@@ -1,11 +1,9 @@
 /** Results of one agent by workload, the ranking that they make, and its ballot. */
-import type { BallotLineWire, KernelWire, Lease, MeasurementWire } from "../wire/types.js";
+import type { BallotLineWire, Lease, MeasurementWire } from "../wire/types.js";
+import type { Finalist } from "./messages.js";
 
 /** A candidate that this agent measured and the gateway accepted. */
-export interface Ranked {
-  readonly kernel: KernelWire;
-  readonly relativeTime: number;
-}
+export type Ranked = Finalist;
 
 /** Lines of a ballot. */
 export const BALLOT_LINES = 5;

@@ -19,11 +19,21 @@ import {
 import type { Session } from "./session.js";
 import type { WithTurn } from "./turns.js";
 
+/**
+ * Times of finalists over that of the zoo's reference, in their order, by what whole tokens of the
+ * page's language model take with each; null where it has none, or that does not run the workload.
+ */
+export type InTokens = (
+  workload: string,
+  finalists: readonly Ranked[],
+) => Promise<readonly number[] | null>;
+
 /** What the agent needs of the world around it to measure one target. */
 export interface AgentPorts {
   readonly target: MeasuredTarget;
   /** The only ones that it is to be lent; null for all. */
   readonly workloads: readonly string[] | null;
+  readonly inTokens: InTokens;
   readonly gateway: Gateway;
   readonly session: Session;
   readonly instrument: Instrument;
@@ -228,9 +238,10 @@ async function fileBallot(
   workload: string,
   ranked: readonly Ranked[],
   final: boolean,
+  in_tokens = false,
 ): Promise<void> {
   if (ranked.length === 0) return;
-  const ballot = { workload, lines: ballotLines(ranked) };
+  const ballot = { workload, lines: ballotLines(ranked), in_tokens };
   const answer = await ports.session.call((token) =>
     ports.retried(() => ports.gateway.fileBallot(token, ballot)),
   );
@@ -259,6 +270,21 @@ async function measureAgain(
   } finally {
     instrument.dispose();
   }
+}
+
+/** The final ballot: by whole tokens where the page can time those, else by the kernels alone. */
+async function fileFinal(
+  ports: AgentPorts,
+  lease: Lease,
+  ranked: readonly Ranked[],
+): Promise<void> {
+  const { workload } = lease;
+  const alone = await measureAgain(ports, lease, ranked);
+  if (alone.length === 0) return;
+  await ports.gate.pass();
+  const times = await ports.withTurn(() => ports.inTokens(workload, alone));
+  const told = alone.map((each, i) => ({ ...each, relativeTime: times?.[i] ?? each.relativeTime }));
+  await fileBallot(ports, workload, fastest(told), true, times !== null);
 }
 
 /** Milliseconds from page open to the first timed candidate: told once for each target. */
@@ -313,6 +339,5 @@ export async function workLease(ports: AgentPorts, lease: Lease, results: Result
   const { ranked } = resultsOf(results, lease);
   await fileBallot(ports, workload, fastest(ranked.values()), false);
   if (left > 0 || unmeasured > 0 || !complete) return;
-  const finalists = fastest(ranked.values(), FINALISTS);
-  await fileBallot(ports, workload, await measureAgain(ports, lease, finalists), true);
+  await fileFinal(ports, lease, fastest(ranked.values(), FINALISTS));
 }

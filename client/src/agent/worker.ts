@@ -16,7 +16,7 @@ import type { Emit, FromWorker, StartOptions, ToWorker } from "./messages.js";
 import { gate } from "./pauses.js";
 import { type Session, session, solved } from "./session.js";
 import { remoteTurns, turns, type WithTurn } from "./turns.js";
-import type { AgentPorts } from "./work.js";
+import type { AgentPorts, InTokens } from "./work.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
 interface WorkerScope {
@@ -84,9 +84,19 @@ interface AgentWorld extends Environment {
   readonly openedAt: number;
   readonly application: string | null;
   readonly workloads: readonly string[] | null;
+  readonly inTokens: InTokens;
   readonly gateway: Gateway;
   readonly retries: RetryPorts;
 }
+
+let heardRanked: (times: readonly number[] | null) => void = () => undefined;
+
+/** Asks the page for one ranking at a time. It ends this worker with the model that would answer. */
+const ranked: InTokens = (workload, finalists) =>
+  new Promise((resolve) => {
+    heardRanked = resolve;
+    post({ type: "rank", workload, finalists });
+  });
 
 const isUnauthorized = (answer: Answer<unknown>): boolean =>
   answer.kind === "refused" && answer.status === 401;
@@ -156,10 +166,11 @@ const unavailable: string[] = [];
 async function setUp(world: AgentWorld, target: MeasuredTarget): Promise<AgentPorts | null> {
   try {
     const measurer = await MEASURERS[target](world);
-    const { gateway, withTurn, retries, openedAt, workloads } = world;
+    const { gateway, withTurn, retries, openedAt, workloads, inTokens } = world;
     return {
       target,
       workloads,
+      inTokens,
       gateway,
       session: sessionOf(world, measurer),
       instrument: measurer.instrument,
@@ -205,6 +216,8 @@ async function start(options: StartOptions): Promise<void> {
     openedAt: options.openedAt,
     application: options.application,
     workloads: options.workloads,
+    inTokens: async (workload, finalists) =>
+      options.inTokens.includes(workload) ? ranked(workload, finalists) : null,
     gateway,
     failures: new Failures((report) => void retried(() => gateway.reportFailure(report), retries)),
   };
@@ -255,6 +268,9 @@ scope.onmessage = ({ data }) => {
     case "give-way":
       if (data.busy) way.close();
       else way.open();
+      return;
+    case "ranked":
+      heardRanked(data.times);
       return;
     case "turn":
       host.answered(data.error);

@@ -1,5 +1,5 @@
 /** The page as an agent of the zoo, with the agent's own worker. Loaded where a site asks for it. */
-import type { AgentEvent, FromWorker, ToWorker } from "../agent/messages.js";
+import type { AgentEvent, Finalist, FromWorker, ToWorker } from "../agent/messages.js";
 import type { Pause } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/sent.js";
 import source from "../agent/worker.js?inlined";
@@ -16,6 +16,8 @@ export interface ContributingPorts {
   readonly works: (works: boolean) => void;
   /** It measured a candidate, whose time over that of the default kernel is told. */
   readonly measured: (workload: string, candidate: string, relativeTime: number | null) => void;
+  /** Asks for what finalists take in whole tokens; `ranked` answers. */
+  readonly rank: (workload: string, finalists: readonly Finalist[]) => void;
   readonly waiting: (message: string) => void;
 }
 
@@ -23,12 +25,16 @@ export class Contributing {
   readonly #worker: Worker;
   readonly #ports: ContributingPorts;
 
-  /** `workloads`: those first in which most time may be won. */
+  /**
+   * `workloads`: those first in which most time may be won. `inTokens`: those of which the page can
+   * time finalists in whole tokens.
+   */
   constructor(
     origin: string,
     target: MeasuredTarget,
     application: string | null,
     workloads: readonly string[],
+    inTokens: readonly string[],
     leftMs: number,
     ports: ContributingPorts,
   ) {
@@ -42,6 +48,7 @@ export class Contributing {
         origin,
         targets: [target],
         workloads: workloads.slice(0, MOST_WORKLOADS),
+        inTokens,
         beside: true,
         application,
         openedAt: performance.timeOrigin,
@@ -57,6 +64,10 @@ export class Contributing {
 
   giveWay(busy: boolean): void {
     this.#post({ type: "give-way", busy });
+  }
+
+  ranked(times: readonly number[] | null): void {
+    this.#post({ type: "ranked", times });
   }
 
   pause(why: Pause | null): void {
@@ -75,6 +86,7 @@ export class Contributing {
     if (data.type === "sent") this.#ports.sent(data.request);
     else if (data.type === "spent") this.#ports.spent(data.ms);
     else if (data.type === "note") this.#ports.notes.write(data.key, data.value);
+    else if (data.type === "rank") this.#ports.rank(data.workload, data.finalists);
     else if (data.type === "event") this.#told(data.event);
   }
 

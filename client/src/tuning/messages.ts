@@ -1,4 +1,5 @@
 /** What a page, the worker that measures and the worker of a tuned model tell each other. */
+import type { Finalist } from "../agent/messages.js";
 import type { SentRequest } from "../agent/sent.js";
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { Linked } from "../runtime/kernels.js";
@@ -85,9 +86,16 @@ export interface Began {
 export type ToTuned =
   | { readonly type: "swap"; readonly swaps: readonly Found[] }
   /** Has the kernel before run again, if there is one. */
-  | { readonly type: "take-back"; readonly workload: string; readonly reason: string };
+  | { readonly type: "take-back"; readonly workload: string; readonly reason: string }
+  | {
+      readonly type: "rank";
+      readonly workload: string;
+      readonly finalists: readonly Finalist[];
+    };
 
 export type FromTuned =
+  /** Answers rank, with a relative time for each finalist; null where none can be told. */
+  | { readonly type: "ranked"; readonly times: readonly number[] | null }
   /** `refused`: why a kernel does not run, in the order of the swaps; null where it does. */
   | { readonly type: "swapped"; readonly refused: readonly (string | null)[] }
   | { readonly type: "regression"; readonly workload: string; readonly reason: string }

@@ -1,4 +1,5 @@
 /** The worker of a model that is tuned: it runs the model, and takes kernels that won. */
+import type { Finalist } from "../agent/messages.js";
 import { breathing } from "../runtime/breathing.js";
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { LoadOrder } from "../runtime/messages.js";
@@ -11,6 +12,8 @@ interface Swapper extends Pick<Served, "run" | "check"> {
   takeBack(workload: string, reason: string): Promise<void> | void;
   /** What each call takes, where runs do not tell it as their calls overlap on a GPU. */
   times?(): Promise<CallTimes>;
+  /** Relative times of finalists of a vote by what the whole takes; null where that cannot tell. */
+  ranked?(workload: string, finalists: readonly Finalist[]): Promise<readonly number[] | null>;
 }
 
 /** What a model was loaded into, and what runs it in its place. */
@@ -37,6 +40,10 @@ export function serveTuned(
   const tell = (told: FromTuned): void => scope.postMessage(told);
   const change = async (asked: ToTuned): Promise<void> => {
     if (asked.type === "take-back") return swapper?.takeBack(asked.workload, asked.reason);
+    if (asked.type === "rank") {
+      const times = await swapper?.ranked?.(asked.workload, asked.finalists).catch(() => null);
+      return tell({ type: "ranked", times: times ?? null });
+    }
     const { swaps } = asked;
     const refused = await swapper?.swap(swaps);
     tell({ type: "swapped", refused: refused ?? swaps.map(() => "It is not loaded.") });
@@ -60,6 +67,8 @@ export function serveTuned(
   };
   serve(load, help, together);
   scope.addEventListener("message", ({ data }) => {
-    if (data.type === "swap" || data.type === "take-back") last = last.then(() => change(data));
+    if (data.type === "swap" || data.type === "take-back" || data.type === "rank") {
+      last = last.then(() => change(data));
+    }
   });
 }

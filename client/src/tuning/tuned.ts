@@ -216,21 +216,39 @@ class Tuning implements ModelTuning, Tuned {
     const application = typeof contribute === "object" ? contribute.application : null;
     const { origin } = this.#answered;
     const [target, leftMs] = [this.#target, this.#leftMs];
-    this.#contributing = new Contributing(origin, target, application, workloads, leftMs, {
-      notes: this.#host.tools.notes,
-      storedNotes: this.#host.tools.storedNotes,
-      sent: (request) => this.#sends(request),
-      spent: (spentMs) => this.#spent(spentMs),
-      works: (works) => this.#post({ type: "explore", explore: !works }),
-      measured: (workload, candidate, expected) => {
-        this.contributed += 1;
-        if (expected !== null) this.#post({ type: "expected", workload, candidate, expected });
+    const inTokens = this.#inTokens();
+    this.#contributing = new Contributing(
+      origin,
+      target,
+      application,
+      workloads,
+      inTokens,
+      leftMs,
+      {
+        notes: this.#host.tools.notes,
+        storedNotes: this.#host.tools.storedNotes,
+        sent: (request) => this.#sends(request),
+        spent: (spentMs) => this.#spent(spentMs),
+        works: (works) => this.#post({ type: "explore", explore: !works }),
+        measured: (workload, candidate, expected) => {
+          this.contributed += 1;
+          if (expected !== null) this.#post({ type: "expected", workload, candidate, expected });
+        },
+        rank: (workload, finalists) => this.#runtime?.tell({ type: "rank", workload, finalists }),
+        waiting: (message) => {
+          this.#waiting = message;
+        },
       },
-      waiting: (message) => {
-        this.#waiting = message;
-      },
-    });
+    );
     this.#paused();
+  }
+
+  /** Workloads of a token: on a GPU its worker times whole tokens with a kernel or another. */
+  #inTokens(): readonly string[] {
+    const { decoder, calls, kernels } = this.#answered.answer.plan;
+    if (decoder === undefined || this.#target !== "webgpu") return [];
+    const run = calls.slice(decoder.step).map(({ kernel }) => kernels[kernel] as string);
+    return [...new Set(run)];
   }
 
   get #shares(): boolean {
@@ -424,6 +442,7 @@ class Tuning implements ModelTuning, Tuned {
   #told(told: FromTuned): void {
     if (told.type === "regression") return void this.#regressed(told.workload, told.reason);
     if (told.type === "timed") return void this.#ran(told.times);
+    if (told.type === "ranked") return void this.#contributing?.ranked(told.times);
     const since = new Date();
     for (const [i, found] of this.#swapping.entries()) {
       const { workload } = found;

@@ -76,8 +76,12 @@ export class WatchedRuntime implements RuntimeWorker {
 
   #heard(event: MessageEvent<FromModel>): void {
     const { data } = event;
-    if (data.type === "swapped" || data.type === "regression" || data.type === "timed") {
-      return void this.#ports.told(data);
+    switch (data.type) {
+      case "swapped":
+      case "regression":
+      case "timed":
+      case "ranked":
+        return void this.#ports.told(data);
     }
     const order = this.#order;
     if (data.type === "refused" && order !== null) {

@@ -1048,8 +1048,15 @@ export interface components {
         /**
          * BallotRequest
          * @description Fastest first. Replaces this identity's earlier ballot for the same key.
+         *
+         *     `in_tokens`: the fastest were timed within whole tokens of a language model, too.
          */
         readonly BallotRequest: {
+            /**
+             * In Tokens
+             * @default false
+             */
+            readonly in_tokens: boolean;
             /** Lines */
             readonly lines: readonly components["schemas"]["BallotLineWire"][];
             /**

@@ -223,6 +223,7 @@ async def vote(
             BallotLine(candidate_id=line.candidate, relative_time=line.relative_time)
             for line in body.lines
         ),
+        in_tokens=body.in_tokens,
     )
     device_class = session.device_class
     named = [line.candidate_id for line in ballot.lines]

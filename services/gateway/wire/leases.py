@@ -86,10 +86,14 @@ class BallotLineWire(WireModel):
 
 
 class BallotRequest(WireModel):
-    """Fastest first. Replaces this identity's earlier ballot for the same key."""
+    """Fastest first. Replaces this identity's earlier ballot for the same key.
+
+    `in_tokens`: the fastest were timed within whole tokens of a language model, too.
+    """
 
     workload: WorkloadKey
     lines: Annotated[list[BallotLineWire], Field(min_length=1, max_length=5)]
+    in_tokens: bool = False
 
 
 class BallotAccepted(WireModel):

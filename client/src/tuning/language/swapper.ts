@@ -7,7 +7,10 @@
  *  3. Time whole tokens there, with the new kernels and with each one before in its place: what is
  *     faster alone and not in the whole is left out.
  *  4. Let the calls run the new kernels.
+ *
+ * Finalists of a vote are timed as in the third step.
  */
+import type { Finalist } from "../../agent/messages.js";
 import { sentence } from "../../engine/error.js";
 import type { BoundCall } from "../../gpu/bound-program.js";
 import { noActivity } from "../../gpu/clock.js";
@@ -21,10 +24,11 @@ import { goldenOrder } from "../../language/order.js";
 import type { DecoderWire } from "../../runtime/answer.js";
 import type { CallTimes } from "../../runtime/dispatch.js";
 import type { RunResult } from "../../runtime/engine.js";
+import { median } from "../../runtime/profile.js";
 import { CallTimer } from "../../runtime/webgpu/call-timer.js";
 import { Chain, LIMIT_MS } from "../../runtime/webgpu/loading.js";
 import { now } from "../../timing/clock.js";
-import { type Chosen, type Contested, chosenBySum } from "../by-sum.js";
+import { type Chosen, type Contested, chosenBySum, type Pair, type Trial } from "../by-sum.js";
 import { GoldenFile } from "../golden-file.js";
 import type { Found } from "../messages.js";
 import { RunsFirst } from "../runs-first.js";
@@ -38,6 +42,13 @@ interface Prepared {
   readonly calls: readonly number[];
 }
 
+/** Whole tokens with kernels in the place of those that run. */
+interface Tokens {
+  readonly pairs: (trial: Trial) => Promise<readonly Pair[]>;
+  /** What so many calls of a token take by themselves, as a share of it. */
+  readonly share: (chosen: Chosen, calls: readonly number[]) => Promise<number>;
+}
+
 /** The kernel that runs, among the candidates of its workload. */
 const BEFORE = "before";
 /** Tokens are timed behind so many, or in the middle of a shorter context. */
@@ -45,6 +56,8 @@ const PLACE = 512;
 /** A sample takes no longer, but for a token that does; the page's next token waits for it. */
 const SAMPLE_MS = 8;
 const MOST_TOKENS = 16;
+/** No ballot tells less than this of what a kernel took alone: the zoo believes none that tells half. */
+const LEAST_TOLD = 0.8;
 
 export class DecoderSwapper {
   readonly #decoder: Decoder;
@@ -104,6 +117,43 @@ export class DecoderSwapper {
         for (const each of prepared) await this.#adopt(each);
       },
     });
+  }
+
+  /**
+   * What finalists of a workload take by whole tokens, over the zoo's reference: as they took alone,
+   * but for the one with which tokens take least. Null where no token runs the workload. Throws
+   * KernelZooError as they do that are prepared, and memory.
+   */
+  async ranked(
+    workload: string,
+    finalists: readonly Finalist[],
+  ): Promise<readonly number[] | null> {
+    await this.#decoder.stored;
+    await this.#runs.rest();
+    const all: Prepared[] = [];
+    for (const { kernel, relativeTime } of finalists) {
+      all.push(await this.#prepared({ workload, kernel, relativeTime }));
+    }
+    const { step } = this.#wire;
+    const calls = all[0]?.calls.filter((i) => i >= step) ?? [];
+    if (calls.length === 0) return null;
+    const alone = finalists.map((each) => [each.kernel.candidate, each.relativeTime] as const);
+    const search = chosenBySum([{ workload, calls: calls.length, alone }]);
+    const told = new Map(alone);
+    await this.#apart([], (apart) =>
+      this.#tokens(apart, all, async ({ pairs, share }) => {
+        const { first, chosen } = await searched(search, pairs);
+        const [fastest, winner] = [first, chosen].map((each) => each.get(workload) as string);
+        if (winner === fastest) return;
+        // Timed anew, as the best of several trials is lucky, too.
+        const again = await pairs({ chosen: first, instead: chosen });
+        const gain = 1 - median(again.map(([before, after]) => after / before));
+        if (gain <= 0) return;
+        const inCall = Math.max(LEAST_TOLD, 1 - gain / (await share(first, calls)));
+        told.set(winner as string, (told.get(fastest as string) as number) * inCall);
+      }),
+    );
+    return [...told.values()];
   }
 
   async takeBack(workload: string, reason: string): Promise<void> {
@@ -181,55 +231,60 @@ export class DecoderSwapper {
       const alone = [[kernel.candidate, relativeTime] as const, [BEFORE, 1] as const];
       return { workload, calls: calls.filter((i) => i >= step).length, alone };
     });
-    const chosen = await this.#apart([], (apart) => this.#chosen(apart, ofToken, contested));
+    const { chosen } = await this.#apart([], (apart) =>
+      this.#tokens(apart, ofToken, ({ pairs }) => searched(chosenBySum(contested), pairs)),
+    );
     return new Set(ofToken.filter(({ found }) => chosen.get(found.workload) === BEFORE));
   }
 
-  async #chosen(
+  /** Does work on whole tokens of `apart`, of which a choice may name the kernels `all`. */
+  async #tokens<Result>(
     apart: Decoder,
     all: readonly Prepared[],
-    contested: readonly Contested[],
-  ): Promise<Chosen> {
+    work: (tokens: Tokens) => Promise<Result>,
+  ): Promise<Result> {
     const { open, buffers } = apart.plan;
     const { step } = this.#wire;
     const bound = await open.scoped(
       () =>
-        new Map(
-          all.flatMap(({ program, calls }) =>
-            calls.map((i) => [i, buffers.boundWhole(i, program)] as const),
-          ),
+        all.map(({ program, calls }) =>
+          calls.map((i) => [i, buffers.boundWhole(i, program)] as const),
         ),
       LIMIT_MS,
     );
-    const token = (chosen: Chosen): Chain => {
-      const before = all.filter(({ found }) => chosen.get(found.workload) === BEFORE);
-      const kept = new Set(before.flatMap(({ calls }) => calls));
-      const run = apart.calls.map((each, i) => (kept.has(i) ? each : (bound.get(i) ?? each)));
-      return new Chain(run.slice(step));
+    const calls = (chosen: Chosen): readonly BoundCall[] => {
+      const named = bound.filter((_, k) => {
+        const { workload, kernel } = (all[k] as Prepared).found;
+        return chosen.get(workload) === kernel.candidate;
+      });
+      const instead = new Map(named.flat());
+      return apart.calls.map((each, i) => instead.get(i) ?? each);
     };
+    const token = (chosen: Chosen): Chain => new Chain(calls(chosen).slice(step));
     const encode = (pass: GPUComputePassEncoder): void => new Chain(apart.calls).encode(pass, 0, 1);
     const made = await gpuTimer(open, encode, LIMIT_MS, TIMER_TOOLS);
     const timer = restingTimer(made, this.#runs.rest);
     try {
       const goTo = (place: number): void => apart.goTo(place);
       goTo(this.#place);
-      const calls = await this.#tokens(timer, token(new Map()));
-      const whole = { calls, places: [this.#place], goTo };
-      const { chosen } = await searched(chosenBySum(contested), (trial) =>
-        pairsOf(timer, this.#activity, [token(trial.chosen), token(trial.instead)], whole),
-      );
-      return chosen;
+      const count = await tokensOf(timer, token(new Map()));
+      const whole = { calls: count, places: [this.#place], goTo };
+      const sampleNs = (work: Chain): Promise<number> =>
+        gpuSampleNs(timer, work, { calls: count, passes: 1 }, now() + LIMIT_MS);
+      return await work({
+        pairs: ({ chosen, instead }) =>
+          pairsOf(timer, this.#activity, [token(chosen), token(instead)], whole),
+        share: async (chosen, among) => {
+          const run = calls(chosen);
+          const part = new Chain(among.map((i) => run[i] as BoundCall));
+          goTo(this.#place);
+          return Math.min(1, (await sampleNs(part)) / (await sampleNs(token(chosen))));
+        },
+      });
     } finally {
       made.dispose();
-      for (const each of bound.values()) each.dispose();
+      for (const [, each] of bound.flat()) each.dispose();
     }
-  }
-
-  /** Tokens to a sample. */
-  async #tokens(timer: GpuTimer, token: Chain): Promise<number> {
-    const shape = { calls: 1, passes: 1 };
-    const tokenMs = (await gpuSampleNs(timer, token, shape, now() + LIMIT_MS)) / 1e6;
-    return Math.max(1, Math.min(MOST_TOKENS, Math.floor(SAMPLE_MS / tokenMs)));
   }
 
   /** Runs that are under way go on with them from their next submission on. */
@@ -243,4 +298,11 @@ export class DecoderSwapper {
     this.#before.set(workload, new Map(calls.map((i) => [i, running[i] as BoundCall])));
     this.#decoder.replace(bound);
   }
+}
+
+/** Tokens to a sample. */
+async function tokensOf(timer: GpuTimer, token: Chain): Promise<number> {
+  const shape = { calls: 1, passes: 1 };
+  const tokenMs = (await gpuSampleNs(timer, token, shape, now() + LIMIT_MS)) / 1e6;
+  return Math.max(1, Math.min(MOST_TOKENS, Math.floor(SAMPLE_MS / tokenMs)));
 }
