@@ -98,8 +98,46 @@ class Gateway(QueueHandler):
     """Lists the plans of the model `grown`, and has each of them for both targets; and the model
     `tuned`, with a queue of candidates."""
 
+    served = "right"
+    """What the weights of the model `served` are; one for all connections."""
+
+    def do_POST(self) -> None:  # noqa: N802
+        if self.path.startswith("/serve/"):
+            Gateway.served = self.path.rpartition("/")[2]
+        super().do_POST()
+
+    def do_GET(self) -> None:  # noqa: N802
+        right = self.host.folder / "webgpu" / "served.weights"
+        if self.path != "/served.weights" or Gateway.served == "right":
+            super().do_GET()
+            return
+        if Gateway.served == "missing":
+            self.send_error(404)
+            return
+        body = right.read_bytes()
+        other = self.host.folder / "webgpu" / "grown-40.weights"
+        sent = {
+            "other": bytes(len(body)),
+            "longer": other.read_bytes() * 2,
+            "shorter": body[: len(body) // 2],
+            "half": body[: len(body) // 2],
+        }[Gateway.served]
+        self.send_response(200)
+        length = len(body) if Gateway.served == "half" else len(sent)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        self.wfile.write(sent)
+        if Gateway.served == "half":
+            self.wfile.flush()
+            eventually(lambda: Gateway.served != "half", "the page has given up")
+            self.close_connection = True
+
     def translate_path(self, path: str) -> str:
         asked = urlsplit(path)
+        if asked.path.startswith("/v1/models/served/"):
+            return str(self.host.folder / "webgpu" / "served.json")
+        if asked.path.startswith("/served."):
+            return str(self.host.folder / "webgpu" / asked.path[1:])
         if asked.path.startswith("/v1/models/tuned/"):
             return str(self.host.zoo / "tuned.json")
         if asked.path.startswith("/tuned."):
@@ -125,7 +163,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
     for device_class, choose in ((GPU_CLASS, chosen_on_gpu), (CLASS, chosen_on_wasm)):
         folder = made.folder / ("wasm" if device_class == CLASS else "webgpu")
         folder.mkdir()
-        for plan, files in (tiny_decoder(), *GROWN):
+        for plan, files in (tiny_decoder(), tiny_decoder("served"), *GROWN):
             kernels = {key: choose(key) for key in plan.kernels}
             write_model(folder, device_class, plan, files, kernels)
     made.zoo = made.folder / "webgpu"
@@ -450,6 +488,47 @@ def test_a_text_goes_on_where_webassembly_runs_once_its_gpu_is_lost_for_good(
     assert found["found"] == greedy, "on three memories"
     assert "lost" in found["targetReason"]
     assert found["share"] == pytest.approx(1)
+
+
+ELSEWHERE = """
+  const llm = await zoo.languageModel("served");
+  const stop = new AbortController();
+  const found = [];
+  const told = await refusal(async () => {
+    const options = { maxTokens: 12, interval: 1, signal: stop.signal };
+    for await (const token of llm.generate([1, 2, 3], options)) {
+      found.push(token);
+      if (found.length !== 4) continue;
+      await fetch(`${host}/serve/${feeds.served}`, { method: "POST", body: "{}" });
+      new BroadcastChannel("lose").postMessage(null);
+      if (feeds.served === "half") setTimeout(() => stop.abort(new Error("waited enough")), 3000);
+    }
+  });
+  await llm.dispose();
+  await fetch(`${host}/serve/right`, { method: "POST", body: "{}" });
+  return { told, found };
+"""
+
+
+@pytest.mark.parametrize(
+    ("served", "told"),
+    [
+        ("right", "nothing was refused"),
+        ("other", "artifact: "),
+        ("shorter", "network: "),
+        ("longer", "artifact: "),
+        ("missing", "artifact: "),
+        ("half", "Error: waited enough"),
+    ],
+)
+def test_weights_that_changed_while_the_gpu_was_lost_are_an_error_and_no_wait(
+    page: Page, host: Queue, served: str, told: str
+) -> None:
+    """`half` sends one half and then nothing more."""
+    found = page.evaluate(script(COLLECT + ELSEWHERE), [host.url, {"served": served}])
+    greedy = right_tokens(PROMPT, 12)
+    assert found["found"] == (greedy if served == "right" else greedy[: len(found["found"])])
+    assert found["told"].startswith(told), found["told"]
 
 
 LEFT = """

@@ -7,7 +7,7 @@ import type { RuntimeWorker } from "../runtime/session.js";
 import type { Tuned } from "../tuning/tuned.js";
 import type { TuneOptions, TuningEvents } from "../tuning/tuning.js";
 import { contextsOf } from "./contexts.js";
-import { LanguageModel, type LanguageModel as Model } from "./model.js";
+import { LanguageModel, type LanguageModel as Model, type Stopping, toldOf } from "./model.js";
 import { Targets } from "./targets.js";
 
 export interface LanguageOptions extends Omit<TuneOptions, "runs"> {
@@ -36,6 +36,7 @@ export async function openModel(
   { contextLength, check = true, ...rest }: LanguageOptions = {},
 ): Promise<Model> {
   const { onProgress: progress = () => undefined, signal, memoryBytes } = rest;
+  const stopping: Stopping = { signal };
   const { KernelZooError } = host.tools;
   const { isFile, Listeners, Opener, requestModel, spawnRuntime } = await import(
     "../runtime/runtime.js"
@@ -53,7 +54,10 @@ export async function openModel(
   progress({ phase: "plan", loaded: 1, total: 1 });
   const first = check ? "first" : false;
   const order = {
-    ...({ check: first, graph: null, memoryBytes, progress, signal } as const),
+    ...({ check: first, graph: null, memoryBytes, progress } as const),
+    get signal() {
+      return stopping.signal;
+    },
     get source() {
       return targets.source;
     },
@@ -69,11 +73,12 @@ export async function openModel(
     await opened.session.complete;
   } catch (thrown) {
     opener.close(thrown);
-    throw signal?.aborted ? signal.reason : thrown;
+    throw signal?.aborted ? signal.reason : toldOf(host, thrown);
   }
   const planned = (context: number): Promise<Answered> => targets.planned(context);
   const larger = { contexts, planned };
-  const model = new LanguageModel(opener, opened, larger, new Listeners<TuningEvents>());
+  const listeners = new Listeners<TuningEvents>();
+  const model = new LanguageModel(opener, opened, larger, stopping, listeners);
   tuned?.attach(model);
   return model;
 }

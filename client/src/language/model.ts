@@ -1,5 +1,6 @@
 /** A language model that generates tokens, in a worker of its own. */
 import type { DecoderWire, PlanWire } from "../runtime/answer.js";
+import type { Host } from "../runtime/host.js";
 import type { Listeners } from "../runtime/listeners.js";
 import type { Opened, Opener } from "../runtime/opener.js";
 import type { Answered } from "../runtime/request.js";
@@ -16,6 +17,11 @@ export interface LargerPlans {
   /** Tokens that plans have room for, the fewest first; none where there is one plan. */
   readonly contexts: readonly number[];
   readonly planned: (context: number) => Promise<Answered>;
+}
+
+/** What stops a model that is being opened: the page's signal, and later that of a text. */
+export interface Stopping {
+  signal: AbortSignal | undefined;
 }
 
 export interface GenerateOptions extends Partial<Sampling> {
@@ -58,6 +64,12 @@ const MOST_FAILURES = 2;
 /** The SDK's own clock would be in a file that both load. */
 const now = (): number => performance.now();
 
+/** What a page is told of a failure: a worker's is no KernelZooError of the page's. */
+export function toldOf({ tools: { KernelZooError } }: Host, thrown: unknown): unknown {
+  const failure = (thrown as Partial<Refused> | undefined)?.failure;
+  return failure ? new KernelZooError(failure.stage, failure.message, thrown) : thrown;
+}
+
 /** How many of the first tokens are the same. */
 function shared(left: readonly number[], right: readonly number[]): number {
   const most = Math.min(left.length, right.length);
@@ -89,6 +101,7 @@ export class LanguageModel {
   tuning: ModelTuning | undefined;
   readonly #opener: Opener;
   readonly #larger: LargerPlans;
+  readonly #stopping: Stopping;
   readonly #listeners: Listeners<TuningEvents>;
   #opened: Opened;
   /** The tokens whose keys and values are in the cache. */
@@ -101,6 +114,7 @@ export class LanguageModel {
     opener: Opener,
     opened: Opened,
     larger: LargerPlans,
+    stopping: Stopping,
     listeners: Listeners<TuningEvents>,
   ) {
     const { name, plan } = opener.answer;
@@ -112,6 +126,7 @@ export class LanguageModel {
     this.#opener = opener;
     this.#opened = opened;
     this.#larger = larger;
+    this.#stopping = stopping;
     this.#listeners = listeners;
     this.#stats = {
       ...{ promptTokens: 0, reusedTokens: 0, prefillMs: 0, tokens: 0, interval: 1 },
@@ -152,6 +167,7 @@ export class LanguageModel {
     signal?.throwIfAborted();
     signal?.addEventListener("abort", stop, { once: true });
     this.#busy = true;
+    this.#stopping.signal = ending.signal;
     const made: number[] = [];
     try {
       for (let failures = 0; ; ) {
@@ -167,6 +183,8 @@ export class LanguageModel {
           await this.#reopened(thrown, failures++);
         }
       }
+    } catch (thrown) {
+      throw toldOf(this.#opener.host, thrown);
     } finally {
       signal?.removeEventListener("abort", stop);
       ending.abort();
@@ -216,8 +234,7 @@ export class LanguageModel {
     try {
       const reason = this.targetReason;
       const answered = { ...(await this.#larger.planned(context)), reason };
-      this.#opened = await this.#opener.change(this.#opened, answered);
-      await this.#opened.session.complete;
+      await this.#whole(this.#opener.change(this.#opened, answered));
     } catch (thrown) {
       if (begun && (thrown as { readonly stage?: unknown }).stage === "memory") return false;
       throw thrown;
@@ -314,11 +331,22 @@ export class LanguageModel {
     this.#held = [];
     if (failure.fault === null && failures === 0 && this.target === "webgpu") {
       this.#opened.session.end(thrown);
-      this.#opened = await this.#opener.open();
+      await this.#whole(this.#opener.open());
     } else {
-      this.#opened = await this.#opener.reopen(this.#opened, thrown as Refused);
+      await this.#whole(this.#opener.reopen(this.#opened, thrown as Refused));
     }
-    await this.#opened.session.complete;
+  }
+
+  /** Once all of it is there and right; the text after one for which it was not opens it anew. */
+  async #whole(opening: Promise<Opened>): Promise<void> {
+    const opened = await opening;
+    try {
+      await opened.session.complete;
+    } catch (thrown) {
+      opened.session.end(thrown);
+      throw thrown;
+    }
+    this.#opened = opened;
   }
 
   #refuse(prompt: readonly number[], { maxTokens = 1, interval = 1, ...rest }: GenerateOptions) {

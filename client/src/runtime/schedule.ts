@@ -96,7 +96,7 @@ class Queue {
     return this.#first === NONE ? Infinity : (all[this.#first] as number);
   }
 
-  /** Of those that are fetched. */
+  /** The next of those that are fetched. */
   get #first(): number {
     if (this.#nextFetched === this.#fetchedEnd) return NONE;
     return this.#fetched[this.#nextFetched] as number;
