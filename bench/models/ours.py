@@ -29,7 +29,7 @@ from services.tuner.schedules.registry import lite_space
 ZOO = "/zoo"
 CLASS = ""
 GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
-"""Of which nothing is known."""
+"""What nothing is known of."""
 WEBGPU = TargetKind.WEBGPU
 WORTH_TUNING = 0.0005
 """Share of a network's operations below which a workload keeps its default kernel."""
