@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from cli import bundle as bundles
+from cli.bundle.collecting import collect, parse_classes
+from cli.bundle.storing import read, write
+from cli.bundle.verifying import Verified, refuse_older, verified
 from cli.denials import allow, denied, deny, rollback
 from cli.exports import (
     READERS,
@@ -218,10 +220,10 @@ def bundle(
 ) -> None:
     """Write signed kernels for a static host, with a zoo.lock to review."""
     with reach(state, url) as gateway:
-        given = bundles.parse_classes(classes or ())
-        files = bundles.collect(gateway, name, given, javascript=javascript)
-    found = bundles.verify(files, _keys(key))
-    bundles.write(files, output)
+        given = parse_classes(classes or ())
+        files = collect(gateway, name, given, javascript=javascript)
+    found = verified(files, _keys(key))
+    write(files, output)
     size = sum(len(body) for body in files.values())
     if as_json:
         print_json({**_told(found), "output": str(output), "bytes": size})
@@ -243,9 +245,9 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check signatures, hashes and zoo.lock of a bundle. Makes no request."""
-    found = bundles.verify(bundles.read(place), _keys(key))
+    found = verified(read(place), _keys(key))
     if max_age is not None:
-        bundles.refuse_older(found, datetime.now(UTC) - timedelta(days=max_age))
+        refuse_older(found, datetime.now(UTC) - timedelta(days=max_age))
     if as_json:
         print_json(_told(found))
         return
@@ -257,7 +259,7 @@ def verify(
         note("that key is what the bundle says; give the one that you trust with --key")
 
 
-def _told(found: bundles.Verified) -> dict[str, object]:
+def _told(found: Verified) -> dict[str, object]:
     return {
         **asdict(found.head),
         "manifests": found.manifests,

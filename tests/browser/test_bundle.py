@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from cli import bundle
+from cli.bundle.collecting import collect
+from cli.bundle.storing import write
+from cli.bundle.verifying import verified
 from cli.demo.examples import served_examples
 from cli.gateway_client import GatewayClient
 from cli.stack.supervisor import Stack
@@ -37,9 +39,9 @@ def folder(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         job = gateway.register(Workload.parse(KEY), TargetKind.WASM).job
         eventually(lambda: gateway.job(job).compiled > 0, "compiling")
-        files = bundle.collect(gateway, KEY, (), javascript=True)
-        bundle.verify(files, ())
-        bundle.write(files, site / "kernels")
+        files = collect(gateway, KEY, (), javascript=True)
+        verified(files, ())
+        write(files, site / "kernels")
     (site / "index.html").write_text("<!doctype html><title>a site</title>")
     for name in ("sdk.js", *json.loads((DIST / "sdk.json").read_text())["chunks"]):
         copy(DIST / name, site)

@@ -11,11 +11,14 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from cli import bundle
+from cli.bundle.collecting import collect, parse_classes
+from cli.bundle.storing import read, write
+from cli.bundle.verifying import refuse_older, verified
 from cli.gateway_client import GatewayClient
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.errors import InvalidInput
+from kernelzoo.formats.bundle import INDEX
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Signer, new_seed
 from kernelzoo.store import zoo
@@ -61,13 +64,13 @@ def voted(http: TestClient, db: Connection, gateway: GatewayClient) -> str:  # n
 
 @pytest.fixture
 def files(gateway: GatewayClient, voted: str) -> dict[str, bytes]:  # noqa: ARG001
-    return bundle.collect(gateway, SET, ())
+    return collect(gateway, SET, ())
 
 
 def test_a_bundle_holds_the_classes_that_voted_and_any_other(
     files: dict[str, bytes], voted: str
 ) -> None:
-    found = bundle.verify(files, KEYS)
+    found = verified(files, KEYS)
     assert (found.head.set, found.head.zoo, found.keys) == (SET, "http://zoo.test", KEYS)
     listed = [each["device_classes"] for each in json.loads(files["bundle.json"])["manifests"]]
     assert listed == [
@@ -106,39 +109,50 @@ def test_no_byte_of_a_bundle_can_be_changed(files: dict[str, bytes]) -> None:
                 continue
             changed = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
             with pytest.raises(InvalidInput):
-                bundle.verify({**files, path: changed}, KEYS)
+                verified({**files, path: changed}, KEYS)
 
 
 def test_a_bundle_that_was_signed_too_long_ago_is_refused_where_that_is_asked(
     files: dict[str, bytes],
 ) -> None:
-    found = bundle.verify(files, KEYS)
+    found = verified(files, KEYS)
     issued = datetime.fromisoformat(found.head.issued)
-    bundle.refuse_older(found, issued)
+    refuse_older(found, issued)
     with pytest.raises(InvalidInput, match=r"was signed at .* make the bundle anew"):
-        bundle.refuse_older(found, issued + timedelta(seconds=1))
+        refuse_older(found, issued + timedelta(seconds=1))
 
 
 def test_no_file_can_be_missing_or_added(files: dict[str, bytes]) -> None:
     for path in files:
         with pytest.raises(InvalidInput, match=r"missing|no list|no lock|belongs to no"):
-            bundle.verify({each: files[each] for each in files if each != path}, KEYS)
+            verified({each: files[each] for each in files if each != path}, KEYS)
     with pytest.raises(InvalidInput, match="belongs to no manifest"):
-        bundle.verify({**files, "v1/extra.js": b""}, KEYS)
+        verified({**files, "v1/extra.js": b""}, KEYS)
 
 
 def test_a_bundle_of_another_zoo_is_refused_by_its_key(files: dict[str, bytes]) -> None:
     with pytest.raises(InvalidInput, match="the key is another zoo's"):
-        bundle.verify(files, Signer.of(new_seed()).public_keys)
-    assert bundle.verify(files, ()).keys == KEYS
+        verified(files, Signer.of(new_seed()).public_keys)
+    assert verified(files, ()).keys == KEYS
 
 
 @pytest.mark.parametrize("name", ["folder", "bundle.zip"])
 def test_a_bundle_is_read_as_it_was_written(
     files: dict[str, bytes], tmp_path: Path, name: str
 ) -> None:
-    bundle.write(files, tmp_path / name)
-    assert bundle.read(tmp_path / name) == files
+    write(files, tmp_path / name)
+    assert read(tmp_path / name) == files
+
+
+def test_a_damaged_zip_file_is_no_bundle(files: dict[str, bytes], tmp_path: Path) -> None:
+    """How its parts are packed, encrypted and named is said by bytes that anyone may change."""
+    place = tmp_path / "bundle.zip"
+    write({INDEX: files[INDEX]}, place)
+    whole = place.read_bytes()
+    for at in range(len(whole)):
+        place.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        with pytest.raises(InvalidInput):
+            verified(read(place), KEYS)
 
 
 def test_a_folder_with_something_in_it_is_left_alone(
@@ -146,15 +160,15 @@ def test_a_folder_with_something_in_it_is_left_alone(
 ) -> None:
     (tmp_path / "mine").touch()
     with pytest.raises(InvalidInput, match="not empty"):
-        bundle.write(files, tmp_path)
+        write(files, tmp_path)
 
 
 def test_classes_are_those_that_a_page_asks_for() -> None:
     wasm, gpu = "0123456789abcdef:r1-0:wasm+simd128", "0123456789abcdef:r101-0:webgpu"
-    assert bundle.parse_classes([wasm, f"{wasm}/{gpu}"]) == ((wasm,), (wasm, gpu))
+    assert parse_classes([wasm, f"{wasm}/{gpu}"]) == ((wasm,), (wasm, gpu))
     for wrong in (gpu, f"{gpu}/{wasm}", f"{wasm}/{gpu.replace('0123', '9999')}"):
         with pytest.raises(InvalidInput, match="neither a wasm class"):
-            bundle.parse_classes([wrong])
+            parse_classes([wrong])
 
 
 def test_a_zoo_without_a_signing_key_makes_no_bundle(
@@ -164,4 +178,4 @@ def test_a_zoo_without_a_signing_key_makes_no_bundle(
     with TestClient(application(unsigned)) as http:
         gateway._http = http
         with pytest.raises(InvalidInput, match="its zoo has no signing key"):
-            bundle.collect(gateway, SET, ())
+            collect(gateway, SET, ())

@@ -13,8 +13,9 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
-from cli import bundle
 from cli.app import app
+from cli.bundle.collecting import collect
+from cli.bundle.verifying import verified
 from cli.gateway_client import GatewayClient
 from cli.models import command
 from fixtures.language_onnx import OnnxForm, decoder_onnx
@@ -179,8 +180,8 @@ def test_a_bundle_of_a_model_holds_all_that_it_is_made_of(
 ) -> None:
     register(http, tiny_model())
     compile_some(db)
-    files = bundle.collect(gateway, TINY_NAME, ())
-    found = bundle.verify(files, ())
+    files = collect(gateway, TINY_NAME, ())
+    found = verified(files, ())
     assert (found.head.set, found.manifests) == (TINY_NAME, 1)
     (fast, *_) = json.loads(files["bundle.json"])["models"]
     assert (fast["name"], fast["dimensions"]) == (TINY_NAME, {"sequence": 4})
@@ -194,9 +195,9 @@ def test_a_bundle_of_a_model_holds_all_that_it_is_made_of(
     assert {each["workload"] for each in kernels} == set(model.plan.kernels)
     for path in sorted(files):
         with pytest.raises(InvalidInput):
-            bundle.verify({**files, path: files[path] + b" "}, found.keys)
+            verified({**files, path: files[path] + b" "}, found.keys)
         with pytest.raises(InvalidInput):
-            bundle.verify({each: files[each] for each in files if each != path}, found.keys)
+            verified({each: files[each] for each in files if each != path}, found.keys)
 
 
 def test_a_name_that_no_model_may_have_is_refused(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import bundle
+from cli.bundle.collecting import collect
+from cli.bundle.storing import write
 from cli.gateway_client import GatewayClient
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import AdviceBasis, HitLevel
@@ -119,11 +120,11 @@ CLASS = "0123456789abcdef:r1-0:wasm+simd128"
 def collected(zoo: Zoo) -> dict[str, bytes]:
     keys = {"operator_key": "an operator's secret", "application_key": "an application's secret"}
     with GatewayClient(url=zoo.address, **keys) as gateway:
-        return bundle.collect(gateway, KEY, ((CLASS,),))
+        return collect(gateway, KEY, ((CLASS,),))
 
 
 def test_a_kernel_is_asked_for_and_written_where_its_hash_says(zoo: Zoo, tmp_path: Path) -> None:
-    bundle.write(collected(zoo), tmp_path / "kernels")
+    write(collected(zoo), tmp_path / "kernels")
     written = {file.name for file in (tmp_path / "kernels/v1/artifacts").iterdir()}
     assert written == {f"{SHA256}.wasm"}
     assert zoo.other == [PLACE]
@@ -144,7 +145,7 @@ def test_a_kernel_that_is_said_to_lie_elsewhere_is_not_asked_for_and_nothing_is_
 ) -> None:
     zoo.url = url
     with pytest.raises(InvalidInput, match="no gateway of this version"):
-        bundle.write(collected(zoo), tmp_path / "kernels")
+        write(collected(zoo), tmp_path / "kernels")
     assert list(tmp_path.iterdir()) == []
     assert zoo.other == []
 

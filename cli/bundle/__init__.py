@@ -1,0 +1,1 @@
+"""A set of kernels, or a model, as files for a static host."""
