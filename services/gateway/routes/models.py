@@ -27,6 +27,7 @@ from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from kernelzoo.store.models import PlanRow, StoredPlan
 from services.gateway import programs
 from services.gateway.blobs import Blobs
+from services.gateway.client_files import accepted
 from services.gateway.models import (
     blob_url,
     build,
@@ -212,7 +213,7 @@ async def get_model_manifest(
     }
     if if_none_match is not None and served.etag in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    if "gzip" in accept_encoding:
+    if "gzip" in accepted(accept_encoding):
         headers["Content-Encoding"] = "gzip"
         return Response(served.body, media_type="application/json", headers=headers)
     plain = await asyncio.to_thread(gzip.decompress, served.body)
