@@ -9,8 +9,8 @@ type Bytes = Uint8Array<ArrayBuffer>;
 export type FilesKind = "files" | "records";
 
 export interface GraphWriter {
-  /** Rejects where the storage is full. */
-  write(at: number, bytes: Bytes): Promise<void>;
+  /** `bytes` may be shared memory. Rejects where the storage is full. */
+  write(at: number, bytes: Uint8Array): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -43,11 +43,12 @@ const WEIGHTS = ".weights";
 /** What TypeScript's DOM library describes in workers alone. */
 interface SyncFile {
   read(into: Uint8Array, options: { at: number }): number;
+  write(bytes: Uint8Array, options: { at: number }): number;
   close(): void;
 }
 
 type FileHandle = FileSystemFileHandle & {
-  createSyncAccessHandle?(options: { mode: "read-only" }): Promise<SyncFile>;
+  createSyncAccessHandle?(options?: { mode: "read-only" }): Promise<SyncFile>;
 };
 
 type Folder = FileSystemDirectoryHandle & { keys(): AsyncIterable<string> };
@@ -84,12 +85,42 @@ async function readerOf(handle: FileHandle): Promise<GraphReader> {
   };
 }
 
+/** A copy of what is shared memory, which only synchronous handles take. */
+const unshared = (bytes: Uint8Array): Bytes =>
+  (bytes.buffer instanceof ArrayBuffer ? bytes : bytes.slice()) as Bytes;
+
+/** In a worker a synchronous handle, which takes bytes where they lie: others want memory as large. */
+async function writerOf(handle: FileHandle): Promise<GraphWriter> {
+  const file = await handle.createSyncAccessHandle?.();
+  if (file === undefined) {
+    const stream = await handle.createWritable();
+    return {
+      write: (position, bytes) => stream.write({ type: "write", position, data: unshared(bytes) }),
+      close: () => stream.close(),
+    };
+  }
+  const written = (at: number, bytes: Uint8Array): number => {
+    try {
+      return file.write(bytes, { at });
+    } catch (thrown) {
+      // A browser that writes no shared memory.
+      if (!(thrown instanceof TypeError)) throw thrown;
+      return file.write(unshared(bytes), { at });
+    }
+  };
+  return {
+    async write(at, bytes) {
+      if (written(at, bytes) < bytes.length) throw new Error("the storage is full");
+    },
+    close: async () => file.close(),
+  };
+}
+
 async function inFiles(): Promise<GraphFiles> {
   if (!("createWritable" in FileSystemFileHandle.prototype)) throw new Error("no writable files");
   const root = await navigator.storage.getDirectory();
   const folder = (await root.getDirectoryHandle(NAME, { create: true })) as Folder;
-  const writable = async (file: string): Promise<FileSystemWritableFileStream> =>
-    (await folder.getFileHandle(file, { create: true })).createWritable();
+  const made = (file: string): Promise<FileHandle> => folder.getFileHandle(file, { create: true });
   const remove = (file: string): Promise<void> => folder.removeEntry(file).catch(() => undefined);
   const names = async (end: string): Promise<string[]> => {
     const found: string[] = [];
@@ -117,17 +148,11 @@ async function inFiles(): Promise<GraphFiles> {
       return found;
     },
     async describe(name, text) {
-      const file = await writable(name + DESCRIPTION);
+      const file = await (await made(name + DESCRIPTION)).createWritable();
       await file.write(text);
       await file.close();
     },
-    async writer(name) {
-      const file = await writable(name + WEIGHTS);
-      return {
-        write: (position, data) => file.write({ type: "write", position, data }),
-        close: () => file.close(),
-      };
-    },
+    writer: async (name) => writerOf(await made(name + WEIGHTS)),
     reader: async (name) => readerOf(await folder.getFileHandle(name + WEIGHTS)),
     async remove(name) {
       await remove(name + DESCRIPTION);
@@ -179,7 +204,7 @@ async function inRecords(): Promise<GraphFiles> {
       return {
         write(at, bytes) {
           // Of a view of a part a record would have the whole buffer.
-          const own = bytes.length < bytes.buffer.byteLength ? bytes.slice() : bytes;
+          const own = bytes.length < bytes.buffer.byteLength ? bytes.slice() : unshared(bytes);
           return change("pieces", (store) => store.put(own, [name, at]));
         },
         close: async () => undefined,

@@ -4,11 +4,9 @@
  */
 import type { KernelZooError, Stage } from "../engine/error.js";
 import type { ServedKernel, TargetKind } from "../wire/types.js";
-import type { ModelAnswer, PlanWire, targetOf } from "./answer.js";
-import { checksum } from "./checksum.js";
+import type { ModelAnswer, targetOf } from "./answer.js";
 import {
   type Bytes,
-  chunksOf,
   GRAPH_VERSION,
   type Graph,
   type GraphOrder,
@@ -20,14 +18,15 @@ import {
   placesOnGpu,
   type Ways,
 } from "./graph.js";
-import { type GraphFiles, type GraphWriter, graphFiles } from "./graph-files.js";
+import { type GraphFiles, graphFiles } from "./graph-files.js";
 import type { Host } from "./host.js";
 import type { Linked } from "./kernels.js";
-import type { Progress } from "./messages.js";
+import type { Progress, Question } from "./messages.js";
 import type { AnyModel, Model, ModelTypes } from "./model.js";
 import type { Opened, Opener } from "./opener.js";
 import type { Fallbacks } from "./planned.js";
 import type { spawnRuntime } from "./session.js";
+import { type WeightSource, written } from "./writing.js";
 
 export interface GraphOptions {
   /** Called with numbers while weights are read. */
@@ -242,93 +241,36 @@ async function modulesOf(
   );
 }
 
-/** Files whose host sends no parts of them: it would send the whole for each weight. */
-const partless = new Set<string>();
-
-/** A weight as its author stored it, of its chunks alone; null where the network lacks it. */
-async function stored(opener: Opener, index: number): Promise<Bytes | null> {
-  const { plan, weights } = opener.answer;
-  const { offset, bytes } = plan.weights[index] as PlanWire["weights"][number];
-  const chunks = chunksOf(plan, offset, bytes);
-  const from = chunks[0]?.at ?? 0;
-  const end = chunks.reduce((last, chunk) => last + chunk.bytes, from);
-  const { href } = opener.located(weights.url);
-  if (partless.has(href)) return null;
-  try {
-    const response = await fetch(href, { headers: { Range: `bytes=${from}-${end - 1}` } });
-    if (response.status !== 206) {
-      partless.add(href);
-      await response.body?.cancel();
-      return null;
-    }
-    const found = new Uint8Array(await response.arrayBuffer());
-    for (const { at, bytes, sha256: wanted } of chunks) {
-      if ((await sha256(found.subarray(at - from, at - from + bytes))) !== wanted) return null;
-    }
-    return found.subarray(offset - from, offset - from + bytes);
-  } catch {
-    return null;
-  }
-}
-
-/** Reads a part of a weight from byte `from` on, to the memory of `into` or, where that is gone, to other. */
-type ReadPiece = (from: number, into: Bytes) => Promise<Bytes>;
-
 /** The text of the worker that opens a graph. Whoever saves one loads it: the next time may be offline. */
 const workerOf = (target: TargetKind): Promise<{ readonly source: string }> =>
   target === "webgpu" ? import("./webgpu/source.js") : import("./full.js");
 
-/** How weight `index` is kept, and where its bytes come from: its packed copies unless `plain`. */
-async function sourceOf(
-  opener: Opener,
+/** A worker that knows of storage writes its weights itself: where they lie, without a copy. */
+async function writtenBy(
   session: Opened["session"],
-  place: Place,
-  index: number,
-  plain: boolean,
-): Promise<readonly [plain: boolean, bytes: number, read: ReadPiece]> {
-  const at =
-    (address: number): ReadPiece =>
-    async (from, into) =>
-      (await session.ask({ type: "read", address: address + from, into })).piece;
-  const { staged, plainBytes } = place;
-  if (plain && !staged) return [true, plainBytes, at(place.plain)];
-  const found = plain ? await stored(opener, index) : null;
-  if (found === null) return [false, place.bytes, at(place.address)];
-  return [true, plainBytes, async (from, into) => found.subarray(from, from + into.length)];
+  asked: Omit<Extract<Question, { type: "write" }>, "type">,
+): Promise<readonly Kept[]> {
+  const { weights, failure } = await session.ask({ type: "write", ...asked });
+  if (weights === undefined) throw new Error(failure);
+  return weights;
 }
 
 /**
- * Writes pieces of the model's memory, one after the other. All travel in one buffer: a browser gives the
- * memory of others back once there are tens of megabytes of it.
+ * What another worker tells. All pieces travel in one buffer: a browser gives the memory of others back
+ * once there are tens of megabytes of it.
  */
-async function written(
-  writer: GraphWriter,
-  opener: Opener,
-  session: Opened["session"],
-  places: readonly Place[],
-  plain: readonly boolean[],
-  running: () => boolean,
-): Promise<readonly Kept[]> {
-  const weights: Kept[] = [];
+function sourcesOf(session: Opened["session"]): (place: Place) => readonly WeightSource[] {
   let buffer = new ArrayBuffer(PIECE_BYTES);
-  let at = 0;
-  for (const [i, place] of places.entries()) {
-    const [isPlain, bytes, read] = await sourceOf(opener, session, place, i, plain[i] ?? false);
-    const pieces: string[] = [];
-    for (let from = 0; from < bytes; from += PIECE_BYTES) {
-      if (running()) await new Promise((done) => setTimeout(done, REST_MS));
-      const wanted = Math.min(PIECE_BYTES, bytes - from);
-      const piece = await read(from, new Uint8Array(buffer, 0, wanted));
-      if (piece.length < wanted) throw new Error("its worker does not tell its weights");
-      pieces.push(checksum(piece));
-      await writer.write(at + from, piece);
-      if (buffer.byteLength === 0) buffer = piece.buffer;
-    }
-    weights.push({ key: place.key, plain: isPlain, at, bytes, pieces });
-    at += bytes;
-  }
-  await writer.close();
-  return weights;
+  return ({ address, bytes }) => {
+    const read: WeightSource["read"] = async (from, bytes) => {
+      const into = new Uint8Array(buffer, 0, bytes);
+      const { piece } = await session.ask({ type: "read", address: address + from, into });
+      if (piece.length < bytes) throw new Error("its worker does not tell its weights");
+      buffer = piece.buffer;
+      return piece;
+    };
+    return [{ plain: false, bytes, read }];
+  };
 }
 
 /** The ways of a worker that measured nothing: weights as calls read them, by one thread. */
@@ -340,8 +282,9 @@ const unmeasured = (places: readonly Place[]): Ways => ({
 
 /** Whether these kernels with these weights are what is kept. */
 const isSame = (kept: Graph | undefined, answer: ModelAnswer, places: readonly Place[]): boolean =>
-  JSON.stringify([kept?.answer.kernels, kept?.weights.map(({ key }) => key)]) ===
-  JSON.stringify([answer.kernels, places.map(({ key }) => key)]);
+  kept !== undefined &&
+  JSON.stringify([kept.answer.kernels, kept.weights.map(({ key }) => key)]) ===
+    JSON.stringify([answer.kernels, places.map(({ key }) => key)]);
 
 /** With `anew` even where these very kernels and weights are kept. Throws KernelZooError. */
 export async function saveGraph<Types extends ModelTypes>(
@@ -369,9 +312,11 @@ export async function saveGraph<Types extends ModelTypes>(
       const modules = await modulesOf(host, opener, own);
       const { ways } = await session.ask({ type: "ways", files: files.kind });
       const { plain, ...planned } = ways ?? unmeasured(places);
-      const writer = await files.writer(name);
-      const running = () => model.running;
-      const weights = await written(writer, opener, session, places, plain, running);
+      const weights = ways
+        ? await writtenBy(session, { files: files.kind, name, plain })
+        : await written(await files.writer(name), places, sourcesOf(session), async () => {
+            if (model.running) await new Promise((done) => setTimeout(done, REST_MS));
+          });
       const { origin } = opener.answered;
       const graph = { version: GRAPH_VERSION, key, answer: own, origin, modules, weights };
       await files.describe(name, JSON.stringify({ ...graph, ...planned } satisfies Graph));

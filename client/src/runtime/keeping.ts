@@ -11,8 +11,9 @@ import {
 } from "./graph.js";
 import { type FilesKind, type GraphReader, graphFiles } from "./graph-files.js";
 
-/** Pieces that are written and read to learn how long reading takes. */
+/** Pieces that are written and read to learn how long reading takes, of so many bytes. */
 const PROBED_PIECES = 4;
+const PROBED_BYTES = 1 << 18;
 /** No graph has such a name. */
 const PROBE = "probe";
 
@@ -105,7 +106,8 @@ export async function forget({ files, name }: KeptModel): Promise<void> {
 /** Milliseconds that reading a mebibyte and its checksum take here, undisturbed. Rejects without room. */
 export async function readMs(kind: FilesKind, memory: Uint8Array): Promise<number> {
   const files = await graphFiles(kind);
-  const piece: Bytes = memory.slice(0, PIECE_BYTES) as Bytes;
+  // Of its own: reading must not change what a run computes meanwhile.
+  const piece = memory.slice(0, PROBED_BYTES);
   try {
     const writer = await files.writer(PROBE);
     for (let i = 0; i < PROBED_PIECES; i++) await writer.write(i * piece.length, piece);

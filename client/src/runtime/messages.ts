@@ -3,7 +3,7 @@ import type { Stage } from "../engine/error.js";
 import type { ModelAnswer } from "./answer.js";
 import type { CallTimes } from "./dispatch.js";
 import type { Stored } from "./golden.js";
-import type { GraphOrder, Ways } from "./graph.js";
+import type { GraphOrder, Kept, Ways } from "./graph.js";
 import type { FilesKind } from "./graph-files.js";
 import type { Placement } from "./placement.js";
 
@@ -34,7 +34,24 @@ export type Question =
   /** For a part of the model's memory, in that of `into`, which comes back with it. */
   | { readonly type: "read"; readonly address: number; readonly into: Uint8Array<ArrayBuffer> }
   /** How the model's weights are best kept in such files. */
-  | { readonly type: "ways"; readonly files: FilesKind };
+  | { readonly type: "ways"; readonly files: FilesKind }
+  /** To write them there under a name, those of `plain` as their author stored them. */
+  | {
+      readonly type: "write";
+      readonly files: FilesKind;
+      readonly name: string;
+      readonly plain: readonly boolean[];
+    };
+
+/** What a worker is asked that knows of storage. */
+export type Keeping = Extract<Question, { readonly type: "ways" | "write" }>;
+
+/** Its answer; nothing of another worker. What could not be written has a `failure`. */
+export interface KeepingAnswer {
+  readonly ways?: Ways;
+  readonly weights?: readonly Kept[];
+  readonly failure?: string;
+}
 
 export type ToRuntime =
   | { readonly type: "load"; readonly order: LoadOrder }
@@ -97,6 +114,7 @@ export type FromRuntime =
       readonly times: CallTimes;
     }
   | { readonly type: "read"; readonly id: number; readonly piece: Uint8Array<ArrayBuffer> }
-  | { readonly type: "ways"; readonly id: number; readonly ways: Ways | null }
+  | ({ readonly type: "ways"; readonly id: number } & KeepingAnswer)
+  | ({ readonly type: "write"; readonly id: number } & KeepingAnswer)
   | { readonly type: "aborted"; readonly id: number }
   | { readonly type: "failed"; readonly id: number; readonly failure: Failure };

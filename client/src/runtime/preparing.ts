@@ -4,13 +4,13 @@
  * them, while the model's worker compiles and computes.
  */
 
-import { KernelZooError } from "../engine/error.js";
+import { KernelZooError, sentence } from "../engine/error.js";
 import { addressOf, type PlanWire } from "./answer.js";
 import { ARRIVAL_WORDS, Arrivals, countOf, FETCHED, READABLE, TAKEN } from "./arrivals.js";
 import { breathing } from "./breathing.js";
 import type { Bringing, Engine } from "./engine.js";
-import { type Place, type Planned, placesOf, type Ways } from "./graph.js";
-import type { FilesKind } from "./graph-files.js";
+import { type Kept, type Place, type Planned, placesOf, type Ways } from "./graph.js";
+import { type FilesKind, graphFiles } from "./graph-files.js";
 import {
   forget,
   type KeptModel,
@@ -21,11 +21,12 @@ import {
   unreadable,
 } from "./keeping.js";
 import { instantiateAll, type Linked, type Main } from "./kernels.js";
-import type { Failure, LoadOrder } from "./messages.js";
+import type { Failure, Keeping, KeepingAnswer, LoadOrder } from "./messages.js";
 import type { Placement } from "./placement.js";
 import { type Costs, nextOf, type Schedule, schedule, type Way } from "./schedule.js";
 import type { Arrived } from "./stream.js";
 import { bytesOfFile, fetchWeights, packCopies, packer, type Reading } from "./weights.js";
+import { sourcesIn, written } from "./writing.js";
 
 const MB = 1e6;
 /**
@@ -346,8 +347,40 @@ export class Preparation {
     return { queues: [this.#order.answer.plan.weights.map((_, weight) => weight)], receiver: 0 };
   }
 
+  async keep(engine: Engine, asked: Keeping): Promise<KeepingAnswer> {
+    switch (asked.type) {
+      case "ways":
+        // A browser without room is told of that when weights are written.
+        return this.#ways(engine, asked.files).then(
+          (ways) => ({ ways }),
+          () => ({}),
+        );
+      case "write":
+        return this.#written(engine, asked).then(
+          (weights) => ({ weights }),
+          (thrown) => ({ failure: sentence(thrown) }),
+        );
+    }
+  }
+
+  async #written(
+    { memory, placement, arrivals }: Engine,
+    { files, name, plain }: Extract<Keeping, { type: "write" }>,
+  ): Promise<readonly Kept[]> {
+    const breathe = breathing();
+    return written(
+      await (await graphFiles(files)).writer(name),
+      placesOf(this.#order.answer.plan, placement),
+      sourcesIn(memory, this.#order, plain),
+      () => rested(arrivals, breathe),
+    );
+  }
+
   /** From what reading takes here: which weights are kept plain, and who prepares them next time. */
-  async ways({ arrivals, dispatcher, memory, placement }: Engine, files: FilesKind): Promise<Ways> {
+  async #ways(
+    { arrivals, dispatcher, memory, placement }: Engine,
+    files: FilesKind,
+  ): Promise<Ways> {
     const places = placesOf(this.#order.answer.plan, placement);
     const packMs = places.map((_, i) => {
       const packUs = arrivals.words[ARRIVAL_WORDS * i + 1] ?? 0;

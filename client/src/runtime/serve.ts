@@ -3,9 +3,14 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing, unstoppable } from "./breathing.js";
 import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
 import type { Stored } from "./golden.js";
-import type { Ways } from "./graph.js";
-import type { FilesKind } from "./graph-files.js";
-import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "./messages.js";
+import type {
+  Failure,
+  FromRuntime,
+  Keeping,
+  KeepingAnswer,
+  LoadOrder,
+  ToRuntime,
+} from "./messages.js";
 import type { Preparer } from "./preparing.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
@@ -44,8 +49,8 @@ export interface Served extends Pick<Engine, "loaded" | "stored" | "check"> {
   readonly read?: (
     ...asked: Parameters<Engine["read"]>
   ) => ReturnType<Engine["read"]> | Promise<ReturnType<Engine["read"]>>;
-  /** How its weights are best kept; a worker that measures nothing does not know. */
-  readonly ways?: (files: FilesKind) => Promise<Ways | null>;
+  /** What a worker does that knows of storage. */
+  readonly keep?: (asked: Keeping) => Promise<KeepingAnswer>;
   /**
    * Null where `aborted` said to stop. With `timed` each call is to be timed, at any cost. Outputs may
    * take the memory of `into`.
@@ -135,8 +140,8 @@ export function serve(
     post({ type: "read", id, piece }, [piece.buffer]);
   };
 
-  const tellWays = async (id: number, ways?: Promise<Ways | null>): Promise<void> =>
-    post({ type: "ways", id, ways: (await ways) ?? null });
+  const keep = async (asked: Keeping & { readonly id: number }): Promise<void> =>
+    post({ ...(await engine?.keep?.(asked)), type: asked.type, id: asked.id });
 
   scope.onmessage = ({ data }) => {
     switch (data.type) {
@@ -153,7 +158,8 @@ export function serve(
       case "read":
         return void tellPiece(data);
       case "ways":
-        return void tellWays(data.id, engine?.ways?.(data.files));
+      case "write":
+        return void keep(data);
       default:
         // Others may listen as well.
         data satisfies never;

@@ -5,7 +5,7 @@
 import { KernelZooError, sentence } from "../engine/error.js";
 import type { ChunkWire } from "./answer.js";
 
-type Bytes = Uint8Array<ArrayBuffer>;
+export type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Takes verified bytes of the file from `offset` on; they are overwritten afterwards. */
 export type TakeBytes = (offset: number, bytes: Bytes) => void | Promise<void>;
@@ -38,7 +38,7 @@ type Fill = (into: Bytes) => Promise<Bytes>;
  * Pieces are read to where they belong, where the browser can do that, and their buffer moves with
  * them. Memory of their own, 64 kB each, is only given back now and then.
  */
-function filling(body: ReadableStream<Bytes>): readonly [Fill, ReadableStreamGenericReader] {
+export function filling(body: ReadableStream<Bytes>): readonly [Fill, ReadableStreamGenericReader] {
   try {
     const reader = body.getReader({ mode: "byob" });
     const fill: Fill = async (into) => ((await reader.read(into)).value ?? NOTHING) as Bytes;
@@ -55,6 +55,27 @@ function filling(body: ReadableStream<Bytes>): readonly [Fill, ReadableStreamGen
     };
     return [fill, reader];
   }
+}
+
+/**
+ * The next bytes, in `buffer`, whose memory moves with them. Throws TypeError for a file that ends
+ * early.
+ */
+export async function filled(
+  fill: Fill,
+  buffer: ArrayBuffer,
+  bytes: number,
+  heard?: Arrived["piece"],
+): Promise<Bytes> {
+  let held = buffer;
+  for (let at = 0; at < bytes; ) {
+    const part = await fill(new Uint8Array(held, at, bytes - at));
+    if (part.length === 0) throw new TypeError("the file ended early");
+    heard?.();
+    held = part.buffer;
+    at += part.length;
+  }
+  return new Uint8Array(held, 0, bytes);
 }
 
 /**
@@ -76,14 +97,9 @@ async function* received(
   const longest = Math.max(...chunks.map(({ bytes }) => bytes));
   const buffers: [ArrayBuffer, ArrayBuffer] = [new ArrayBuffer(longest), new ArrayBuffer(longest)];
   const next = async (which: 0 | 1, bytes: number): Promise<Bytes> => {
-    for (let filled = 0; filled < bytes; ) {
-      const part = await fill(new Uint8Array(buffers[which], filled, bytes - filled));
-      if (part.length === 0) throw new TypeError("the file ended early");
-      heard?.();
-      buffers[which] = part.buffer;
-      filled += part.length;
-    }
-    return new Uint8Array(buffers[which], 0, bytes);
+    const part = await filled(fill, buffers[which], bytes, heard);
+    buffers[which] = part.buffer;
+    return part;
   };
   try {
     // A host that knows no ranges starts from the beginning.
