@@ -53,7 +53,8 @@ class Streams:
         self._looking = asyncio.Semaphore(LOOKS_AT_ONCE)
 
     def refuse_excess(self, network: str) -> None:
-        """Raises Refusal (429 or 503) where one more is too many."""
+        """Raises Refusal (429 or 503) where one more is too many. Who waits for a look counts, too:
+        looks are taken in turn, so that one network's at strange classes would hold up all."""
         later = {"Retry-After": str(RETRY_S)}
         if self._open[network] >= MOST_OF_NETWORK:
             raise Refusal(

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -597,15 +597,19 @@ def test_streams_that_a_network_asks_for_in_one_moment_are_counted_too(
 ) -> None:
     state: State = served.app.state.kernelzoo  # type: ignore[attr-defined]
 
-    async def burst() -> Counter[int]:
+    async def burst(classes: Sequence[str], wait_s: int) -> Counter[int]:
         transport = ASGITransport(served.app)
         async with AsyncClient(transport=transport, base_url="http://gateway") as pages:
-            path = f"/v1/models/tiny/{CLASS}/candidates?wait_s=1"
-            asked = (pages.get(path) for _ in range(2 * MOST_OF_NETWORK))
-            return Counter([each.status_code for each in await asyncio.gather(*asked)])
+            paths = [f"/v1/models/tiny/{each}/candidates?wait_s={wait_s}" for each in classes]
+            answers = await asyncio.gather(*map(pages.get, paths))
+        return Counter([each.status_code for each in answers])
 
     assert served.portal is not None
-    assert served.portal.call(burst) == {200: MOST_OF_NETWORK, 429: MOST_OF_NETWORK}
+    strange = [f"{number:016x}{CLASS[16:]}" for number in range(2 * MOST_OF_NETWORK)]
+    queued(served, "wait_s=0")
+    for classes, wait_s in (([CLASS] * len(strange), 1), (strange, 0)):
+        found = served.portal.call(burst, classes, wait_s)
+        assert found == {200: MOST_OF_NETWORK, 429: MOST_OF_NETWORK}
     assert state.streams._open.total() == 0
 
 

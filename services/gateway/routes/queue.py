@@ -81,7 +81,11 @@ async def get_candidates(
     asked = request.query_params.items()
     key = cache_key(name, device_class, (pair for pair in asked if pair[0] not in PARAMETERS))
     DeviceClass.parse(device_class)
-    seen = None if _is_settled(state, key) else await _look(state, key)
+    seen = None
+    if not _is_settled(state, key):
+        state.streams.refuse_excess(network)
+        with state.streams.counted(network):
+            seen = await _look(state, key)
     if seen is None or not seen.left:
         headers = {"ETag": SETTLED_ETAG, "Cache-Control": "public, max-age=60"}
         if if_none_match is not None and SETTLED_ETAG in if_none_match:
