@@ -22,8 +22,8 @@ from kernelzoo.domain.plan import (
     Port,
     PortDType,
     Weight,
-    validated,
 )
+from kernelzoo.domain.plan_checking import validated
 from kernelzoo.domain.weight_storage import Storage
 from services.tuner.graph.storage import StoredEntries
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from kernelzoo.domain.plan import Plan, validated
+from kernelzoo.domain.plan import Plan
+from kernelzoo.domain.plan_checking import validated
 from kernelzoo.errors import InvalidInput
 
 MAX_PLAN_BYTES = 16 << 20

@@ -15,8 +15,8 @@ from kernelzoo.domain.plan import (
     PlanState,
     PlanTensor,
     Port,
-    validated,
 )
+from kernelzoo.domain.plan_checking import validated
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.graph import Graph, GraphPort
 from services.tuner.graph.memory import Placement, placed

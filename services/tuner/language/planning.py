@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from kernelzoo.domain.operators.quantised import USUAL_FORM, Form
-from kernelzoo.domain.plan import Golden, GoldenPart, Plan, PlanDecoder, validated
+from kernelzoo.domain.plan import Golden, GoldenPart, Plan, PlanDecoder
+from kernelzoo.domain.plan_checking import validated
 from kernelzoo.errors import InvalidInput
 from services.tuner.graph.models import PlannedModel, model_calls
 from services.tuner.graph.planning import planned

@@ -21,8 +21,8 @@ from kernelzoo.domain.plan import (
     PortDType,
     Weight,
     call_counts,
-    validated,
 )
+from kernelzoo.domain.plan_checking import validated
 from kernelzoo.domain.weight_storage import Storage, StorageType
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import plan_bytes, plan_sha256, read_plan

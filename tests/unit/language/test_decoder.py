@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from cli.models.importing import WantedWeights, WeightsChoice, imported
 from kernelzoo.domain.operators.quantised import Form
-from kernelzoo.domain.plan import PlanDecoder, validated
+from kernelzoo.domain.plan import PlanDecoder
+from kernelzoo.domain.plan_checking import validated
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import ProgramWorkload
 from kernelzoo.errors import InvalidInput, UnsupportedModel

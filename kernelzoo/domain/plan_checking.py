@@ -1,0 +1,346 @@
+"""Whether a plan that others wrote is sound: what it names is there, fits, and is written before it
+is read. What its kernels compute is not looked at here."""
+
+import re
+from collections.abc import Iterator, Sequence
+from math import isfinite, prod
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.plan import (
+    ALIGNMENT_BYTES,
+    FORMAT,
+    FORMAT_WITH_F16,
+    FORMAT_WITH_STATES,
+    POSITION_WORDS,
+    Chunk,
+    Plan,
+    PlanTensor,
+)
+from kernelzoo.domain.weight_storage import refuse_storage
+from kernelzoo.errors import InvalidInput
+
+MAX_MEMORY_BYTES = 1 << 32
+"""What a WebAssembly memory can address."""
+MAX_RANK = 8
+
+
+def validated(plan: Plan) -> Plan:
+    """The plan. Raises InvalidInput with the first fault."""
+    _refuse_names(plan)
+    _refuse_weights(plan)
+    _refuse_states(plan)
+    for number, tensor in enumerate(plan.tensors):
+        _refuse_tensor(plan, number, tensor)
+    _refuse_ports(plan)
+    _refuse_calls(plan)
+    _refuse_data_flow(plan)
+    _refuse_golden(plan)
+    _refuse_decoder(plan)
+    return plan
+
+
+_MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_KERNEL = re.compile(
+    r"[a-z0-9_+]{1,64}:[a-z0-9_]{1,64}:[a-z0-9]{1,64}(:constant=[a-z0-9_+]{1,64})?"
+)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MAX_NAME = 256
+
+
+def _require(holds: bool, fault: str) -> None:
+    if not holds:
+        raise InvalidInput(fault)
+
+
+def _refuse_names(plan: Plan) -> None:
+    known = FORMAT <= plan.format <= FORMAT_WITH_F16
+    _require(known, f"plan format {plan.format} is unknown; this version reads formats 1 to 4")
+    stated = (plan.format == FORMAT_WITH_STATES) == bool(plan.states)
+    _require(stated, "a plan has format 2 if it has states, and else another")
+    _require(
+        bool(_MODEL.fullmatch(plan.model)),
+        f"model name {plan.model[:80]!r} is malformed; use a-z, 0-9, '.', '_' and '-', at most 64",
+    )
+    for name, extent in plan.dimensions.items():
+        _require(bool(_DIMENSION.fullmatch(name)), f"dimension {name[:80]!r} is no name")
+        fits = 1 <= extent <= MAX_MEMORY_BYTES
+        _require(fits, f"dimension {name} is {extent}; it must be from 1 to {MAX_MEMORY_BYTES}")
+    for key in plan.kernels:
+        _require(bool(_KERNEL.fullmatch(key)), f"kernel {key[:80]!r} is no key of a workload")
+    _refuse_twice(plan.kernels, "kernel")
+    labels = (call.label for call in plan.calls)
+    for name in (*(weight.name for weight in plan.weights), *labels):
+        _refuse_text(name)
+
+
+def _refuse_text(name: str) -> None:
+    fine = len(name) <= _MAX_NAME and name.isprintable()
+    _require(fine, f"name {name[:80]!r} must be at most {_MAX_NAME} printable characters")
+
+
+def _refuse_twice(names: Sequence[str], what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        _require(name not in seen, f"{what} {name[:80]!r} is there twice")
+        seen.add(name)
+
+
+def _refuse_weights(plan: Plan) -> None:
+    _require(plan.memory.weights >= 0, f"the weights have {plan.memory.weights} bytes")
+    for number, weight in enumerate(plan.weights):
+        what = f"weight {number} ({weight.name})"
+        _refuse_shape(plan, what, weight.dtype, weight.shape)
+        needed = weight.dtype.size_bytes * prod(weight.shape)
+        _require(weight.bytes == needed, f"{what} has {weight.bytes} bytes; its shape has {needed}")
+        aligned = weight.offset % ALIGNMENT_BYTES == 0
+        _require(aligned, f"{what} is at {weight.offset}, which is no multiple of 64")
+    plain = [(weight.name, weight.offset, weight.bytes) for weight in plan.weights]
+    _refuse_overlap(plain, plan.memory.weights)
+    for chunk in plan.chunks:
+        _require(chunk.bytes > 0, "a chunk of weights is empty")
+        _refuse_hash(chunk.sha256)
+    if plan.has_stored_weights:
+        _refuse_stored_weights(plan)
+        return
+    storage = any(weight.storage for weight in plan.weights)
+    deflated = any(chunk.inflated is not None for chunk in plan.chunks)
+    _require(not storage and not deflated, "weights are stored plain in plans of this format")
+    _require(
+        plan.file_bytes == plan.memory.weights,
+        f"chunks have {plan.file_bytes} bytes; the weights have {plan.memory.weights}",
+    )
+
+
+def _refuse_stored_weights(plan: Plan) -> None:
+    placed = []
+    for number, weight in enumerate(plan.weights):
+        what, storage = f"weight {number} ({weight.name})", weight.storage
+        if storage is None:
+            raise InvalidInput(f"{what} does not say how it is stored")
+        refuse_storage(what, storage, weight.dtype, weight.shape)
+        _require(storage.offset % ALIGNMENT_BYTES == 0, f"{what} is stored at no multiple of 64")
+        placed.append((weight.name, storage.offset, storage.bytes))
+    sizes = [_inflated_bytes(chunk) for chunk in plan.chunks]
+    fits = max(sum(sizes), plan.file_bytes) <= MAX_MEMORY_BYTES
+    _require(fits, f"chunks inflate to {sum(sizes)} bytes; WebAssembly has 4 GiB")
+    whole = all(size % ALIGNMENT_BYTES == 0 for size in sizes[:-1])
+    _require(whole, "chunks, but for the last one, must inflate to multiples of 64 bytes")
+    _refuse_overlap(placed, sum(sizes))
+    order = sorted(plan.weights, key=lambda weight: weight.offset)
+    stored = [weight.storage.offset for weight in order if weight.storage]
+    _require(stored == sorted(stored), "plain and stored weights are in different orders")
+
+
+def _inflated_bytes(chunk: Chunk) -> int:
+    if chunk.inflated is None:
+        return chunk.bytes
+    _require(chunk.inflated > 0, "a chunk of weights inflates to nothing")
+    return chunk.inflated
+
+
+def _refuse_overlap(placed: Sequence[tuple[str, int, int]], file_bytes: int) -> None:
+    """Names, offsets and bytes."""
+    end = 0
+    for name, offset, size in sorted(placed, key=lambda each: each[1]):
+        _require(offset >= end, f"weight {name} overlaps another")
+        end = offset + size
+    _require(end <= file_bytes, f"weights end at byte {end} of a file of {file_bytes}")
+
+
+def _refuse_states(plan: Plan) -> None:
+    _refuse_twice([state.name for state in plan.states], "state")
+    for number, state in enumerate(plan.states):
+        _refuse_text(state.name)
+        _refuse_shape(plan, f"state {number} ({state.name})", state.dtype, state.shape)
+
+
+def _refuse_hash(text: str) -> None:
+    _require(bool(_SHA256.fullmatch(text)), f"{text[:80]!r} is no SHA-256 in hexadecimal")
+
+
+def _refuse_shape(plan: Plan, what: str, dtype: DType, shape: tuple[int, ...]) -> None:
+    known = (DType.F32, DType.F16, DType.I32) if plan.has_f16 else (DType.F32, DType.I32)
+    _require(dtype in known, f"{what} is {dtype}; memory holds {' and '.join(known)}")
+    _require(len(shape) <= MAX_RANK, f"{what} has more than {MAX_RANK} axes")
+    _require(all(n >= 1 for n in shape), f"{what} has shape {list(shape)}, which is empty")
+
+
+def _refuse_tensor(plan: Plan, number: int, tensor: PlanTensor) -> None:
+    what = f"tensor {number}"
+    _refuse_shape(plan, what, tensor.dtype, tensor.shape)
+    places = (tensor.at, tensor.weight, tensor.state)
+    placed = sum(place is not None for place in places) == 1
+    _require(placed, f"{what} must have an address, or be a weight or a state")
+    if tensor.state is not None:
+        _refuse_index(what, "state", tensor.state, len(plan.states))
+        state = plan.states[tensor.state]
+        same = (state.dtype, state.size_bytes) == (tensor.dtype, tensor.size_bytes)
+        _require(same, f"{what} and state {tensor.state} differ in dtype or number of entries")
+    if tensor.weight is not None:
+        _refuse_index(what, "weight", tensor.weight, len(plan.weights))
+        weight = plan.weights[tensor.weight]
+        same = (weight.dtype, weight.bytes) == (tensor.dtype, tensor.size_bytes)
+        _require(same, f"{what} and weight {tensor.weight} differ in dtype or number of entries")
+    if tensor.at is not None:
+        aligned = tensor.at >= 0 and tensor.at % ALIGNMENT_BYTES == 0
+        _require(aligned, f"{what} is at {tensor.at}, which is no multiple of 64")
+        end, size = tensor.at + tensor.size_bytes, plan.memory.activations
+        _require(end <= size, f"{what} ends at byte {end} of {size} bytes of activations")
+    states = sum(state.size_bytes for state in plan.states)
+    total = plan.memory.weights + plan.memory.activations + states
+    _require(total <= MAX_MEMORY_BYTES, f"the model takes {total} bytes; WebAssembly has 4 GiB")
+
+
+def _refuse_index(what: str, of: str, index: int, count: int) -> None:
+    _require(0 <= index < count, f"{what} names {of} {index}; there are {count}")
+
+
+def _refuse_ports(plan: Plan) -> None:
+    for ports, what in ((plan.inputs, "input"), (plan.outputs, "output")):
+        _refuse_twice([port.name for port in ports], what)
+        for port in ports:
+            _refuse_text(port.name)
+            _refuse_index(f"{what} {port.name}", "tensor", port.tensor, len(plan.tensors))
+            tensor = plan.tensors[port.tensor]
+            real = all(extent >= 1 for extent in port.shape)
+            _require(real, f"{what} {port.name} has shape {list(port.shape)}, which is empty")
+            _require(
+                (port.dtype.stored, prod(port.shape)) == (tensor.dtype, prod(tensor.shape)),
+                f"{what} {port.name} and tensor {port.tensor} differ in dtype or number of entries",
+            )
+    for port in plan.inputs:
+        fed = plan.tensors[port.tensor].weight is None
+        _require(fed, f"input {port.name} is a weight, which a page cannot write")
+
+
+def _refuse_calls(plan: Plan) -> None:
+    for number, call in enumerate(plan.calls):
+        what = f"call {number} ({call.label})"
+        _refuse_index(what, "kernel", call.kernel, len(plan.kernels))
+        _require(bool(call.tensors), f"{what} has no output")
+        for tensor in call.tensors:
+            _refuse_index(what, "tensor", tensor, len(plan.tensors))
+        output = plan.tensors[call.tensors[-1]]
+        _require(output.weight is None, f"{what} writes to a weight")
+        _require(output.state is None, f"{what} has a state as its output")
+    for unused in set(range(len(plan.kernels))) - {call.kernel for call in plan.calls}:
+        raise InvalidInput(f"no call uses kernel {plan.kernels[unused]}")
+    for unused in set(range(len(plan.states))) - {tensor.state for tensor in _uses(plan)}:
+        raise InvalidInput(f"no call uses state {plan.states[unused].name}")
+    used = {tensor.weight for tensor in _uses(plan)} - {None}
+    _require(len(used) == len(plan.weights), "a weight is listed that no call uses")
+    offsets = [weight.offset for weight in plan.weights]
+    _require(offsets == sorted(offsets), "weights must be in the order of the file")
+
+
+def _uses(plan: Plan) -> Iterator[PlanTensor]:
+    for call in plan.calls:
+        yield from (plan.tensors[index] for index in call.tensors)
+    yield from (plan.tensors[port.tensor] for port in plan.outputs)
+
+
+Span = tuple[int, int]
+
+
+def _refuse_data_flow(plan: Plan) -> None:
+    """Each activation that is read must have been written, and not been overwritten since."""
+    written: list[Span] = []
+    for port in plan.inputs:
+        what = f"input {port.name}"
+        if plan.tensors[port.tensor].at is None:
+            continue
+        span = _span(plan.tensors[port.tensor])
+        _require(not _met(written, span), f"{what} overlaps another input")
+        written.append(span)
+    for number, call in enumerate(plan.calls):
+        what = f"call {number} ({call.label})"
+        *operands, output = (plan.tensors[index] for index in call.tensors)
+        target = _span(output)
+        for index, operand in zip(call.tensors, operands, strict=False):
+            if operand.at is None:
+                continue
+            _refuse_unwritten(what, index, operand, written)
+            place = _span(operand)
+            apart = place == target or not _met([place], target)
+            _require(apart, f"{what} writes over a part of tensor {index}, which it reads")
+        written = [span for span in written if not _met([span], target)]
+        written.append(target)
+    for port in plan.outputs:
+        tensor = plan.tensors[port.tensor]
+        if tensor.at is not None:
+            _refuse_unwritten(f"output {port.name}", port.tensor, tensor, written)
+
+
+def _refuse_unwritten(what: str, index: int, tensor: PlanTensor, written: Sequence[Span]) -> None:
+    start, end = _span(tensor)
+    there = any(low <= start and end <= high for low, high in written)
+    _require(there, f"{what} reads tensor {index}, which was not written or was overwritten")
+
+
+def _span(tensor: PlanTensor) -> Span:
+    start = tensor.at or 0
+    return start, start + tensor.size_bytes
+
+
+def _met(spans: Sequence[Span], span: Span) -> bool:
+    return any(low < span[1] and span[0] < high for low, high in spans)
+
+
+def _refuse_golden(plan: Plan) -> None:
+    golden = plan.golden
+    _refuse_hash(golden.sha256)
+    fine = isfinite(golden.tolerance) and golden.tolerance > 0
+    _require(fine, f"tolerance {golden.tolerance} of the golden outputs must be above 0")
+    for parts, ports, what in (
+        (golden.inputs, plan.inputs, "input"),
+        (golden.outputs, plan.outputs, "output"),
+    ):
+        names = [part.name for part in parts]
+        same = names == [port.name for port in ports]
+        _require(same, f"golden {what}s must be the model's {what}s in their order")
+        for part, port in zip(parts, ports, strict=True):
+            needed = port.dtype.stored.size_bytes * prod(port.shape)
+            _require(
+                part.bytes == needed and part.offset >= 0 and part.offset % 4 == 0,
+                f"golden {what} {part.name} must have {needed} bytes at a multiple of 4",
+            )
+
+
+def _refuse_decoder(plan: Plan) -> None:
+    decoder = plan.decoder
+    if decoder is None:
+        return
+    states = ("token", 1), ("position", POSITION_WORDS), ("prompt", decoder.length)
+    for name, entries in states:
+        index = getattr(decoder, name)
+        _refuse_index("the decoder", "tensor", index, len(plan.tensors))
+        tensor = plan.tensors[index]
+        fits = (tensor.dtype, prod(tensor.shape)) == (DType.I32, entries)
+        _require(
+            fits and tensor.state is not None,
+            f"the decoder's {name} must be a state of {entries} i32",
+        )
+    for name, dtype, entries in (
+        ("logits", DType.F32, decoder.vocabulary),
+        ("chosen", DType.I32, 1),
+    ):
+        index = getattr(decoder, name)
+        _refuse_index("the decoder", "tensor", index, len(plan.tensors))
+        tensor = plan.tensors[index]
+        fits = (tensor.dtype, prod(tensor.shape)) == (dtype, entries)
+        _require(
+            fits and tensor.at is not None,
+            f"the decoder's {name} must be {entries} {dtype} that a call writes",
+        )
+    _require(decoder.rows >= 1, f"a block of the decoder has {decoder.rows} rows")
+    _require(decoder.step >= 0, f"the decoder's tokens begin at call {decoder.step}")
+    inside = decoder.step < decoder.head < len(plan.calls) - 1
+    _require(inside, f"the decoder's head begins at call {decoder.head}; it is no call between")
+    known = all(0 <= token < decoder.vocabulary for token in decoder.stop)
+    _require(known, "the decoder stops at a token that is not in its vocabulary")
+    fed = [port.tensor for port in plan.inputs]
+    asked = [decoder.token, decoder.position, decoder.prompt]
+    _require(fed == asked, "a decoder's inputs are token, position and prompt, in this order")
+    made = [port.tensor for port in plan.outputs]
+    _require(made == [decoder.logits], "a decoder's output is its logits")
