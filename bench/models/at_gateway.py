@@ -16,7 +16,8 @@ LAST = 19
 
 
 def hold_back_compiler(stack: Stack) -> None:
-    """It yields wherever a page wants a core, as a visitor has its own for itself."""
+    """It yields wherever a page wants a core, as a visitor has its own for itself. The rest of the
+    zoo does not: many pages leave no core idle, and nobody would answer them."""
     _hold_back(stack.children["compile"].process.pid)
 
 

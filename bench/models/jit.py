@@ -134,9 +134,17 @@ class TunedNetwork:
         """From the end of the slice that was under way, where one was, until an inference began."""
         return _p95(list(self.answer.after_slice_ms[: self.tuned]))
 
+    @property
+    def untuned_wait_p95_ms(self) -> float | None:
+        """Until an inference began once tuning had ended: what the machine itself does to them.
+        None where it was still at work."""
+        later = list(self.answer.waits_ms[self.tuned :])
+        return _p95(later) if later else None
+
 
 def _p95(values: list[float]) -> float:
-    return quantiles(values, n=20)[-1] if len(values) > 1 else values[0]
+    """Among the values that there are: of twenty inferences the last but one."""
+    return quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
 
 
 def measure(options: Namespace) -> Report:
@@ -215,6 +223,7 @@ def _row(held: TunedNetwork) -> dict[str, Cell]:
         "wait_p95_ms": _p95(waits_ms),
         "wait_most_ms": max(waits_ms),
         "after_slice_p95_ms": held.after_slice_p95_ms,
+        "untuned_wait_p95_ms": held.untuned_wait_p95_ms,
         "swaps": len(answer.swaps),
         "taken_back": len(answer.regressions),
         "compiled": held.compiled,
