@@ -242,6 +242,7 @@ test("SDK and engine are at most 20 kB gzip in one file, 30 kB with the runtime 
     "source",
     "sources",
     "sources",
+    "sources",
     "target",
     "tuned",
   ];

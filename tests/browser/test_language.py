@@ -41,6 +41,7 @@ from tests.browser.model_host import (
     script,
 )
 from tests.browser.sites import ISOLATED, site
+from tests.browser.wasm_code import STOP, TRAP, at_first, counting, if_word
 from tests.running import eventually
 
 PROMPT = [1, 2, 3]
@@ -80,13 +81,28 @@ GROWN = decoder_that_grows("grown", (SHORT, LONGER))
 TUNED, FILES = tiny_decoder("tuned")
 HEAD = TUNED.kernels[TUNED.calls[-3].kernel]
 """The head's product; argmax and the step to the next place are behind it."""
-SERVED, WRONG, OTHER, *_ = lite_space(
-    Workload.parse(HEAD), TargetKind.WEBGPU, gpu_model("google", "swiftshader")
-)
+SPACES = {
+    TargetKind.WEBGPU: lite_space(
+        Workload.parse(HEAD), TargetKind.WEBGPU, gpu_model("google", "swiftshader")
+    ),
+    TargetKind.WASM: tuple(
+        each
+        for each in lite_space(Workload.parse(HEAD), TargetKind.WASM)
+        if "relaxed-simd" not in each.requires
+    ),
+}
+PARAMETERS = 8
+"""Wasm kernels of the head and of the step have five tensors, scratch, and a range; the first
+local is an i32."""
+TRAPPING, _ = tiny_decoder("trapping")
+STEP = TRAPPING.kernels[TRAPPING.calls[-1].kernel]
+"""The step to the next place, whose first input is the token that was chosen."""
 
 
-def slowed(candidate: Candidate) -> bytes:
-    """It counts before it computes."""
+def slowed(candidate: Candidate, steps: int = 100_000) -> bytes:
+    """It counts before it computes, to so many on WebAssembly."""
+    if candidate.target is TargetKind.WASM:
+        return at_first(candidate, counting(steps, PARAMETERS))
     body = compile_candidate(candidate).body.decode()
     head, tail = body.split("let thread = invocation;", 1)
     spin = "var spin = 0u; while (spin < 20000u && x0[spin & 15u] < 1e30f) { spin += 1u; }"
@@ -139,7 +155,12 @@ class Gateway(QueueHandler):
         if asked.path.startswith("/served."):
             return str(self.host.folder / "webgpu" / asked.path[1:])
         if asked.path.startswith("/v1/models/tuned/"):
-            return str(self.host.zoo / "tuned.json")
+            folder = "wasm" if "wasm" in asked.path else "webgpu"
+            return str(self.host.folder / folder / "tuned.json")
+        if asked.path.startswith("/v1/models/trapping/"):
+            return str(self.host.folder / "wasm" / "trapping.json")
+        if asked.path.startswith("/trapping."):
+            return str(self.host.folder / "wasm" / asked.path[1:])
         if asked.path.startswith("/tuned."):
             return str(self.host.zoo / asked.path[1:])
         if asked.path == "/v1/models/grown":
@@ -167,9 +188,19 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
             kernels = {key: choose(key) for key in plan.kernels}
             write_model(folder, device_class, plan, files, kernels)
     made.zoo = made.folder / "webgpu"
-    slow = SiteKernels(candidate=SERVED, fallback=SERVED, body=slowed(SERVED))
-    kernels = {key: chosen_on_gpu(key) for key in TUNED.kernels} | {HEAD: slow}
-    write_model(made.zoo, GPU_CLASS, TUNED, FILES, kernels)
+    for target, device_class, choose in (
+        (TargetKind.WEBGPU, GPU_CLASS, chosen_on_gpu),
+        (TargetKind.WASM, CLASS, chosen_on_wasm),
+    ):
+        served = SPACES[target][0]
+        slow = SiteKernels(candidate=served, fallback=served, body=slowed(served))
+        kernels = {key: choose(key) for key in TUNED.kernels} | {HEAD: slow}
+        write_model(made.folder / target, device_class, TUNED, FILES, kernels)
+    kernels = {key: chosen_on_wasm(key) for key in TRAPPING.kernels}
+    served = kernels[STEP].candidate
+    # As many calls of either kernel are timed, and the other is done at once.
+    slow = SiteKernels(candidate=served, fallback=served, body=slowed(served, steps=4_000))
+    write_model(made.folder / "wasm", CLASS, TRAPPING, FILES, kernels | {STEP: slow})
     (made.folder / "tokenizer.json").write_text(json.dumps(tiny_tokenizer()))
     (made.folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
     with hosting(made, Gateway):
@@ -446,18 +477,65 @@ TUNE = """
 """
 
 
-def test_a_language_model_is_tuned_while_no_token_is_asked_for(page: Page, host: Queue) -> None:
-    host.offer((WRONG, b"no kernel"), (OTHER, None))
-    found = page.evaluate(script(COLLECT + TUNE), [host.url, {"long": LONG}])
+@pytest.mark.parametrize("target", [TargetKind.WEBGPU, TargetKind.WASM])
+def test_a_language_model_is_tuned_while_no_token_is_asked_for(
+    page: Page, host: Queue, target: TargetKind
+) -> None:
+    _, wrong, other, *_ = SPACES[target]
+    host.zoo = host.folder / target
+    bad = at_first(wrong, STOP) if target is TargetKind.WASM else b"no kernel"
+    host.offer((wrong, bad), (other, None))
+    found = page.evaluate(script(COLLECT + TUNE), [host.url, {"long": LONG, "target": target}])
+    host.zoo = host.folder / "webgpu"
     greedy = right_tokens(LONG, 10)
-    assert found["heard"] == [["swap", OTHER.candidate_id]], found["reason"]
-    assert (found["measured"], found["won"]) == (2, [OTHER.candidate_id])
+    assert found["heard"] == [["swap", other.candidate_id]], found["reason"]
+    assert (found["measured"], found["won"]) == (2, [other.candidate_id])
     assert (found["before"], found["after"]) == (greedy[:8], greedy[8:])
     assert found["reused"] == len(LONG) + 7, "the cache is as the text left it"
     assert found["again"] == greedy[:8]
     assert found["tuning"] == "undefined"
     greedy = right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
     assert found["filled"] == greedy, "the tuner follows to a larger plan"
+
+
+TRAPS = """
+  const heard = [];
+  const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const llm = await zoo.languageModel("trapping", { tune: "idle" });
+  llm.on("swap", ({ candidate }) => heard.push(["swap", candidate]));
+  llm.on("regression", ({ candidate, reason }) => heard.push(["regression", candidate, reason]));
+  for (const start = performance.now(); performance.now() < start + 30_000 && !heard[0]; ) {
+    await sleep(5);
+  }
+  const { reason, measured } = llm.tuning;
+  const found = await collect(llm.generate(feeds.long, { maxTokens: 10, interval: 3 }));
+  const more = await collect(llm.generate([...feeds.long, ...found.slice(0, 3)], { maxTokens: 4 }));
+  await llm.dispose();
+  localStorage.clear();
+  return { heard, found, more, reason, measured };
+"""
+
+
+def test_a_kernel_that_traps_in_the_middle_of_a_text_is_taken_back_and_the_text_goes_on(
+    page: Page, host: Queue
+) -> None:
+    greedy = right_tokens(LONG, 10)
+    served = chosen_on_wasm(STEP).candidate
+    other = next(
+        each
+        for each in lite_space(Workload.parse(STEP), TargetKind.WASM)
+        if "relaxed-simd" not in each.requires and each != served
+    )
+    host.zoo = host.folder / "wasm"
+    host.offer((other, at_first(other, if_word(greedy[1], TRAP))))
+    found = page.evaluate(script(COLLECT + TRAPS), [host.url, {"long": LONG, "target": "wasm"}])
+    host.zoo = host.folder / "webgpu"
+    assert len(found["heard"]) == 2, found
+    swap, regression = found["heard"]
+    assert swap == ["swap", other.candidate_id]
+    assert regression[:2] == ["regression", other.candidate_id]
+    assert "trapped" in regression[2]
+    assert (found["found"], found["more"]) == (greedy, greedy[3:7])
 
 
 LOST_TWICE = """

@@ -17,6 +17,7 @@ from tests.browser.candidate_queue import Queue, QueueHandler
 from tests.browser.model_host import hosting, lists, script
 from tests.browser.model_plans import deep
 from tests.browser.sites import ISOLATED, site
+from tests.browser.wasm_code import HANG, STOP, TRAP, at_first, counting
 
 NETWORK = deep(layers=2, rows=64, width=128)
 KEY = NETWORK.plan.kernels[0]
@@ -28,16 +29,6 @@ ROW = 6
 """Candidates that are measured in a row."""
 WINNERS = FUSED[3:6]
 """Either may win: on a busy machine one of them may not be optimised before it is timed."""
-
-
-def counting(steps: int) -> bytes:
-    """Counts from so many down to zero."""
-    return b"\x41" + _signed(steps) + bytes.fromhex("21050340200541016b22050d000b")
-
-
-def _signed(number: int) -> bytes:
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _signed(rest) if rest or low > 63 else bytes([low])
 
 
 @pytest.fixture(scope="module")
@@ -97,48 +88,15 @@ def tune(page: Page, host: Queue, body: str) -> Any:
     return page.evaluate(script(TUNE + body), [host.url, FEEDS])
 
 
-TRAP = bytes([0x00])
-HANG = bytes([0x03, 0x40, 0x0C, 0x00, 0x0B])
-STOP = bytes([0x0F])
 DELAY = counting(2_000_000)
 """Others are faster, in code that is not optimised as well, whatever else the machine does."""
 HALF_DELAY = counting(1_000_000)
 RARE = 123.0
 
 
-def at_first(candidate: Candidate, code: bytes) -> bytes:
-    """The candidate with `code` before its own: its only function is the last section."""
-    body = compile_candidate(candidate).body
-    at = 8
-    while body[at] != 10:
-        size, start = _number(body, at + 1)
-        at = start + size
-    _, start = _number(body, _number(body, at + 1)[1] + 1)
-    groups, start_of_code = _number(body, start)
-    for _ in range(groups):
-        start_of_code = _number(body, start_of_code)[1] + 1
-    function = body[start:start_of_code] + code + body[start_of_code:]
-    section = b"\1" + _written(len(function)) + function
-    return body[:at] + b"\x0a" + _written(len(section)) + section
-
-
 def if_first(entry: float, code: bytes) -> bytes:
     """`code` where the first entry of the first input is this."""
     return b"\x20\0\x2a\2\0\x43" + pack("<f", entry) + b"\x5b\x04\x40" + code + b"\x0b"
-
-
-def _number(body: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (body[at] & 0x7F) << shift
-        shift, at = shift + 7, at + 1
-        if body[at - 1] < 0x80:
-            return value, at
-
-
-def _written(number: int) -> bytes:
-    low, rest = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _written(rest) if rest else bytes([low])
 
 
 def subtracting(candidate: Candidate) -> bytes:

@@ -6,6 +6,7 @@ import type { Answered } from "../runtime/request.js";
 import type { RuntimeWorker } from "../runtime/session.js";
 import type { Tuned } from "../tuning/tuned.js";
 import type { TuneOptions, TuningEvents } from "../tuning/tuning.js";
+import type { MeasuredTarget } from "../wire/types.js";
 import { contextsOf } from "./contexts.js";
 import { LanguageModel, type LanguageModel as Model, type Stopping, toldOf } from "./model.js";
 import { Targets } from "./targets.js";
@@ -63,8 +64,9 @@ export async function openModel(
     },
   };
   const plain = (): RuntimeWorker => spawnRuntime(targets.source);
-  const asked = rest.tune === "idle" && targets.isOnGpu;
-  const tuned = asked ? await tunedOnGpu(host, answered, rest, plain) : null;
+  const target = targets.isOnGpu ? "webgpu" : "wasm";
+  const asked = rest.tune === "idle";
+  const tuned = asked ? await tunedOn(target, host, answered, rest, plain) : null;
   // A GPU that was given up has no kernels to tune.
   const spawn: Spawn = (source) => tuned?.spawn(targets.isOnGpu ? source : undefined) ?? plain();
   const opener = new Opener(host, answered, order, spawn);
@@ -83,7 +85,8 @@ export async function openModel(
   return model;
 }
 
-async function tunedOnGpu(
+async function tunedOn(
+  target: MeasuredTarget,
   host: Host,
   answered: Answered,
   options: TuneOptions,
@@ -91,7 +94,9 @@ async function tunedOnGpu(
 ): Promise<Tuned> {
   const [{ tuned }, { SOURCES }] = await Promise.all([
     import("../tuning/tuned.js"),
-    import("../tuning/language/sources.js"),
+    target === "webgpu"
+      ? import("../tuning/language/sources.js")
+      : import("../tuning/language/wasm/sources.js"),
   ]);
-  return tuned(host, answered, "webgpu", options, plain, SOURCES);
+  return tuned(host, answered, target, options, plain, SOURCES);
 }

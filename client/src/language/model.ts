@@ -97,7 +97,7 @@ export class LanguageModel {
   readonly vocabulary: number;
   /** Tokens that end a text. */
   readonly stopTokens: readonly number[];
-  /** What tuning in this page does; undefined where it was not asked for, and without a GPU. */
+  /** What tuning in this page does; undefined where it was not asked for. */
   tuning: ModelTuning | undefined;
   readonly #opener: Opener;
   readonly #larger: LargerPlans;

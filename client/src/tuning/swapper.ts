@@ -50,6 +50,18 @@ interface TunedResult extends RunResult {
   readonly began: Began;
 }
 
+/** Runs that are no inferences: they write states, so that no call of them may be computed twice. */
+export interface Decoding extends Pick<Engine, "run" | "check"> {
+  /** The golden outputs of what runs apart. */
+  golden(feeds: readonly Stored[], apart: Apart): Promise<readonly Stored[]>;
+}
+
+/** The calls of a model in activations of their own. */
+interface Apart {
+  readonly activations: number;
+  readonly dispatcher: Dispatcher;
+}
+
 const absolute = (ms: number): number => performance.timeOrigin + ms;
 
 /** The least slices of the first run of a pack kernel, so that optimised code takes over within it. */
@@ -69,6 +81,7 @@ const hastyClock = (): number => HASTE * now();
 
 export class Swapper {
   readonly #engine: Engine;
+  readonly #decoding: Decoding | null;
   readonly #ports: SwapPorts;
   readonly #arena: Arena;
   #copies: readonly Copy[];
@@ -82,10 +95,12 @@ export class Swapper {
   /** Calls change kernels: runs begin when they have. */
   #changing: Promise<void> = Promise.resolve();
 
-  constructor(engine: Engine, ports: SwapPorts) {
+  /** Runs are inferences unless told. */
+  constructor(engine: Engine, ports: SwapPorts, decoding: Decoding | null = null) {
     const { memory, placement, order } = engine;
     const { plan } = order.answer;
     this.#engine = engine;
+    this.#decoding = decoding;
     this.#ports = ports;
     this.#copies = placement.weights.flatMap((copies, weight) =>
       copies.map(({ pack, address }) => {
@@ -114,7 +129,7 @@ export class Swapper {
   check(...asked: Parameters<Engine["check"]>): Promise<boolean> {
     return this.#runs.first(async () => {
       await this.#changing;
-      return this.#engine.check(...asked);
+      return (this.#decoding ?? this.#engine).check(...asked);
     });
   }
 
@@ -123,7 +138,7 @@ export class Swapper {
       await this.#changing;
       const [sliceEndMs, startMs] = [this.#runs.restedMs, now()].map(absolute);
       try {
-        const result = await this.#engine.run(feeds, aborted);
+        const result = await (this.#decoding ?? this.#engine).run(feeds, aborted);
         if (result === null) return null;
         this.#audit.ran(result.times);
         return { ...result, began: { sliceEndMs, startMs } } as TunedResult;
@@ -168,9 +183,41 @@ export class Swapper {
 
   /** What is wrong with the golden outputs where `all` run; null where nothing is. */
   async #wrong(all: readonly Prepared[]): Promise<string | null> {
-    const { order, placement, dispatcher, memory } = this.#engine;
+    const { order, memory } = this.#engine;
     const { plan } = order.answer;
     const feeds = await this.#golden.inputs();
+    const outputs = async ({ activations, dispatcher }: Apart): Promise<readonly Stored[]> => {
+      if (this.#decoding !== null) return this.#decoding.golden(feeds, { activations, dispatcher });
+      const view = (tensor: number) => {
+        const { dtype, shape, at, weight } = plan.tensors[tensor] as PlanTensor;
+        const address =
+          at === undefined ? this.#copyOf(weight as number, null)?.block.start : activations + at;
+        return viewOf(memory.buffer, dtype, address as number, productOf(shape)) as Stored;
+      };
+      for (const [i, { tensor }] of plan.inputs.entries()) view(tensor).set(feeds[i] as Stored);
+      await dispatcher.run(() => false);
+      return plan.outputs.map(({ tensor }) => view(tensor));
+    };
+    try {
+      return await this.apart(
+        async (apart) => wrongGolden(plan, await outputs(apart), this.#golden, this.#runs.rest),
+        all,
+      );
+    } catch (thrown) {
+      return sentence(thrown);
+    }
+  }
+
+  /**
+   * Does work on the model's calls in activations of their own, of which `all` take the places of
+   * others; it gives way to runs. Throws KernelZooError (memory) where there is no room.
+   */
+  async apart<Result>(
+    work: (apart: Apart) => Promise<Result>,
+    all: readonly Prepared[] = [],
+  ): Promise<Result> {
+    const { order, placement, dispatcher } = this.#engine;
+    const { plan } = order.answer;
     const calls = dispatcher.calls.map(
       (call, i) => all.find((each) => each.calls.has(i))?.calls.get(i) ?? call,
     );
@@ -188,28 +235,15 @@ export class Swapper {
     const mains = new Map(calls.map(({ task, main }) => [task.artifact, main]));
     const blame = (_: number, cause: unknown) =>
       new KernelZooError("run", `It trapped: ${sentence(cause)}`);
-    const view = (tensor: number) => {
-      const { dtype, shape, at, weight } = plan.tensors[tensor] as PlanTensor;
-      const address =
-        at === undefined
-          ? this.#copyOf(weight as number, null)?.block.start
-          : activations.start + at;
-      return viewOf(memory.buffer, dtype, address as number, productOf(shape)) as Stored;
-    };
     try {
       await this.#clear(activations);
-      for (const [i, { tensor }] of plan.inputs.entries()) view(tensor).set(feeds[i] as Stored);
       const ports = { breathe: this.#runs.rest, clock: hastyClock };
       const proof = new Dispatcher(tasks, mains, scratch.start, null, blame, ports);
       // Calls that are too long for their parts would hold up a run that is asked for meanwhile.
       for (const [i, { learnt }] of proof.calls.entries()) {
         learnt.alone = HASTE * BASELINE * this.#callMs(i);
       }
-      await proof.run(() => false);
-      const found = plan.outputs.map(({ tensor }) => view(tensor));
-      return await wrongGolden(plan, found, this.#golden, this.#runs.rest);
-    } catch (thrown) {
-      return sentence(thrown);
+      return await work({ activations: activations.start, dispatcher: proof });
     } finally {
       this.#arena.free(activations);
       this.#arena.free(scratch);
@@ -368,8 +402,11 @@ export class Swapper {
       const before = new Map([...calls.keys()].map((i) => [i, this.#unwatched(i)]));
       this.#before.set(workload, before);
       for (const [i, ready] of calls) {
-        const watch = this.#audit.watch(workload, i, ready, before.get(i) as Ready);
-        dispatcher.calls[i] = { ...ready, watch };
+        if (this.#decoding !== null) dispatcher.calls[i] = ready;
+        else {
+          const watch = this.#audit.watch(workload, i, ready, before.get(i) as Ready);
+          dispatcher.calls[i] = { ...ready, watch };
+        }
       }
     }
   }

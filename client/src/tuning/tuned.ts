@@ -507,15 +507,15 @@ class Tuning implements ModelTuning, Tuned {
 const sourcesOf = async (target: MeasuredTarget): Promise<Sources> =>
   target === "webgpu" ? (await import("./webgpu/sources.js")).SOURCES : { measurer, model };
 
-/** `plain` starts the worker of a model that is not tuned; `own` are workers of another kind. */
+/** `plain` starts the worker of a model that is not tuned; `own` are those in the place of the usual. */
 export async function tuned(
   host: Host,
   answered: Answered,
   target: MeasuredTarget,
   options: TuneOptions,
   plain: Spawn,
-  own?: Sources,
+  own: Partial<Sources> = {},
 ): Promise<Tuned> {
-  const sources = own ?? (await sourcesOf(target));
+  const sources = { ...(own.measurer ? { measurer, model } : await sourcesOf(target)), ...own };
   return new Tuning(host, answered, options, target, sources, plain);
 }

@@ -3,7 +3,13 @@
  * calls are those of any plan, of which each run takes a part.
  */
 import { viewOf } from "../../engine/tensors.js";
-import { type DecoderWire, type PlanTensor, productOf } from "../../runtime/answer.js";
+import {
+  type DecoderWire,
+  type PlanTensor,
+  type PlanWire,
+  productOf,
+} from "../../runtime/answer.js";
+import type { Dispatcher } from "../../runtime/dispatch.js";
 import { checked, Engine, type EnginePorts, type RunResult } from "../../runtime/engine.js";
 import type { Stored } from "../../runtime/golden.js";
 import type { Loaded, LoadOrder } from "../../runtime/messages.js";
@@ -21,15 +27,14 @@ export class WasmDecoder {
   readonly loaded: Loaded;
   readonly stored: Promise<void>;
   readonly #engine: Engine;
-  readonly #decoder: DecoderWire;
-  /** The call that goes on to the next place. */
-  readonly #last: number;
+  readonly #steps: Steps;
 
-  private constructor(engine: Engine) {
-    const { plan } = engine.order.answer;
+  constructor(engine: Engine) {
+    const { memory, placement, dispatcher, order } = engine;
     this.#engine = engine;
-    this.#decoder = plan.decoder as DecoderWire;
-    this.#last = plan.calls.length - 1;
+    this.#steps = new Steps(order.answer.plan, memory, placement.activations, dispatcher, () =>
+      engine.crew?.up(),
+    );
     this.loaded = engine.loaded;
     this.stored = engine.stored;
   }
@@ -41,22 +46,79 @@ export class WasmDecoder {
 
   /**
    * The tokens that `feeds`, a `DecodeOrder`, ask for, and the last logits; null where `aborted` said
-   * to stop. Throws WrongKernel.
+   * to stop. Throws WrongKernel; then it may be asked for again.
    */
-  run(feeds: readonly Stored[], aborted: () => boolean): Promise<RunResult | null> {
-    return this.#ran(readOrder(feeds), aborted);
+  async run(feeds: readonly Stored[], aborted: () => boolean): Promise<RunResult | null> {
+    const steps = this.#steps;
+    const before = steps.place;
+    try {
+      return await steps.ran(readOrder(feeds), aborted);
+    } catch (thrown) {
+      // What was written to the cache behind it is written again before it is read.
+      steps.place = before;
+      throw thrown;
+    }
   }
 
   /** Compares the logits behind the golden prompt. Throws as the `check` of a model. */
   check(ports: EnginePorts, aborted: () => boolean): Promise<boolean> {
     const run = async (feeds: readonly Stored[]): Promise<RunResult | null> => {
-      const ran = await this.#ran(goldenOrder(feeds), aborted);
-      return ran && { ...ran, outputs: ran.outputs.slice(1) };
+      const outputs = await this.#steps.golden(feeds, aborted);
+      return outputs && { outputs, times: new Float64Array(0) };
     };
     return checked(this.#engine.order, run, ports);
   }
+}
 
-  async #ran(order: DecodeOrder, aborted: () => boolean): Promise<RunResult | null> {
+/** Tokens of a plan whose activations, with its cache, lie anywhere in a memory. */
+export class Steps {
+  readonly #plan: PlanWire;
+  readonly #memory: WebAssembly.Memory;
+  readonly #activations: number;
+  readonly #dispatcher: Dispatcher;
+  readonly #wake: () => void;
+  readonly #decoder: DecoderWire;
+  /** The call that goes on to the next place. */
+  readonly #last: number;
+
+  /** `wake` is called before calls run. */
+  constructor(
+    plan: PlanWire,
+    memory: WebAssembly.Memory,
+    activations: number,
+    dispatcher: Dispatcher,
+    wake: () => void = () => undefined,
+  ) {
+    this.#plan = plan;
+    this.#memory = memory;
+    this.#activations = activations;
+    this.#dispatcher = dispatcher;
+    this.#wake = wake;
+    this.#decoder = plan.decoder as DecoderWire;
+    this.#last = plan.calls.length - 1;
+  }
+
+  /** The token that is next, and the words of its place. */
+  get place(): readonly [token: number, position: readonly number[]] {
+    return [this.#at("token")[0] as number, [...this.#at("position")]];
+  }
+
+  set place([token, position]: readonly [number, readonly number[]]) {
+    this.#at("token")[0] = token;
+    this.#at("position").set(position);
+  }
+
+  /** The logits behind the golden prompt, of which `feeds` are the plan's; null where it was aborted. */
+  async golden(
+    feeds: readonly Stored[],
+    aborted: () => boolean,
+  ): Promise<readonly Stored[] | null> {
+    const ran = await this.ran(goldenOrder(feeds), aborted);
+    return ran === null ? null : ran.outputs.slice(1);
+  }
+
+  /** The tokens that an order asks for, as `run` of a model. */
+  async ran(order: DecodeOrder, aborted: () => boolean): Promise<RunResult | null> {
     const { place, prompt, tokens, sampling, logits } = order;
     if (place !== null && !(await this.#prefill(place, prompt, aborted))) return null;
     const found = new Int32Array(tokens);
@@ -108,15 +170,14 @@ export class WasmDecoder {
 
   /** False where it was aborted. */
   async #calls(from: number, to: number, aborted: () => boolean): Promise<boolean> {
-    this.#engine.crew?.up();
-    return (await this.#engine.dispatcher.run(aborted, from, to)) !== null;
+    this.#wake();
+    return (await this.#dispatcher.run(aborted, from, to)) !== null;
   }
 
   /** The entries of one of the decoder's tensors, in memory. */
   #at(name: "token" | "position" | "prompt" | "logits" | "chosen"): Float32Array | Int32Array {
-    const { memory, placement, order } = this.#engine;
-    const { dtype, shape, at = 0 } = order.answer.plan.tensors[this.#decoder[name]] as PlanTensor;
-    const view = viewOf(memory.buffer, dtype, placement.activations + at, productOf(shape));
+    const { dtype, shape, at = 0 } = this.#plan.tensors[this.#decoder[name]] as PlanTensor;
+    const view = viewOf(this.#memory.buffer, dtype, this.#activations + at, productOf(shape));
     return view as Float32Array | Int32Array;
   }
 }
