@@ -4,7 +4,7 @@
  * measured.
  */
 import { sentence } from "../../../client/src/engine/error.js";
-import { openDevice, requestAdapter } from "../../../client/src/gpu/device.js";
+import { openDevice } from "../../../client/src/gpu/device.js";
 import { now } from "../../../client/src/timing/clock.js";
 import { chosenInDecoder } from "./decode/by-sum.js";
 import { contest, OURS, openOurs, sameTokens } from "./decode/contest.js";
@@ -20,7 +20,7 @@ import type {
 import { BareDecoder } from "./decode/variants.js";
 import { bytesAt, relativeDifference } from "./models/network.js";
 import { tuned } from "./models/tuned.js";
-import { factsOf } from "./webgpu/run.js";
+import { pageAnswer, releasesOf } from "./webgpu/page-answer.js";
 
 const GPU: Machine = { backend: "webgpu", threads: 1 };
 /** Tokens of ours that are fetched together. */
@@ -136,14 +136,7 @@ async function run(): Promise<DecodingAnswer> {
     console.log(`${asked.name} begins at ${now().toFixed(0)} ms`);
     decoders.push(await measured(asked, job));
   }
-  return {
-    commit: job.commit,
-    date: new Date().toISOString(),
-    browser: navigator.userAgent,
-    adapter: factsOf(await requestAdapter()),
-    peers: Object.fromEntries([...peers].map((name) => name.split(" "))),
-    decoders,
-  };
+  return { ...(await pageAnswer(job.commit, releasesOf(peers))), decoders };
 }
 
 Object.assign(globalThis, { kernelzooDecoding: { run } });

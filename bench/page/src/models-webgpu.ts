@@ -3,7 +3,7 @@
  * `job.json` beside the page; `kernelzooGpuModels.run()` answers what was measured.
  */
 import { sentence } from "../../../client/src/engine/error.js";
-import { openDevice, requestAdapter } from "../../../client/src/gpu/device.js";
+import { openDevice } from "../../../client/src/gpu/device.js";
 import type { KernelZoo } from "../../../client/src/sdk/zoo.js";
 import { now } from "../../../client/src/timing/clock.js";
 import type { Profile } from "./decode/request.js";
@@ -11,7 +11,7 @@ import { type Engine, type Network, relativeDifference, valuesOf } from "./model
 import { openOnnxRuntimeOnGpu } from "./models/peers.js";
 import { BareModel, type Reading, type RunParts } from "./models/run-parts.js";
 import { type Tunable, tuned } from "./models/tuned.js";
-import { factsOf } from "./webgpu/run.js";
+import { pageAnswer, releasesOf } from "./webgpu/page-answer.js";
 
 interface GpuNetwork extends Tunable, Network {
   readonly name: string;
@@ -165,18 +165,8 @@ async function run() {
     console.log(`${network.name} begins at ${now().toFixed(0)} ms`);
     contests.push(await measured(network, job));
   }
-  return {
-    commit: job.commit,
-    date: new Date().toISOString(),
-    browser: navigator.userAgent,
-    adapter: factsOf(await requestAdapter()),
-    peers: Object.fromEntries(
-      contests
-        .flatMap(({ timed }) => timed.map(({ name }) => name.split(" ")))
-        .filter(([, version]) => version !== undefined),
-    ),
-    contests,
-  };
+  const engines = contests.flatMap(({ timed }) => timed.map(({ name }) => name));
+  return { ...(await pageAnswer(job.commit, releasesOf(engines))), contests };
 }
 
 Object.assign(globalThis, { kernelzooGpuModels: { run } });

@@ -1,6 +1,6 @@
 /** What the benchmark of decoders asks of the page, in `job.json`, and what it answers. */
 import type { Times, Tunable } from "../models/tuned.js";
-import type { GpuAdapterFacts } from "../webgpu/request.js";
+import type { PageAnswer } from "../webgpu/request.js";
 
 export interface DecoderRequest extends Required<Tunable> {
   readonly name: string;
@@ -93,12 +93,7 @@ export interface DecoderAnswer {
   readonly failures: Readonly<Record<string, string>>;
 }
 
-export interface DecodingAnswer {
-  readonly commit: string;
-  readonly date: string;
-  readonly browser: string;
-  readonly adapter: GpuAdapterFacts;
-  readonly peers: Readonly<Record<string, string>>;
+export interface DecodingAnswer extends PageAnswer {
   readonly decoders: readonly DecoderAnswer[];
 }
 

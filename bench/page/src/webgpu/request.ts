@@ -72,12 +72,16 @@ export interface GpuAdapterFacts {
   readonly limits: Readonly<Record<string, number>>;
 }
 
-export interface GpuAnswer {
+/** What every page with WebGPU answers beside what it measured. */
+export interface PageAnswer {
   readonly commit: string;
   readonly date: string;
   readonly browser: string;
   readonly adapter: GpuAdapterFacts;
   /** Releases of the peers, by name. */
   readonly peers: Readonly<Record<string, string>>;
+}
+
+export interface GpuAnswer extends PageAnswer {
   readonly contests: readonly GpuContest[];
 }

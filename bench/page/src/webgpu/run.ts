@@ -1,35 +1,14 @@
 /** All cases of a job, one after the other: what fails is said, and the rest goes on. */
 
 import { sentence } from "../../../../client/src/engine/error.js";
-import { DeviceOwner, type OpenDevice, requestAdapter } from "../../../../client/src/gpu/device.js";
+import { DeviceOwner, type OpenDevice } from "../../../../client/src/gpu/device.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import { hold } from "./field.js";
 import { onnxRuntimeVersion, setOnnxRuntime } from "./onnxruntime.js";
-import type { GpuAdapterFacts, GpuAnswer, GpuCase, GpuContest, GpuJob } from "./request.js";
+import { pageAnswer } from "./page-answer.js";
+import type { GpuAnswer, GpuCase, GpuContest, GpuJob } from "./request.js";
 import { listen } from "./tape.js";
 import { setTensorFlow, tensorFlowVersion } from "./tensorflow.js";
-
-/** Limits are getters of the prototype, so they are enumerated, not spread. */
-function limitsOf(limits: GPUSupportedLimits): Record<string, number> {
-  const found: Record<string, number> = {};
-  for (const name in limits) {
-    const value: unknown = Reflect.get(limits, name);
-    if (typeof value === "number") found[name] = value;
-  }
-  return found;
-}
-
-/** The adapter, as a page sees it. */
-export function factsOf({ info, features, limits }: GPUAdapter): GpuAdapterFacts {
-  return {
-    vendor: info.vendor,
-    architecture: info.architecture,
-    subgroupMinSize: info.subgroupMinSize,
-    subgroupMaxSize: info.subgroupMaxSize,
-    features: [...features].sort(),
-    limits: limitsOf(limits),
-  };
-}
 
 async function attempted(open: OpenDevice, given: GpuCase, job: GpuJob): Promise<GpuContest> {
   try {
@@ -61,12 +40,6 @@ export async function run(say: (line: string) => void): Promise<GpuAnswer> {
   listen();
   setOnnxRuntime();
   await setTensorFlow();
-  return {
-    commit: job.commit,
-    date: new Date().toISOString(),
-    browser: navigator.userAgent,
-    adapter: factsOf(await requestAdapter()),
-    peers: { onnxruntime_web: onnxRuntimeVersion(), tfjs_webgpu: tensorFlowVersion() },
-    contests: await contests(job, say),
-  };
+  const peers = { onnxruntime_web: onnxRuntimeVersion(), tfjs_webgpu: tensorFlowVersion() };
+  return { ...(await pageAnswer(job.commit, peers)), contests: await contests(job, say) };
 }
