@@ -25,8 +25,9 @@ import type { Failure, Keeping, KeepingAnswer, LoadOrder } from "./messages.js";
 import type { Placement } from "./placement.js";
 import { type Costs, nextOf, type Schedule, schedule, type Way } from "./schedule.js";
 import type { Arrived } from "./stream.js";
+import { sourcesIn } from "./weight-sources.js";
 import { bytesOfFile, fetchWeights, packCopies, packer, type Reading } from "./weights.js";
-import { sourcesIn, written } from "./writing.js";
+import { written } from "./writing.js";
 
 const MB = 1e6;
 /**
