@@ -23,7 +23,7 @@ breaks goes on with the next one.
 A plan of format 2 has states: tensors that are zeros at first and keep from run to run what a call
 has written to them, such as the keys and values of a language model. An input may be a state, and
 then stays as it is until it is given again. The plan of a language model says what is which in its
-`decoder`.
+`decoder`. In a plan of format 5, which is for WebGPU alone, some of the states are f16.
 """
 
 from collections import Counter
@@ -39,6 +39,7 @@ FORMAT = 1
 FORMAT_WITH_STATES = 2
 FORMAT_WITH_STORAGE = 3
 FORMAT_WITH_F16 = 4
+FORMAT_WITH_F16_STATES = 5
 ALIGNMENT_BYTES = 64
 POSITION_WORDS = 4
 """Words of the state that has a decoder's place."""
@@ -213,7 +214,7 @@ class Plan:
     @property
     def has_f16(self) -> bool:
         """Whether it is for WebGPU alone."""
-        return self.format == FORMAT_WITH_F16
+        return self.format in (FORMAT_WITH_F16, FORMAT_WITH_F16_STATES)
 
     @property
     def has_stored_weights(self) -> bool:

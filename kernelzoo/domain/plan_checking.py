@@ -9,7 +9,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import (
     ALIGNMENT_BYTES,
     FORMAT,
-    FORMAT_WITH_F16,
+    FORMAT_WITH_F16_STATES,
     FORMAT_WITH_STATES,
     POSITION_WORDS,
     Chunk,
@@ -54,10 +54,10 @@ def _require(holds: bool, fault: str) -> None:
 
 
 def _refuse_names(plan: Plan) -> None:
-    known = FORMAT <= plan.format <= FORMAT_WITH_F16
-    _require(known, f"plan format {plan.format} is unknown; this version reads formats 1 to 4")
-    stated = (plan.format == FORMAT_WITH_STATES) == bool(plan.states)
-    _require(stated, "a plan has format 2 if it has states, and else another")
+    known = FORMAT <= plan.format <= FORMAT_WITH_F16_STATES
+    _require(known, f"plan format {plan.format} is unknown; this version reads formats 1 to 5")
+    stated = (plan.format in (FORMAT_WITH_STATES, FORMAT_WITH_F16_STATES)) == bool(plan.states)
+    _require(stated, "a plan has format 2 or 5 if it has states, and else another")
     _require(
         bool(_MODEL.fullmatch(plan.model)),
         f"model name {plan.model[:80]!r} is malformed; use a-z, 0-9, '.', '_' and '-', at most 64",

@@ -76,6 +76,9 @@ class Arithmetic(Protocol):
         ...
 
     def combined(self, reducer: Reducer, one: Array, other: Array) -> Array: ...
+    def held_as_f16(self, values: Array) -> Array:
+        """Those of a stage that a state of f16 is updated by."""
+        ...
 
 
 def entries(program: Program, positions: Indices, lookup: Lookup) -> Floats:
@@ -111,6 +114,11 @@ class _Evaluation:
         self._arithmetic = arithmetic
         self._stages = {stage.name: stage for stage in program.stages}
         self._inputs = {each.name: (n, each) for n, each in enumerate(program.inputs)}
+        self._halved = {
+            update.stage
+            for update in program.updates
+            if self._inputs[update.tensor][1].dtype == DType.F16
+        }
         self._lookup = lookup
         self._latest: dict[str, tuple[bytes, Array]] = {}
         self._whole: dict[str, Array] = {}
@@ -136,6 +144,10 @@ class _Evaluation:
         return self._whole[stage.name]
 
     def _computed(self, stage: Stage, at: Sequence[Array]) -> Array:
+        found = self._as_stated(stage, at)
+        return self._arithmetic.held_as_f16(found) if stage.name in self._halved else found
+
+    def _as_stated(self, stage: Stage, at: Sequence[Array]) -> Array:
         """Each run of terms is a new last dimension, which is summed away."""
         names = [axis.name for axis in stage.axes]
         if stage.reducer is None:
@@ -242,6 +254,9 @@ class Exact:
 
     def combined(self, reducer: Reducer, one: Array, other: Array) -> Array:
         return np.asarray(REDUCERS[reducer](one, other))
+
+    def held_as_f16(self, values: Array) -> Array:
+        return values
 
 
 def _either(one: Mask | None, other: Mask | None) -> Mask | None:

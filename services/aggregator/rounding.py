@@ -25,8 +25,8 @@ from kernelzoo.domain.operators.expressions import (
     Program,
     Reducer,
 )
-from kernelzoo.domain.target import UNIT
-from kernelzoo.domain.tolerance import FUNCTION_ROUNDINGS
+from kernelzoo.domain.target import UNIT, TargetKind
+from kernelzoo.domain.tolerance import F16_STEP, F16_UNIT, FUNCTION_ROUNDINGS
 from services.aggregator.evaluation import (
     BINARY,
     COMPARE,
@@ -146,6 +146,13 @@ class _Rounded:
         """Runs of terms: what is rounded of one run is rounded again with each that follows."""
         pair = np.stack(np.broadcast_arrays(one, other), axis=-1)
         return self.reduced(reducer, pair)
+
+    def held_as_f16(self, values: Array) -> Array:
+        """A kernel may read them rounded; what was f16 before is held as it is."""
+        x = _value(values)
+        with_step = (F16_UNIT * np.abs(x) + F16_STEP) / UNIT[TargetKind.WEBGPU]
+        exact = x == x.astype(np.float16)
+        return _pair(x, _error(values) + np.where(exact, 0.0, with_step))
 
 
 def _pair(value: Array, error: Array) -> Array:

@@ -6,6 +6,7 @@ from the seed, and a kernel that is wrong anywhere near them, or was never run, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
@@ -135,9 +136,27 @@ def roundings(workload: Workload) -> float:
     bounds = np.concatenate([each.roundings for each in found])
     largest = MARGIN * float(bounds[sure].max())
     unsure = np.isfinite(values) & np.isinf(bounds)
+    largest = max(largest, MARGIN * _rounding_of_states(workload))
     if unsure.any():
         largest = max(largest, MARGIN * float(np.abs(values[np.isfinite(values)]).max() + 1) / _U)
     return largest
+
+
+def _rounding_of_states(workload: Workload) -> float:
+    """The largest bound of some entries of states of f16, which are compared as the output is."""
+    program, found = workload.program, 0.0
+    halved = {each.name for each in program.inputs if each.dtype == DType.F16}
+    names = [stage.name for stage in program.stages]
+    for update in program.updates:
+        if update.tensor in halved:
+            stages = program.stages[: names.index(update.stage) + 1]
+            # Without updates, so that old entries count as new ones: few of them are sampled.
+            stated = replace(program, stages=stages, updates=())
+            positions = np.array(sampled_positions(0, prod(stages[-1].shape)), dtype=np.int64)
+            values = bounded_entries(stated, positions, _lookup(workload, 0)).values
+            stored = (F16_UNIT * np.abs(values) + F16_STEP) / UNIT[TargetKind.WEBGPU]
+            found = max(found, float(stored.max()))
+    return found
 
 
 def judge(sampled_entries: Sequence[float], expected: Expected) -> Judgement:

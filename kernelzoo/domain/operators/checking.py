@@ -70,7 +70,7 @@ def checked(program: Program) -> Program:
 
 
 def _refuse_updates(program: Program) -> None:
-    inputs = {each.name: (each.dtype, each.shape) for each in program.inputs}
+    inputs = {each.name: (each.dtype, each.shape) for each in program.in_f32.inputs}
     stages = {each.name: (each.dtype, each.shape) for each in program.stages}
     names = [update.tensor for update in program.updates]
     if len(set(names)) < len(names):

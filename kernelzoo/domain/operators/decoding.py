@@ -186,7 +186,7 @@ def position_within(length: int) -> Expression:
 
 
 @lru_cache(maxsize=64)
-def decode_attention(shape: AttentionShape) -> Program:
+def decode_attention(shape: AttentionShape, cache: DType = DType.F32) -> Program:
     """The attention of one token over itself and all tokens before it, whose keys and values it
     joins: c[1, heads · head_dim].
 
@@ -194,7 +194,7 @@ def decode_attention(shape: AttentionShape) -> Program:
     values of the token; cosines and sines[length, head_dim / 2] of the rotary embedding, which
     turns entry d with entry d + head_dim / 2; position i32[4], whose first word is the token's
     position. States: keys[kv_heads, head_dim / 4, length, 4] and values[kv_heads, length,
-    head_dim]; keys are kept rotated.
+    head_dim], both of `cache`; keys are kept rotated.
     """
     heads, kv_heads, head_dim, length = shape.heads, shape.kv_heads, shape.head_dim, shape.length
     half = head_dim // 2
@@ -228,8 +228,8 @@ def decode_attention(shape: AttentionShape) -> Program:
             Input("cosines", "f32", (length, half)),
             Input("sines", "f32", (length, half)),
             Input("position", "i32", (STATE,)),
-            Input("keys", "f32", (kv_heads, head_dim // LANES, length, LANES)),
-            Input("values", "f32", (kv_heads, length, head_dim)),
+            Input("keys", cache, (kv_heads, head_dim // LANES, length, LANES)),
+            Input("values", cache, (kv_heads, length, head_dim)),
         ),
         stages=(
             Stage("here", (), position_within(length), dtype=DType.I32),
@@ -257,7 +257,8 @@ def decode_attention(shape: AttentionShape) -> Program:
 
 
 def attention_shape(program: Program) -> AttentionShape | None:
-    """The shape of the `decode_attention` that a normalised program is; None for any other."""
+    """The shape of the `decode_attention` that a normalised program is, in f32 or over a cache of f16;
+    None for any other."""
     shapes = [each.shape for each in program.inputs]
     match shapes:
         case [(1, width), (length, half), _, _, (kv_heads, _, _, _), _] if program.updates:
@@ -269,7 +270,7 @@ def attention_shape(program: Program) -> AttentionShape | None:
         return None
     shape = AttentionShape(heads=heads, kv_heads=kv_heads, head_dim=head_dim, length=length)
     shape = shape.as_stated(program)
-    return shape if _normalised(shape) == program else None
+    return shape if _normalised(shape) == program.in_f32 else None
 
 
 @lru_cache(maxsize=64)

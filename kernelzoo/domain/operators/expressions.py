@@ -288,7 +288,8 @@ class Input:
 @dataclass(frozen=True, slots=True)
 class Update:
     """An input that is written, too: after a call it holds what a stage of its shape computes. All
-    stages read what it held before."""
+    stages read what it held before. One of f16 holds that stage rounded; what other stages read of
+    the stage a kernel may take as it was computed or as it is held."""
 
     tensor: str
     stage: str

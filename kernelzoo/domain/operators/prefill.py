@@ -83,7 +83,9 @@ def normed_rows(m: int, k: int, epsilon: float) -> Program:
 
 
 @lru_cache(maxsize=64)
-def block_attention(shape: AttentionShape, rows: int) -> Program:
+def block_attention(
+    shape: AttentionShape, rows: int, cache: DType = DType.F32
+) -> Program:
     """The attention of the tokens of a block, each over itself and all before it, whose keys and
     values they join: c[rows, heads · head_dim].
 
@@ -131,8 +133,8 @@ def block_attention(shape: AttentionShape, rows: int) -> Program:
             Input("cosines", "f32", (length, half)),
             Input("sines", "f32", (length, half)),
             Input("position", "i32", (STATE,)),
-            Input("keys", "f32", (kv_heads, head_dim // LANES, length, LANES)),
-            Input("values", "f32", (kv_heads, length, head_dim)),
+            Input("keys", cache, (kv_heads, head_dim // LANES, length, LANES)),
+            Input("values", cache, (kv_heads, length, head_dim)),
         ),
         stages=(
             Stage("here", (), position_within(length), dtype=DType.I32),
@@ -164,7 +166,7 @@ def block_attention_shape(program: Program) -> tuple[AttentionShape, int] | None
         return None
     shape = AttentionShape(heads=heads, kv_heads=kv_heads, head_dim=head_dim, length=length)
     shape = shape.as_stated(program)
-    return (shape, rows) if _normalised(shape, rows) == program else None
+    return (shape, rows) if _normalised(shape, rows) == program.in_f32 else None
 
 
 @lru_cache(maxsize=64)

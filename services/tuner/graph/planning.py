@@ -6,6 +6,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import (
     FORMAT,
     FORMAT_WITH_F16,
+    FORMAT_WITH_F16_STATES,
     FORMAT_WITH_STATES,
     FORMAT_WITH_STORAGE,
     Golden,
@@ -62,9 +63,10 @@ def planned(
 
 
 def _format(graph: Graph, weights: PlanWeights) -> int:
+    has_f16 = any(value.dtype is DType.F16 for value in graph.values.values())
     if graph.states:
-        return FORMAT_WITH_STATES
-    if any(value.dtype is DType.F16 for value in graph.values.values()):
+        return FORMAT_WITH_F16_STATES if has_f16 else FORMAT_WITH_STATES
+    if has_f16:
         return FORMAT_WITH_F16
     stored = any(weight.storage for weight in weights.weights)
     return FORMAT_WITH_STORAGE if stored else FORMAT

@@ -73,7 +73,7 @@ def _attended(
             "normed_heads", program, (projected, *layer.head_gammas), f"{told} normed heads"
         )
     place = (*layer.tables, operands.position, layer.keys, layer.values)
-    program = block_attention(layer.attention, rows)
+    program = block_attention(layer.attention, rows, config.cache)
     return made.program("block_attention", program, (projected, *place), f"{told} attended")
 
 

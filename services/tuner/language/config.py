@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import AttentionShape
 from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.errors import InvalidInput, UnsupportedModel
@@ -45,6 +46,8 @@ class LanguageConfig:
     head_dim: int
     hidden: int
     length: int
+    cache: DType = DType.F32
+    """What keys and values are in memory."""
     epsilon: float
     theta: float | None
     """The base of the rotary embedding; None where the weights come with its tables."""

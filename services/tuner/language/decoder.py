@@ -104,7 +104,7 @@ def _layer(
     place = (*layer.tables, operands.position, layer.keys, layer.values)
     attended = made.program(
         "decode_attention",
-        decode_attention(layer.attention),
+        decode_attention(layer.attention, config.cache),
         (projected, *place),
         f"{told} attended",
     )

@@ -131,8 +131,10 @@ def _layer(
         projection=made.matrix(f"{told} qkv", projection),
         bias=bias,
         head_gammas=tuple(gamma(f"self_attn.{part}_norm", head_dim) for part in normed),
-        keys=made.state(f"{told} keys", DType.F32, cached),
-        values=made.state(f"{told} values", DType.F32, (config.kv_heads, config.length, head_dim)),
+        keys=made.state(f"{told} keys", config.cache, cached),
+        values=made.state(
+            f"{told} values", config.cache, (config.kv_heads, config.length, head_dim)
+        ),
         output=made.matrix(
             f"{told} output", matrix("self_attn.o_proj", width, config.heads * head_dim)
         ),

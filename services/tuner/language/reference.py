@@ -1,4 +1,5 @@
-"""A language model in NumPy, on the quantised weights: what plans and pages are held to."""
+"""A language model in NumPy, on the quantised weights: what plans and pages are held to. Keys and
+values are rounded to what the config's cache holds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.language.checkpoint import Checkpoint
 from services.tuner.language.config import LanguageConfig
 from services.tuner.language.operands import BRANCH_NORMS, gate_norm
@@ -70,6 +72,8 @@ class Reference:
             queries = self._normed(queries, f"{name}q_norm.weight")
             keys = self._normed(keys, f"{name}k_norm.weight")
         queries, keys = (_rotated(each, cosines, sines) for each in (queries, keys))
+        if config.cache is DType.F16:
+            keys, values = (each.astype(np.float16).astype(np.float32) for each in (keys, values))
         places = np.arange(len(a))
         ago = places[:, None] - places
         hidden = (ago < 0) | (ago >= shape.span)

@@ -40,10 +40,11 @@ def load_one(storage: F16Storage, name: str, index: str, *, shared: bool) -> str
     return f"unpack2x16float({f'atomicLoad(&{word})' if shared else word})[({index}) % 2u]"
 
 
-def store_one(storage: F16Storage, name: str, index: str, value: str) -> str:
+def store_one(storage: F16Storage, name: str, function: str, index: str, value: str) -> str:
+    """`function` is that of `write_store_function`."""
     if storage is F16Storage.NATIVE:
         return f"{name}[{index}] = f16({value})"
-    return f"{STORE_ONE}({index}, {value})"
+    return f"{function}({index}, {value})"
 
 
 def write_unpack_function(writer: Writer) -> None:
@@ -56,9 +57,9 @@ def write_pack_function(writer: Writer) -> None:
         writer.line("return vec2<u32>(pack2x16float(four.xy), pack2x16float(four.zw));")
 
 
-def write_store_function(writer: Writer, name: str) -> None:
+def write_store_function(writer: Writer, name: str, function: str) -> None:
     """The function that stores one entry of the buffer of that name."""
-    with writer.block(f"fn {STORE_ONE}(index: u32, value: f32)"):
+    with writer.block(f"fn {function}(index: u32, value: f32)"):
         writer.line("let shift = index % 2u * 16u;")
         writer.line("let half = pack2x16float(vec2<f32>(value, 0.0)) & 0xffffu;")
         writer.line(f"atomicAnd(&{name}[index / 2u], ~(0xffffu << shift));")

@@ -14,6 +14,7 @@ from services.tuner.codegen.text import Names
 from services.tuner.codegen.wgsl.f16_storage import (
     ARRAYS,
     SHARED_ARRAY,
+    STORE_ONE,
     load_four,
     load_one,
     store_four,
@@ -120,7 +121,7 @@ class Memory:
     i32, the first in its lowest bits, as WGSL has no smaller type. `f16_storage` says how f16 lie.
     All scratch buffers share one binding, of i32 where one of them is; `offsets` are where they
     start in it, in elements.
-    `output` is the name of the buffer that is written.
+    `output` and `states` are the names of the buffers that are written.
     """
 
     indices: Indices
@@ -128,6 +129,7 @@ class Memory:
     offsets: Mapping[str, int] = field(default_factory=dict)
     f16_storage: F16Storage = F16Storage.PACKED
     output: str = ""
+    states: frozenset[str] = frozenset()
     scratch_dtype: DType = DType.F32
 
     def wide(self, buffer: Buffer) -> bool:
@@ -175,7 +177,14 @@ class Memory:
         text = self.indices.text(index, LANES if wide else 1)
         if wide:
             return f"{name}[{text}] = {store_four(self.f16_storage, value)}"
-        return store_one(self.f16_storage, name, text, value)
+        return store_one(self.f16_storage, name, self.store_function(buffer), text, value)
+
+    def is_written(self, buffer: Buffer) -> bool:
+        return buffer.name == self.output or buffer.name in self.states
+
+    def store_function(self, buffer: Buffer) -> str:
+        """Stores one entry of a packed buffer of f16."""
+        return STORE_ONE if buffer.name == self.output else f"{STORE_ONE}_of_{buffer.name}"
 
     def _is_cast(self, buffer: Buffer) -> bool:
         """Whether its entries lie as bits of another dtype."""
@@ -195,7 +204,7 @@ class Memory:
     def _shared(self, buffer: Buffer) -> bool:
         """Whether two threads may store halves of one word, so that the words must be atomic."""
         packed = self.f16_storage is F16Storage.PACKED and not self.wide(buffer)
-        return packed and buffer.name == self.output
+        return packed and self.is_written(buffer)
 
     def _byte(self, buffer: Buffer, index: Affine) -> str:
         """Loads one i8 and extends its sign."""

@@ -59,13 +59,15 @@ def print_module(
     scalar = frozenset().union(*(each.scalar for each in uses))
     if not scalar.isdisjoint(offsets):
         scalar |= {SCRATCH}
-    names = Names(WORDS, (*_RESERVED, *entries))
+    stores = (f"{STORE_ONE}_of_{state}" for state in states)
+    names = Names(WORDS, (*_RESERVED, *entries, *stores))
     memory = Memory(
         indices=Indices(names=names),
         scalar=scalar,
         offsets=offsets,
         f16_storage=f16_storage,
         output=tensors[-1],
+        states=frozenset(states),
         scratch_dtype=DType.I32 if _has_integers(buffers, offsets) else DType.F32,
     )
     writer = Writer()
@@ -159,13 +161,13 @@ def _f16_functions(writer: Writer, memory: Memory, buffers: tuple[Buffer, ...]) 
     if held and memory.f16_storage is F16Storage.PACKED:
         if any(map(memory.wide, held)):
             write_unpack_function(writer)
-        for buffer in held:
-            if buffer.name != memory.output:
-                continue
-            if memory.wide(buffer):
-                write_pack_function(writer)
-            else:
-                write_store_function(writer, memory.indices.names.of("buffer", buffer.name))
+        written = [buffer for buffer in held if memory.is_written(buffer)]
+        if any(map(memory.wide, written)):
+            write_pack_function(writer)
+        for buffer in written:
+            if not memory.wide(buffer):
+                name = memory.indices.names.of("buffer", buffer.name)
+                write_store_function(writer, name, memory.store_function(buffer))
     return bool(held)
 
 
