@@ -79,7 +79,7 @@ def add(
         ValuesDtype,
         typer.Option(
             help="What values are in memory on WebGPU; elsewhere they are f32. As the file's "
-            "weights, unless told."
+            "weights, unless told. Of a language model its cache: f32 unless told."
         ),
     ] = ValuesDtype.FILE,
     max_error: Annotated[
@@ -101,7 +101,8 @@ def add(
             "they are written so that you can put them there"
         )
     dimensions = parse_dimensions(dim or ())
-    f16 = _f16(dtype, target, weights_url)
+    decodes = is_language_model(file, dimensions)
+    f16 = _f16(dtype, target, None if decodes else weights_url)
     with reach(state, url) as gateway, TemporaryDirectory() as folder, live_display(notes) as shown:
 
         def told(line: str) -> None:
@@ -110,7 +111,7 @@ def add(
         written_to = output or Path(folder) / "weights.bin"
         wanted = WantedWeights(choice=weights, max_error=max_error)
         model = imported(file, name, dimensions, written_to, told, wanted, f16=f16)
-        both = model.f16 is not None or is_language_model(file, dimensions)
+        both = model.f16 is not None or decodes
         made = send(
             gateway,
             model,
@@ -336,20 +337,29 @@ def _tell_added(made: Registered, sent: ImportedModel) -> None:
 def _weights_told(sent: ImportedModel) -> str:
     """What pages fetch, and by how much outputs differ from those of f32."""
     told = _fetched(sent.plans)
-    return told if sent.f16 is None else f"{told} or in f16 {_fetched(sent.f16.plans)}"
+    if sent.f16 is None:
+        return told
+    if sent.f16.plans[0].decoder:
+        return f"{told} (with a cache of f16 {_difference(sent.f16.plans)})"
+    return f"{told} or in f16 {_fetched(sent.f16.plans)}"
 
 
 def _fetched(plans: Sequence[Plan]) -> str:
     told = _megabytes(max(plan.file_bytes for plan in plans))
-    errors = [plan.golden.storage_error for plan in plans if plan.golden.storage_error is not None]
-    if not errors:
+    differ = _difference(plans)
+    if not differ:
         return told
-    differ = f"outputs differ by {max(errors):.2g}"
     if plans[0].has_f16:
         return f"{told} ({differ})"
     plain = max(plan.memory.weights for plan in plans)
     share = max(plan.file_bytes for plan in plans) / plain
     return f"{told} ({share:.0%} of f32; {differ})"
+
+
+def _difference(plans: Sequence[Plan]) -> str:
+    """'' for plans that compute as the file does."""
+    errors = [plan.golden.storage_error for plan in plans if plan.golden.storage_error is not None]
+    return f"outputs differ by {max(errors):.2g}" if errors else ""
 
 
 def _counted(count: int, what: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cli.models.dimensions import written
 from cli.models.sending import ImportedModel, Told
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import ProgramWorkload
@@ -31,7 +32,7 @@ class WeightsChoice(StrEnum):
 
 
 class ValuesDtype(StrEnum):
-    """What values of a network are in memory on WebGPU."""
+    """What values of a network, or the cache of a language model, are in memory on WebGPU."""
 
     FILE = "file"
     F32 = "f32"
@@ -93,20 +94,29 @@ def imported(
     f16: bool | None = False,
 ) -> ImportedModel:
     """Writes the weights of all plans to the file `weights`. With `f16` there are plans for WebGPU,
-    too, whose values are f16, with a file of weights beside; None makes them where the file's
-    weights are f16. Raises InvalidInput or UnsupportedModel for what cannot be imported.
+    too: of a language model such with a cache of f16, of a network such with values of f16 and a
+    file of weights beside, which None makes where the file's weights are f16. Raises InvalidInput
+    or UnsupportedModel for what cannot be imported.
     """
     told(f"importing {file.name} for {'; '.join(map(written, dimensions))}")
     if is_language_model(file, dimensions):
-        if f16:
-            raise InvalidInput("language models compute in f32; leave --dtype f16 out")
-        return _written(_decoder(file, name, dimensions, wanted), weights, told)
+        made = _written(_decoder(file, name, dimensions, wanted), weights, told)
+        if not f16:
+            return made
+        told("planning it with a cache of f16")
+        halved = _decoder(file, name, dimensions, wanted, f16=True)
+        return replace(made, f16=_imported(halved, weights))
     return _network(file, name, dimensions, weights, told, wanted, f16=f16)
 
 
 def _written(model: "PlannedModel", weights: Path, told: Told) -> ImportedModel:
     told("writing the weights")
     model.weights.write(weights)
+    return _imported(model, weights)
+
+
+def _imported(model: "PlannedModel", weights: Path) -> ImportedModel:
+    """`weights` is written already."""
     programs = (each for each in model.workloads if isinstance(each, ProgramWorkload))
     return ImportedModel(
         plans=model.plans,
@@ -151,8 +161,10 @@ def _decoder(
     name: str,
     dimensions: tuple[Mapping[str, int], ...],
     wanted: WantedWeights,
+    *,
+    f16: bool = False,
 ) -> "PlannedModel":
-    from services.tuner.language.planning import plan_language_model
+    from services.tuner.language.planning import Cache, plan_language_model
 
     form = _FORMS.get(wanted.choice)
     if form is None:
@@ -165,4 +177,6 @@ def _decoder(
             f"{path.name} is a language model; its one dimension is --dim {CONTEXT}=2048, the "
             f"tokens that it has room for, or several of them, --dim {CONTEXT}=1024,8192"
         )
-    return plan_language_model(path, name, [each[CONTEXT] for each in dimensions if each], form)
+    lengths = [each[CONTEXT] for each in dimensions if each]
+    cache = Cache(dtype=DType.F16, max_error=wanted.max_error) if f16 else Cache()
+    return plan_language_model(path, name, lengths, form, cache)

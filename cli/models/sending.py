@@ -22,7 +22,7 @@ Told = Callable[[str], None]
 class ImportedModel:
     """What an import makes of a file. `golden` are the files of the plans, in their order;
     `weights` is the one of all; `programs` the text of each program that a plan calls. `f16` is the
-    same with values of f16, for WebGPU.
+    same with values or a cache of f16, for WebGPU; with a cache of f16 the weights are the same.
     """
 
     plans: tuple[Plan, ...]
@@ -51,8 +51,11 @@ def send(
     """
     plans: list[PlanRequest] = []
     programs: dict[str, str] = {}
+    sent: dict[Path, str] = {}
     for part in model.parts:
-        weights = None if weights_url else _send_weights(gateway, part.weights, told)
+        if not weights_url and part.weights not in sent:
+            sent[part.weights] = _send_weights(gateway, part.weights, told)
+        weights = sent.get(part.weights)
         plans += _send_plans(gateway, part, weights, weights_url)
         programs |= part.programs
     told("registering")

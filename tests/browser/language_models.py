@@ -10,6 +10,7 @@ import numpy as np
 
 from fixtures.language_configs import LLAMA
 from fixtures.model_site import Files, SiteKernels
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.known_programs import KnownProgram, learn
 from kernelzoo.domain.operators.quantised import Form
@@ -17,7 +18,8 @@ from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import ProgramWorkload, Workload
 from services.tuner.language.checkpoint import Checkpoint, Seeded
-from services.tuner.language.planning import plan_decoder
+from services.tuner.language.config import LanguageConfig
+from services.tuner.language.planning import Cache, plan_decoder
 from services.tuner.language.reference import Reference
 from services.tuner.schedules.registry import lite_space
 
@@ -35,9 +37,12 @@ ROUNDINGS = 100.0
 """Kernels of a model are not compared one by one here."""
 
 
+HALVED = Cache(dtype=DType.F16, max_error=0.001)
+
+
 @cache
-def tiny_decoder(name: str = "tiny-llama") -> tuple[Plan, Files]:
-    made = plan_decoder(TINY, Seeded(), name, BLOCK_ROWS)
+def tiny_decoder(name: str = "tiny-llama", held: Cache = Cache()) -> tuple[Plan, Files]:  # noqa: B008
+    made = plan_decoder(TINY, Seeded(), name, BLOCK_ROWS, cache=held)
     weights = b"".join(made.weights.blocks())
     return made.plans[0], Files(weights=weights, golden=made.golden[0])
 
@@ -54,7 +59,7 @@ def decoder_that_grows(name: str, lengths: tuple[int, ...]) -> tuple[tuple[Plan,
 
 def bytes_taken(plan: Plan) -> int:
     """What a page reserves for it."""
-    states = sum(4 * prod(state.shape) for state in plan.states)
+    states = sum(state.dtype.size_bytes * prod(state.shape) for state in plan.states)
     return plan.memory.weights + plan.memory.activations + states
 
 
@@ -62,8 +67,9 @@ def right_tokens(
     prompt: list[int],
     count: int,
     weights: Checkpoint = Seeded(),  # noqa: B008, as it is frozen
+    config: LanguageConfig = TINY,
 ) -> list[int]:
-    return Reference(TINY, weights).continued(prompt, count)
+    return Reference(config, weights).continued(prompt, count)
 
 
 def chosen_on_gpu(key: str) -> SiteKernels:

@@ -3,6 +3,7 @@ those of NumPy."""
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from threading import Event
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,6 +13,7 @@ from playwright.sync_api import Browser, Page
 from cli.demo.examples import served_examples
 from fixtures.model_site import SiteKernels, write_model
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -20,6 +22,7 @@ from services.tuner.schedules.registry import lite_space
 from tests.browser.candidate_queue import Queue, QueueHandler
 from tests.browser.language_models import (
     BYTES,
+    HALVED,
     TEMPLATE,
     TINY,
     bytes_taken,
@@ -94,6 +97,9 @@ SPACES = {
 PARAMETERS = 8
 """Wasm kernels of the head and of the step have five tensors, scratch, and a range; the first
 local is an i32."""
+HALF, HALF_FILES = tiny_decoder("half", HALVED)
+WHOLE, WHOLE_FILES = tiny_decoder("half")
+"""Of one model, with a cache of f16 for a GPU and with one of f32 for WebAssembly."""
 TRAPPING, _ = tiny_decoder("trapping")
 STEP = TRAPPING.kernels[TRAPPING.calls[-1].kernel]
 """The step to the next place, whose first input is the token that was chosen."""
@@ -154,6 +160,12 @@ class Gateway(QueueHandler):
             return str(self.host.folder / "webgpu" / "served.json")
         if asked.path.startswith("/served."):
             return str(self.host.folder / "webgpu" / asked.path[1:])
+        if asked.path.startswith("/v1/models/half/"):
+            folder = "wasm" if "wasm" in asked.path else "webgpu"
+            return str(self.host.folder / folder / "half.json")
+        if asked.path.startswith("/half."):
+            folder = "wasm" if asked.path.endswith(".wasm") else "webgpu"
+            return str(self.host.folder / folder / asked.path[1:])
         if asked.path.startswith("/v1/models/tuned/"):
             folder = "wasm" if "wasm" in asked.path else "webgpu"
             return str(self.host.folder / folder / "tuned.json")
@@ -187,6 +199,12 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
         for plan, files in (tiny_decoder(), tiny_decoder("served"), *GROWN):
             kernels = {key: choose(key) for key in plan.kernels}
             write_model(folder, device_class, plan, files, kernels)
+    for target, device_class, choose, (plan, files) in (
+        ("webgpu", GPU_CLASS, chosen_on_gpu, (HALF, HALF_FILES)),
+        ("wasm", CLASS, chosen_on_wasm, (WHOLE, WHOLE_FILES)),
+    ):
+        kernels = {key: choose(key) for key in plan.kernels}
+        write_model(made.folder / target, device_class, plan, files, kernels)
     made.zoo = made.folder / "webgpu"
     for target, device_class, choose in (
         (TargetKind.WEBGPU, GPU_CLASS, chosen_on_gpu),
@@ -566,6 +584,37 @@ def test_a_text_goes_on_where_webassembly_runs_once_its_gpu_is_lost_for_good(
     assert found["found"] == greedy, "on three memories"
     assert "lost" in found["targetReason"]
     assert found["share"] == pytest.approx(1)
+
+
+HALF_CACHE = """
+  const llm = await zoo.languageModel("half");
+  const targets = [llm.target];
+  const { memoryBytes } = llm.stats();
+  const long = await collect(llm.generate(feeds.long, { maxTokens: 4, stop: [] }));
+  const found = [];
+  for await (const token of llm.generate([1, 2, 3], { stop: [], interval: 1 })) {
+    found.push(token);
+    if (found.length % 12 === 0) new BroadcastChannel("lose").postMessage(null);
+  }
+  targets.push(llm.target);
+  await llm.dispose();
+  sessionStorage.clear();
+  return { targets, memoryBytes, long, found };
+"""
+
+
+def test_a_cache_of_f16_is_half_as_large_and_its_tokens_are_those_of_numpy(
+    page: Page, host: Host
+) -> None:
+    assert HALF_FILES == WHOLE_FILES, "a page fetches the same files"
+    found = page.evaluate(script(COLLECT + HALF_CACHE), [host.url, {"long": LONG}])
+    assert found["targets"] == ["webgpu", "wasm"], "where the plan of f32 goes on"
+    halved = replace(TINY, cache=DType.F16)
+    assert found["long"] == right_tokens(LONG, 4, config=halved)
+    assert found["found"] == right_tokens(PROMPT, TINY.length - len(PROMPT), config=halved)
+    kept = sum(state.size_bytes for state in WHOLE.states[3:])
+    assert bytes_taken(WHOLE) - bytes_taken(HALF) == kept // 2
+    assert found["memoryBytes"] < bytes_taken(WHOLE) - kept // 4
 
 
 ELSEWHERE = """

@@ -27,7 +27,7 @@ from services.tuner.language.checkpoint import Seeded
 from services.tuner.language.config_file import config_of
 from tests.database.client import OPERATOR_KEY
 from tests.database.conftest import Connection
-from tests.database.test_models import GPU_CLASS
+from tests.database.test_models import CLASS, GPU_CLASS
 from tests.language_folder import CONFIG, write_folder
 from tests.tiny_model import TINY_NAME, register, tiny_model
 from workers import compiling
@@ -155,6 +155,12 @@ def test_a_language_model_is_added_for_webgpu_from_a_folder_and_from_a_file_of_o
     again = run("add", str(file), *add, "--replace")
     assert again.exit_code == 0, again.output
     assert "zoo.languageModel('small')" in again.output
+    halved = run("add", str(file), *add, "--replace", "--dtype", "f16")
+    assert "2 plans (context=48; context=48 in f16 for webgpu)" in halved.output
+    assert "(with a cache of f16 outputs differ by" in halved.output
+    for target, wanted in ((GPU_CLASS, "f16"), (CLASS, "f32")):
+        states = http.get(f"/v1/models/small/{target}").json()["plan"]["states"]
+        assert {state["dtype"] for state in states[3:]} == {wanted}
 
 
 def test_weights_for_a_host_of_the_author_are_written_for_it(run: Run, tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ const ALIGNMENT = 64;
  */
 export function withStates(plan: PlanWire, target: TargetKind): PlanWire {
   let end = plan.memory.activations;
-  const places = (plan.states ?? []).map(({ shape }) => {
+  const places = (plan.states ?? []).map(({ dtype, shape }) => {
     const at = Math.ceil(end / ALIGNMENT) * ALIGNMENT;
-    end = shape.reduce((bytes, extent) => bytes * extent, Float32Array.BYTES_PER_ELEMENT) + at;
+    const entryBytes = dtype === "f16" ? 2 : Float32Array.BYTES_PER_ELEMENT;
+    end = shape.reduce((bytes, extent) => bytes * extent, entryBytes) + at;
     return at;
   });
   const inMemory = ({ state, ...tensor }: PlanTensor): PlanTensor =>

@@ -15,7 +15,7 @@ export interface PortWire {
   readonly tensor: number;
 }
 
-/** f16 is there in plans of format 4, which are for a GPU: between inputs and outputs. */
+/** f16 is there in plans of formats 4, between inputs and outputs, and 5, which are for a GPU. */
 type StoredDType = "f32" | "f16" | "i32";
 
 /** `at` is an offset in the activations, `weight` and `state` are indices: a tensor has one of them. */
@@ -94,8 +94,8 @@ export interface GoldenPart {
 }
 
 export interface PlanWire {
-  /** 2 with states, 3 with weights in fewer bits, 4 with values of f16. */
-  readonly format: 1 | 2 | 3 | 4;
+  /** 2 with states, 3 with weights in fewer bits, 4 with values of f16, 5 with states of f16. */
+  readonly format: 1 | 2 | 3 | 4 | 5;
   readonly model: string;
   readonly dimensions: Readonly<Record<string, number>>;
   readonly inputs: readonly PortWire[];

@@ -67,8 +67,8 @@ function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL
 
 function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): void {
   const { model, plan, kernels } = answer;
-  // What formats of 3 and 4 add every reader of the first one knows.
-  const format = plan?.format > 2 ? 1 : plan?.format;
+  // What formats of 3 and 4 add every reader of the first one knows, and 5 adds so to 2.
+  const format = [0, 1, 2, 1, 1, 2][plan?.format];
   if (model !== 1 || format !== (host.format ?? 1) || !kernels)
     throw refused(host, `${url} is no model for this SDK.`);
 }

@@ -257,8 +257,8 @@ def decode_attention(shape: AttentionShape, cache: DType = DType.F32) -> Program
 
 
 def attention_shape(program: Program) -> AttentionShape | None:
-    """The shape of the `decode_attention` that a normalised program is, in f32 or over a cache of f16;
-    None for any other."""
+    """The shape of the `decode_attention` that a normalised program is, over a cache of f32 or
+    f16; None for any other."""
     shapes = [each.shape for each in program.inputs]
     match shapes:
         case [(1, width), (length, half), _, _, (kv_heads, _, _, _), _] if program.updates:

@@ -83,9 +83,7 @@ def normed_rows(m: int, k: int, epsilon: float) -> Program:
 
 
 @lru_cache(maxsize=64)
-def block_attention(
-    shape: AttentionShape, rows: int, cache: DType = DType.F32
-) -> Program:
+def block_attention(shape: AttentionShape, rows: int, cache: DType = DType.F32) -> Program:
     """The attention of the tokens of a block, each over itself and all before it, whose keys and
     values they join: c[rows, heads · head_dim].
 

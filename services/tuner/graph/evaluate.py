@@ -65,6 +65,9 @@ def evaluate(
         computed = _computed(node.op, inputs, made.shape)
         with np.errstate(over="ignore"):
             values[node.output] = np.asarray(computed, NUMPY_DTYPES[made.dtype])
+            for name, held in zip(node.inputs, inputs, strict=True):
+                if name in graph.states and held is not values[name]:
+                    values[name][...] = held
         for name in dict.fromkeys(node.inputs):
             left[name] -= 1
             if not left[name] and name not in kept:

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kernelzoo.domain.plan import Plan
+from kernelzoo.domain.plan import Golden, Plan
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import ALL_RULES, Rules, fused
-from services.tuner.graph.golden import TOLERANCE, GoldenFile, golden_file
+from services.tuner.graph.golden import GoldenFile, golden_file
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import imported
 from services.tuner.graph.planning import planned
@@ -113,17 +113,26 @@ def plan_f16(
 
 
 def _golden_f16(right: GoldenFile, graph: Graph, max_error: float) -> GoldenFile:
-    """Outputs as of f32. How far those of NumPy are off tells how the network magnifies roundings
-    to f16; a GPU may round in either direction, to the next but one."""
+    """Outputs as of f32."""
     error = output_error(evaluate(graph, right.feeds), right.outputs)
+    refuse_f16_error(error, max_error, "values")
+    return replace(right, golden=allowing_f16(right.golden, error))
+
+
+def refuse_f16_error(error: float, max_error: float, what: str) -> None:
+    """Raises InvalidInput where golden outputs differ by too much with `what` as f16."""
     if not error <= max_error:
         raise InvalidInput(
-            f"with values as f16 the golden outputs differ by {error:.2g} of their largest "
+            f"with {what} as f16 the golden outputs differ by {error:.2g} of their largest "
             f"magnitude, and --max-error is {max_error:.2g}; allow more, or take --dtype f32"
         )
-    tolerance = max(TOLERANCE, F16_SPREAD * error)
-    golden = replace(right.golden, tolerance=tolerance, storage_error=error)
-    return replace(right, golden=golden)
+
+
+def allowing_f16(golden: Golden, error: float) -> Golden:
+    """`error`: how far outputs of NumPy are off, which tells how the network magnifies roundings to
+    f16; a GPU may round in either direction, to the next but one."""
+    tolerance = max(golden.tolerance, F16_SPREAD * error)
+    return replace(golden, tolerance=tolerance, storage_error=error)
 
 
 def _planned_model(

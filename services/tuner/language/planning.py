@@ -1,18 +1,25 @@
 """A language model as what a registration needs: its decoder's plan, weights, golden outputs."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import USUAL_FORM, Form
 from kernelzoo.domain.plan import Golden, GoldenPart, Plan, PlanDecoder
 from kernelzoo.domain.plan_checking import validated
 from kernelzoo.errors import InvalidInput
-from services.tuner.graph.models import PlannedModel, model_calls
+from services.tuner.graph.models import (
+    PlannedModel,
+    allowing_f16,
+    model_calls,
+    refuse_f16_error,
+)
 from services.tuner.graph.planning import planned
+from services.tuner.graph.storing import output_error
 from services.tuner.graph.weights import weight_file
 from services.tuner.language.block import BLOCK_ROWS
 from services.tuner.language.checkpoint import Checkpoint, Safetensors
@@ -23,13 +30,27 @@ from services.tuner.language.onnx_decoder import read_decoder
 from services.tuner.language.operands import POSITION, PROMPT, TOKEN
 from services.tuner.language.reference import Reference
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """What keys and values are in memory; f16 is for WebGPU alone. Golden outputs may differ by so
+    much of their largest magnitude from those with a cache of f32."""
+
+    dtype: DType = DType.F32
+    max_error: float = 0.0
+
+
 GOLDEN_TOKENS = 8
 SEED = 20_201
 TOLERANCE = 1e-4
 
 
 def plan_language_model(
-    path: Path, name: str, lengths: Sequence[int] = (), form: Form = USUAL_FORM
+    path: Path,
+    name: str,
+    lengths: Sequence[int] = (),
+    form: Form = USUAL_FORM,
+    cache: Cache = Cache(),
 ) -> PlannedModel:
     """Plans of a folder with config.json and safetensors, or of a file of ONNX: one for each of
     `lengths`, the room for tokens, and one for as many as are usual where none is told. Matrices
@@ -38,9 +59,11 @@ def plan_language_model(
     longest = max(lengths, default=None)
     if path.is_file():
         config, read = read_decoder(path, longest)
-        return plan_decoder(config, replace(read, form=form), name, lengths=lengths)
-    config = read_config(path, longest)
-    return plan_decoder(config, Safetensors(path, config, form), name, lengths=lengths)
+        weights: Checkpoint = replace(read, form=form)
+    else:
+        config = read_config(path, longest)
+        weights = Safetensors(path, config, form)
+    return plan_decoder(config, weights, name, lengths=lengths, cache=cache)
 
 
 def plan_decoder(
@@ -49,13 +72,16 @@ def plan_decoder(
     name: str,
     block_rows: int = BLOCK_ROWS,
     lengths: Sequence[int] = (),
+    cache: Cache = Cache(),
 ) -> PlannedModel:
     """Prompts are taken in blocks of so many rows. There is a plan for each of `lengths`, the
-    shortest first; for the config's where none is told. Raises InvalidInput for a model that no
-    page could hold."""
-    configs = [replace(config, length=each) for each in sorted(lengths or [config.length])]
+    shortest first; for the config's where none is told. The file of weights is the same for each
+    dtype of the cache. Raises InvalidInput for a model that no page could hold, and where golden
+    outputs differ by too much with the cache."""
+    lengths = sorted(lengths or [config.length])
+    configs = [replace(config, length=each, cache=cache.dtype) for each in lengths]
     made = [decoder_graph(each, weights, block_rows) for each in configs]
-    golden = [golden_file(each, weights) for each in configs]
+    golden = [golden_file(each, weights, cache.max_error) for each in configs]
     file, parts = weight_file([each.graph for each in made])
     plans = []
     for each, decoder, own, (told, _) in zip(configs, made, parts, golden, strict=True):
@@ -69,15 +95,18 @@ def plan_decoder(
     )
 
 
-def golden_file(config: LanguageConfig, weights: Checkpoint) -> tuple[Golden, bytes]:
-    """A seeded prompt, and the logits behind its last token. Raises InvalidInput for weights that
-    make logits of it which are no numbers."""
+def golden_file(
+    config: LanguageConfig, weights: Checkpoint, max_error: float = 0.0
+) -> tuple[Golden, bytes]:
+    """A seeded prompt, and the logits behind its last token with a cache of f32. Raises
+    InvalidInput for weights that make logits of it which are no numbers, and where those with the
+    config's own cache differ by more than `max_error` of their largest magnitude."""
     random = np.random.default_rng(SEED)
     tokens = random.integers(0, config.vocabulary, min(GOLDEN_TOKENS, config.length))
     prompt = np.zeros(config.length, np.int32)
     prompt[: len(tokens)] = tokens
     position = np.array([0, len(tokens), 0, 0], np.int32)
-    logits = Reference(config, weights).logits(tokens.tolist())
+    logits = Reference(replace(config, cache=DType.F32), weights).logits(tokens.tolist())
     if not np.isfinite(logits).all():
         raise InvalidInput(
             "the model's logits of a seeded prompt are infinite or no numbers, so its weights are "
@@ -95,6 +124,11 @@ def golden_file(config: LanguageConfig, weights: Checkpoint) -> tuple[Golden, by
         outputs=tuple(parts[-1:]),
         tolerance=TOLERANCE,
     )
+    if config.cache is DType.F16:
+        halved = Reference(config, weights).logits(tokens.tolist())
+        error = output_error({LOGITS: halved}, {LOGITS: logits})
+        refuse_f16_error(error, max_error, "the cache")
+        golden = allowing_f16(golden, error)
     return golden, body
 
 

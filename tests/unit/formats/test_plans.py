@@ -97,7 +97,7 @@ def _stored(**changes: Any) -> Plan:
 
 
 FAULTS = {
-    "format 5 is unknown": replace(PLAN, format=5),
+    "format 6 is unknown": replace(PLAN, format=6),
     "weight 0 (table) does not say how it is stored": replace(PLAN, format=3),
     "weights are stored plain in plans of this format": replace(STORED, format=1),
     "table) is stored in 80 bytes; int8 has 120": _stored(bytes=80),
@@ -110,7 +110,7 @@ FAULTS = {
         STORED, chunks=(replace(STORED.chunks[0], inflated=1 << 40),)
     ),
     "the weights have -64 bytes": replace(STORED, memory=replace(STORED.memory, weights=-64)),
-    "has format 2 if it has states": replace(PLAN, format=2),
+    "has format 2 or 5 if it has states": replace(PLAN, format=2),
     "model name '../etc' is malformed": replace(PLAN, model="../etc"),
     "dimension batch is 0": replace(PLAN, dimensions={"batch": 0}),
     "'matmul' is no key of a workload": replace(PLAN, kernels=("matmul", "relu:f32:n128")),

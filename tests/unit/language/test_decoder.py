@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cli.models.importing import WantedWeights, WeightsChoice, imported
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.plan import PlanDecoder
 from kernelzoo.domain.plan_checking import validated
@@ -107,6 +108,43 @@ def test_graphs_of_all_shapes_are_sound_and_a_lone_head_is_a_weight() -> None:
         assert faults(decoder_graph(each, Seeded()).graph) == ()
     (plan,) = plan_decoder(config, Seeded(), "untied").plans
     assert "head" in [weight.name for weight in plan.weights]
+
+
+def test_a_cache_of_f16_is_another_plan_of_the_same_weights(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    given = (tmp_path, "small", ({"context": 48},), tmp_path / "weights", lambda _: None)
+    model = imported(*given, f16=True)
+    assert model.f16 is not None
+    (plan,), (halved,) = model.plans, model.f16.plans
+    assert read_plan(plan_bytes(halved)) == halved
+    assert (plan.format, halved.format, halved.has_f16) == (2, 5, True)
+    assert (plan.weights, plan.chunks) == (halved.weights, halved.chunks)
+    kept = [state.dtype for state in halved.states[3:]]
+    assert kept == [DType.F16] * 2 * CONFIG["num_hidden_layers"]
+    assert {state.dtype for state in plan.states[3:]} == {DType.F32}
+    error = halved.golden.storage_error
+    assert error is not None
+    assert 0 < error < 0.01
+    assert halved.golden.tolerance == max(plan.golden.tolerance, 4 * error)
+    assert model.golden == model.f16.golden, "logits are those with a cache of f32"
+    with pytest.raises(InvalidInput, match="with the cache as f16 the golden outputs differ by"):
+        imported(*given, WantedWeights(max_error=error / 2), f16=True)
+
+
+def test_numpy_rounds_keys_and_values_as_a_cache_of_f16_does(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    config = replace(read_config(tmp_path), cache=DType.F16)
+    weights = Safetensors(tmp_path, config)
+    tokens = [5, 61, 7, 7, 30, 12]
+    found, _ = prompt_logits(decoder_graph(config, weights, block_rows=4), tokens)
+    right, plain = (
+        Reference(replace(config, cache=each), weights).logits(tokens)
+        for each in (DType.F16, DType.F32)
+    )
+    # The graph rounds none of the keys that a call itself adds.
+    rounding = np.abs(right - plain).max()
+    assert 1e-6 < rounding < 1e-2 * np.abs(plain).max()
+    assert 1e-6 < np.abs(found - plain).max() < 2 * rounding
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "gemma"])
@@ -258,7 +296,7 @@ def test_a_plan_whose_states_or_decoder_do_not_fit_is_refused() -> None:
     decoder = plan.decoder
     assert decoder is not None
     for changed, fault in (
-        (replace(plan, format=1), "has format 2 if it has states"),
+        (replace(plan, format=1), "has format 2 or 5 if it has states"),
         (replace(plan, decoder=replace(decoder, length=63)), "prompt must be a state of 63"),
         (replace(plan, decoder=replace(decoder, vocabulary=71)), "logits must be 71"),
         (replace(plan, decoder=replace(decoder, token=decoder.chosen)), "token must be a state"),

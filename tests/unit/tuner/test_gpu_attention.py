@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import (
     AttentionShape,
     argmax,
@@ -21,6 +23,7 @@ from kernelzoo.domain.workload import Role, Workload
 from kernelzoo.errors import InvalidInput
 from services.aggregator.verification import expected, roundings
 from services.tuner.compile import gpu_compilation
+from services.tuner.schedules.base.f16_storage import F16Storage, f16_storage_of, with_native_f16
 from services.tuner.schedules.block_attention.webgpu_config import WebgpuBlockAttentionConfig
 from services.tuner.schedules.decode_attention.webgpu_config import WebgpuDecodeAttentionConfig
 from services.tuner.schedules.matmul.webgpu_config import Cache
@@ -80,6 +83,60 @@ def test_a_token_attends_to_those_before_it_and_joins_the_cache(
     found = executed(steps.artifact, inputs, slices=2)
     for got, wanted in zip(found, attended(shape, inputs), strict=True):
         assert np.abs(got.astype(np.float64) - wanted).max() < 1e-6
+
+
+HALF_CONFIGS = [
+    each
+    for program in (
+        decode_attention(replace(SHAPE, length=76), DType.F16),
+        block_attention(replace(SHAPE, length=76), 20, DType.F16),
+    )
+    for each in lite_space(Workload.of_program("attention", program), TargetKind.WEBGPU)[::9]
+]
+
+
+@pytest.mark.parametrize("candidate", HALF_CONFIGS, ids=str)
+def test_a_cache_of_f16_is_read_and_written_rounded(candidate: Candidate) -> None:
+    workload = candidate.workload
+    inputs = inputs_of(workload)
+    inputs[3][0] = 31
+    assert {entries.dtype for entries in inputs[4:]} == {np.dtype(np.float16)}
+    right = attended if len(inputs[0]) == 1 else attended_rows
+    wanted = right(replace(SHAPE, length=76), inputs)
+    *states, output = executed(legal(candidate).artifact, inputs, slices=2)
+    for got, exact in zip(states, wanted, strict=False):
+        assert got.dtype == np.float16
+        # WGSL may round in either direction.
+        assert (np.abs(got.astype(np.float64) - exact) <= 2.0**-10 * np.abs(exact) + 2e-7).all()
+    error = np.abs(output - wanted[-1]).max()
+    assert error <= expected(workload, TargetKind.WEBGPU, 1).tolerances.max() < 1e-3
+    assert error <= 2e-5, "a block may read its own keys and values rounded"
+
+
+@pytest.mark.parametrize("count", [4, 7])
+def test_a_state_of_f16_of_any_program_is_written_entry_by_entry(count: int) -> None:
+    text = (
+        f"state: f16[{count}]\nmore: f32[{count}]\nnext[i: {count}] = state[i] + more[i]\n"
+        f"c[i: {count}] = next[i] * 2.0\nstate := next"
+    )
+    workload = Workload.of_program("sums", parsed(text))
+    inputs = inputs_of(workload)
+    sums = inputs[0].astype(np.float32) + inputs[1]
+    space = lite_space(workload, TargetKind.WEBGPU)
+    assert {f16_storage_of(each) for each in space} == set(F16Storage)
+    for candidate in (space[0], with_native_f16(space[0])):
+        state, output = executed(legal(candidate).artifact, inputs)
+        assert np.abs(state.astype(np.float32) - sums).max() <= 2.0**-10
+        assert np.abs(output.astype(np.float32) - 2 * sums).max() < 1e-6
+    # Kernels are compared by their states, too.
+    assert 2 * 2.0**-23 * roundings(workload) > 2.0**-10 * np.abs(sums).max()
+
+
+def test_a_cache_of_f16_is_for_a_gpu() -> None:
+    program = decode_attention(SHAPE, DType.F16)
+    assert attention_shape(Workload.of_program("attention", program).program) == SHAPE
+    with pytest.raises(InvalidInput, match="f16"):
+        lite_space(Workload.of_program("attention", program), TargetKind.WASM)
 
 
 def test_the_loops_over_tokens_end_at_the_position() -> None:
