@@ -58,10 +58,13 @@ def test_each_fault_is_recorded_at_its_stage_and_the_next_kernel_is_right(call: 
         assert detail in measurement["detail"]
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("keeping", "forgetting"), ("halving", "exchanging")], ids=["f32", "f16"]
+)
 def test_a_state_is_held_to_what_the_reference_leaves_in_it_and_each_kernel_begins_anew(
-    call: Call,
+    call: Call, right: str, wrong: str
 ) -> None:
-    made = call("measured", ["keeping", "forgetting", "keeping"], "keeping")
+    made = call("measured", [right, wrong, right], right)
     assert [each["outcome"] for each in made] == ["ok", "compare", "ok"]
 
 

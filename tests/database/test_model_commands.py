@@ -158,6 +158,10 @@ def test_a_language_model_is_added_for_webgpu_from_a_folder_and_from_a_file_of_o
     halved = run("add", str(file), *add, "--replace", "--dtype", "f16")
     assert "2 plans (context=48; context=48 in f16 for webgpu)" in halved.output
     assert "(with a cache of f16 outputs differ by" in halved.output
+    away = ("--weights-url", "https://author.example/w.bin", "-o", str(tmp_path / "w.bin"))
+    assert run("add", str(file), *add, "--replace", "--dtype", "f16", *away).exit_code == 0
+    plans = json.loads(run("show", "small", "--json").stdout)["plans"]
+    assert [each["weights"]["url"] for each in plans] == [away[1]] * 2, "both read one file"
     for target, wanted in ((GPU_CLASS, "f16"), (CLASS, "f32")):
         states = http.get(f"/v1/models/small/{target}").json()["plan"]["states"]
         assert {state["dtype"] for state in states[3:]} == {wanted}

@@ -46,6 +46,12 @@ const CHOKING = `var s = 0.0; for (var k = 0u; k < 9u; k++) {
 
 /** Where a is a state: c = a + b from what a held before, and a becomes b. */
 const STATE = BINDINGS.replace("<storage, read> a", "<storage, read_write> a");
+/** The same with a of f16, packed, and what becomes of a pair. */
+const HALF_STATE = STATE.replace("a: array<f32>", "a: array<u32>");
+const ofPairs = (kept: string): string => `if (i % 2u == 0u) {
+  let held = unpack2x16float(a[i / 2u]); c[i] = held.x + b[i]; c[i + 1u] = held.y + b[i + 1u];
+  a[i / 2u] = pack2x16float(${kept});
+}`;
 
 /** c = 2(a + b) in two dispatches through scratch, and what may be wrong with it. */
 const TEXTS = {
@@ -60,6 +66,8 @@ const TEXTS = {
     BINDINGS.replace("<storage, read> a", "<storage, read_write> a") + entry("main", "a[i] = 0.0;"),
   keeping: STATE + entry("main", "c[i] = a[i] + b[i]; a[i] = b[i];"),
   forgetting: STATE + entry("main", "c[i] = a[i] + b[i];"),
+  halving: HALF_STATE + entry("main", ofPairs("vec2<f32>(b[i], b[i + 1u])")),
+  exchanging: HALF_STATE + entry("main", ofPairs("vec2<f32>(b[i + 1u], b[i])")),
   demanding: BINDINGS + entry("main", "c[i] = 0.0;"),
   slow: BINDINGS + entry("main", SLOW),
   choking: BINDINGS + entry("main", CHOKING),
@@ -71,7 +79,8 @@ function kernelOf(name: Text): KernelWire {
   const shape = [ELEMENTS];
   const dispatch = { workgroups: WORKGROUPS, threads: THREADS };
   const entries = name === "right" ? ["main", "then_1"] : ["main"];
-  const role = name === "keeping" || name === "forgetting" ? "state" : "input";
+  const halved = name === "halving" || name === "exchanging";
+  const role = halved || name === "keeping" || name === "forgetting" ? "state" : "input";
   return {
     candidate: name,
     sha256: name,
@@ -81,7 +90,7 @@ function kernelOf(name: Text): KernelWire {
     target: "webgpu",
     requires: name === "demanding" ? ["workgroup-memory-64k"] : [],
     tensors: [
-      { name: "a", role, dtype: "f32", shape, limit: 0 },
+      { name: "a", role, dtype: halved ? "f16" : "f32", shape, limit: 0 },
       { name: "b", role: "input", dtype: "f32", shape, limit: 0 },
       { name: "c", role: "output", dtype: "f32", shape, limit: 0 },
     ],
