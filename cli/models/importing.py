@@ -164,7 +164,7 @@ def _decoder(
     *,
     f16: bool = False,
 ) -> "PlannedModel":
-    from services.tuner.language.planning import Cache, plan_language_model
+    from services.tuner.language.planning import plan_language_model
 
     form = _FORMS.get(wanted.choice)
     if form is None:
@@ -178,5 +178,5 @@ def _decoder(
             f"tokens that it has room for, or several of them, --dim {CONTEXT}=1024,8192"
         )
     lengths = [each[CONTEXT] for each in dimensions if each]
-    cache = Cache(dtype=DType.F16, max_error=wanted.max_error) if f16 else Cache()
-    return plan_language_model(path, name, lengths, form, cache)
+    cache = DType.F16 if f16 else DType.F32
+    return plan_language_model(path, name, lengths, form, cache, wanted.max_error)

@@ -19,7 +19,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import ProgramWorkload, Workload
 from services.tuner.language.checkpoint import Checkpoint, Seeded
 from services.tuner.language.config import LanguageConfig
-from services.tuner.language.planning import Cache, plan_decoder
+from services.tuner.language.planning import plan_decoder
 from services.tuner.language.reference import Reference
 from services.tuner.schedules.registry import lite_space
 
@@ -37,12 +37,12 @@ ROUNDINGS = 100.0
 """Kernels of a model are not compared one by one here."""
 
 
-HALVED = Cache(dtype=DType.F16, max_error=0.001)
+HALVED = replace(TINY, cache=DType.F16)
 
 
 @cache
-def tiny_decoder(name: str = "tiny-llama", held: Cache = Cache()) -> tuple[Plan, Files]:  # noqa: B008
-    made = plan_decoder(TINY, Seeded(), name, BLOCK_ROWS, cache=held)
+def tiny_decoder(name: str = "tiny-llama", config: LanguageConfig = TINY) -> tuple[Plan, Files]:
+    made = plan_decoder(config, Seeded(), name, BLOCK_ROWS, max_error=0.001)
     weights = b"".join(made.weights.blocks())
     return made.plans[0], Files(weights=weights, golden=made.golden[0])
 

@@ -3,7 +3,6 @@ those of NumPy."""
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from threading import Event
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,7 +12,6 @@ from playwright.sync_api import Browser, Page
 from cli.demo.examples import served_examples
 from fixtures.model_site import SiteKernels, write_model
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -609,9 +607,8 @@ def test_a_cache_of_f16_is_half_as_large_and_its_tokens_are_those_of_numpy(
     assert HALF_FILES == WHOLE_FILES, "a page fetches the same files"
     found = page.evaluate(script(COLLECT + HALF_CACHE), [host.url, {"long": LONG}])
     assert found["targets"] == ["webgpu", "wasm"], "where the plan of f32 goes on"
-    halved = replace(TINY, cache=DType.F16)
-    assert found["long"] == right_tokens(LONG, 4, config=halved)
-    assert found["found"] == right_tokens(PROMPT, TINY.length - len(PROMPT), config=halved)
+    assert found["long"] == right_tokens(LONG, 4, config=HALVED)
+    assert found["found"] == right_tokens(PROMPT, TINY.length - len(PROMPT), config=HALVED)
     kept = sum(state.size_bytes for state in WHOLE.states[3:])
     assert bytes_taken(WHOLE) - bytes_taken(HALF) == kept // 2
     assert found["memoryBytes"] < bytes_taken(WHOLE) - kept // 4

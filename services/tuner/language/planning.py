@@ -1,7 +1,7 @@
 """A language model as what a registration needs: its decoder's plan, weights, golden outputs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -30,16 +30,6 @@ from services.tuner.language.onnx_decoder import read_decoder
 from services.tuner.language.operands import POSITION, PROMPT, TOKEN
 from services.tuner.language.reference import Reference
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cache:
-    """What keys and values are in memory; f16 is for WebGPU alone. Golden outputs may differ by so
-    much of their largest magnitude from those with a cache of f32."""
-
-    dtype: DType = DType.F32
-    max_error: float = 0.0
-
-
 GOLDEN_TOKENS = 8
 SEED = 20_201
 TOLERANCE = 1e-4
@@ -50,7 +40,8 @@ def plan_language_model(
     name: str,
     lengths: Sequence[int] = (),
     form: Form = USUAL_FORM,
-    cache: Cache = Cache(),
+    cache: DType = DType.F32,
+    max_error: float = 0.0,
 ) -> PlannedModel:
     """Plans of a folder with config.json and safetensors, or of a file of ONNX: one for each of
     `lengths`, the room for tokens, and one for as many as are usual where none is told. Matrices
@@ -63,7 +54,8 @@ def plan_language_model(
     else:
         config = read_config(path, longest)
         weights = Safetensors(path, config, form)
-    return plan_decoder(config, weights, name, lengths=lengths, cache=cache)
+    config = replace(config, cache=cache)
+    return plan_decoder(config, weights, name, lengths=lengths, max_error=max_error)
 
 
 def plan_decoder(
@@ -72,16 +64,16 @@ def plan_decoder(
     name: str,
     block_rows: int = BLOCK_ROWS,
     lengths: Sequence[int] = (),
-    cache: Cache = Cache(),
+    max_error: float = 0.0,
 ) -> PlannedModel:
     """Prompts are taken in blocks of so many rows. There is a plan for each of `lengths`, the
     shortest first; for the config's where none is told. The file of weights is the same for each
     dtype of the cache. Raises InvalidInput for a model that no page could hold, and where golden
-    outputs differ by too much with the cache."""
+    outputs with its cache differ by more than `max_error` of their largest magnitude."""
     lengths = sorted(lengths or [config.length])
-    configs = [replace(config, length=each, cache=cache.dtype) for each in lengths]
+    configs = [replace(config, length=each) for each in lengths]
     made = [decoder_graph(each, weights, block_rows) for each in configs]
-    golden = [golden_file(each, weights, cache.max_error) for each in configs]
+    golden = [golden_file(each, weights, max_error) for each in configs]
     file, parts = weight_file([each.graph for each in made])
     plans = []
     for each, decoder, own, (told, _) in zip(configs, made, parts, golden, strict=True):
