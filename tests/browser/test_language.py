@@ -97,7 +97,7 @@ PARAMETERS = 8
 local is an i32."""
 HALF, HALF_FILES = tiny_decoder("half", HALVED)
 WHOLE, WHOLE_FILES = tiny_decoder("half")
-"""Of one model, with a cache of f16 for a GPU and with one of f32 for WebAssembly."""
+"""One model, with a cache of f16 for a GPU and with one of f32 for WebAssembly."""
 TRAPPING, _ = tiny_decoder("trapping")
 STEP = TRAPPING.kernels[TRAPPING.calls[-1].kernel]
 """The step to the next place, whose first input is the token that was chosen."""
