@@ -18,6 +18,7 @@ from bench.gpu.answer import PageAnswer
 from bench.gpu.elsewhere import GpuPage, add_ways
 from bench.gpu.report import adapter_facts
 from bench.models.decode_site import (
+    F16_ERROR,
     GPU_PAGE,
     ExportedDecoder,
     export,
@@ -25,11 +26,12 @@ from bench.models.decode_site import (
     plan_without_golden,
 )
 from bench.models.decoders import CASES, FEW_VARIANTS, TINY, VARIANTS
-from bench.models.gpu_site import ON_GPU, ZOO, ContestEffort
+from bench.models.gpu_site import DTYPES, F32, ON_GPU, ZOO, ContestEffort
 from bench.models.offering import offered
 from bench.options import parser, run
 from bench.page_json import PageJson
 from bench.report import Cell, Claim, Report
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.operators.decoding import STATE, attention_shape
 from kernelzoo.domain.operators.prefill import block_attention_shape
@@ -91,11 +93,13 @@ class Profile(PageJson, frozen=True, kw_only=True):
 
 
 class DecoderAnswer(PageJson, frozen=True, kw_only=True):
-    """`differences`: of logits to NumPy's, by engine, as a share of the largest. `same_tokens`: of
-    those that both engines generated, how many are equal from the first on. `calls`: of a token.
-    `block_profiles`: of the last block of a prompt, in place of a token."""
+    """`cache`: what keys and values of ours are in memory. `differences`: of logits to NumPy's, by
+    engine, as a share of the largest. `same_tokens`: of those that both engines generated, how many
+    are equal from the first on. `calls`: of a token. `block_profiles`: of the last block of a
+    prompt, in place of a token."""
 
     name: str
+    cache: str = F32
     calls: int
     tokens: int
     same_tokens: int
@@ -117,18 +121,26 @@ def main() -> None:
     options = parser("Language models on WebGPU, decoded by us and by onnxruntime-web.")
     usual = [name for name in CASES if name != TINY]
     options.add_argument("--only", nargs="+", choices=list(CASES), default=usual)
+    options.add_argument(
+        "--cache",
+        choices=DTYPES,
+        default=F32,
+        help="what keys and values of ours are in memory; the peer's are f32",
+    )
     add_ways(options)
     run(options, PAGE.measure, tiny=TINY_OPTIONS)
 
 
 def _write(folder: Path, options: Namespace, gpu: GpuModel, elsewhere: bool) -> None:
-    decoders = [_decoder(folder / ZOO, name, gpu, tuned=elsewhere) for name in options.only]
+    cache = DType(options.cache)
+    decoders = [_decoder(folder / ZOO, name, cache, gpu, tuned=elsewhere) for name in options.only]
     variants = FEW_VARIANTS if options.only == [TINY] else VARIANTS
     export(folder, decoders, variants, EFFORT if elsewhere else UNTUNED)
 
 
-def _decoder(zoo: Path, name: str, gpu: GpuModel, *, tuned: bool) -> ExportedDecoder:
+def _decoder(zoo: Path, name: str, cache: DType, gpu: GpuModel, *, tuned: bool) -> ExportedDecoder:
     case = CASES[name]
+    case = replace(case, config=replace(case.config, cache=cache))
     plan, workloads = plan_without_golden(name, case)
     screened = {workload.key: MOST_CANDIDATES for workload in workloads if tuned}
     spaces = offered(zoo, plan, workloads, gpu, screened)
@@ -171,6 +183,7 @@ def _rows(found: DecoderAnswer) -> Iterator[dict[str, Any]]:
     """`what`: an engine, what our decoder goes without, or a kernel of a token."""
     empty = {
         "model": found.name,
+        "cache": found.cache,
         "calls": found.calls,
         **dict.fromkeys(("context", "interval", "flights", "token_ms", "prefill_ms")),
         "note": "",
@@ -178,6 +191,7 @@ def _rows(found: DecoderAnswer) -> Iterator[dict[str, Any]]:
     for each in found.decoded:
         yield empty | {
             "what": each.engine,
+            "cache": found.cache if each.engine == OURS else F32,
             "context": each.context,
             "interval": each.interval,
             "token_ms": median(each.token_ms),
@@ -210,14 +224,15 @@ def _rows(found: DecoderAnswer) -> Iterator[dict[str, Any]]:
 
 
 def _claims(found: DecoderAnswer) -> Iterator[Claim]:
-    name = found.name
+    name = found.name if found.cache == F32 else f"{found.name} with a cache of {found.cache}"
     ours = [each for each in found.decoded if each.engine == OURS]
     peers = {each.context: each for each in found.decoded if each.engine == PEER}
     if not ours:
         yield Claim.at_least(f"{name}: runs", 0, "", 1)
         return
     for engine, difference in found.differences.items():
-        yield Claim.at_most(f"{name}: logits of {engine} to NumPy's", difference, "", RIGHT)
+        right = _right(found.cache if engine == OURS else F32)
+        yield Claim.at_most(f"{name}: logits of {engine} to NumPy's", difference, "", right)
     if peers:
         yield Claim.at_least(f"{name}: equal tokens", found.same_tokens, "", found.tokens)
     for each in ours:
@@ -232,6 +247,11 @@ def _claims(found: DecoderAnswer) -> Iterator[Claim]:
         if each.context == min(case.context for case in ours):
             prefill_ms = median(each.prefill_ms)
             yield Claim.at_most(f"{told}: its prompt", prefill_ms, "ms", PREFILL_MS)
+
+
+def _right(cache: str) -> float:
+    """What logits may differ by from NumPy's, whose cache is f32."""
+    return RIGHT if cache == F32 else F16_ERROR
 
 
 PAGE = GpuPage(

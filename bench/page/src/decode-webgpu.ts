@@ -115,6 +115,7 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
   if (peer !== null) peers.add(peer.name);
   return {
     name: asked.name,
+    cache: asked.cache,
     calls: bare?.calls ?? 0,
     tokens: asked.tokens,
     sameTokens: greedy.length === 2 ? sameTokens(greedy[0] ?? [], greedy[1] ?? []) : 0,

@@ -1,5 +1,7 @@
 """What the page of decoders answers, as rows and claims."""
 
+from msgspec.structs import replace
+
 from bench.gpu.answer import Adapter
 from bench.models.decode_webgpu import (
     Decoded,
@@ -89,6 +91,19 @@ def test_claims_hold_decoding_to_absolute_times_and_to_the_peer() -> None:
         "on the GPU alone": 0.7,
         "matmul_q4:f32:m1k576n960": 0.105,
     }
+
+
+def test_a_cache_of_f16_is_held_to_wider_bounds_than_the_peer_whose_cache_is_f32() -> None:
+    (found,) = _answer(64, {}).decoders
+    differences = {"kernelzoo": 1e-3, "onnxruntime-web": 1e-3}
+    answer = replace(
+        _answer(64, {}), decoders=(replace(found, cache="f16", differences=differences),)
+    )
+    report = decoding_report(answer, {})
+    assert [row["cache"] for row in report.rows[:4]] == ["f16", "f16", "f32", "f16"]
+    told = "smollm-135m with a cache of f16: logits of {} to NumPy's"
+    held = {claim.what: claim.ok for claim in report.claims if "logits" in claim.what}
+    assert held == {told.format("kernelzoo"): True, told.format("onnxruntime-web"): False}
 
 
 def test_an_engine_that_fails_is_a_row_and_ours_a_missed_claim() -> None:

@@ -4,6 +4,8 @@ import type { PageAnswer } from "../webgpu/request.js";
 
 export interface DecoderRequest extends Required<Tunable> {
   readonly name: string;
+  /** What keys and values of ours are in memory. */
+  readonly cache: "f32" | "f16";
   /** Tokens before those that are timed. */
   readonly contexts: readonly number[];
   /** So many are generated. */
@@ -78,6 +80,7 @@ export interface Profile {
 
 export interface DecoderAnswer {
   readonly name: string;
+  readonly cache: DecoderRequest["cache"];
   readonly calls: number;
   readonly tokens: number;
   readonly sameTokens: number;
