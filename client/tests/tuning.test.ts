@@ -95,7 +95,7 @@ test("a run that is asked for goes before the next slice of whatever else there 
   assert.equal(order.length, 6);
 });
 
-test("what nothing stops is begun where it ends before the next inference, by the lull before", async () => {
+test("what nothing stops is begun where it ends before the next inference, by the lulls before", async () => {
   let nowMs = 0;
   const lulls = new Lulls(() => nowMs);
   const isOpen = (passedMs: number, ms: number): boolean => {
@@ -103,14 +103,21 @@ test("what nothing stops is begun where it ends before the next inference, by th
     return lulls.gate(ms).isOpen;
   };
   assert.equal(isOpen(0, 1), false, "nobody has said that no inference runs");
-  lulls.begin();
-  nowMs += 12;
-  lulls.end();
+  for (const lullMs of [800, 20]) {
+    lulls.begin();
+    nowMs += lullMs;
+    lulls.end();
+  }
   assert.equal(isOpen(0, 1), false, "an inference runs");
   lulls.begin();
-  const open = [0, 6, 7, 8, 20, 23].map((passedMs) => isOpen(passedMs, 5));
-  assert.deepEqual(open, [true, true, true, false, false, true]);
-  assert.equal(isOpen(8, 2.5), true, "what is shorter may begin later");
+  const open = [0, 13, 14, 15, 16, 29, 30].map((passedMs) => isOpen(passedMs, 5));
+  assert.deepEqual(open, [true, true, true, false, false, false, true], "with a margin of 1 ms");
+  assert.equal(isOpen(16, 2.5), true, "what is shorter may begin later");
+  nowMs = 1_800;
+  lulls.end();
+  nowMs = 1_000;
+  lulls.begin();
+  assert.equal(isOpen(15, 5), false, "one long lull is no reason to expect another");
   lulls.end();
   const order: string[] = [];
   const work = (name: string) => () =>

@@ -5,16 +5,19 @@ import { type Clock, now } from "../timing/clock.js";
 const BEGINNING_MS = 1;
 /** Where no inference has come so long after it was expected, none is expected any more. */
 const LATE_MS = 10;
+/** Work may last longer than expected, and a lull be shorter, by this part of the lull. */
+const MARGIN = 0.05;
 
 /**
  * Time between two inferences. What cannot be stopped once it has begun is begun where it most likely
- * ends before the next inference, by how long the lull before was: else that shares the cores with it.
+ * ends before the next inference, by the shorter of the two lulls before: else that shares the cores
+ * with it. One lull alone tells little, as a page that was busy elsewhere may just have made a long one.
  */
 export class Lulls {
   readonly #clock: Clock;
   #beganMs: number | null = null;
-  /** What the last lull lasted. */
-  #lastedMs = 0;
+  /** What the last two lulls lasted. */
+  #lastedMs: readonly [number, number] = [0, 0];
   #begun: Promise<void>;
   #tellBegun: () => void = () => undefined;
   #last: Promise<unknown> = Promise.resolve();
@@ -33,7 +36,7 @@ export class Lulls {
   /** An inference was asked for. */
   end(): void {
     if (this.#beganMs === null) return;
-    this.#lastedMs = this.#clock() - this.#beganMs;
+    this.#lastedMs = [this.#lastedMs[1], this.#clock() - this.#beganMs];
     this.#beganMs = null;
     this.#begun = this.#next();
   }
@@ -64,8 +67,9 @@ export class Lulls {
   #waitMs(ms: number): number {
     if (this.#beganMs === null) return Number.POSITIVE_INFINITY;
     const passedMs = this.#clock() - this.#beganMs;
-    if (passedMs < BEGINNING_MS || passedMs + ms <= this.#lastedMs) return 0;
-    return this.#lastedMs + LATE_MS - passedMs;
+    const lastsMs = Math.min(...this.#lastedMs);
+    if (passedMs < BEGINNING_MS || passedMs + ms <= (1 - MARGIN) * lastsMs) return 0;
+    return lastsMs + LATE_MS - passedMs;
   }
 
   #pass(waitMs: number): Promise<void> {

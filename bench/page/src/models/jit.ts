@@ -150,7 +150,7 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
     await peer.run();
     peers.push([atS(), now() - before]);
     // The peer has left the caches cold.
-    await model.run(feeds);
+    await sleep(rest * (await timedRun(model, feeds)));
   }
   observer.disconnect();
   const difference = relativeDifference((await model.run(feeds)) as Values, right);
