@@ -9,17 +9,19 @@ from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from tests.browser.model_host import Handler, Host
 
+GOLDEN = ".golden"
 REPOSITORY = Path(__file__).parents[2]
 
 
 class Queue(Host):
     """The host, with a queue of candidates. `cut`: each stream breaks off after its lines. `away`:
-    it answers for no kernel."""
+    parts of addresses that it does not answer for."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.lines: list[dict[str, Any]] = []
-        self.cut = self.away = False
+        self.cut = False
+        self.away: tuple[str, ...] = ()
         self.asked = 0
         self.zoo = self.folder
         """Where the models lie."""
@@ -47,11 +49,12 @@ class QueueHandler(Handler):
         return super().translate_path(path)
 
     def do_POST(self) -> None:  # noqa: N802
-        self.host.away |= self.path == "/away"
+        if self.path == "/away":
+            self.host.away = ("/artifacts/", GOLDEN)
         super().do_POST()
 
     def do_GET(self) -> None:  # noqa: N802
-        if self.host.away and "/artifacts/" in self.path:
+        if any(part in self.path for part in self.host.away):
             self.close_connection = True
             return
         if "/candidates" not in self.path:

@@ -13,7 +13,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space
-from tests.browser.candidate_queue import Queue, QueueHandler
+from tests.browser.candidate_queue import GOLDEN, Queue, QueueHandler
 from tests.browser.model_host import hosting, lists, script
 from tests.browser.model_plans import deep
 from tests.browser.sites import ISOLATED, site
@@ -363,7 +363,7 @@ def test_tuning_waits_while_anything_pauses_it_outlives_a_zoo_that_is_away_and_h
 ) -> None:
     host.offer(*((each, None) for each in WINNERS), cut=True)
     found = tune(page, host, SIGNALS + INTERRUPTED)
-    host.away = False
+    host.away = ()
     paused, away = found["paused"], found["away"]
     assert [(each["state"], each["measured"]) for each in paused] == 4 * [("paused", 0)]
     for each, reason in zip(paused, ("battery", "busy", "save data", "hidden"), strict=True):
@@ -379,6 +379,36 @@ def test_tuning_waits_while_anything_pauses_it_outlives_a_zoo_that_is_away_and_h
     spent = found["spent"]
     assert (spent["state"], spent["reason"]) == ("done", "The budget of this visit is spent.")
     assert 0 < spent["measured"] <= len(WINNERS), "a row is measured to its end"
+
+
+POSTPONED = """
+  const one = await tuned(1, { check: false });
+  await until(one, () => one.model.tuning.reason.length > 0);
+  globalThis.later = { one, heard };
+  return { heard, worst, now: shown(one) };
+"""
+
+PUT_OFF = """
+  const { one, heard: swapped } = globalThis.later;
+  await until(one, () => swapped.length > 0);
+  const after = shown(one);
+  await one.model.dispose();
+  return { heard: swapped, worst, after };
+"""
+
+
+def test_a_swap_that_the_zoo_is_away_for_is_made_once_it_answers(page: Page, host: Queue) -> None:
+    host.offer(*((each, None) for each in WINNERS), cut=True)
+    host.away = (GOLDEN,)
+    found = tune(page, host, POSTPONED)
+    host.away = ()
+    now = found["now"]
+    assert now["reason"].startswith("No answer from"), now
+    assert (found["heard"], now["level"]) == ([], "default")
+    assert found["worst"] < 1e-4, "runs go on"
+    found = tune(page, host, PUT_OFF)
+    assert [what for what, *_ in found["heard"]] == ["swap"]
+    assert found["after"]["level"] == "page"
 
 
 def test_the_example_draws_runs_and_kernels_that_took_over(page: Page, host: Queue) -> None:

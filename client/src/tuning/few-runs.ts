@@ -133,6 +133,9 @@ class FewRuns implements Tuned {
         this.#model?.tell("swap", { ...swap, since: new Date() });
       }
       this.#switchWhenIdle();
+    } else if (told.type === "postponed") {
+      this.#waiting.unshift(this.#switching as Switch);
+      this.#switching = null; // It is tried again after the next run.
     } else if (told.type === "regression") this.#regressed(told);
   }
 

@@ -98,6 +98,8 @@ export type FromTuned =
   | { readonly type: "ranked"; readonly times: readonly number[] | null }
   /** `refused`: why a kernel does not run, in the order of the swaps; null where it does. */
   | { readonly type: "swapped"; readonly refused: readonly (string | null)[] }
+  /** Nothing was swapped, as the zoo is away: the page asks again. */
+  | { readonly type: "postponed"; readonly reason: string }
   | { readonly type: "regression"; readonly workload: string; readonly reason: string }
   /** What calls take that runs do not tell of. */
   | { readonly type: "timed"; readonly times: CallTimes };

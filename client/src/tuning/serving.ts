@@ -1,5 +1,6 @@
 /** The worker of a model that is tuned: it runs the model, and takes kernels that won. */
 import type { Finalist } from "../agent/messages.js";
+import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing } from "../runtime/breathing.js";
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { LoadOrder } from "../runtime/messages.js";
@@ -8,6 +9,7 @@ import type { Found, FromTuned, ToTuned } from "./messages.js";
 import type { Refusals, SwapPorts } from "./swapping.js";
 
 interface Swapper extends Pick<Served, "run" | "check"> {
+  /** Throws KernelZooError (network), with all as it was. */
   swap(all: readonly Found[]): Promise<Refusals>;
   takeBack(workload: string, reason: string): Promise<void> | void;
   /** What each call takes, where runs do not tell it as their calls overlap on a GPU. */
@@ -29,6 +31,20 @@ interface WorkerScope {
 
 const scope = globalThis as unknown as WorkerScope;
 
+/** What became of a swap. It never rejects, as the page waits for it before it asks for another. */
+async function toldOf(swapper: Swapper | null, swaps: readonly Found[]): Promise<FromTuned> {
+  const refused = (reason: string) =>
+    ({ type: "swapped", refused: swaps.map(() => reason) }) as const;
+  if (swapper === null) return refused("It is not loaded.");
+  try {
+    return { type: "swapped", refused: await swapper.swap(swaps) };
+  } catch (thrown) {
+    const reason = sentence(thrown);
+    const isAway = thrown instanceof KernelZooError && thrown.stage === "network";
+    return isAway ? { type: "postponed", reason } : refused(reason);
+  }
+}
+
 /** Answers messages from now on, as `serve` does of these, and those about swaps one after another. */
 export function serveTuned(
   open: (order: LoadOrder, ports: ServePorts, swaps: SwapPorts) => Promise<Tuned>,
@@ -44,9 +60,7 @@ export function serveTuned(
       const times = await swapper?.ranked?.(asked.workload, asked.finalists).catch(() => null);
       return tell({ type: "ranked", times: times ?? null });
     }
-    const { swaps } = asked;
-    const refused = await swapper?.swap(swaps);
-    tell({ type: "swapped", refused: refused ?? swaps.map(() => "It is not loaded.") });
+    tell(await toldOf(swapper, asked.swaps));
   };
   const load = async (order: LoadOrder, ports: ServePorts): Promise<Served> => {
     const tuned = await open(order, ports, {

@@ -27,7 +27,7 @@ import { Audit } from "./audit.js";
 import { GoldenFile } from "./golden-file.js";
 import type { Began, Found } from "./messages.js";
 import { RunsFirst } from "./runs-first.js";
-import { type Refusals, type SwapPorts, swapped, wrongGolden } from "./swapping.js";
+import { type Refusals, reasonOf, type SwapPorts, swapped, wrongGolden } from "./swapping.js";
 import { number, unpack } from "./unpacking.js";
 
 /** A copy of a weight in memory; `pack` is null where it lies plain. */
@@ -149,16 +149,21 @@ export class Swapper {
     }
   }
 
-  /** Why each of the kernels does not run; null for those that do from now on. */
+  /**
+   * Why each of the kernels does not run; null for those that do from now on. Throws KernelZooError
+   * (network), with all as it was.
+   */
   async swap(all: readonly Found[]): Promise<Refusals> {
     await this.#engine.stored;
-    const refusals = await swapped<Prepared>(all, {
-      prepared: (found) => this.#prepared(found),
-      wrong: (prepared) => this.#wrong(prepared),
-      adopt: (prepared) => this.#adopt(prepared),
-    });
-    this.#forgetUnused();
-    return refusals;
+    try {
+      return await swapped<Prepared>(all, {
+        prepared: (found) => this.#prepared(found),
+        wrong: (prepared) => this.#wrong(prepared),
+        adopt: (prepared) => this.#adopt(prepared),
+      });
+    } finally {
+      this.#forgetUnused();
+    }
   }
 
   /** Between two runs. A thread that does not take the kernel before leaves all as it is. */
@@ -181,12 +186,15 @@ export class Swapper {
     }
   }
 
-  /** What is wrong with the golden outputs where `all` run; null where nothing is. */
+  /**
+   * What is wrong with the golden outputs where `all` run; null where nothing is. Throws
+   * KernelZooError (network).
+   */
   async #wrong(all: readonly Prepared[]): Promise<string | null> {
     const { order, memory } = this.#engine;
     const { plan } = order.answer;
-    const feeds = await this.#golden.inputs();
     const outputs = async ({ activations, dispatcher }: Apart): Promise<readonly Stored[]> => {
+      const feeds = await this.#golden.inputs();
       if (this.#decoding !== null) return this.#decoding.golden(feeds, { activations, dispatcher });
       const view = (tensor: number) => {
         const { dtype, shape, at, weight } = plan.tensors[tensor] as PlanTensor;
@@ -204,7 +212,7 @@ export class Swapper {
         all,
       );
     } catch (thrown) {
-      return sentence(thrown);
+      return reasonOf(thrown);
     }
   }
 

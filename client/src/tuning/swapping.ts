@@ -2,7 +2,7 @@
  * What swapping kernels of a model between two runs has in common on both targets: runs go first, new
  * kernels are proven by the golden outputs, and those that are right are adopted together.
  */
-import { sentence } from "../engine/error.js";
+import { KernelZooError, sentence } from "../engine/error.js";
 import { maxDifference } from "../engine/verification.js";
 import type { PlanWire } from "../runtime/answer.js";
 import type { Stored } from "../runtime/golden.js";
@@ -49,6 +49,12 @@ export async function wrongGolden(
   return null;
 }
 
+/** What was thrown, as a reason against a kernel. Throws it where the zoo is away instead. */
+export function reasonOf(thrown: unknown): string {
+  if (thrown instanceof KernelZooError && thrown.stage === "network") throw thrown;
+  return sentence(thrown);
+}
+
 /** Why each of the kernels does not run, in their order; null for those that do from now on. */
 export type Refusals = readonly (string | null)[];
 
@@ -62,7 +68,10 @@ export interface SwapPorts {
 export interface SwapSteps<Prepared> {
   /** Throws KernelZooError where the kernel cannot run here. */
   readonly prepared: (found: Found) => Promise<Prepared>;
-  /** What is wrong with the golden outputs where `all` run; null where nothing is. */
+  /**
+   * What is wrong with the golden outputs where `all` run; null where nothing is. Throws
+   * KernelZooError (network).
+   */
   readonly wrong: (all: readonly Prepared[]) => Promise<string | null>;
   /** Those with which the whole is no faster, though they are alone. */
   readonly inVain?: (all: readonly Prepared[]) => Promise<ReadonlySet<Prepared>>;
@@ -73,6 +82,7 @@ export interface SwapSteps<Prepared> {
 const IN_VAIN = "The whole takes no less with it.";
 const NONE: ReadonlySet<never> = new Set();
 
+/** Throws KernelZooError (network), with all as it was. */
 export async function swapped<Prepared>(
   found: readonly Found[],
   { prepared, wrong, inVain, adopt }: SwapSteps<Prepared>,
@@ -83,13 +93,13 @@ export async function swapped<Prepared>(
     try {
       ready.set(each, await prepared(each));
     } catch (thrown) {
-      refused.set(each, sentence(thrown));
+      refused.set(each, reasonOf(thrown));
     }
   }
   const reasons = await wrongAmong([...ready.values()], wrong);
-  const refuse = (reasonOf: (made: Prepared) => string | undefined): void => {
+  const refuse = (why: (made: Prepared) => string | undefined): void => {
     for (const [each, made] of ready) {
-      const reason = reasonOf(made);
+      const reason = why(made);
       if (reason === undefined) continue;
       refused.set(each, reason);
       ready.delete(each);

@@ -38,6 +38,8 @@ const PING_MS = 1_000;
 /** A measurer that does not answer for so long runs a candidate that hangs. */
 const HANGS_MS = 4_000;
 const SENT_KEPT = 50;
+/** When a swap is asked for again that the zoo was away for. */
+const POSTPONED_MS = 5_000;
 
 /** What runs of a workload, and what ran before; null where that was what the zoo serves. */
 interface Winner {
@@ -146,7 +148,10 @@ class Tuning implements ModelTuning, Tuned {
       return this.#plain();
     }
     this.#winners.clear();
+    // What was to be swapped in is measured again, beside what runs then.
+    for (const { kernel } of [...this.#swapping, ...this.#found]) this.#tried.delete(kernel.sha256);
     this.#swapping = [];
+    this.#found = [];
     let winners: ReturnType<Wins["of"]> = [];
     const runtime = new WatchedRuntime(this.#sources.model, {
       loads: (answer) => {
@@ -443,6 +448,7 @@ class Tuning implements ModelTuning, Tuned {
     if (told.type === "regression") return void this.#regressed(told.workload, told.reason);
     if (told.type === "timed") return void this.#ran(told.times);
     if (told.type === "ranked") return void this.#contributing?.ranked(told.times);
+    if (told.type === "postponed") return void this.#postponed(told.reason);
     const since = new Date();
     for (const [i, found] of this.#swapping.entries()) {
       const { workload } = found;
@@ -451,6 +457,13 @@ class Tuning implements ModelTuning, Tuned {
     }
     this.#swapping = [];
     this.#swap();
+  }
+
+  #postponed(reason: string): void {
+    this.#waiting = reason;
+    this.#found = [...this.#swapping, ...this.#found];
+    this.#swapping = [];
+    setTimeout(() => this.#swap(), POSTPONED_MS);
   }
 
   #swapped({ workload, kernel, relativeTime }: Found, since: Date): void {

@@ -78,6 +78,7 @@ export class WatchedRuntime implements RuntimeWorker {
     const { data } = event;
     switch (data.type) {
       case "swapped":
+      case "postponed":
       case "regression":
       case "timed":
       case "ranked":

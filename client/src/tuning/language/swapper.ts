@@ -11,7 +11,6 @@
  * Finalists of a vote are timed as in the third step.
  */
 import type { Finalist } from "../../agent/messages.js";
-import { sentence } from "../../engine/error.js";
 import type { BoundCall } from "../../gpu/bound-program.js";
 import { noActivity } from "../../gpu/clock.js";
 import type { Program } from "../../gpu/program.js";
@@ -32,7 +31,14 @@ import { type Chosen, type Contested, chosenBySum, type Pair, type Trial } from 
 import { GoldenFile } from "../golden-file.js";
 import type { Found } from "../messages.js";
 import { RunsFirst } from "../runs-first.js";
-import { fittingCalls, type Refusals, type SwapPorts, swapped, wrongGolden } from "../swapping.js";
+import {
+  fittingCalls,
+  type Refusals,
+  reasonOf,
+  type SwapPorts,
+  swapped,
+  wrongGolden,
+} from "../swapping.js";
 import { pairsOf, searched } from "../whole-times.js";
 
 /** A kernel that is ready to run, and the calls that shall run it. */
@@ -209,7 +215,10 @@ export class DecoderSwapper {
     }
   }
 
-  /** What is wrong with the golden logits where `all` run; null where nothing is. */
+  /**
+   * What is wrong with the golden logits where `all` run; null where nothing is. Throws
+   * KernelZooError (network).
+   */
   async #wrong(all: readonly Prepared[]): Promise<string | null> {
     const { plan } = this.#decoder.order.answer;
     try {
@@ -217,7 +226,7 @@ export class DecoderSwapper {
       const ran = await this.#apart(all, (apart) => apart.decoded(order, () => false));
       return await wrongGolden(plan, ran?.outputs.slice(1) ?? [], this.#golden, this.#runs.rest);
     } catch (thrown) {
-      return sentence(thrown);
+      return reasonOf(thrown);
     }
   }
 

@@ -7,7 +7,6 @@
  *  3. Let the calls run the new kernels. Those before are kept: a kernel that disagrees with the one
  *     before on an inference's own numbers is taken back, and the inference is computed again.
  */
-import { sentence } from "../../engine/error.js";
 import { viewOf } from "../../engine/tensors.js";
 import { type BoundProgram, runInSlices } from "../../gpu/bound-program.js";
 import { readBuffer } from "../../gpu/buffers.js";
@@ -21,7 +20,14 @@ import { now } from "../../timing/clock.js";
 import { GoldenFile } from "../golden-file.js";
 import type { Found } from "../messages.js";
 import { RunsFirst } from "../runs-first.js";
-import { fittingCalls, type Refusals, type SwapPorts, swapped, wrongGolden } from "../swapping.js";
+import {
+  fittingCalls,
+  type Refusals,
+  reasonOf,
+  type SwapPorts,
+  swapped,
+  wrongGolden,
+} from "../swapping.js";
 import { GpuAudit } from "./audit.js";
 
 /** A kernel that is ready to run, and the calls that shall run it. */
@@ -102,7 +108,10 @@ export class GpuSwapper {
     return { workload, program, calls };
   }
 
-  /** What is wrong with the golden outputs where `all` run; null where nothing is. */
+  /**
+   * What is wrong with the golden outputs where `all` run; null where nothing is. Throws
+   * KernelZooError (network).
+   */
   async #wrong(all: readonly Prepared[]): Promise<string | null> {
     const { open, buffers } = this.#engine;
     try {
@@ -113,7 +122,7 @@ export class GpuSwapper {
         apart.dispose();
       }
     } catch (thrown) {
-      return sentence(thrown);
+      return reasonOf(thrown);
     }
   }
 
