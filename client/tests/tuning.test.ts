@@ -183,7 +183,7 @@ test("entries are looked at with a rest after each half of a millisecond", async
   assert.deepEqual([sum, rests], [20_000, 6]);
 });
 
-/** A model of one call that copies a million entries in 64 units, watched after a swap. */
+/** A model of two calls that copy a million entries in 64 units, of which the first runs, watched after a swap. */
 function audited(tolerance = 1e-5) {
   const [entries, extent] = [1 << 20, 64];
   const memory = new WebAssembly.Memory({ initial: 160, maximum: 320, shared: true });
@@ -198,7 +198,8 @@ function audited(tolerance = 1e-5) {
   const learnt = { alone: 4, shared: Number.POSITIVE_INFINITY, runs: 9 };
   const ready = { task, main: copy, words: task.words, learnt };
   const tensor = { dtype: "f32", shape: [entries] };
-  const plan = { tensors: [tensor, tensor], calls: [{ tensors: [0, 1] }], golden: { tolerance } };
+  const call = { tensors: [0, 1] };
+  const plan = { tensors: [tensor, tensor], calls: [call, call], golden: { tolerance } };
   const engine = { memory, loaded: { threads: 1 }, order: { answer: { plan } } };
   const audit = new Audit(engine as unknown as Engine, arena);
   const { before, after } = audit.watch("copy", 0, ready, ready);
@@ -213,7 +214,7 @@ function audited(tolerance = 1e-5) {
     // As if the model had run for 50 ms: an audit may take 1 ms.
     audit.ran(Float64Array.of(0, 50, 1));
   };
-  return { run, filled: () => filled };
+  return { run, filled: () => filled, audit, ready };
 }
 
 test("an audit looks at no more entries than are compared in a moment", () => {
@@ -236,4 +237,18 @@ test("an audit finds a wrong row where it has computed it, and any wrong output 
   const all = audited();
   all.run();
   assert.throws(() => all.run((floats) => floats.fill(0)), /disagrees with the kernel before/);
+});
+
+test("a call whose kernel was taken back keeps no other from its audit", () => {
+  const { run, filled, audit, ready } = audited();
+  const looked = (): number =>
+    Array.from({ length: 10 }, () => {
+      run();
+      return filled();
+    }).reduce((sum, each) => sum + each, 0);
+  audit.watch("other", 1, ready, ready);
+  assert.ok(looked() > 0);
+  assert.equal(looked(), 0, "it is the turn of the other, which does not run");
+  audit.forget(new Map([[1, ready]]));
+  assert.ok(looked() > 0);
 });

@@ -97,6 +97,11 @@ export class Audit {
     this.#allowedMs = 0;
   }
 
+  /** The kernels before run these again: there is nothing to compare. */
+  forget(calls: ReadonlyMap<number, unknown>): void {
+    this.#turns = this.#turns.filter(({ call }) => !calls.has(call));
+  }
+
   /** An inference ended. What audits took is no time of its calls. */
   ran(times: CallTimes): void {
     for (const [call, ms] of this.#spentMs) {

@@ -441,6 +441,7 @@ export class Swapper {
     this.#before.delete(workload);
     await this.#tellThreads(before, [], new Map());
     for (const [i, ready] of before) this.#engine.dispatcher.calls[i] = ready;
+    this.#audit.forget(before);
     this.#ports.regressed(workload, message);
     return true;
   }
