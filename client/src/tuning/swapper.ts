@@ -85,6 +85,12 @@ export class Swapper {
   readonly #ports: SwapPorts;
   readonly #arena: Arena;
   #copies: readonly Copy[];
+  /** Copies for kernels of the swap that is under way, which no call reads yet. */
+  readonly #upcoming = new Set<Copy>();
+  /** The copy that another is being made from. */
+  #source: Copy | undefined;
+  /** Kernels that packed copies which have been undone. */
+  readonly #packs = new Map<string, ReadonlyMap<string, Main>>();
   /** What ran before, by workload. */
   readonly #before = new Map<string, ReadonlyMap<number, Ready>>();
   readonly #audit: Audit;
@@ -162,6 +168,8 @@ export class Swapper {
         adopt: (prepared) => this.#adopt(prepared),
       });
     } finally {
+      this.#upcoming.clear();
+      this.#source = undefined;
       this.#forgetUnused();
     }
   }
@@ -329,47 +337,82 @@ export class Swapper {
     mains: ReadonlyMap<string, Main>,
   ): Promise<Copy> {
     const known = this.#copyOf(weight, pack);
-    if (known !== undefined) return known;
-    const plain = this.#copyOf(weight, null)?.block ?? (await this.#plain(weight));
-    if (pack === null) return this.#note({ weight, pack, block: plain });
-    const copy = { weight, pack, block: this.#allocated(tensorBytes(packTensors(pack).packed)) };
-    await this.#pack(pack, mains, plain.start, copy.block.start);
-    if (this.#copyOf(weight, null) === undefined) this.#arena.free(plain);
-    return this.#note(copy);
+    if (known !== undefined) {
+      this.#upcoming.add(known);
+      return known;
+    }
+    if (pack === null) return this.#note({ weight, pack, block: await this.#plain(weight) });
+    this.#source = this.#copyOf(weight, null);
+    const own = this.#source === undefined ? await this.#plain(weight) : null;
+    try {
+      const { start } = own ?? (this.#source as Copy).block;
+      const packed = (block: Block) => this.#pack(pack, mains, start, block.start);
+      const bytes = tensorBytes(packTensors(pack).packed);
+      return this.#note({ weight, pack, block: await this.#filled(bytes, packed) });
+    } finally {
+      if (own !== null) this.#arena.free(own);
+    }
   }
 
   #note(copy: Copy): Copy {
     this.#copies = [...this.#copies, copy];
+    this.#upcoming.add(copy);
     return copy;
   }
 
-  /** A block with the weight as the author stored it. Throws KernelZooError (memory). */
-  async #plain(weight: number): Promise<Block> {
-    const copies = this.#copies.filter((copy) => copy.weight === weight);
-    const { memory, order } = this.#engine;
-    const bytes = order.answer.plan.weights[weight]?.bytes ?? 0;
-    const words = ({ start, end }: Block): Int32Array =>
-      new Int32Array(memory.buffer, start, (end - start) / 4);
-    const plain = this.#allocated(bytes);
-    for (const { pack, block } of copies) {
-      if (pack === null) continue;
-      const mains = await this.#packMains(pack);
-      const origins = this.#allocated(block.end - block.start);
-      await number(words(plain), this.#runs.rest);
-      await this.#pack(pack, mains, plain.start, origins.start);
-      const done = await unpack(words(origins), words(block), words(plain), this.#runs.rest);
-      this.#arena.free(origins);
-      if (done) return plain;
+  /** A block with what `fill` writes to it, which is freed where that throws. */
+  async #filled(bytes: number, fill: (block: Block) => Promise<void>): Promise<Block> {
+    const block = this.#allocated(bytes);
+    try {
+      await fill(block);
+      return block;
+    } catch (thrown) {
+      this.#arena.free(block);
+      throw thrown;
     }
-    this.#arena.free(plain);
-    throw new KernelZooError("memory", "Its weights lie packed in a way that is not undone.");
   }
 
-  /** The pack kernel of a copy that lies in memory; fetched, as the engine keeps none. */
+  /** A block with the weight as the author stored it. Throws KernelZooError. */
+  #plain(weight: number): Promise<Block> {
+    const bytes = this.#engine.order.answer.plan.weights[weight]?.bytes ?? 0;
+    return this.#filled(bytes, async (plain) => {
+      for (const copy of this.#copies) {
+        if (copy.weight === weight && (await this.#undone(copy, plain))) return;
+      }
+      throw new KernelZooError("memory", "Its weights lie packed in a way that is not undone.");
+    });
+  }
+
+  /** Fills `plain` from a packed copy; false where that is not undone. Throws KernelZooError. */
+  async #undone(copy: Copy, plain: Block): Promise<boolean> {
+    const { pack, block } = copy;
+    // It may have been freed to make room while another was tried.
+    if (pack === null || !this.#copies.includes(copy)) return false;
+    this.#source = copy;
+    const { memory } = this.#engine;
+    const words = ({ start, end }: Block): Int32Array =>
+      new Int32Array(memory.buffer, start, (end - start) / 4);
+    const mains = await this.#packMains(pack);
+    const origins = await this.#filled(block.end - block.start, async ({ start }) => {
+      await number(words(plain), this.#runs.rest);
+      await this.#pack(pack, mains, plain.start, start);
+    });
+    try {
+      return await unpack(words(origins), words(block), words(plain), this.#runs.rest);
+    } finally {
+      this.#arena.free(origins);
+    }
+  }
+
+  /** The pack kernel of a copy that lies in memory; fetched once, as the engine keeps none. */
   async #packMains(pack: ArtifactWire): Promise<ReadonlyMap<string, Main>> {
+    const known = this.#packs.get(pack.sha256);
+    if (known !== undefined) return known;
     const { order, memory } = this.#engine;
     const asKernel = { ...pack, layouts: [] } as unknown as KernelWire;
-    return instantiateAll(await loadKernels(order.answer, [asKernel], order.origin), memory);
+    const mains = instantiateAll(await loadKernels(order.answer, [asKernel], order.origin), memory);
+    this.#packs.set(pack.sha256, mains);
+    return mains;
   }
 
   async #pack(
@@ -384,11 +427,14 @@ export class Swapper {
     const words = scratch === null ? [from, to] : [from, to, scratch.start];
     const slices = Math.max(PACK_SLICES, tensorBytes(packTensors(pack).packed) / SLICE_BYTES);
     const step = Math.max(1, Math.floor(extent / slices));
-    for (let lo = 0; lo < extent; lo += step) {
-      main(...words, lo, Math.min(lo + step, extent));
-      await this.#runs.rest();
+    try {
+      for (let lo = 0; lo < extent; lo += step) {
+        main(...words, lo, Math.min(lo + step, extent));
+        await this.#runs.rest();
+      }
+    } finally {
+      if (scratch !== null) this.#arena.free(scratch);
     }
-    if (scratch !== null) this.#arena.free(scratch);
   }
 
   /** Throws KernelZooError (run) where a thread cannot run them. */
@@ -446,15 +492,18 @@ export class Swapper {
     return true;
   }
 
-  /** Frees copies that no call reads, neither now nor once it is taken back. */
+  /** Frees copies that no call reads, neither now nor once a kernel is swapped in or taken back. */
   #forgetUnused(): void {
     const { order, dispatcher } = this.#engine;
     const { plan } = order.answer;
     const kept = [...this.#before.values()].flatMap((calls) => [...calls.values()]);
     const read = new Set([...dispatcher.calls, ...kept].flatMap(({ task }) => task.words));
     const told = new Set(plan.outputs.map(({ tensor }) => plan.tensors[tensor]?.weight));
-    const used = ({ weight, pack, block }: Copy): boolean =>
-      read.has(block.start) || (pack === null && told.has(weight));
+    const used = (copy: Copy): boolean =>
+      read.has(copy.block.start) ||
+      (copy.pack === null && told.has(copy.weight)) ||
+      this.#upcoming.has(copy) ||
+      copy === this.#source;
     for (const copy of this.#copies) if (!used(copy)) this.#arena.free(copy.block);
     this.#copies = this.#copies.filter(used);
   }
