@@ -5,7 +5,8 @@ import { fromBase64 } from "../src/engine/bytes.js";
 import { addresses, instantiate } from "../src/engine/instance.js";
 import { align, planMemory } from "../src/engine/tensors.js";
 import { fillSeeded, maxDifference } from "../src/engine/verification.js";
-import { startThreads, type Threads } from "../src/threads/threads.js";
+import type { ThreadPool } from "../src/threads/pool.js";
+import { Threads } from "../src/threads/threads.js";
 import { clockStepMs, now } from "../src/timing/clock.js";
 import { warmUp } from "../src/timing/warmup.js";
 import type { KernelWire, TensorWire } from "../src/wire/types.js";
@@ -73,26 +74,26 @@ function sliced(run: (lo: number, hi: number) => void, extent: number, slices: n
 type Words = (point: PointRequest, thread: number) => readonly number[];
 
 /** A warm kernel of `point` as one call. */
-function callOf(point: PointRequest, words: Words, arena: Arena, threads: Threads): Call {
+function callOf(point: PointRequest, words: Words, arena: Arena, pool: ThreadPool | null): Call {
   const limits = { stepMs: clockStepMs(), patienceMs: 60, limitMs: 400, deadlineMs: now() + 6e5 };
   const module = new WebAssembly.Module(fromBase64(point.body));
   const extent = point.range_extent;
   const instance = instantiate(module, arena.memory, words(point, 0), extent);
   warmUp(instance, limits);
   if (point.threads === 1) return sliced(instance.run, extent, point.slices);
-  if (threads.kind === "single") throw new Error(threads.reason ?? "no threads");
+  if (pool === null) throw new Error("This page has one thread.");
   const wordsOf = (thread: number): readonly number[] => words(point, thread);
-  return threads.pool.bind({ module, extent, wordsOf }).run;
+  return pool.bind({ module, extent, wordsOf }).run;
 }
 
 async function measureTrial(
   trial: TrialRequest,
   rounds: number,
   arena: Arena,
-  threads: Threads,
+  pool: ThreadPool | null,
 ): Promise<TrialResult> {
   const { block, output, words } = place(arena, trial);
-  const calls = [trial.base, trial.advanced].map((each) => callOf(each, words, arena, threads));
+  const calls = [trial.base, trial.advanced].map((each) => callOf(each, words, arena, pool));
   const outputs: Float32Array[] = [];
   const best = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
   for (let round = 0; round < rounds; round++) {
@@ -112,11 +113,12 @@ async function measureTrial(
 /** Measures one trial after the other; settings of one trial take turns. */
 export async function measureTrials(request: TrialsRequest): Promise<readonly TrialResult[]> {
   const arena = new Arena();
-  const threads: Threads = await startThreads(arena, 2);
+  const threads = new Threads(arena, 2);
+  const pool = await threads.pool();
   const results: TrialResult[] = [];
   for (const trial of request.trials) {
-    results.push(await measureTrial(trial, request.rounds, arena, threads));
+    results.push(await measureTrial(trial, request.rounds, arena, pool));
   }
-  if (threads.kind === "pool") threads.pool.dispose();
+  threads.dispose();
   return results;
 }

@@ -18,6 +18,7 @@ import { giveUpGpu } from "../src/sdk/backend.js";
 import { loadKernel } from "../src/sdk/load.js";
 import { fresh, hashOf } from "../src/sdk/manifest.js";
 import { latest, openManifest, refuseAged } from "../src/sdk/signature.js";
+import { Threads } from "../src/threads/threads.js";
 import type { FailureReport } from "../src/wire/types.js";
 import { bytesOf, type Tiny, tinyKernel } from "./kernels.js";
 import { CLASS, ELEMENTS, KEY, manifestOf } from "./zoo.js";
@@ -32,16 +33,17 @@ function hostOf(origin: string, told: FailureReport[] = []): Host {
   };
   const notes = memoryNotebook();
   const tools = { KernelZooError, chooseOffer, fresh, hashOf, latest, loadKernel, notes };
+  const arena = new Arena();
   const gpu = { kind: "none", reason: null } as const;
   return {
     origin: new URL(origin),
     ...source,
     hardware: null,
     forbidden: null,
-    arena: new Arena(),
+    arena,
     deviceClass: CLASS,
     failures: new Failures((report) => told.push(report)),
-    threads: { kind: "single", reason: null },
+    threads: new Threads(arena, 1),
     backend: "wasm",
     gpu,
     openGpu: async () => gpu,

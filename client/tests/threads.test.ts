@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { Arena } from "../src/engine/arena.js";
+import { KernelZooError } from "../src/engine/error.js";
 import { addresses } from "../src/engine/instance.js";
 import { planMemory } from "../src/engine/tensors.js";
 import {
@@ -13,7 +14,7 @@ import {
   takeChunk,
 } from "../src/threads/chunks.js";
 import { type Thread, ThreadPool } from "../src/threads/pool.js";
-import { planThreads, startThreads } from "../src/threads/threads.js";
+import { planThreads, Threads } from "../src/threads/threads.js";
 import source from "../src/threads/worker.js?inlined";
 import { bytesOf, type Tiny, tinyKernel } from "./kernels.js";
 
@@ -137,19 +138,20 @@ test("run numbers go around without an end", () => {
 const TWO_CORES = { isolated: true, logicalCores: 2 };
 
 test("threads are planned from what is asked for and what the page is allowed", () => {
-  assert.deepEqual(planThreads("auto", TWO_CORES), { kind: "pool", count: 2 });
+  assert.deepEqual(planThreads("auto", TWO_CORES), { count: 2, reason: null });
   assert.deepEqual(planThreads("auto", { isolated: true, logicalCores: 64 }), {
-    kind: "pool",
     count: 8,
+    reason: null,
   });
-  assert.deepEqual(planThreads(3, TWO_CORES), { kind: "pool", count: 3 });
-  assert.deepEqual(planThreads(1, TWO_CORES), { kind: "single", reason: null });
+  assert.deepEqual(planThreads(3, TWO_CORES), { count: 3, reason: null });
+  assert.deepEqual(planThreads(1, TWO_CORES), { count: 1, reason: null });
   for (const [limits, reason] of [
     [{ isolated: false, logicalCores: 2 }, /not cross-origin isolated/],
     [{ isolated: true, logicalCores: 1 }, /one logical core/],
   ] as const) {
     const plan = planThreads("auto", limits);
-    assert.match((plan.kind === "single" && plan.reason) || "", reason);
+    assert.equal(plan.count, 1);
+    assert.match(plan.reason ?? "", reason);
   }
   for (const senseless of [0, -1, 1.5, Number.NaN, 65]) {
     assert.throws(() => planThreads(senseless, TWO_CORES), /ask for 1 to 64/);
@@ -158,7 +160,7 @@ test("threads are planned from what is asked for and what the page is allowed", 
 
 test("threads give the output of one thread, for several kernels and many runs", async () => {
   const arena = new Arena();
-  const pool = await ThreadPool.start(arena, 2, spawn);
+  const pool = await ThreadPool.start(arena, 2, KernelZooError, spawn);
   const sum = bound(pool, arena, "add", 1000, 2);
   const difference = bound(pool, arena, "subtract", 77, 2);
   for (let round = 0; round < 50; round++) {
@@ -173,7 +175,7 @@ test("threads give the output of one thread, for several kernels and many runs",
 
 test("a trap rejects its run, and the threads go on", async () => {
   const arena = new Arena();
-  const pool = await ThreadPool.start(arena, 2, spawn);
+  const pool = await ThreadPool.start(arena, 2, KernelZooError, spawn);
   await assert.rejects(bound(pool, arena, "trap", 9, 0).threaded.run(), /trapped in a thread/);
   const { threaded, output } = bound(pool, arena, "add", 9, 1);
   await threaded.run();
@@ -183,7 +185,7 @@ test("a trap rejects its run, and the threads go on", async () => {
 
 test("a kernel of no extent is done at once, and never called", async () => {
   const arena = new Arena();
-  const pool = await ThreadPool.start(arena, 1, spawn);
+  const pool = await ThreadPool.start(arena, 1, KernelZooError, spawn);
   await assert.doesNotReject(
     bound(pool, arena, "trap", 0, 0).threaded.run(),
     "its call would trap",
@@ -193,7 +195,7 @@ test("a kernel of no extent is done at once, and never called", async () => {
 
 test("after disposal runs are rejected, and the control block is lent again", async () => {
   const arena = new Arena();
-  const pool = await ThreadPool.start(arena, 1, spawn);
+  const pool = await ThreadPool.start(arena, 1, KernelZooError, spawn);
   const { threaded } = bound(pool, arena, "add", 9, 1);
   pool.dispose();
   pool.dispose();
@@ -201,12 +203,33 @@ test("after disposal runs are rejected, and the control block is lent again", as
   assert.equal(arena.allocate(8).start, 64);
 });
 
+test("threads start with the first kernel that runs on them", async () => {
+  let started = 0;
+  const counted = (): Thread => {
+    started += 1;
+    return spawn();
+  };
+  const arena = new Arena();
+  const threads = new Threads(arena, 2, TWO_CORES, counted);
+  assert.deepEqual([threads.size, threads.reason, started], [2, null, 0]);
+  const [pool, same] = await Promise.all([threads.pool(), threads.pool()]);
+  assert.equal(started, 2);
+  assert.equal(pool, same);
+  const { threaded, output } = bound(pool as ThreadPool, arena, "add", 9, 1);
+  await threaded.run();
+  assert.equal(output[8], 3);
+  threads.dispose();
+  await assert.rejects(threads.pool(), /disposed of/);
+});
+
 test("a page that may not start workers has one thread, with the reason", async () => {
-  const broken = async () => () => spawn("throw new Error('refused')");
-  const threads = await startThreads(new Arena(), 2, TWO_CORES, broken);
-  assert.match((threads.kind === "single" && threads.reason) || "", /refused.*worker-src blob:/s);
-  const refused = await startThreads(new Arena(), 2, TWO_CORES, async () => () => {
+  const broken = new Threads(new Arena(), 2, TWO_CORES, () => spawn("throw new Error('refused')"));
+  assert.equal(await broken.pool(), null);
+  assert.equal(broken.size, 1);
+  assert.match(broken.reason ?? "", /refused.*worker-src blob:/s);
+  const refused = new Threads(new Arena(), 2, TWO_CORES, () => {
     throw new Error("SecurityError");
   });
-  assert.match((refused.kind === "single" && refused.reason) || "", /may not start workers/);
+  assert.equal(await refused.pool(), null);
+  assert.match(refused.reason ?? "", /may not start workers/);
 });

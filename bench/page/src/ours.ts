@@ -13,8 +13,9 @@ import { sentence } from "../../../client/src/engine/error.js";
 import { loadPacks, writeInput } from "../../../client/src/engine/packing.js";
 import { planMemory, type Region } from "../../../client/src/engine/tensors.js";
 import { fillSeeded, maxDifference } from "../../../client/src/engine/verification.js";
-import { bindToThreads, type ThreadPool } from "../../../client/src/threads/pool.js";
-import { startThreads } from "../../../client/src/threads/threads.js";
+import { bindToThreads } from "../../../client/src/threads/binding.js";
+import type { ThreadPool } from "../../../client/src/threads/pool.js";
+import { Threads } from "../../../client/src/threads/threads.js";
 import { callsPerSample } from "../../../client/src/timing/samples.js";
 import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
 import { type Entrant, warmAsync } from "./contestant.js";
@@ -120,9 +121,10 @@ export async function kernelEntrant(stand: Stand, kernel: KernelWire): Promise<E
 
 /** Throws where the page has no threads. */
 export async function startPool({ arena }: Stand, threads: number): Promise<ThreadPool> {
-  const started = await startThreads(arena, threads);
-  if (started.kind === "single") throw new Error(started.reason ?? "one thread was asked for");
-  return started.pool;
+  const started = new Threads(arena, threads);
+  const pool = await started.pool();
+  if (pool === null) throw new Error(started.reason ?? "one thread was asked for");
+  return pool;
 }
 
 /** A kernel on every thread of the pool, on tensors of its own. */

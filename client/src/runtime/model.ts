@@ -148,7 +148,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const { placement: _, ...loaded } = this.#shown.loaded;
     const { dimensions } = answer.plan;
     const { threads } = host;
-    const reason = threads.kind === "single" ? threads.reason : loaded.singleThreadReason;
+    const reason = loaded.threads > 1 ? null : (loaded.singleThreadReason ?? threads.reason);
     const served = plannedCalls(answer.plan, answer.kernels, fallbacks, this.#best);
     const calls = this.tuning?.planned(served) ?? served;
     const { device_class: deviceClass } = answer;

@@ -148,7 +148,7 @@ export class Opener {
     const order: LoadOrder = {
       answer: this.answer,
       origin: this.answered.origin,
-      threads: threads.kind === "pool" ? threads.pool.size : 1,
+      threads: threads.size,
       check: this.host.tools.notes.read(this.#note) !== this.#right(fallbacks) && check,
       graph: this.#order.graph,
       replaced: [...fallbacks.keys()],

@@ -69,7 +69,7 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
  * once more, and heard then.
  */
 async function workersOf({ threads, forbidden }: Host, saved: boolean) {
-  const full = saved || threads.kind === "pool" || crossOriginIsolated;
+  const full = saved || threads.size > 1 || crossOriginIsolated;
   const source = full ? (await import("./full.js")).source : undefined;
   let early = forbidden ? null : spawnRuntime(source);
   const drop = (): void => {

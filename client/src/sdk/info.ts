@@ -130,8 +130,13 @@ export function describe(
     advice: entry.advice,
     ...{ level, grounds, state, version, evidence, candidate, sha256 },
     fallbackReason: running.fallbackReason,
-    threads: threads.kind === "pool" ? threads.pool.size : 1,
-    singleThreadReason: threads.kind === "pool" ? null : threads.reason,
+    // Whether they start is known when the first kernel runs on them.
+    get threads() {
+      return threads.size;
+    },
+    get singleThreadReason() {
+      return threads.reason;
+    },
     manifestMs,
     loadMs,
   };

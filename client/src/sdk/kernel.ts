@@ -303,9 +303,9 @@ export class Kernel<Inputs = InputViews> {
   }
 
   async #runWasm(): Promise<void> {
-    const { threads } = this.#parts;
-    if (threads.kind === "single") this.#bound().run();
-    else await this.#bound().runOn(threads.pool);
+    const pool = await this.#parts.threads.pool();
+    if (pool === null) this.#bound().run();
+    else await this.#bound().runOn(pool);
   }
 
   async #runRemote(

@@ -4,7 +4,8 @@ import type { LoadedKernel } from "../engine/artifact.js";
 import { addresses, instantiate, type KernelInstance, runInSlices } from "../engine/instance.js";
 import { type Packable, writeInput } from "../engine/packing.js";
 import { type MemoryPlan, planMemory, type Region, type TensorView } from "../engine/tensors.js";
-import { type BoundToThreads, bindToThreads, type ThreadPool } from "../threads/pool.js";
+import { type BoundToThreads, bindToThreads } from "../threads/binding.js";
+import type { ThreadPool } from "../threads/pool.js";
 import type { KernelWire } from "../wire/types.js";
 import type { InputViews } from "./names.js";
 

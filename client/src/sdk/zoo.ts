@@ -12,7 +12,7 @@ import type { GraphOptions } from "../runtime/graphs.js";
 import type { Host } from "../runtime/host.js";
 import type { AnyModel, Model, ModelTypes } from "../runtime/model.js";
 import type { ModelOptions } from "../runtime/runtime.js";
-import { startThreads, type ThreadCount, type Threads } from "../threads/threads.js";
+import { type ThreadCount, Threads } from "../threads/threads.js";
 import type { ManifestEntry } from "../wire/types.js";
 import { chooseOffer, isBundle, zooAddress } from "./address.js";
 import {
@@ -72,8 +72,8 @@ export interface OpenOptions {
   /** Skips the description and the probe of the device. */
   readonly deviceClass?: string;
   /**
-   * Threads of `kernel.runAsync`, 1 unless told. `auto` starts one for each logical core, 8 at
-   * the most. In a page that is not cross-origin isolated, or may not start workers, it is 1.
+   * Threads of `kernel.runAsync` and of models, 1 unless told. `auto` starts one for each logical core,
+   * 8 at the most. In a page that is not cross-origin isolated, or may not start workers, it is 1.
    */
   readonly threads?: ThreadCount;
   /**
@@ -267,7 +267,7 @@ export class KernelZoo {
     const { threads: asked = 1, backend = "auto", signal } = options;
     const forbidden = backend === "javascript" ? "It was asked for." : forbiddenReason();
     const arena = new Arena(forbidden ? NO_MEMORY : undefined);
-    const threads = await startThreads(arena, forbidden ? 1 : asked);
+    const threads = new Threads(arena, forbidden ? 1 : asked);
     const failures = new Failures((report) => postFailure(source.origin, report));
     const parts = { arena, threads, backend, forbidden, failures, signal, told: options };
     return new KernelZoo({ ...source, ...parts });
@@ -472,8 +472,7 @@ export class KernelZoo {
 
   /** Ends the threads and gives up the GPU. Kernels can still `run`, but not `runAsync`. */
   dispose(): void {
-    const { threads } = this.#parts;
-    if (threads.kind === "pool") threads.pool.dispose();
+    this.#parts.threads.dispose();
     this.#opening?.then((gpu) => gpu.kind === "gpu" && gpu.close());
   }
 

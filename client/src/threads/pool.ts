@@ -1,9 +1,6 @@
-/** The threads of one arena, and kernels that are bound to them. */
+/** The threads of one arena, which pages load whose kernels run on them. */
 import type { Arena, Block } from "../engine/arena.js";
-import { KernelZooError } from "../engine/error.js";
-import { addresses } from "../engine/instance.js";
-import { align, type MemoryPlan } from "../engine/tensors.js";
-import type { KernelWire } from "../wire/types.js";
+import type { KernelZooError } from "../engine/error.js";
 import {
   CONTROL_WORDS,
   chunking,
@@ -13,6 +10,7 @@ import {
   openRun,
   type ToThread,
 } from "./chunks.js";
+import source from "./worker.js?inlined";
 
 /** What a pool needs of a worker. */
 export interface Thread {
@@ -42,10 +40,22 @@ interface Waiting {
 
 const TRAPPED = "The kernel trapped in a thread; `run()` says at what.";
 
+/** The SDK's, of which this file would hold another. */
+type Make = typeof KernelZooError;
+
+/** A worker from a blob, which is of the page's own origin and inherits its isolation. */
+function spawnFromBlob(): Thread {
+  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  const worker = new Worker(url, { name: "kernelzoo" });
+  worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
+  return worker;
+}
+
 /** Owns the threads of one arena. Runs follow each other in the order in which they were asked. */
 export class ThreadPool {
   readonly #threads: readonly Thread[];
   readonly #arena: Arena;
+  readonly #make: Make;
   readonly #block: Block;
   readonly #control: Int32Array;
   #waiting: Waiting | null = null;
@@ -53,10 +63,11 @@ export class ThreadPool {
   #broken: KernelZooError | null = null;
   #kernels = 0;
 
-  private constructor(arena: Arena, threads: readonly Thread[]) {
+  private constructor(arena: Arena, threads: readonly Thread[], make: Make) {
     this.#arena = arena;
+    this.#make = make;
     this.#threads = threads;
-    this.#block = arena.allocate(align(CONTROL_WORDS * Int32Array.BYTES_PER_ELEMENT));
+    this.#block = arena.allocate(CONTROL_WORDS * Int32Array.BYTES_PER_ELEMENT);
     this.#control = controlView(arena.memory, this.#block.start);
     this.#control.fill(0);
   }
@@ -64,17 +75,22 @@ export class ThreadPool {
   /**
    * Resolves when every thread has answered. Throws KernelZooError (run) when one does not start.
    */
-  static async start(arena: Arena, count: number, spawn: () => Thread): Promise<ThreadPool> {
+  static async start(
+    arena: Arena,
+    count: number,
+    make: Make,
+    spawn = spawnFromBlob,
+  ): Promise<ThreadPool> {
     const threads: Thread[] = [];
     try {
       for (let i = 0; i < count; i++) threads.push(spawn());
-      const pool = new ThreadPool(arena, threads);
+      const pool = new ThreadPool(arena, threads, make);
       await Promise.all(threads.map((thread) => pool.#ready(thread)));
       return pool;
     } catch (cause) {
       for (const thread of threads) thread.terminate();
-      if (cause instanceof KernelZooError) throw cause;
-      throw new KernelZooError("run", "This page may not start workers.", cause);
+      if (cause instanceof make) throw cause;
+      throw new make("run", "This page may not start workers.", cause);
     }
   }
 
@@ -106,7 +122,7 @@ export class ThreadPool {
       thread.onerror = ({ message }) => {
         const text = `A thread stopped: ${message || "it could not be loaded"}.`;
         this.#stop(`${text} Open the zoo again.`);
-        reject(new KernelZooError("run", text));
+        reject(new this.#make("run", text));
       };
       thread.postMessage({
         type: "start",
@@ -137,42 +153,14 @@ export class ThreadPool {
   #settle(): void {
     const waiting = this.#waiting;
     this.#waiting = null;
-    if (failed(this.#control)) waiting?.reject(new KernelZooError("run", TRAPPED));
+    if (failed(this.#control)) waiting?.reject(new this.#make("run", TRAPPED));
     else waiting?.resolve();
   }
 
   #stop(reason: string): void {
-    this.#broken ??= new KernelZooError("run", reason);
+    this.#broken ??= new this.#make("run", reason);
     for (const thread of this.#threads) thread.terminate();
     this.#waiting?.reject(this.#broken);
     this.#waiting = null;
   }
-}
-
-/** A kernel and where its tensors lie: `plan`, from `base` on. */
-export interface Placed {
-  readonly arena: Arena;
-  readonly kernel: Pick<KernelWire, "scratch_bytes" | "range_extent">;
-  readonly module: WebAssembly.Module;
-  readonly plan: MemoryPlan;
-  readonly base: number;
-}
-
-export interface BoundToThreads {
-  readonly kernel: ThreadedKernel;
-  readonly scratch: Block;
-}
-
-/** Threads share the tensors; each has scratch of its own. Throws KernelZooError (memory). */
-export function bindToThreads(
-  { arena, kernel, module, plan, base }: Placed,
-  pool: ThreadPool,
-): BoundToThreads {
-  const stride = align(kernel.scratch_bytes);
-  const scratch = arena.allocate(stride * pool.size);
-  const wordsOf = (thread: number): readonly number[] => {
-    const own = { ...plan, scratchOffset: scratch.start + thread * stride - base };
-    return addresses(kernel, own, base);
-  };
-  return { kernel: pool.bind({ module, extent: kernel.range_extent, wordsOf }), scratch };
 }

@@ -1,14 +1,9 @@
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError, sentence } from "../engine/error.js";
-import { type Thread, ThreadPool } from "./pool.js";
+import type { Thread, ThreadPool } from "./pool.js";
 
 /** What a page asks for: `auto` is one thread for each logical core, 8 at the most. */
 export type ThreadCount = number | "auto";
-
-/** `single` runs kernels in the calling thread; `reason` is null where that was asked for. */
-export type Threads =
-  | { readonly kind: "pool"; readonly pool: ThreadPool }
-  | { readonly kind: "single"; readonly reason: string | null };
 
 /** What the page is allowed, read once. */
 export interface ThreadLimits {
@@ -16,9 +11,11 @@ export interface ThreadLimits {
   readonly logicalCores: number;
 }
 
-export type ThreadPlan =
-  | { readonly kind: "pool"; readonly count: number }
-  | Extract<Threads, { readonly kind: "single" }>;
+/** One runs kernels in the calling thread; `reason` is null where that was asked for. */
+export interface ThreadPlan {
+  readonly count: number;
+  readonly reason: string | null;
+}
 
 const MOST_BY_ITSELF = 8;
 const MOST_ASKED = 64;
@@ -38,12 +35,12 @@ export function planThreads(asked: ThreadCount, limits: ThreadLimits): ThreadPla
       `threads is ${asked}; ask for 1 to ${MOST_ASKED}, or for "auto".`,
     );
   }
-  if (asked === 1) return { kind: "single", reason: null };
+  if (asked === 1) return { count: 1, reason: null };
   if (limits.logicalCores === 1) {
-    return { kind: "single", reason: "This device tells of one logical core." };
+    return { count: 1, reason: "This device tells of one logical core." };
   }
-  if (!limits.isolated) return { kind: "single", reason: NOT_ISOLATED };
-  return { kind: "pool", count: wanted };
+  if (!limits.isolated) return { count: 1, reason: NOT_ISOLATED };
+  return { count: wanted, reason: null };
 }
 
 const limitsHere = (): ThreadLimits => ({
@@ -51,29 +48,53 @@ const limitsHere = (): ThreadLimits => ({
   logicalCores: globalThis.navigator?.hardwareConcurrency ?? 1,
 });
 
-/** Workers from a blob, which is of the page's own origin and inherits its isolation. */
-async function spawningFromBlobs(): Promise<() => Thread> {
-  const { source } = await import("./source.js");
-  return () => {
-    const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-    const worker = new Worker(url, { name: "kernelzoo" });
-    worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
-    return worker;
-  };
-}
+/** Owns the threads of a zoo. They start with the first kernel that runs on them: models have their own. */
+export class Threads {
+  readonly #arena: Arena;
+  readonly #spawn: (() => Thread) | undefined;
+  #plan: ThreadPlan;
+  #starting: Promise<ThreadPool | null> | null = null;
+  #disposed = false;
 
-/** Starts what was asked for; where it does not work, one thread with the reason. */
-export async function startThreads(
-  arena: Arena,
-  asked: ThreadCount,
-  limits: ThreadLimits = limitsHere(),
-  spawning: () => Promise<() => Thread> = spawningFromBlobs,
-): Promise<Threads> {
-  const plan = planThreads(asked, limits);
-  if (plan.kind === "single") return plan;
-  try {
-    return { kind: "pool", pool: await ThreadPool.start(arena, plan.count, await spawning()) };
-  } catch (thrown) {
-    return { kind: "single", reason: `${sentence(thrown)} ${REMEDY}` };
+  /** Throws KernelZooError (run) for a senseless count. */
+  constructor(arena: Arena, asked: ThreadCount, limits = limitsHere(), spawn?: () => Thread) {
+    this.#arena = arena;
+    this.#plan = planThreads(asked, limits);
+    this.#spawn = spawn;
+  }
+
+  /** How many there are, or will be; 1 where they did not start. */
+  get size(): number {
+    return this.#plan.count;
+  }
+
+  /** Why there is one although more were asked for; null otherwise. */
+  get reason(): string | null {
+    return this.#plan.reason;
+  }
+
+  /** Null where there is one alone. Throws KernelZooError (run) after `dispose`. */
+  async pool(): Promise<ThreadPool | null> {
+    if (this.size === 1) return null;
+    if (this.#disposed) {
+      throw new KernelZooError("run", "The threads were disposed of. Open the zoo again.");
+    }
+    this.#starting ??= this.#start();
+    return this.#starting;
+  }
+
+  async #start(): Promise<ThreadPool | null> {
+    try {
+      const { ThreadPool } = await import("./pool.js");
+      return await ThreadPool.start(this.#arena, this.size, KernelZooError, this.#spawn);
+    } catch (thrown) {
+      this.#plan = { count: 1, reason: `${sentence(thrown)} ${REMEDY}` };
+      return null;
+    }
+  }
+
+  dispose(): void {
+    this.#disposed = true;
+    this.#starting?.then((pool) => pool?.dispose());
   }
 }
