@@ -36,6 +36,7 @@ from tests.browser.model_host import (
     CLASS,
     GPU_CLASS,
     LOSE,
+    PROBED,
     Host,
     hosting,
     page_elsewhere,
@@ -67,14 +68,6 @@ COLLECT = """
 """
 
 
-PROBED = """
-  // As at a second visit: the probe has been noted.
-  const read = Storage.prototype.getItem;
-  const probed = { rho: "r101-0", peakGflops: 1, bandwidthGbps: 8, dispatchUs: 1, settled: true };
-  Storage.prototype.getItem = function (key) {
-    return key.startsWith("kernelzoo:gpu-probe") ? JSON.stringify(probed) : read.call(this, key);
-  };
-"""
 SHORT, LONGER = 24, TINY.length
 GROWN = decoder_that_grows("grown", (SHORT, LONGER))
 

@@ -21,6 +21,7 @@ from tests.browser.model_host import (
     CLASS,
     GPU_CLASS,
     LOSE,
+    PROBED,
     Host,
     close,
     hosting,
@@ -194,6 +195,58 @@ def test_a_model_on_the_gpu_computes_what_numpy_does(page: Page, host: Host) -> 
     assert found["loaded"]["atOnce"] > 1, "several pipelines are compiled at a time"
     assert all(ms > 0 for ms in found["took"])
     assert plan["memoryBytes"] >= network.plan.memory.weights
+
+
+ORDER = """
+  // What the page asks of the zoo and of its GPU, in order.
+  globalThis.order = [];
+  const before = (type, name, note) => {
+    const made = type.prototype?.[name] ?? type[name];
+    (type.prototype ?? type)[name] = function (...given) {
+      note(...given);
+      return made.apply(this, given);
+    };
+  };
+  before(GPUAdapter, "requestDevice", () => order.push("device"));
+  before(globalThis, "fetch", (url) => {
+    const [, found] = `${url}`.match(/v1\\/models\\/small\\/.*%3A(wasm|webgpu)/) ?? [];
+    if (found) order.push(found);
+  });
+"""
+VISIT = """
+  const zoo = await KernelZoo.open(host);
+  const model = await zoo.model("small");
+  const { y } = await model.run(feeds);
+  await model.complete();
+  order.push("complete");
+  const { target } = model.plan;
+  for (let i = 0; i < 300 && !order.includes("device"); i++) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  await model.dispose();
+  zoo.dispose();
+  return { order, target, y: [...y] };
+"""
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted"),
+    [
+        ("", ["wasm", "complete", "device"]),
+        (PROBED, ["device", "webgpu", "wasm", "complete"]),
+    ],
+    ids=["at the first visit", "later"],
+)
+def test_a_page_that_knows_nothing_of_its_gpu_does_not_wait_for_it(
+    gpu_browser: Browser, host: Host, known: str, wanted: list[str]
+) -> None:
+    """Its model runs on WebAssembly, and the GPU is probed when the model is complete."""
+    network = small()
+    with page_elsewhere(gpu_browser, known + ORDER) as page:
+        found = page.evaluate(script(VISIT), [host.url, lists(network.feeds)])
+    assert close(found["y"], network.outputs["y"])
+    assert found["target"] == "wasm", "nobody has timed it on the GPU"
+    assert found["order"] == wanted
 
 
 KEEP = """

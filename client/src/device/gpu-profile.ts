@@ -27,6 +27,15 @@ export function gpuLevelsOf(probe: GpuProbeResult): GpuProbeLevels {
   };
 }
 
+type Described = Pick<DeviceProfile, "engine" | "deviceId">;
+
+const noteOf = ({ engine, deviceId }: Described): string =>
+  `gpu-probe:${GPU_SUITE}:${deviceId}:${engineKey(engine)}`;
+
+/** Whether an earlier visit probed the GPU, so that describing it takes no time. */
+export const isGpuProbed = (notebook: Notebook, device: Described): boolean =>
+  notebook.read(noteOf(device)) !== null;
+
 /**
  * Describes this device's GPU. The probe runs once for an engine version and a set of features
  * and is noted, so the device class is the same at every page load.
@@ -34,20 +43,19 @@ export function gpuLevelsOf(probe: GpuProbeResult): GpuProbeLevels {
  */
 export async function readGpuProfile(
   notebook: Notebook,
-  { engine, deviceId }: Pick<DeviceProfile, "engine" | "deviceId">,
+  device: Described,
   owner: DeviceOwner,
   alone: Alone = (work) => work(),
 ): Promise<GpuProfile> {
   const open = await owner.device();
-  const key = `gpu-probe:${GPU_SUITE}:${deviceId}:${engineKey(engine)}`;
   const measure = (): Promise<GpuProbeResult> => alone(() => probeGpu(open));
-  const probe = await noted(notebook, key, measure, ({ settled }) => settled);
+  const probe = await noted(notebook, noteOf(device), measure, ({ settled }) => settled);
   return {
     features: open.features,
     rho: probe.rho,
     peakGflops: probe.peakGflops,
     bandwidthGbps: probe.bandwidthGbps,
     levels: gpuLevelsOf(probe),
-    deviceClass: deviceClass(deviceId, probe.rho, open.features, "webgpu"),
+    deviceClass: deviceClass(device.deviceId, probe.rho, open.features, "webgpu"),
   };
 }

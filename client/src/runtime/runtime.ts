@@ -30,7 +30,8 @@ export interface ModelOptions extends TuneOptions {
   readonly dimensions?: Dimensions;
   /**
    * `auto`, that of the zoo unless told, takes the target on which devices like this one ran the
-   * model's calls in less time. A GPU that fails is replaced by WebAssembly.
+   * model's calls in less time; at the first visit WebAssembly, as the GPU is probed when the model is
+   * complete. A GPU that fails is replaced by WebAssembly.
    */
   readonly backend?: Backend;
   /** Called with numbers while kernels and weights arrive, and while the model is checked. */

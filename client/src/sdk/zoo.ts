@@ -1,4 +1,5 @@
-import type { Hardware } from "../device/hardware.js";
+import { isGpuProbed } from "../device/gpu-profile.js";
+import { type Hardware, readEngine } from "../device/hardware.js";
 import { storedNotebook, storedNotes } from "../device/notebook.js";
 import { notedHardware, peakOf, readProfile, usualClass } from "../device/profile.js";
 import { Arena } from "../engine/arena.js";
@@ -162,6 +163,9 @@ interface AskingDevice {
   readonly gpu: GpuSide;
 }
 
+/** The id of the device in a class. */
+const idOf = (deviceClass: string): string => deviceClass.split(":")[0] ?? "";
+
 const NO_GPU: GpuSide = { kind: "none", reason: null };
 
 /** All pages without WebAssembly are of one class. */
@@ -301,9 +305,9 @@ export class KernelZoo {
 
   /**
    * As far as a model needs it: a file is for any device, and a device that was not probed has the
-   * usual class.
+   * usual class. Where nothing of the GPU is known, and nothing `needsGpu`, no GPU is waited for.
    */
-  async #deviceOfModel(name: string): Promise<AskingDevice> {
+  async #deviceOfModel(name: string, needsGpu: boolean): Promise<AskingDevice> {
     if (name.endsWith(".json")) return ANY_DEVICE;
     if (this.#parts.forbidden) {
       return { deviceClass: PLAIN, hardware: null, gpu: await this.#openGpu() };
@@ -312,19 +316,18 @@ export class KernelZoo {
       return this.#device();
     }
     const notes = storedNotebook();
-    const [hardware, deviceClass, gpu] = await Promise.all([
-      notedHardware(notes),
-      usualClass(notes),
-      this.#openGpu(),
-    ]);
-    return { hardware, deviceClass, gpu };
+    const opening = needsGpu ? this.#openGpu() : null;
+    const [hardware, deviceClass] = await Promise.all([notedHardware(notes), usualClass(notes)]);
+    const device = { engine: readEngine(), deviceId: idOf(deviceClass) };
+    const gpu = opening ?? (isGpuProbed(notes, device) ? this.#openGpu() : NO_GPU);
+    return { hardware, deviceClass, gpu: await gpu };
   }
 
   readonly #openGpu = async (): Promise<GpuSide> => {
     const { backend, told } = this.#parts;
     this.#opening ??= (async () => {
-      const [id] = (told.deviceClass ?? (await usualClass(storedNotebook()))).split(":");
-      return openGpu(backend, id ?? "", told.device);
+      const own = told.deviceClass ?? (await usualClass(storedNotebook()));
+      return openGpu(backend, idOf(own), told.device);
     })();
     this.#gpu = await this.#opening;
     return livingGpu(this.#gpu);
@@ -396,10 +399,13 @@ export class KernelZoo {
       options?.save !== undefined && import("../runtime/graphs.js"),
     ]);
     const asked = name.endsWith(".json") ? this.#file(name) : undefined;
+    // A page that tunes stays long enough for a GPU to repay its probe.
+    const needsGpu =
+      options?.tune === "idle" || (options?.backend ?? this.#parts.backend) === "webgpu";
     asked?.catch(() => undefined); // It is awaited when the runtime has come.
     const [{ openModel }, device] = await Promise.all([
       import("../runtime/runtime.js"),
-      this.#deviceOfModel(name),
+      this.#deviceOfModel(name, needsGpu),
     ]);
     const model = await openModel<Types>(this.#host(device), name, options, asked);
     // The next visit asks with what is measured now.
@@ -418,7 +424,7 @@ export class KernelZoo {
    */
   async languageModel(name: string, options?: LanguageOptions): Promise<LanguageModel> {
     const { openModel } = await import("../language/language.js");
-    return openModel(this.#host(await this.#deviceOfModel(name)), name, options);
+    return openModel(this.#host(await this.#deviceOfModel(name, true)), name, options);
   }
 
   /** Keys of the graphs that this device keeps for pages of this origin; none that is stale. */
