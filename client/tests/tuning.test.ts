@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { Arena } from "../src/engine/arena.js";
 import type { Engine } from "../src/runtime/engine.js";
+import { Listeners } from "../src/runtime/listeners.js";
 import type { LoadOrder } from "../src/runtime/messages.js";
 import { Audit } from "../src/tuning/audit.js";
 import { best } from "../src/tuning/choosing.js";
@@ -251,4 +252,17 @@ test("a call whose kernel was taken back keeps no other from its audit", () => {
   assert.equal(looked(), 0, "it is the turn of the other, which does not run");
   audit.forget(new Map([[1, ready]]));
   assert.ok(looked() > 0);
+});
+
+test("a listener that throws keeps an event from nobody, and is reported", () => {
+  const [heard, reported]: [string[], unknown[]] = [[], []];
+  globalThis.reportError = (thrown) => void reported.push(thrown);
+  const listeners = new Listeners<{ readonly swap: string }>();
+  const fault = new Error("of the page");
+  listeners.on("swap", () => {
+    throw fault;
+  });
+  listeners.on("swap", (told) => heard.push(told));
+  listeners.tell("swap", "product");
+  assert.deepEqual([heard, reported], [["product"], [fault]]);
 });

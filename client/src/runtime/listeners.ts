@@ -9,7 +9,15 @@ export class Listeners<Events extends object> {
     return (): void => void this.#all.delete(heard);
   }
 
+  /** What a listener throws is reported, as of any event: others and whoever tells go on. */
   tell<Event extends keyof Events>(event: Event, told: Events[Event]): void {
-    for (const [each, listener] of this.#all) if (each === event) listener(told as never);
+    for (const [each, listener] of this.#all) {
+      if (each !== event) continue;
+      try {
+        listener(told as never);
+      } catch (thrown) {
+        reportError(thrown);
+      }
+    }
   }
 }
