@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { Arena } from "../src/engine/arena.js";
+import { breathing } from "../src/runtime/breathing.js";
 import type { Engine } from "../src/runtime/engine.js";
 import { Listeners } from "../src/runtime/listeners.js";
 import type { LoadOrder } from "../src/runtime/messages.js";
@@ -252,6 +253,24 @@ test("a call whose kernel was taken back keeps no other from its audit", () => {
   assert.equal(looked(), 0, "it is the turn of the other, which does not run");
   audit.forget(new Map([[1, ready]]));
   assert.ok(looked() > 0);
+});
+
+test("all who let messages in at once go on thereafter, in their order", async () => {
+  const made: MessageChannel[] = [];
+  const Usual = globalThis.MessageChannel;
+  globalThis.MessageChannel = class extends Usual {
+    constructor() {
+      super();
+      made.push(this);
+    }
+  };
+  const breathe = breathing();
+  const order: number[] = [];
+  await Promise.all([1, 2, 3].map((i) => breathe().then(() => order.push(i))));
+  assert.deepEqual(order, [1, 2, 3]);
+  globalThis.MessageChannel = Usual;
+  // Else its channel keeps the process from its end.
+  for (const { port1 } of made) port1.close();
 });
 
 test("a listener that throws keeps an event from nobody, and is reported", () => {

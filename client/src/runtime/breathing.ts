@@ -1,11 +1,11 @@
-/** Lets messages in: one to ourselves comes after those that wait. */
+/** Lets messages in: one to ourselves comes after those that wait. Several may breathe at once. */
 export function breathing(): () => Promise<void> {
   const { port1, port2 } = new MessageChannel();
-  let resolve: (() => void) | null = null;
-  port1.onmessage = () => resolve?.();
+  const waiting: (() => void)[] = [];
+  port1.onmessage = () => waiting.shift()?.();
   return () =>
     new Promise((done) => {
-      resolve = done;
+      waiting.push(done);
       port2.postMessage(null);
     });
 }
