@@ -3,7 +3,9 @@ import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { memoryNotebook } from "../src/device/notebook.js";
 import { Arena } from "../src/engine/arena.js";
+import type { ModelAnswer } from "../src/runtime/answer.js";
 import { breathing } from "../src/runtime/breathing.js";
 import type { Engine } from "../src/runtime/engine.js";
 import { Listeners } from "../src/runtime/listeners.js";
@@ -15,6 +17,7 @@ import { Lulls } from "../src/tuning/lulls.js";
 import { paced } from "../src/tuning/paced.js";
 import { RunTimes } from "../src/tuning/run-times.js";
 import { RunsFirst } from "../src/tuning/runs-first.js";
+import { type Win, Wins } from "../src/tuning/wins.js";
 
 const PLAN = {
   kernels: ["product", "rest"],
@@ -284,4 +287,50 @@ test("a listener that throws keeps an event from nobody, and is reported", () =>
   listeners.on("swap", (told) => heard.push(told));
   listeners.tell("swap", "product");
   assert.deepEqual([heard, reported], [["product"], [fault]]);
+});
+
+/** The zoo serves `default` for two workloads. */
+const SERVED = {
+  kernels: { product: { kernel: { sha256: "default" } }, sum: { kernel: { sha256: "default" } } },
+} as unknown as ModelAnswer;
+
+const win = (sha256: string): Win =>
+  ({ kernel: { sha256 }, over: "default", relativeTime: 0.9, at: 1 }) as unknown as Win;
+
+const workloads = (wins: ReturnType<Wins["trusted"]>): readonly string[] =>
+  wins.map(([workload]) => workload);
+
+test("models and tabs that note their wins at one place lose none of others", () => {
+  const notes = memoryNotebook();
+  const [one, other] = [1, 2].map(() => new Wins(notes, "zoo", "class", "137")) as [Wins, Wins];
+  one.keep("product", win("a"));
+  other.keep("sum", win("b"));
+  one.keep("product", win("c"));
+  assert.deepEqual(workloads(one.trusted(SERVED)), ["product", "sum"]);
+  other.forget(["product"]);
+  assert.deepEqual(workloads(one.trusted(SERVED)), ["sum"]);
+});
+
+test("after an update wins are unproven one by one until they win again", () => {
+  const notes = memoryNotebook({ "won:zoo:class": "null" });
+  const before = new Wins(notes, "zoo", "class", "137");
+  before.keep("product", win("a"));
+  before.keep("sum", win("b"));
+  before.avoid("c");
+  const after = new Wins(notes, "zoo", "class", "138");
+  assert.deepEqual(after.trusted(SERVED), []);
+  assert.deepEqual(workloads(after.unproven(SERVED)), ["product", "sum"]);
+  assert.deepEqual(after.avoided, [], "what failed before may do now");
+  after.keep("product", win("a"));
+  assert.deepEqual(workloads(after.trusted(SERVED)), ["product"]);
+  assert.deepEqual(workloads(after.unproven(SERVED)), ["sum"]);
+});
+
+test("a win that is avoided does not run, even where nothing can be noted", () => {
+  const notes = memoryNotebook();
+  new Wins(notes, "zoo", "class", "137").keep("product", win("a"));
+  const full = new Wins({ ...notes, write: () => undefined }, "zoo", "class", "137");
+  full.avoid("a");
+  assert.deepEqual(full.trusted(SERVED), []);
+  assert.deepEqual(full.avoided, ["a"]);
 });

@@ -119,7 +119,8 @@ TWO_VISITS = """
   // A browser of another version has not found what is kept.
   for (const key of Object.keys(localStorage).filter((each) => each.includes("won:"))) {
     const note = JSON.parse(localStorage.getItem(key));
-    localStorage.setItem(key, JSON.stringify({ ...note, browser: "an older one" }));
+    for (const win of Object.values(note.wins)) win.browser = "an older one";
+    localStorage.setItem(key, JSON.stringify(note));
   }
   const third = await tuned();
   const unproven = shown(third);

@@ -152,11 +152,11 @@ class Tuning implements ModelTuning, Tuned {
     for (const { kernel } of [...this.#swapping, ...this.#found]) this.#tried.delete(kernel.sha256);
     this.#swapping = [];
     this.#found = [];
-    let winners: ReturnType<Wins["of"]> = [];
+    let winners: ReturnType<Wins["trusted"]> = [];
     const runtime = new WatchedRuntime(this.#sources.model, {
       loads: (answer) => {
         this.#follow(answer);
-        winners = this.#wins.trusted ? this.#wins.of(answer) : [];
+        winners = this.#wins.trusted(answer);
         for (const [workload, win] of winners) this.#winners.set(workload, { win, before: null });
         // It is opened anew: a kernel of the zoo has failed, or another plan is to run.
         if (this.#model !== null && this.#ended === null) this.#measure();
@@ -280,7 +280,7 @@ class Tuning implements ModelTuning, Tuned {
   }
 
   /** The answer of the zoo with the kernels that won here; the answer itself where there are none. */
-  #served(winners: ReturnType<Wins["of"]>): LoadOrder["answer"] {
+  #served(winners: ReturnType<Wins["trusted"]>): LoadOrder["answer"] {
     const { answer } = this.#answered;
     if (winners.length === 0) return answer;
     const won = winners.map(([workload, { kernel }]) => [
@@ -306,7 +306,7 @@ class Tuning implements ModelTuning, Tuned {
       candidates.searchParams.set(axis, `${extent}`);
     }
     if (hardware !== null) candidates.searchParams.set("hardware", JSON.stringify(hardware));
-    const kept = this.#wins.trusted ? [] : this.#wins.of(answer);
+    const kept = this.#wins.unproven(answer);
     this.#measurer = workerOf(this.#sources.measurer, "kernelzoo tuner");
     this.#measurer.onmessage = ({ data }: MessageEvent<FromMeasurer>) => this.#heard(data);
     this.#measurer.onerror = () => this.#end("The tuner's worker does not start.");

@@ -12,72 +12,96 @@ export interface Win {
   readonly at: number;
 }
 
-/** Wins by workload. `browser` is the one that they were found in. */
-interface Note {
+/** A win with the browser, and its version, that it was found in. */
+interface Kept extends Win {
   readonly browser: string;
-  readonly wins: Readonly<Record<string, Win>>;
-  /** Artifacts that were tried when the GPU was lost. */
-  readonly avoided?: readonly string[];
 }
 
-/** Owns the note of one zoo and class of devices. */
+interface Note {
+  /** By workload. */
+  readonly wins: Readonly<Record<string, Kept>>;
+  /** Artifacts that failed, each with the browser that it failed in. */
+  readonly avoided: Readonly<Record<string, string>>;
+}
+
+type WinOf = readonly [workload: string, win: Win];
+
+/**
+ * The note of one zoo and class of devices. Other models and other tabs write to the same one: it is
+ * read anew before each change.
+ */
 export class Wins {
   readonly #notes: Notebook;
   readonly #key: string;
   readonly #browser: string;
-  #note: Note;
+  /** Artifacts that failed in this page, which it avoids whether or not that could be noted. */
+  readonly #failed = new Set<string>();
 
   constructor(notes: Notebook, zoo: string, deviceClass: string, browser: string) {
     this.#notes = notes;
     this.#key = `won:${zoo}:${deviceClass}`;
     this.#browser = browser;
-    this.#note = parsed(notes.read(this.#key)) ?? { browser, wins: {} };
   }
 
-  /** Wins of workloads that the zoo still serves the same kernel for. */
-  of(answer: ModelAnswer): readonly (readonly [workload: string, win: Win])[] {
-    return Object.entries(this.#note.wins).filter(([workload, { over, kernel }]) => {
-      const served = answer.kernels[workload];
-      return served?.kernel.sha256 === over && kernel.sha256 !== over;
-    });
+  /** Those that this browser found: they run from the first inference on. */
+  trusted(answer: ModelAnswer): readonly WinOf[] {
+    return this.#of(answer, (browser) => browser === this.#browser);
   }
 
-  /** Whether this browser found them: then they are run, else measured again first. */
-  get trusted(): boolean {
-    return this.#note.browser === this.#browser;
+  /** Those that another version of the browser found: they are measured again first. */
+  unproven(answer: ModelAnswer): readonly WinOf[] {
+    return this.#of(answer, (browser) => browser !== this.#browser);
   }
 
   /** Artifacts that are not to be tried in this browser. */
   get avoided(): readonly string[] {
-    return (this.trusted && this.#note.avoided) || [];
+    const noted = Object.entries(this.#note.avoided);
+    const here = noted.filter(([, browser]) => browser === this.#browser);
+    return [...this.#failed, ...here.map(([artifact]) => artifact)];
   }
 
   keep(workload: string, win: Win): void {
-    const wins = this.trusted ? this.#note.wins : {};
-    this.#write({ ...wins, [workload]: win }, this.avoided);
+    const { wins, avoided } = this.#note;
+    this.#write({ wins: { ...wins, [workload]: { ...win, browser: this.#browser } }, avoided });
   }
 
   forget(workloads: readonly string[]): void {
-    const left = Object.entries(this.#note.wins).filter(([each]) => !workloads.includes(each));
-    this.#write(Object.fromEntries(left), this.avoided);
+    const { wins, avoided } = this.#note;
+    const left = Object.entries(wins).filter(([each]) => !workloads.includes(each));
+    this.#write({ wins: Object.fromEntries(left), avoided });
   }
 
   avoid(artifact: string): void {
-    this.#write(this.trusted ? this.#note.wins : {}, [...this.avoided, artifact]);
+    this.#failed.add(artifact);
+    const here = this.avoided.map((each) => [each, this.#browser]);
+    this.#write({ wins: this.#note.wins, avoided: Object.fromEntries(here) });
   }
 
-  #write(wins: Note["wins"], avoided: readonly string[]): void {
-    this.#note = { browser: this.#browser, wins, ...(avoided.length > 0 ? { avoided } : {}) };
-    this.#notes.write(this.#key, JSON.stringify(this.#note));
+  /** Wins of workloads that the zoo still serves the same kernel for. */
+  #of(answer: ModelAnswer, isOf: (browser: string) => boolean): readonly WinOf[] {
+    const { avoided } = this;
+    return Object.entries(this.#note.wins).filter(([workload, { over, kernel, browser }]) => {
+      const served = answer.kernels[workload]?.kernel.sha256;
+      const won = served === over && kernel.sha256 !== over;
+      return won && isOf(browser) && !avoided.includes(kernel.sha256);
+    });
+  }
+
+  get #note(): Note {
+    return parsed(this.#notes.read(this.#key));
+  }
+
+  #write(note: Note): void {
+    this.#notes.write(this.#key, JSON.stringify(note));
   }
 }
 
-/** Null for what no visit has noted. */
-function parsed(text: string | null): Note | null {
+/** An empty one for what no visit has noted. */
+function parsed(text: string | null): Note {
+  const empty = { wins: {}, avoided: {} };
   try {
-    const note = JSON.parse(text ?? "null") as Note | null;
-    return typeof note?.browser === "string" && typeof note.wins === "object" ? note : null;
+    return { ...empty, ...(JSON.parse(text ?? "null") as Partial<Note> | null) };
   } catch {
-    return null;
+    return empty;
   }
 }
