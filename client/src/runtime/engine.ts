@@ -6,7 +6,7 @@ import type { KernelWire } from "../wire/types.js";
 import { addressOf, type PortWire, productOf, targetOf, type WeightWire } from "./answer.js";
 import { Arrivals } from "./arrivals.js";
 import type { Crew, Hand } from "./crew.js";
-import { type CallTimes, Dispatcher, type Ports } from "./dispatch.js";
+import { type CallTimes, Dispatcher, type Ports, type Ready } from "./dispatch.js";
 import { goldenParts, type Stored, wrongOutput } from "./golden.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "./kernels.js";
 import type { Fault, Loaded, LoadOrder, Progress } from "./messages.js";
@@ -194,7 +194,8 @@ export class Engine {
       const workload = plan.kernels[plan.calls[task]?.kernel ?? 0] as string;
       const stage = cause instanceof KernelZooError ? cause.stage : "run";
       const message = `The kernel trapped: ${sentence(cause)}`;
-      const artifact = tasks[task]?.artifact as string;
+      // Not that of the plan's tasks: another may have been swapped in.
+      const { artifact } = (dispatcher.calls[task] as Ready).task;
       return new WrongKernel({ workload, artifact, stage, message });
     };
     // What has arrived is taken before the next part of a call: else the connection would wait.
