@@ -35,6 +35,7 @@ export interface Tuned {
 type Sources = Readonly<Record<"measurer" | "model", string>>;
 
 const PING_MS = 1_000;
+const LATE_PING_MS = 2_000;
 /** A measurer that does not answer for so long runs a candidate that hangs. */
 const HANGS_MS = 4_000;
 const SENT_KEPT = 50;
@@ -81,6 +82,8 @@ class Tuning implements ModelTuning, Tuned {
   readonly #again = new Set<string>();
   /** When the measurer was asked whether it lives; null once it has said anything. */
   #askedMs: number | null = null;
+  /** When it was asked last. */
+  #pingedMs = 0;
   #pinging: ReturnType<typeof setInterval> | undefined;
   #found: readonly Found[] = [];
   #swapping: readonly Found[] = [];
@@ -324,6 +327,7 @@ class Tuning implements ModelTuning, Tuned {
     });
     this.#tellTimes();
     this.#askedMs = null;
+    this.#pingedMs = performance.now();
     this.#pinging = setInterval(() => this.#ping(), PING_MS);
     this.#look();
   }
@@ -334,6 +338,9 @@ class Tuning implements ModelTuning, Tuned {
 
   #ping(): void {
     const now = performance.now();
+    // A page that was frozen has heard nothing meanwhile: it asks once more.
+    if (now - this.#pingedMs > LATE_PING_MS) this.#askedMs = null;
+    this.#pingedMs = now;
     if (this.#askedMs !== null && now - this.#askedMs > HANGS_MS) return void this.#hangs();
     this.#askedMs ??= now;
     this.#post({ type: "ping" });
@@ -418,6 +425,7 @@ class Tuning implements ModelTuning, Tuned {
         this.#swap();
         return;
       case "spent":
+        this.#trying = "";
         this.#promising.clear();
         this.#spent(data.ms);
         return;
