@@ -20,6 +20,7 @@ export async function mended(
   fallbacks: Fallbacks,
   failure: Failure,
 ): Promise<readonly [Answered, Fallbacks | null]> {
+  if (failure.mended) return [answered, fallbacks];
   try {
     return [answered, await replaced(host, target, answered, fallbacks, failure)];
   } catch (thrown) {

@@ -85,6 +85,8 @@ export interface Failure {
   readonly stage: Stage;
   readonly message: string;
   readonly fault: Fault | null;
+  /** The page has mended it already, where only the page had chosen what is at fault. */
+  readonly mended?: true;
 }
 
 export interface Loaded {

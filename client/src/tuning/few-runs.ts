@@ -87,6 +87,7 @@ class FewRuns implements Tuned {
       ran: () => undefined,
       told: (told) => this.#told(told),
       refused: () => undefined,
+      givesUp: () => false,
       ended: () => this.#stop(),
     });
     return this.#runtime;

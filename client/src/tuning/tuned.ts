@@ -3,7 +3,7 @@ import { mainPause, PAUSES, type Pause, pauses, watchDevice, watchPage } from ".
 import type { SentRequest } from "../agent/sent.js";
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { Host } from "../runtime/host.js";
-import type { LoadOrder } from "../runtime/messages.js";
+import type { Failure, LoadOrder } from "../runtime/messages.js";
 import type { Spawn } from "../runtime/opener.js";
 import type { PlannedCall } from "../runtime/planned.js";
 import type { Answered } from "../runtime/request.js";
@@ -173,6 +173,7 @@ class Tuning implements ModelTuning, Tuned {
         this.#wins.forget(winners.map(([workload]) => workload));
         this.#winners.clear();
       },
+      givesUp: (failure) => this.#givesUp(failure),
       ended: () => {
         this.#quit();
         this.#withdraw();
@@ -190,6 +191,22 @@ class Tuning implements ModelTuning, Tuned {
     this.#times = new RunTimes(answer.plan, globalThis.crossOriginIsolated);
     if (this.#complete) this.#ended = null;
     this.#complete = false;
+  }
+
+  /** Whether a kernel that only this page has chosen is at fault: the zoo's runs in its place. */
+  #givesUp({ fault }: Failure): boolean {
+    if (fault === null) return false;
+    const { workload, artifact, message } = fault;
+    if (this.#winners.get(workload)?.win.kernel.sha256 !== artifact) return false;
+    this.#avoid(artifact);
+    this.#runsAgain(workload, null, message);
+    return true;
+  }
+
+  /** Neither in this visit nor in another of this browser. */
+  #avoid(artifact: string): void {
+    this.#wins.avoid(artifact);
+    this.#tried.add(artifact);
   }
 
   /** The model runs on WebAssembly from now on; what ran when the GPU was lost does not run again. */

@@ -1,6 +1,6 @@
 /** The worker of a model that is tuned: who runs it, and what the tuner tells it. */
 import type { CallTimes } from "../runtime/dispatch.js";
-import type { FromRuntime, LoadOrder, ToRuntime } from "../runtime/messages.js";
+import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "../runtime/messages.js";
 import type { RuntimeWorker } from "../runtime/session.js";
 import type { FromTuned, ToTuned } from "./messages.js";
 import { workerOf } from "./page-worker.js";
@@ -17,8 +17,17 @@ interface RuntimePorts {
   readonly told: (told: FromTuned) => void;
   /** The model does not load with the kernels that won here; it is loaded without them. */
   readonly refused: () => void;
+  /** Whether a run failed by a kernel that won here, which is given up with this. */
+  readonly givesUp: (failure: Failure) => boolean;
   readonly ended: () => void;
 }
+
+type Failed = Extract<FromRuntime, { readonly type: "failed" | "refused" }>;
+
+const mended = (failed: Failed): Failed => ({
+  ...failed,
+  failure: { ...failed.failure, mended: true },
+});
 
 /** The worker of a model, watched. */
 export class WatchedRuntime implements RuntimeWorker {
@@ -74,8 +83,7 @@ export class WatchedRuntime implements RuntimeWorker {
     return worker;
   }
 
-  #heard(event: MessageEvent<FromModel>): void {
-    const { data } = event;
+  #heard({ data }: MessageEvent<FromModel>): void {
     switch (data.type) {
       case "swapped":
       case "postponed":
@@ -83,17 +91,28 @@ export class WatchedRuntime implements RuntimeWorker {
       case "timed":
       case "ranked":
         return void this.#ports.told(data);
-    }
-    const order = this.#order;
-    if (data.type === "refused" && order !== null) {
-      this.#ports.refused();
-      // Later there are runs that wait; then the model is opened anew.
-      if (!this.#loaded) return void this.#reload(order);
+      case "refused":
+        return void this.#refused(data);
     }
     if (data.type === "loaded") this.#loaded = true;
     if (data.type === "done" && data.times.length > 0) this.#ports.ran(data.times);
     const ended = data.type === "done" || data.type === "aborted" || data.type === "failed";
     if (ended && --this.#runs === 0) this.#ports.runs();
-    this.onmessage?.(event as MessageEvent<FromRuntime>);
+    const givesUp = data.type === "failed" && this.#ports.givesUp(data.failure);
+    this.#pass(givesUp ? mended(data) : data);
+  }
+
+  /** Kernels that won here may be at fault, but not where the zoo is away. */
+  #refused(data: Extract<FromRuntime, { readonly type: "refused" }>): void {
+    const order = this.#order;
+    if (order === null || data.failure.stage === "network") return void this.#pass(data);
+    this.#ports.refused();
+    if (!this.#loaded) return void this.#reload(order);
+    // There are runs that wait: the model is opened anew.
+    this.#pass(mended(data));
+  }
+
+  #pass(data: FromRuntime): void {
+    this.onmessage?.(new MessageEvent("message", { data }));
   }
 }
