@@ -205,6 +205,55 @@ def test_a_kernel_that_is_wrong_for_few_inputs_is_taken_back_in_that_inference(
     assert found["after"]["level"] == "default"
 
 
+FOUND_OUT = """
+  const one = await tuned();
+  await until(one, () => heard.length > 0);
+  const won = shown(one);
+  EARLIER
+  const two = await tuned();
+  const loaded = shown(two);
+  const { tuning } = two.model;
+  const normal = x[0];
+  x[0] = RARE;
+  const { y } = await two.model.run({ x });
+  await until(two, () => tuning.state === "done");
+  const last = (await two.model.run({ x })).y;
+  const agree = y.every((entry, i) => Math.abs(entry - last[i]) <= 1e-4 * largest);
+  x[0] = normal;
+  worst = 0;
+  await two.run();
+  const after = shown(two);
+  await two.model.dispose();
+  return { heard, won, loaded, after, agree, worst };
+""".replace("RARE", f"{RARE}")
+
+IN_THE_FIRST_VISIT = """
+  x[0] = RARE;
+  await one.model.run({ x });
+  x[0] = feeds.x[0];
+  await one.model.dispose();
+""".replace("RARE", f"{RARE}")
+
+IN_THE_SECOND = "await one.model.dispose();"
+
+
+@pytest.mark.parametrize("earlier", [IN_THE_FIRST_VISIT, IN_THE_SECOND])
+def test_a_kernel_that_traps_is_given_up_for_good_in_whichever_visit_it_does(
+    page: Page, host: Queue, earlier: str
+) -> None:
+    host.offer((WINNERS[0], at_first(WINNERS[0], if_first(RARE, TRAP))))
+    found = tune(page, host, FOUND_OUT.replace("EARLIER", earlier))
+    traps = WINNERS[0].candidate_id
+    assert [each[:2] for each in found["heard"]] == [["swap", traps], ["regression", traps]]
+    assert "trapped" in found["heard"][1][2]
+    loaded, after = found["loaded"], found["after"]
+    assert (loaded["level"] == "page") == (earlier == IN_THE_SECOND)
+    assert (after["level"], after["measured"]) == ("default", 0), "it is not tried again"
+    assert found["agree"], "the inference in which it was found out is right"
+    assert found["worst"] < 1e-4
+    assert host.told == [], "nothing is told to the zoo"
+
+
 UNTIL_DONE = """
   const one = await tuned();
   await until(one, () => one.model.tuning.state === "done");

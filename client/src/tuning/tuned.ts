@@ -504,7 +504,10 @@ class Tuning implements ModelTuning, Tuned {
   }
 
   #regressed(workload: string, reason: string): void {
-    this.#runsAgain(workload, this.#winners.get(workload)?.before ?? null, reason);
+    const winner = this.#winners.get(workload);
+    // What was slower in this visit may be faster in another, but what was wrong stays wrong.
+    if (winner && reason !== SLOWER) this.#avoid(winner.win.kernel.sha256);
+    this.#runsAgain(workload, winner?.before ?? null, reason);
   }
 
   /** `before`: null where it is what the zoo serves. */
