@@ -84,9 +84,10 @@ def stored_model(
 
     def error(stored: Stored) -> float:
         pairs = zip(made(stored), golden, strict=True)
-        return max(
+        errors = [
             output_error(evaluate(graph, right.feeds), right.outputs) for graph, right in pairs
-        )
+        ]
+        return float(np.max(errors))
 
     best = chosen(constants, error, storing)
     small = made(best.stored)
@@ -165,8 +166,8 @@ def _with_stored(graph: Graph, keys: Mapping[str, Key], stored: Stored) -> Graph
 def output_error(
     found: Mapping[str, NDArray[np.generic]], wanted: Mapping[str, NDArray[np.generic]]
 ) -> float:
-    """The largest of all outputs'."""
-    return max(_difference(found[name], right) for name, right in wanted.items())
+    """The largest of all outputs', of the largest magnitude of each; NaN where one has NaN."""
+    return float(np.max([_difference(found[name], right) for name, right in wanted.items()]))
 
 
 def _difference(found: NDArray[np.generic], right: NDArray[np.generic]) -> float:

@@ -60,6 +60,12 @@ def _planned(graph: Graph, storage: StorageType | None, max_error: float) -> Pla
     )
 
 
+def test_an_output_that_is_no_number_is_no_small_error() -> None:
+    right = {"whole": np.ones(2), "broken": np.ones(2)}
+    found = {"whole": np.array([1, 1.1]), "broken": np.array([1, np.nan])}
+    assert np.isnan(output_error(found, right))
+
+
 def test_a_plan_of_weights_in_fewer_bits_reads_back_and_states_its_error() -> None:
     graph = _layers()
     made = _planned(graph, StorageType.INT8, 0.05)
