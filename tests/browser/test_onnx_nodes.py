@@ -1,4 +1,5 @@
-"""One of ONNX's own tests of each operator, from its file to a page: `make nodes` runs all."""
+"""ONNX's own tests of operators from their files to a page: of operators of every kind with every
+commit, of each operator before a release. `make nodes` runs all."""
 
 from pathlib import Path
 
@@ -9,6 +10,15 @@ from fixtures.onnx_nodes import DEVIATIONS, NodeCase, differing, is_taken, node_
 
 ALWAYS = ("test_isnan", "test_triu_one_row")
 """What compilers and rules once got wrong: NaN differs from itself, an axis of one entry."""
+
+KINDS = (
+    *("Add", "Cast", "Gelu", "LessOrEqual", "Mod", "Where"),
+    *("ArgMax", "CumSum", "ReduceMean", "Softmax", "TopK"),
+    *("Concat", "Pad", "Slice", "Transpose"),
+    *("Einsum", "Gemm", "Conv", "ConvTranspose", "MaxPool", "Resize"),
+    *("BatchNormalization", "LayerNormalization", "Gather", "ScatterND", "Attention"),
+)
+"""Some of every file of `services/tuner/graph/onnx_operators`, and one that others define."""
 
 
 def chosen() -> list[NodeCase]:
@@ -21,13 +31,24 @@ def chosen() -> list[NodeCase]:
     return [*first.values(), *(case for case in cases if case.name in ALWAYS)]
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_page_computes_operators_of_every_kind_as_onnx_says(tmp_path: Path) -> None:
+    cases = [case for case in chosen() if case.operator in KINDS]
+    assert {case.operator for case in cases} == set(KINDS)
+    assert_a_page_agrees(tmp_path, cases)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_page_computes_what_onnx_says(tmp_path: Path) -> None:
+def test_a_page_computes_each_operator_as_onnx_says(tmp_path: Path) -> None:
     cases = chosen()
-    with node_page(tmp_path) as run:
+    assert len(cases) > 110
+    assert_a_page_agrees(tmp_path, cases)
+
+
+def assert_a_page_agrees(folder: Path, cases: list[NodeCase]) -> None:
+    with node_page(folder) as run:
         found = run(cases)
-    assert len(found) > 110
     for case in cases:
         outputs = found[case.name]
         assert not isinstance(outputs, str), f"{case.name}: {outputs}"
