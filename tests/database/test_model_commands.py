@@ -13,22 +13,29 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 from typer.testing import CliRunner, Result
 
+from cli import tune
 from cli.app import app
 from cli.bundle.collecting import collect
 from cli.bundle.verifying import verified
 from cli.gateway_client import GatewayClient
 from cli.models import command
 from fixtures.language_onnx import OnnxForm, decoder_onnx
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.zoo import EntryState
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.bundle import any_classes
 from kernelzoo.settings import Settings
 from kernelzoo.signing import new_seed
+from kernelzoo.store import zoo
+from kernelzoo.store.blocking import execute
+from services.gateway.wire.models import ModelCoverage
 from services.tuner.language.checkpoint import Seeded
 from services.tuner.language.config_file import config_of
-from tests.database.client import OPERATOR_KEY
+from tests.database.client import OPERATOR_KEY, open_agent
 from tests.database.conftest import Connection
-from tests.database.test_models import CLASS, GPU_CLASS
+from tests.database.test_models import CLASS, GPU_CLASS, MATMUL, RELU, confirm
 from tests.language_folder import CONFIG, write_folder
+from tests.reports import all_ok
 from tests.tiny_model import TINY_NAME, register, tiny_model
 from workers import compiling
 
@@ -176,6 +183,35 @@ def test_weights_for_a_host_of_the_author_are_written_for_it(run: Run, tmp_path:
     assert np.frombuffer(weights.read_bytes(), np.float32).size == 8 * 16
     shown = json.loads(run("show", TINY_NAME, "--json").stdout)
     assert shown["plans"][0]["weights"]["url"] == away[1]
+
+
+def test_the_expected_time_of_a_model_falls_while_its_tuning_is_followed(
+    http: TestClient, gateway: GatewayClient, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The crowd confirms a faster kernel after the first look."""
+    register(http, tiny_model())
+    compile_some(db)
+    agent = open_agent(http)
+    while (lent := agent.lease()).status_code == 200:
+        agent.report(lent.json(), all_ok(lent.json()))
+    confirm(db, agent.device_class, RELU, 1e6)
+    confirm(db, agent.device_class, MATMUL, 7e6, EntryState.PROVISIONAL)
+    look = GatewayClient.model_coverage
+
+    def look_before_the_crowd_goes_on(client: GatewayClient, name: str) -> ModelCoverage:
+        seen = look(client, name)
+        execute(db, zoo.retire(MATMUL, DeviceClass.parse(agent.device_class)))
+        confirm(db, agent.device_class, MATMUL, 1e6)
+        return seen
+
+    monkeypatch.setattr(GatewayClient, "model_coverage", look_before_the_crowd_goes_on)
+    monkeypatch.setattr(GatewayClient, "__exit__", lambda *_: None)
+    monkeypatch.setattr(tune, "reach", lambda *_: gateway)
+    followed = CliRunner().invoke(app, ["tune", "--model", TINY_NAME])
+    assert followed.exit_code == 0, followed.output
+    assert "expected 8.00 ms; confirmed 1/2 kernels" in followed.stderr
+    assert "expected 2.00 ms, 8.00 ms at first (4.00×); confirmed 2/2 kernels" in followed.stdout
+    assert f"of an inference: {MATMUL}" in followed.stdout, "the picture names who made it fall"
 
 
 def compile_some(db: Connection) -> None:

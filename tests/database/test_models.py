@@ -400,7 +400,13 @@ def test_measured_times_outweigh_operations(served: TestClient, db: Connection) 
     assert served.get(f"/v1/models/other/{CLASS}/timeline").status_code == 404
 
 
-def confirm(db: Connection, device_class: str, key: str, best_ns: float) -> None:
+def confirm(
+    db: Connection,
+    device_class: str,
+    key: str,
+    best_ns: float,
+    state: EntryState = EntryState.CONFIRMED,
+) -> None:
     """Serves the class one of the kernels that it has measured, as if all took so long."""
     db.execute(
         "UPDATE measurement m SET verdict = 'verified', best_ns = %s FROM candidate c"
@@ -415,7 +421,7 @@ def confirm(db: Connection, device_class: str, key: str, best_ns: float) -> None
     assert row is not None
     evidence = Evidence(ballots=5, weight=20, total_weight=25, relative_time=0.5)
     of = DeviceClass.parse(device_class)
-    execute(db, zoo.publish(key, of, row[0], EntryState.CONFIRMED, evidence))
+    execute(db, zoo.publish(key, of, row[0], state, evidence))
 
 
 def coverage(http: TestClient) -> list[dict[str, Any]]:
