@@ -76,6 +76,14 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "client/src/tuning",
         "bench/page/src/models",
     ),
+    "models_imports": (
+        "bench/models/imports.py",
+        "bench/models/export.py",
+        "bench/models/networks.py",
+        "bench/models/parts.py",
+        "bench/models/weights.py",
+        "services/tuner/graph",
+    ),
     "models_jit": (
         "bench/models/jit.py",
         *_KERNELS,

@@ -42,5 +42,25 @@ OTHERS = (
     NetworkCase(name="unet"),
 )
 """Other operators: nothing is claimed of their speed."""
+_SEEN = {"seen": 20}
+"""Positions of the encoder that a decoder reads."""
+_STEP = {"batch": 1, "past": 24}
+_MASKED_STEP = _STEP | {"total": 25}
+IMPORTED = (
+    NetworkCase(name="bert-tiny", dimensions=_text(32)),
+    NetworkCase(name="resnet18-dynamo", dimensions=IMAGE),
+    NetworkCase(name="minilm-dynamo", dimensions=_text(128)),
+    NetworkCase(name="distilbert", dimensions=_text(32)),
+    NetworkCase(name="clip-text", dimensions=_text(24)),
+    NetworkCase(name="clip-vision", dimensions=IMAGE),
+    NetworkCase(name="sam-decoder"),
+    NetworkCase(name="whisper-decoder", dimensions=_text(12) | _SEEN),
+    NetworkCase(name="t5-decoder", dimensions=_text(12) | _SEEN),
+    NetworkCase(name="gpt2-step", dimensions=_MASKED_STEP),
+    NetworkCase(name="llama-step", dimensions=_MASKED_STEP),
+    NetworkCase(name="bart-decoder-step", dimensions=_STEP | _SEEN),
+    NetworkCase(name="single-shot"),
+)
+"""Small ones of other exporters and parts of networks: they are imported, and none is timed."""
 TINY = NetworkCase(name="digits")
 """That of `examples/digits`, which needs no PyTorch."""
