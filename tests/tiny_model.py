@@ -9,10 +9,13 @@ import numpy as np
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
+from cli.gateway_client import GatewayClient
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan, PlanTensor, PortDType
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import ProgramWorkload
 from kernelzoo.formats.plans import plan_bytes
+from services.gateway.wire.models import ModelRequest, PlanRequest
 from services.tuner.graph.models import plan_f16, plan_graphs
 from tests.database.client import OPERATOR
 from tests.plans import network
@@ -112,6 +115,20 @@ def register(
     name = models[0].plan.model
     query = "?replace=true" if replace else ""
     return http.put(f"/v1/models/{name}{query}", json=body, headers=OPERATOR)
+
+
+def add(gateway: GatewayClient) -> None:
+    """As `kernelzoo models add` does, for WebAssembly."""
+    model = tiny_model()
+    for body in model.files:
+        gateway.put_blob(digest(body), len(body), iter([body]))
+    request = ModelRequest(
+        source="tiny.onnx",
+        plans=[PlanRequest(**model.request)],
+        programs={},
+        targets=[TargetKind.WASM],
+    )
+    gateway.register_model(TINY_NAME, request, replace=False)
 
 
 def digest(body: bytes) -> str:

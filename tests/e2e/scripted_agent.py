@@ -17,13 +17,14 @@ PATIENCE_S = 0.2
 
 @dataclass(slots=True)
 class ScriptedAgent:
-    """`acknowledged` are the (lease, candidate) pairs that the gateway accepted."""
+    """`acknowledged` are the (lease, candidate) pairs that the gateway accepted, `rankings` what it
+    votes for by workload."""
 
     url: str
     operator_key: str
     token: str = ""
     acknowledged: set[tuple[int, str]] = field(default_factory=set)
-    ranking: list[str] = field(default_factory=list)
+    rankings: dict[str, list[str]] = field(default_factory=dict)
 
     def open(self) -> None:
         headers = {"X-Kernelzoo-Operator": self.operator_key}
@@ -38,6 +39,7 @@ class ScriptedAgent:
         return True
 
     def _answer(self, lease: dict[str, Any]) -> None:
+        ranking = self.rankings.setdefault(lease["workload"], [])
         for kernel in lease["candidates"]:
             candidate = kernel["candidate"]
             body = {"nonce": lease["nonce"], "measurements": [ok(lease, candidate)]}
@@ -46,8 +48,8 @@ class ScriptedAgent:
             # 409: the first answer was stored and its acknowledgement lost.
             if answer.status_code in (httpx2.codes.ACCEPTED, httpx2.codes.CONFLICT):
                 self.acknowledged.add((int(lease["lease"]), candidate))
-                self.ranking.append(candidate)
-        lines = [{"candidate": c, "relative_time": 0.5} for c in self.ranking[:5]]
+                ranking.append(candidate)
+        lines = [{"candidate": c, "relative_time": 0.5} for c in ranking[:5]]
         self._insist("PUT", "/v1/ballots", {"workload": lease["workload"], "lines": lines})
 
     def _insist(

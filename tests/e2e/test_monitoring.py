@@ -23,11 +23,10 @@ from dashboards.generate import ALL
 from dashboards.model import Metric, Panel, SqlQuery
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.gateway.wire.models import ModelRequest, PlanRequest
 from tests.e2e.scripted_agent import ScriptedAgent
 from tests.reports import failure
 from tests.running import eventually, rows, running_stack
-from tests.tiny_model import TINY_NAME, digest, tiny_model
+from tests.tiny_model import add
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -100,15 +99,8 @@ def _await_compiled(stack: Stack) -> None:
 
 
 def _add_model(stack: Stack) -> None:
-    model = tiny_model()
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
-        for body in model.files:
-            gateway.put_blob(digest(body), len(body), iter([body]))
-        plans = [PlanRequest(**model.request)]
-        request = ModelRequest(
-            source="tiny.onnx", plans=plans, programs={}, targets=[TargetKind.WASM]
-        )
-        gateway.register_model(TINY_NAME, request, replace=False)
+        add(gateway)
     _await_compiled(stack)
 
 

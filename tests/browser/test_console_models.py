@@ -1,0 +1,64 @@
+"""The console over a gateway with a model that a crowd has tuned."""
+
+from urllib.parse import quote
+
+import httpx2
+import pytest
+from playwright.sync_api import BrowserContext, expect
+
+from cli.gateway_client import GatewayClient
+from cli.stack.supervisor import Stack
+from tests.browser.browsers import watched
+from tests.e2e.scripted_agent import ScriptedAgent
+from tests.running import eventually
+from tests.tiny_model import TINY_NAME, add, tiny_model
+
+
+@pytest.fixture(scope="module")
+def device_class(stack: Stack) -> str:
+    """The class on which both kernels of the model are confirmed."""
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        add(gateway)
+    agent = ScriptedAgent(url=stack.url, operator_key=stack.keys.operator)
+    agent.open()
+    found: list[dict[str, str]] = []
+
+    def confirmed() -> bool:
+        agent.measure_once()
+        listed = httpx2.get(f"{stack.url}/v1/keys").json()["keys"]
+        found[:] = [each for each in listed if each["state"] == "confirmed"]
+        return len(found) == 2
+
+    eventually(confirmed, "two confirmed entries")
+    return found[0]["device_class"]
+
+
+def test_the_coverage_of_a_model_leads_to_every_kernel_of_its_timeline(
+    stack: Stack, device_class: str, context: BrowserContext
+) -> None:
+    with watched(context, stack.url) as page:
+        page.goto(f"{stack.url}/console#/coverage")
+        page.get_by_text(f"{TINY_NAME}, 1 plan").click()
+        row = page.get_by_role("row").filter(has_text=device_class).filter(has_text="sequence=4")
+        expect(row).to_contain_text("2 of 2")
+        expect(row).to_contain_text("100 %")
+        row.get_by_role("link", name="every kernel").click()
+        timeline = f"#/tuning/model/{TINY_NAME}/{quote(device_class, safe='')}?sequence=4"
+        page.wait_for_url(f"**/console{timeline}")
+        expect(page.locator("dl")).to_contain_text("2.00×")
+        expect(page.locator(".step")).to_be_attached()
+        expect(page.locator(".step ~ .served-mark")).to_have_count(2)
+        kernels = page.get_by_role("table", name="Every kernel that changed it")
+        for key in tiny_model().plan.kernels:
+            expect(kernels.get_by_role("row").filter(has_text=key)).to_contain_text("yes")
+
+
+def test_the_timeline_of_a_class_that_measured_nothing_says_so(
+    stack: Stack, device_class: str, context: BrowserContext
+) -> None:
+    other = f"0123456789abcdef:{device_class.partition(':')[2]}"
+    with watched(context, stack.url) as page:
+        page.goto(f"{stack.url}/console#/tuning/model/{TINY_NAME}/{quote(other, safe='')}")
+        page.get_by_text("No kernel has won anything on this class yet.").wait_for()
+        page.get_by_role("link", name="All models").click()
+        page.get_by_text(f"{TINY_NAME}, 1 plan").wait_for()
