@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import fill
 
+from bench.report import read
+from bench.stale import RESULTS
 from fixtures.node_pages import Outputs, node_page
 from fixtures.onnx_nodes import DEFINED, DEVIATIONS, NodeCase, carried, differing, node_cases
 from kernelzoo.errors import KernelZooError
@@ -18,10 +20,20 @@ from services.tuner.graph.reading import OPSETS
 from services.tuner.graph.recurrent import MAX_STEPS
 
 PAGE = Path(__file__).parents[1] / "docs" / "onnx.md"
+IMPORTS = RESULTS / "models_imports.json"
 
 
 def _listed(operators: Iterable[str]) -> str:
     return fill(", ".join(f"`{each}`" for each in sorted(operators)), 100)
+
+
+def _networks() -> str:
+    head = "| network | exporter, opset | calls | difference |\n|---|---|---|---|\n"
+    return head + "\n".join(
+        f"| {row['network']} | {row['exporter']}, {row['opset']} | {row['calls']} "
+        f"| {row['difference']:.0e} |"
+        for row in read(IMPORTS).rows
+    )
 
 
 HEAD = f"""\
@@ -45,11 +57,26 @@ that they read is constant. Any other is refused in one sentence that names the 
 sequences, texts, training, and shapes that depend on values (`NonZero`, `NonMaxSuppression`,
 `Unique`): do such a step in the page. Recurrent layers are unrolled, up to {MAX_STEPS} steps.
 
+Detectors choose boxes by `NonMaxSuppression`. Those of torchvision with one stage (SSD, SSDlite,
+RetinaNet, FCOS) end in it: export `model.head(list(model.backbone(images).values()))`, which are
+scores and offsets of anchors, and choose in the page. Faster and Mask R-CNN choose in their middle
+and are refused.
+
 Of com.microsoft, as onnxruntime's optimiser, Optimum and transformers.js write them:
 {_listed(CONTRIB)}.
 They are held to what onnxruntime 1.32 computed (`scripts/record_operators.py`). Weights of 4 and 8
 bits become f32 at import. `GroupQueryAttention` takes a cache that grows and one with room for what
 comes, whose plan serves every step; the total length must follow from shapes.
+
+## Networks that are known to work
+
+`python -m bench.models.imports` imports what `make networks` writes: networks with random weights,
+and small forms of parts of networks. The difference is that of NumPy's outputs to PyTorch's, of the
+largest entry; the weights are scaled so that outputs depend on inputs.
+
+{_networks()}
+
+## Operators
 
 | operator | tests passed | refused | of |
 |---|---|---|---|

@@ -1,7 +1,7 @@
 """ONNX's own tests of every operator that the import claims, against the page that says so."""
 
 from fixtures.onnx_nodes import node_cases, wrong
-from scripts.onnx_coverage import PAGE, coverage
+from scripts.onnx_coverage import HEAD, PAGE, coverage
 
 
 def test_the_page_says_which_tests_of_onnx_pass() -> None:
@@ -13,3 +13,7 @@ def test_the_page_says_which_tests_of_onnx_pass() -> None:
         if (row := found.row(operator)) not in rows
     ]
     assert not missing, "run `make nodes`"
+
+
+def test_the_page_begins_with_what_the_import_and_its_benchmark_say() -> None:
+    assert PAGE.read_text().startswith(HEAD), "run `make nodes`"
