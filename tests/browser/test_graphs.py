@@ -55,6 +55,7 @@ VISIT = """
     version: () =>
       change(".json", (body) => sentence(body).replace(/"version":\\d+/, '"version":1')),
     index: () => change(".json", (body) => body.subarray(0, 90)),
+    note: async () => localStorage.clear(),
     cleared: async () => (await folder()).removeEntry((await fileOf(".weights")).name),
     kernels: () => change(".json", (body) =>
       sentence(body).replace(/"modules":.{2}"bytes":"AGFzbQEAAAA/, "$&////")),
@@ -167,7 +168,7 @@ def test_what_befalls_a_kept_graph_costs_a_fetch_and_never_a_wrong_number(
 
     assert visited("none"), "nothing is kept yet"
     assert not visited("none")
-    for damage in ("byte", "torn", "version", "index", "cleared"):
+    for damage in ("byte", "torn", "version", "index", "cleared", "note"):
         assert visited(damage), damage
         assert not visited("none"), f"kept anew after {damage}"
     for damage, told in (
@@ -182,6 +183,18 @@ def test_what_befalls_a_kept_graph_costs_a_fetch_and_never_a_wrong_number(
         keys = run("const keys = await zoo.listGraphs(); await visit(); return keys;")
         assert keys == [], "it is removed"
     run("await zoo.deleteGraph('mine');")
+
+
+STUCK = "navigator.storage.getDirectory = () => new Promise(() => undefined);"
+
+
+def test_a_first_visit_does_not_wait_for_the_storage(
+    lone_browser: Browser, host: Host, network: PlannedNetwork
+) -> None:
+    """Nothing was noted as kept, so nobody asks it before the model runs."""
+    with page_elsewhere(lone_browser, STUCK) as page:
+        run = runner(page, host, network)
+        assert close(run("return (await opened())[1];"), network.outputs["y"])
 
 
 AS_MEASURED = """

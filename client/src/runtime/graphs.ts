@@ -82,6 +82,12 @@ type Kernels = Pick<GraphOrder, "modules" | "texts">;
 /** Kernels come from the zoo. */
 const NO_KERNELS: Kernels = { modules: null, texts: null };
 
+/**
+ * Whether a save under a key has succeeded, in the notebook: the first visit need not ask the storage,
+ * which takes up to a quarter of a second. Where it is lost, the weights are fetched.
+ */
+const noteOf = (key: string): string => `graph:${key}`;
+
 const orderOf = (
   { kind }: GraphFiles,
   name: string,
@@ -90,7 +96,8 @@ const orderOf = (
 ): GraphOrder => ({ files: kind, name, weights, costs, queues, ...kernels });
 
 /** The graph of `key` for a model whose kernels come from the zoo; null where none is kept. */
-export async function kept(key: string): Promise<GraphOrder | null> {
+export async function kept({ tools }: Host, key: string): Promise<GraphOrder | null> {
+  if (tools.notes.read(noteOf(key)) === null) return null;
   try {
     const name = await nameOf(key);
     const files = await graphFiles();
@@ -328,6 +335,7 @@ export async function saveGraph<Types extends ModelTypes>(
   try {
     const [files, name] = await Promise.all([graphFiles(), nameOf(key)]);
     await navigator.locks.request(LOCK, () => save(files, name));
+    host.tools.notes.write(noteOf(key), "kept");
   } catch (cause) {
     if (cause instanceof host.tools.KernelZooError) throw cause;
     throw storageError(host, `Graph ${key} cannot be kept: ${sentence(cause)}`, cause);

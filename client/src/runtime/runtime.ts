@@ -86,9 +86,9 @@ async function workersOf({ threads, forbidden }: Host, saved: boolean) {
   return { next, drop };
 }
 
-async function keptUnder(key: string) {
+async function keptUnder(host: Host, key: string) {
   const graphs = await import("./graphs.js");
-  return { graphs, graph: await graphs.kept(key) };
+  return { graphs, graph: await graphs.kept(host, key) };
 }
 
 /**
@@ -125,7 +125,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   const requested = Promise.race([abortion(signal), targeted]);
   requested.catch(() => undefined); // It is awaited when the worker is on its way.
   const { check = true, save, memoryBytes } = rest;
-  const keeping = save === undefined ? null : keptUnder(save);
+  const keeping = save === undefined ? null : keptUnder(host, save);
   keeping?.catch(() => undefined);
   const workers = await workersOf(host, save !== undefined);
   try {
