@@ -387,6 +387,17 @@ def test_a_worker_that_knows_of_storage_writes_its_weights_itself(run: Run) -> N
     assert sizes == [], "nothing of them is told to the page"
 
 
+SAVED_ANEW = """
+  const model = await zoo.model(`${host}/long.json`, { check: false });
+  await zoo.saveGraph("long", model);
+  await model.dispose();
+  const kept = (await names()).length;
+  const keys = await zoo.listGraphs();
+  await zoo.deleteGraph("long");
+  return [kept, keys];
+"""
+
+
 def test_a_tab_that_ends_while_it_writes_leaves_no_graph(
     lone_browser: Browser, page: Page, host: Host, network: PlannedNetwork
 ) -> None:
@@ -405,16 +416,55 @@ def test_a_tab_that_ends_while_it_writes_leaves_no_graph(
     runner(other, host, network)(begun)
     other.close()
     assert run("return zoo.listGraphs();") == []
-    saved = """
-      const model = await zoo.model(`${host}/long.json`, { check: false });
-      await zoo.saveGraph("long", model);
-      await model.dispose();
-      const kept = (await names()).length;
-      const keys = await zoo.listGraphs();
-      await zoo.deleteGraph("long");
-      return [kept, keys];
+    assert run(SAVED_ANEW) == [2, ["long"]], (
+        "its description and its weights, and nothing of before"
+    )
+    context.close()
+
+
+STALLED = """
+  // The worker that writes weights stands still with the second piece.
+  const stall = `{
+    if (globalThis.FileSystemSyncAccessHandle) {
+      const write = FileSystemSyncAccessHandle.prototype.write;
+      let written = 0;
+      FileSystemSyncAccessHandle.prototype.write = function (...given) {
+        written += given[0].length === 1 << 20;
+        if (written === 2) {
+          new BroadcastChannel("stalled").postMessage(null);
+          const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
+          Atomics.wait(new Int32Array(memory.buffer), 0, 0);
+        }
+        return write.apply(this, given);
+      };
+    }
+  }`;
+  globalThis.Blob = class extends Blob {
+    constructor(parts, options) { super([stall, ...parts], options); }
+  };
+"""
+
+
+def test_a_tab_that_ends_while_its_worker_writes_leaves_no_graph(
+    lone_browser: Browser, page: Page, host: Host, network: PlannedNetwork
+) -> None:
+    context = lone_browser.new_context()
+    one, other = context.new_page(), context.new_page()
+    other.add_init_script(STALLED)
+    for each in (one, other):
+        each.goto(page.url)
+    run = runner(one, host, network)
+    begun = """
+      const channel = new BroadcastChannel("stalled");
+      const stalled = new Promise((resolve) => { channel.onmessage = resolve; });
+      await zoo.model(`${host}/long.json`, { check: false, save: "long" });
+      await stalled;
     """
-    assert run(saved) == [2, ["long"]], "its description and its weights, and nothing of before"
+    runner(other, host, network)(begun)
+    assert len(run("return names();")) == 1, "weights, which nothing describes yet"
+    other.close()
+    assert run("return zoo.listGraphs();") == []
+    assert run(SAVED_ANEW) == [2, ["long"]], "its description and its weights"
     context.close()
 
 
@@ -436,6 +486,33 @@ def test_a_private_window_keeps_graphs_in_records(
             assert refused.startswith("storage: "), damage
             assert run("return zoo.listGraphs();") == []
             assert close(run("return visit();"), right)
+
+
+def test_a_private_window_without_room_keeps_no_record(
+    lone_browser: Browser, host: Host, network: PlannedNetwork
+) -> None:
+    with site({}) as address:
+        page = lone_browser.new_page()
+        page.add_init_script(PRIVATE)
+        page.goto(address)
+        session = page.context.new_cdp_session(page)
+        quota = {"origin": address, "quotaSize": 1_000}
+        session.send("Storage.overrideQuotaForOrigin", quota)
+        body = """
+          const [model, y] = await opened();
+          const refused = await refusal(() => zoo.saveGraph("mine", model));
+          let left;
+          await records((pieces) => {
+            pieces.count().onsuccess = ({ target }) => { left = target.result; };
+          });
+          return [y, refused, await zoo.listGraphs(), left];
+        """
+        y, refused, keys, left = runner(page, host, network)(body)
+        page.close()
+    assert close(y, network.outputs["y"])
+    assert refused.startswith("storage: Graph mine cannot be kept: ")
+    assert keys == []
+    assert left == 0, "no part of it is left"
 
 
 def test_a_model_runs_where_the_storage_is_full_or_denied(
