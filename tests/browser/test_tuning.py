@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from fixtures.model_site import SiteKernels
+from fixtures.model_site import SiteKernels, described
+from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -92,6 +93,13 @@ DELAY = counting(2_000_000)
 """Others are faster, in code that is not optimised as well, whatever else the machine does."""
 HALF_DELAY = counting(1_000_000)
 RARE = 123.0
+
+
+def packs_of(candidate: Candidate) -> set[str]:
+    """Artifacts of its pack kernels."""
+    parts: dict[str, Artifact] = {}
+    own = described(candidate, None, parts)["sha256"]
+    return parts.keys() - {own}
 
 
 def if_first(entry: float, code: bytes) -> bytes:
@@ -291,6 +299,23 @@ def test_what_wins_alone_but_not_in_the_models_own_runs_does_not_stay(
     assert "slower in the model's runs" in found["heard"][1][2]
     assert found["worst"] < 1e-4, "what is wrong on the golden inputs never ran"
     assert found["after"]["level"] == "default"
+
+
+def test_a_candidate_whose_files_are_missing_keeps_no_other_from_its_turn(
+    page: Page, host: Queue
+) -> None:
+    right, *_ = WINNERS
+    [lacking, pack] = next(
+        (each, pack)
+        for each in FUSED
+        for pack in packs_of(each) - packs_of(right) - packs_of(SLOW)
+    )
+    host.offer((lacking, None), (right, None))
+    (host.zoo / "v1" / "artifacts" / f"{pack}.wasm").unlink()
+    found = tune(page, host, UNTIL_DONE)
+    after = found["after"]
+    assert (after["measured"], after["reason"]) == (2, "There are no more candidates.")
+    assert (after["level"], after["candidate"]) == ("page", right.candidate_id)
 
 
 def test_what_leaves_its_output_out_is_wrong_on_the_golden_inputs_whatever_ran_on_them_before(

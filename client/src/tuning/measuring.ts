@@ -57,6 +57,8 @@ interface Known {
   /** Others that were faster than what ran before `running`. */
   runnersUp: readonly Candidate[];
   inVain: number;
+  /** Candidates to a row. */
+  row: number;
   callMs: number;
   inferenceMs: number;
   /** Expected of the kernel that runs; 1, as of the default, where that is unknown. */
@@ -151,11 +153,33 @@ async function turn(
   return withTurn(work);
 }
 
-/** Measures the next candidates of a workload in a row, and tells which is to run. */
+/**
+ * Measures the next candidates of a workload. A row that cannot be measured, as a file is missing or
+ * memory, is measured again one by one, so that only those are given up that are at fault.
+ */
 async function measure(own: Known): Promise<void> {
+  const row = open(own).slice(0, own.row);
+  try {
+    await measureRow(own, row);
+    own.row = ROW;
+  } catch (thrown) {
+    const stage = thrown instanceof KernelZooError ? thrown.stage : "run";
+    if (stage !== "network" && stage !== "profile") failed(own, row);
+    throw thrown;
+  }
+}
+
+function failed(own: Known, row: readonly Candidate[]): void {
+  const [first] = row;
+  if (own.row > 1) own.inVain += row.length;
+  else if (first !== undefined && !tried.has(first.kernel.sha256)) measured(own, first, null);
+  own.row = 1;
+}
+
+/** Measures candidates in a row, and tells which is to run. */
+async function measureRow(own: Known, row: readonly Candidate[]): Promise<void> {
   const { running } = own;
   const { workload } = running;
-  const row = open(own).slice(0, ROW);
   const kernels = row.map(({ kernel }) => kernel);
   const screening = await openScreening(running, kernels);
   const faster: (Candidate & { readonly time: number })[] = [];
@@ -237,7 +261,7 @@ async function measureAll(budgetMs: number): Promise<Ended> {
       if (thrown instanceof KernelZooError && thrown.stage === "profile") {
         return { reason: sentence(thrown), complete: false };
       }
-      // The network or the memory, not the kernel.
+      // Memory may be free later, and the network be there.
       post({ type: "waiting", message: sentence(thrown) });
       retryMs = Math.min(FIRST_WAIT_MS * 2 ** failures++, LONGEST_WAIT_MS);
     }
@@ -255,7 +279,7 @@ async function start(order: MeasureOrder, setUp: SetUpScreening): Promise<void> 
   for (const running of order.running) {
     const { workload } = running;
     known.set(workload, {
-      ...{ running, left: [], runnersUp: [], inVain: 0, expected: 1, inferenceMs: 0 },
+      ...{ running, left: [], runnersUp: [], inVain: 0, row: ROW, expected: 1, inferenceMs: 0 },
       callMs: GUESSED_CALL_MS,
     });
   }
