@@ -3,7 +3,15 @@ import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { follow } from "../src/tuning/queue.js";
+import { follow, type QueuePorts } from "../src/tuning/queue.js";
+
+const PORTS: QueuePorts = {
+  take: () => undefined,
+  again: false,
+  asks: () => undefined,
+  waiting: () => undefined,
+  sleep: async () => undefined,
+};
 
 test("a gateway that was busy, away and cut off is asked again, from where it broke off", async () => {
   const batch = JSON.stringify({ workload: "product", candidates: [], cursor: "7" });
@@ -22,8 +30,8 @@ test("a gateway that was busy, away and cut off is asked again, from where it br
   try {
     const { port } = server.address() as AddressInfo;
     const reason = await follow(`http://127.0.0.1:${port}/candidates?each=24`, {
+      ...PORTS,
       take: ({ workload }) => taken.push(workload),
-      again: false,
       asks: ({ search }) => asked.push(search),
       waiting: (message) => told.push(message),
       sleep: async (ms) => void slept.push(ms),
@@ -38,4 +46,34 @@ test("a gateway that was busy, away and cut off is asked again, from where it br
   assert.deepEqual(taken, ["product"]);
   assert.equal(told.length, 2, "the connection that failed and the one that was cut");
   for (const message of told) assert.match(message, /^The zoo does not answer: /);
+});
+
+test("a connection on which nothing is heard is given up, and the gateway asked again", async () => {
+  const answers: RequestListener[] = [
+    () => undefined,
+    (_, response) => void response.write('{"waiting":1}\n'),
+    (_, response) => {
+      let lines = 0;
+      const speaking = setInterval(() => {
+        response.write('{"waiting":1}\n');
+        if (++lines < 8) return;
+        clearInterval(speaking);
+        response.end('{"end":"complete","retry_s":0,"cursor":"7"}\n');
+      }, 50);
+    },
+  ];
+  const server = createServer((...exchange) => answers.shift()?.(...exchange));
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const told: string[] = [];
+  try {
+    const { port } = server.address() as AddressInfo;
+    const address = `http://127.0.0.1:${port}/candidates`;
+    const reason = await follow(address, { ...PORTS, waiting: (why) => told.push(why) }, 250);
+    assert.equal(reason, "There are no more candidates.", "one that speaks is listened to");
+  } finally {
+    server.close();
+    server.closeAllConnections();
+  }
+  const dead = "The zoo does not answer: nothing was heard for 0.25 s";
+  assert.deepEqual(told, [dead, dead], "before it answered, and after");
 });

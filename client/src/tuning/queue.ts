@@ -33,18 +33,50 @@ export interface QueuePorts {
   readonly sleep: (ms: number) => Promise<void>;
 }
 
+/** The gateway says something every 10 s: after more silence its connection is dead. */
+const SILENCE_MS = 30_000;
 const FIRST_WAIT_MS = 2_000;
 const LONGEST_WAIT_MS = 60_000;
 /** How long a request waits that is made again and again, as the gateway takes it. */
 const AGAIN_S = "4";
 const TRY_LATER = [429, 503];
 
-async function* linesOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): AsyncGenerator<Line, void> {
+/** Aborts what nothing is heard of for too long. */
+class Silence {
+  readonly #controller = new AbortController();
+  readonly #limitMs: number;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(limitMs: number) {
+    this.#limitMs = limitMs;
+    this.heard();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  heard(): void {
+    this.end();
+    const tooLong = new Error(`nothing was heard for ${this.#limitMs / 1000} s`);
+    this.#timer = setTimeout(() => this.#controller.abort(tooLong), this.#limitMs);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+async function* linesOf(
+  body: ReadableStream<Uint8Array<ArrayBuffer>>,
+  heard: () => void,
+): AsyncGenerator<Line, void> {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    heard();
     const lines = (rest + value).split("\n");
     rest = lines.pop() ?? "";
     for (const line of lines) if (line.trim() !== "") yield JSON.parse(line) as Line;
@@ -59,16 +91,17 @@ async function stream(
   url: URL,
   ports: QueuePorts,
   seen: (cursor: string) => void,
+  silence: Silence,
 ): Promise<End | undefined> {
   ports.asks(url);
-  const response = await fetch(url);
+  const response = await fetch(url, { signal: silence.signal });
   const { status, body } = response;
   if (TRY_LATER.includes(status)) {
     const retry_s = Number(response.headers.get("Retry-After") ?? 0);
     return { end: "busy", retry_s, cursor: url.searchParams.get("after") ?? "" };
   }
   if (!response.ok || body === null) throw new NoQueue(`The zoo answers ${status}.`);
-  for await (const line of linesOf(body)) {
+  for await (const line of linesOf(body, () => silence.heard())) {
     if ("cursor" in line) seen(line.cursor);
     if ("end" in line) return line;
     if ("workload" in line) ports.take(line);
@@ -77,7 +110,11 @@ async function stream(
 }
 
 /** Follows the queue until nothing more comes; answers why. Never rejects. */
-export async function follow(address: string, ports: QueuePorts): Promise<string> {
+export async function follow(
+  address: string,
+  ports: QueuePorts,
+  silenceMs = SILENCE_MS,
+): Promise<string> {
   let after = "";
   let waitMs = FIRST_WAIT_MS;
   const seen = (cursor: string): void => {
@@ -89,14 +126,17 @@ export async function follow(address: string, ports: QueuePorts): Promise<string
     if (ports.again) url.searchParams.set("wait_s", AGAIN_S);
     else if (after !== "") url.searchParams.set("after", after);
     let retryMs = 0;
+    const silence = new Silence(silenceMs);
     try {
-      const end = await stream(url, ports, seen);
+      const end = await stream(url, ports, seen, silence);
       if (end?.end === "settled") return "All kernels of this model are settled.";
       if (end?.end === "complete" && !ports.again) return "There are no more candidates.";
       retryMs = 1000 * (end?.retry_s ?? 0);
     } catch (thrown) {
       if (thrown instanceof NoQueue) return thrown.message;
       ports.waiting(`The zoo does not answer: ${sentence(thrown)}`);
+    } finally {
+      silence.end();
     }
     await ports.sleep(Math.max(retryMs, waitMs));
     waitMs = Math.min(2 * waitMs, LONGEST_WAIT_MS);
