@@ -3,6 +3,8 @@ import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { turns } from "../src/agent/turns.js";
 import { memoryNotebook } from "../src/device/notebook.js";
 import { Arena } from "../src/engine/arena.js";
 import type { ModelAnswer } from "../src/runtime/answer.js";
@@ -13,6 +15,7 @@ import type { LoadOrder } from "../src/runtime/messages.js";
 import { Audit } from "../src/tuning/audit.js";
 import { best } from "../src/tuning/choosing.js";
 import { GoldenFile } from "../src/tuning/golden-file.js";
+import { LentTurn } from "../src/tuning/lent-turn.js";
 import { Lulls } from "../src/tuning/lulls.js";
 import { paced } from "../src/tuning/paced.js";
 import { RunTimes } from "../src/tuning/run-times.js";
@@ -136,6 +139,49 @@ test("what nothing stops is begun where it ends before the next inference, by th
   lulls.begin();
   await all;
   assert.deepEqual(order, ["first", "second"]);
+});
+
+test("a tab that is paused for long in its turn lends it to others, and goes on when it has it again", async () => {
+  let last: Promise<unknown> = Promise.resolve();
+  const locks = {
+    request: <T>(_: string, work: () => Promise<T>): Promise<T> => {
+      const held = last.then(work);
+      last = held;
+      return held;
+    },
+  };
+  const order: string[] = [];
+  const [tab, other] = [1, 2].map(() => new LentTurn(turns(locks, undefined), 20)) as [
+    LentTurn,
+    LentTurn,
+  ];
+  const first = tab.within(async () => {
+    tab.pause();
+    await sleep(5);
+    tab.resume();
+    await sleep(40);
+    order.push(`a short pause: ${tab.isMissing}`);
+    tab.pause();
+    await sleep(40);
+    order.push(`a long one: ${tab.isMissing}`);
+    await tab.take();
+    order.push(`with its turn: ${tab.isMissing}`);
+  });
+  const second = other.within(async () => {
+    order.push("another's turn");
+    await sleep(60);
+    order.push("it ends");
+  });
+  await Promise.all([first, second]);
+  assert.deepEqual(order, [
+    "a short pause: false",
+    "another's turn",
+    "a long one: true",
+    "it ends",
+    "with its turn: false",
+  ]);
+  assert.equal(tab.isMissing, false, "nothing is under way that wants one");
+  await other.within(async () => undefined);
 });
 
 test("the golden file is fetched once, read in pieces, and refused where it is another", async () => {

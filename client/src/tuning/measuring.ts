@@ -11,6 +11,7 @@ import type { Linked } from "../runtime/kernels.js";
 import { Rests } from "../timing/rests.js";
 import type { KernelWire } from "../wire/types.js";
 import { best, type Prospect } from "./choosing.js";
+import { LentTurn } from "./lent-turn.js";
 import { Lulls } from "./lulls.js";
 import type { FromMeasurer, MeasureOrder, Running, ToMeasurer } from "./messages.js";
 import { type Batch, type Candidate, follow } from "./queue.js";
@@ -89,8 +90,15 @@ const post = (message: FromMeasurer): void => scope.postMessage(message);
 const { signal } = new AbortController();
 /** None while an inference runs or something pauses the page. */
 const lulls = new Lulls();
-const rests = new Rests(lulls.gate(SLICE_MS), breathing());
-const withTurn = turns(navigator.locks, undefined);
+const lull = lulls.gate(SLICE_MS);
+const lentTurn = new LentTurn(turns(navigator.locks, undefined));
+const gate = {
+  get isOpen() {
+    return lull.isOpen && !lentTurn.isMissing;
+  },
+  pass: () => (lull.isOpen ? lentTurn.take() : lull.pass()),
+};
+const rests = new Rests(gate, breathing());
 const pacing: Pacing = { rest: rests.rest, clock: rests.clock, hopeless: HOPELESS };
 let openScreening: OpenScreening;
 
@@ -150,7 +158,7 @@ async function turn(
 ): Promise<number | null> {
   await rests.rest();
   post({ type: "trying", artifact: kernel.sha256 });
-  return withTurn(work);
+  return lentTurn.within(work);
 }
 
 /**
@@ -324,9 +332,11 @@ export function measuring(setUp: SetUpScreening): void {
         return;
       case "go":
         lulls.begin();
+        lentTurn.resume();
         return;
       case "rest":
         lulls.end();
+        lentTurn.pause();
         return;
       case "ping":
         post({ type: "pong" });
