@@ -306,9 +306,7 @@ def test_a_candidate_whose_files_are_missing_keeps_no_other_from_its_turn(
 ) -> None:
     right, *_ = WINNERS
     [lacking, pack] = next(
-        (each, pack)
-        for each in FUSED
-        for pack in packs_of(each) - packs_of(right) - packs_of(SLOW)
+        (each, pack) for each in FUSED for pack in packs_of(each) - packs_of(right) - packs_of(SLOW)
     )
     host.offer((lacking, None), (right, None))
     (host.zoo / "v1" / "artifacts" / f"{pack}.wasm").unlink()
@@ -374,6 +372,7 @@ SIGNALS = """
   globalThis.PressureObserver = class {
     constructor(told) { press = (state) => told([{ state }]); }
     async observe() {}
+    disconnect() {}
   };
   const save = (saveData) => {
     connection.saveData = saveData;
