@@ -55,6 +55,7 @@ interface PressureRecord {
 
 interface PressureObserver {
   observe(source: "cpu", options: { readonly sampleInterval: number }): Promise<void>;
+  disconnect(): void;
 }
 
 /** Compute Pressure, which Chromium has in secure pages; TypeScript's DOM library lacks it. */
@@ -68,22 +69,23 @@ interface WithPressure {
 const battery = (): Promise<Battery> | undefined =>
   (navigator as { getBattery?: () => Promise<Battery> }).getBattery?.();
 
-async function watchBattery(pauses: Pauses): Promise<void> {
+async function watchBattery(pauses: Pauses, signal: AbortSignal): Promise<void> {
   const found = await battery();
   if (found === undefined) return;
   const look = (): void => pauses.set("battery", !found.charging && found.level <= LOW_LEVEL);
-  found.addEventListener("chargingchange", look);
-  found.addEventListener("levelchange", look);
+  found.addEventListener("chargingchange", look, { signal });
+  found.addEventListener("levelchange", look, { signal });
   look();
 }
 
-async function watchPressure(pauses: Pauses): Promise<void> {
+async function watchPressure(pauses: Pauses, signal: AbortSignal): Promise<void> {
   const { PressureObserver } = globalThis as WithPressure;
   if (PressureObserver === undefined) return;
   const observer = new PressureObserver((records) => {
     const last = records.at(-1);
     if (last !== undefined) pauses.set("pressure", last.state === "critical");
   });
+  signal.addEventListener("abort", () => observer.disconnect());
   await observer.observe("cpu", { sampleInterval: PRESSURE_EVERY_MS });
 }
 
@@ -92,27 +94,30 @@ interface Connection extends EventTarget {
   readonly saveData?: boolean;
 }
 
-function watchData(pauses: Pauses): void {
+function watchData(pauses: Pauses, signal: AbortSignal): void {
   const { connection } = navigator as { readonly connection?: Connection };
   const look = (): void => pauses.set("data", connection?.saveData === true);
-  connection?.addEventListener("change", look);
+  connection?.addEventListener("change", look, { signal });
   look();
 }
+
+/** Never aborted: an agent watches for as long as its page lives. */
+const ALWAYS = new AbortController().signal;
 
 /**
  * Pauses while the battery is low, the processor busy or data to be saved, where the browser tells
  * of it.
  */
-export function watchDevice(pauses: Pauses): void {
-  watchBattery(pauses).catch(() => undefined);
-  watchPressure(pauses).catch(() => undefined);
-  watchData(pauses);
+export function watchDevice(pauses: Pauses, signal = ALWAYS): void {
+  watchBattery(pauses, signal).catch(() => undefined);
+  watchPressure(pauses, signal).catch(() => undefined);
+  watchData(pauses, signal);
 }
 
 /** Pauses while the page is hidden. */
-export function watchPage(pauses: Pauses): void {
+export function watchPage(pauses: Pauses, signal = ALWAYS): void {
   const look = (): void => pauses.set("hidden", document.hidden);
-  document.addEventListener("visibilitychange", look);
+  document.addEventListener("visibilitychange", look, { signal });
   look();
 }
 

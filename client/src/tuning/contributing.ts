@@ -41,7 +41,10 @@ export class Contributing {
     this.#ports = ports;
     this.#worker = workerOf(source, "kernelzoo agent");
     this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#heard(data);
-    this.#worker.onerror = () => ports.waiting("The agent's worker does not start.");
+    this.#worker.onerror = () => {
+      ports.works(false);
+      ports.waiting("The agent's worker does not start.");
+    };
     this.#post({
       type: "start",
       options: {

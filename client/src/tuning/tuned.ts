@@ -68,6 +68,7 @@ class Tuning implements ModelTuning, Tuned {
   readonly #tried = new Set<string>();
   #times: RunTimes;
   readonly #pauses = pauses(() => this.#paused());
+  #watching: AbortController | undefined;
   #model: Tunable | null = null;
   #runtime: WatchedRuntime | null = null;
   #measurer: Worker | null = null;
@@ -223,10 +224,16 @@ class Tuning implements ModelTuning, Tuned {
     model.tuning = this;
     if (this.#ended !== null) return;
     if (this.#unsettled().length === 0) return void this.#end("All its kernels are confirmed.");
-    // The owner of an automated browser has decided.
-    if (!navigator.webdriver) watchDevice(this.#pauses);
-    watchPage(this.#pauses);
     this.#measure();
+  }
+
+  /** Heeds what pauses measuring for as long as there is a measurer. */
+  #watch(): void {
+    this.#watching = new AbortController();
+    const { signal } = this.#watching;
+    // The owner of an automated browser has decided.
+    if (!navigator.webdriver) watchDevice(this.#pauses, signal);
+    watchPage(this.#pauses, signal);
   }
 
   /** Once it is known which workloads take most time. */
@@ -318,6 +325,7 @@ class Tuning implements ModelTuning, Tuned {
 
   /** Starts the worker that measures. */
   #measure(): void {
+    this.#watch();
     const { answer, origin } = this.#answered;
     const { hardware } = this.#host;
     const path = [answer.name, answer.device_class].map(encodeURIComponent).join("/");
@@ -376,6 +384,7 @@ class Tuning implements ModelTuning, Tuned {
   }
 
   #quit(): void {
+    this.#watching?.abort();
     clearInterval(this.#pinging);
     this.#measurer?.terminate();
     this.#measurer = null;

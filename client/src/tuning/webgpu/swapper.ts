@@ -34,8 +34,10 @@ import { GpuAudit } from "./audit.js";
 interface Prepared {
   readonly workload: string;
   readonly program: Program;
-  readonly calls: ReadonlyMap<number, BoundProgram>;
+  readonly calls: readonly number[];
 }
+
+type Bound = ReadonlyMap<number, BoundProgram>;
 
 const DISAGREES = "It disagrees with the kernel before on an inference's numbers.";
 
@@ -46,7 +48,7 @@ export class GpuSwapper {
   readonly #runs: RunsFirst;
   readonly #audit: GpuAudit;
   /** What ran before, by workload. */
-  readonly #before = new Map<string, ReadonlyMap<number, BoundProgram>>();
+  readonly #before = new Map<string, Bound>();
 
   constructor(engine: GpuEngine, ports: SwapPorts) {
     this.#engine = engine;
@@ -89,22 +91,16 @@ export class GpuSwapper {
     return swapped<Prepared>(all, {
       prepared: (found) => this.#prepared(found),
       wrong: (prepared) => this.#wrong(prepared),
-      adopt: async (prepared) => {
-        for (const each of prepared) this.#adopt(each);
-      },
+      adopt: (prepared) => this.#adopt(prepared),
     });
   }
 
   /** Throws KernelZooError: network, manifest, artifact, validate, compile, run. */
   async #prepared(found: Found): Promise<Prepared> {
     const { kernel, workload } = found;
-    const { open, order, buffers } = this.#engine;
-    const indices = fittingCalls(order.answer.plan, found);
+    const { open, order } = this.#engine;
+    const calls = fittingCalls(order.answer.plan, found);
     const program = await loadProgram(open, new URL(order.origin), kernel);
-    const calls = await open.scoped(
-      () => new Map(indices.map((i) => [i, buffers.bound(i, program)])),
-      LIMIT_MS,
-    );
     return { workload, program, calls };
   }
 
@@ -131,7 +127,7 @@ export class GpuSwapper {
     const { open, order, calls } = this.#engine;
     const { plan } = order.answer;
     const programs = new Map(
-      all.flatMap((each) => [...each.calls.keys()].map((i) => [i, each.program] as const)),
+      all.flatMap((each) => each.calls.map((i) => [i, each.program] as const)),
     );
     const feeds = await this.#golden.inputs();
     const { inputs, outputs } = apart.placement;
@@ -159,8 +155,21 @@ export class GpuSwapper {
     }
   }
 
-  /** Runs that are under way are submitted already, with the kernels before. */
-  #adopt({ workload, calls }: Prepared): void {
+  /**
+   * Only now are they bound to the model's buffers, as those that were refused need none. Runs that are
+   * under way go on with the kernels before. Throws KernelZooError: run, memory.
+   */
+  async #adopt(all: readonly Prepared[]): Promise<void> {
+    const { open, buffers } = this.#engine;
+    const bound = await open.scoped(
+      () =>
+        all.map(({ calls, program }) => new Map(calls.map((i) => [i, buffers.bound(i, program)]))),
+      LIMIT_MS,
+    );
+    for (const [k, { workload }] of all.entries()) this.#replace(workload, bound[k] as Bound);
+  }
+
+  #replace(workload: string, calls: Bound): void {
     const before = this.#ofCalls(calls);
     this.#before.set(workload, before);
     this.#engine.replace(calls);
@@ -182,7 +191,7 @@ export class GpuSwapper {
     this.#ports.regressed(workload, reason);
   }
 
-  #ofCalls(calls: ReadonlyMap<number, unknown>): ReadonlyMap<number, BoundProgram> {
+  #ofCalls(calls: Bound): Bound {
     return new Map([...calls.keys()].map((i) => [i, this.#engine.calls[i] as BoundProgram]));
   }
 }
