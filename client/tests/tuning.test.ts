@@ -71,6 +71,25 @@ test("a kernel with which the model is slower than at first does not stay", () =
   assert.deepEqual(ran(times, 3.6, 7), ["product"], "it leaves others' weights out of the caches");
 });
 
+test("a device that becomes slower is no reason against every later kernel", () => {
+  const times = new RunTimes(PLAN, true);
+  const swapped = (productMs: number, restMs: number): readonly string[] => {
+    times.swapped("product", 0.9);
+    return ran(times, productMs, restMs);
+  };
+  ran(times, 10, 6);
+  assert.deepEqual(swapped(9, 6), []);
+  ran(times, 1.3 * 9, 1.3 * 6);
+  assert.deepEqual(swapped(1.3 * 8, 1.3 * 6), [], "it was slower before the swap");
+  assert.deepEqual(swapped(2 * 7, 2 * 6), ["product"], "that may be the kernel's fault");
+  times.takenBack("product");
+  ran(times, 2 * 8, 2 * 6);
+  assert.deepEqual(swapped(2 * 7, 2 * 6), [], "but what ran before is slower, too");
+  ran(times, 7, 6);
+  assert.deepEqual(swapped(6.9, 7.6), [], "it has cooled down");
+  assert.deepEqual(swapped(6.8, 10), ["product"], "and what is slower than at first is found");
+});
+
 test("where most time may be won is measured first, and others once that was in vain", () => {
   const large = { workload: "large", inferenceMs: 50, callMs: 1, expected: null, inVain: 0 };
   const small = { workload: "small", inferenceMs: 20, callMs: 1, expected: null, inVain: 0 };
@@ -292,16 +311,17 @@ test("an audit finds a wrong row where it has computed it, and any wrong output 
 
 test("a call whose kernel was taken back keeps no other from its audit", () => {
   const { run, filled, audit, ready } = audited();
-  const looked = (): number =>
-    Array.from({ length: 10 }, () => {
+  /** On a busy machine one audit takes what many runs allow. */
+  const isAudited = (): boolean =>
+    Array.from({ length: 100 }).some(() => {
       run();
-      return filled();
-    }).reduce((sum, each) => sum + each, 0);
+      return filled() > 0;
+    });
   audit.watch("other", 1, ready, ready);
-  assert.ok(looked() > 0);
-  assert.equal(looked(), 0, "it is the turn of the other, which does not run");
+  assert.ok(isAudited());
+  assert.ok(!isAudited(), "it is the turn of the other, which does not run");
   audit.forget(new Map([[1, ready]]));
-  assert.ok(looked() > 0);
+  assert.ok(isAudited());
 });
 
 test("all who let messages in at once go on thereafter, in their order", async () => {

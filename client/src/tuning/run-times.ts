@@ -39,8 +39,12 @@ export class RunTimes {
   readonly #known = new Map<string, WorkloadTimes>();
   /** Milliseconds of all calls in the last runs since a kernel was swapped. */
   #whole: readonly number[] = [];
-  /** The least of that before the first swap. */
+  /** The least of that before the first swap, as the device is now. */
   #initialMs: number | null = null;
+  /** The least of that in the first runs of the kernels that run; null until they are over. */
+  #settledMs: number | null = null;
+  /** The last swap, and the least of that before it. */
+  #last: { readonly workload: string; readonly wholeMs: number } | null = null;
 
   constructor(plan: Pick<PlanWire, "calls" | "kernels">, isolated: boolean) {
     this.#plan = plan;
@@ -65,6 +69,7 @@ export class RunTimes {
     }
     const wholeMs = [...sums.values()].reduce((sum, ms) => sum + ms, 0);
     this.#whole = [...this.#whole, wholeMs].slice(-RUNS);
+    if (this.#whole.length === RUNS) this.#settledMs ??= Math.min(...this.#whole);
     return [...sums.keys()].filter((workload) => this.#isSlower(workload));
   }
 
@@ -72,8 +77,10 @@ export class RunTimes {
   swapped(workload: string, relativeTime: number): void {
     const known = this.#known.get(workload);
     if (known === undefined) return;
-    this.#initialMs ??= Math.min(...this.#whole);
-    this.#whole = [];
+    this.#follow();
+    this.#last = { workload, wholeMs: Math.min(...this.#whole) };
+    this.#initialMs ??= this.#last.wholeMs;
+    this.#changed(null);
     const before = { ms: least(known), othersMs: this.#othersMs(workload) };
     this.#known.set(workload, { recent: [], expectedMs: relativeTime * before.ms, before });
   }
@@ -82,8 +89,23 @@ export class RunTimes {
   takenBack(workload: string): void {
     const known = this.#known.get(workload);
     if (known === undefined) return;
+    // The kernels are those of before the swap again, unless there was another since.
+    this.#changed(this.#last?.workload === workload ? this.#last.wholeMs : null);
+    this.#last = null;
     const expectedMs = known.before?.ms ?? known.expectedMs;
     this.#known.set(workload, { recent: [], expectedMs, before: null });
+  }
+
+  /** The device may be slower or faster than at first: what all calls took with the same kernels tells. */
+  #follow(): void {
+    if (this.#initialMs === null || this.#settledMs === null || this.#whole.length < RUNS) return;
+    this.#initialMs *= Math.min(...this.#whole) / this.#settledMs;
+  }
+
+  /** Other kernels run from the next run on; `settledMs` is known of those that have run before. */
+  #changed(settledMs: number | null): void {
+    this.#settledMs = settledMs;
+    this.#whole = [];
   }
 
   /** Decided once of each swap. */
