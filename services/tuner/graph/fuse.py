@@ -1,15 +1,15 @@
 """The rules that make few calls of many nodes, in their order. Each is a function of a graph.
 
-    pooling_channels_last        means over whole images are pooling
-    channels_last        images lie as convolutions want them, transposes become views
-    elementwise_merged   chains of entries become one program
-    norms_named          layer norms and RMS norms that are spelt out become workloads
-    epilogues_fused      what follows a contraction goes into it, constants into its weights
-    products_joined      queries, keys and values in one product
-    movements_merged     transposes, slices and pads go into what reads them
-    transposes_folded    a product reads its operand as it lies
-    tied_weights_shared  weights that are another constant's transpose are read from it
-    attention_joined     products of heads and their softmax are one program
+    pooling_channels_last   means and largest entries of whole images are pooling
+    channels_last           images lie as convolutions want them, transposes become views
+    elementwise_merged      chains of entries become one program
+    norms_named             layer norms and RMS norms that are spelt out become workloads
+    epilogues_fused         what follows a contraction goes into it, constants into its weights
+    products_joined         queries, keys and values in one product
+    movements_merged        transposes, slices and pads go into what reads them
+    transposes_folded       a product reads its operand as it lies
+    tied_weights_shared     weights that are another constant's transpose are read from it
+    attention_joined        products of heads and their softmax are one program
 
 Epilogues go before movements: a transpose that had taken a bias could not give it back. Norms go
 before epilogues, because a contraction may take the sum that a norm is computed of.

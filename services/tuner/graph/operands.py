@@ -175,10 +175,13 @@ def tied_weights_shared(graph: Graph) -> Graph:
     """Weights that are the transpose of another constant, as of a table of embeddings, are read
     from that, so that a page fetches them once."""
     edit = Edit(graph)
+    shared: set[str] = set()
     for node in graph.nodes:
         table = _table(graph, node)
-        if table:
+        # What another product reads already is not given up for its own transpose.
+        if table and node.inputs[1] not in shared:
             assert isinstance(node.op, Workload)
+            shared.add(table)
             operators = "+".join(("matmul_nt", *node.op.epilogue))
             packed = node.op.extents[0] < UNPACKED_ROWS
             made = Workload.of(operators, node.op.extents, constant=("b",) if packed else ())

@@ -1,7 +1,7 @@
 """Plans of small graphs, carried out with compiled kernels, give what the graph computes."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from services.tuner.graph.models import PlannedModel, plan_graphs
 from services.tuner.graph.weights import chunk_bytes
 from tests.unit.graph.graphs import Built
 from tests.unit.graph.running import Runner, golden_arrays
-from tests.unit.graph.test_fuse import attention, image
+from tests.unit.graph.test_fuse import attention, attention_in_vectors, image, tied
 
 
 def planned(graph: Graph, rules: Rules = ALL_RULES) -> PlannedModel:
@@ -53,11 +53,35 @@ def test_without_any_rule_there_are_more_calls_and_the_same_outputs() -> None:
     assert len(bare.plans[0].calls) > 2 * len(planned(attention()).plans[0].calls)
 
 
-@pytest.mark.parametrize("switch", ["epilogues", "products", "transposes", "norms", "affine"])
+SHOWN_BY: dict[str, Callable[[], Graph]] = {
+    "channels_last": image,
+    "elementwise": attention,
+    "norms": attention,
+    "epilogues": attention,
+    "affine": image,
+    "products": attention,
+    "movements": attention,
+    "transposes": attention,
+    "tied": tied,
+    "attention": attention_in_vectors,
+}
+
+
+def test_each_rule_has_a_graph_that_shows_it() -> None:
+    assert list(SHOWN_BY) == [field.name for field in fields(Rules)]
+
+
+@pytest.mark.parametrize("switch", SHOWN_BY)
 def test_each_rule_can_be_left_out(switch: str) -> None:
-    rules = replace(ALL_RULES, **{switch: False})
-    model = image if switch == "affine" else attention
-    assert planned(model(), rules).plans[0].kernels != planned(model()).plans[0].kernels
+    model = SHOWN_BY[switch]
+    bare = planned(model(), replace(ALL_RULES, **{switch: False}))
+    assert bare.plans[0].kernels != planned(model()).plans[0].kernels
+    assert_golden(bare)
+
+
+def test_tied_weights_are_fetched_once() -> None:
+    (plan,) = planned(tied()).plans
+    assert plan.memory.weights == 4 * 520 * 512
 
 
 def test_plans_of_a_model_share_weights_and_each_has_them_in_the_order_of_its_calls() -> None:
