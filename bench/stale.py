@@ -98,6 +98,13 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "client/src/agent",
         "client/src/tuning",
     ),
+    "models_rules": (
+        "bench/models/rules.py",
+        "bench/models/export.py",
+        "bench/models/networks.py",
+        "bench/models/parts.py",
+        "services/tuner/graph",
+    ),
     "models_stored_weights": (
         "bench/models/stored_weights.py",
         "bench/models/networks.py",

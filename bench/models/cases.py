@@ -62,5 +62,7 @@ IMPORTED = (
     NetworkCase(name="single-shot"),
 )
 """Small ones of other exporters and parts of networks: they are imported, and none is timed."""
+BEYOND = (*OTHERS, *IMPORTED)
+EVERY = tuple(case.name for case in (*CASES, *BEYOND))
 TINY = NetworkCase(name="digits")
 """That of `examples/digits`, which needs no PyTorch."""

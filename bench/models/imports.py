@@ -11,11 +11,12 @@ from time import perf_counter
 
 import onnx
 
-from bench.models.cases import CASES, IMPORTED, OTHERS, TINY
+from bench.models.cases import BEYOND, EVERY, TINY
 from bench.models.files import NetworkFiles, network_files
 from bench.models.options import chosen_cases, network_parser
 from bench.options import run
 from bench.report import CannotMeasure, Claim, Report, machine
+from kernelzoo.domain.workload import ProgramWorkload
 from kernelzoo.errors import KernelZooError
 from kernelzoo.formats.plans import plan_bytes
 from services.tuner.graph.evaluate import evaluate
@@ -23,8 +24,6 @@ from services.tuner.graph.fuse import fused
 from services.tuner.graph.models import graphs_of, plan_graphs
 from services.tuner.graph.storing import output_error
 
-BEYOND = (*OTHERS, *IMPORTED)
-EVERY = tuple(case.name for case in (*CASES, *BEYOND))
 RIGHT = 1e-4
 """Differences to PyTorch, as a share of the largest magnitude of an output."""
 PLAN_BYTES = 100_000
@@ -38,8 +37,8 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`import_s`: from the file to the plan. `difference`: the largest to PyTorch, of the largest
-    magnitude of an output."""
+    """`named`: calls of workloads that others share by their key. `import_s`: from the file to the
+    plan. `difference`: the largest to PyTorch, of the largest magnitude of an output."""
 
     network: str
     exporter: str
@@ -47,7 +46,10 @@ class Row:
     weights_mb: float
     import_s: float
     calls: int
-    workloads: int
+    named: int
+    kernels: int
+    activations_mb: float
+    gflop: float
     plan_gzip_bytes: int
     difference: float
 
@@ -81,7 +83,7 @@ def _row(files: NetworkFiles) -> Row:
     graphs = graphs_of(files.onnx, dimensions)
     made = plan_graphs(graphs, dimensions, name)
     import_s = perf_counter() - started
-    (plan,), (graph,) = made.plans, graphs
+    (plan,), (calls,), (graph,) = made.plans, made.calls, graphs
     outputs = evaluate(fused(graph), files.inputs)
     exported = onnx.load(files.onnx, load_external_data=False)
     return Row(
@@ -91,7 +93,10 @@ def _row(files: NetworkFiles) -> Row:
         weights_mb=plan.memory.weights / 1e6,
         import_s=import_s,
         calls=len(plan.calls),
-        workloads=len(plan.kernels),
+        named=sum(each.calls for each in calls if not isinstance(each.workload, ProgramWorkload)),
+        kernels=len(plan.kernels),
+        activations_mb=plan.memory.activations / 1e6,
+        gflop=sum(call.flops for call in calls) / 1e9,
         plan_gzip_bytes=len(gzip.compress(plan_bytes(plan))),
         difference=output_error(outputs, files.outputs),
     )
@@ -101,7 +106,8 @@ def _exporter(model: onnx.ModelProto) -> str:
     """PyTorch's newer exporter is called as the older one, and says where each node comes from."""
     keys = {entry.key for node in model.graph.node for entry in node.metadata_props}
     newer = " dynamo" if any(key.startswith("pkg.torch.onnx.") for key in keys) else ""
-    return f"{model.producer_name or '–'} {model.producer_version}".strip() + newer
+    version = model.producer_version.partition("+")[0]
+    return f"{model.producer_name or '–'} {version}".strip() + newer
 
 
 def _claims(row: Row) -> Iterator[Claim]:
