@@ -25,7 +25,7 @@ import type { Progress, Question } from "./messages.js";
 import type { AnyModel, Model, ModelTypes } from "./model.js";
 import type { Opened, Opener } from "./opener.js";
 import type { Fallbacks } from "./planned.js";
-import type { spawnRuntime } from "./session.js";
+import type { startWorkers } from "./session.js";
 import { type WeightSource, written } from "./writing.js";
 
 export interface GraphOptions {
@@ -41,7 +41,7 @@ export interface GraphOptions {
 export interface Runtime {
   readonly Model: typeof Model;
   readonly Opener: typeof Opener;
-  readonly spawnRuntime: typeof spawnRuntime;
+  readonly startWorkers: typeof startWorkers;
   readonly targetOf: typeof targetOf;
 }
 
@@ -155,9 +155,15 @@ async function linkedOf(host: Host, { key, modules }: Graph): Promise<readonly L
   }
 }
 
+/** Throws KernelZooError (storage). */
+const kernelsOf = async (host: Host, graph: Graph, target: TargetKind): Promise<Kernels> =>
+  target === "webgpu"
+    ? { modules: null, texts: textsOf(graph) }
+    : { modules: await linkedOf(host, graph), texts: null };
+
 export async function loadGraph<Types extends ModelTypes = AnyModel>(
   host: Host,
-  { Model: Made, Opener: Opening, spawnRuntime: spawn, targetOf: targeted }: Runtime,
+  { Model: Made, Opener: Opening, startWorkers: start, targetOf: targeted }: Runtime,
   key: string,
   { onProgress: progress = () => undefined, signal, memoryBytes }: GraphOptions = {},
 ): Promise<Model<Types>> {
@@ -174,27 +180,31 @@ export async function loadGraph<Types extends ModelTypes = AnyModel>(
   progress({ phase: "plan", loaded: 1, total: 1 });
   const target = targeted(graph.answer);
   if (forbidden && target === "wasm") throw new tools.KernelZooError("compile", forbidden);
-  const loading = workerOf(target);
-  let kernels: Kernels;
+  // A worker starts while kernels are compiled.
+  const starting = workerOf(target).then(({ source }) => ({ source, ...start(source) }));
   try {
-    kernels =
-      target === "webgpu"
-        ? { modules: null, texts: textsOf(graph) }
-        : { modules: await linkedOf(host, graph), texts: null };
-  } catch (thrown) {
-    await files.remove(name);
-    throw thrown;
+    const compiled = kernelsOf(host, graph, target).catch(async (thrown) => {
+      await files.remove(name);
+      throw thrown;
+    });
+    const [kernels, { source, next }] = await Promise.all([compiled, starting]);
+    signal?.throwIfAborted();
+    const order = {
+      check: false,
+      graph: orderOf(files, name, graph, kernels),
+      ...{ memoryBytes, progress, signal, source },
+    };
+    const { answer, origin } = graph;
+    const opener = new Opening(host, { answer, origin, modules: graph.modules }, order, next);
+    const model = new Made<Types>(opener, await opener.open());
+    return await completed(model);
+  } finally {
+    starting.then(({ drop }) => drop()).catch(() => undefined);
   }
-  signal?.throwIfAborted();
-  const { source } = await loading;
-  const order = {
-    check: false,
-    graph: orderOf(files, name, graph, kernels),
-    ...{ memoryBytes, progress, signal, source },
-  };
-  const { answer, origin } = graph;
-  const opener = new Opening(host, { answer, origin, modules: graph.modules }, order, spawn);
-  const model = new Made<Types>(opener, await opener.open());
+}
+
+/** A model that is not is disposed of. */
+async function completed<Types extends ModelTypes>(model: Model<Types>): Promise<Model<Types>> {
   try {
     await model.complete();
     return model;

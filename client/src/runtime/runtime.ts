@@ -10,7 +10,7 @@ import type { Check, Progress } from "./messages.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
 import { Opener } from "./opener.js";
 import { type Dimensions, isFile, requestModel } from "./request.js";
-import { type RuntimeWorker, Session, spawnRuntime } from "./session.js";
+import { Session, spawnRuntime, startWorkers } from "./session.js";
 
 // For language models, graphs and kernels in JavaScript, which are files of their own.
 export {
@@ -22,6 +22,7 @@ export {
   requestModel,
   Session,
   spawnRuntime,
+  startWorkers,
   targetOf,
 };
 
@@ -65,25 +66,11 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
     signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
   });
 
-/**
- * Workers for a model; the first starts while the zoo answers. One that does not start is started
- * once more, and heard then.
- */
+/** The first starts while the zoo answers. */
 async function workersOf({ threads, forbidden }: Host, saved: boolean) {
   const full = saved || threads.size > 1 || crossOriginIsolated;
   const source = full ? (await import("./full.js")).source : undefined;
-  let early = forbidden ? null : spawnRuntime(source);
-  const drop = (): void => {
-    early?.terminate();
-    early = null;
-  };
-  if (early) early.onerror = drop;
-  const next = (other?: string): RuntimeWorker => {
-    const worker = ((other ?? source) === source && early) || spawnRuntime(other ?? source);
-    if (worker === early) early = null;
-    return worker;
-  };
-  return { next, drop };
+  return startWorkers(source, !forbidden);
 }
 
 async function keptUnder(host: Host, key: string) {

@@ -68,6 +68,25 @@ export function spawnRuntime(text = source): RuntimeWorker {
   return worker;
 }
 
+/**
+ * Workers for a model; the first starts now, where it `may`. One that does not start is started once
+ * more, and heard then.
+ */
+export function startWorkers(source: string | undefined, may = true) {
+  let early = may ? spawnRuntime(source) : null;
+  const drop = (): void => {
+    early?.terminate();
+    early = null;
+  };
+  if (early) early.onerror = drop;
+  const next = (other?: string): RuntimeWorker => {
+    const worker = ((other ?? source) === source && early) || spawnRuntime(other ?? source);
+    if (worker === early) early = null;
+    return worker;
+  };
+  return { next, drop };
+}
+
 /** Owns the worker. Runs follow each other in the order in which they were asked for. */
 export class Session {
   /** When runs may come. */
