@@ -18,7 +18,8 @@ const FORMS = {
 } as const;
 
 /**
- * As a page asks for it that asks for nothing, or `asked`: `keep` a graph, take kernels for so many
+ * As a page asks for it that asks for nothing, or `asked`: `keep` a graph, open that `graph` by its key
+ * where it is kept, take kernels for so many
  * `runs`, fetch weights as `int8`, run on the `whole` model alone, each kernel in a `single` module, on
  * `defaults` alone, or on `webgpu`.
  */
@@ -35,11 +36,13 @@ export async function openOurs(
   const { KernelZoo } = await sdk;
   const kernels = await KernelZoo.open(new URL("/zoo/bundle.json", location.origin), { threads });
   // The benchmark itself compares outputs; the check at the first load is one more run.
-  const opened = kernels.model(file, {
-    check: false,
-    ...(asked.has("keep") ? { save: file } : {}),
-    ...(asked.has("runs") ? { runs: Number(asked.get("runs")) } : {}),
-  });
+  const fetched = () =>
+    kernels.model(file, {
+      check: false,
+      ...(asked.has("keep") || asked.has("graph") ? { save: file } : {}),
+      ...(asked.has("runs") ? { runs: Number(asked.get("runs")) } : {}),
+    });
+  const opened = asked.has("graph") ? kernels.loadGraph(file).catch(fetched) : fetched();
   const [model, feeds] = await Promise.all([opened, valuesOf(inputs)]);
   if (asked.has("whole")) await model.complete();
   const run = async (): Promise<Values> => (await model.run(feeds)) as Values;
