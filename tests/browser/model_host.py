@@ -7,6 +7,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from json import loads
 from pathlib import Path
 from threading import Event
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ PROBED = """
     return key.startsWith("kernelzoo:gpu-probe") ? JSON.stringify(probed) : read.call(this, key);
   };
 """
+READ_S = 0.5
+"""A browser drops what it has not read of an answer that breaks off."""
 CLIENT = Path(__file__).parents[2] / "client" / "dist"
 
 OPEN = """
@@ -77,8 +80,8 @@ class Host:
         """Whether parts of files are sent where they are asked for."""
         self.parts: list[tuple[int, int]] = []
         """Parts that were sent: their first byte, and how many."""
-        self.cuts = False
-        """Whether the next connection breaks off after half of a model's weights."""
+        self.cuts = 0
+        """How many of the next answers break off after half of what they have of weights."""
 
     def write(self, network: PlannedNetwork, **changed: Any) -> None:
         """Writes a model of CLASS, with other kernels for some workloads."""
@@ -109,13 +112,25 @@ class Handler(SimpleHTTPRequestHandler):
         if asked is None or not self.host.ranged:
             super().do_GET()
             return
-        first, last = asked.removeprefix("bytes=").split("-")
-        part = Path(self.translate_path(self.path)).read_bytes()[int(first) : int(last) + 1]
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        whole = Path(self.translate_path(self.path)).read_bytes()
+        part = whole[int(first) : int(last) + 1 if last else None]
         self.host.parts.append((int(first), len(part)))
         self.send_response(206)
         self.send_header("Content-Length", str(len(part)))
         self.end_headers()
-        self.wfile.write(part)
+        if not self._broke_off(part, self.wfile):
+            self.wfile.write(part)
+
+    def _broke_off(self, body: bytes, outputfile: Any) -> bool:
+        """Whether half of the answer was sent, and the connection is closed once that was read."""
+        if not (self.host.cuts and self.path.endswith(".weights")):
+            return False
+        self.host.cuts -= 1
+        self.close_connection = True
+        outputfile.write(body[: len(body) // 2])
+        sleep(READ_S)
+        return True
 
     def do_OPTIONS(self) -> None:
         self.send_response(204)
@@ -124,19 +139,18 @@ class Handler(SimpleHTTPRequestHandler):
     def copyfile(self, source: Any, outputfile: Any) -> None:
         self.host.sent.append(self.path)
         held = self.host.held
-        if self.host.cuts and self.path.endswith(".weights"):
-            self.host.cuts = False
-            body = source.read()
-            outputfile.write(body[: len(body) // 2])
-            self.close_connection = True
+        if not self.path.endswith(".weights"):
+            super().copyfile(source, outputfile)
             return
-        if held is not None and self.path.endswith(".weights"):
-            body = source.read()
+        body = source.read()
+        if self._broke_off(body, outputfile):
+            return
+        if held is not None:
             outputfile.write(body[: len(body) // 2])
             held.wait(60)
             outputfile.write(body[len(body) // 2 :])
             return
-        super().copyfile(source, outputfile)
+        outputfile.write(body)
 
     def do_POST(self) -> None:
         length = int(self.headers["Content-Length"])

@@ -503,6 +503,40 @@ def test_weights_in_fewer_bits_become_those_of_the_golden_outputs(page: Page, ho
     assert host.sent.count("/few.weights") == 2, "a second visit reads what is kept"
 
 
+OPENED = """
+  const zoo = await open();
+  const model = await zoo.model(`${host}/deep.json`);
+  const { y } = await model.run(feeds);
+  await model.dispose();
+  return { y: [...y], isolated: crossOriginIsolated };
+"""
+
+
+@pytest.mark.parametrize("headers", [{}, ISOLATED], ids=["alone", "isolated"])
+def test_weights_whose_connection_breaks_are_fetched_from_the_last_whole_chunk_on(
+    lone_browser: Browser, host: Host, headers: dict[str, str]
+) -> None:
+    """It breaks twice: after half of the file, and after half of the rest."""
+    network = deep()
+    whole = network.plan.file_bytes
+    host.sent.clear()
+    host.parts.clear()
+    host.ranged, host.cuts = True, 2
+    try:
+        with site(headers) as address:
+            page = lone_browser.new_page()
+            page.goto(address)
+            found = page.evaluate(script(OPENED), [host.url, lists(network.feeds)])
+            page.close()
+    finally:
+        host.ranged, host.cuts = False, 0
+    assert found["isolated"] is (headers == ISOLATED)
+    assert close(found["y"], network.outputs["y"])
+    assert host.sent.count("/deep.weights") == 1
+    half, quarter = whole // 2, whole // 4
+    assert host.parts == [(half, half), (half + quarter, quarter)]
+
+
 NO_CLASS = """
   const zoo = await open();
   const model = await zoo.model(`${host}/few.json`);
