@@ -4,7 +4,7 @@ import type { KernelWire } from "../wire/types.js";
 
 export interface Candidate {
   readonly kernel: KernelWire;
-  /** Time over that of the default kernel, by the cost model. */
+  /** Time over that of the default kernel, as others measured it; null where nobody has. */
   readonly expected: number | null;
 }
 
