@@ -54,6 +54,7 @@ const LOST = "The GPU was lost, and its kernels with it.";
 class Tuning implements ModelTuning, Tuned {
   readonly swaps: Swap[] = [];
   readonly sent: SentRequest[] = [];
+  requests = 0;
   spentMs = 0;
   measured = 0;
   contributed = 0;
@@ -297,6 +298,7 @@ class Tuning implements ModelTuning, Tuned {
   }
 
   #sends(request: SentRequest): void {
+    this.requests += 1;
     this.sent.push(request);
     this.sent.splice(0, this.sent.length - SENT_KEPT);
   }

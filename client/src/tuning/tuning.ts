@@ -37,8 +37,8 @@ export interface TuneOptions {
   readonly budgetMs?: number;
   /**
    * Makes the page an agent of the zoo, too, where it is tuned: devices like this one share what they
-   * measure of the model, so that all of them have its fastest kernels sooner. What is sent is in
-   * `tuning.sent`: ask your visitor before. A page of another origin than the zoo's names its
+   * measure of the model, so that all of them have its fastest kernels sooner. What was sent of
+   * late is in `tuning.sent`: ask your visitor before. A page of another origin than the zoo's names its
    * application, which the zoo's operator lets in. False unless told.
    */
   readonly contribute?: boolean | { readonly application: string };
@@ -66,8 +66,12 @@ export interface ModelTuning {
   readonly contributed: number;
   /** Those of this visit, the latest last. */
   readonly swaps: readonly Swap[];
-  /** Requests of this visit, exactly as they went out, the latest last. */
+  /**
+   * Requests of this visit, exactly as they went out, the latest last: the last 50 of `requests`.
+   * Files of kernels, which are fetched as those of the model are, are not among them.
+   */
   readonly sent: readonly SentRequest[];
+  readonly requests: number;
   /** Stops measuring for good; kernels that were swapped in stay. */
   stop(): void;
   /** @internal */
