@@ -18,6 +18,7 @@ import { GoldenFile } from "../src/tuning/golden-file.js";
 import { LentTurn } from "../src/tuning/lent-turn.js";
 import { Lulls } from "../src/tuning/lulls.js";
 import { paced } from "../src/tuning/paced.js";
+import { Patience } from "../src/tuning/patience.js";
 import { RunTimes } from "../src/tuning/run-times.js";
 import { RunsFirst } from "../src/tuning/runs-first.js";
 import { type Win, Wins } from "../src/tuning/wins.js";
@@ -399,4 +400,36 @@ test("a win that is avoided does not run, even where nothing can be noted", () =
   full.avoid("a");
   assert.deepEqual(full.trusted(SERVED), []);
   assert.deepEqual(full.avoided, ["a"]);
+});
+
+test("a run that takes far longer than usual does not end, unless the page was away", () => {
+  let nowMs = 0;
+  const patience = new Patience(() => nowMs);
+  /** Seconds after which it is told that a run does not end; null where that is not within a minute. */
+  const told = (): number | null => {
+    for (const startMs = nowMs; nowMs < startMs + 60_000; ) {
+      nowMs += 1_000;
+      if (patience.look()) return (nowMs - startMs) / 1_000;
+    }
+    return null;
+  };
+  patience.begin();
+  assert.equal(told(), null, "the first may wait for weights");
+  patience.end();
+  patience.begin();
+  nowMs += 10;
+  patience.end();
+  assert.equal(told(), 5, "a short one");
+  patience.begin();
+  nowMs += 9_000;
+  assert.equal(patience.look(), false, "the page was frozen");
+  assert.equal(told(), 5);
+  const slow = new Patience(() => nowMs);
+  slow.begin();
+  nowMs += 1_000;
+  slow.end();
+  nowMs += 1_000;
+  for (let i = 1; i < 20; i++, nowMs += 1_000) assert.equal(slow.look(), false);
+  nowMs += 1_000;
+  assert.equal(slow.look(), true, "one of a model whose runs take a second");
 });

@@ -222,6 +222,7 @@ FOUND_OUT = """
   const two = await tuned();
   const loaded = shown(two);
   const { tuning } = two.model;
+  await two.run();
   const normal = x[0];
   x[0] = RARE;
   const { y } = await two.model.run({ x });
@@ -247,14 +248,15 @@ IN_THE_SECOND = "await one.model.dispose();"
 
 
 @pytest.mark.parametrize("earlier", [IN_THE_FIRST_VISIT, IN_THE_SECOND])
-def test_a_kernel_that_traps_is_given_up_for_good_in_whichever_visit_it_does(
-    page: Page, host: Queue, earlier: str
+@pytest.mark.parametrize(("code", "reason"), [(TRAP, "trapped"), (HANG, "did not end")])
+def test_a_kernel_that_traps_or_hangs_is_given_up_for_good_in_whichever_visit_it_does(
+    page: Page, host: Queue, code: bytes, reason: str, earlier: str
 ) -> None:
-    host.offer((WINNERS[0], at_first(WINNERS[0], if_first(RARE, TRAP))))
+    host.offer((WINNERS[0], at_first(WINNERS[0], if_first(RARE, code))))
     found = tune(page, host, FOUND_OUT.replace("EARLIER", earlier))
-    traps = WINNERS[0].candidate_id
-    assert [each[:2] for each in found["heard"]] == [["swap", traps], ["regression", traps]]
-    assert "trapped" in found["heard"][1][2]
+    wrong = WINNERS[0].candidate_id
+    assert [each[:2] for each in found["heard"]] == [["swap", wrong], ["regression", wrong]]
+    assert reason in found["heard"][1][2]
     loaded, after = found["loaded"], found["after"]
     assert (loaded["level"] == "page") == (earlier == IN_THE_SECOND)
     assert (after["level"], after["measured"]) == ("default", 0), "it is not tried again"

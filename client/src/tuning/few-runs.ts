@@ -88,6 +88,7 @@ class FewRuns implements Tuned {
       told: (told) => this.#told(told),
       refused: () => undefined,
       givesUp: () => false,
+      hangs: () => false,
       ended: () => this.#stop(),
     });
     return this.#runtime;

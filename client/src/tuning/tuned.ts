@@ -49,6 +49,7 @@ interface Winner {
 }
 
 const SLOWER = "It is slower in the model's runs than the kernel before.";
+const ENDLESS = "A run with it did not end.";
 const LOST = "The GPU was lost, and its kernels with it.";
 
 class Tuning implements ModelTuning, Tuned {
@@ -176,6 +177,7 @@ class Tuning implements ModelTuning, Tuned {
         this.#winners.clear();
       },
       givesUp: (failure) => this.#givesUp(failure),
+      hangs: () => this.#givesUpLast(),
       ended: () => {
         this.#quit();
         this.#withdraw();
@@ -203,6 +205,22 @@ class Tuning implements ModelTuning, Tuned {
     this.#avoid(artifact);
     this.#runsAgain(workload, null, message);
     return true;
+  }
+
+  /**
+   * Whether the kernels that won last are given up, as a run does not end: which of all it is, nobody can
+   * say. A GPU has limits of its own, and texts take as long as they are.
+   */
+  #givesUpLast(): boolean {
+    const { decoder } = this.#answered.answer.plan;
+    if (this.#target === "webgpu" || decoder !== undefined) return false;
+    const lastAt = Math.max(...[...this.#winners.values()].map(({ win }) => win.at));
+    const last = [...this.#winners].filter(([, { win }]) => win.at === lastAt);
+    for (const [workload, { win, before }] of last) {
+      this.#avoid(win.kernel.sha256);
+      this.#runsAgain(workload, before, ENDLESS);
+    }
+    return last.length > 0;
   }
 
   /** Neither in this visit nor in another of this browser. */

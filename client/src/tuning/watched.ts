@@ -4,6 +4,7 @@ import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "../runtime/mess
 import type { RuntimeWorker } from "../runtime/session.js";
 import type { FromTuned, ToTuned } from "./messages.js";
 import { workerOf } from "./page-worker.js";
+import { LOOK_MS, Patience } from "./patience.js";
 
 type FromModel = FromRuntime | FromTuned;
 type ToModel = ToRuntime | ToTuned;
@@ -19,6 +20,8 @@ interface RuntimePorts {
   readonly refused: () => void;
   /** Whether a run failed by a kernel that won here, which is given up with this. */
   readonly givesUp: (failure: Failure) => boolean;
+  /** Whether kernels are given up that won here, as a run does not end with them. */
+  readonly hangs: () => boolean;
   readonly ended: () => void;
 }
 
@@ -39,7 +42,10 @@ export class WatchedRuntime implements RuntimeWorker {
   /** What the page asked for, where something else is loaded first. */
   #order: LoadOrder | null = null;
   #loaded = false;
-  #runs = 0;
+  /** Runs that have not ended. */
+  readonly #runs = new Set<number>();
+  readonly #patience = new Patience();
+  #looking: ReturnType<typeof setInterval> | undefined;
 
   constructor(source: string, ports: RuntimePorts) {
     this.#source = source;
@@ -48,7 +54,7 @@ export class WatchedRuntime implements RuntimeWorker {
   }
 
   get busy(): boolean {
-    return this.#runs > 0;
+    return this.#runs.size > 0;
   }
 
   tell(message: ToModel, transfer: Transferable[] = []): void {
@@ -56,7 +62,7 @@ export class WatchedRuntime implements RuntimeWorker {
   }
 
   postMessage(message: ToRuntime, transfer: Transferable[]): void {
-    if (message.type === "run" && this.#runs++ === 0) this.#ports.runs();
+    if (message.type === "run") this.#began(message.id);
     if (message.type !== "load") return void this.tell(message, transfer);
     const { order } = message;
     const answer = this.#ports.loads(order.answer);
@@ -65,8 +71,32 @@ export class WatchedRuntime implements RuntimeWorker {
   }
 
   terminate(): void {
+    clearInterval(this.#looking);
     this.#worker.terminate();
     this.#ports.ended();
+  }
+
+  #began(run: number): void {
+    this.#runs.add(run);
+    if (this.#runs.size > 1) return;
+    this.#patience.begin();
+    this.#looking = setInterval(() => this.#look(), LOOK_MS);
+    this.#ports.runs();
+  }
+
+  #ended(run: number): void {
+    this.#patience.end();
+    this.#runs.delete(run);
+    if (this.busy) return;
+    clearInterval(this.#looking);
+    this.#ports.runs();
+  }
+
+  /** The model is opened anew where a run does not end: that ends the worker. */
+  #look(): void {
+    if (!this.#patience.look() || !this.#ports.hangs()) return;
+    const failure = { stage: "timeout", message: "The run does not end.", fault: null } as const;
+    for (const id of this.#runs) this.#pass(mended({ type: "failed", id, failure }));
   }
 
   #reload(order: LoadOrder): void {
@@ -96,8 +126,9 @@ export class WatchedRuntime implements RuntimeWorker {
     }
     if (data.type === "loaded") this.#loaded = true;
     if (data.type === "done" && data.times.length > 0) this.#ports.ran(data.times);
-    const ended = data.type === "done" || data.type === "aborted" || data.type === "failed";
-    if (ended && --this.#runs === 0) this.#ports.runs();
+    if (data.type === "done" || data.type === "aborted" || data.type === "failed") {
+      this.#ended(data.id);
+    }
     const givesUp = data.type === "failed" && this.#ports.givesUp(data.failure);
     this.#pass(givesUp ? mended(data) : data);
   }
