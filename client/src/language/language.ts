@@ -9,7 +9,7 @@ import type { TuneOptions, TuningEvents } from "../tuning/tuning.js";
 import type { MeasuredTarget } from "../wire/types.js";
 import { contextsOf } from "./contexts.js";
 import { LanguageModel, type LanguageModel as Model, type Stopping, toldOf } from "./model.js";
-import { Targets } from "./targets.js";
+import { Targets, targetOf } from "./targets.js";
 
 export interface LanguageOptions extends Omit<TuneOptions, "runs"> {
   /**
@@ -38,14 +38,9 @@ export async function openModel(
 ): Promise<Model> {
   const { onProgress: progress = () => undefined, signal, memoryBytes } = rest;
   const stopping: Stopping = { signal };
-  const { KernelZooError } = host.tools;
   const { isFile, Listeners, Opener, requestModel, spawnRuntime } = await import(
     "../runtime/runtime.js"
   );
-  if (host.forbidden !== null && host.gpu.kind === "none") {
-    const why = `Language models run on WebGPU or WebAssembly: ${host.forbidden}`;
-    throw new KernelZooError("profile", why);
-  }
   signal?.throwIfAborted();
   const several = contextLength === undefined && !isFile(name);
   const contexts = several ? await contextsOf(host, name) : [];
@@ -59,16 +54,19 @@ export async function openModel(
     get signal() {
       return stopping.signal;
     },
-    get source() {
-      return targets.source;
+    get source(): string {
+      return targets.sourceOf(opener.answer);
     },
   };
-  const plain = (): RuntimeWorker => spawnRuntime(targets.source);
-  const target = targets.isOnGpu ? "webgpu" : "wasm";
+  const plain = (): RuntimeWorker => spawnRuntime(order.source);
   const asked = rest.tune === "idle";
-  const tuned = asked ? await tunedOn(target, host, answered, rest, plain) : null;
-  // A GPU that was given up has no kernels to tune.
-  const spawn: Spawn = (source) => tuned?.spawn(targets.isOnGpu ? source : undefined) ?? plain();
+  const tuned = asked
+    ? await tunedOn(targetOf(answered.answer), host, answered, rest, plain)
+    : null;
+  const spawn: Spawn = (source) => {
+    // A GPU that was given up has no kernels to tune.
+    return tuned?.spawn(targetOf(opener.answer) === "webgpu" ? source : undefined) ?? plain();
+  };
   const opener = new Opener(host, answered, order, spawn);
   const opened = await opener.open();
   try {

@@ -232,8 +232,8 @@ export class LanguageModel {
     const context = this.#larger.contexts.find((each) => each > tokens);
     if (context === undefined) return false;
     try {
-      const reason = this.targetReason;
-      const answered = { ...(await this.#larger.planned(context)), reason };
+      const planned = await this.#larger.planned(context);
+      const answered = { ...planned, reason: this.targetReason ?? planned.reason ?? null };
       await this.#whole(this.#opener.change(this.#opened, answered));
     } catch (thrown) {
       if (begun && (thrown as { readonly stage?: unknown }).stage === "memory") return false;

@@ -2,7 +2,7 @@
 import type { ModelAnswer, PlanTensor, PlanWire } from "../runtime/answer.js";
 import type { Host } from "../runtime/host.js";
 import type { Answered, requestModel } from "../runtime/request.js";
-import type { TargetKind } from "../wire/types.js";
+import type { MeasuredTarget } from "../wire/types.js";
 import gpuSource from "./worker.js?inlined";
 
 /** A cache line: where activations of a plan begin, too. */
@@ -12,7 +12,7 @@ const ALIGNMENT = 64;
  * States are counted as activations are, so that they are reserved before anything is fetched. In the
  * one memory of WebAssembly they lie behind them.
  */
-export function withStates(plan: PlanWire, target: TargetKind): PlanWire {
+export function withStates(plan: PlanWire, target: MeasuredTarget): PlanWire {
   let end = plan.memory.activations;
   const places = (plan.states ?? []).map(({ dtype, shape }) => {
     const at = Math.ceil(end / ALIGNMENT) * ALIGNMENT;
@@ -27,7 +27,7 @@ export function withStates(plan: PlanWire, target: TargetKind): PlanWire {
 }
 
 // The runtime's own would be in a file that both load.
-const targetOf = ({ device_class }: ModelAnswer): TargetKind =>
+export const targetOf = ({ device_class }: ModelAnswer): MeasuredTarget =>
   device_class.includes(":webgpu") ? "webgpu" : "wasm";
 
 /** Asks for plans of one language model, and says which worker runs them. */
@@ -37,8 +37,8 @@ export class Targets {
   readonly #name: string;
   /** Whether the GPU is asked for. */
   #gpu: boolean;
-  /** The text of the worker that runs what was answered last. */
-  source = gpuSource;
+  /** The text of the worker of WebAssembly, once that is answered. */
+  #wasmSource = "";
 
   constructor(host: Host, request: typeof requestModel, name: string) {
     this.#host = host;
@@ -47,27 +47,47 @@ export class Targets {
     this.#gpu = host.gpu.kind === "gpu";
   }
 
-  /** Whether that is the worker of models on a GPU. */
-  get isOnGpu(): boolean {
-    return this.source === gpuSource;
+  /** The text of the worker that runs an answer. */
+  sourceOf(answer: ModelAnswer): string {
+    return targetOf(answer) === "wasm" ? this.#wasmSource : gpuSource;
   }
 
   /**
-   * The plan for so many tokens; for what there is where that is undefined. A GPU that fails for good
-   * is replaced by WebAssembly, for this plan and those after it. Throws KernelZooError.
+   * The plan for so many tokens; for what there is where that is undefined. Where the zoo has none for
+   * the GPU, or that fails for good, WebAssembly takes its place, for this plan and those after it.
+   * Throws KernelZooError.
    */
   async planned(context: number | undefined): Promise<Answered> {
     const { gpu } = this.#host;
     if (!this.#gpu || gpu.kind === "none") {
       const reason = gpu.kind === "none" ? gpu.reason : null;
-      return { ...(await this.#answered(this.#host.deviceClass, context)), reason };
+      return { ...(await this.#onWasm(context)), reason };
     }
-    const answered = await this.#answered(gpu.deviceClass, context);
-    const spare = (): Promise<Answered> => {
-      this.#gpu = false;
-      return this.planned(context);
-    };
-    return { ...answered, spare };
+    const spare = (): Promise<Answered> => this.#onWasm(context);
+    try {
+      return { ...(await this.#answered(gpu.deviceClass, context)), spare };
+    } catch (thrown) {
+      const { message: reason } = thrown as Error;
+      const found = await spare().catch(() => {
+        throw thrown;
+      });
+      return { ...found, reason };
+    }
+  }
+
+  /** A file may be for a GPU, which it says itself. */
+  async #onWasm(context: number | undefined): Promise<Answered> {
+    const { deviceClass, forbidden, tools } = this.#host;
+    if (forbidden !== null) {
+      const why = `Language models run on WebGPU or WebAssembly: ${forbidden}`;
+      throw new tools.KernelZooError("profile", why);
+    }
+    const answered = await this.#answered(deviceClass, context);
+    if (targetOf(answered.answer) === "wasm") {
+      this.#wasmSource = (await import("./wasm/source.js")).source;
+    }
+    this.#gpu = false;
+    return answered;
   }
 
   async #answered(deviceClass: string, context: number | undefined): Promise<Answered> {
@@ -80,13 +100,11 @@ export class Targets {
       const text = `${this.#name} is no language model; open it by zoo.model().`;
       throw new KernelZooError("manifest", text);
     }
-    // A file says itself what it is for.
     const target = targetOf(answered.answer);
     if (missing[0] !== undefined) {
       const text = `The zoo has no kernel of ${target} for ${missing[0]} yet. Try again in a few seconds.`;
       throw new KernelZooError("manifest", text);
     }
-    if (target === "wasm") this.source = (await import("./wasm/source.js")).source;
     return { ...answered, answer: { ...answered.answer, plan: withStates(plan, target) } };
   }
 }
