@@ -12,7 +12,7 @@ import type { FromRuntime, LoadOrder, ToRuntime } from "../src/runtime/messages.
 import { Model } from "../src/runtime/model.js";
 import { Opener } from "../src/runtime/opener.js";
 import { type Answered, requestModel } from "../src/runtime/request.js";
-import type { RuntimeWorker } from "../src/runtime/session.js";
+import { Refused, type RuntimeWorker } from "../src/runtime/session.js";
 import { chooseOffer } from "../src/sdk/address.js";
 import { giveUpGpu } from "../src/sdk/backend.js";
 import { loadKernel } from "../src/sdk/load.js";
@@ -300,6 +300,29 @@ test("the memory of feeds serves the next run, and never one that is under way",
   assert.notEqual(given[2]?.[0], given[3]?.[0]);
   assert.notEqual(given[0]?.[0]?.buffer, a.buffer);
   await model.dispose();
+});
+
+test("a GPU that is lost is replaced by WebAssembly where memory suffices for its plan", async () => {
+  const onGpu = { ...answerOf("add"), device_class: CLASS.replace("wasm", "webgpu") };
+  const wasm = answerOf("add");
+  const larger = { ...wasm, plan: { ...wasm.plan, memory: { weights: 0, activations: 1500 } } };
+  for (const [memoryBytes, fits] of [
+    [1499, false],
+    [1500, true],
+  ] as const) {
+    const { orders, spawn } = workers(loaded);
+    const spare = async (): Promise<Answered> => answeredOf(larger);
+    const answered = { ...answeredOf(onGpu), spare };
+    const order = { ...ORDER, memoryBytes, source: "" };
+    const opener = new Opener(hostOf("http://zoo.test/"), answered, order, spawn);
+    const opened = await opener.open();
+    const lost = new Refused({ stage: "validate", message: "it was lost", fault: null });
+    const reopened = opener.reopen(opened, lost);
+    if (fits) await reopened;
+    else await assert.rejects(reopened, /tiny takes 1 MiB; 1 MiB are left/);
+    assert.equal(orders.length, fits ? 2 : 1, "no worker is started without memory");
+    opener.close(new Error("done"));
+  }
 });
 
 test("a load that is aborted ends its worker and rejects with the reason", async () => {

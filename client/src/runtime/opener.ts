@@ -67,9 +67,8 @@ export class Opener {
 
   /** Throws KernelZooError, or the reason of the signal. */
   async open(): Promise<Opened> {
-    const { memory } = this.answer.plan;
     try {
-      this.#reserve(memory.weights + memory.activations);
+      this.#reservePlan(this.answer);
       return await this.#opened(this.#failedBefore());
     } catch (thrown) {
       release(this);
@@ -88,8 +87,7 @@ export class Opener {
    * the other. Where that fails otherwise, runs of the one are refused, and `open` opens it again.
    */
   async change({ session }: Opened, answered: Answered): Promise<Opened> {
-    const { weights, activations } = answered.answer.plan.memory;
-    this.#reserve(weights + activations);
+    this.#reservePlan(answered.answer);
     session.end(
       new Refused({ stage: "run", message: "It gave way to another plan.", fault: null }),
     );
@@ -189,8 +187,15 @@ export class Opener {
     const { mended } = await import("./mending.js");
     const { target } = this.target;
     const [answered, next] = await mended(this.host, target, this.answered, fallbacks, failure);
+    // A plan for another target may take more, such as one of f32 in the place of f16.
+    if (next === null) this.#reservePlan(answered.answer);
     this.answered = answered;
     return next ?? this.#failedBefore();
+  }
+
+  /** What a plan takes at least, before anything of it is fetched. Throws KernelZooError (memory). */
+  #reservePlan({ plan }: ModelAnswer): void {
+    this.#reserve(plan.memory.weights + plan.memory.activations);
   }
 
   #reserve(bytes: number): void {
