@@ -594,6 +594,40 @@ HALF_CACHE = """
 """
 
 
+HALF_IN_LITTLE = """
+  const { memoryBytes } = feeds;
+  const refused = await refusal(async () => (await open()).languageModel("half", { memoryBytes }));
+  const llm = await zoo.languageModel("half", { memoryBytes });
+  const { target } = llm;
+  const found = [];
+  const lost = await refusal(async () => {
+    for await (const token of llm.generate([1, 2, 3], { stop: [], interval: 1 })) {
+      found.push(token);
+      if (found.length % 3 === 0) new BroadcastChannel("lose").postMessage(null);
+    }
+  });
+  await llm.dispose();
+  sessionStorage.clear();
+  return { refused, target, found, lost };
+"""
+
+
+def test_memory_for_a_cache_of_f16_alone_suffices_until_the_gpu_is_lost_for_good(
+    page: Page, host: Host
+) -> None:
+    before = len(host.sent)
+    given = {"memoryBytes": bytes_taken(WHOLE) - 1}
+    found = page.evaluate(script(COLLECT + HALF_IN_LITTLE), [host.url, given])
+    assert found["refused"].startswith("memory: half takes"), "WebAssembly has a cache of f32"
+    assert found["target"] == "webgpu"
+    right = right_tokens(PROMPT, TINY.length - len(PROMPT), config=HALVED)
+    assert len(found["found"]) > 3, "the GPU was lost once before"
+    assert found["found"] == right[: len(found["found"])]
+    assert found["lost"].startswith("memory: half takes")
+    kernels = [path for path in host.sent[before:] if path.endswith(".wasm")]
+    assert kernels == [], "nothing is fetched that has no room"
+
+
 def test_a_cache_of_f16_is_half_as_large_and_its_tokens_are_those_of_numpy(
     page: Page, host: Host
 ) -> None:
