@@ -8,7 +8,7 @@ computed in NumPy, with the entries that a page would unpack.
 """
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from bench.models.cases import TINY
 from bench.models.options import FOLDER
 from bench.options import parser, run
 from bench.report import CannotMeasure, Claim, Report, machine
+from cli.models.importing import MAX_ERROR
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import Workload
@@ -28,6 +29,7 @@ from services.tuner.graph.graph import Graph, GraphPort, Node
 from services.tuner.graph.importing import imported
 from services.tuner.graph.reading import read_model
 from services.tuner.graph.storage import StorageForm, stored_entries
+from services.tuner.graph.storing import Constants, Stored, Storing, chosen, output_error
 from services.tuner.graph.weights import key_of, weight_file
 
 RESNET = "resnet50"
@@ -41,6 +43,9 @@ FORMS = {
     "int8, 63 steps": StorageForm(StorageType.INT8, 63),
     "int4": StorageForm(StorageType.INT4),
 }
+AUTO = "auto"
+"""Of each weight the smallest form that keeps the outputs of the first pictures to the error that
+an import allows unless told."""
 SHARE = 0.22
 SAME = 0.99
 
@@ -74,9 +79,12 @@ class Classifier:
 
     def outputs(self, graph: Graph) -> Floats:
         """By picture and class, of a graph with other weights or another output."""
+        return np.concatenate([self.of_batch(graph, batch) for batch in self.batches])
+
+    @staticmethod
+    def of_batch(graph: Graph, batch: Floats) -> Floats:
         (port,), (output,) = graph.inputs, graph.outputs
-        made = [evaluate(graph, {port.name: batch})[output.name] for batch in self.batches]
-        return np.concatenate([np.asarray(each, np.float32) for each in made])
+        return np.asarray(evaluate(graph, {port.name: batch})[output.name], np.float32)
 
 
 def measure(options: Namespace) -> Report:
@@ -105,21 +113,37 @@ def measure(options: Namespace) -> Report:
 def _rows(classifier: Classifier, wanted: Floats) -> Iterator[Row]:
     graph = classifier.graph
     keys = {name: key_of(graph.values[name].dtype, each) for name, each in graph.constants.items()}
+    constants = {keys[name]: each for name, each in graph.constants.items()}
     plain, _ = weight_file([graph])
-    for label, form in FORMS.items():
-        stored = {name: stored_entries(each, form) for name, each in graph.constants.items()}
-        small = replace(graph, constants={name: each.entries for name, each in stored.items()})
-        by_entries = {
-            key_of(dtype, stored[name].entries): stored[name] for name, (dtype, _) in keys.items()
-        }
-        file, _ = weight_file([small], by_entries)
-        found = classifier.outputs(small)
+
+    def small(stored: Stored) -> Graph:
+        return replace(graph, constants={name: stored[key].entries for name, key in keys.items()})
+
+    for label, stored in _stored(classifier, constants, small):
+        made = small(stored)
+        by_entries = {key_of(dtype, each.entries): each for (dtype, _), each in stored.items()}
+        file, _ = weight_file([made], by_entries)
+        found = classifier.outputs(made)
         yield Row(
             weights=label,
             megabytes=file.size_bytes / 1e6,
             share=file.size_bytes / plain.size_bytes,
             same=float((found.argmax(1) == wanted.argmax(1)).mean()),
         )
+
+
+def _stored(
+    classifier: Classifier, constants: Constants, small: Callable[[Stored], Graph]
+) -> Iterator[tuple[str, Stored]]:
+    for label, form in FORMS.items():
+        yield label, {key: stored_entries(each, form) for key, each in constants.items()}
+    first = classifier.batches[0]
+    right = classifier.of_batch(classifier.graph, first)
+
+    def error(stored: Stored) -> float:
+        return output_error({"": classifier.of_batch(small(stored), first)}, {"": right})
+
+    yield AUTO, chosen(constants, error, Storing(storage=None, max_error=MAX_ERROR)).stored
 
 
 def _fitted(path: Path, options: Namespace) -> Classifier:

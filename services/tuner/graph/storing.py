@@ -38,6 +38,11 @@ SMALLEST_FIRST = (
 """With 63 steps int8 deflates to a fifth of f32, with 127 to 23 %: weights that are normally
 distributed, as those of trained networks are about."""
 
+OF_ONE_TYPE = {
+    StorageType.INT8: (StorageForm(StorageType.INT8, 63), StorageForm(StorageType.INT8)),
+}
+"""Forms of a type, the smallest first, where several may be near enough for all weights."""
+
 Constants = Mapping[Key, Entries]
 Stored = Mapping[Key, StoredEntries]
 """What is stored of each constant, by the entries that it had."""
@@ -45,7 +50,8 @@ Stored = Mapping[Key, StoredEntries]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storing:
-    """`storage` of all weights, or None for the smallest of each that keep to `max_error`."""
+    """`storage` of all weights, in its smallest form that keeps to `max_error`, or None for the
+    smallest of each weight."""
 
     storage: StorageType | None
     max_error: float
@@ -107,9 +113,10 @@ def chosen(constants: Constants, error: Callable[[Stored], float], storing: Stor
 
     if storing.storage is None:
         return _mixed(constants, tried, storing.max_error)
-    made = tried(_all(constants, StorageForm(storing.storage)))
-    if made.error <= storing.max_error:
-        return made
+    for form in OF_ONE_TYPE.get(storing.storage, (StorageForm(storing.storage),)):
+        made = tried(_all(constants, form))
+        if made.error <= storing.max_error:
+            return made
     raise InvalidInput(
         f"with weights as {storing.storage} the golden outputs differ by {made.error:.2g} of their "
         f"largest magnitude, and --max-error is {storing.max_error:.2g}; allow more, or take "

@@ -100,6 +100,33 @@ def test_weights_of_one_type_that_err_by_more_are_refused_with_the_error() -> No
         _planned(_layers(), StorageType.INT4, 1e-3)
 
 
+def test_int8_of_all_weights_takes_the_fewer_steps_that_keep_to_the_error() -> None:
+    constants: dict[Key, np.ndarray] = {
+        (DType.F32, "w"): RANDOM.standard_normal((64, 64), np.float32)
+    }
+
+    def error(stored: Stored) -> float:
+        return max(relative_error(constants[key], each.entries) for key, each in stored.items())
+
+    def steps(max_error: float) -> int:
+        best = chosen(constants, error, Storing(storage=StorageType.INT8, max_error=max_error))
+        (stored,) = best.stored.values()
+        assert best.error <= max_error
+        return int(np.abs(stored.body[-64 * 64 :].view(np.int8)).max())
+
+    (few, more) = (
+        relative_error(
+            entries, stored_entries(entries, StorageForm(StorageType.INT8, count)).entries
+        )
+        for entries in constants.values()
+        for count in (63, 127)
+    )
+    assert steps(few) == 63
+    assert steps((few + more) / 2) == 127
+    with pytest.raises(InvalidInput, match="with weights as int8"):
+        steps(more / 2)
+
+
 def test_each_weight_takes_the_fewest_bits_that_keep_to_the_error() -> None:
     """The error here is the sum of all weights' own; 40 of them allow some of int4."""
     constants: dict[Key, np.ndarray] = {
