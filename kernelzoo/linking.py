@@ -9,8 +9,9 @@ names no other index than its own locals, so that its code moves to another modu
     1: (i32⁶)    1: i32⁶                    1: type 1   f1 → 1               body of 1
     2: equal to 0                                       f2 → 0
 
-The bytes are a function of the kernels and their order. Of kernels in JavaScript, each of which
-states all inside its one export, the texts follow each other under these names.
+The bytes are a function of the kernels and their order. A shorter module than V8 caches is padded
+by a section that engines skip. Of kernels in JavaScript, each of which states all inside its one
+export, the texts follow each other under these names.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,9 @@ from kernelzoo.errors import InvalidInput
 _HEADER = b"\0asm\1\0\0\0"
 _TYPES, _IMPORTS, _FUNCTIONS, _EXPORTS, _CODE = 1, 2, 3, 7, 10
 _SECTIONS = (_TYPES, _IMPORTS, _FUNCTIONS, _EXPORTS, _CODE)
+_CUSTOM = 0
+_LEAST_BYTES = 1_024
+"""V8's code cache takes no smaller responses."""
 _FUNCTION_TYPE = 0x60
 _I32 = 0x7F
 _MOST_PARAMETERS = 64
@@ -68,7 +72,7 @@ def link(modules: Sequence[bytes]) -> bytes:
         _sized(f"f{name}".encode()) + b"\0" + _unsigned(numbers[module])
         for name, module in enumerate(modules)
     ]
-    return b"".join(
+    linked = b"".join(
         (
             _HEADER,
             _section(_TYPES, _vector([_function_type(count) for count in types])),
@@ -77,6 +81,10 @@ def link(modules: Sequence[bytes]) -> bytes:
             _section(_EXPORTS, _vector(exports)),
             _section(_CODE, _vector([_sized(kernel.code) for kernel in kernels])),
         )
+    )
+    missing = _LEAST_BYTES - len(linked)
+    return (
+        linked + _section(_CUSTOM, _sized(b"padding") + bytes(missing)) if missing > 0 else linked
     )
 
 

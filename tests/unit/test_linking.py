@@ -55,6 +55,18 @@ def test_the_bytes_depend_on_the_kernels_and_their_order_alone(artifacts: list[A
     assert names(link([])) == []
 
 
+def test_a_short_module_is_padded_to_what_v8_caches(artifacts: list[Artifact]) -> None:
+    """Of two modules the second is long enough by itself."""
+    shortest = min(artifacts, key=lambda each: len(each.body))
+    short, long = link([shortest.body]), link([each.body for each in artifacts])
+    assert len(shortest.body) < 1_000
+    assert 1_024 <= len(short) < 1_050
+    assert short == link([shortest.body])
+    assert names(short) == ["f0"]
+    assert b"padding" in short
+    assert b"padding" not in long
+
+
 def edited(body: bytes, old: bytes, new: bytes) -> bytes:
     assert old in body
     return body.replace(old, new, 1)
