@@ -13,6 +13,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -162,13 +163,13 @@ class Contestant:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visited:
     """Visits of one network at one speed of the network, by contestant. `held` is what pages hold
-    at most that nobody watches, beyond an empty one."""
+    at most that nobody watches, beyond an empty one, by contestant and visit."""
 
     case: NetworkCase
     prepared: Prepared
     bytes_s: float | None
     before: CpuUsage
-    held: Mapping[str, HeldBytes]
+    held: Mapping[tuple[str, int], HeldBytes]
     visits: dict[str, list[TwoVisits]] = field(default_factory=dict)
 
     def first_ms(self, name: str, visit: int) -> float:
@@ -178,8 +179,8 @@ class Visited:
         """The least, as any run may be disturbed."""
         return min(second.warm_ms for _, second in self.visits[name])
 
-    def of_memory(self, name: str) -> float | None:
-        held = self.held.get(name)
+    def of_memory(self, name: str, visit: int) -> float | None:
+        held = self.held.get((name, visit))
         return None if held is None else held.own_bytes / self.prepared.memory_bytes
 
     def gain(self, setting: Setting, visit: int) -> float | None:
@@ -272,18 +273,23 @@ def _visit_all(
 
 def _held(
     site: ListeningSite, case: NetworkCase, address: str, contestants: Sequence[Contestant]
-) -> Mapping[str, HeldBytes]:
-    """What a first visit holds, with what a page may ask for, and with the peer. What the smallest
-    network holds is the browser's own."""
+) -> Mapping[tuple[str, int], HeldBytes]:
+    """What visits hold with what a page may ask for, and a first one with the peer. What the
+    smallest network holds is the browser's own."""
     if case == TINY:
         return {}
-    return {
-        each.setting.name: held_by_network(
-            site, "&".join((address, *(f"{name}=1" for name in each.setting.options))), each.engine
-        ).network
-        for each in contestants
-        if each.setting.name in (*EVERYWHERE, PEER)
-    }
+
+    def held(each: Contestant, visit: int) -> HeldBytes:
+        network = "&".join((address, *(f"{name}=1" for name in each.setting.options)))
+        return held_by_network(site, network, each.engine, visit + 1).network
+
+    with site.kept_by_browsers(None):
+        return {
+            (each.setting.name, visit): held(each, visit)
+            for each in contestants
+            for visit in (0, 1)
+            if each.setting.name in (EVERYWHERE if visit else (*EVERYWHERE, PEER))
+        }
 
 
 def _rounds(
@@ -353,7 +359,7 @@ def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
                 "gain": held.gain(setting, visit),
                 "of_peer": elapsed_ms / held.first_ms(_peer_of(name), visit),
                 "of_bytes": held.of_bytes(name, visit),
-                "of_memory": held.of_memory(name) if visit == 0 else None,
+                "of_memory": held.of_memory(name, visit),
                 **_noticed(held.switched(name) if visit == 1 else None),
                 "others_busy": others_busy,
             }
@@ -404,9 +410,10 @@ def _claims(held: Visited) -> Iterator[Claim]:
         least_ms = held.first_ms(FLOOR.name, 1) + warm_ms
         unit = f"×, {least_ms / warm_ms:.1f} for an empty page and a warm run"
         yield Claim.at_most(what, second / warm_ms, unit, COLD_OVER_WARM[name])
-    for each in ours:
-        if (most := held.of_memory(each)) is not None:
-            what = f"{name}: peak memory without the browser's code, {each}"
+    for each, visit in product(ours, (0, 1)):
+        if (most := held.of_memory(each, visit)) is not None:
+            at = f"{each}, {'second' if visit else 'first'} visit"
+            what = f"{name}: peak memory without the browser's code, {at}"
             yield Claim.at_most(what, most, "of weights and activations", MEMORY)
     if ONE_RUN.name in held.visits and (switched := held.switched(ONE_RUN.name)) is not None:
         for what, longest, quiet in (

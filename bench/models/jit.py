@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
 
 import msgspec
@@ -199,7 +200,10 @@ def _ask(
     site: ListeningSite, network: str, asked: Mapping[str, object], limit_s: float
 ) -> JitAnswer:
     query = urlencode({"jit": json.dumps(asked), "network": network, "tell": ""})
-    with unwatched(f"{site.url}/models.html?{query}"):
+    with (
+        TemporaryDirectory(ignore_cleanup_errors=True) as profile,
+        unwatched(f"{site.url}/models.html?{query}", profile),
+    ):
         answer = site.heard(limit_s)
     if failure := answer.get("failure"):
         raise CannotMeasure(f"the page failed: {str(failure)[:400]}")

@@ -54,34 +54,41 @@ class HeldByNetwork:
     worker: HeldBytes
 
 
-def held_by_network(site: ListeningSite, network: str, engine: str) -> HeldByNetwork:
-    """With the first output there. Raises CannotMeasure with what the page says."""
+def held_by_network(
+    site: ListeningSite, network: str, engine: str, visits: int = 1
+) -> HeldByNetwork:
+    """With the first output there, at the last of so many visits of one profile. Raises
+    CannotMeasure with what the page says."""
     empty = _held(site, "")
     worker = _held(site, f"cold={EMPTY_WORKER}&network={network}&")
-    held = _held(site, f"cold={engine}&network={network}&")
+    held = _held(site, f"cold={engine}&network={network}&", visits)
     return HeldByNetwork(network=held - empty, worker=worker - empty)
 
 
-def _held(site: ListeningSite, query: str) -> HeldBytes:
-    with unwatched(f"{site.url}/models.html?{query}tell"):
-        if failure := site.heard().get("failure"):
-            raise CannotMeasure(f"the page failed: {str(failure)[:400]}")
-        return held_by_page()
+def _held(site: ListeningSite, query: str, visits: int = 1) -> HeldBytes:
+    url = f"{site.url}/models.html?{query}tell"
+    with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        for _ in range(visits):
+            with unwatched(url, profile):
+                if failure := site.heard().get("failure"):
+                    raise CannotMeasure(f"the page failed: {str(failure)[:400]}")
+                held = held_by_page()
+    return held
 
 
 @contextmanager
-def unwatched(url: str) -> Iterator[None]:
-    """A fresh browser with one page. Raises CannotMeasure when there is no Chromium."""
+def unwatched(url: str, profile: str) -> Iterator[None]:
+    """A browser with one page and the profile in a folder. Raises CannotMeasure when there is no
+    Chromium."""
     try:
         with sync_playwright() as playwright:
             path = find_chromium(Path(playwright.chromium.executable_path))
     except StackError as error:
         raise CannotMeasure(str(error)) from error
-    with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        flags = (*own_flags(), "--headless=new", f"--user-data-dir={profile}")
-        browser = subprocess.Popen((str(path), *flags, url), stderr=subprocess.DEVNULL)
-        try:
-            yield
-        finally:
-            browser.terminate()
-            browser.wait(END_S)
+    flags = (*own_flags(), "--headless=new", f"--user-data-dir={profile}")
+    browser = subprocess.Popen((str(path), *flags, url), stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        browser.terminate()
+        browser.wait(END_S)
