@@ -91,6 +91,15 @@ def test_a_kernel_that_the_driver_does_not_compile_in_time_costs_one_failure(cal
     assert "did not compile this kernel within 0.15 s" in made[1]["detail"]
 
 
+def test_what_precedes_the_warm_runs_of_a_kernel_is_told(call: Call) -> None:
+    """Its pipeline and its first run; a pipeline has one tier, and nothing is packed for it."""
+    (made,) = call("measured", ["right"])
+    told = made["preparation"]
+    assert told["compile_ns"] > 0
+    assert told["first_run_ns"] > 0
+    assert (told["optimise_ns"], told["pack_ns"]) == (0, 0)
+
+
 def test_a_reference_that_the_driver_does_not_compile_is_told_and_the_next_lease_measured(
     call: Call,
 ) -> None:
