@@ -456,8 +456,9 @@ def traced_visit(
 def test_a_second_visit_starts_with_the_optimised_code_of_the_first(
     lone_browser: Browser, host: Host, tmp_path: Path
 ) -> None:
-    """In a browser as people have it. Where several kernels of a module were optimised one after
-    another, V8 takes the milliseconds between them for seconds, and waits for so long."""
+    """In a browser as people have it, of a module with one kernel. Where several were optimised one
+    after another, V8 takes the milliseconds between the first and the last for seconds, and waits
+    for so long: for ResNet-50's some seven minutes."""
     host.cache_control = "public, max-age=31536000, immutable"
     try:
         with site({}) as address:
