@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from math import log2
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -375,6 +376,24 @@ def test_agents_go_to_what_takes_most_of_an_inference_first(
     # Who asks for one by itself does not wait for models.
     served.post("/v1/jobs", json={"workload": RELU}, headers=OPERATOR)
     assert open_agent(served).lease().json()["workload"] == RELU
+
+
+def test_what_takes_most_of_an_inference_is_compiled_first(
+    http: TestClient, db: Connection
+) -> None:
+    assert register(http, TINY).status_code == 201
+    rows = db.execute("SELECT id, workload_key, priority FROM tuning_job ORDER BY priority")
+    (relu, _, share), (matmul, largest, _) = rows.fetchall()
+    assert (largest, share < 1 / 4) == (MATMUL, True)
+    # What is sent first is not compiled first for that.
+    messages = [
+        (message.place, job)
+        for job in (relu, matmul)
+        for message in compiling.plan_space(db, job, 2)
+    ]
+    order = [job for _, job in sorted(messages, key=lambda message: message[0])]
+    assert order.index(relu) == round(-log2(share)), "so many batches of the other may win more"
+    assert set(order[: order.index(relu)]) == {matmul}
 
 
 def test_measured_times_outweigh_operations(served: TestClient, db: Connection) -> None:
