@@ -21,6 +21,7 @@ import { paced } from "../src/tuning/paced.js";
 import { Patience } from "../src/tuning/patience.js";
 import { RunTimes } from "../src/tuning/run-times.js";
 import { RunsFirst } from "../src/tuning/runs-first.js";
+import { number, unpack } from "../src/tuning/unpacking.js";
 import { type Win, Wins } from "../src/tuning/wins.js";
 
 const PLAN = {
@@ -432,4 +433,39 @@ test("a run that takes far longer than usual does not end, unless the page was a
   for (let i = 1; i < 20; i++, nowMs += 1_000) assert.equal(slow.look(), false);
   nowMs += 1_000;
   assert.equal(slow.look(), true, "one of a model whose runs take a second");
+});
+
+/** A layout of panels of two columns, the last of which is filled with zeros. */
+function panels(from: Int32Array, [rows, columns]: readonly [number, number]): Int32Array {
+  const packed = new Int32Array(rows * 2 * Math.ceil(columns / 2));
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      const panel = Math.floor(column / 2);
+      packed[2 * (rows * panel + row) + (column % 2)] = from[row * columns + column] as number;
+    }
+  }
+  return packed;
+}
+
+test("a copy of a weight is undone by what its pack kernel makes of the numbers 1, 2, 3, …", async () => {
+  const shape = [300, 333] as const;
+  const weight = Int32Array.from({ length: 300 * 333 }, (_, i) => (i * 2_654_435_761) | 0);
+  const numbers = new Int32Array(weight.length);
+  const rest = async (): Promise<void> => undefined;
+  await number(numbers, rest);
+  assert.deepEqual([numbers[0], numbers.at(-1)], [1, weight.length]);
+  const plain = new Int32Array(weight.length);
+  assert.ok(await unpack(panels(numbers, shape), panels(weight, shape), plain, rest));
+  assert.deepEqual(plain, weight);
+});
+
+test("a copy that lacks entries of the weight, or computes with them, is not undone", async () => {
+  const rest = async (): Promise<void> => undefined;
+  const undone = (origins: readonly number[]): Promise<boolean> =>
+    unpack(Int32Array.from(origins), new Int32Array(4), new Int32Array(4), rest);
+  assert.equal(await undone([4, 3, 2, 1]), true);
+  assert.equal(await undone([1, 2, 3, 3]), false, "the fourth lies nowhere");
+  assert.equal(await undone([1, 2, 3, 0]), false);
+  assert.equal(await undone([1, 2, 3, 7]), false, "a sum of two");
+  assert.equal(await undone([1, 2, 3, -1]), false);
 });

@@ -265,6 +265,38 @@ def test_a_kernel_that_traps_or_hangs_is_given_up_for_good_in_whichever_visit_it
     assert host.told == [], "nothing is told to the zoo"
 
 
+FIRST_VISIT = """
+  const one = await tuned();
+  await until(one, () => heard.length > 0);
+  const after = shown(one);
+  await one.model.dispose();
+  return after;
+"""
+
+WITHOUT = """
+  const two = await tuned();
+  const loaded = shown(two);
+  await two.run();
+  await two.model.dispose();
+  const notes = Object.entries(localStorage).filter(([key]) => key.includes("won:"));
+  const kept = notes.map(([, note]) => Object.keys(JSON.parse(note).wins).length);
+  return { loaded, worst, kept };
+"""
+
+
+def test_a_model_that_does_not_load_with_what_is_kept_loads_without_it(
+    page: Page, host: Queue
+) -> None:
+    host.offer((WINNERS[0], None))
+    assert tune(page, host, FIRST_VISIT)["level"] == "page"
+    kernel = host.lines[0]["candidates"][0]["kernel"]
+    (host.zoo / "v1" / "artifacts" / f"{kernel['sha256']}.wasm").unlink()
+    found = tune(page, host, WITHOUT)
+    assert found["loaded"]["level"] == "default"
+    assert found["worst"] < 1e-4
+    assert found["kept"] == [0], "it is forgotten"
+
+
 UNTIL_DONE = """
   const one = await tuned();
   await until(one, () => one.model.tuning.state === "done");
