@@ -1,9 +1,14 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { KernelZooError } from "../src/engine/error.js";
+import { LanguageModel } from "../src/language/model.js";
+import { readOrder } from "../src/language/order.js";
 import { Targets } from "../src/language/targets.js";
 import type { ModelAnswer } from "../src/runtime/answer.js";
+import type { Stored } from "../src/runtime/golden.js";
 import type { Host } from "../src/runtime/host.js";
+import { Listeners } from "../src/runtime/listeners.js";
+import type { Opened, Opener } from "../src/runtime/opener.js";
 import type { Answered } from "../src/runtime/request.js";
 
 const WASM = "0123456789abcdef:r1-0:wasm+simd128";
@@ -70,4 +75,73 @@ test("a language model on the GPU is asked for on WebAssembly once that is lost"
   assert.equal((await spare?.())?.answer.device_class, WASM);
   assert.equal((await targets.planned(48)).answer.device_class, WASM);
   assert.deepEqual(asked, [GPU, WASM, WASM]);
+});
+
+/**
+ * A model whose worker takes so long for a token, and for each of its runs how many tokens were asked
+ * for and how many runs were under way then.
+ */
+function modelThatTakes(msPerToken: number, t: TestContext) {
+  let [clock, underWay] = [0, 0];
+  t.mock.method(performance, "now", () => clock);
+  const asked: number[] = [];
+  const runs: number[] = [];
+  let before: Promise<unknown> = Promise.resolve();
+  const run = (feeds: readonly Stored[]) => {
+    const { tokens } = readOrder(feeds);
+    asked.push(tokens);
+    runs.push(++underWay);
+    const ran = before.then(async () => {
+      // The page reads what came before in the meantime.
+      await new Promise((resolve) => setImmediate(resolve));
+      clock += tokens * msPerToken;
+      underWay -= 1;
+      return { outputs: [new Int32Array(tokens).fill(3)] };
+    });
+    before = ran;
+    return ran;
+  };
+  const answer = answerOf(GPU);
+  const plan = {
+    ...{ ...answer.plan, weights: [] },
+    decoder: { ...answer.plan.decoder, length: 100, stop: [] },
+  };
+  const opener = { answer: { ...answer, plan }, host: { gpu: { kind: "none" } } };
+  const opened = { session: { run }, loaded: { memoryBytes: 0, threads: 1 } };
+  const larger = { contexts: [], planned: () => Promise.reject(new Error("there is none")) };
+  const model = new LanguageModel(
+    opener as unknown as Opener,
+    opened as unknown as Opened,
+    larger,
+    { signal: undefined },
+    new Listeners(),
+  );
+  return { asked, runs, model };
+}
+
+test("as many tokens are fetched together as take 8 ms, while the next ones compute", async (t) => {
+  for (const [msPerToken, interval] of [
+    [20, 1],
+    [1, 8],
+    [0.25, 16],
+  ] as const) {
+    const { asked, runs, model } = modelThatTakes(msPerToken, t);
+    let tokens = 0;
+    for await (const _ of model.generate([1, 2], { maxTokens: 60 })) tokens += 1;
+    const known = asked.slice(4, -1);
+    assert.deepEqual(asked.slice(0, 4), [1, 1, 1, 1], "nothing is known of the first");
+    assert.ok(known.length > 1);
+    assert.deepEqual(new Set(known), new Set([interval]));
+    assert.equal(tokens, 60);
+    assert.equal(Math.max(...runs), 3);
+    assert.equal(model.stats().msPerToken, msPerToken);
+    t.mock.restoreAll();
+  }
+});
+
+test("an interval that the page asks for is kept from the first fetch behind the prompt on", async (t) => {
+  const { asked, runs, model } = modelThatTakes(1, t);
+  for await (const _ of model.generate([1, 2], { maxTokens: 11, interval: 4 }));
+  assert.deepEqual(asked, [1, 4, 4, 2]);
+  assert.deepEqual(runs, [1, 2, 3, 3]);
 });

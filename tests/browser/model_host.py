@@ -47,6 +47,43 @@ PROBED = """
 """
 READ_S = 0.5
 """A browser drops what it has not read of an answer that breaks off."""
+COUNT = """
+  // What a model's worker asks of WebGPU is counted, and told when the page asks.
+  const count = `{
+    const counts = { submissions: 0, passes: 0, bindGroups: 0, pipelines: 0, staging: 0 };
+    counts.atOnce = 0;
+    const before = (type, name, look) => {
+      const made = type.prototype[name];
+      type.prototype[name] = function (...given) {
+        const found = made.apply(this, given);
+        look(given[0], found);
+        return found;
+      };
+    };
+    let compiling = 0;
+    before(GPUQueue, "submit", (buffers) => { counts.submissions += buffers.length; });
+    before(GPUCommandEncoder, "beginComputePass", () => { counts.passes += 1; });
+    before(GPUDevice, "createBindGroup", () => { counts.bindGroups += 1; });
+    before(GPUDevice, "createBuffer", ({ usage }) => {
+      counts.staging += usage & GPUBufferUsage.MAP_READ ? 1 : 0;
+    });
+    before(GPUDevice, "createComputePipelineAsync", (_, made) => {
+      counts.pipelines += 1;
+      counts.atOnce = Math.max(counts.atOnce, (compiling += 1));
+      made.finally(() => { compiling -= 1; });
+    });
+    const channel = new BroadcastChannel("count");
+    channel.onmessage = ({ data }) => { if (data === "tell") channel.postMessage(counts); };
+  }`;
+  globalThis.Blob = class extends Blob {
+    constructor(parts, options) { super([count, ...parts], options); }
+  };
+  const channel = new BroadcastChannel("count");
+  globalThis.counted = () => new Promise((resolve) => {
+    channel.onmessage = ({ data }) => { if (data !== "tell") resolve(data); };
+    channel.postMessage("tell");
+  });
+"""
 CLIENT = Path(__file__).parents[2] / "client" / "dist"
 
 OPEN = """

@@ -34,6 +34,7 @@ from tests.browser.language_models import (
 )
 from tests.browser.model_host import (
     CLASS,
+    COUNT,
     GPU_CLASS,
     LOSE,
     PROBED,
@@ -331,6 +332,28 @@ def test_tokens_are_those_of_numpy_in_every_turn_and_on_another_gpu(
         assert told in fault
     assert found["survived"] == greedy[:12], "the GPU was lost in the middle"
     assert "disposed" in found["disposed"]
+
+
+ONE_PASS = """
+  const llm = await openTiny();
+  await collect(llm.generate([1, 2, 3], { maxTokens: 2 }));
+  const before = await counted();
+  const found = await collect(llm.generate([1, 2, 3], { maxTokens: 12, stop: [] }));
+  const after = await counted();
+  await llm.dispose();
+  const more = Object.entries(after).map(([name, count]) => [name, count - before[name]]);
+  return { found, ofText: Object.fromEntries(more) };
+"""
+
+
+def test_a_token_on_the_gpu_is_one_pass_in_one_submission_and_makes_nothing(
+    gpu_browser: Browser, host: Host
+) -> None:
+    with page_elsewhere(gpu_browser, COUNT) as page:
+        found = page.evaluate(script(COLLECT + ONE_PASS), [host.url, {}])
+    assert found["found"] == right_tokens(PROMPT, 12)
+    each = {"submissions": 12, "passes": 12}
+    assert found["ofText"] == dict.fromkeys(found["ofText"], 0) | each
 
 
 TOO_LITTLE = """
