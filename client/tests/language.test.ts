@@ -15,16 +15,30 @@ const WASM = "0123456789abcdef:r1-0:wasm+simd128";
 const GPU = "0123456789abcdef:r101-0:webgpu";
 
 /** An answer for a class of devices, with workloads that have no kernel. */
-function answerOf(device_class: string, missing: readonly string[] = []): ModelAnswer {
+function answerOf(
+  device_class: string,
+  missing: readonly string[] = [],
+  times: readonly (number | null)[] = [null, null],
+): ModelAnswer {
+  const names = ["block's", "product"];
+  const served = names.map((name, i) => {
+    const best_ns = times[i] ?? null;
+    return [name, { timing: best_ns === null ? null : { best_ns } }] as const;
+  });
   const plan = {
     tensors: [],
-    kernels: ["product"],
-    calls: [0, 0].map((kernel) => ({ kernel, tensors: [], label: "" })),
+    kernels: names,
+    calls: [0, 1].map((kernel) => ({ kernel, tensors: [], label: "" })),
     memory: { weights: 8, activations: 64 },
     decoder: { step: 1, rows: 16, length: 24, vocabulary: 8, stop: [] },
   };
-  return { name: "tiny", device_class, plan, kernels: {}, missing } as unknown as ModelAnswer;
+  const kernels = Object.fromEntries(served);
+  return { name: "tiny", device_class, plan, kernels, missing } as unknown as ModelAnswer;
 }
+
+const gpuOf = (isSoftware: boolean) => {
+  return { kind: "gpu", deviceClass: GPU, owner: { device: async () => ({ isSoftware }) } };
+};
 
 /** A zoo that has these answers, by class, and what it was asked for. */
 function zooWith(answers: Readonly<Record<string, ModelAnswer>>, told: Partial<Host> = {}) {
@@ -37,7 +51,7 @@ function zooWith(answers: Readonly<Record<string, ModelAnswer>>, told: Partial<H
   };
   const host = {
     ...{ deviceClass: WASM, forbidden: null, backend: "webgpu", tools: { KernelZooError } },
-    ...{ gpu: { kind: "gpu", deviceClass: GPU }, ...told },
+    ...{ gpu: gpuOf(false), ...told },
   } as unknown as Host;
   return { asked, targets: new Targets(host, request, "tiny") };
 }
@@ -75,6 +89,36 @@ test("a language model on the GPU is asked for on WebAssembly once that is lost"
   assert.equal((await spare?.())?.answer.device_class, WASM);
   assert.equal((await targets.planned(48)).answer.device_class, WASM);
   assert.deepEqual(asked, [GPU, WASM, WASM]);
+});
+
+test("a page that leaves the choice to the zoo uses the GPU unless it was measured to be slower", async () => {
+  const chosen = async (onGpu: readonly (number | null)[], onWasm: readonly (number | null)[]) => {
+    const answers = { [GPU]: answerOf(GPU, [], onGpu), [WASM]: answerOf(WASM, [], onWasm) };
+    const { targets } = zooWith(answers, { backend: "auto" });
+    return (await targets.planned(24)).answer.device_class;
+  };
+  assert.equal(await chosen([null, null], [1, 1]), GPU);
+  assert.equal(await chosen([9, 9], [null, 1]), GPU, "not all is known");
+  assert.equal(await chosen([100, 10], [100, 9]), WASM);
+  assert.equal(await chosen([100, 10], [1, 20]), GPU, "16 tokens count for one block");
+});
+
+test("a processor that plays a GPU is used where a page asks for it, or there is nothing else", async () => {
+  const gpu = gpuOf(true) as unknown as Host["gpu"];
+  const both = { [GPU]: answerOf(GPU), [WASM]: answerOf(WASM) };
+  const { asked, targets } = zooWith(both, { gpu, backend: "auto" });
+  const { answer, reason } = await targets.planned(24);
+  assert.equal(answer.device_class, WASM);
+  assert.match(reason ?? "", /a processor plays it/);
+  await targets.planned(48);
+  assert.deepEqual(asked, [WASM, GPU, WASM]);
+  for (const [answers, backend] of [
+    [both, "webgpu"],
+    [{ [GPU]: answerOf(GPU) }, "auto"],
+  ] as const) {
+    const found = await zooWith(answers, { gpu, backend }).targets.planned(24);
+    assert.equal(found.answer.device_class, GPU);
+  }
 });
 
 /**

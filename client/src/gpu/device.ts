@@ -82,6 +82,11 @@ export class OpenDevice {
     this.#lost.catch(() => undefined);
   }
 
+  /** Whether a processor plays the GPU; false where the browser does not tell. */
+  get isSoftware(): boolean {
+    return (this.device as Partial<GPUDevice>).adapterInfo?.isFallbackAdapter ?? false;
+  }
+
   /** Null while the device lives. */
   get loss(): KernelZooError | null {
     return this.#loss;

@@ -1,7 +1,8 @@
 /** What a language model runs on: the GPU where there is one, else WebAssembly. */
-import type { ModelAnswer, PlanTensor, PlanWire } from "../runtime/answer.js";
+import type { DecoderWire, ModelAnswer, PlanTensor, PlanWire } from "../runtime/answer.js";
 import type { Host } from "../runtime/host.js";
 import type { Answered, requestModel } from "../runtime/request.js";
+import type { Gpu } from "../sdk/backend.js";
 import type { MeasuredTarget } from "../wire/types.js";
 import gpuSource from "./worker.js?inlined";
 
@@ -30,6 +31,22 @@ export function withStates(plan: PlanWire, target: MeasuredTarget): PlanWire {
 export const targetOf = ({ device_class }: ModelAnswer): MeasuredTarget =>
   device_class.includes(":webgpu") ? "webgpu" : "wasm";
 
+/** What a block of the prompt and as many tokens take; NaN where a call of them was not timed. */
+function runNs({ plan, kernels }: ModelAnswer): number {
+  const { step, rows } = plan.decoder as DecoderWire;
+  return plan.calls.reduce((sum, { kernel }, i) => {
+    const timing = kernels[plan.kernels[kernel] as string]?.timing;
+    return sum + (i < step ? 1 : rows) * (timing?.best_ns ?? Number.NaN);
+  }, 0);
+}
+
+/** Why a page that leaves the choice to the zoo had better not use this GPU; null where it had. */
+async function whyNot(gpu: Gpu, onGpu: ModelAnswer, onWasm: ModelAnswer): Promise<string | null> {
+  if ((await gpu.owner.device()).isSoftware) return "The browser has no GPU: a processor plays it.";
+  const slower = runNs(onGpu) > runNs(onWasm);
+  return slower ? "Devices like this one were measured to be faster on WebAssembly." : null;
+}
+
 /** Asks for plans of one language model, and says which worker runs them. */
 export class Targets {
   readonly #host: Host;
@@ -54,18 +71,22 @@ export class Targets {
 
   /**
    * The plan for so many tokens; for what there is where that is undefined. Where the zoo has none for
-   * the GPU, or that fails for good, WebAssembly takes its place, for this plan and those after it.
-   * Throws KernelZooError.
+   * the GPU, or that fails for good, or the page leaves the choice to the zoo and the GPU is slower,
+   * WebAssembly takes its place, for this plan and those after it. Throws KernelZooError.
    */
   async planned(context: number | undefined): Promise<Answered> {
-    const { gpu } = this.#host;
+    const { gpu, backend } = this.#host;
     if (!this.#gpu || gpu.kind === "none") {
       const reason = gpu.kind === "none" ? gpu.reason : null;
-      return { ...(await this.#onWasm(context)), reason };
+      return this.#taken({ ...(await this.#onWasm(context)), reason });
     }
-    const spare = (): Promise<Answered> => this.#onWasm(context);
+    const other = backend === "auto" ? this.#onWasm(context).catch(() => null) : null;
+    const spare = async (): Promise<Answered> => this.#taken(await this.#onWasm(context));
     try {
-      return { ...(await this.#answered(gpu.deviceClass, context)), spare };
+      const found = await this.#answered(gpu.deviceClass, context);
+      const wasm = await other;
+      const reason = wasm && (await whyNot(gpu, found.answer, wasm.answer));
+      return wasm && reason ? await this.#taken({ ...wasm, reason }) : { ...found, spare };
     } catch (thrown) {
       const { message: reason } = thrown as Error;
       const found = await spare().catch(() => {
@@ -82,7 +103,11 @@ export class Targets {
       const why = `Language models run on WebGPU or WebAssembly: ${forbidden}`;
       throw new tools.KernelZooError("profile", why);
     }
-    const answered = await this.#answered(deviceClass, context);
+    return this.#answered(deviceClass, context);
+  }
+
+  /** What takes the place of a GPU, from now on. */
+  async #taken(answered: Answered): Promise<Answered> {
     if (targetOf(answered.answer) === "wasm") {
       this.#wasmSource = (await import("./wasm/source.js")).source;
     }

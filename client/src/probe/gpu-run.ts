@@ -202,10 +202,6 @@ const fine = (stepMs: number): RaceLimits => ({
   limitMs: 500,
 });
 
-/** A browser whose adapters have no `isFallbackAdapter` falls back to none. */
-const isSoftware = ({ adapterInfo }: Partial<GPUDevice>): boolean =>
-  adapterInfo?.isFallbackAdapter ?? false;
-
 /** 0 where the buffer does not fit, or takes too long to fill with zeros. */
 async function bandwidthGbps(open: OpenDevice, tools: Tools): Promise<number> {
   try {
@@ -222,7 +218,7 @@ async function bandwidthGbps(open: OpenDevice, tools: Tools): Promise<number> {
  * KernelZooError.
  */
 export async function runSuite(open: OpenDevice, tools: Tools): Promise<SuiteResult> {
-  const software = isSoftware(open.device);
+  const software = open.isSoftware;
   const none = { bits: GPU_PRIMITIVES.map(() => "0").join(""), settled: true };
   const { bits, settled } = software ? none : await bitsOf(open, tools);
   const peak = await ratesOf(open, tools, ["peak"], fine);
