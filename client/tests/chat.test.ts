@@ -206,6 +206,23 @@ test("a completion has the shape of OpenAI's", async () => {
   assert.deepEqual(asked, { prompt, temperature: 1, topP: 1, topK: 0 });
 });
 
+test("without a template the tokenizer's own renders the conversation", async () => {
+  const own = {
+    encode: tokenizer.encode.bind(tokenizer),
+    decode: tokenizer.decode.bind(tokenizer),
+    apply_chat_template: (messages: object[], options: object) => {
+      assert.deepEqual(options, { tokenize: false, add_generation_prompt: true });
+      return template.render({ messages, ...options });
+    },
+  };
+  const [llm, usual] = [new Speaker("hello world"), new Speaker("hello world")];
+  const asked = { messages: [...HELLO], max_tokens: 3 };
+  const { usage } = await chatClient(llm, { tokenizer: own }).chat.completions.create(asked);
+  assert.ok((usage?.prompt_tokens ?? 0) > 1);
+  assert.deepEqual(usage, (await clientOf(usual).create(asked)).usage);
+  assert.deepEqual(llm.asked[0]?.prompt, usual.asked[0]?.prompt);
+});
+
 test("what is asked for reaches the model, and parts of a message are one text", async () => {
   const llm = new Speaker("hello world");
   const content = [
