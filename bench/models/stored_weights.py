@@ -44,7 +44,7 @@ FORMS = {
     "int4": StorageForm(StorageType.INT4),
 }
 AUTO = "auto"
-"""Of each weight the smallest form that keeps the outputs of the first pictures to the error that
+"""The smallest form of each weight that keeps the outputs of the first pictures to the error that
 an import allows unless told."""
 SHARE = 0.22
 SAME = 0.99

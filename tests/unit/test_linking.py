@@ -56,7 +56,7 @@ def test_the_bytes_depend_on_the_kernels_and_their_order_alone(artifacts: list[A
 
 
 def test_a_short_module_is_padded_to_what_v8_caches(artifacts: list[Artifact]) -> None:
-    """Of two modules the second is long enough by itself."""
+    """The second of two modules is long enough by itself."""
     shortest = min(artifacts, key=lambda each: len(each.body))
     short, long = link([shortest.body]), link([each.body for each in artifacts])
     assert len(shortest.body) < 1_000
