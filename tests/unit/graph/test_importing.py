@@ -121,3 +121,39 @@ def test_a_branch_that_is_known_takes_the_place_of_its_condition(tmp_path: Path)
     assert len(assert_as_reference(tmp_path, model, {"x": drawn((2, 3))}, {"N": 2}).nodes) == 1
     graph = import_model(written(tmp_path, model), {"N": 1})
     assert "exp" in str(graph.nodes[0].op)
+
+
+def across_versions(opset: int) -> str:
+    """Operators whose attributes became inputs, or that came, within the opsets that are read. With
+    this momentum ONNX's reference of opset 13 takes the given means, as the operator says."""
+    largest = "ReduceMax <axes = [2, 3]> (n)"
+    parts = "Split <axis = 1> (r)"
+    grouped = "g = Identity (p)"
+    if opset >= 18:
+        largest = "ReduceMax (n, image)"
+        parts = "Split <axis = 1, num_outputs = 2> (r)"
+    if opset >= 21:  # ONNX withdrew what GroupNormalization was from 18 on
+        grouped = """scale = Constant <value_floats = [1.5, 1.0, 0.5, 2.0]> ()
+        bias = Constant <value_floats = [0.25, 0.0, -0.5, 1.0]> ()
+        g = GroupNormalization <num_groups = 2> (p, scale, bias)"""
+    return f"""net (float[1, 4, 3, 3] x, float[4] s, float[4] b, float[4] m, float[4] v)
+        => (float[1, 2, 10, 10] one, float[1, 2, 10, 10] other, float[1, 4, 1, 1] most) {{
+        pads = Constant <value_ints = [0, 0, 1, 1, 0, 0, 1, 1]> ()
+        p = Pad <mode = "reflect"> (x, pads)
+        {grouped}
+        n = BatchNormalization <momentum = 1.0> (g, s, b, m, v)
+        image = Constant <value_ints = [2, 3]> ()
+        most = {largest}
+        whole = Constant <value_floats = [1.0, 1.0, 2.0, 2.0]> ()
+        r = Resize <mode = "linear"> (n, , whole)
+        one, other = {parts}
+    }}"""
+
+
+@pytest.mark.parametrize("opset", range(13, 23))
+def test_a_model_of_each_opset_is_carried_over_as_that_defines_it(
+    opset: int, tmp_path: Path
+) -> None:
+    feeds = {name: drawn((4,), seed) for seed, name in enumerate("sbm", 1)}
+    feeds |= {"x": drawn((1, 4, 3, 3)), "v": np.square(drawn((4,), 4)) + np.float32(0.5)}
+    assert_as_reference(tmp_path, parsed(across_versions(opset), opset), feeds)
