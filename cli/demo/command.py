@@ -110,19 +110,24 @@ def demo(
         redis_port=free_port(),
         overrides=scale.overrides,
     )
+    began_s = time.monotonic()
     try:
         with interruptible():
-            shown = _steps(place, options, fleet, scale, screenshot)
+            shown = _steps(place, options, fleet, scale, screenshot, began_s)
     except KeyboardInterrupt:
         note("demo interrupted; every process has been stopped")
         raise typer.Exit(130) from None
-    out.print(summary(shown))
+    out.print(summary(shown, elapsed_s=time.monotonic() - began_s))
 
 
 def _steps(
-    place: Place, options: StackOptions, fleet: FleetPlan, scale: Scale, screenshot: Path | None
+    place: Place,
+    options: StackOptions,
+    fleet: FleetPlan,
+    scale: Scale,
+    screenshot: Path | None,
+    began_s: float,
 ) -> Shown:
-    began_s = time.monotonic()
     _announce(START)
     with ExitStack() as exits:
         try:

@@ -92,8 +92,9 @@ class Shown:
     network: NetworkResult | None
 
 
-def summary(shown: Shown) -> Group:
-    """A column for each workload, then what is said of the visit as a whole and of the network."""
+def summary(shown: Shown, elapsed_s: float) -> Group:
+    """A column for each workload, then what is said of the visit as a whole and of the network. The
+    demo has taken `elapsed_s`, with its start and its end."""
     sights, results = shown.sights, shown.results
     target, fleet = sights[0].job.target, sights[-1].fleet
     table = Table(title="kernelzoo demo", title_justify="left", box=SIMPLE_HEAD)
@@ -109,6 +110,7 @@ def summary(shown: Shown) -> Group:
     visit.add_row("first candidate timed", _first_timed(fleet, target))
     visit.add_row("same, median of agents", number(_median_first_timed(fleet), "ms", 0))
     visit.add_row("manifest at page load", number(results[0].manifest_ms, "ms"))
+    visit.add_row("the whole demo", number(elapsed_s, "s", 0))
     parts: list[RenderableType] = [table, Padding(visit, (0, 0, 0, 1))]
     if shown.network is not None:
         parts.append(_of_network(shown.network))

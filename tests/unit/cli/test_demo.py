@@ -181,7 +181,8 @@ def _text_of_summary(
     console = Console(width=72)
     with console.capture() as told:
         sights = (sight, last)[: len(results)]
-        console.print(summary(Shown(sights=sights, results=results, network=network)))
+        shown = Shown(sights=sights, results=results, network=network)
+        console.print(summary(shown, elapsed_s=104.4))
     return told.get()
 
 
@@ -213,6 +214,7 @@ def test_the_summary_fits_a_terminal_and_names_what_the_zoo_wins_over_each_frame
     name, gain = next((one, two) for one, two in pairwise(lines) if "onnxruntime-web" in one)
     assert name.split()[-3:] == ["20.0", "GFLOP/s", "–"]
     assert gain.split() == ["zoo", "over", "it", "2.25×", "–"]
+    assert lines[-1].split() == ["the", "whole", "demo", "104", "s"]
 
 
 def test_only_a_demos_own_directory_is_emptied(tmp_path: Path) -> None:
