@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from math import erf
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,12 @@ from services.aggregator.verification import roundings
 from services.tuner.compile import compile_candidate
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.golden import seeded_feeds
+from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import plan_f16, plan_graphs
 from services.tuner.graph.storage import StorageForm, stored_entries
 from services.tuner.schedules.registry import lite_space
 from tests.plans import PlannedNetwork, network
+from tests.unit.graph.models import parsed, written
 from tests.unit.graph.test_fuse import attention_in_vectors
 
 
@@ -142,6 +145,34 @@ def attentive(name: str = "half") -> tuple[PlannedNetwork, PlannedNetwork]:
         for model in models
     )
     return one, other
+
+
+TYPED = """typed (int32[5] whole, bool[5] flag, uint8[5] byte) => (
+    int32[5] negated, bool[5] unlike, uint8[5] most
+) {
+    negated = Neg (whole)
+    unlike = Not (flag)
+    number = Cast <to = 2> (flag)
+    most = Max (byte, number)
+}"""
+
+
+def typed(folder: Path, name: str = "typed") -> PlannedNetwork:
+    """Inputs and outputs of int32, bool and uint8, as imported from a file in `folder`."""
+    graph = import_model(written(folder, parsed(TYPED)), {})
+    feeds = {
+        "whole": np.array([-(2**31) + 1, -1, 0, 7, 2**31 - 1], np.int32),
+        "flag": np.array([True, False, True, False, True]),
+        "byte": np.array([0, 1, 2, 128, 255], np.uint8),
+    }
+    outputs = evaluate(graph, feeds)
+    made = plan_graphs([graph], [{}], name)
+    for workload in made.workloads:
+        if isinstance(workload, ProgramWorkload):
+            program = KnownProgram(program=workload.program, roundings=roundings(workload))
+            learn(workload.key, program)
+    files = Files(weights=b"".join(made.weights.blocks()), golden=made.golden[0])
+    return PlannedNetwork(plan=made.plans[0], files=files, feeds=feeds, outputs=outputs)
 
 
 def chosen_in_javascript(key: str) -> SiteKernels:

@@ -25,7 +25,7 @@ from tests.browser.model_host import (
     page_elsewhere,
     script,
 )
-from tests.browser.model_plans import chosen, chosen_in_javascript, deep, few_bits, small
+from tests.browser.model_plans import chosen, chosen_in_javascript, deep, few_bits, small, typed
 from tests.browser.sites import ISOLATED, site
 from tests.examples import one_in
 from workers.fleet.browsers import BrowserKind, Launch
@@ -215,6 +215,40 @@ def test_a_model_computes_what_numpy_does(page: Page, host: Host) -> None:
     assert "matmul+bias+gelu:f32:m9k13n33:constant=b" in found["table"]
     assert [event["name"] for event in found["events"]] == [call["label"] for call in calls]
     assert "run: small was disposed of" in found["after"]
+
+
+TYPED = """
+  const model = await (await open()).model(`${host}/typed.json`);
+  const { whole, flag, byte } = feeds;
+  const plain = (outputs) => Object.fromEntries(
+    Object.entries(outputs).map(([name, data]) => [name, [...data].map(Number)]));
+  const arrays = { whole: Int32Array.from(whole), flag: Uint8Array.from(flag) };
+  const first = await model.run({ ...arrays, byte: Uint8Array.from(byte) });
+  const types = Object.values(first).map((data) => data.constructor.name);
+  const found = { first: plain(first), types, second: plain(await model.run(feeds)), refused: [] };
+  for (const wrong of [{ byte: [0, 1, 2, 3, 256] }, { flag: [0, 1, 2, 1, 0] }])
+    found.refused.push(await refusal(() => model.run({ ...feeds, ...wrong })));
+  await model.dispose();
+  return found;
+"""
+
+
+def test_integers_and_booleans_go_in_and_come_out_as_a_model_has_them(
+    page: Page, host: Host, tmp_path: Path
+) -> None:
+    network = typed(tmp_path)
+    host.write(network)
+    found = page.evaluate(script(TYPED), [host.url, lists(network.feeds)])
+    assert found["types"] == ["Int32Array", "Uint8Array", "Uint8Array"]
+    for run in ("first", "second"):
+        assert found[run] == {
+            "negated": [2**31 - 1, 1, 0, -7, -(2**31) + 1],
+            "unlike": [0, 1, 0, 1, 0],
+            "most": [1, 1, 2, 128, 255],
+        }, run
+    byte, flag = found["refused"]
+    assert "Input byte (uint8) takes whole numbers from 0 to 255; entry 4 is 256" in byte
+    assert "Input flag (bool) takes whole numbers from 0 to 1; entry 2 is 2" in flag
 
 
 REFUSE = """
