@@ -36,6 +36,7 @@ class Timed(PageJson, frozen=True, kw_only=True):
     threads: int
     samples_ms: tuple[float, ...]
     difference: float
+    aborts_ms: tuple[float, ...]
 
 
 class ContestAnswer(PageJson, frozen=True, kw_only=True):

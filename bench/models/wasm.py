@@ -49,6 +49,7 @@ NAMES = {
 RIGHT = 1e-4
 """Differences to PyTorch, as a share of the largest magnitude."""
 TWO_THREADS = 1.75
+ABORT_MS = 5
 PLAN_BYTES = 100_000
 IMPORT_S = 30
 MEMORY = 1.3
@@ -184,6 +185,7 @@ def _rows(held: NetworkContest) -> Iterator[dict[str, Cell]]:
                 "of_limit": _share(held, timed),
                 "faster": peer_ms / _median_ms(timed),
                 "difference": timed.difference,
+                "abort_ms": median(timed.aborts_ms) if timed.aborts_ms else None,
                 "cold_ms": median(each.first_output_ms for each in colds) if colds else None,
                 "peak_mb": peak.network.peak_bytes / 1e6 if peak else None,
                 "code_mb": peak.network.code_bytes / 1e6 if peak else None,
@@ -206,6 +208,10 @@ def _claims(held: NetworkContest) -> Iterator[Claim]:
         gain = _median_ms(alone) / _median_ms(both)
         what = f"{case.name}: {both.threads} threads against one"
         yield Claim.at_least(what, gain, "×", TWO_THREADS)
+    for timed in (ours, *(held.threaded.timed[:1] if held.threaded is not None else ())):
+        if timed.aborts_ms:
+            what = f"{case.name}: abort, threads: {timed.threads}"
+            yield Claim.at_most(what, median(timed.aborts_ms), "ms", ABORT_MS)
     if case.cold is not None and held.colds[OURS]:
         first = {name: median(c.first_output_ms for c in all_) for name, all_ in held.colds.items()}
         ratio = first[OURS] / first[PEER]

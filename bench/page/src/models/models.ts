@@ -51,6 +51,8 @@ export interface Timed {
   readonly samplesMs: readonly number[];
   /** To PyTorch's outputs, as a share of the largest magnitude. */
   readonly difference: number;
+  /** From aborts to the rejection of the runs that they stopped; empty where an engine cannot stop. */
+  readonly abortsMs: readonly number[];
 }
 
 export interface ContestAnswer {
@@ -91,6 +93,17 @@ async function rounds(engines: readonly Engine[], count: number): Promise<number
   return samples;
 }
 
+/** Aborts at as many moments, spread over a run; none of a run that was over by then. */
+async function abortsMs(engine: Engine, count: number, samplesMs: readonly number[]) {
+  const runMs = Math.min(...samplesMs);
+  const found: number[] = [];
+  for (let i = 0; i < count && engine.abortMs !== undefined; i++) {
+    const elapsedMs = await engine.abortMs((runMs * i) / count);
+    if (elapsedMs !== null) found.push(elapsedMs);
+  }
+  return found;
+}
+
 /** The faster of the loops with and without fused products and sums. */
 function limitGflops(): number {
   const limits = registerLimits(new Arena().memory, clockStepMs());
@@ -110,7 +123,9 @@ async function contest({ network, entries, rounds: count }: ModelContest): Promi
   for (const [i, engine] of engines.entries()) {
     const difference = relativeDifference(await engine.run(), right);
     const { name, threads } = engine;
-    timed.push({ name, threads, samplesMs: samples[i] ?? [], difference });
+    const samplesMs = samples[i] ?? [];
+    const aborts = await abortsMs(engine, count, samplesMs);
+    timed.push({ name, threads, samplesMs, difference, abortsMs: aborts });
     await engine.dispose();
   }
   return { timed, limitGflops: limits };

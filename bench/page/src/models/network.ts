@@ -63,6 +63,11 @@ export interface Engine {
   /** The outputs of its first run. */
   readonly outputs: Values;
   run(): Promise<Values>;
+  /**
+   * Stops a run after so many milliseconds: how many pass from then until it is rejected, null where it
+   * was over before.
+   */
+  readonly abortMs?: (afterMs: number) => Promise<number | null>;
   /** Resolves when the device keeps what a later visit reads. */
   readonly kept?: () => Promise<void>;
   /** Watches how kernels for few runs give way to others. */

@@ -1,5 +1,6 @@
 /** The zoo's runtime, as a page loads it: the SDK's own file, and a model of a static host. */
 import type { KernelZoo } from "../../../../client/src/sdk/zoo.js";
+import { now } from "../../../../client/src/timing/clock.js";
 import { type Engine, type Network, type Values, valuesOf } from "./network.js";
 import { watchSwitching } from "./switching.js";
 
@@ -46,12 +47,25 @@ export async function openOurs(
   const [model, feeds] = await Promise.all([opened, valuesOf(inputs)]);
   if (asked.has("whole")) await model.complete();
   const run = async (): Promise<Values> => (await model.run(feeds)) as Values;
+  const abortMs = async (afterMs: number): Promise<number | null> => {
+    const stop = new AbortController();
+    const ended = model.run(feeds, { signal: stop.signal }).then(
+      () => null,
+      () => now(),
+    );
+    await new Promise((resolve) => setTimeout(resolve, afterMs));
+    const asked = now();
+    stop.abort();
+    const rejected = await ended;
+    return rejected === null ? null : rejected - asked;
+  };
   const outputs = await run();
   return {
     name: "kernelzoo",
     threads: model.plan.threads,
     outputs,
     run,
+    abortMs,
     kept: async () => model.saved,
     switching: () => watchSwitching(model, run),
     dispose: async () => {
