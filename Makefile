@@ -94,9 +94,10 @@ replay: .venv/.installed  ## Kernels that differ from the merge base; ARGS="COMM
 
 build: setup  ## Everything that demo and test need, without running them
 
-generate: .venv/.installed client/node_modules/.installed  ## Write what follows from code and results: interface, types, docs/api, docs/operators.md, docs/sizing.md
+generate: .venv/.installed client/node_modules/.installed  ## Write what follows from code and results: interface, types, docs/api, docs/operators.md, docs/sizing.md, tables of docs/plans.md
 	@$(BIN)/python -m scripts.operators
 	@$(BIN)/python -m scripts.sizing
+	@$(BIN)/python -m scripts.plan_figures
 	@$(BIN)/python -m services.gateway.openapi > docs/api/openapi.json
 	@$(BIN)/python -m kernelzoo.formats.key_types > client/src/wire/operators.ts
 	@npm --prefix client run --silent generate
