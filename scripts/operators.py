@@ -86,7 +86,8 @@ four entries of a token side by side, so that threads of neighbouring tokens rea
 With `form=Form(width=8, block=64, zeros=True)`, `normed_product` and `gated_product` read weights
 as `matmul_q8z` does with such a block, zero points behind the scales. With `scale`, `cap` and
 `window` of an `AttentionShape` scores are multiplied by another number, go through
-cap · tanh(score / cap), and are of the last tokens alone.
+cap · tanh(score / cap), and are of the last tokens alone. `decode_attention` and `block_attention`
+with `DType.F16` keep keys and values as f16, and have kernels for WebGPU alone.
 """
 DECODING = (
     (
