@@ -9,8 +9,9 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from bench.models.onnx_f16 import in_f16
 from cli.models.importing import imported
 from fixtures.language_configs import LLAMA
 from fixtures.language_onnx import OnnxForm, decoder_onnx
@@ -70,6 +71,45 @@ def test_a_file_of_onnx_becomes_the_plan_of_its_weights(
     sizes = (config.width, config.hidden)
     words = weights.matrix(name, *sizes).words
     assert np.array_equal(words, Seeded().matrix(name, *sizes).words)
+
+
+def _with_ports_of_f16(model: ModelProto) -> ModelProto:
+    """Without the casts at inputs and outputs, as a cache of f16 needs none."""
+    made = in_f16(model)
+    ports = [*made.graph.input, *made.graph.output]
+    reals = {port.name for port in ports if port.type.tensor_type.elem_type == TensorProto.FLOAT}
+    for port in ports:
+        if port.name in reals:
+            port.type.tensor_type.elem_type = TensorProto.FLOAT16
+    nodes = [node for node in made.graph.node if not reals & {*node.input, *node.output}]
+    for node in nodes:
+        for names in (node.input, node.output):
+            names[:] = [name.removesuffix("/f16") for name in names]
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    return made
+
+
+@pytest.mark.parametrize("config", [LLAMA, QWEN2, QWEN3, GEMMA2, GEMMA3])
+@pytest.mark.parametrize("changed", [in_f16, _with_ports_of_f16])
+def test_a_file_with_values_of_f16_becomes_the_same_calls(
+    config: LanguageConfig, changed: Callable[[ModelProto], ModelProto], tmp_path: Path
+) -> None:
+    """As `model_q4f16.onnx`: scales, norms, biases and tables of f16, computed with in f32. A factor
+    that f16 rounds is in the text of its program, so that its hash is another."""
+    model = changed(decoder_onnx(config, Seeded()))
+    assert not [each for each in model.graph.initializer if each.data_type == TensorProto.FLOAT]
+    path = _saved(tmp_path, model)
+    right = plan_decoder(config, Seeded(), "same").plans[0]
+    found = plan_language_model(path, "same", [config.length]).plans[0]
+    assert found.calls == right.calls
+    for each, same in zip(found.kernels, right.kernels, strict=True):
+        assert each.partition("program:")[0] == same.partition("program:")[0]
+        assert each.split(":")[:2] == same.split(":")[:2]
+    tokens = [5, 9, 2, 66, 31]
+    logits = Reference(*read_decoder(path)).logits(tokens)
+    exact = Reference(config, Seeded()).logits(tokens)
+    assert 0 < np.abs(logits - exact).max() < 2e-3 * np.abs(exact).max()
 
 
 @pytest.mark.parametrize("form", [OnnxForm(), PLAIN])
