@@ -15,6 +15,8 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from kernelzoo.formats import bundle
+from kernelzoo.formats.bundle import BundledModel
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space
 from tests.browser.candidate_queue import Queue, QueueHandler
@@ -471,6 +473,48 @@ def test_a_context_grows_with_the_text_as_far_as_memory_allows(page: Page, host:
     assert contexts[:3] == [[str(SHORT)], [str(LONGER)], [str(SHORT)]]
     fetched = [path for path in host.sent[before:] if path.endswith(f"{LONGER}.weights")]
     assert len(fetched) == 1, "what has no room is not fetched"
+
+
+BUNDLED = """
+  const zoo = await KernelZoo.open(`${host}/bundle.json`, { deviceClass, backend: feeds.target });
+  const llm = await zoo.languageModel("grown");
+  const found = [];
+  for await (const token of llm.generate([1, 2, 3], { stop: [] })) found.push(token);
+  const { contextLength: length, target } = llm;
+  await llm.dispose();
+  const other = await refusal(() => zoo.languageModel("grown", { contextLength: 7 }));
+  return { found, length, target, other };
+"""
+
+
+@pytest.mark.parametrize("target", ["webgpu", "wasm"])
+def test_a_bundle_on_a_static_host_has_every_context_of_a_language_model(
+    page: Page, host: Queue, target: str
+) -> None:
+    gpu, wasm = bundle.any_classes()[-2][1], bundle.any_classes()[-1][0]
+    models = [
+        BundledModel(
+            name="grown",
+            dimensions={"context": length},
+            device_class=device_class,
+            body=(host.folder / folder / f"grown-{length}.json").read_bytes(),
+        )
+        for length in (LONGER, SHORT)
+        for folder, device_class in (("wasm", wasm), ("webgpu", gpu))
+    ]
+    (host.folder / "bundle.json").write_bytes(bundle.index("grown", (), models))
+    for each in models:
+        path = host.folder / bundle.manifest_path(each.body)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(each.body)
+    before = len(host.sent)
+    found = page.evaluate(script(BUNDLED), [host.url, {"target": target}])
+    assert found["target"] == target
+    assert found["length"] == LONGER
+    assert found["found"] == right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
+    assert "has no model grown with context 7" in found["other"]
+    asked = [path for path in host.sent[before:] if path.startswith("/v1/models/")]
+    assert asked == [], "a static host knows of no queries"
 
 
 TUNE = """
