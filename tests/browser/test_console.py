@@ -42,9 +42,7 @@ def tuned(stack: Stack) -> Tuned:
     found: list[dict[str, str]] = []
 
     def confirmed() -> bool:
-        agent.measure_once()
-        listed = httpx2.get(f"{stack.url}/v1/keys").json()["keys"]
-        found[:] = [each for each in listed if each["state"] == "confirmed"]
+        found[:] = agent.confirmed_keys()
         (job_now,) = httpx2.get(f"{stack.url}/v1/jobs").json()["jobs"]
         return bool(found) and job_now["final"] == job_now["entries"] == 1
 

@@ -2,7 +2,6 @@
 
 from urllib.parse import quote
 
-import httpx2
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
@@ -24,9 +23,7 @@ def device_class(stack: Stack) -> str:
     found: list[dict[str, str]] = []
 
     def confirmed() -> bool:
-        agent.measure_once()
-        listed = httpx2.get(f"{stack.url}/v1/keys").json()["keys"]
-        found[:] = [each for each in listed if each["state"] == "confirmed"]
+        found[:] = agent.confirmed_keys()
         return len(found) == 2
 
     eventually(confirmed, "two confirmed entries")

@@ -38,6 +38,12 @@ class ScriptedAgent:
         self._answer(lease.json())
         return True
 
+    def confirmed_keys(self) -> list[dict[str, str]]:
+        """Measures once; the entries that are confirmed then, as `/v1/keys` lists them."""
+        self.measure_once()
+        listed = httpx2.get(f"{self.url}/v1/keys").json()["keys"]
+        return [each for each in listed if each["state"] == "confirmed"]
+
     def _answer(self, lease: dict[str, Any]) -> None:
         ranking = self.rankings.setdefault(lease["workload"], [])
         for kernel in lease["candidates"]:
