@@ -10,6 +10,7 @@ from cli.gateway_client import GatewayClient
 from cli.models.importing import imported
 from cli.models.sending import send
 from cli.stack.supervisor import Stack
+from kernelzoo.domain.target import TargetKind
 
 LAST = 19
 """The niceness of what runs where nobody else wants to."""
@@ -38,8 +39,10 @@ def _hold_back(pid: int) -> None:
             group.write_text(f"{LAST}\n")
 
 
-def add(gateway: GatewayClient, network: NetworkFiles) -> None:
-    """As `kernelzoo models add` does."""
+def add(
+    gateway: GatewayClient, network: NetworkFiles, target: TargetKind = TargetKind.WASM
+) -> None:
+    """As `kernelzoo models add --target` does."""
 
     def silent(line: str) -> None:
         pass
@@ -48,4 +51,12 @@ def add(gateway: GatewayClient, network: NetworkFiles) -> None:
     with TemporaryDirectory() as folder:
         weights = Path(folder) / "weights.bin"
         model = imported(onnx, case.name, (case.dimensions,), weights, silent)
-        send(gateway, model, source=onnx.name, replace=False, weights_url=None, told=silent)
+        send(
+            gateway,
+            model,
+            source=onnx.name,
+            replace=False,
+            weights_url=None,
+            told=silent,
+            targets=(target,),
+        )

@@ -93,6 +93,7 @@ def _shared(case: NetworkCase, pages: int, options: Namespace) -> tuple[float, d
             "seconds": options.seconds * max(1, pages / CORES),
             "peerEvery": 0,
             "application": APPLICATION,
+            "backend": "wasm",
         }
         answers = _answers(site.url, publish(site, files, None), asked, pages)
         with connected(stack.postgres.url) as db:

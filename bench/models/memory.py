@@ -77,7 +77,7 @@ def _held(site: ListeningSite, query: str, visits: int = 1) -> HeldBytes:
 
 
 @contextmanager
-def unwatched(url: str, profile: str) -> Iterator[None]:
+def unwatched(url: str, profile: str, *more_flags: str) -> Iterator[None]:
     """A browser with one page and the profile in a folder. Raises CannotMeasure when there is no
     Chromium."""
     try:
@@ -85,7 +85,7 @@ def unwatched(url: str, profile: str) -> Iterator[None]:
             path = find_chromium(Path(playwright.chromium.executable_path))
     except StackError as error:
         raise CannotMeasure(str(error)) from error
-    flags = (*own_flags(), "--headless=new", f"--user-data-dir={profile}")
+    flags = (*own_flags(), *more_flags, "--headless=new", f"--user-data-dir={profile}")
     browser = subprocess.Popen((str(path), *flags, url), stderr=subprocess.DEVNULL)
     try:
         yield

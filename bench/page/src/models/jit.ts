@@ -2,10 +2,9 @@
 import type { Model } from "../../../../client/src/runtime/model.js";
 import type { KernelZoo } from "../../../../client/src/sdk/zoo.js";
 import { now } from "../../../../client/src/timing/clock.js";
-import type { Began } from "../../../../client/src/tuning/messages.js";
 import { lastBegan } from "./began.js";
-import { type Network, relativeDifference, type Values, valuesOf } from "./network.js";
-import { openOnnxRuntime } from "./peers.js";
+import { type Engine, type Network, relativeDifference, type Values, valuesOf } from "./network.js";
+import { openOnnxRuntime, openOnnxRuntimeOnGpu } from "./peers.js";
 
 export interface JitRequest {
   readonly network: Network;
@@ -19,6 +18,8 @@ export interface JitRequest {
   readonly application: string | null;
   /** Inferences of ours for each of the peer; 0 leaves the peer out. */
   readonly peerEvery: number;
+  /** Where both engines run it. */
+  readonly backend: "wasm" | "webgpu";
 }
 
 /** Seconds since the network was opened for tuning, and milliseconds of an inference. */
@@ -29,7 +30,7 @@ export interface JitAnswer {
   /** Times of a copy that is not tuned, before and after. */
   readonly initialMs: readonly number[];
   readonly ours: Curve;
-  /** From when each was asked for until it began. */
+  /** From when each was asked for until it began; none on a GPU, whose worker does not tell it. */
   readonly waitsMs: readonly number[];
   /** The same, but from the end of the slice of a swap where one was under way. */
   readonly afterSliceMs: readonly number[];
@@ -60,19 +61,26 @@ const BEFORE = { runs: 2, forMs: 0 };
 const AFTER = { runs: 20, forMs: 4_000 };
 const COMPILED_WITHIN_MS = 120_000;
 
+const openPeer = (network: Network, backend: JitRequest["backend"]): Promise<Engine> =>
+  backend === "wasm" ? openOnnxRuntime(network, 1) : openOnnxRuntimeOnGpu(network);
+
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 type Open = (tune: "idle" | "off") => Promise<Model>;
 
 /** Opens the network once the zoo has compiled the default kernels, and has time to answer. */
 const opener =
-  (zoo: KernelZoo, { name, network, application }: JitRequest): Open =>
+  (zoo: KernelZoo, { name, network, application, backend }: JitRequest): Open =>
   async (tune) => {
     const contribute = application === null ? false : { application };
     const options = { dimensions: network.dimensions, check: false, tune, contribute };
     for (const until = now() + COMPILED_WITHIN_MS; ; await sleep(500)) {
       try {
-        return await zoo.model(name, options);
+        const model = await zoo.model(name, options);
+        const { target, targetReason } = model.plan;
+        if (target === backend) return model;
+        await model.dispose();
+        throw new Error(targetReason ?? target);
       } catch (thrown) {
         if (now() > until) throw thrown;
       }
@@ -103,11 +111,11 @@ async function timedRun(model: Model, feeds: Values): Promise<number> {
 }
 
 export async function jit(request: JitRequest): Promise<JitAnswer> {
-  const { network, gateway, rest, seconds, peerEvery } = request;
+  const { network, gateway, rest, seconds, peerEvery, backend } = request;
   const { KernelZoo: Zoo }: { readonly KernelZoo: typeof KernelZoo } = await import(SDK);
-  const zoo = await Zoo.open(gateway);
+  const zoo = await Zoo.open(gateway, { backend });
   const [feeds, right] = await Promise.all([valuesOf(network.inputs), valuesOf(network.outputs)]);
-  const peer = peerEvery > 0 ? await openOnnxRuntime(network, 1) : null;
+  const peer = peerEvery > 0 ? await openPeer(network, backend) : null;
   await peer?.run();
   const open = opener(zoo, request);
   const before = await untuned(open, feeds, BEFORE);
@@ -140,9 +148,11 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
     const askedMs = performance.timeOrigin + now();
     const elapsedMs = await timedRun(model, feeds);
     ours.push([atS(), elapsedMs]);
-    const { startMs, sliceEndMs } = lastBegan() as Began;
-    waitsMs.push(startMs - askedMs);
-    afterSliceMs.push(startMs - Math.max(askedMs, sliceEndMs));
+    const began = lastBegan();
+    if (began !== null) {
+      waitsMs.push(began.startMs - askedMs);
+      afterSliceMs.push(began.startMs - Math.max(askedMs, began.sliceEndMs));
+    }
     if (model.tuning?.state === "done") endedS ??= atS();
     await sleep(rest * elapsedMs);
     if (peer === null || ours.length % peerEvery !== 0) continue;
