@@ -309,6 +309,27 @@ WRONG = """
   return { heard, right, after, last, later, ...shown };
 """.replace("RARE", f"{RARE}")
 
+LATER = """
+  await until(swapped);
+  await model.dispose();
+  const later = await zoo.model("tuned", { tune: "idle" });
+  later.on("regression", ({ candidate, reason }) => heard.push(["regression", candidate, reason]));
+  const [{ level, candidate }] = later.plan.calls;
+  const again = async () => [...(await later.run({ x })).y];
+  const right = await again();
+  const normal = x[0];
+  x[0] = RARE;
+  let last;
+  for (let i = 0; i < 2_000 && heard.length < 2; i++) last = await again();
+  const same = await again();
+  x[0] = normal;
+  const after = await again();
+  const [{ level: left }] = later.plan.calls;
+  await later.dispose();
+  zoo.dispose();
+  return { heard, level, candidate, right, last, same, after, left };
+""".replace("RARE", f"{RARE}")
+
 LOST = """
   const before = model.plan;
   const first = await run();
@@ -396,6 +417,24 @@ def test_a_model_on_the_gpu_is_tuned_and_goes_on_on_wasm_when_that_is_lost(
     assert found["state"] == "done"
     assert found["target"] == "wasm", "and no model of this tab tries it again"
     assert "lost" in found["targetReason"]
+
+
+def test_a_kernel_kept_for_the_gpu_that_is_silently_wrong_is_found_in_the_visit_that_loads_it(
+    page: Page, host: Queue
+) -> None:
+    rare = SPACE[2]
+    host.offer((rare, if_rare(rare)))
+    feeds = lists({"x": TUNED.feeds["x"]})
+    found = page.evaluate(script(TUNE + LATER), [host.url, feeds])
+    assert (found["level"], found["candidate"]) == ("page", rare.candidate_id)
+    assert [each[:2] for each in found["heard"]] == [
+        ["swap", rare.candidate_id],
+        ["regression", rare.candidate_id],
+    ]
+    assert "disagrees" in found["heard"][1][2]
+    assert all(close(found[each], TUNED.outputs["y"]) for each in ("right", "after"))
+    assert found["last"] == found["same"], "the inference in which it was found out is right"
+    assert found["left"] == "default"
 
 
 OF_F16 = """

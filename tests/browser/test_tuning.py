@@ -265,6 +265,58 @@ def test_a_kernel_that_traps_or_hangs_is_given_up_for_good_in_whichever_visit_it
     assert host.told == [], "nothing is told to the zoo"
 
 
+SILENT = """
+  const one = await tuned(THREADS);
+  await until(one, () => heard.length > 0);
+  await one.model.dispose();
+  const two = await tuned(THREADS);
+  const loaded = shown(two);
+  await two.run();
+  // All rows are others: whichever part of a call is compared tells.
+  for (const i of x.keys()) x[i] = 2 * x[i];
+  x[0] = RARE;
+  const takenBack = () => heard.some(([what]) => what === "regression");
+  let last;
+  for (const end = performance.now() + 20_000; performance.now() < end && !takenBack(); ) {
+    last = (await two.model.run({ x })).y;
+    await sleep(0);
+  }
+  const { y } = await two.model.run({ x });
+  const agree = y.every((entry, i) => Math.abs(entry - last[i]) <= 1e-4 * largest);
+  const after = shown(two);
+  await two.model.dispose();
+  x.set(feeds.x);
+  worst = 0;
+  const three = await tuned(THREADS);
+  await until(three, () => three.model.tuning.state === "done");
+  const next = shown(three);
+  await three.model.dispose();
+  return { heard, loaded, agree, after, next, worst };
+""".replace("RARE", f"{RARE}")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_kept_kernel_that_is_silently_wrong_is_found_in_the_visit_that_loads_it(
+    page: Page, host: Queue, threads: int
+) -> None:
+    wrong = WINNERS[0]
+    # It takes its time for that, as samples take a share of the time of inferences.
+    host.offer((wrong, at_first(wrong, if_first(RARE, HALF_DELAY + STOP))))
+    found = tune(page, host, SILENT.replace("THREADS", f"{threads}"))
+    loaded, after, following = found["loaded"], found["after"], found["next"]
+    assert (loaded["level"], loaded["candidate"]) == ("page", wrong.candidate_id)
+    assert [each[:2] for each in found["heard"]] == [
+        ["swap", wrong.candidate_id],
+        ["regression", wrong.candidate_id],
+    ]
+    assert "disagrees" in found["heard"][1][2]
+    assert found["agree"], "the inference in which it was found out is right"
+    assert after["level"] == "default"
+    assert (following["level"], following["measured"]) == ("default", 0), "it is not tried again"
+    assert found["worst"] < 1e-4
+    assert host.told == [], "nothing is told to the zoo"
+
+
 FIRST_VISIT = """
   const one = await tuned();
   await until(one, () => heard.length > 0);

@@ -83,6 +83,7 @@ class FewRuns implements Tuned {
     if (lost || this.#waiting.length === 0) return this.#plain(source);
     this.#runtime = new WatchedRuntime(this.#source, {
       loads: () => this.answered.answer,
+      loaded: () => undefined,
       runs: () => this.#look(),
       ran: () => undefined,
       told: (told) => this.#told(told),

@@ -11,6 +11,14 @@ export interface Kept {
   readonly kernel: KernelWire;
 }
 
+/** A workload that runs a kernel of an earlier visit, and the zoo's kernel to compare it with. */
+export interface Comparison {
+  readonly workload: string;
+  /** The artifact that runs. */
+  readonly running: string;
+  readonly kernel: KernelWire;
+}
+
 /** A workload of the model, and the kernel that runs. */
 export interface Running {
   readonly workload: string;
@@ -85,6 +93,8 @@ export interface Began {
 
 export type ToTuned =
   | { readonly type: "swap"; readonly swaps: readonly Found[] }
+  /** Has kernels of an earlier visit audited as if they had been swapped in. */
+  | { readonly type: "compare"; readonly comparisons: readonly Comparison[] }
   /** Has the kernel before run again, if there is one. */
   | { readonly type: "take-back"; readonly workload: string; readonly reason: string }
   | {

@@ -5,13 +5,15 @@ import { breathing } from "../runtime/breathing.js";
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { LoadOrder } from "../runtime/messages.js";
 import { type Help, type Served, type ServePorts, serve } from "../runtime/serve.js";
-import type { Found, FromTuned, ToTuned } from "./messages.js";
+import type { Comparison, Found, FromTuned, ToTuned } from "./messages.js";
 import type { Refusals, SwapPorts } from "./swapping.js";
 
 interface Swapper extends Pick<Served, "run" | "check"> {
   /** Throws KernelZooError (network), with all as it was. */
   swap(all: readonly Found[]): Promise<Refusals>;
   takeBack(workload: string, reason: string): Promise<void> | void;
+  /** Where kernels of earlier visits are audited. Throws KernelZooError (network). */
+  compare?(all: readonly Comparison[]): Promise<void>;
   /** What each call takes, where runs do not tell it as their calls overlap on a GPU. */
   times?(): Promise<CallTimes>;
   /** Relative times of finalists of a vote by what the whole takes; null where that cannot tell. */
@@ -30,6 +32,19 @@ interface WorkerScope {
 }
 
 const scope = globalThis as unknown as WorkerScope;
+/** When the zoo's kernels are asked for again that it was away for. */
+const AWAY_MS = 5_000;
+
+const isAway = (thrown: unknown): boolean =>
+  thrown instanceof KernelZooError && thrown.stage === "network";
+
+/** What else comes is for `serve`. */
+const HEARD: ReadonlySet<string> = new Set<ToTuned["type"]>([
+  "swap",
+  "compare",
+  "take-back",
+  "rank",
+]);
 
 /** What became of a swap. It never rejects, as the page waits for it before it asks for another. */
 async function toldOf(swapper: Swapper | null, swaps: readonly Found[]): Promise<FromTuned> {
@@ -40,8 +55,7 @@ async function toldOf(swapper: Swapper | null, swaps: readonly Found[]): Promise
     return { type: "swapped", refused: await swapper.swap(swaps) };
   } catch (thrown) {
     const reason = sentence(thrown);
-    const isAway = thrown instanceof KernelZooError && thrown.stage === "network";
-    return isAway ? { type: "postponed", reason } : refused(reason);
+    return isAway(thrown) ? { type: "postponed", reason } : refused(reason);
   }
 }
 
@@ -56,11 +70,19 @@ export function serveTuned(
   const tell = (told: FromTuned): void => scope.postMessage(told);
   const change = async (asked: ToTuned): Promise<void> => {
     if (asked.type === "take-back") return swapper?.takeBack(asked.workload, asked.reason);
+    if (asked.type === "compare") {
+      return swapper?.compare?.(asked.comparisons).catch((thrown) => {
+        if (isAway(thrown)) setTimeout(() => hear(asked), AWAY_MS);
+      });
+    }
     if (asked.type === "rank") {
       const times = await swapper?.ranked?.(asked.workload, asked.finalists).catch(() => null);
       return tell({ type: "ranked", times: times ?? null });
     }
     tell(await toldOf(swapper, asked.swaps));
+  };
+  const hear = (asked: ToTuned): void => {
+    last = last.then(() => change(asked));
   };
   const load = async (order: LoadOrder, ports: ServePorts): Promise<Served> => {
     const tuned = await open(order, ports, {
@@ -81,8 +103,6 @@ export function serveTuned(
   };
   serve(load, help, together);
   scope.addEventListener("message", ({ data }) => {
-    if (data.type === "swap" || data.type === "take-back" || data.type === "rank") {
-      last = last.then(() => change(data));
-    }
+    if (HEARD.has(data.type)) hear(data);
   });
 }

@@ -8,6 +8,9 @@
  *  3. Let the calls run the new kernels, on all threads. Those before are kept: a kernel that traps, or
  *     disagrees with the one before on an inference's own numbers, is taken back, and the inference
  *     starts again from its inputs.
+ *
+ * A kernel that won in an earlier visit runs from the first inference on. The zoo's is prepared later, as
+ * the one before it.
  */
 import { Arena, type Block } from "../engine/arena.js";
 import { KernelZooError, sentence } from "../engine/error.js";
@@ -25,7 +28,7 @@ import { now } from "../timing/clock.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";
 import { Audit } from "./audit.js";
 import { GoldenFile } from "./golden-file.js";
-import type { Began, Found } from "./messages.js";
+import type { Began, Comparison, Found } from "./messages.js";
 import { RunsFirst } from "./runs-first.js";
 import { type Refusals, reasonOf, type SwapPorts, swapped, wrongGolden } from "./swapping.js";
 import { number, unpack } from "./unpacking.js";
@@ -39,7 +42,7 @@ interface Copy {
 
 /** A kernel that is ready to run, and the calls that shall run it. */
 interface Prepared {
-  readonly found: Found;
+  readonly workload: string;
   readonly modules: readonly Linked[];
   readonly mains: ReadonlyMap<string, Main>;
   readonly calls: ReadonlyMap<number, Ready>;
@@ -161,12 +164,41 @@ export class Swapper {
    */
   async swap(all: readonly Found[]): Promise<Refusals> {
     await this.#engine.stored;
-    try {
-      return await swapped<Prepared>(all, {
+    return this.#packing(() =>
+      swapped<Prepared>(all, {
         prepared: (found) => this.#prepared(found),
         wrong: (prepared) => this.#wrong(prepared),
-        adopt: (prepared) => this.#adopt(prepared),
-      });
+        adopt: (prepared) => this.#change(() => this.#adopt(prepared)),
+      }),
+    );
+  }
+
+  /**
+   * Has kernels that won in an earlier visit audited beside the zoo's, as many as there is room for.
+   * Throws KernelZooError (network).
+   */
+  async compare(all: readonly Comparison[]): Promise<void> {
+    if (this.#decoding !== null) return;
+    await this.#engine.stored;
+    for (const each of all) {
+      if (!this.#before.has(each.workload)) await this.#packing(() => this.#compare(each));
+    }
+  }
+
+  /** Where the zoo's kernel does not run here, there is nothing to compare. */
+  async #compare(comparison: Comparison): Promise<void> {
+    try {
+      const prepared = await this.#prepared(comparison);
+      await this.#change(() => this.#setBeside(prepared, comparison.running));
+    } catch (thrown) {
+      reasonOf(thrown);
+    }
+  }
+
+  /** Work that packs copies of weights; those are freed that no call reads after it. */
+  async #packing<Result>(work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work();
     } finally {
       this.#upcoming.clear();
       this.#source = undefined;
@@ -274,10 +306,13 @@ export class Swapper {
   }
 
   /** Throws KernelZooError: network, artifact, validate, compile, memory. */
-  async #prepared(found: Found): Promise<Prepared> {
+  async #prepared({
+    kernel,
+    workload,
+    modules,
+  }: Pick<Found, "kernel" | "workload" | "modules">): Promise<Prepared> {
     const { order, memory, placement, dispatcher } = this.#engine;
     const { plan } = order.answer;
-    const { kernel, workload, modules } = found;
     const linked = modules ?? (await loadKernels({ module: null }, [kernel], order.origin));
     const mains = instantiateAll(linked, memory);
     const number = plan.kernels.indexOf(workload);
@@ -299,7 +334,7 @@ export class Swapper {
       const ready = readyOf(task, mains, this.#scratch.start);
       calls.set(i, { ...ready, learnt: { ...learnt } });
     }
-    return { found, modules: linked, mains, calls };
+    return { workload, modules: linked, mains, calls };
   }
 
   #reserveScratch(wanted: number): void {
@@ -437,38 +472,62 @@ export class Swapper {
     }
   }
 
-  /** Throws KernelZooError (run) where a thread cannot run them. */
-  async #adopt(all: readonly Prepared[]): Promise<void> {
+  /** Changes calls while no run is under way, and none begins. */
+  async #change(change: () => Promise<void>): Promise<void> {
     await this.#runs.rest();
-    const changing = this.#adoptNow(all);
+    const changing = change();
     this.#changing = changing.catch(() => undefined);
     await changing;
   }
 
-  /** No run is under way, and none begins. */
-  async #adoptNow(all: readonly Prepared[]): Promise<void> {
-    const { dispatcher } = this.#engine;
+  /** Throws KernelZooError (run) where a thread cannot run them. */
+  async #adopt(all: readonly Prepared[]): Promise<void> {
     const modules = all.flatMap((each) => each.modules);
     const mains = new Map(all.flatMap((each) => [...each.mains]));
     await this.#tellThreads(new Map(all.flatMap(({ calls }) => [...calls])), modules, mains);
-    for (const { found, calls } of all) {
-      const { workload } = found;
-      const before = new Map([...calls.keys()].map((i) => [i, this.#unwatched(i)]));
-      this.#before.set(workload, before);
-      for (const [i, ready] of calls) {
-        if (this.#decoding !== null) dispatcher.calls[i] = ready;
-        else {
-          const watch = this.#audit.watch(workload, i, ready, before.get(i) as Ready);
-          dispatcher.calls[i] = { ...ready, watch };
-        }
+    for (const { workload, calls } of all) this.#replace(workload, calls, this.#unwatched(calls));
+  }
+
+  /**
+   * Has a kernel that won in an earlier visit run as if it had taken the place of this one, whose threads
+   * take it over for when it is taken back. Throws KernelZooError (run) where one cannot.
+   */
+  async #setBeside({ workload, calls, modules, mains }: Prepared, running: string): Promise<void> {
+    const now = this.#unwatched(calls);
+    if ([...now.values()].some(({ task }) => task.artifact !== running)) return;
+    await this.#tellThreads(new Map(), modules, mains);
+    // It may never have run here: what it takes is not known but by the kernel that runs.
+    const before = [...calls].map(([i, ready]) => {
+      const { learnt } = now.get(i) as Ready;
+      return [i, { ...ready, learnt }] as const;
+    });
+    this.#replace(workload, now, new Map(before));
+  }
+
+  /** Inferences are audited; what decodes is not. */
+  #replace(
+    workload: string,
+    calls: ReadonlyMap<number, Ready>,
+    before: ReadonlyMap<number, Ready>,
+  ): void {
+    const { dispatcher } = this.#engine;
+    this.#before.set(workload, before);
+    for (const [i, ready] of calls) {
+      if (this.#decoding !== null) dispatcher.calls[i] = ready;
+      else {
+        const watch = this.#audit.watch(workload, i, ready, before.get(i) as Ready);
+        dispatcher.calls[i] = { ...ready, watch };
       }
     }
   }
 
-  /** What ran before that is forgotten: nothing is beside it to be compared with. */
-  #unwatched(call: number): Ready {
-    const { watch: _, ...ready } = this.#engine.dispatcher.calls[call] as Ready;
-    return ready;
+  /** What runs of these calls. What ran before that is forgotten: nothing is beside it. */
+  #unwatched(calls: ReadonlyMap<number, unknown>): ReadonlyMap<number, Ready> {
+    const running = [...calls.keys()].map((i) => {
+      const { watch: _, ...ready } = this.#engine.dispatcher.calls[i] as Ready;
+      return [i, ready] as const;
+    });
+    return new Map(running);
   }
 
   async #tellThreads(

@@ -8,11 +8,11 @@ import type { PlanWire } from "../runtime/answer.js";
 import type { Stored } from "../runtime/golden.js";
 import { refuseMisfit } from "../runtime/placement.js";
 import type { GoldenFile } from "./golden-file.js";
-import type { Found } from "./messages.js";
+import type { Found, Kept } from "./messages.js";
 import { paced } from "./paced.js";
 
 /** The calls that run a workload's kernel. Throws KernelZooError (manifest) for one of other tensors. */
-export function fittingCalls(plan: PlanWire, { kernel, workload }: Found): readonly number[] {
+export function fittingCalls(plan: PlanWire, { kernel, workload }: Kept): readonly number[] {
   const number = plan.kernels.indexOf(workload);
   const fitting: number[] = [];
   for (const [i, call] of plan.calls.entries()) {

@@ -11,7 +11,7 @@ import type { RuntimeWorker } from "../runtime/session.js";
 import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
 import type { Contributing } from "./contributing.js";
 import measurer from "./measurer.js?inlined";
-import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer } from "./messages.js";
+import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer, ToTuned } from "./messages.js";
 import model from "./model-worker.js?inlined";
 import { workerOf } from "./page-worker.js";
 import { RunTimes } from "./run-times.js";
@@ -168,6 +168,9 @@ class Tuning implements ModelTuning, Tuned {
         if (this.#model !== null && this.#ended === null) this.#measure();
         return this.#served(winners);
       },
+      loaded: () => {
+        if (winners.length > 0) runtime.tell(this.#comparing(winners));
+      },
       runs: () => this.#look(),
       ran: (times) => this.#ran(times),
       told: (told) => this.#told(told),
@@ -175,6 +178,7 @@ class Tuning implements ModelTuning, Tuned {
         // A kernel that only this page has chosen may be at fault: it forgets them all.
         this.#wins.forget(winners.map(([workload]) => workload));
         this.#winners.clear();
+        winners = [];
       },
       givesUp: (failure) => this.#givesUp(failure),
       hangs: () => this.#givesUpLast(),
@@ -335,6 +339,16 @@ class Tuning implements ModelTuning, Tuned {
       { ...(answer.kernels[workload] as ServedKernel), kernel },
     ]);
     return { ...answer, kernels: { ...answer.kernels, ...Object.fromEntries(won) } };
+  }
+
+  /** The zoo's kernels for what won in an earlier visit, to be run beside it now and then. */
+  #comparing(winners: ReturnType<Wins["trusted"]>): ToTuned {
+    const { kernels } = this.#answered.answer;
+    const comparisons = winners.map(([workload, win]) => {
+      const { kernel } = kernels[workload] as ServedKernel;
+      return { workload, running: win.kernel.sha256, kernel };
+    });
+    return { type: "compare", comparisons };
   }
 
   #runningOf(workload: string): Running {

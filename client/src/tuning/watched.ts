@@ -12,6 +12,8 @@ type ToModel = ToRuntime | ToTuned;
 interface RuntimePorts {
   /** What is loaded first in the place of an answer. */
   readonly loads: (answer: LoadOrder["answer"]) => LoadOrder["answer"];
+  /** With what `loads` answered, or without what won here. */
+  readonly loaded: () => void;
   /** An inference was asked for, or the last one has ended. */
   readonly runs: () => void;
   readonly ran: (times: CallTimes) => void;
@@ -124,7 +126,10 @@ export class WatchedRuntime implements RuntimeWorker {
       case "refused":
         return void this.#refused(data);
     }
-    if (data.type === "loaded") this.#loaded = true;
+    if (data.type === "loaded") {
+      this.#loaded = true;
+      this.#ports.loaded();
+    }
     if (data.type === "done" && data.times.length > 0) this.#ports.ran(data.times);
     if (data.type === "done" || data.type === "aborted" || data.type === "failed") {
       this.#ended(data.id);

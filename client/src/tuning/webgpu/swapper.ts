@@ -12,13 +12,13 @@ import { type BoundProgram, runInSlices } from "../../gpu/bound-program.js";
 import { readBuffer } from "../../gpu/buffers.js";
 import { loadProgram, type Program } from "../../gpu/program.js";
 import { type PlanTensor, productOf } from "../../runtime/answer.js";
-import type { RunResult } from "../../runtime/engine.js";
+import { kernelsOf, type RunResult } from "../../runtime/engine.js";
 import type { Stored } from "../../runtime/golden.js";
 import type { GpuEngine } from "../../runtime/webgpu/engine.js";
 import { type Buffers, Chain, LIMIT_MS } from "../../runtime/webgpu/loading.js";
 import { now } from "../../timing/clock.js";
 import { GoldenFile } from "../golden-file.js";
-import type { Found } from "../messages.js";
+import type { Comparison, Found, Kept } from "../messages.js";
 import { RunsFirst } from "../runs-first.js";
 import {
   fittingCalls,
@@ -95,11 +95,31 @@ export class GpuSwapper {
     });
   }
 
+  /**
+   * Has kernels that won in an earlier visit audited beside the zoo's, as if they had taken their place
+   * in this one. Throws KernelZooError (network).
+   */
+  async compare(all: readonly Comparison[]): Promise<void> {
+    const { order, stored } = this.#engine;
+    await stored;
+    const loaded = kernelsOf(order);
+    for (const each of all) {
+      const runs = loaded(each.workload).sha256 === each.running;
+      if (!runs || this.#before.has(each.workload)) continue;
+      await this.#runs.rest();
+      try {
+        await this.#setBeside(await this.#prepared(each));
+      } catch (thrown) {
+        reasonOf(thrown); // It does not run here: there is nothing to compare.
+      }
+    }
+  }
+
   /** Throws KernelZooError: network, manifest, artifact, validate, compile, run. */
-  async #prepared(found: Found): Promise<Prepared> {
-    const { kernel, workload } = found;
+  async #prepared(kept: Kept): Promise<Prepared> {
+    const { kernel, workload } = kept;
     const { open, order } = this.#engine;
-    const calls = fittingCalls(order.answer.plan, found);
+    const calls = fittingCalls(order.answer.plan, kept);
     const program = await loadProgram(open, new URL(order.origin), kernel);
     return { workload, program, calls };
   }
@@ -167,6 +187,17 @@ export class GpuSwapper {
       LIMIT_MS,
     );
     for (const [k, { workload }] of all.entries()) this.#replace(workload, bound[k] as Bound);
+  }
+
+  /** Throws KernelZooError: run, memory. */
+  async #setBeside({ workload, calls, program }: Prepared): Promise<void> {
+    const { open, buffers } = this.#engine;
+    const bound = await open.scoped(
+      () => new Map(calls.map((i) => [i, buffers.bound(i, program)])),
+      LIMIT_MS,
+    );
+    this.#before.set(workload, bound);
+    this.#audit.watch(workload, bound);
   }
 
   #replace(workload: string, calls: Bound): void {
