@@ -5,8 +5,9 @@ database as `kernelzoo up` runs them, on the cores that the page has, too, at th
 as no visitor's device has a zoo. Nobody watches the browser: a debugger takes part in each of the
 hundreds of fetches. The page is opened once the default kernels are compiled; candidates come while
 it runs inference after inference, with rests between in which it measures them. onnxruntime-web
-runs the same network in turns. Before and after the same page runs a copy that is not tuned. With `--gpu`
-both engines run on WebGPU; there is no telling there when an inference began.
+runs the same network in turns. Before and after the same page runs a copy that is not tuned.
+
+With `--gpu` both engines run on WebGPU, where a worker does not tell when an inference began.
 """
 
 import json
