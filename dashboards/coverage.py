@@ -69,19 +69,24 @@ COVERAGE = Dashboard(
         ),
         Panel(
             title="Operations of models with a confirmed kernel",
-            text="Over the classes of pages that asked for a model, by their number.",
-            kind="stat",
+            text="One line a model, of the hundred that pages ask for most, over the classes of "
+            "pages that asked for it on WebAssembly, by their number.",
             unit="percentunit",
-            width=4,
-            height=5,
-            ask=(Metric(query="max(kernelzoo_model_confirmed_ratio)", legend="confirmed"),),
+            height=9,
+            ask=(
+                Metric(
+                    query="max by (model) (kernelzoo_model_confirmed_ratio)",
+                    legend="{{model}}",
+                    empty="no model is registered",
+                ),
+            ),
         ),
         Panel(
             title="Models × classes",
             text="How many workloads of a model are confirmed on the classes that ask for it most; "
             "the share is of the operations of an inference.",
             kind="table",
-            width=16,
+            width=12,
             height=9,
             ask=(
                 SqlQuery(

@@ -1,7 +1,9 @@
 """Every metric that kernelzoo exports: its name, its help text and the values of its labels.
 
 A label takes the values of an enumeration or of a table of this module, never text that came from
-outside. `route` alone is told by the gateway: the templates of its routes.
+outside, but for two. `route` is told by the gateway: the templates of its routes. `model` is a name
+that the operator registered, at most 64 letters, digits, dots, dashes and underscores, of the
+`MOST_MODELS` that pages ask for most.
 
 Where PROMETHEUS_MULTIPROC_DIR is set, processes that were forked count in files there, and
 `kernelzoo.exporter` adds them up; the directory must exist before the first metric does.
@@ -87,6 +89,8 @@ ENGINES = ("Chromium", "Firefox", "Safari", "WebKit")
 OTHER = "other"
 NO_ROUTE = "none"
 """The route of a request that no route answers."""
+MOST_MODELS = 100
+"""Models that have a series of their own: those that pages ask for most."""
 
 LABEL_VALUES: Mapping[str, tuple[str, ...]] = {
     "target": tuple(TargetKind),
@@ -105,7 +109,7 @@ LABEL_VALUES: Mapping[str, tuple[str, ...]] = {
     "engine": (*ENGINES, OTHER),
     "status": ("1xx", "2xx", "3xx", "4xx", "5xx"),
 }
-"""Every label but `route`."""
+"""Every label but `route` and `model`."""
 
 _MS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _WAIT = (0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
@@ -256,8 +260,9 @@ ZOO_ENTRIES = DatabaseGauge(
 MODELS = DatabaseGauge(name="kernelzoo_models", help="Models that are registered")
 MODEL_CONFIRMED = DatabaseGauge(
     name="kernelzoo_model_confirmed_ratio",
-    help="Share of the operations of models whose kernels are confirmed, over the classes of "
-    "pages that asked for a model, by their number",
+    help="Share of the operations of a model whose kernels are confirmed, over the classes of "
+    "pages that asked for it on WebAssembly, by their number; of the models asked for most",
+    label="model",
 )
 DATABASE_SIZE = DatabaseGauge(
     name="kernelzoo_database_size_bytes", help="Size of the database on disk, with everything in it"

@@ -28,10 +28,15 @@ class StateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelsRow:
-    """`confirmed`: share of their operations, weighted by page loads; 0 without any."""
-
     models: int
-    confirmed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmedRow:
+    """`share` of a model's operations, over classes by page loads; 0 where no page asked for it."""
+
+    model: str
+    share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +99,26 @@ def sizes() -> Query[SizeRow]:
 
 
 def models() -> Query[ModelsRow]:
+    return Query(sql="SELECT count(*) AS models FROM model", row=ModelsRow)
+
+
+def confirmed(most: int) -> Query[ConfirmedRow]:
+    """How far the kernels of the models are confirmed that pages ask for most."""
     return Query(
         sql="""
-            SELECT (SELECT count(*) FROM model) AS models,
-                   coalesce(sum(coalesce(confirmed_flops, 0) * loads) / nullif(sum(loads), 0), 0)
-                       ::float8 AS confirmed
-            FROM model_coverage
+            WITH asked AS (
+                SELECT m.name, coalesce(sum(l.loads), 0) AS loads
+                FROM model m LEFT JOIN page_load l ON l.name = 'model:' || m.name
+                GROUP BY m.name ORDER BY loads DESC, m.name LIMIT %(most)s
+            )
+            SELECT a.name AS model,
+                   coalesce(sum(coalesce(c.confirmed_flops, 0) * c.loads)
+                       / nullif(sum(c.loads), 0), 0)::float8 AS share
+            FROM asked a LEFT JOIN model_coverage c ON c.model = a.name
+            GROUP BY a.name
         """,
-        row=ModelsRow,
+        parameters={"most": most},
+        row=ConfirmedRow,
     )
 
 

@@ -40,6 +40,7 @@ class Census(Collector):
             agents = fetch_all(db, census.agents_online())
             entries = fetch_all(db, census.entries())
             models = fetch_one(db, census.models())
+            confirmed = fetch_all(db, census.confirmed(metrics.MOST_MODELS))
             sizes = {row.name: row.bytes for row in fetch_all(db, census.sizes())}
         assert models is not None, "an aggregate is one row"
         online: dict[str, float] = {}
@@ -52,7 +53,7 @@ class Census(Collector):
             _family(metrics.AGENTS_ONLINE, online),
             _family(metrics.ZOO_ENTRIES, {row.state: row.rows for row in entries}),
             _one(metrics.MODELS, models.models),
-            _one(metrics.MODEL_CONFIRMED, models.confirmed),
+            _family(metrics.MODEL_CONFIRMED, {row.model: row.share for row in confirmed}),
             _one(metrics.DATABASE_SIZE, sizes[""]),
             _family(metrics.TABLE_SIZE, sizes),
             _one(metrics.DATABASE_UP, 1),
@@ -64,9 +65,9 @@ def _gauge(asked: DatabaseGauge) -> GaugeMetricFamily:
 
 
 def _family(asked: DatabaseGauge, found: dict[str, float] | dict[str, int]) -> Metric:
-    """Every value of the label, 0 for those of which there are none."""
+    """Every value of the label, 0 for those of which there are none; of models, those found."""
     family = _gauge(asked)
-    for value in LABEL_VALUES[asked.label]:
+    for value in LABEL_VALUES.get(asked.label, tuple(found)):
         family.add_metric([value], found.get(value, 0))
     return family
 

@@ -20,6 +20,7 @@ from httpx2 import ASGITransport, AsyncClient
 from pydantic import SecretStr
 from starlette.requests import ClientDisconnect
 
+from cli.stack.ports import free_port
 from fixtures.analytic import CORES
 from fixtures.rows import lend_all
 from kernelzoo.domain.ballot import Ballot, BallotLine
@@ -33,9 +34,10 @@ from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.formats.plans import plan_bytes, plan_document
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Sealed, Signer, new_seed
-from kernelzoo.store import ballots, denials, measurements, models, notifications, zoo
-from kernelzoo.store.blocking import execute, fetch_one
+from kernelzoo.store import ballots, census, denials, measurements, models, notifications, zoo
+from kernelzoo.store.blocking import execute, fetch_all, fetch_one
 from services.aggregator.publishing import Rule
+from services.gateway.app import application
 from services.gateway.blobs import KEPT_S, Blobs
 from services.gateway.problems import Refusal
 from services.gateway.state import State
@@ -45,6 +47,7 @@ from tests.database.conftest import Connection
 from tests.database.test_shedding import full
 from tests.reports import all_ok
 from tests.running import eventually
+from tests.scraping import scrape
 from tests.tiny_model import (
     digest,
     register,
@@ -447,6 +450,45 @@ def coverage(http: TestClient) -> list[dict[str, Any]]:
     answer = http.get("/v1/models/tiny/coverage")
     assert answer.status_code == 200, answer.text
     return list(answer.json()["coverage"])
+
+
+def test_metrics_tell_of_each_model_how_far_it_is_confirmed(
+    settings: Settings, compiled: Compile, db: Connection
+) -> None:
+    port = free_port()
+    exported = settings.model_copy(update={"metrics_port": port})
+    series = 'kernelzoo_model_confirmed_ratio{{model="{}"}}'.format
+    with TestClient(application(exported), client=("127.0.0.1", 5000)) as http:
+        assert register(http, TINY).status_code == 201
+        compiled()
+        agent = open_agent(http)
+        while (lent := agent.lease()).status_code == 200:
+            agent.report(lent.json(), all_ok(lent.json()))
+        confirm(db, agent.device_class, MATMUL, 1e6)
+        db.execute("INSERT INTO model (name, source) VALUES ('other', 'other.onnx')")
+        put_loads(db, "model:tiny", agent.device_class, 3)
+        (covered,) = coverage(http)
+        assert 0 < covered["confirmed_flops"] < 1
+        said = scrape(port)
+        assert said[series("tiny")] == pytest.approx(covered["confirmed_flops"])
+        assert said[series("other")] == 0
+        put_loads(db, "model:tiny", CLASS, 1)
+        assert scrape(port)[series("tiny")] == pytest.approx(0.75 * covered["confirmed_flops"])
+
+
+def put_loads(db: Connection, name: str, device_class: str, loads: int) -> None:
+    db.execute(
+        "INSERT INTO page_load (name, device_class, loads) VALUES (%s, %s, %s)",
+        (name, device_class, loads),
+    )
+
+
+def test_the_models_that_pages_ask_for_most_have_a_series(db: Connection) -> None:
+    for name in ("first", "second", "third"):
+        db.execute("INSERT INTO model (name, source) VALUES (%s, 'x.onnx')", (name,))
+    put_loads(db, "model:second", CLASS, 2)
+    put_loads(db, "model:third", CLASS, 5)
+    assert {row.model for row in fetch_all(db, census.confirmed(2))} == {"third", "second"}
 
 
 def test_what_nobody_has_measured_is_covered_by_nothing(served: TestClient) -> None:

@@ -16,7 +16,14 @@ from pydantic import SecretStr
 
 from kernelzoo import jobs, metrics
 from kernelzoo.exporter import exporting
-from kernelzoo.metrics import ASKED, LABEL_VALUES, NO_ROUTE, engine_label
+from kernelzoo.metrics import (
+    ASKED,
+    LABEL_VALUES,
+    MODEL_CONFIRMED,
+    MOST_MODELS,
+    NO_ROUTE,
+    engine_label,
+)
 from kernelzoo.settings import Settings
 from services.gateway.app import application
 from services.gateway.middleware import route_template
@@ -57,7 +64,10 @@ def test_a_metric_has_a_help_text_and_labels_of_few_known_values(name: str) -> N
 
 
 def test_what_is_asked_of_the_database_has_known_labels_too() -> None:
-    assert {asked.label for asked in ASKED} <= {*LABEL_VALUES, ""}
+    labels = {asked.name: asked.label for asked in ASKED}
+    assert labels.pop(MODEL_CONFIRMED.name) == "model", "a name that the operator registered"
+    assert set(labels.values()) <= {*LABEL_VALUES, ""}
+    assert MOST_MODELS <= MOST_SERIES
 
 
 def test_every_metric_is_exported_by_a_process_from_its_start() -> None:
