@@ -44,32 +44,38 @@ def order(db: Database, unordered: list[orders.UnorderedRow]) -> None:
     model = CostModel.read(served.body) if served else None
     for row in unordered:
         with db.transaction():
-            ranked = _ranked(db, row, model)
+            ranked, costs = _ranked(db, row, model)
             claims = fetch_all(db, evidence.claims(row.job_id))
             claimed = {claim.candidate_id: claim.relative_time for claim in claims}
+            first = evaluation_order(ranked, claimed)
             execute(
                 db,
                 orders.put_order(
                     row.job_id,
                     row.device_class,
                     served.version if served else 0,
-                    list(evaluation_order(ranked, claimed)),
+                    list(first),
+                    [costs[each] for each in first] if costs else None,
                 ),
             )
             if model is not None:
                 execute(db, notifications.zoo_changed())
 
 
-def _ranked(db: Database, row: orders.UnorderedRow, model: CostModel | None) -> list[str]:
-    """Candidate ids by the model, or by promise where there is no model."""
+def _ranked(
+    db: Database, row: orders.UnorderedRow, model: CostModel | None
+) -> tuple[list[str], dict[str, float]]:
+    """Candidate ids by the model with their costs, or by promise where it knows nothing of them."""
     configured = fetch_all(db, orders.orderable(row.job_id))
     programs.learn(db, {each.workload_key for each in configured})
     space = [each.to_candidate() for each in configured]
     if model is not None:
         probed = fetch_all(db, cost_models.probes(row.device_class))
         device = _device(probed[-1]) if probed else _stranger(row.device_class)
-        space = list(model.order(space, device))
-    return [candidate.candidate_id for candidate in space]
+        if (ranked := model.ranked(space, device)) is not None:
+            costs = {candidate.candidate_id: cost for candidate, cost in ranked}
+            return list(costs), costs
+    return [candidate.candidate_id for candidate in space], {}
 
 
 def observations(db: Database) -> list[Observation]:

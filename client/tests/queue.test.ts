@@ -77,3 +77,35 @@ test("a connection on which nothing is heard is given up, and the gateway asked 
   const dead = "The zoo does not answer: nothing was heard for 0.25 s";
   assert.deepEqual(told, [dead, dead], "before it answered, and after");
 });
+
+test("what nobody has measured is expected as it is foretold, but where this page's agent tries it", async () => {
+  const kernel = {};
+  const candidates = [
+    { kernel, expected: 0.9, predicted: 0.4 },
+    { kernel, expected: null, predicted: 0.7 },
+    { kernel, expected: null, predicted: null },
+    { kernel, expected: null },
+  ];
+  const line = JSON.stringify({ workload: "product", candidates, cursor: "7" });
+  const server = createServer((_, response) =>
+    response.end(`${line}\n{"end":"settled","retry_s":60,"cursor":""}\n`),
+  );
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const expected = async (again: boolean): Promise<(number | null)[]> => {
+    const { port } = server.address() as AddressInfo;
+    const taken: (number | null)[] = [];
+    const take: QueuePorts["take"] = (batch) =>
+      taken.push(...batch.candidates.map((each) => each.expected));
+    await follow(`http://127.0.0.1:${port}/candidates`, { ...PORTS, again, take });
+    return taken;
+  };
+  try {
+    assert.deepEqual(await expected(false), [0.9, 0.7, null, null]);
+    assert.deepEqual(
+      (await expected(true)).map((each) => each ?? null),
+      [0.9, null, null, null],
+    );
+  } finally {
+    server.close();
+  }
+});

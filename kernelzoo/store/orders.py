@@ -68,21 +68,29 @@ def orderable(job_id: int) -> Query[Configured]:
 
 
 def put_order(
-    job_id: int, device_class: DeviceClass, model_version: int, candidate_ids: list[str]
+    job_id: int,
+    device_class: DeviceClass,
+    model_version: int,
+    candidate_ids: list[str],
+    costs: list[float] | None = None,
 ) -> Statement:
-    """`model_version` 0: by the promise of the space and outside evidence alone."""
+    """`model_version` 0: by the promise of the space and outside evidence alone. `costs`: log2 of
+    the time of each, as the model foretells it.
+    """
     return Statement(
         sql="""
-            INSERT INTO evaluation_order (job_id, device_class, model_version, candidate_ids)
-            VALUES (%(job_id)s, %(class)s, %(version)s, %(candidates)s)
+            INSERT INTO evaluation_order (job_id, device_class, model_version, candidate_ids, costs)
+            VALUES (%(job_id)s, %(class)s, %(version)s, %(candidates)s, %(costs)s)
             ON CONFLICT (job_id, device_class) DO UPDATE SET
                 model_version = EXCLUDED.model_version,
-                candidate_ids = EXCLUDED.candidate_ids, ordered_at = now()
+                candidate_ids = EXCLUDED.candidate_ids, costs = EXCLUDED.costs,
+                ordered_at = now()
         """,
         parameters={
             "job_id": job_id,
             "class": device_class,
             "version": model_version,
             "candidates": candidate_ids,
+            "costs": costs,
         },
     )

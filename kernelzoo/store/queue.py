@@ -15,14 +15,16 @@ TIMED_BY = 32
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRow:
     """A candidate that is compiled, since `compiled_at`, or waits to be. `relative_time`: what
-    devices of any class measured; null where none has. All but the workload are null for one whose
-    space nobody has enumerated yet.
+    devices of any class measured; null where none has. `predicted`: the same as the cost model
+    foretells it; null where it does not. All but the workload are null for one whose space nobody
+    has enumerated yet.
     """
 
     workload_key: str
     candidate_id: str | None
     compiled_at: datetime | None
     relative_time: float | None
+    predicted: float | None
 
 
 def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Query[QueuedRow]:
@@ -34,26 +36,32 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
     return Query(
         sql="""
             WITH job AS MATERIALIZED (
-                SELECT j.id, j.workload_key, j.state, j.cancelled_at,
-                       (SELECT d.candidate_id FROM default_kernel(j.workload_key, %(class)s) d)
-                           AS default_id,
-                       (SELECT o.candidate_ids FROM evaluation_order o
-                        WHERE o.job_id = j.id AND o.device_class IN (%(class)s, %(stranger)s)
-                        ORDER BY o.device_class <> %(class)s LIMIT 1) AS ordered
+                SELECT j.id, j.workload_key, j.state, j.cancelled_at, d.candidate_id AS default_id,
+                       o.candidate_ids AS ordered, o.costs,
+                       o.costs[array_position(o.candidate_ids, d.candidate_id)] AS default_cost
                 FROM tuning_job j
+                LEFT JOIN LATERAL default_kernel(j.workload_key, %(class)s) d ON true
+                LEFT JOIN LATERAL (
+                    SELECT o.candidate_ids, o.costs FROM evaluation_order o
+                    WHERE o.job_id = j.id AND o.device_class IN (%(class)s, %(stranger)s)
+                    ORDER BY o.device_class <> %(class)s LIMIT 1
+                ) o ON true
                 WHERE j.workload_key = ANY (%(keys)s) AND j.target = %(target)s
                   AND (j.space = %(space)s OR j.space = %(any)s AND NOT EXISTS (
                     SELECT FROM tuning_job own
                     WHERE own.workload_key = j.workload_key AND own.target = j.target
                       AND own.space = %(space)s AND own.state = 'planned'))
             ), space AS (
-                SELECT job.workload_key, c.candidate_id, c.compiled_at,
-                       array_position(job.ordered, c.candidate_id) AS place,
+                SELECT job.workload_key, c.candidate_id, c.compiled_at, o.place,
+                       2 ^ (job.costs[o.place] - job.default_cost) AS predicted,
                        CASE WHEN c.target = 'wasm' THEN cardinality(c.requires) END AS features,
                        p.ordinal
                 FROM job
                 JOIN space_point p ON p.job_id = job.id
                 JOIN candidate c ON c.candidate_id = p.candidate_id
+                CROSS JOIN LATERAL (
+                    SELECT array_position(job.ordered, c.candidate_id) AS place
+                ) o
                 WHERE c.candidate_id IS DISTINCT FROM job.default_id
                   AND c.requires <@ %(features)s::text[]
                   AND (c.state = 'compiled' OR c.state = 'waiting' AND job.cancelled_at IS NULL)
@@ -62,10 +70,10 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
                     WHERE d.artifact_sha256 = c.artifact_sha256
                       AND d.device_class = %(class)s AND d.denied)
                 UNION ALL
-                SELECT workload_key, NULL, NULL, NULL, NULL, NULL FROM job
+                SELECT workload_key, NULL, NULL, NULL, NULL, NULL, NULL FROM job
                 WHERE state = 'waiting' AND cancelled_at IS NULL
             )
-            SELECT s.workload_key, s.candidate_id, s.compiled_at, t.relative_time
+            SELECT s.workload_key, s.candidate_id, s.compiled_at, t.relative_time, s.predicted
             FROM space s
             LEFT JOIN LATERAL (
                 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY recent.relative_time)

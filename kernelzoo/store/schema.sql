@@ -625,10 +625,13 @@ CREATE TABLE evaluation_order (
     model_version integer NOT NULL,
     candidate_ids text[] NOT NULL,
     ordered_at timestamptz NOT NULL DEFAULT now(),
+    costs double precision[],
     PRIMARY KEY (job_id, device_class)
 );
 COMMENT ON TABLE evaluation_order IS 'What a device class measures first, as a model foretells it.';
 COMMENT ON COLUMN evaluation_order.model_version IS '0: by promise and outside evidence alone.';
+COMMENT ON COLUMN evaluation_order.costs IS
+    'What the model foretells of each candidate: log2 of its time, of which differences count. Null without a model.';
 
 CREATE TABLE outside_evidence (
     source text NOT NULL,

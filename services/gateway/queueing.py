@@ -15,7 +15,7 @@ ROUND = 4
 """Candidates of a batch."""
 GAIN = 0.09
 """Share of the default kernel's time that is expected to be won where nobody has measured any
-candidate: the mean of recorded devices (bench/results, `chain`)."""
+candidate and no cost model foretells one: the mean of recorded devices (bench/results, `chain`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,14 @@ class Tried:
 
     @property
     def gain(self) -> float:
-        """Share of its time that may be won."""
-        known = [row.relative_time for row in self.compiled if row.relative_time is not None]
+        """Share of its time that may be won: as it was measured, or as it is foretold."""
+        told = [_told(row) for row in self.compiled]
+        known = [time for time in told if time is not None]
         return max(0.0, 1.0 - min(known)) if known else GAIN
+
+
+def _told(row: QueuedRow) -> float | None:
+    return row.predicted if row.relative_time is None else row.relative_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """From the crowd's measurements to a model, and from a model to what a device measures first."""
 
+from math import log2
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -21,6 +23,15 @@ from workers import learning, modelling
 def crowd(db: Connection) -> dict[int, tuple[Candidate, ...]]:
     """Spaces by job."""
     return paper_crowd(db)
+
+
+def costs_of(db: Connection, job_id: int, device_class: str) -> list[float]:
+    row = db.execute(
+        "SELECT costs FROM evaluation_order WHERE job_id = %s AND device_class = %s",
+        (job_id, device_class),
+    ).fetchone()
+    assert row is not None
+    return list(row[0])
 
 
 def order_of(db: Connection, job_id: int, device_class: str) -> list[str]:
@@ -80,14 +91,18 @@ def test_a_device_measures_first_what_the_model_expects_of_it(
     learning.train(db, at_once=True)
     learning.order_spaces(db)
     assert fetch_all(db, orders.unordered(9)) == []
-    lost = []
+    lost, foretold = [], []
     for core in CORES[:6]:
         for job_id, space in crowd.items():
             times = {each.candidate_id: core.time(each) for each in space}
             order = order_of(db, job_id, str(core.probed.device_class))
             assert sorted(order) == sorted(times)
             lost.append(times[order[0]] / min(times.values()) - 1)
+            costs = costs_of(db, job_id, str(core.probed.device_class))
+            assert costs == sorted(costs)
+            foretold.append(log2(times[order[-1]] / times[order[0]]) - (costs[-1] - costs[0]))
     assert sum(lost) / len(lost) < 0.05
+    assert abs(sum(foretold) / len(foretold)) < 0.5, "in octaves, from the first to the last"
 
 
 def test_strangers_have_an_order_for_each_primitive_vector_once_there_is_a_model(

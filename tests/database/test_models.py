@@ -585,6 +585,33 @@ def test_candidates_are_sent_as_they_are_compiled_to_pages_without_a_session(
     )
 
 
+def test_what_the_cost_model_foretells_is_sent_over_the_time_of_the_default_kernel(
+    served: TestClient, db: Connection
+) -> None:
+    assert {each["predicted"] for each in _queued_of(served, MATMUL)} == {None}
+    db.execute(
+        """
+        INSERT INTO evaluation_order (job_id, device_class, model_version, candidate_ids, costs)
+        SELECT p.job_id, %s, 1, array_agg(p.candidate_id ORDER BY p.ordinal),
+               array_agg(CASE WHEN p.candidate_id = d.candidate_id THEN 3.0 ELSE 2.0 END
+                         ORDER BY p.ordinal)
+        FROM tuning_job j JOIN space_point p ON p.job_id = j.id,
+             default_kernel(j.workload_key, %s) d
+        WHERE j.workload_key = %s AND j.target = 'wasm' GROUP BY p.job_id
+        """,
+        [CLASS, CLASS, MATMUL],
+    )
+    db.execute("SELECT pg_notify(%s, '')", (notifications.CANDIDATES,))
+    time.sleep(LOOKED_EVERY_S)
+    found = _queued_of(served, MATMUL)
+    assert [(each["expected"], each["predicted"]) for each in found] == [(None, 0.5)]
+
+
+def _queued_of(http: TestClient, key: str) -> list[dict[str, Any]]:
+    lines = queued(http, "wait_s=0")
+    return [each for line in lines if line.get("workload") == key for each in line["candidates"]]
+
+
 def test_candidates_for_a_gpu_are_of_its_models_space_once_that_is_planned(
     served: TestClient, db: Connection, compiled: Compile
 ) -> None:

@@ -12,13 +12,12 @@ export interface Prospect {
 }
 
 /**
- * The share of the time that a candidate is expected to save which nobody has measured; it falls with
- * each candidate that was no faster. The zoo sends candidates in the order of its cost model, without
- * what that predicts.
+ * The share of the time that a candidate is expected to save of which nothing is known, neither by
+ * measurements nor by the zoo's cost model; it falls with each candidate that was no faster.
  */
 const HOPED = 0.1;
 const LESS = 0.85;
-/** What others measured may not hold here, so that a candidate always has this much of a chance. */
+/** What others measured, or a model foretells, may not hold here, so that a candidate always has this much of a chance. */
 const LEAST = 0.01;
 /** To set a candidate up, and calls of it and of the kernel that runs. */
 const SET_UP_MS = 40;

@@ -4,8 +4,14 @@ import type { KernelWire } from "../wire/types.js";
 
 export interface Candidate {
   readonly kernel: KernelWire;
-  /** Time over that of the default kernel, as others measured it; null where nobody has. */
+  /** Time over that of the default kernel; null where nothing is known of it. */
   readonly expected: number | null;
+}
+
+/** As it comes: `expected` as others measured it, `predicted` as the zoo's cost model foretells it. */
+interface QueuedCandidate extends Candidate {
+  /** Left out by a zoo of an earlier version. */
+  readonly predicted?: number | null;
 }
 
 export interface Batch {
@@ -14,17 +20,24 @@ export interface Batch {
   readonly cursor: string;
 }
 
+interface QueuedBatch extends Batch {
+  readonly candidates: readonly QueuedCandidate[];
+}
+
 interface End {
   readonly end: "settled" | "complete" | "waited" | "busy";
   readonly retry_s: number;
   readonly cursor: string;
 }
 
-type Line = Batch | End | { readonly waiting: number };
+type Line = QueuedBatch | End | { readonly waiting: number };
 
 export interface QueuePorts {
   readonly take: (batch: Batch) => void;
-  /** Whether all candidates are asked for again and again, as others measure them meanwhile. */
+  /**
+   * Whether all candidates are asked for again and again, as others measure them meanwhile. Then what
+   * nobody has measured is not expected of anything: this page's agent tries it.
+   */
   readonly again: boolean;
   /** Called before each request. */
   readonly asks: (url: URL) => void;
@@ -83,6 +96,15 @@ async function* linesOf(
   }
 }
 
+/** What nobody has measured is expected as it is predicted. */
+const foretold = ({ candidates, ...batch }: QueuedBatch): Batch => ({
+  ...batch,
+  candidates: candidates.map(({ kernel, expected, predicted }) => ({
+    kernel,
+    expected: expected ?? predicted ?? null,
+  })),
+});
+
 /** Why the zoo has no queue for this model. */
 class NoQueue extends Error {}
 
@@ -104,7 +126,7 @@ async function stream(
   for await (const line of linesOf(body, () => silence.heard())) {
     if ("cursor" in line) seen(line.cursor);
     if ("end" in line) return line;
-    if ("workload" in line) ports.take(line);
+    if ("workload" in line) ports.take(ports.again ? line : foretold(line));
   }
   return undefined;
 }

@@ -2455,12 +2455,15 @@ export interface components {
         };
         /**
          * QueuedKernel
-         * @description `expected`: its time over that of the default kernel, as others measured it.
+         * @description `expected`: its time over that of the default kernel, as others measured it; `predicted`: as
+         *     the cost model foretells it. Null where nobody has, and where it does not.
          */
         readonly QueuedKernel: {
             /** Expected */
             readonly expected: number | null;
             readonly kernel: components["schemas"]["Kernel"];
+            /** Predicted */
+            readonly predicted: number | null;
         };
         /**
          * QuotaWire

@@ -210,7 +210,7 @@ class _Stream:
             expected_ms=expected_ms,
             gain_ms=None if expected_ms is None else expected_ms * batch.of.gain,
             candidates=[
-                QueuedKernel(kernel=kernel, expected=row.relative_time)
+                QueuedKernel(kernel=kernel, expected=row.relative_time, predicted=row.predicted)
                 for row in batch.candidates
                 if (kernel := kernels.get(str(row.candidate_id))) is not None
             ],

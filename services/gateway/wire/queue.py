@@ -9,10 +9,13 @@ from services.gateway.wire.model import WireModel, WorkloadKey
 
 
 class QueuedKernel(WireModel):
-    """`expected`: its time over that of the default kernel, as others measured it."""
+    """`expected`: its time over that of the default kernel, as others measured it; `predicted`: as
+    the cost model foretells it. Null where nobody has, and where it does not.
+    """
 
     kernel: Kernel
     expected: float | None
+    predicted: float | None
 
 
 class QueueBatch(WireModel):

@@ -82,18 +82,24 @@ class CostModel:
         return target_column(target) in self.columns.names
 
     def costs(self, candidates: Sequence[Candidate], device: ProbedDevice) -> tuple[float, ...]:
-        """Predicted costs; lower is better. Compare them for one workload on one device only."""
+        """Predicted costs: log2 of times, which compare for one workload on one device only."""
         matrix = self.columns.matrix([features(candidate, device) for candidate in candidates])
         merits = self._booster.inplace_predict(matrix)
         return tuple(-float(merit) for merit in merits)
 
     def order(self, candidates: Sequence[Candidate], device: ProbedDevice) -> tuple[Candidate, ...]:
         """The probably fastest first; equal costs, and an unknown target, keep the given order."""
+        ranked = self.ranked(candidates, device)
+        return tuple(candidates) if ranked is None else tuple(each for each, _ in ranked)
+
+    def ranked(
+        self, candidates: Sequence[Candidate], device: ProbedDevice
+    ) -> tuple[tuple[Candidate, float], ...] | None:
+        """With their costs, the probably fastest first; None for an unknown target."""
         if not self.knows(device.target):
-            return tuple(candidates)
+            return None
         costs = self.costs(candidates, device)
-        ranked = sorted(range(len(candidates)), key=costs.__getitem__)
-        return tuple(candidates[position] for position in ranked)
+        return tuple(sorted(zip(candidates, costs, strict=True), key=lambda each: each[1]))
 
 
 def train(races: Sequence[Race], parameters: Hyperparameters = Hyperparameters()) -> CostModel:

@@ -16,7 +16,11 @@ def called(
 
 
 def space(
-    key: str, compiled: int, waits: int = 0, relative: float | None = None
+    key: str,
+    compiled: int,
+    waits: int = 0,
+    relative: float | None = None,
+    predicted: float | None = None,
 ) -> list[QueuedRow]:
     return [
         QueuedRow(
@@ -24,6 +28,7 @@ def space(
             candidate_id=f"{key}{number}",
             compiled_at=NOW if number < compiled else None,
             relative_time=relative if number == 0 else None,
+            predicted=predicted,
         )
         for number in range(compiled + waits)
     ]
@@ -52,6 +57,20 @@ def test_what_may_win_most_time_comes_first_and_each_workload_before_the_second_
         "often4",
         "long4",
     ]
+
+
+def test_what_nobody_has_measured_may_win_what_the_cost_model_foretells() -> None:
+    rows = [called(key, 1, 1, 100.0) for key in ("unknown", "slower", "measured", "foretold")]
+    spaces = [
+        space("unknown", 1),
+        space("slower", 1, predicted=1.2),
+        space("measured", 1, relative=0.8, predicted=0.1),
+        space("foretold", 1, predicted=0.7),
+    ]
+    left = tried(rows, [row for each in spaces for row in each])
+    # 30 %, 20 % as it was measured, the usual 9 %, and nothing.
+    assert [each.workload_key for each in left] == ["foretold", "measured", "unknown", "slower"]
+    assert [round(each.gain, 2) for each in left] == [0.3, 0.2, 0.09, 0.0]
 
 
 def test_what_was_sent_or_is_too_much_is_left_out_and_what_is_to_come_is_counted() -> None:
