@@ -325,9 +325,11 @@ LATER = """
   x[0] = normal;
   const after = await again();
   const [{ level: left }] = later.plan.calls;
+  const calls = later.plan.calls.length;
+  const { uniforms } = await counted();
   await later.dispose();
   zoo.dispose();
-  return { heard, level, candidate, right, last, same, after, left };
+  return { heard, level, candidate, right, last, same, after, left, calls, uniforms };
 """.replace("RARE", f"{RARE}")
 
 LOST = """
@@ -435,6 +437,7 @@ def test_a_kernel_kept_for_the_gpu_that_is_silently_wrong_is_found_in_the_visit_
     assert all(close(found[each], TUNED.outputs["y"]) for each in ("right", "after"))
     assert found["last"] == found["same"], "the inference in which it was found out is right"
     assert found["left"] == "default"
+    assert found["uniforms"] == found["calls"], "one of each call that runs, of no other"
 
 
 OF_F16 = """

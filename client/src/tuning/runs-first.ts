@@ -28,6 +28,12 @@ export class RunsFirst {
     }
   }
 
+  /** Disposes what nothing but runs that are under way may still submit. */
+  async release(all: ReadonlyMap<unknown, { dispose(): void }> = new Map()): Promise<void> {
+    await this.rest();
+    for (const each of all.values()) each.dispose();
+  }
+
   /** Resolves once no run is under way or asked for. */
   readonly rest = async (): Promise<void> => {
     this.restedMs = now();

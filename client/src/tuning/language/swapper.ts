@@ -166,6 +166,7 @@ export class DecoderSwapper {
     const before = this.#before.get(workload);
     if (before === undefined) return;
     this.#before.delete(workload);
+    void this.#runs.release(this.#ofCalls([...before.keys()]));
     this.#decoder.replace(before);
     this.#ports.regressed(workload, reason);
   }
@@ -298,14 +299,19 @@ export class DecoderSwapper {
 
   /** Runs that are under way go on with them from their next submission on. */
   async #adopt({ found, program, calls }: Prepared): Promise<void> {
-    const { plan, calls: running } = this.#decoder;
+    const { plan } = this.#decoder;
     const { workload } = found;
     const bound = await plan.open.scoped(
       () => new Map(calls.map((i) => [i, plan.buffers.boundWhole(i, program)])),
       LIMIT_MS,
     );
-    this.#before.set(workload, new Map(calls.map((i) => [i, running[i] as BoundCall])));
+    void this.#runs.release(this.#before.get(workload));
+    this.#before.set(workload, this.#ofCalls(calls));
     this.#decoder.replace(bound);
+  }
+
+  #ofCalls(calls: readonly number[]): ReadonlyMap<number, BoundCall> {
+    return new Map(calls.map((i) => [i, this.#decoder.calls[i] as BoundCall]));
   }
 }
 

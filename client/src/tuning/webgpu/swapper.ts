@@ -180,28 +180,44 @@ export class GpuSwapper {
    * under way go on with the kernels before. Throws KernelZooError: run, memory.
    */
   async #adopt(all: readonly Prepared[]): Promise<void> {
-    const { open, buffers } = this.#engine;
-    const bound = await open.scoped(
-      () =>
-        all.map(({ calls, program }) => new Map(calls.map((i) => [i, buffers.bound(i, program)]))),
-      LIMIT_MS,
-    );
+    const bound = await this.#bound(all);
     for (const [k, { workload }] of all.entries()) this.#replace(workload, bound[k] as Bound);
   }
 
   /** Throws KernelZooError: run, memory. */
-  async #setBeside({ workload, calls, program }: Prepared): Promise<void> {
+  async #setBeside(prepared: Prepared): Promise<void> {
+    const { workload } = prepared;
+    const [bound] = await this.#bound([prepared]);
+    this.#before.set(workload, bound as Bound);
+    this.#audit.watch(workload, bound as Bound);
+  }
+
+  /** Their calls, bound to the model's buffers. Throws KernelZooError: run, memory. */
+  async #bound(all: readonly Prepared[]): Promise<readonly Bound[]> {
     const { open, buffers } = this.#engine;
-    const bound = await open.scoped(
-      () => new Map(calls.map((i) => [i, buffers.bound(i, program)])),
-      LIMIT_MS,
-    );
-    this.#before.set(workload, bound);
-    this.#audit.watch(workload, bound);
+    const made: BoundProgram[] = [];
+    const bind = (call: number, program: Program): BoundProgram => {
+      const bound = buffers.bound(call, program);
+      made.push(bound);
+      return bound;
+    };
+    try {
+      return await open.scoped(
+        () =>
+          all.map(
+            ({ calls, program }) => new Map(calls.map((i) => [i, bind(i, program)] as const)),
+          ),
+        LIMIT_MS,
+      );
+    } catch (thrown) {
+      for (const each of made) each.dispose();
+      throw thrown;
+    }
   }
 
   #replace(workload: string, calls: Bound): void {
     const before = this.#ofCalls(calls);
+    void this.#runs.release(this.#before.get(workload));
     this.#before.set(workload, before);
     this.#engine.replace(calls);
     this.#audit.watch(workload, before);
@@ -218,6 +234,7 @@ export class GpuSwapper {
     if (before === undefined) return;
     this.#before.delete(workload);
     this.#audit.forget(workload);
+    void this.#runs.release(this.#ofCalls(before));
     this.#engine.replace(before);
     this.#ports.regressed(workload, reason);
   }
