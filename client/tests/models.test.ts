@@ -16,8 +16,8 @@ import { type Copy, place } from "../src/runtime/placement.js";
 import {
   type FromPreparer,
   type Preparer,
-  prepare,
   preparedBeside,
+  preparing,
 } from "../src/runtime/preparing.js";
 import { streamWeights } from "../src/runtime/stream.js";
 import { unpacking } from "../src/runtime/unpacking.js";
@@ -447,8 +447,9 @@ async function besides(
   file: Uint8Array<ArrayBuffer>,
   starts = true,
   stored: Partial<PlanWire> = {},
+  early = false,
 ) {
-  host(t, file, []);
+  const asked = host(t, file, []);
   const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
   const placement = place(PLAN, kernelOf, 1);
   const sha256 = createHash("sha256").update(WEIGHT_FILE).digest("hex");
@@ -457,6 +458,11 @@ async function besides(
   let packs: (linked: readonly Linked[]) => void;
   const modules = new Promise<readonly Linked[]>((resolve) => (packs = resolve));
   const post = (data: FromPreparer) => worker.onmessage?.({ data } as MessageEvent);
+  const { receive, prepare } = preparing(unpacking);
+  const weights = { plan, url: WEIGHTS.href };
+  const received = early ? receive(weights, post) : undefined;
+  // What can arrive without a memory has arrived.
+  if (early) await new Promise((resolve) => setTimeout(resolve, 20));
   const worker: Preparer = {
     onmessage: null,
     onerror: null,
@@ -464,8 +470,8 @@ async function besides(
     postMessage: (told) => {
       if (!starts) worker.onerror?.({ message: "blocked" } as ErrorEvent);
       else if (told.type === "kernels") packs(told.modules);
-      else {
-        prepare(told.order, modules, post, unpacking).catch(({ stage, message }) =>
+      else if (told.type === "prepare") {
+        prepare(told.order, modules, post, received).catch(({ stage, message }) =>
           post({ type: "failed", failure: { stage, message, fault: null } }),
         );
       }
@@ -473,7 +479,7 @@ async function besides(
   };
   const arrivals = new Arrivals(memory, placement.arrivals, 1);
   const schedule = { thread: 1, receiver: 1, queues: [[], [0]], kept: null };
-  const order = { memory, placement, plan, url: WEIGHTS.href, ...schedule };
+  const order = { memory, placement, ...weights, ...schedule };
   const module = new WebAssembly.Module(bytesOf("negate"));
   const { pack } = tinyPackedKernel(ELEMENTS).layouts[0] as KernelWire["layouts"][number];
   const linked = Promise.resolve([{ module, functions: { [pack.sha256]: "main" } }]);
@@ -487,7 +493,7 @@ async function besides(
   const [plain, packed] = (placement.weights[0] as readonly Copy[]).map(({ address }) => [
     ...new Float32Array(memory.buffer, address, ELEMENTS),
   ]);
-  return { plain, packed, count: countOf(arrivals, 1), bytes };
+  return { plain, packed, count: countOf(arrivals, 1), bytes, asked };
 }
 
 const WEIGHT = Float32Array.from({ length: ELEMENTS }, (_, i) => i + 1);
@@ -497,6 +503,16 @@ test("a worker beside puts weights into the model's memory and tells what has co
   const { plain, packed, count, bytes } = await besides(t, WEIGHT_FILE);
   assert.deepEqual([plain, packed], [[...WEIGHT], [...WEIGHT].map((entry) => -entry)]);
   assert.deepEqual([count, bytes], [1, WEIGHT_FILE.length]);
+});
+
+test("a worker beside fetches weights once that it has begun to before there is a memory", async (t) => {
+  const { plain, packed, asked, bytes } = await besides(t, WEIGHT_FILE, true, {}, true);
+  assert.deepEqual([plain, packed], [[...WEIGHT], [...WEIGHT].map((entry) => -entry)]);
+  assert.deepEqual([asked, bytes], [["all"], WEIGHT_FILE.length]);
+  const changed = WEIGHT_FILE.slice();
+  changed[3] = 1;
+  const refused = { name: "KernelZooError", stage: "artifact" };
+  await assert.rejects(besides(t, changed, true, {}, true), refused);
 });
 
 test("a worker beside inflates weights of float16, and refuses what does not inflate", async (t) => {

@@ -580,6 +580,50 @@ def test_weights_whose_connection_breaks_are_fetched_from_the_last_whole_chunk_o
     assert host.parts == [(half, half), (half + quarter, quarter)]
 
 
+STARTS_COUNTED = """
+  globalThis.Blob = class extends Blob {
+    // Workers start none themselves.
+    constructor(parts, options) { super(["delete globalThis.Worker;", ...parts], options); }
+  };
+  globalThis.started = 0;
+  globalThis.Worker = class extends Worker {
+    constructor(...given) { super(...given); globalThis.started += 1; }
+  };
+"""
+SMALL_AND_LARGE = """
+  const zoo = await open();
+  const found = [];
+  for (const name of ["deep", "large"]) {
+    const model = await zoo.model(`${host}/${name}.json`);
+    const { y } = await model.run(feeds[name]);
+    found.push([[...y], globalThis.started]);
+    await model.dispose();
+  }
+  return found;
+"""
+
+
+def test_weights_of_a_large_model_are_received_by_a_worker_that_its_page_starts(
+    lone_browser: Browser, host: Host
+) -> None:
+    """Beside the model's, which needs not run yet; those of a small one by the model's."""
+    large = deep("large", layers=2, rows=8, width=3072)
+    host.write(large)
+    host.sent.clear()
+    few = deep()
+    feeds = {each.plan.model: lists(each.feeds) for each in (few, large)}
+    with site(ISOLATED) as address:
+        page = lone_browser.new_page()
+        page.add_init_script(STARTS_COUNTED)
+        page.goto(address)
+        (few_y, one), (large_y, three) = page.evaluate(script(SMALL_AND_LARGE), [host.url, feeds])
+        page.close()
+    assert close(few_y, few.outputs["y"])
+    assert close(large_y, large.outputs["y"])
+    assert [one, three] == [1, 3]
+    assert host.sent.count("/large.weights") == 1
+
+
 NO_CLASS = """
   const zoo = await open();
   const model = await zoo.model(`${host}/few.json`);

@@ -1,4 +1,30 @@
 /** A model's worker with all that only some pages use, which these load. */
 import source from "./full-worker.js?inlined";
+import type { LoadOrder, ToBeside } from "./messages.js";
+import type { Beside, RuntimeWorker } from "./session.js";
+
+/** From so many bytes on a worker that receives them ends sooner than the model's own. */
+const LARGE_BYTES = 30e6;
+
+/**
+ * A worker beside a model's, where one is going to be wanted: weights that are not kept are on their
+ * way then while the model's worker starts and gives everything a place.
+ */
+export function besideOf(
+  spawn: (text: string) => RuntimeWorker,
+  { answer, graph }: LoadOrder,
+  url: URL,
+): Beside | null {
+  const { plan } = answer;
+  const wanted = graph ? graph.queues.length > 1 : plan.memory.weights > LARGE_BYTES;
+  if (!crossOriginIsolated || !wanted) return null;
+  const worker = spawn(source) as RuntimeWorker & {
+    postMessage(message: ToBeside, transfer: Transferable[]): void;
+  };
+  const { port1, port2 } = new MessageChannel();
+  const file = graph ? null : { plan, url: url.href };
+  worker.postMessage({ type: "beside", port: port2, file }, [port2]);
+  return { worker, port: port1 };
+}
 
 export { source };

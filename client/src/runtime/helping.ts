@@ -1,7 +1,15 @@
 /** What the workers hear that a model's worker starts: they run parts of calls, or prepare weights. */
 import { Crew, crewMember, type FromCrew, type Hand, type Helping, type ToCrew } from "./crew.js";
 import type { Linked } from "./kernels.js";
-import type { FromPreparer, Prepare, Preparer, ToPreparer } from "./preparing.js";
+import type { ToBeside } from "./messages.js";
+import type {
+  FromPreparer,
+  PrepareOrder,
+  Preparer,
+  Preparing,
+  Received,
+  ToPreparer,
+} from "./preparing.js";
 import { failureOf, type Help } from "./serve.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
@@ -12,7 +20,7 @@ interface WorkerScope {
   close(): void;
   addEventListener(
     type: "message",
-    heard: (event: { readonly data: ToCrew | ToPreparer }) => void,
+    heard: (event: { readonly data: ToCrew | ToPreparer | ToBeside }) => void,
   ): void;
 }
 
@@ -20,13 +28,39 @@ const scope = globalThis as unknown as WorkerScope;
 
 const spawn = (): Hand & Preparer => new Worker(scope.location.href);
 
+type Post = (message: FromPreparer) => void;
+
 /**
  * Answers messages to helpers from now on, beside those that `serve` answers; what starts helpers is
  * null where workers cannot share memory. With `preparing` they may bring weights.
  */
-export function helping(preparing: Prepare | null = null): Help {
+export function helping(preparing: Preparing | null = null): Help {
   let member: Helping | null = null;
   let packs: (modules: readonly Linked[]) => void = () => undefined;
+  let received: Received | undefined;
+  const prepare = (order: PrepareOrder, post: Post): void => {
+    const modules = new Promise<readonly Linked[]>((linked) => (packs = linked));
+    preparing?.prepare(order, modules, post, received).then(
+      () => scope.close(),
+      (thrown) => post({ type: "failed", failure: failureOf(thrown) }),
+    );
+  };
+  const hear = (data: ToPreparer, post: Post): void => {
+    switch (data.type) {
+      case "prepare":
+        prepare(data.order, post);
+        break;
+      case "kernels":
+        packs(data.modules);
+        break;
+      case "end":
+        scope.close();
+        break;
+      default:
+        // Others may listen as well.
+        data satisfies never;
+    }
+  };
   scope.addEventListener("message", ({ data }) => {
     switch (data.type) {
       case "crew":
@@ -37,18 +71,15 @@ export function helping(preparing: Prepare | null = null): Help {
       case "change":
         member?.change(data.change);
         return scope.postMessage({ type: "ready" });
-      case "prepare":
-        return void preparing?.(data.order, new Promise((linked) => (packs = linked)), (told) =>
-          scope.postMessage(told),
-        ).then(
-          () => scope.close(),
-          (thrown) => scope.postMessage({ type: "failed", failure: failureOf(thrown) }),
-        );
-      case "kernels":
-        return packs(data.modules);
+      case "beside": {
+        const { port, file } = data;
+        const post: Post = (told) => port.postMessage(told);
+        received = file ? preparing?.receive(file, post) : undefined;
+        port.onmessage = (told) => hear(told.data, post);
+        return;
+      }
       default:
-        // Others may listen as well.
-        data satisfies never;
+        return hear(data, (told) => scope.postMessage(told));
     }
   });
   const { crossOriginIsolated: sharing } = scope;

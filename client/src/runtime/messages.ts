@@ -6,6 +6,7 @@ import type { Stored } from "./golden.js";
 import type { GraphOrder, Kept, Ways } from "./graph.js";
 import type { FilesKind } from "./graph-files.js";
 import type { Placement } from "./placement.js";
+import type { WeightsFile } from "./weights.js";
 
 /** Numbers of a load, phase by phase. Of `weights` and `kernels` they are bytes, of `check` calls. */
 export interface Progress {
@@ -53,8 +54,16 @@ export interface KeepingAnswer {
   readonly failure?: string;
 }
 
+/** What a page tells a worker that is to prepare weights beside a model's: `file` are all of them. */
+export interface ToBeside {
+  readonly type: "beside";
+  readonly port: MessagePort;
+  readonly file: WeightsFile | null;
+}
+
 export type ToRuntime =
-  | { readonly type: "load"; readonly order: LoadOrder }
+  /** `beside` is the other end of a worker's that is to prepare weights. */
+  | { readonly type: "load"; readonly order: LoadOrder; readonly beside?: MessagePort | undefined }
   /**
    * `feeds` in the order of the plan's inputs. With `timed` each call is timed, at any cost; an abort
    * may follow where the run is `stoppable`. Outputs may take the memory of `into`.

@@ -10,7 +10,7 @@ import type { Host } from "./host.js";
 import type { Check, Loaded, LoadOrder, Progress } from "./messages.js";
 import type { Fallbacks } from "./planned.js";
 import type { Answered } from "./request.js";
-import { Refused, type RuntimeWorker, Session } from "./session.js";
+import { type Beside, Refused, type RuntimeWorker, Session } from "./session.js";
 
 export interface OpenOrder {
   /** Whether golden outputs are compared at the first load on a device, and whether before it runs. */
@@ -21,6 +21,8 @@ export interface OpenOrder {
   readonly graph: GraphOrder | null;
   readonly progress: (progress: Progress) => void;
   readonly signal: AbortSignal | undefined;
+  /** Starts a worker that prepares weights beside the model's; null where none is wanted. */
+  readonly beside?: ((order: LoadOrder, url: URL) => Beside | null) | undefined;
   /** The text of the worker, where it is no usual one. */
   readonly source?: string;
 }
@@ -151,7 +153,10 @@ export class Opener {
       graph: this.#order.graph,
       replaced: [...fallbacks.keys()],
     };
-    this.#session = new Session(order, tools.KernelZooError, progress, this.#spawn(source));
+    const worker = this.#spawn(source);
+    const onWasm = this.target.target === "wasm";
+    const beside = onWasm && this.#order.beside?.(order, this.located(this.answer.weights.url));
+    this.#session = new Session(order, tools.KernelZooError, progress, worker, beside || null);
     signal?.addEventListener("abort", this.#abort, { once: true });
     return this.#session;
   }

@@ -24,9 +24,18 @@ import { instantiateAll, type Linked, type Main } from "./kernels.js";
 import type { Failure, Keeping, KeepingAnswer, LoadOrder } from "./messages.js";
 import type { Placement } from "./placement.js";
 import { type Costs, nextOf, type Schedule, schedule, type Way } from "./schedule.js";
-import type { Arrived } from "./stream.js";
+import type { Arrived, TakeBytes } from "./stream.js";
 import { sourcesIn } from "./weight-sources.js";
-import { bytesOfFile, fetchWeights, packCopies, packer, type Reading } from "./weights.js";
+import {
+  bytesOfFile,
+  fetchWeights,
+  packCopies,
+  packer,
+  type Reading,
+  receiveWeights,
+  sinkOf,
+  type WeightsFile,
+} from "./weights.js";
 import { written } from "./writing.js";
 
 const MB = 1e6;
@@ -57,7 +66,9 @@ export interface PrepareOrder {
 /** The order first, and kernels once they are compiled, the ones that pack among them. */
 export type ToPreparer =
   | { readonly type: "prepare"; readonly order: PrepareOrder }
-  | { readonly type: "kernels"; readonly modules: readonly Linked[] };
+  | { readonly type: "kernels"; readonly modules: readonly Linked[] }
+  /** It is of no use. */
+  | { readonly type: "end" };
 
 export type FromPreparer =
   /** Something has come: so many bytes of the file, where it is told. */
@@ -73,11 +84,47 @@ export interface Preparer {
   terminate(): void;
 }
 
-export type Prepare = (
-  order: PrepareOrder,
-  modules: Promise<readonly Linked[]>,
+/** What a worker beside does: weights may be on their way before there is an order for them. */
+export interface Preparing {
+  receive(file: WeightsFile, post: (message: FromPreparer) => void): Received;
+  prepare(
+    order: PrepareOrder,
+    modules: Promise<readonly Linked[]>,
+    post: (message: FromPreparer) => void,
+    received?: Received,
+  ): Promise<void>;
+}
+
+export const preparing = (stored: Reading): Preparing => ({
+  receive: (file, post) => receive(file, post, stored),
+  prepare: (order, modules, post, received) => prepare(order, modules, post, stored, received),
+});
+
+/** A worker that was started by the page, at the other end of a port. It is the page that hears its errors. */
+const preparerAt = (port: MessagePort): Preparer =>
+  Object.assign(port, { onerror: null, terminate: () => port.postMessage({ type: "end" }) });
+
+/** All weights, on their way before there is a memory. */
+export interface Received {
+  /** Says where they go. */
+  readonly into: (sink: Promise<TakeBytes>) => void;
+  /** Rejects with KernelZooError: network, artifact. */
+  readonly done: Promise<void>;
+}
+
+/** Begins to fetch: the first chunks arrive, and are held to their hashes, meanwhile. */
+function receive(
+  file: WeightsFile,
   post: (message: FromPreparer) => void,
-) => Promise<void>;
+  stored: Reading,
+): Received {
+  let into: Received["into"] = () => undefined;
+  const sink = new Promise<TakeBytes>((resolve) => (into = resolve));
+  const chunk = (bytes: number): void => post({ type: "progress", bytes });
+  const done = receiveWeights(file, sink, { chunk }, stored);
+  done.catch(() => undefined); // It is awaited when the order has come.
+  return { into, done };
+}
 
 /**
  * A thread's part of a schedule: it fetches, where it is the receiver, and reads weights of its queue,
@@ -90,9 +137,12 @@ async function prepareAs(
   arrived: Arrived,
   stored: Reading,
   rest?: () => Promise<void>,
+  received?: Received,
 ): Promise<void> {
   const receives = order.thread === order.receiver;
-  const fetched = receives ? fetchWeights(order, mains, arrivals, arrived, stored) : undefined;
+  received?.into(sinkOf(order, mains, arrivals));
+  const fetching = () => received?.done ?? fetchWeights(order, mains, arrivals, arrived, stored);
+  const fetched = receives ? fetching() : undefined;
   const read =
     order.kept === null ? undefined : readKept(order, order.kept, mains, arrivals, arrived, rest);
   await Promise.all([fetched, read]);
@@ -154,6 +204,7 @@ export async function prepare(
   modules: Promise<readonly Linked[]>,
   post: (message: FromPreparer) => void,
   stored: Reading,
+  received?: Received,
 ): Promise<void> {
   const { memory, placement, plan } = order;
   const arrivals = new Arrivals(memory, placement.arrivals, plan.weights.length);
@@ -162,7 +213,7 @@ export async function prepare(
     chunk: (bytes) => post({ type: "progress", bytes }),
     piece: () => order.kept && post({ type: "progress", bytes: null }),
   };
-  await prepareAs(order, mains, arrivals, arrived, stored);
+  await prepareAs(order, mains, arrivals, arrived, stored, undefined, received);
   post({ type: "prepared" });
 }
 
@@ -246,6 +297,8 @@ export interface PreparationPorts {
   /** Starts a worker beside; null where it cannot share memory. */
   readonly spawn: (() => Preparer) | null;
   readonly stored: Reading;
+  /** One that the page has started, which receives all weights where none are kept. */
+  readonly given?: MessagePort | undefined;
 }
 
 /** Owns the schedule of one model and the workers that help with it. */
@@ -266,13 +319,20 @@ export class Preparation {
     this.#beside = ports.spawn === null ? 0 : Math.max(1, Math.min(MOST_BESIDE, cores - 1));
     this.#readers = severalRead() ? this.#beside : 0;
     // It starts while everything is given a place.
-    const wanted = order.graph ? this.#asKept(order.graph) : this.#fetched().receiver > 0;
-    this.#early = wanted ? (ports.spawn?.() ?? null) : null;
+    const wanted = () => (order.graph ? this.#asKept(order.graph) : this.#fetched().receiver > 0);
+    this.#early = ports.given
+      ? preparerAt(ports.given)
+      : wanted()
+        ? (ports.spawn?.() ?? null)
+        : null;
   }
 
   /** Where nothing is kept; 5 to 20 ms for 160 weights, as this code runs once. */
-  #fetched(): Schedule {
-    this.#first ??= schedule(firstCosts(this.#order.answer.plan, this.#beside));
+  #fetched(): Pick<Schedule, "receiver" | "queues"> {
+    const { plan } = this.#order.answer;
+    // It has begun.
+    if (this.#ports.given) return { receiver: 1, queues: [[], [...plan.weights.keys()]] };
+    this.#first ??= schedule(firstCosts(plan, this.#beside));
     return this.#first;
   }
 

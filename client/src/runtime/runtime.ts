@@ -68,9 +68,10 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
 
 /** The first starts while the zoo answers. */
 async function workersOf({ threads, forbidden }: Host, saved: boolean) {
-  const full = saved || threads.size > 1 || crossOriginIsolated;
-  const source = full ? (await import("./full.js")).source : undefined;
-  return startWorkers(source, !forbidden);
+  const wanted = saved || threads.size > 1 || crossOriginIsolated;
+  const full = wanted ? await import("./full.js") : null;
+  const beside = full?.besideOf.bind(null, spawnRuntime);
+  return { ...startWorkers(full?.source, !forbidden), beside };
 }
 
 async function keptUnder(host: Host, key: string) {
@@ -129,7 +130,9 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
       target === "javascript"
         ? null
         : await shaper?.tuned(host, answered, target, rest, workers.next);
-    const order = { check, graph: found?.graph ?? null, memoryBytes, progress, signal };
+    // Workers of a tuner start others themselves.
+    const beside = tuned?.spawn ? undefined : workers.beside;
+    const order = { check, graph: found?.graph ?? null, memoryBytes, progress, signal, beside };
     const opener = new Opener(
       host,
       tuned?.answered ?? answered,

@@ -37,7 +37,10 @@ export interface Help {
   readonly beside: (() => Preparer) | null;
 }
 
-export type ServePorts = EnginePorts & Help;
+export interface ServePorts extends EnginePorts, Help {
+  /** That of a worker which the page has started to prepare weights. */
+  readonly given?: MessagePort | undefined;
+}
 
 /** What a worker needs of a model that is loaded. */
 export interface Served extends Pick<Engine, "loaded" | "stored" | "check"> {
@@ -88,9 +91,9 @@ export function serve(
   let wanted = 0;
   const aborted = new Set<number>();
 
-  const load = async (order: LoadOrder): Promise<void> => {
+  const load = async (order: LoadOrder, given: MessagePort | undefined): Promise<void> => {
     try {
-      engine = await open(order, ports);
+      engine = await open(order, { ...ports, given });
       if (order.check === "first") await engine.check(ports, () => false);
       post({ type: "loaded", loaded: engine.loaded });
       engine.warmUp?.();
@@ -146,7 +149,7 @@ export function serve(
   scope.onmessage = ({ data }) => {
     switch (data.type) {
       case "load":
-        return void load(data.order);
+        return void load(data.order, data.beside);
       case "run":
         wanted += 1;
         last = together ? run(data) : last.then(() => run(data));

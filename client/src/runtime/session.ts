@@ -21,6 +21,12 @@ export interface RuntimeWorker {
   terminate(): void;
 }
 
+/** A worker that prepares weights beside a model's, which talks to it by `port`. */
+export interface Beside {
+  readonly worker: Pick<Worker, "onerror" | "terminate">;
+  readonly port: MessagePort;
+}
+
 export interface Ran {
   readonly feeds: readonly Stored[];
   readonly outputs: readonly Stored[];
@@ -94,6 +100,7 @@ export class Session {
   /** When all weights are in memory and what was to be checked is right. */
   readonly complete: Promise<void>;
   readonly #worker: RuntimeWorker;
+  readonly #beside: Beside | null;
   readonly #waiting = new Map<number, Waiting>();
   #runs = 0;
   #over: { readonly reason: unknown } | null = null;
@@ -105,8 +112,10 @@ export class Session {
     make: Make,
     progress: (progress: Progress) => void,
     worker: RuntimeWorker,
+    beside: Beside | null = null,
   ) {
     this.#worker = worker;
+    this.#beside = beside;
     let complete: () => void = () => undefined;
     let loaded: (loaded: Loaded) => void = () => undefined;
     const refused = new Promise<never>((_, reject) => {
@@ -121,14 +130,17 @@ export class Session {
       else if (data.type === "progress") progress(data.progress);
       else if (data.type !== "soon") this.#settle(data);
     };
-    this.#worker.onerror = ({ message }) => {
+    const stopped = ({ message }: ErrorEvent): void => {
       const text = `The model's worker stopped: ${message || "it is not loaded"}. ${REMEDY}`;
       this.end(new make("run", text));
     };
+    this.#worker.onerror = stopped;
+    if (beside) beside.worker.onerror = stopped;
     // Whoever does not wait for them any more hears nothing.
     this.loaded.catch(() => undefined);
     this.complete.catch(() => undefined);
-    this.#worker.postMessage({ type: "load", order }, []);
+    const port = beside?.port;
+    this.#worker.postMessage({ type: "load", order, beside: port }, port ? [port] : []);
   }
 
   /** Wakes the worker for a run that is about to be asked for. */
@@ -166,6 +178,7 @@ export class Session {
   end(reason: unknown): void {
     this.#over ??= { reason };
     this.#worker.terminate();
+    this.#beside?.worker.terminate();
     this.#refuse(reason);
     for (const { reject } of this.#waiting.values()) reject(reason);
     this.#waiting.clear();

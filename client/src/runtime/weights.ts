@@ -83,12 +83,16 @@ export function weightSink(
   };
 }
 
-/** Where weights are to lie, and where they come from. */
-export interface Wanted {
-  readonly memory: Pick<WebAssembly.Memory, "buffer">;
-  readonly placement: Pick<Placement, "weights" | "plain" | "rooms" | "packScratch">;
+/** Where weights come from. */
+export interface WeightsFile {
   readonly plan: PlanWire;
   readonly url: string;
+}
+
+/** Where weights are to lie, too. */
+export interface Wanted extends WeightsFile {
+  readonly memory: Pick<WebAssembly.Memory, "buffer">;
+  readonly placement: Pick<Placement, "weights" | "plain" | "rooms" | "packScratch">;
 }
 
 /** Reads plain files unless told how to read others. */
@@ -96,19 +100,38 @@ export type Reading = typeof plainFile;
 
 /** Fetches the weights that are to be fetched. Rejects with KernelZooError: network, artifact. */
 export async function fetchWeights(
-  { memory, placement, plan, url }: Wanted,
+  wanted: Wanted,
   mains: Promise<ReadonlyMap<string, Main>>,
   arrivals: Arrivals,
   arrived: Arrived,
   stored?: Reading,
 ): Promise<void> {
+  const { plan } = wanted;
   const first = plan.weights.findIndex((_, i) => arrivals.state(i) === FETCHED);
   if (first < 0) return;
-  const reading = plan.format === 3 ? stored : plainFile;
-  if (!reading) throw new KernelZooError("artifact", "This worker reads no weights of fewer bits.");
-  const sink = mains.then((all) =>
+  await receiveWeights(wanted, sinkOf(wanted, mains, arrivals), arrived, stored, first);
+}
+
+/** Where weights go that are to be fetched, once there are kernels that pack them. */
+export const sinkOf = (
+  { memory, placement, plan }: Wanted,
+  mains: Promise<ReadonlyMap<string, Main>>,
+  arrivals: Arrivals,
+): Promise<TakeBytes> =>
+  mains.then((all) =>
     weightSink(memory, plan.weights, placement, packer(placement, all), arrivals),
   );
+
+/** Fetches weights from the `first` on. Rejects with KernelZooError: network, artifact. */
+export async function receiveWeights(
+  { plan, url }: WeightsFile,
+  sink: Promise<TakeBytes>,
+  arrived: Arrived,
+  stored?: Reading,
+  first = 0,
+): Promise<void> {
+  const reading = plan.format === 3 ? stored : plainFile;
+  if (!reading) throw new KernelZooError("artifact", "This worker reads no weights of fewer bits.");
   const { take, from } = reading(plan, async (offset, bytes) => (await sink)(offset, bytes));
   await streamWeights(url, plan.chunks, take, arrived, from(first));
 }
