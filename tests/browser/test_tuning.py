@@ -349,6 +349,50 @@ def test_a_model_that_does_not_load_with_what_is_kept_loads_without_it(
     assert found["kept"] == [0], "it is forgotten"
 
 
+NO_ROOM = """
+  // The memory of the model cannot grow.
+  const full = `if (self.name === "kernelzoo model") WebAssembly.Memory.prototype.grow = () => {
+    throw new RangeError("no room");
+  };`;
+  globalThis.Blob = class extends Blob {
+    constructor(parts, options) { super([full, ...parts], options); }
+  };
+  const refused = [];
+  globalThis.Worker = class extends Worker {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener("message", ({ data }) => {
+        if (data.type === "swapped") refused.push(...data.refused);
+      });
+    }
+  };
+  const one = await tuned(THREADS);
+  const planned = () =>
+    JSON.stringify(one.model.plan.calls.map((call) => ({ ...call, measuredMs: null })));
+  const before = planned();
+  await until(one, () => one.model.tuning.state === "done" && refused.length > 0);
+  for (let i = 0; i < 10; i++) await one.run();
+  const after = shown(one);
+  const same = planned() === before;
+  await one.model.dispose();
+  return { heard, worst, after, refused, same };
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_swap_that_memory_has_no_room_for_is_refused_and_changes_nothing(
+    page: Page, host: Queue, threads: int
+) -> None:
+    host.offer((WINNERS[0], None))
+    found = tune(page, host, NO_ROOM.replace("THREADS", f"{threads}"))
+    assert found["heard"] == []
+    [reason] = found["refused"]
+    assert "The browser cannot give 1 MiB to kernels." in reason
+    assert found["after"]["level"] == "default"
+    assert found["same"], "all calls run what they ran"
+    assert found["worst"] < 1e-4
+
+
 UNTIL_DONE = """
   const one = await tuned();
   await until(one, () => one.model.tuning.state === "done");
