@@ -387,6 +387,31 @@ def test_a_worker_that_knows_of_storage_writes_its_weights_itself(run: Run) -> N
     assert sizes == [], "nothing of them is told to the page"
 
 
+BEFORE_THE_FIRST_OUTPUT = """
+  let asked = 0;
+  navigator.storage.getDirectory = () => {
+    asked += 1;
+    return StorageManager.prototype.getDirectory.call(navigator.storage);
+  };
+  const model = await zoo.model(`${host}/kept.json`, { save: "later", check: false });
+  await model.complete();
+  await new Promise((done) => setTimeout(done, 500));
+  const before = asked;
+  await model.run(feeds);
+  await model.saved;
+  delete navigator.storage.getDirectory;
+  await model.dispose();
+  const keys = await zoo.listGraphs();
+  await zoo.deleteGraph("later");
+  return [before, asked > 0, keys];
+"""
+
+
+def test_nothing_of_saving_stands_before_the_first_output(run: Run) -> None:
+    """Also where all weights are there before a run is asked for."""
+    assert run(BEFORE_THE_FIRST_OUTPUT) == [0, True, ["later"]]
+
+
 SAVED_ANEW = """
   const model = await zoo.model(`${host}/long.json`, { check: false });
   await zoo.saveGraph("long", model);

@@ -47,6 +47,8 @@ export interface Runtime {
 
 /** How long a piece waits where runs are under way. */
 const REST_MS = 50;
+/** So long nothing is saved of a model whose first run is not asked for. */
+const PATIENCE_MS = 2000;
 /** Letters that one call makes of its arguments. */
 const LETTERS = 1 << 12;
 /** What a tab holds while it writes: one of the origin does at a time. */
@@ -303,6 +305,17 @@ const isSame = (kept: Graph | undefined, answer: ModelAnswer, places: readonly P
   JSON.stringify([kept.answer.kernels, kept.weights.map(({ key }) => key)]) ===
     JSON.stringify([answer.kernels, places.map(({ key }) => key)]);
 
+/**
+ * Until the first output is there, where one is asked for soon, and no run computes: saving asks the
+ * storage, the network and the model's worker for what a first run waits for, too.
+ */
+async function rested(model: Pick<Model, "running" | "ran">): Promise<void> {
+  for (let restedMs = 0; model.running || (!model.ran && restedMs < PATIENCE_MS); ) {
+    await new Promise((done) => setTimeout(done, REST_MS));
+    restedMs += REST_MS;
+  }
+}
+
 /** With `anew` even where these very kernels and weights are kept. Throws KernelZooError. */
 export async function saveGraph<Types extends ModelTypes>(
   host: Host,
@@ -310,6 +323,7 @@ export async function saveGraph<Types extends ModelTypes>(
   model: Model<Types>,
   anew = true,
 ): Promise<void> {
+  if (!anew) await rested(model);
   const [opener, { session, loaded, fallbacks }] = await model.opened();
   const { answer, target } = opener;
   if (target.target === "javascript" || model.tuning) {

@@ -141,6 +141,11 @@ export class Model<Types extends ModelTypes = AnyModel> {
     return this.#running > 0;
   }
 
+  /** @internal Whether it has answered a run. */
+  get ran(): boolean {
+    return this.#runs > 0;
+  }
+
   /** Which kernel each call runs, where it came from, and how long it took so far. */
   get plan(): ModelPlan {
     const { answer, host, target } = this.#opener;
