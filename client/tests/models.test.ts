@@ -20,6 +20,7 @@ import {
   preparing,
 } from "../src/runtime/preparing.js";
 import { streamWeights } from "../src/runtime/stream.js";
+import { buffersOf, isShared } from "../src/runtime/transfer.js";
 import { unpacking } from "../src/runtime/unpacking.js";
 import { weightSink } from "../src/runtime/weights.js";
 import type { KernelWire } from "../src/wire/types.js";
@@ -248,6 +249,20 @@ test("feeds of all kinds become entries as they lie in memory", () => {
   assert.deepEqual(stored(port("uint8"), { x: Uint8Array.of(0, 255, 1, 2) }), [0, 255, 1, 2]);
   const shaped = { data: [1, 2, 3, 0.5], shape: [4] };
   assert.deepEqual(stored(port("float32"), { x: shaped }), [1, 2, 3, 0.5]);
+});
+
+test("in an isolated page floats are copied once, to memory that the worker reads, and again to it", (t) => {
+  const feed = Float32Array.of(1, 2, 3, 4);
+  const [own] = storedFeeds([port("float32")], { x: feed }, refuse) as [Float32Array<ArrayBuffer>];
+  assert.deepEqual(buffersOf([own]), [own.buffer], "elsewhere its memory moves to the worker");
+  Object.assign(globalThis, { crossOriginIsolated: true });
+  t.after(() => Reflect.deleteProperty(globalThis, "crossOriginIsolated"));
+  const first = storedFeeds([port("float32")], { x: feed }, refuse);
+  assert.ok(first.every(isShared));
+  assert.deepEqual(buffersOf(first), []);
+  const [next] = storedFeeds([port("float32")], { x: Float32Array.of(5, 6, 7, 8) }, refuse, first);
+  assert.equal(next, first[0]);
+  assert.deepEqual([...(next ?? [])], [5, 6, 7, 8]);
 });
 
 test("feeds that do not fit are refused in one sentence", () => {

@@ -52,8 +52,16 @@ export function copied(entries: Float32Array | Int32Array, into?: Stored): Store
   return into;
 }
 
+/** Fresh memory, which workers share where the browser lets them; they only read it. */
+function fresh(length: number): Stored {
+  const bytes = length * Float32Array.BYTES_PER_ELEMENT;
+  const isolated = globalThis.crossOriginIsolated === true;
+  const memory = isolated ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes);
+  return new Float32Array(memory) as Stored;
+}
+
 function floats(port: PortWire, entries: Entries, refuse: Refuse, into?: Stored): Stored {
-  if (entries instanceof Float32Array) return copied(entries, into);
+  if (entries instanceof Float32Array) return copied(entries, into ?? fresh(entries.length));
   const wrong = typeof entries[0];
   if (entries.length > 0 && wrong !== "number") {
     throw refuse(`Input ${port.name} takes float32: give a Float32Array, no entries of ${wrong}.`);

@@ -116,7 +116,7 @@ export type FromRuntime =
   | { readonly type: "refused"; readonly failure: Failure }
   /** A GPU is about to end a run: a thread that has slept for milliseconds takes 0.2 more to wake. */
   | { readonly type: "soon" }
-  /** With its feeds, whose memory the next run may use. */
+  /** With its feeds, of which memory that is not shared may be used by the next run. */
   | {
       readonly type: "done";
       readonly id: number;

@@ -9,6 +9,7 @@ import type { Opened, Opener } from "./opener.js";
 import { type ModelTensor, type PlannedCall, plannedCalls } from "./planned.js";
 import type { Profile } from "./profile.js";
 import { type Ran, Refused, type Session, type SessionRun } from "./session.js";
+import { isShared } from "./transfer.js";
 
 /** Names and typed arrays, as `kernelzoo models types` writes them. */
 export interface ModelTypes {
@@ -186,14 +187,11 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const { inputs, outputs } = answer.plan;
     if (this.#opener.target.target === "webgpu") this.#ready?.soon();
     const refuse = (message: string) => new host.tools.KernelZooError("run", message);
-    const copy = (into: readonly Stored[] | null) => storedFeeds(inputs, feeds, refuse, into);
     const opened = this.#opened;
-    const spare = this.#spare;
-    this.#spare = [];
-    const running = this.#ready?.run(copy(spare), options);
-    // What a run is repeated with is copied while the worker has its own.
-    const last = copy(this.#running > 0 ? null : this.#last);
+    // A run that is refused is repeated with it. Those that are under way keep theirs.
+    const last = storedFeeds(inputs, feeds, refuse, this.#running > 0 ? null : this.#last);
     this.#last = last;
+    const running = this.#ready?.run(this.#sent(last), options);
     this.#running += 1;
     try {
       const ran = await (running === undefined
@@ -226,6 +224,13 @@ export class Model<Types extends ModelTypes = AnyModel> {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.dispose();
+  }
+
+  /** What the worker is given of feeds: copies, in memory that it gave back, of those it does not share. */
+  #sent(feeds: readonly Stored[]): readonly Stored[] {
+    const spare = this.#spare;
+    this.#spare = [];
+    return feeds.map((each, i) => (isShared(each) ? each : copied(each, spare[i])));
   }
 
   async #run(feeds: readonly Stored[], options: SessionRun): Promise<Ran> {

@@ -12,6 +12,7 @@ import type {
   ToRuntime,
 } from "./messages.js";
 import type { Preparer } from "./preparing.js";
+import { buffersOf } from "./transfer.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
 interface WorkerScope {
@@ -126,7 +127,7 @@ export function serve(
       if (wanted > 1 && !together) await ports.breathe();
       const result = gone() ? null : ((await engine?.run(feeds, gone, timed, into)) ?? null);
       if (result === null) return post({ type: "aborted", id });
-      const sent = [...feeds, ...result.outputs, result.times].map(({ buffer }) => buffer);
+      const sent = buffersOf([...feeds, ...result.outputs, result.times]);
       post({ type: "done", id, feeds, ...result }, sent);
     } catch (thrown) {
       post({ type: "failed", id, failure: failureOf(thrown) });

@@ -11,6 +11,7 @@ import type {
   Question,
   ToRuntime,
 } from "./messages.js";
+import { buffersOf } from "./transfer.js";
 import source from "./worker.js?inlined";
 
 /** What a session needs of a worker. */
@@ -160,7 +161,7 @@ export class Session {
     signal?.addEventListener("abort", abort, { once: true });
     const ran = this.#answer<"done">(id, signal);
     const into = Object.values(spare as Record<string, Stored>);
-    const buffers = [...feeds, ...into].map(({ buffer }) => buffer);
+    const buffers = buffersOf([...feeds, ...into]);
     const stoppable = signal !== undefined;
     this.#worker.postMessage({ type: "run", id, feeds, into, timed, stoppable }, buffers);
     return ran.finally(() => signal?.removeEventListener("abort", abort));
