@@ -163,7 +163,7 @@ class Contestant:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visited:
     """Visits of one network at one speed of the network, by contestant. `held` is what pages hold
-    at most that nobody watches, beyond an empty one, by contestant and visit."""
+    at most that nobody watches, beyond one with the inputs alone, by contestant and visit."""
 
     case: NetworkCase
     prepared: Prepared

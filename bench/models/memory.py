@@ -24,7 +24,9 @@ from workers.fleet.chromium import find_chromium, own_flags
 
 LIMIT_S = 120
 END_S = 10
+EMPTY_PAGE = "empty-page"
 EMPTY_WORKER = "empty-worker"
+"""Pages without an engine. They have the network's inputs, which are the page's own with any."""
 
 
 class ListeningSite(BenchSite):
@@ -48,7 +50,8 @@ class ListeningSite(BenchSite):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldByNetwork:
-    """At most, beyond what an empty page holds. `worker` is what an empty worker adds to that."""
+    """At most, beyond what a page holds that has the inputs and no engine. `worker` is what an
+    empty worker adds to that."""
 
     network: HeldBytes
     worker: HeldBytes
@@ -59,7 +62,7 @@ def held_by_network(
 ) -> HeldByNetwork:
     """With the first output there, at the last of so many visits of one profile. Raises
     CannotMeasure with what the page says."""
-    empty = _held(site, "")
+    empty = _held(site, f"cold={EMPTY_PAGE}&network={network}&")
     worker = _held(site, f"cold={EMPTY_WORKER}&network={network}&")
     held = _held(site, f"cold={engine}&network={network}&", visits)
     return HeldByNetwork(network=held - empty, worker=worker - empty)

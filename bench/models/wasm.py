@@ -53,9 +53,9 @@ ABORT_MS = 5
 PLAN_BYTES = 100_000
 IMPORT_S = 30
 MEMORY = 1.3
-"""Peak memory over weights and activations, beyond what the page holds without a network and what
-an empty worker adds to that (2.3 MB). What is mapped of the browser's own files does not count: 12
-to 18 MB of its compilers and workers, once for all pages of the browser."""
+"""Peak memory over weights and activations, beyond what a page holds that has the inputs and no
+engine, and what an empty worker adds to that (2.2 MB). What is mapped of the browser's own files
+does not count: 12 to 18 MB of its compilers and workers, once for all pages of the browser."""
 
 
 def main() -> None:

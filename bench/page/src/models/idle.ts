@@ -1,17 +1,25 @@
-/** A worker that does nothing, beside which what an engine holds is seen. */
-import type { Engine } from "./network.js";
+/** What a page holds without an engine, beside which what an engine holds is seen. */
+import { type Engine, type Network, valuesOf } from "./network.js";
 
-export async function openEmptyWorker(): Promise<Engine> {
+/** A page that has a network's inputs and no engine. */
+export async function openEmptyPage(network: Network | Promise<Network>): Promise<Engine> {
+  const inputs = await valuesOf((await network).inputs);
+  return {
+    name: "an empty page",
+    threads: 1,
+    outputs: {},
+    run: async () => inputs,
+    dispose: async () => undefined,
+  };
+}
+
+/** The same with a worker that does nothing. */
+export async function openEmptyWorker(network: Network | Promise<Network>): Promise<Engine> {
   const text = new Blob(["postMessage(null)"], { type: "text/javascript" });
   const worker = new Worker(URL.createObjectURL(text));
   await new Promise((started) => {
     worker.onmessage = started;
   });
-  return {
-    name: "an empty worker",
-    threads: 1,
-    outputs: {},
-    run: async () => ({}),
-    dispose: async () => worker.terminate(),
-  };
+  const page = await openEmptyPage(network);
+  return { ...page, name: "an empty worker", dispose: async () => worker.terminate() };
 }

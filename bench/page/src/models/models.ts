@@ -10,7 +10,7 @@ import { clockStepMs, now } from "../../../../client/src/timing/clock.js";
 import { sampleNs } from "../../../../client/src/timing/samples.js";
 import { registerLimits } from "../limits.js";
 import { openFloor } from "./floor.js";
-import { openEmptyWorker } from "./idle.js";
+import { openEmptyPage, openEmptyWorker } from "./idle.js";
 import { jit } from "./jit.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./network.js";
 import { openOurs } from "./ours.js";
@@ -29,6 +29,7 @@ const ENGINES: Readonly<Record<string, Open>> = {
   "peer-webgpu": openOnnxRuntimeOnGpu,
   litert: openLiteRt,
   tensorflow: openTensorFlow,
+  "empty-page": openEmptyPage,
   "empty-worker": openEmptyWorker,
   floor: openFloor,
 };
