@@ -1,6 +1,7 @@
 """Small networks as plans, with right outputs by NumPy."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from math import erf
 from pathlib import Path
 
@@ -88,6 +89,36 @@ def deep(name: str = "deep", layers: int = 40, rows: int = 256, width: int = 512
         calls=[(key, (i % 2, "w", 1 - i % 2), f"layer {i}") for i in range(layers)],
         inputs={"x": (PortDType.FLOAT32, x, 0)},
         outputs={"y": (PortDType.FLOAT32, y, layers % 2)},
+    )
+
+
+def widths(name: str = "widths", rows: int = 64) -> PlannedNetwork:
+    """Products with different kernels, which one module has."""
+    random = np.random.default_rng(10)
+    sides = (128, 192, 256, 320, 384)
+    weights = {
+        f"w{k}": random.standard_normal((k, n), dtype=np.float32) / np.float32(np.sqrt(k))
+        for k, n in pairwise(sides)
+    }
+    x = random.standard_normal((rows, sides[0]), dtype=np.float32)
+    y = x
+    for w in weights.values():
+        y = y @ w
+    size = rows * max(sides) * 4
+    return network(
+        name,
+        weights=weights,
+        tensors=[
+            PlanTensor(dtype=DType.F32, shape=(rows, side), at=i % 2 * size)
+            for i, side in enumerate(sides)
+        ],
+        activations=2 * size,
+        calls=[
+            (f"matmul:f32:m{rows}k{k}n{n}:constant=b", (i, f"w{k}", i + 1), f"to {n}")
+            for i, (k, n) in enumerate(pairwise(sides))
+        ],
+        inputs={"x": (PortDType.FLOAT32, x, 0)},
+        outputs={"y": (PortDType.FLOAT32, y, len(sides) - 1)},
     )
 
 
