@@ -102,6 +102,24 @@ COVERAGE = Dashboard(
             ),
         ),
         Panel(
+            title="Models that are wrong",
+            text="Plans whose golden outputs pages of a class computed wrongly although they ran "
+            "default kernels, within 30 days, and on how many networks.",
+            kind="table",
+            width=24,
+            height=6,
+            ask=(
+                SqlQuery(
+                    query="""
+                    SELECT model, dimensions::text AS dimensions, f16, device_class,
+                           array_to_string(outputs, ', ') AS outputs, networks, since,
+                           last_at AS last
+                    FROM wrong_model ORDER BY networks DESC, last_at DESC, model LIMIT 100
+                    """
+                ),
+            ),
+        ),
+        Panel(
             title="Classes × workloads",
             text="The forty classes and forty workloads that pages ask for most.",
             kind="table",

@@ -82,7 +82,8 @@ JOBS = (
 QUEUES = ("compile", "aggregate")
 TABLES = (
     *("measurement", "lease", "lease_item", "ballot", "agent_session", "identity"),
-    *("device_class", "candidate", "artifact", "page_failure", "page_load"),
+    *("device_class", "candidate", "artifact", "page_failure", "wrong_output"),
+    "page_load",
 )
 """Those that grow with what strangers send, and those of the compiler."""
 ENGINES = ("Chromium", "Firefox", "Safari", "WebKit")

@@ -94,6 +94,15 @@ def with_plan(of: TinyModel, **changes: Any) -> TinyModel:
     return replace(of, plan=replace(of.plan, **changes))
 
 
+def with_wrong_golden(of: TinyModel) -> TinyModel:
+    """No kernel computes its golden output."""
+    (part,) = of.plan.golden.outputs
+    wrong = np.full(part.bytes // 4, 7, np.float32).tobytes()
+    golden = of.golden[: part.offset] + wrong + of.golden[part.offset + part.bytes :]
+    told = replace(of.plan.golden, sha256=digest(golden))
+    return replace(with_plan(of, golden=told), golden=golden)
+
+
 def send(http: TestClient, *models: TinyModel) -> None:
     for body in {body for model in models for body in model.files}:
         sent = http.put(f"/v1/blobs/{digest(body)}", content=body, headers=OPERATOR)
@@ -117,9 +126,9 @@ def register(
     return http.put(f"/v1/models/{name}{query}", json=body, headers=OPERATOR)
 
 
-def add(gateway: GatewayClient) -> None:
-    """As `kernelzoo models add` does, for WebAssembly."""
-    model = tiny_model()
+def add(gateway: GatewayClient, model: TinyModel | None = None) -> None:
+    """As `kernelzoo models add` does, for WebAssembly; the tiny model unless told."""
+    model = model or tiny_model()
     for body in model.files:
         gateway.put_blob(digest(body), len(body), iter([body]))
     request = ModelRequest(
@@ -128,7 +137,7 @@ def add(gateway: GatewayClient) -> None:
         programs={},
         targets=[TargetKind.WASM],
     )
-    gateway.register_model(TINY_NAME, request, replace=False)
+    gateway.register_model(model.plan.model, request, replace=False)
 
 
 def digest(body: bytes) -> str:

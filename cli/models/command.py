@@ -36,7 +36,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.errors import InvalidInput
-from services.gateway.wire.models import ListedModel, PlanCoverage, PlanWire, Registered
+from services.gateway.wire.models import ListedModel, PlanCoverage, PlanWire, Registered, WrongPlan
 
 app = typer.Typer(help="Networks that pages run whole.", no_args_is_help=True)
 
@@ -204,6 +204,9 @@ def show(
     for plan in model.plans:
         for line in _plan_lines(plan):
             out.print(line, markup=False)
+    if covered.wrong:
+        out.print("wrong with default kernels, as pages say:", markup=False)
+        Listing(columns=WRONG, rows=tuple(map(_wrong_row, covered.wrong))).show()
     if covered.coverage:
         Listing(columns=COVERAGE, rows=tuple(map(_coverage_row, covered.coverage))).show()
     else:
@@ -225,7 +228,28 @@ COVERAGE = (
 )
 
 
-def _named(plan: PlanWire) -> str:
+WRONG = (
+    Column(heading="device class"),
+    Column(heading="plan"),
+    Column(heading="output"),
+    Column(heading="networks", right=True),
+    Column(heading="since", rank=1),
+    Column(heading="last", rank=2),
+)
+
+
+def _wrong_row(wrong: WrongPlan) -> tuple[str, ...]:
+    return (
+        wrong.device_class,
+        _named(wrong),
+        ", ".join(wrong.outputs),
+        str(wrong.networks),
+        _day(wrong.since),
+        _day(wrong.last_at),
+    )
+
+
+def _named(plan: PlanWire | WrongPlan) -> str:
     return written(plan.dimensions) + (" in f16 for webgpu" if plan.dtype is DType.F16 else "")
 
 

@@ -3,7 +3,7 @@ import { type TestContext, test } from "node:test";
 import { memoryNotebook, storedNotes } from "../src/device/notebook.js";
 import { Arena } from "../src/engine/arena.js";
 import { KernelZooError } from "../src/engine/error.js";
-import { Failures } from "../src/gateway/failures.js";
+import { Failures, postReport } from "../src/gateway/failures.js";
 import { deadline } from "../src/gateway/request.js";
 import type { ModelAnswer } from "../src/runtime/answer.js";
 import type { Stored } from "../src/runtime/golden.js";
@@ -47,7 +47,7 @@ function hostOf(origin: string, told: FailureReport[] = []): Host {
     backend: "wasm",
     gpu,
     openGpu: async () => gpu,
-    tools: { ...tools, giveUpGpu, openManifest, refuseAged, storedNotes },
+    tools: { ...tools, giveUpGpu, openManifest, postReport, refuseAged, storedNotes },
   };
 }
 
@@ -241,6 +241,24 @@ test("a model that is wrong on default kernels is refused, and its memory is giv
     const opener = new Opener(hostOf("http://zoo.test/"), answered, order, spawn);
     await assert.rejects(opener.open(), (thrown) => (thrown as KernelZooError).stage === "compare");
   }
+});
+
+test("a model that is wrong on default kernels is told to its zoo once, and to no static host", async (t) => {
+  const bodies: unknown[] = [];
+  t.mock.method(globalThis, "fetch", async (url: URL, { body }: RequestInit) => {
+    bodies.push([url.href, JSON.parse(String(body))]);
+    return Response.json({ noted: true });
+  });
+  const failure = { stage: "compare", message: "wrong", fault: null, output: "c" } as const;
+  const { spawn } = workers(() => ({ type: "refused", failure }));
+  const answer = answerOf("add");
+  const places = ["models/tiny.json", "zoo/bundle.json", "zoo/", "zoo/"];
+  for (const origin of places.map((place) => `http://zoo.test/${place}`)) {
+    const opener = new Opener(hostOf("http://zoo.test/"), { answer, origin }, ORDER, spawn);
+    await assert.rejects(opener.open(), KernelZooError);
+  }
+  const told = { model: "tiny", golden: "g", device_class: CLASS, output: "c" };
+  assert.deepEqual(bodies, [["http://zoo.test/zoo/v1/wrong-outputs", told]]);
 });
 
 test("a kernel that traps in a run is replaced, and the run is repeated", async () => {

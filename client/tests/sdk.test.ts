@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { buildSdk } from "../bundles.js";
-import { Failures, postFailure } from "../src/gateway/failures.js";
+import { Failures, postReport } from "../src/gateway/failures.js";
 import { CompileDeadline, SharedDeadline } from "../src/gpu/compiling.js";
 import { KernelZoo, type KernelZooError } from "../src/sdk/index.js";
 import { registerCommand } from "../src/sdk/names.js";
@@ -115,7 +115,7 @@ test("a deadline that several kernels missed together is told of none of them", 
     return new Response();
   });
   const zoo = new URL("http://zoo.test/");
-  const failures = new Failures((report) => postFailure(zoo, report));
+  const failures = new Failures((report) => postReport(new URL("./v1/failures", zoo), report));
   const kernel = { workload: KEY, device_class: CLASS, artifact: "0".repeat(64) };
   failures.note(kernel, new SharedDeadline(10_000));
   assert.deepEqual([failures.reason(kernel.artifact), told], [null, []]);

@@ -3,14 +3,15 @@
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import Browser, BrowserContext, expect
 
 from cli.gateway_client import GatewayClient
 from cli.stack.supervisor import Stack
 from tests.browser.browsers import watched
+from tests.browser.sites import site
 from tests.e2e.scripted_agent import ScriptedAgent
 from tests.running import eventually
-from tests.tiny_model import TINY_NAME, add, tiny_model
+from tests.tiny_model import TINY_NAME, add, tiny_model, with_wrong_golden
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,39 @@ def test_the_coverage_of_a_model_leads_to_every_kernel_of_its_timeline(
         kernels = page.get_by_role("table", name="Every kernel that changed it")
         for key in tiny_model().plan.kernels:
             expect(kernels.get_by_role("row").filter(has_text=key)).to_contain_text("yes")
+
+
+WRONG = """async ([url, name]) => {
+  const { KernelZoo } = await import(`${url}/client/sdk.js`);
+  const zoo = await KernelZoo.open(url, { backend: "wasm" });
+  const model = await zoo.model(name);
+  return model.complete().then(() => "right", (error) => `${error.stage}: ${error.message}`);
+}"""
+
+
+def test_the_operator_sees_on_which_class_a_page_found_a_model_wrong(
+    stack: Stack, device_class: str, browser: Browser, context: BrowserContext
+) -> None:
+    """Its kernels are right, and its golden output is not."""
+    assert device_class, "its kernels are compiled"
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        add(gateway, with_wrong_golden(tiny_model(name="skewed")))
+        with browser.new_context() as elsewhere, site({}) as address:
+            visitor = elsewhere.new_page()
+            visitor.goto(address)
+            for _ in range(2):
+                found = visitor.evaluate(WRONG, [stack.url, "skewed"])
+                assert found == "compare: skewed computes a wrong y on this device."
+        eventually(lambda: gateway.model_coverage("skewed").wrong != [], "the zoo to hear of it")
+        (wrong,) = gateway.model_coverage("skewed").wrong
+    assert (wrong.outputs, wrong.networks, wrong.dimensions) == (["y"], 1, {"sequence": 4})
+    with watched(context, stack.url) as page:
+        page.goto(f"{stack.url}/console#/coverage")
+        page.get_by_text("skewed, 1 plan").click()
+        table = page.get_by_role("table", name="Classes on which skewed is wrong")
+        row = table.get_by_role("row").filter(has_text=wrong.device_class)
+        expect(row).to_contain_text("sequence=4")
+        expect(row).to_contain_text("just now")
 
 
 def test_the_timeline_of_a_class_that_measured_nothing_says_so(

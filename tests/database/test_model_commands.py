@@ -106,6 +106,21 @@ def test_a_file_of_f16_is_so_on_a_gpu_and_f32_elsewhere(run: Run, tmp_path: Path
         assert refusal in str(refused.exception)
 
 
+def test_what_pages_found_wrong_is_shown(run: Run, http: TestClient) -> None:
+    model = tiny_model()
+    assert register(http, model).status_code == 201
+    golden = model.plan.golden.sha256
+    told = {"model": TINY_NAME, "golden": golden, "device_class": CLASS, "output": "y"}
+    assert "wrong" not in run("show", TINY_NAME).output
+    assert http.post("/v1/wrong-outputs", json=told).status_code == 202
+    shown = run("show", TINY_NAME)
+    assert shown.exit_code == 0, shown.output
+    assert "wrong with default kernels" in shown.stdout
+    assert "networks" in shown.stdout
+    (wrong,) = json.loads(run("show", TINY_NAME, "--json").stdout)["wrong"]
+    assert (wrong["device_class"], wrong["networks"], wrong["outputs"]) == (CLASS, 1, ["y"])
+
+
 def test_a_model_is_added_listed_shown_typed_checked_and_removed(
     run: Run, db: Connection, tmp_path: Path
 ) -> None:

@@ -1,12 +1,12 @@
 /** Models that pages run whole: how far each is tuned, class by class. */
 import { element } from "../page/elements.js";
-import { count, duration, integer } from "../page/text.js";
-import type { ModelCoverage, ModelList, PlanCoverage } from "../wire/types.js";
+import { ago, count, duration, integer } from "../page/text.js";
+import type { ModelCoverage, ModelList, PlanCoverage, WrongPlan } from "../wire/types.js";
 import { followed } from "./followed.js";
 import { type Column, card, code, empty, link, table } from "./pieces.js";
 import { timelineAddress } from "./timeline.js";
 
-const plan = ({ dimensions }: PlanCoverage): string =>
+const plan = ({ dimensions }: Pick<PlanCoverage, "dimensions">): string =>
   Object.entries(dimensions)
     .map(([name, extent]) => `${name}=${extent}`)
     .join(", ") || "–";
@@ -38,6 +38,15 @@ const columns = (model: string): readonly Column<PlanCoverage>[] => [
   { title: "Page loads", numeric: true, cell: ({ page_loads }) => integer(page_loads) },
 ];
 
+const wrongColumns: readonly Column<WrongPlan>[] = [
+  { title: "Device class", cell: ({ device_class }) => code(device_class) },
+  { title: "Plan", cell: (each) => `${plan(each)}${each.dtype === "f16" ? " in f16" : ""}` },
+  { title: "Wrong", cell: ({ outputs }) => outputs.join(", ") },
+  { title: "Networks", numeric: true, cell: ({ networks }) => integer(networks) },
+  { title: "Since", numeric: true, cell: ({ since }) => ago(since, Date.now()) },
+  { title: "Last", numeric: true, cell: ({ last_at }) => ago(last_at, Date.now()) },
+];
+
 export function modelsCard(signal: AbortSignal): HTMLElement {
   const draw = (list: ModelList): Node => drawModels(list, signal);
   return card("Models", followed<ModelList>({ path: "/v1/models", everyMs: 30_000, draw }, signal));
@@ -62,7 +71,12 @@ function drawModel(name: string, plans: number, signal: AbortSignal): HTMLElemen
   return details;
 }
 
-function drawCoverage({ model, coverage }: ModelCoverage): Node {
-  if (coverage.length === 0) return empty("No device has measured or asked for it yet.");
-  return table(`Classes that have met ${model}`, columns(model), coverage);
+function drawCoverage({ model, coverage, wrong }: ModelCoverage): Node {
+  const covered =
+    coverage.length === 0
+      ? empty("No device has measured or asked for it yet.")
+      : table(`Classes that have met ${model}`, columns(model), coverage);
+  if (wrong.length === 0) return covered;
+  const title = `Classes on which ${model} is wrong with default kernels`;
+  return element("div", "", table(title, wrongColumns, wrong), covered);
 }

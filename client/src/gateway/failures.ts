@@ -1,7 +1,7 @@
 /** Kernels that failed in this page, and what the zoo is told of them. */
 import { KernelZooError, type Stage } from "../engine/error.js";
 import { SharedDeadline } from "../gpu/compiling.js";
-import type { FailureReport } from "../wire/types.js";
+import type { FailureReport, WrongOutput } from "../wire/types.js";
 
 /** A kernel as a failure names it. */
 export type FailedKernel = Omit<FailureReport, "stage" | "detail">;
@@ -10,11 +10,11 @@ export type FailedKernel = Omit<FailureReport, "stage" | "detail">;
 const KERNEL_STAGES: readonly Stage[] = ["validate", "compile", "run", "compare", "timeout"];
 const LONGEST_DETAIL = 500;
 
-/** Posts a report to the zoo at `origin` without waiting for an answer. */
-export function postFailure(origin: URL, report: FailureReport): void {
+/** Posts a report to `url` without waiting for an answer. */
+export function postReport(url: URL, report: FailureReport | WrongOutput): void {
   const headers = { "Content-Type": "application/json" };
   // The request outlives a page that is closed; a zoo that is down hears of it from other pages.
-  fetch(new URL("./v1/failures", origin), {
+  fetch(url, {
     method: "POST",
     headers,
     body: JSON.stringify(report),

@@ -17,7 +17,7 @@ export async function replaced(
   target: TargetKind,
   answered: Answered,
   fallbacks: Fallbacks,
-  { fault, stage, message }: Failure,
+  { fault, stage, message, output }: Failure,
 ): Promise<Fallbacks> {
   const { failures, tools } = host;
   const { device_class, kernels } = answered.answer;
@@ -40,7 +40,25 @@ export async function replaced(
     if (!known) for (const [workload] of left) next.set(workload, message);
   }
   if (next.size > fallbacks.size) return next;
+  if (output !== undefined) tellWrong(host, answered, output);
   throw error;
+}
+
+/** Wrong outputs that this page has told of, each by its golden file and class. */
+const told = new Set<string>();
+
+/**
+ * Tells the zoo, once in a page, that a model is wrong on default kernels. A file or a bundle on a
+ * static host has nobody to tell.
+ */
+function tellWrong({ tools }: Host, { answer, origin }: Answered, output: string): void {
+  const { name, device_class, plan } = answer;
+  const golden = plan.golden.sha256;
+  const about = `${golden} ${device_class}`;
+  if (new URL(origin).pathname.endsWith(".json") || told.has(about)) return;
+  told.add(about);
+  const url = new URL("./v1/wrong-outputs", origin);
+  tools.postReport(url, { model: name, golden, device_class, output });
 }
 
 /** What is wrong with a kernel beside its default, which the zoo is told; null where nothing is. */

@@ -27,6 +27,16 @@ export class WrongKernel extends KernelZooError {
   }
 }
 
+/** A golden output that is not what it should be. */
+export class WrongOutput extends KernelZooError {
+  readonly output: string;
+
+  constructor(model: string, output: string) {
+    super("compare", `${model} computes a wrong ${output} on this device.`);
+    this.output = output;
+  }
+}
+
 /** What starts threads. */
 export interface CrewPorts {
   readonly start: typeof Crew.start;
@@ -291,8 +301,7 @@ export async function checked(
   const wanted = goldenParts(bytes, outputs, golden.outputs);
   const wrong = wrongOutput(plan, found.outputs, wanted);
   if (wrong === undefined) return true;
-  const message = `${answer.name} computes a wrong ${wrong} on this device.`;
-  throw new KernelZooError("compare", message);
+  throw new WrongOutput(answer.name, wrong);
 }
 
 async function modulesOf(

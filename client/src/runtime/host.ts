@@ -4,6 +4,7 @@
  */
 import type { Notebook, storedNotes } from "../device/notebook.js";
 import type { KernelZooError } from "../engine/error.js";
+import type { postReport } from "../gateway/failures.js";
 import type { chooseOffer } from "../sdk/address.js";
 import type { giveUpGpu } from "../sdk/backend.js";
 import type { LoadRequest, loadKernel } from "../sdk/load.js";
@@ -20,6 +21,7 @@ export interface Tools {
   readonly loadKernel: typeof loadKernel;
   readonly notes: Notebook;
   readonly openManifest: typeof openManifest;
+  readonly postReport: typeof postReport;
   readonly refuseAged: typeof refuseAged;
   readonly storedNotes: typeof storedNotes;
 }

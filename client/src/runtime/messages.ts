@@ -94,6 +94,8 @@ export interface Failure {
   readonly stage: Stage;
   readonly message: string;
   readonly fault: Fault | null;
+  /** The golden output that is wrong, where it is that. */
+  readonly output?: string;
   /** The page has mended it already, where only the page had chosen what is at fault. */
   readonly mended?: true;
 }

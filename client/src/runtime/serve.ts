@@ -1,7 +1,7 @@
 /** What a model's worker does with the messages of its page: it loads and runs the model. */
 import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing, unstoppable } from "./breathing.js";
-import { type Engine, type EnginePorts, WrongKernel } from "./engine.js";
+import { type Engine, type EnginePorts, WrongKernel, WrongOutput } from "./engine.js";
 import type { Stored } from "./golden.js";
 import type {
   Failure,
@@ -25,7 +25,8 @@ const scope = globalThis as unknown as WorkerScope;
 export function failureOf(thrown: unknown): Failure {
   const fault = thrown instanceof WrongKernel ? thrown.fault : null;
   const stage = thrown instanceof KernelZooError ? thrown.stage : "run";
-  return { stage, message: sentence(thrown), fault };
+  const output = thrown instanceof WrongOutput && { output: thrown.output };
+  return { stage, message: sentence(thrown), fault, ...output };
 }
 
 const post = (message: FromRuntime, transfer: Transferable[] = []): void =>

@@ -5,7 +5,7 @@ import { notedHardware, peakOf, readProfile, usualClass } from "../device/profil
 import { Arena } from "../engine/arena.js";
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
 import { forbiddenReason } from "../engine/features.js";
-import { Failures, postFailure } from "../gateway/failures.js";
+import { Failures, postReport } from "../gateway/failures.js";
 import { deadline, gaveUp } from "../gateway/request.js";
 import type { LanguageOptions } from "../language/language.js";
 import type { LanguageModel } from "../language/model.js";
@@ -118,7 +118,7 @@ const TIMEOUT_MS = 10_000;
 // biome-ignore format: names alone
 const TOOLS = {
   KernelZooError, chooseOffer, fresh, giveUpGpu, hashOf, latest, loadKernel, notes, openManifest,
-  refuseAged, storedNotes,
+  postReport, refuseAged, storedNotes,
 };
 
 /**
@@ -272,7 +272,8 @@ export class KernelZoo {
     const forbidden = backend === "javascript" ? "It was asked for." : forbiddenReason();
     const arena = new Arena(forbidden ? NO_MEMORY : undefined);
     const threads = new Threads(arena, forbidden ? 1 : asked);
-    const failures = new Failures((report) => postFailure(source.origin, report));
+    const told = new URL("./v1/failures", source.origin);
+    const failures = new Failures((report) => postReport(told, report));
     const parts = { arena, threads, backend, forbidden, failures, signal, told: options };
     return new KernelZoo({ ...source, ...parts });
   }

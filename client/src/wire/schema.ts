@@ -866,6 +866,28 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/wrong-outputs": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Note Wrong Output
+         * @description Say that a model computes a wrong golden output in this page although its kernels are the
+         *     defaults. The operator is told; nothing is taken away. A network has one voice for each plan and
+         *     class.
+         */
+        readonly post: operations["note_wrong_output_v1_wrong_outputs_post"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/zoo": {
         readonly parameters: {
             readonly query?: never;
@@ -1914,12 +1936,17 @@ export interface components {
             /** Samples Ns */
             readonly samples_ns: readonly number[];
         };
-        /** ModelCoverage */
+        /**
+         * ModelCoverage
+         * @description `wrong`: the plans and classes that most networks found wrong.
+         */
         readonly ModelCoverage: {
             /** Coverage */
             readonly coverage: readonly components["schemas"]["PlanCoverage"][];
             /** Model */
             readonly model: string;
+            /** Wrong */
+            readonly wrong: readonly components["schemas"]["WrongPlan"][];
         };
         /** ModelDocument */
         readonly ModelDocument: {
@@ -2798,6 +2825,48 @@ export interface components {
         readonly WorkloadSetRequest: {
             /** Workloads */
             readonly workloads: readonly string[];
+        };
+        /**
+         * WrongOutput
+         * @description A page of this class computed an `output` that is not the golden one of a plan, with default
+         *     kernels. `golden`: the hash of that plan's golden file.
+         */
+        readonly WrongOutput: {
+            /** Device Class */
+            readonly device_class: string;
+            /** Golden */
+            readonly golden: string;
+            /** Model */
+            readonly model: string;
+            /** Output */
+            readonly output: string;
+        };
+        /**
+         * WrongPlan
+         * @description A plan whose golden outputs pages of a class computed wrongly although they ran default
+         *     kernels: on so many `networks` `since` then, within the last 30 days. `outputs`: the first wrong
+         *     one of each network.
+         */
+        readonly WrongPlan: {
+            /** Device Class */
+            readonly device_class: string;
+            /** Dimensions */
+            readonly dimensions: {
+                readonly [key: string]: number;
+            };
+            /**
+             * Dtype
+             * @enum {string}
+             */
+            readonly dtype: "f32" | "f16";
+            /** Last At */
+            readonly last_at: string;
+            /** Networks */
+            readonly networks: number;
+            /** Outputs */
+            readonly outputs: readonly string[];
+            /** Since */
+            readonly since: string;
         };
         /**
          * ZooEntry
@@ -4534,6 +4603,41 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["KeyList"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly note_wrong_output_v1_wrong_outputs_post: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "x-kernelzoo-operator"?: string | null;
+            };
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["WrongOutput"];
+            };
+        };
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 202: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["FailureNoted"];
                 };
             };
             /** @description Refused: what, why, what to do */

@@ -95,7 +95,7 @@ async def report_failure(
     of a lease. A network has one voice for each kernel.
     """
     if not operated:
-        await _refuse_untrusted(state, request)
+        await refuse_untrusted(state, request)
     key, device_class = Workload.parse(body.workload).key, DeviceClass.parse(body.device_class)
     cap = state.settings.failures_per_network_per_day
     async with state.pool.connection() as db:
@@ -126,7 +126,7 @@ async def report_failure(
     return FailureNoted()
 
 
-async def _refuse_untrusted(state: State, request: Request) -> None:
+async def refuse_untrusted(state: State, request: Request) -> None:
     """A failure is a claim as a time is: it is taken of whom the zoo is tuned by."""
     trust = state.settings.trust
     origin, host = request.headers.get("origin", ""), request.headers.get("host", "")

@@ -22,9 +22,10 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import read_plan
 from kernelzoo.metrics import BLOB_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS
-from kernelzoo.store import models, notifications, tuning
+from kernelzoo.store import models, notifications, tuning, wrong_outputs
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from kernelzoo.store.models import PlanRow, StoredPlan
+from kernelzoo.store.wrong_outputs import WrongModelRow
 from services.gateway import programs
 from services.gateway.blobs import Blobs
 from services.gateway.client_files import accepted
@@ -39,8 +40,10 @@ from services.gateway.models import (
 )
 from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.recall import recalled
+from services.gateway.routes.denials import refuse_untrusted
 from services.gateway.routes.zoo import ARTIFACT_CACHE, MANIFEST_CACHE, ClassText, IfNoneMatch, Told
-from services.gateway.state import Operator, Shared
+from services.gateway.state import Network, Operator, Shared
+from services.gateway.wire.denials import FailureNoted
 from services.gateway.wire.models import (
     FileWire,
     ListedModel,
@@ -55,6 +58,8 @@ from services.gateway.wire.models import (
     PlanWire,
     PortWire,
     Registered,
+    WrongOutput,
+    WrongPlan,
 )
 
 router = APIRouter(tags=["models"])
@@ -171,6 +176,7 @@ async def get_model_coverage(name: ModelName, state: Shared) -> ModelCoverage:
         if not await fetch_all(db, models.plans(name)):
             raise unknown(name)
         rows = await fetch_all(db, models.coverage(name, MOST_CLASSES))
+        wrong = await fetch_all(db, wrong_outputs.of_model(name, MOST_CLASSES))
     covered = [
         PlanCoverage.of(
             row,
@@ -182,7 +188,62 @@ async def get_model_coverage(name: ModelName, state: Shared) -> ModelCoverage:
         )
         for row in rows
     ]
-    return ModelCoverage(model=name, coverage=covered)
+    return ModelCoverage(model=name, coverage=covered, wrong=[_wrong(row) for row in wrong])
+
+
+def _wrong(row: WrongModelRow) -> WrongPlan:
+    return WrongPlan.of(
+        row,
+        dtype=DType.F16 if row.f16 else DType.F32,
+        device_class=str(row.device_class),
+        since=row.since.isoformat(),
+        last_at=row.last_at.isoformat(),
+    )
+
+
+@router.post("/v1/wrong-outputs", status_code=HTTPStatus.ACCEPTED)
+async def note_wrong_output(
+    body: WrongOutput, request: Request, network: Network, state: Shared, operated: Operator
+) -> FailureNoted:
+    """Say that a model computes a wrong golden output in this page although its kernels are the
+    defaults. The operator is told; nothing is taken away. A network has one voice for each plan and
+    class.
+    """
+    if not operated:
+        await refuse_untrusted(state, request)
+    device_class = DeviceClass.parse(body.device_class)
+    cap = state.settings.failures_per_network_per_day
+    async with state.pool.connection() as db:
+        rows = await fetch_all(db, models.plans(body.model))
+        plan = await asyncio.to_thread(_blamed, state.blobs, rows, body, device_class)
+        await execute(db, wrong_outputs.forget_old(plan.id))
+        note = wrong_outputs.note(plan.id, device_class, network, body.output, daily_cap=cap)
+        noted = await fetch_one(db, note)
+    assert noted is not None
+    if not noted.allowed:
+        raise Refusal(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            f"this network reported {cap} wrong outputs within a day; come back tomorrow",
+            {"Retry-After": "3600"},
+        )
+    return FailureNoted()
+
+
+def _blamed(
+    blobs: Blobs, rows: Sequence[PlanRow], told: WrongOutput, device_class: DeviceClass
+) -> PlanRow:
+    """The plan that a page of the class was given. Raises Refusal where it has no such output."""
+    if not rows:
+        raise unknown(told.model)
+    for row in suited(rows, device_class.target.kind):
+        if row.golden_sha256 == told.golden:
+            plan = read_plan(_body(blobs, row.plan_sha256, "plan"))
+            if any(port.name == told.output for port in plan.outputs):
+                return row
+    raise Refusal(
+        HTTPStatus.NOT_FOUND,
+        f"no plan of {told.model} has this golden file and output; ask for the model again",
+    )
 
 
 @router.get("/v1/models/{name}/{device_class}", response_model=ModelManifest)

@@ -181,9 +181,38 @@ class PlanCoverage(WireModel):
     prepare_ms: float | None
 
 
+class WrongOutput(WireModel):
+    """A page of this class computed an `output` that is not the golden one of a plan, with default
+    kernels. `golden`: the hash of that plan's golden file.
+    """
+
+    model: ModelName
+    golden: Sha256
+    device_class: Annotated[str, Field(max_length=256, pattern=STORABLE)]
+    output: Annotated[str, Field(min_length=1, max_length=256, pattern=STORABLE)]
+
+
+class WrongPlan(WireModel):
+    """A plan whose golden outputs pages of a class computed wrongly although they ran default
+    kernels: on so many `networks` `since` then, within the last 30 days. `outputs`: the first wrong
+    one of each network.
+    """
+
+    dimensions: dict[str, int]
+    dtype: Literal[DType.F32, DType.F16]
+    device_class: str
+    outputs: list[str]
+    networks: int
+    since: str
+    last_at: str
+
+
 class ModelCoverage(WireModel):
+    """`wrong`: the plans and classes that most networks found wrong."""
+
     model: ModelName
     coverage: list[PlanCoverage]
+    wrong: list[WrongPlan]
 
 
 class SwapWire(WireModel):
