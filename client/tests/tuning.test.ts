@@ -154,12 +154,33 @@ test("what nothing stops is begun where it ends before the next inference, by th
       order.push(name);
       setImmediate(done);
     });
-  const all = Promise.all(["first", "second"].map((name) => lulls.within(5, work(name))));
+  const all = Promise.all(["first", "second"].map((name) => lulls.within(work(name), 5)));
   await new Promise(setImmediate);
   assert.deepEqual(order, [], "it waits for the inference's end");
   lulls.begin();
   await all;
   assert.deepEqual(order, ["first", "second"]);
+});
+
+test("where no lull is as long as the work, it is begun with one lull of so many", async () => {
+  let nowMs = 0;
+  const lulls = new Lulls(() => nowMs);
+  const gate = lulls.gate(5, 3);
+  const open: boolean[] = [];
+  const lull = (ms: number): void => {
+    lulls.begin();
+    open.push(gate.isOpen);
+    nowMs += ms;
+    lulls.end();
+    nowMs += 1;
+  };
+  for (let i = 0; i < 7; i++) lull(1);
+  assert.deepEqual(open, [false, false, true, false, false, true, false]);
+  for (let i = 0; i < 3; i++) lull(20);
+  assert.deepEqual(open.slice(7), [false, true, true], "then each lull is long enough");
+  const waited = lulls.gate(50, 2).pass();
+  lulls.begin();
+  await waited;
 });
 
 test("a tab that is paused for long in its turn lends it to others, and goes on when it has it again", async () => {

@@ -285,7 +285,7 @@ TUNE = """
   const until = async (holds) => {
     for (const start = performance.now(); performance.now() < start + 30_000 && !holds(); ) {
       await run();
-      await new Promise((resolve) => setTimeout(resolve, 1));
+      await new Promise((resolve) => setTimeout(resolve, 40));
     }
   };
   const swapped = () => model.tuning.swaps.length > 0;
@@ -484,7 +484,7 @@ HANGING = """
   for (const start = performance.now(); performance.now() < start + 60_000 && !swapped(); ) {
     const y = await run();
     worst = y.reduce((most, entry, i) => Math.max(most, Math.abs(entry - right[i])), worst);
-    await new Promise((resolve) => setTimeout(resolve, 1));
+    await new Promise((resolve) => setTimeout(resolve, 40));
   }
   const { measured, reason } = model.tuning;
   const { target } = model.plan;

@@ -63,6 +63,19 @@ async function ranMs(
   return { firstMs, callMs: Math.min(firstMs, await runInSlices(open, work, untilMs, pacing)) };
 }
 
+interface Told {
+  readonly output: OutputView;
+  readonly states: readonly OutputView[];
+}
+
+/** What a kernel has written, each read after a rest. */
+async function told(bench: GpuBench, untilMs: number, { rest, clock }: Pacing): Promise<Told> {
+  await rest?.();
+  const output = await bench.output(untilMs - clock());
+  await rest?.();
+  return { output, states: await bench.states(untilMs - clock()) };
+}
+
 /** Runs the reference and keeps its output. Throws KernelZooError when it cannot. */
 export async function gpuReference(
   bench: GpuBench,
@@ -74,8 +87,7 @@ export async function gpuReference(
   const bound = await bench.bind(program);
   bench.clearOutput();
   const { callMs } = await ranMs(bench.open, bound, untilMs, pacing);
-  const output = await bench.output(untilMs - clock());
-  const states = await bench.states(untilMs - clock());
+  const { output, states } = await told(bench, untilMs, pacing);
   const oneSlice = (pass: GPUComputePassEncoder): void => bound.encode(pass, 0, 1);
   const own = await gpuTimer(bench.open, oneSlice, untilMs - clock(), TIMER_TOOLS);
   const timer = rest === null ? own : restingTimer(own, rest);
@@ -102,6 +114,15 @@ async function sized(
   return { calls: shape.calls, sampler: () => gpuSampleNs(timer, work, shape, untilMs, clock) };
 }
 
+/**
+ * Comparing outputs has left the GPU idle. Beside inferences its clock is what they leave it at: work
+ * that raises it would hold them up.
+ */
+async function raised(reference: GpuReference, untilMs: number): Promise<void> {
+  const { timer, bound, activity, pacing } = reference;
+  if (pacing.rest === null) await raiseClock(timer, bound, activity, untilMs, pacing.clock);
+}
+
 /** Measures a bound candidate. Throws KernelZooError with the stage. */
 async function measured(
   bench: GpuBench,
@@ -109,18 +130,18 @@ async function measured(
   reference: GpuReference,
   bound: BoundProgram,
 ): Promise<MeasurementWire> {
-  const { timer, activity, pacing } = reference;
-  const { clock } = pacing;
+  const { activity, pacing } = reference;
+  const { rest, clock } = pacing;
   const untilMs = deadlineMs(reference.callMs, clock);
+  await rest?.();
   bench.clearOutput();
   const { callMs, firstMs } = await ranMs(bench.open, bound, untilMs, pacing);
-  const output = await bench.output(untilMs - clock());
+  const { output, states } = await told(bench, untilMs, pacing);
   compare(output, reference.output, lease.tolerance);
-  for (const [i, state] of (await bench.states(untilMs - clock())).entries()) {
+  for (const [i, state] of states.entries()) {
     compare(state, reference.states[i] as OutputView, lease.tolerance);
   }
-  // Comparing outputs has left the GPU idle.
-  await raiseClock(timer, reference.bound, activity, untilMs, clock);
+  await raised(reference, untilMs);
   const own = await sized(reference, bound, callMs, untilMs);
   const against = await sized(reference, reference.bound, reference.callMs, untilMs);
   const samples = await screen(own.sampler, against.sampler, untilMs, clock);
@@ -151,11 +172,11 @@ export async function measureGpuAgain(
   reference: GpuReference,
   programs: readonly Program[],
 ): Promise<readonly number[]> {
-  const { timer, bound, callMs, activity, pacing } = reference;
+  const { bound, callMs, pacing } = reference;
   const untilMs = pacing.clock() + REFERENCE_BUDGET_MS;
   const others = await Promise.all(programs.map((program) => bench.bind(program)));
   try {
-    await raiseClock(timer, bound, activity, untilMs, pacing.clock);
+    await raised(reference, untilMs);
     const own = await sized(reference, bound, callMs, untilMs);
     const samplers: Sampler[] = [];
     for (const other of others) {
@@ -295,6 +316,7 @@ class GpuLease implements LeaseInstrument {
     if (this.#current?.open === open) return this.#current;
     this.dispose();
     const program = await this.#reference(open);
+    await this.#pacing.rest?.();
     const bench = await GpuBench.make(open, this.#lease, this.#kernels);
     const reference = await gpuReference(bench, program, this.#pacing);
     this.#current = { open, bench, reference };

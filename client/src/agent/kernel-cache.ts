@@ -79,15 +79,17 @@ export function cachedLoader(origin: URL, signal: AbortSignal, begin = atOnce): 
 export type LoadProgram = (open: OpenDevice, kernel: KernelWire) => Promise<Program>;
 
 /**
- * Fetches and compiles each kernel once for a device. Kernels of one text may differ in how many
+ * Fetches and compiles each kernel once for a device, as `begin` lets it. Kernels of one text may differ in how many
  * workgroups they take: rows of a product are no part of it.
  */
-export function cachedPrograms(origin: URL, signal: AbortSignal): LoadProgram {
+export function cachedPrograms(origin: URL, signal: AbortSignal, begin = atOnce): LoadProgram {
   const devices = new WeakMap<OpenDevice, Keep<Program>>();
   return async (open, kernel) => {
     const keep = devices.get(open) ?? keptPromises<Program>(KEPT);
     devices.set(open, keep);
-    const kept = await keep(kernel.sha256, () => loadProgram(open, origin, kernel, signal));
+    const kept = await keep(kernel.sha256, () =>
+      begin(() => loadProgram(open, origin, kernel, signal)),
+    );
     return { ...kept, kernel };
   };
 }

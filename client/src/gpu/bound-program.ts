@@ -144,10 +144,12 @@ export interface SliceOptions {
   readonly rest?: (() => Promise<void>) | null;
 }
 
-/** A submission that takes longer is followed by a shorter one: the page draws with this GPU. */
-const LONGEST_MS = 32;
-/** Below this, waiting for the answer takes longer than the work. */
-const SHORTEST_MS = 8;
+/**
+ * A submission that takes longer than `mostMs` is followed by a shorter one: the page draws with this
+ * GPU. Below `leastMs`, waiting for the answer takes longer than the work.
+ */
+const ALONE = { leastMs: 8, mostMs: 32 };
+const BESIDE_OTHERS = { leastMs: 1, mostMs: 4 };
 
 /**
  * Runs all slices once, in submissions that stay short however slow the GPU is, and answers the
@@ -162,6 +164,7 @@ export async function runInSlices(
   { clock = now, aborted = () => false, rest = null }: SliceOptions = {},
 ): Promise<number> {
   const start = clock();
+  const { leastMs, mostMs } = rest === null ? ALONE : BESIDE_OTHERS;
   let units = 1;
   for (let lo = 0; lo < work.slices; ) {
     const hi = Math.min(lo + units, work.slices);
@@ -171,8 +174,8 @@ export async function runInSlices(
     submitPass(open.device, (pass) => work.encode(pass, lo, hi));
     await open.idle(deadlineMs - before);
     const elapsed = clock() - before;
-    if (elapsed < SHORTEST_MS) units *= 2;
-    else if (elapsed > LONGEST_MS) units = Math.max(1, units >> 1);
+    if (elapsed < leastMs) units *= 2;
+    else if (elapsed > mostMs) units = Math.max(1, units >> 1);
     lo = hi;
   }
   return clock() - start;

@@ -1,7 +1,10 @@
 import type { Gate } from "../agent/pauses.js";
 import { type Clock, now } from "../timing/clock.js";
 
-/** From the beginning of a lull on, anything may begin: some lulls are shorter than any work. */
+/**
+ * From the beginning of a lull on, what takes longer than the lull may begin, too: some are shorter than
+ * any work.
+ */
 const BEGINNING_MS = 1;
 /** Where no inference has come so long after it was expected, none is expected any more. */
 const LATE_MS = 10;
@@ -18,19 +21,24 @@ export class Lulls {
   #beganMs: number | null = null;
   /** What the last two lulls lasted. */
   #lastedMs: readonly [number, number] = [0, 0];
-  #begun: Promise<void>;
+  #count = 0;
+  /** Resolves when the next lull begins. */
+  #next: Promise<void>;
   #tellBegun: () => void = () => undefined;
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(clock: Clock = now) {
     this.#clock = clock;
-    this.#begun = this.#next();
+    this.#next = this.#nextBegun();
   }
 
   /** No inference is under way any more. */
   begin(): void {
-    this.#beganMs ??= this.#clock();
+    if (this.#beganMs !== null) return;
+    this.#beganMs = this.#clock();
+    this.#count += 1;
     this.#tellBegun();
+    this.#next = this.#nextBegun();
   }
 
   /** An inference was asked for. */
@@ -38,12 +46,11 @@ export class Lulls {
     if (this.#beganMs === null) return;
     this.#lastedMs = [this.#lastedMs[1], this.#clock() - this.#beganMs];
     this.#beganMs = null;
-    this.#begun = this.#next();
   }
 
-  /** Open while work of `ms` may begin. */
-  gate(ms: number): Pick<Gate, "isOpen" | "pass"> {
-    const waitMs = (): number => this.#waitMs(ms);
+  /** Open while work of `ms` may begin; where no lull is as long, in one of so many. */
+  gate(ms: number, oneOf = 1): Pick<Gate, "isOpen" | "pass"> {
+    const waitMs = (): number => this.#waitMs(ms, oneOf);
     const pass = (): Promise<void> => this.#pass(waitMs());
     return {
       get isOpen() {
@@ -53,9 +60,9 @@ export class Lulls {
     };
   }
 
-  /** One piece of work after another, each begun where it takes `ms`. */
-  within<T>(ms: number, work: () => Promise<T>): Promise<T> {
-    const gate = this.gate(ms);
+  /** One piece of work after another, each begun as `gate` says. */
+  within<T>(work: () => Promise<T>, ms: number, oneOf = 1): Promise<T> {
+    const gate = this.gate(ms, oneOf);
     const worked = this.#last.then(async () => {
       while (!gate.isOpen) await gate.pass();
       return work();
@@ -64,20 +71,25 @@ export class Lulls {
     return worked;
   }
 
-  #waitMs(ms: number): number {
+  #waitMs(ms: number, oneOf: number): number {
     if (this.#beganMs === null) return Number.POSITIVE_INFINITY;
     const passedMs = this.#clock() - this.#beganMs;
     const lastsMs = Math.min(...this.#lastedMs);
-    if (passedMs < BEGINNING_MS || passedMs + ms <= (1 - MARGIN) * lastsMs) return 0;
+    if (passedMs + ms <= (1 - MARGIN) * lastsMs) return 0;
+    if (passedMs < BEGINNING_MS && this.#count % oneOf === 0) return 0;
     return lastsMs + LATE_MS - passedMs;
   }
 
   #pass(waitMs: number): Promise<void> {
-    if (waitMs === Number.POSITIVE_INFINITY) return this.#begun;
-    return new Promise((resolve) => setTimeout(resolve, waitMs));
+    const next = this.#next;
+    if (waitMs === Number.POSITIVE_INFINITY) return next;
+    return new Promise((resolve) => {
+      setTimeout(resolve, waitMs);
+      next.then(resolve);
+    });
   }
 
-  #next(): Promise<void> {
+  #nextBegun(): Promise<void> {
     return new Promise((resolve) => {
       this.#tellBegun = resolve;
     });

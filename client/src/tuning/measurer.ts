@@ -12,6 +12,6 @@ const stepMs = clockStepMs();
 const LOAD_MS = 5;
 
 measuring((origin, signal, pacing, lulls) => {
-  const load = cachedLoader(origin, signal, (work) => lulls.within(LOAD_MS, work));
+  const load = cachedLoader(origin, signal, (work) => lulls.within(work, LOAD_MS));
   return (running, kernels) => WasmScreening.open(arena, running, kernels, load, stepMs, pacing);
 });

@@ -46,6 +46,12 @@ export type SetUpScreening = (
   lulls: Lulls,
 ) => OpenScreening;
 
+/** What most slices take at most; where no lull is as long, one of so many has one. */
+export interface Slices {
+  readonly ms: number;
+  readonly oneOf: number;
+}
+
 interface WorkerScope {
   postMessage(message: FromMeasurer): void;
   onmessage: ((event: MessageEvent<ToMeasurer>) => void) | null;
@@ -77,8 +83,8 @@ const PROVEN = 3;
 /** What is not this much faster than the kernel that runs is noise. */
 const FASTER = 0.97;
 const HOPELESS = 1.08;
-/** What most slices take at most. */
-const SLICE_MS = 2.5;
+/** What most slices of a thread take at most. */
+const THREAD_SLICES: Slices = { ms: 2.5, oneOf: 1 };
 /** Before the first measurement. */
 const GUESSED_CALL_MS = 1;
 const FIRST_WAIT_MS = 1_000;
@@ -90,7 +96,7 @@ const post = (message: FromMeasurer): void => scope.postMessage(message);
 const { signal } = new AbortController();
 /** None while an inference runs or something pauses the page. */
 const lulls = new Lulls();
-const lull = lulls.gate(SLICE_MS);
+let lull = lulls.gate(THREAD_SLICES.ms);
 const lentTurn = new LentTurn(turns(navigator.locks, undefined));
 const gate = {
   get isOpen() {
@@ -309,7 +315,8 @@ async function start(order: MeasureOrder, setUp: SetUpScreening): Promise<void> 
 }
 
 /** Answers messages from now on. */
-export function measuring(setUp: SetUpScreening): void {
+export function measuring(setUp: SetUpScreening, { ms, oneOf } = THREAD_SLICES): void {
+  lull = lulls.gate(ms, oneOf);
   scope.onmessage = ({ data }) => {
     switch (data.type) {
       case "measure":

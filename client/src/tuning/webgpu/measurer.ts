@@ -2,12 +2,23 @@
 import { gpuInstrument } from "../../agent/gpu-instrument.js";
 import { cachedPrograms } from "../../agent/kernel-cache.js";
 import { DeviceOwner } from "../../gpu/device.js";
-import { measuring } from "../measuring.js";
+import { measuring, type Slices } from "../measuring.js";
 import { GpuScreening } from "./screening.js";
 
 const owner = new DeviceOwner();
 
-measuring((origin, signal, pacing) => {
-  const instrument = gpuInstrument(owner, cachedPrograms(origin, signal), {}, pacing);
+/**
+ * What is measured and the inferences share one GPU, where nothing gives way to anything: a sample, or
+ * what sets tensors up. Where inferences follow each other closely, less than one of twenty is held up.
+ */
+const SLICES: Slices = { ms: 6, oneOf: 25 };
+/** A driver compiles a kernel in about so long. */
+const LOAD_MS = 30;
+
+measuring((origin, signal, pacing, lulls) => {
+  const programs = cachedPrograms(origin, signal, (work) =>
+    lulls.within(work, LOAD_MS, SLICES.oneOf),
+  );
+  const instrument = gpuInstrument(owner, programs, {}, pacing);
   return (running, kernels) => GpuScreening.open(instrument, running, kernels);
-});
+}, SLICES);
