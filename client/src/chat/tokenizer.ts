@@ -96,10 +96,10 @@ export async function loadTokenizer(
     if (told) return told;
     throw new Error(`${folder} has no ${name}. Copy it there from the folder of the model.`);
   };
-  const [tokenizer, config] = await Promise.all([
-    read("tokenizer.json"),
-    read("tokenizer_config.json") as Promise<TokenizerConfig>,
-  ]);
+  const reading = read("tokenizer_config.json") as Promise<TokenizerConfig>;
+  reading.catch(() => undefined); // Where both are missing, the other is named.
+  const tokenizer = await read("tokenizer.json");
+  const config = await reading;
   const text = await templateText(folder, config, signal);
   const template = text === undefined ? undefined : new Template(text);
   const render: ChatTemplate["render"] = (context) =>
