@@ -26,7 +26,7 @@ from kernelzoo.domain.workload import Workload
 from tests.e2e.scripted_agent import ScriptedAgent
 from tests.reports import failure
 from tests.running import eventually, rows, running_stack
-from tests.tiny_model import add
+from tests.tiny_model import TINY_NAME, add, tiny_model
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -99,9 +99,17 @@ def _await_compiled(stack: Stack) -> None:
 
 
 def _add_model(stack: Stack) -> None:
+    """A page finds it wrong."""
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         add(gateway)
     _await_compiled(stack)
+    wrong = {
+        "model": TINY_NAME,
+        "golden": tiny_model().plan.golden.sha256,
+        "device_class": STRANGER,
+        "output": "y",
+    }
+    assert httpx2.post(f"{stack.url}/v1/wrong-outputs", json=wrong).status_code == 202
 
 
 def _disturb(agent: ScriptedAgent) -> None:
@@ -176,11 +184,16 @@ def test_a_panel_shows_something(watched: Watched, panel: Panel) -> None:
 def _show_metric(watched: Watched, ask: Metric) -> None:
     """What may be empty must at least be asked of a metric that exists."""
     if not ask.empty:
-        eventually(lambda: bool(watched.query(ask.query)), ask.query, within_s=15)
+        _await_any(watched, ask.query)
         return
     watched.query(ask.query)
     for name in re.findall(r"kernelzoo_\w+", ask.query):
-        assert watched.query(f"count({name})"), name
+        _await_any(watched, f"count({name})")
+
+
+def _await_any(watched: Watched, promql: str) -> None:
+    """The last scrape may be of a second ago."""
+    eventually(lambda: bool(watched.query(promql)), promql, within_s=15)
 
 
 def _rows(watched: Watched, ask: SqlQuery) -> list[tuple[Any, ...]]:

@@ -235,10 +235,14 @@ function measured(own: Known, candidate: Candidate, relativeTime: number | null)
   post({ type: "measured", artifact, relativeTime });
 }
 
-/** The kernel that was found last does not run, but another: those that were nearly as fast may win. */
+/**
+ * The kernel that was found last, or was kept, does not run, but another: those that were nearly as fast
+ * may win. It is not tried again, where it comes only now, either.
+ */
 function lost(running: Running): void {
   const own = known.get(running.workload);
   if (own === undefined) return;
+  tried.add(own.running.kernel.sha256);
   own.running = running;
   for (const { kernel } of own.runnersUp) tried.delete(kernel.sha256);
   own.left = [...own.runnersUp, ...own.left];
