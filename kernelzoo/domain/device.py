@@ -11,7 +11,7 @@ from kernelzoo.errors import InvalidInput
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _MAJOR = re.compile(r"[0-9]{1,6}")
-_RHO = re.compile(r"r(?P<suite>[0-9]{1,4})-(?P<bits>[01]{1,64})")
+_RHO = re.compile(r"r(?P<suite>0|[1-9][0-9]{0,3})-(?P<bits>[01]{1,64})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

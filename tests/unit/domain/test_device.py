@@ -41,7 +41,8 @@ def test_a_device_class_reads_back_from_its_text(
 @pytest.mark.parametrize(
     "text",
     ["", "a:b", "0123456789abcdeg:r1-0:wasm", "0123456789abcdef:r1-2:wasm",
-     "0123456789abcdef:r1-0:wasm+avx512", "0123456789abcdef:r1-0:metal"],
+     "0123456789abcdef:r01-0:wasm", "0123456789abcdef:r1-0:wasm+avx512",
+     "0123456789abcdef:r1-0:metal"],
 )  # fmt: skip
 def test_text_that_is_no_device_class_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
