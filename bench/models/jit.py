@@ -140,20 +140,22 @@ class TunedNetwork:
     def after_slice_p95_ms(self) -> float | None:
         """From the end of the slice that was under way, where one was, until an inference began.
         None on a GPU."""
-        later = list(self.answer.after_slice_ms[: self.tuned])
-        return _p95(later) if later else None
+        return _p95_if_any(list(self.answer.after_slice_ms[: self.tuned]))
 
     @property
     def untuned_wait_p95_ms(self) -> float | None:
         """Until an inference began once tuning had ended: what the machine itself does to them.
         None where it was still at work."""
-        later = list(self.answer.waits_ms[self.tuned :])
-        return _p95(later) if later else None
+        return _p95_if_any(list(self.answer.waits_ms[self.tuned :]))
 
 
 def _p95(values: list[float]) -> float:
     """Among the values that there are: of twenty inferences the last but one."""
     return quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
+
+
+def _p95_if_any(values: list[float]) -> float | None:
+    return _p95(values) if values else None
 
 
 def measure(options: Namespace) -> Report:
@@ -239,7 +241,7 @@ def _row(held: TunedNetwork) -> dict[str, Cell]:
         "p95_of_initial": held.p95_ms / held.initial_ms,
         "initial_p95_of_initial": held.initial_p95_ms / held.initial_ms,
         "wait_ms": median(waits_ms) if waits_ms else None,
-        "wait_p95_ms": _p95(waits_ms) if waits_ms else None,
+        "wait_p95_ms": _p95_if_any(waits_ms),
         "wait_most_ms": max(waits_ms, default=None),
         "after_slice_p95_ms": held.after_slice_p95_ms,
         "untuned_wait_p95_ms": held.untuned_wait_p95_ms,

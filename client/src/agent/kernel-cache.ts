@@ -79,8 +79,8 @@ export function cachedLoader(origin: URL, signal: AbortSignal, begin = atOnce): 
 export type LoadProgram = (open: OpenDevice, kernel: KernelWire) => Promise<Program>;
 
 /**
- * Fetches and compiles each kernel once for a device, as `begin` lets it. Kernels of one text may differ in how many
- * workgroups they take: rows of a product are no part of it.
+ * Fetches and compiles each kernel once for a device, as `begin` lets it. Kernels of one text may differ
+ * in how many workgroups they take: rows of a product are no part of it.
  */
 export function cachedPrograms(origin: URL, signal: AbortSignal, begin = atOnce): LoadProgram {
   const devices = new WeakMap<OpenDevice, Keep<Program>>();

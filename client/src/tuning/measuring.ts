@@ -96,7 +96,7 @@ const post = (message: FromMeasurer): void => scope.postMessage(message);
 const { signal } = new AbortController();
 /** None while an inference runs or something pauses the page. */
 const lulls = new Lulls();
-let lull = lulls.gate(THREAD_SLICES.ms);
+let lull: ReturnType<Lulls["gate"]>;
 const lentTurn = new LentTurn(turns(navigator.locks, undefined));
 const gate = {
   get isOpen() {
