@@ -468,8 +468,9 @@ RUN_OFTEN = """async ([host, feeds]) => {
 }"""
 CODE_CATEGORIES = ["devtools.timeline", "disabled-by-default-devtools.timeline"]
 CACHE_HIT = "v8.wasm.moduleCacheHit"
-KEPT_MS = 3_000
-"""V8 writes a module's optimised code once it has optimised nothing of it for two seconds."""
+KEPT_MS = (3_000, 30_000, 120_000)
+"""V8 writes a module's optimised code once it has optimised nothing of it for two seconds; on a busy
+machine that comes late."""
 SEVERAL_KEPT_MS = (60_000, 600_000)
 
 
@@ -506,9 +507,13 @@ def test_a_second_visit_starts_with_the_optimised_code_of_the_first(
     lone_browser: Browser, host: Host, tmp_path: Path
 ) -> None:
     """In a browser as people have it, of a module with one kernel."""
-    first, second = two_traced_visits(lone_browser, tmp_path, host, deep(), KEPT_MS)
+    visits = partial(two_traced_visits, lone_browser, tmp_path, host, deep())
+    first, later = visits(KEPT_MS[0])
     assert CACHE_HIT not in first
-    assert CACHE_HIT in second
+    for rest_ms in KEPT_MS[1:]:
+        if CACHE_HIT not in later:
+            _, later = visits(rest_ms)
+    assert CACHE_HIT in later
 
 
 @pytest.mark.slow
@@ -520,10 +525,10 @@ def test_a_later_visit_starts_with_the_optimised_code_of_several_kernels(
     seven minutes, and longer on a busy machine."""
     several = widths()
     host.write(several)
+    later: set[str] = set()
     for rest_ms in SEVERAL_KEPT_MS:
-        _, later = two_traced_visits(lone_browser, tmp_path, host, several, rest_ms)
-        if CACHE_HIT in later:
-            break
+        if CACHE_HIT not in later:
+            _, later = two_traced_visits(lone_browser, tmp_path, host, several, rest_ms)
     assert CACHE_HIT in later
 
 

@@ -110,8 +110,12 @@ export async function readMs(kind: FilesKind, memory: Uint8Array): Promise<numbe
   const piece = memory.slice(0, PROBED_BYTES);
   try {
     const writer = await files.writer(PROBE);
-    for (let i = 0; i < PROBED_PIECES; i++) await writer.write(i * piece.length, piece);
-    await writer.close();
+    try {
+      for (let i = 0; i < PROBED_PIECES; i++) await writer.write(i * piece.length, piece);
+    } finally {
+      // What is open is not removed.
+      await writer.close();
+    }
     const reader = await files.reader(PROBE);
     let leastMs = Number.POSITIVE_INFINITY;
     for (let i = 0; i < PROBED_PIECES; i++) {
