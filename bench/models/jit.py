@@ -7,7 +7,8 @@ hundreds of fetches. The page is opened once the default kernels are compiled; c
 it runs inference after inference, with rests between in which it measures them. onnxruntime-web
 runs the same network in turns. Before and after the same page runs a copy that is not tuned.
 
-With `--gpu` both engines run on WebGPU, where a worker does not tell when an inference began.
+With `--gpu` both engines run on WebGPU, where a worker does not tell when an inference began. There
+the copy runs in turns with what is tuned, and nothing is measured meanwhile.
 """
 
 import json

@@ -20,7 +20,7 @@ import type { DeviceOwner } from "../src/gpu/device.js";
 import { deviceDescriptor, gpuFeatures } from "../src/gpu/features.js";
 import type { Program } from "../src/gpu/program.js";
 import { shapeOf } from "../src/gpu/sample.js";
-import { quantumNs } from "../src/gpu/timer.js";
+import { quantumNs, restingTimer } from "../src/gpu/timer.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS } from "../src/probe/gpu-modules.js";
 import { submissionsOf } from "../src/runtime/webgpu/submissions.js";
 import { chooseTarget, type GpuSide } from "../src/sdk/backend.js";
@@ -154,7 +154,13 @@ function steady(ns: number, stepMs: number) {
     const stepNs = 1e6 * stepMs;
     return Math.floor((encoded * ns) / stepNs) * stepNs;
   };
-  const timer = { kind: "timestamp" as const, stepMs, passNs, dispose: () => undefined };
+  const timer = {
+    kind: "timestamp" as const,
+    tickMs: stepMs,
+    stepMs,
+    passNs,
+    dispose: () => undefined,
+  };
   return { timer, work };
 }
 
@@ -167,6 +173,15 @@ for (const ns of [3_000, 24_000, 900_000, 9_000_000]) {
     assert.ok(calls * ns <= 20e6, `${calls} calls`);
   });
 }
+
+test("beside inferences samples are as short as the timer's own resolution lets them be", async () => {
+  const { timer, work } = steady(3_000, 0.001);
+  let rests = 0;
+  const resting = restingTimer({ ...timer, stepMs: 0.05 }, async () => void rests++);
+  const { calls } = await shapeOf(resting, work, 0.003, Number.POSITIVE_INFINITY);
+  assert.ok(calls * 3_000 >= 0.99e6 && calls * 3_000 <= 2e6, `${calls} calls`);
+  assert.ok(rests > 2, "each pass has a rest before it");
+});
 
 for (const disturbed of [0, 1, 2]) {
   test(`reading ${disturbed} of a sample's size may take as long as the whole sample`, async () => {
@@ -209,7 +224,13 @@ function ramping(idleMs: () => number) {
     timeMs += ns / 1e6 + idleMs();
     return ns;
   };
-  const timer = { kind: "timestamp" as const, stepMs: 0.1, passNs, dispose: () => undefined };
+  const timer = {
+    kind: "timestamp" as const,
+    tickMs: 0.1,
+    stepMs: 0.1,
+    passNs,
+    dispose: () => undefined,
+  };
   return {
     timer,
     work,

@@ -154,7 +154,9 @@ test("what nothing stops is begun where it ends before the next inference, by th
       order.push(name);
       setImmediate(done);
     });
-  const all = Promise.all(["first", "second"].map((name) => lulls.within(work(name), 5)));
+  const all = Promise.all(
+    ["first", "second"].map((name) => lulls.within(work(name), lulls.gate(5))),
+  );
   await new Promise(setImmediate);
   assert.deepEqual(order, [], "it waits for the inference's end");
   lulls.begin();
@@ -167,17 +169,33 @@ test("where no lull is as long as the work, it is begun with one lull of so many
   const lulls = new Lulls(() => nowMs);
   const gate = lulls.gate(5, 3);
   const open: boolean[] = [];
-  const lull = (ms: number): void => {
+  const lull = (ms: number, lateMs = 0, takesMs = 5): void => {
     lulls.begin();
+    nowMs += lateMs;
     open.push(gate.isOpen);
-    nowMs += ms;
+    if (gate.isOpen) gate.begin();
+    nowMs += takesMs;
+    if (open.at(-1)) gate.end();
+    nowMs += ms - lateMs - takesMs;
     lulls.end();
     nowMs += 1;
   };
   for (let i = 0; i < 7; i++) lull(1);
   assert.deepEqual(open, [false, false, true, false, false, true, false]);
+  lull(1);
+  lull(1, 1);
+  lull(1);
+  assert.deepEqual(open.splice(0).slice(8), [false, true], "the next one, where it came too late");
   for (let i = 0; i < 3; i++) lull(20);
-  assert.deepEqual(open.slice(7), [false, true, true], "then each lull is long enough");
+  assert.deepEqual(open.splice(0), [false, false, true], "then each lull is long enough");
+  for (let i = 0; i < 3; i++) lull(20, 0, 19.5);
+  assert.deepEqual(
+    open.splice(0),
+    [true, false, false],
+    "what takes longer now waits for its turn",
+  );
+  for (let i = 0; i < 2; i++) lull(20, 0, 1);
+  assert.deepEqual(open.splice(0), [true, true], "and is shorter thereafter");
   const waited = lulls.gate(50, 2).pass();
   lulls.begin();
   await waited;

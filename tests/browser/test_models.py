@@ -469,8 +469,8 @@ RUN_OFTEN = """async ([host, feeds]) => {
 CODE_CATEGORIES = ["devtools.timeline", "disabled-by-default-devtools.timeline"]
 CACHE_HIT = "v8.wasm.moduleCacheHit"
 KEPT_MS = (3_000, 30_000, 120_000)
-"""V8 writes a module's optimised code once it has optimised nothing of it for two seconds; on a busy
-machine that comes late."""
+"""V8 writes a module's optimised code once it has optimised nothing of it for two seconds, which
+takes long on a busy machine."""
 SEVERAL_KEPT_MS = (60_000, 600_000)
 
 

@@ -8,7 +8,7 @@ import { type GpuActivity, noActivity, raiseClock } from "../gpu/clock.js";
 import { CompileDeadline, compilesOneByOne } from "../gpu/compiling.js";
 import type { DeviceOwner, OpenDevice } from "../gpu/device.js";
 import type { Program } from "../gpu/program.js";
-import { gpuSampleNs, PASS_MS, shapeOf } from "../gpu/sample.js";
+import { gpuSampleNs, PASS_MS, type SampleShape, shapeOf } from "../gpu/sample.js";
 import { type GpuTimer, gpuTimer, restingTimer } from "../gpu/timer.js";
 import { TIMER_TOOLS } from "../gpu/timer-tools.js";
 import type { Sampler } from "../timing/samples.js";
@@ -46,6 +46,8 @@ export interface GpuReference {
   readonly timer: GpuTimer;
   readonly activity: GpuActivity;
   readonly pacing: Pacing;
+  /** Of its samples, once they are sized. */
+  shape: SampleShape | null;
 }
 
 /**
@@ -91,12 +93,12 @@ export async function gpuReference(
   const oneSlice = (pass: GPUComputePassEncoder): void => bound.encode(pass, 0, 1);
   const own = await gpuTimer(bench.open, oneSlice, untilMs - clock(), TIMER_TOOLS);
   const timer = rest === null ? own : restingTimer(own, rest);
-  return { bound, output, states, callMs, timer, activity: noActivity(), pacing };
+  return { bound, output, states, callMs, timer, activity: noActivity(), pacing, shape: null };
 }
 
-/** A kernel with the number of its calls in one sample. */
+/** A kernel with the size of its samples. */
 interface Sized {
-  readonly calls: number;
+  readonly shape: SampleShape;
   readonly sampler: Sampler;
 }
 
@@ -109,9 +111,18 @@ async function sized(
   work: BoundProgram,
   callMs: number,
   untilMs: number,
+  known: SampleShape | null = null,
 ): Promise<Sized> {
-  const shape = await shapeOf(timer, work, callMs, untilMs, clock);
-  return { calls: shape.calls, sampler: () => gpuSampleNs(timer, work, shape, untilMs, clock) };
+  const shape = known ?? (await shapeOf(timer, work, callMs, untilMs, clock));
+  return { shape, sampler: () => gpuSampleNs(timer, work, shape, untilMs, clock) };
+}
+
+/** The reference's samples, which are sized once. */
+async function sizedReference(reference: GpuReference, untilMs: number): Promise<Sized> {
+  const { bound, callMs, shape } = reference;
+  const own = await sized(reference, bound, callMs, untilMs, shape);
+  reference.shape = own.shape;
+  return own;
 }
 
 /**
@@ -143,13 +154,13 @@ async function measured(
   }
   await raised(reference, untilMs);
   const own = await sized(reference, bound, callMs, untilMs);
-  const against = await sized(reference, reference.bound, reference.callMs, untilMs);
+  const against = await sizedReference(reference, untilMs);
   const samples = await screen(own.sampler, against.sampler, untilMs, clock);
   activity.lastMs = clock();
   const entries = sampledEntries(lease, output);
   // A pipeline has one tier, and no kernel of WebGPU wants its weights packed.
   const preparation = preparationOf(bound.program.compileMs, 0, { firstMs, fastMs: 0 });
-  return measurementOf(bound.program.kernel, entries, samples, own.calls, preparation);
+  return measurementOf(bound.program.kernel, entries, samples, own.shape.calls, preparation);
 }
 
 export async function measureGpu(
@@ -172,12 +183,12 @@ export async function measureGpuAgain(
   reference: GpuReference,
   programs: readonly Program[],
 ): Promise<readonly number[]> {
-  const { bound, callMs, pacing } = reference;
+  const { pacing } = reference;
   const untilMs = pacing.clock() + REFERENCE_BUDGET_MS;
   const others = await Promise.all(programs.map((program) => bench.bind(program)));
   try {
     await raised(reference, untilMs);
-    const own = await sized(reference, bound, callMs, untilMs);
+    const own = await sizedReference(reference, untilMs);
     const samplers: Sampler[] = [];
     for (const other of others) {
       const { callMs: otherMs } = await ranMs(bench.open, other, untilMs, pacing);

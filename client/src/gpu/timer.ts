@@ -4,18 +4,25 @@ import type { TimerTools } from "./timer-tools.js";
 
 type Encode = (pass: GPUComputePassEncoder) => void;
 
-/** Times one pass at a time. `stepMs` is its resolution, for `callsPerSample`. */
+/** Times one pass at a time. */
 export interface GpuTimer {
   readonly kind: "timestamp" | "wall";
+  /** Its resolution. */
+  readonly tickMs: number;
+  /** What samples are sized for as if it were the resolution, for `callsPerSample`. */
   readonly stepMs: number;
   /** Nanoseconds of a pass. Throws KernelZooError: run, timeout after `limitMs`. */
   passNs(encode: Encode, limitMs: number): Promise<number>;
   dispose(): void;
 }
 
-/** The same with a rest before each pass, so that something else may go first. */
+/**
+ * The same with a rest before each pass, so that something else may go first, and with samples as
+ * short as its resolution lets them be: the work beside which they are taken has raised the clock.
+ */
 export const restingTimer = (timer: GpuTimer, rest: () => Promise<void>): GpuTimer => ({
   ...timer,
+  stepMs: timer.tickMs,
   async passNs(encode, limitMs) {
     await rest();
     return timer.passNs(encode, limitMs);
@@ -116,6 +123,7 @@ const FINEST_STEP_MS = 0.05;
 function timestampTimer(stamps: Stamps, stepNs: number, { KernelZooError }: TimerTools): GpuTimer {
   return {
     kind: "timestamp",
+    tickMs: stepNs / 1e6,
     stepMs: Math.max(stepNs / 1e6, FINEST_STEP_MS),
     async passNs(work, limit) {
       for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -143,6 +151,7 @@ function wallTimer(open: OpenDevice, { now, submitPass }: TimerTools): GpuTimer 
   const nothing: Encode = () => undefined;
   return {
     kind: "wall",
+    tickMs: WALL_STEP_MS,
     stepMs: WALL_STEP_MS,
     async passNs(work, limitMs) {
       let emptyMs = Number.POSITIVE_INFINITY;

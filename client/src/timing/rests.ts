@@ -2,13 +2,19 @@
 import type { Gate } from "../agent/pauses.js";
 import { type Clock, now } from "./clock.js";
 
+/** Says when a slice may begin, and is told of each, where it wants to know. */
+export interface SliceGate extends Pick<Gate, "isOpen" | "pass"> {
+  begin?(): void;
+  end?(): void;
+}
+
 /** Counts the time that is not rested. */
 export class Rests {
   #restedMs = 0;
-  readonly #gate: Pick<Gate, "isOpen" | "pass">;
+  readonly #gate: SliceGate;
   readonly #breathe: () => Promise<void>;
 
-  constructor(gate: Pick<Gate, "isOpen" | "pass">, breathe: () => Promise<void>) {
+  constructor(gate: SliceGate, breathe: () => Promise<void>) {
     this.#gate = gate;
     this.#breathe = breathe;
   }
@@ -18,8 +24,10 @@ export class Rests {
 
   readonly rest = async (): Promise<void> => {
     const before = now();
+    this.#gate.end?.();
     await this.#breathe();
     while (!this.#gate.isOpen) await this.#gate.pass();
+    this.#gate.begin?.();
     this.#restedMs += now() - before;
   };
 }

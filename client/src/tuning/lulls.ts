@@ -1,4 +1,3 @@
-import type { Gate } from "../agent/pauses.js";
 import { type Clock, now } from "../timing/clock.js";
 
 /**
@@ -10,6 +9,9 @@ const BEGINNING_MS = 1;
 const LATE_MS = 10;
 /** Work may last longer than expected, and a lull be shorter, by this part of the lull. */
 const MARGIN = 0.05;
+/** What the longest piece of late is worth at the next. */
+const KEPT = 0.8;
+const LONGEST_MS = 50;
 
 /**
  * Time between two inferences. What cannot be stopped once it has begun is begun where it most likely
@@ -48,39 +50,39 @@ export class Lulls {
     this.#beganMs = null;
   }
 
-  /** Open while work of `ms` may begin; where no lull is as long, in one of so many. */
-  gate(ms: number, oneOf = 1): Pick<Gate, "isOpen" | "pass"> {
-    const waitMs = (): number => this.#waitMs(ms, oneOf);
-    const pass = (): Promise<void> => this.#pass(waitMs());
-    return {
-      get isOpen() {
-        return waitMs() <= 0;
-      },
-      pass,
-    };
+  /** For work that takes `ms` at first; where no lull is as long, it begins in one of so many. */
+  gate(ms: number, oneOf = 1): LullGate {
+    return new LullGate(this, ms, oneOf);
   }
 
   /** One piece of work after another, each begun as `gate` says. */
-  within<T>(work: () => Promise<T>, ms: number, oneOf = 1): Promise<T> {
-    const gate = this.gate(ms, oneOf);
+  within<T>(work: () => Promise<T>, gate: LullGate): Promise<T> {
     const worked = this.#last.then(async () => {
       while (!gate.isOpen) await gate.pass();
+      gate.begin();
       return work();
     });
     this.#last = worked.catch(() => undefined);
     return worked;
   }
 
-  #waitMs(ms: number, oneOf: number): number {
-    if (this.#beganMs === null) return Number.POSITIVE_INFINITY;
-    const passedMs = this.#clock() - this.#beganMs;
-    const lastsMs = Math.min(...this.#lastedMs);
-    if (passedMs + ms <= (1 - MARGIN) * lastsMs) return 0;
-    if (passedMs < BEGINNING_MS && this.#count % oneOf === 0) return 0;
-    return lastsMs + LATE_MS - passedMs;
+  /** How many there have been. */
+  get count(): number {
+    return this.#count;
   }
 
-  #pass(waitMs: number): Promise<void> {
+  now(): number {
+    return this.#clock();
+  }
+
+  /** Milliseconds of the lull so far, and what it is likely to last; null while an inference runs. */
+  get current(): { readonly passedMs: number; readonly lastsMs: number } | null {
+    if (this.#beganMs === null) return null;
+    return { passedMs: this.#clock() - this.#beganMs, lastsMs: Math.min(...this.#lastedMs) };
+  }
+
+  /** Resolves with the next lull, and after `waitMs` at the latest. */
+  next(waitMs: number): Promise<void> {
     const next = this.#next;
     if (waitMs === Number.POSITIVE_INFINITY) return next;
     return new Promise((resolve) => {
@@ -93,5 +95,51 @@ export class Lulls {
     return new Promise((resolve) => {
       this.#tellBegun = resolve;
     });
+  }
+}
+
+/** Says when work of one kind may begin, by what it took of late. */
+export class LullGate {
+  readonly #lulls: Lulls;
+  readonly #oneOf: number;
+  #ms: number;
+  #beganMs = 0;
+  /** The lull in which work has begun last. */
+  #used = 0;
+
+  constructor(lulls: Lulls, ms: number, oneOf: number) {
+    this.#lulls = lulls;
+    this.#ms = ms;
+    this.#oneOf = oneOf;
+  }
+
+  get isOpen(): boolean {
+    return this.#waitMs <= 0;
+  }
+
+  pass(): Promise<void> {
+    return this.#lulls.next(this.#waitMs);
+  }
+
+  /** Work begins. */
+  begin(): void {
+    this.#used = this.#lulls.count;
+    this.#beganMs = this.#lulls.now();
+  }
+
+  /** It has ended. What takes very long has waited for something. */
+  end(): void {
+    const tookMs = Math.min(this.#lulls.now() - this.#beganMs, LONGEST_MS);
+    this.#ms = Math.max(tookMs, KEPT * this.#ms);
+  }
+
+  get #waitMs(): number {
+    const { current, count } = this.#lulls;
+    if (current === null) return Number.POSITIVE_INFINITY;
+    const { passedMs, lastsMs } = current;
+    if (passedMs + this.#ms <= (1 - MARGIN) * lastsMs) return 0;
+    const sinceUsed = count - this.#used;
+    if (passedMs < BEGINNING_MS && (sinceUsed === 0 || sinceUsed >= this.#oneOf)) return 0;
+    return lastsMs + LATE_MS - passedMs;
   }
 }

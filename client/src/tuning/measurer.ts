@@ -12,6 +12,7 @@ const stepMs = clockStepMs();
 const LOAD_MS = 5;
 
 measuring((origin, signal, pacing, lulls) => {
-  const load = cachedLoader(origin, signal, (work) => lulls.within(work, LOAD_MS));
+  const loads = lulls.gate(LOAD_MS);
+  const load = cachedLoader(origin, signal, (work) => lulls.within(work, loads));
   return (running, kernels) => WasmScreening.open(arena, running, kernels, load, stepMs, pacing);
 });

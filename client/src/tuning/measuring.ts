@@ -8,11 +8,11 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { sleep } from "../gateway/request.js";
 import { breathing } from "../runtime/breathing.js";
 import type { Linked } from "../runtime/kernels.js";
-import { Rests } from "../timing/rests.js";
+import { Rests, type SliceGate } from "../timing/rests.js";
 import type { KernelWire } from "../wire/types.js";
 import { best, type Prospect } from "./choosing.js";
 import { LentTurn } from "./lent-turn.js";
-import { Lulls } from "./lulls.js";
+import { type LullGate, Lulls } from "./lulls.js";
 import type { FromMeasurer, MeasureOrder, Running, ToMeasurer } from "./messages.js";
 import { type Batch, type Candidate, follow } from "./queue.js";
 
@@ -46,7 +46,7 @@ export type SetUpScreening = (
   lulls: Lulls,
 ) => OpenScreening;
 
-/** What most slices take at most; where no lull is as long, one of so many has one. */
+/** What slices take at first; where no lull is as long, one of so many has one. */
 export interface Slices {
   readonly ms: number;
   readonly oneOf: number;
@@ -83,7 +83,6 @@ const PROVEN = 3;
 /** What is not this much faster than the kernel that runs is noise. */
 const FASTER = 0.97;
 const HOPELESS = 1.08;
-/** What most slices of a thread take at most. */
 const THREAD_SLICES: Slices = { ms: 2.5, oneOf: 1 };
 /** Before the first measurement. */
 const GUESSED_CALL_MS = 1;
@@ -96,13 +95,15 @@ const post = (message: FromMeasurer): void => scope.postMessage(message);
 const { signal } = new AbortController();
 /** None while an inference runs or something pauses the page. */
 const lulls = new Lulls();
-let lull: ReturnType<Lulls["gate"]>;
+let lull: LullGate;
 const lentTurn = new LentTurn(turns(navigator.locks, undefined));
-const gate = {
+const gate: SliceGate = {
   get isOpen() {
     return lull.isOpen && !lentTurn.isMissing;
   },
   pass: () => (lull.isOpen ? lentTurn.take() : lull.pass()),
+  begin: () => lull.begin(),
+  end: () => lull.end(),
 };
 const rests = new Rests(gate, breathing());
 const pacing: Pacing = { rest: rests.rest, clock: rests.clock, hopeless: HOPELESS };

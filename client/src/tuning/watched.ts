@@ -64,8 +64,11 @@ export class WatchedRuntime implements RuntimeWorker {
   }
 
   postMessage(message: ToRuntime, transfer: Transferable[]): void {
-    if (message.type === "run") this.#began(message.id);
-    if (message.type !== "load") return void this.tell(message, transfer);
+    if (message.type !== "load") {
+      this.tell(message, transfer);
+      if (message.type === "run") this.#began(message.id);
+      return;
+    }
     const { order } = message;
     const answer = this.#ports.loads(order.answer);
     this.#order = answer === order.answer ? null : order;

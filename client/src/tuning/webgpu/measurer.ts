@@ -16,9 +16,8 @@ const SLICES: Slices = { ms: 6, oneOf: 25 };
 const LOAD_MS = 30;
 
 measuring((origin, signal, pacing, lulls) => {
-  const programs = cachedPrograms(origin, signal, (work) =>
-    lulls.within(work, LOAD_MS, SLICES.oneOf),
-  );
+  const loads = lulls.gate(LOAD_MS, SLICES.oneOf);
+  const programs = cachedPrograms(origin, signal, (work) => lulls.within(work, loads));
   const instrument = gpuInstrument(owner, programs, {}, pacing);
   return (running, kernels) => GpuScreening.open(instrument, running, kernels);
 }, SLICES);
