@@ -98,6 +98,8 @@ class TunedNetwork:
     compiled: int
     answer: JitAnswer
     others_busy: float
+    in_turns: bool
+    """Whether the copy that is not tuned ran in turns with what is."""
 
     @property
     def initial_ms(self) -> float:
@@ -105,12 +107,17 @@ class TunedNetwork:
 
     @property
     def best_ms(self) -> float:
-        last = max(LAST, round(LAST_SHARE * len(self.answer.ours)))
-        return median(elapsed for _, elapsed in self.answer.ours[-last:])
+        return median(elapsed for _, elapsed in self.answer.ours[-self._last :])
 
     @property
     def gain(self) -> float:
-        return self.initial_ms / self.best_ms
+        """Against the copy that is not tuned, at the same time where that ran in turns."""
+        before = self.answer.initial_ms[-self._last :] if self.in_turns else self.answer.initial_ms
+        return median(before) / self.best_ms
+
+    @property
+    def _last(self) -> int:
+        return max(LAST, round(LAST_SHARE * len(self.answer.ours)))
 
     @property
     def reached_s(self) -> float:
@@ -207,6 +214,7 @@ def _measured(
             compiled=sum(job.compiled for job in gateway.jobs()),
             answer=answer,
             others_busy=CpuUsage.now().others_since(before),
+            in_turns=options.gpu is not None,
         )
 
 

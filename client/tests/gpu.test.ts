@@ -12,11 +12,11 @@ import { TargetRotation } from "../src/agent/loop.js";
 import { UNDISTURBED } from "../src/agent/measurement.js";
 import type { AgentPorts } from "../src/agent/work.js";
 import { gpuLevelsOf } from "../src/device/gpu-profile.js";
-import { type Launch, launches, planSlices } from "../src/gpu/bound-program.js";
+import { type Launch, launches, planSlices, runInSlices } from "../src/gpu/bound-program.js";
 import { padded } from "../src/gpu/buffers.js";
 import { noActivity, raiseClock } from "../src/gpu/clock.js";
 import { limiter } from "../src/gpu/compiling.js";
-import type { DeviceOwner } from "../src/gpu/device.js";
+import type { DeviceOwner, OpenDevice } from "../src/gpu/device.js";
 import { deviceDescriptor, gpuFeatures } from "../src/gpu/features.js";
 import type { Program } from "../src/gpu/program.js";
 import { shapeOf } from "../src/gpu/sample.js";
@@ -195,6 +195,43 @@ for (const disturbed of [0, 1, 2]) {
     assert.ok(calls * 24_000 >= 0.99 * 10e6, `${calls} calls`);
   });
 }
+
+/** A GPU that answers after `waitMs`, and takes `sliceMs` for a slice. */
+function answering(waitMs: number, sliceMs: number) {
+  let [nowMs, submitted] = [0, 0];
+  const submissions: number[] = [];
+  const pass = { end: () => undefined };
+  const encoder = { beginComputePass: () => pass, finish: () => undefined };
+  const open = {
+    device: { createCommandEncoder: () => encoder, queue: { submit: () => undefined } },
+    idle: async () => {
+      nowMs += waitMs + submitted * sliceMs;
+      submissions.push(submitted);
+    },
+  };
+  const work = {
+    slices: 64,
+    encode: (_: unknown, lo = 0, hi = 64) => {
+      submitted = hi - lo;
+    },
+  };
+  const run = (rest: (() => Promise<void>) | null) =>
+    runInSlices(open as unknown as OpenDevice, work, 1e6, { clock: () => nowMs, rest });
+  return { run, submissions };
+}
+
+test("beside inferences a kernel runs in few submissions, however long a GPU takes to answer", async () => {
+  const rest = async (): Promise<void> => undefined;
+  const quick = answering(2.5, 0.01);
+  await quick.run(rest);
+  assert.deepEqual(quick.submissions, [1, 2, 4, 8, 16, 32, 1]);
+  const slow = answering(2.5, 1);
+  await slow.run(rest);
+  assert.ok(Math.max(...slow.submissions) <= 2, "as short as others want them");
+  const alone = answering(0.1, 0.01);
+  await alone.run(null);
+  assert.deepEqual(alone.submissions, [1, 2, 4, 8, 16, 32, 1]);
+});
 
 /** Milliseconds of work, and the clock in MHz from there on, of a GPU that was idle before. */
 const RAMP = [
