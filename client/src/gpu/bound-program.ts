@@ -146,11 +146,11 @@ export interface SliceOptions {
 
 /**
  * A submission that takes longer than `mostMs` is followed by a shorter one: the page draws with this
- * GPU. Below `leastMs`, waiting for the answer takes longer than the work. Where others use the GPU,
- * waiting alone may take as long: there it is counted from the shortest submission on.
+ * GPU. Below `leastMs`, waiting for the answer takes longer than the work.
  */
 const ALONE = { leastMs: 8, mostMs: 32 };
-const BESIDE_OTHERS = { leastMs: 1, mostMs: 4 };
+/** Longer than the shortest submission, which hardly does anything but wait for the answer. */
+const BESIDE_OTHERS = { leastMs: 0.5, mostMs: 1 };
 
 /**
  * Runs all slices once, in submissions that stay short however slow the GPU is, and answers the
@@ -177,8 +177,8 @@ export async function runInSlices(
     await open.idle(deadlineMs - before);
     const elapsed = clock() - before;
     waitsMs = Math.min(waitsMs, elapsed);
-    if (elapsed > mostMs) units = Math.max(1, units >> 1);
-    else if (elapsed < waitsMs + leastMs) units *= 2;
+    if (elapsed < waitsMs + leastMs) units *= 2;
+    else if (elapsed > waitsMs + mostMs) units = Math.max(1, units >> 1);
     lo = hi;
   }
   return clock() - start;
