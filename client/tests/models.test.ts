@@ -473,9 +473,9 @@ async function besides(
   let packs: (linked: readonly Linked[]) => void;
   const modules = new Promise<readonly Linked[]>((resolve) => (packs = resolve));
   const post = (data: FromPreparer) => worker.onmessage?.({ data } as MessageEvent);
-  const { receive, prepare } = preparing(unpacking);
+  const { begin, prepare } = preparing(unpacking);
   const weights = { plan, url: WEIGHTS.href };
-  const received = early ? receive(weights, post) : undefined;
+  const begun = early ? begin({ type: "file", file: weights }, post) : {};
   // What can arrive without a memory has arrived.
   if (early) await new Promise((resolve) => setTimeout(resolve, 20));
   const worker: Preparer = {
@@ -486,7 +486,7 @@ async function besides(
       if (!starts) worker.onerror?.({ message: "blocked" } as ErrorEvent);
       else if (told.type === "kernels") packs(told.modules);
       else if (told.type === "prepare") {
-        prepare(told.order, modules, post, received).catch(({ stage, message }) =>
+        prepare(told.order, modules, post, begun).catch(({ stage, message }) =>
           post({ type: "failed", failure: { stage, message, fault: null } }),
         );
       }

@@ -1,6 +1,6 @@
 /** A model's worker with all that only some pages use, which these load. */
 import source from "./full-worker.js?inlined";
-import type { LoadOrder, ToBeside } from "./messages.js";
+import type { LoadOrder, ToBeside, WeightsFrom } from "./messages.js";
 import type { Beside, RuntimeWorker } from "./session.js";
 
 /** From so many bytes on a worker that receives them ends sooner than the model's own. */
@@ -22,8 +22,10 @@ export function besideOf(
     postMessage(message: ToBeside, transfer: Transferable[]): void;
   };
   const { port1, port2 } = new MessageChannel();
-  const file = graph ? null : { plan, url: url.href };
-  worker.postMessage({ type: "beside", port: port2, file }, [port2]);
+  const from: WeightsFrom = graph
+    ? { type: "kept", kept: { files: graph.files, name: graph.name } }
+    : { type: "file", file: { plan, url: url.href } };
+  worker.postMessage({ type: "beside", port: port2, from }, [port2]);
   return { worker, port: port1 };
 }
 

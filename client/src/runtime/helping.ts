@@ -3,11 +3,11 @@ import { Crew, crewMember, type FromCrew, type Hand, type Helping, type ToCrew }
 import type { Linked } from "./kernels.js";
 import type { ToBeside } from "./messages.js";
 import type {
+  Begun,
   FromPreparer,
   PrepareOrder,
   Preparer,
   Preparing,
-  Received,
   ToPreparer,
 } from "./preparing.js";
 import { failureOf, type Help } from "./serve.js";
@@ -37,10 +37,10 @@ type Post = (message: FromPreparer) => void;
 export function helping(preparing: Preparing | null = null): Help {
   let member: Helping | null = null;
   let packs: (modules: readonly Linked[]) => void = () => undefined;
-  let received: Received | undefined;
+  let begun: Begun = {};
   const prepare = (order: PrepareOrder, post: Post): void => {
     const modules = new Promise<readonly Linked[]>((linked) => (packs = linked));
-    preparing?.prepare(order, modules, post, received).then(
+    preparing?.prepare(order, modules, post, begun).then(
       () => scope.close(),
       (thrown) => post({ type: "failed", failure: failureOf(thrown) }),
     );
@@ -72,9 +72,9 @@ export function helping(preparing: Preparing | null = null): Help {
         member?.change(data.change);
         return scope.postMessage({ type: "ready" });
       case "beside": {
-        const { port, file } = data;
+        const { port, from } = data;
         const post: Post = (told) => port.postMessage(told);
-        received = file ? preparing?.receive(file, post) : undefined;
+        begun = preparing?.begin(from, post) ?? {};
         port.onmessage = (told) => hear(told.data, post);
         return;
       }

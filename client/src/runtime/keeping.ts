@@ -17,10 +17,14 @@ const PROBED_BYTES = 1 << 18;
 /** No graph has such a name. */
 const PROBE = "probe";
 
-/** What is kept of a model: null for a weight that is not kept as its kernels read it now. */
-export interface KeptModel extends Planned {
+/** Where the weights of a model are kept. */
+export interface KeptName {
   readonly files: FilesKind;
   readonly name: string;
+}
+
+/** What is kept of a model: null for a weight that is not kept as its kernels read it now. */
+export interface KeptModel extends KeptName, Planned {
   readonly weights: readonly (Kept | null)[];
 }
 
@@ -54,7 +58,7 @@ export class KeptReader {
   }
 
   /** Null where there is no such file, or the browser denies it. */
-  static async open({ files, name }: KeptModel): Promise<KeptReader | null> {
+  static async open({ files, name }: KeptName): Promise<KeptReader | null> {
     try {
       return new KeptReader(await (await graphFiles(files)).reader(name));
     } catch {
@@ -95,7 +99,7 @@ export const unreadable = (name: string): KernelZooError =>
   );
 
 /** A graph that was changed is met by nobody again. */
-export async function forget({ files, name }: KeptModel): Promise<void> {
+export async function forget({ files, name }: KeptName): Promise<void> {
   try {
     await (await graphFiles(files)).remove(name);
   } catch {

@@ -5,6 +5,7 @@ import type { CallTimes } from "./dispatch.js";
 import type { Stored } from "./golden.js";
 import type { GraphOrder, Kept, Ways } from "./graph.js";
 import type { FilesKind } from "./graph-files.js";
+import type { KeptName } from "./keeping.js";
 import type { Placement } from "./placement.js";
 import type { WeightsFile } from "./weights.js";
 
@@ -54,12 +55,17 @@ export interface KeepingAnswer {
   readonly failure?: string;
 }
 
-/** What a page tells a worker that is to prepare weights beside a model's: `file` are all of them. */
+/** What a page tells a worker that is to prepare weights beside a model's: where it gets them from. */
 export interface ToBeside {
   readonly type: "beside";
   readonly port: MessagePort;
-  readonly file: WeightsFile | null;
+  readonly from: WeightsFrom;
 }
+
+/** All of them are fetched, or some are kept. */
+export type WeightsFrom =
+  | { readonly type: "file"; readonly file: WeightsFile }
+  | { readonly type: "kept"; readonly kept: KeptName };
 
 export type ToRuntime =
   /** `beside` is the other end of a worker's that is to prepare weights. */

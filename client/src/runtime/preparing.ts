@@ -21,7 +21,7 @@ import {
   unreadable,
 } from "./keeping.js";
 import { instantiateAll, type Linked, type Main } from "./kernels.js";
-import type { Failure, Keeping, KeepingAnswer, LoadOrder } from "./messages.js";
+import type { Failure, Keeping, KeepingAnswer, LoadOrder, WeightsFrom } from "./messages.js";
 import type { Placement } from "./placement.js";
 import { type Costs, nextOf, type Schedule, schedule, type Way } from "./schedule.js";
 import type { Arrived, TakeBytes } from "./stream.js";
@@ -86,19 +86,29 @@ export interface Preparer {
 
 /** What a worker beside does: weights may be on their way before there is an order for them. */
 export interface Preparing {
-  receive(file: WeightsFile, post: (message: FromPreparer) => void): Received;
+  begin(from: WeightsFrom, post: (message: FromPreparer) => void): Begun;
   prepare(
     order: PrepareOrder,
     modules: Promise<readonly Linked[]>,
     post: (message: FromPreparer) => void,
-    received?: Received,
+    begun: Begun,
   ): Promise<void>;
 }
 
 export const preparing = (stored: Reading): Preparing => ({
-  receive: (file, post) => receive(file, post, stored),
-  prepare: (order, modules, post, received) => prepare(order, modules, post, stored, received),
+  begin: (from, post) =>
+    from.type === "file"
+      ? { received: receive(from.file, post, stored) }
+      : { reader: KeptReader.open(from.kept) },
+  prepare: (order, modules, post, begun) => prepare(order, modules, post, stored, begun),
 });
+
+/** What a thread has begun before it has its order. */
+export interface Begun {
+  readonly received?: Received;
+  /** Browsers take 10 to 80 ms to open a file. */
+  readonly reader?: Promise<KeptReader | null>;
+}
 
 /** A worker that was started by the page, at the other end of a port. It is the page that hears its errors. */
 const preparerAt = (port: MessagePort): Preparer =>
@@ -136,19 +146,27 @@ async function prepareAs(
   arrivals: Arrivals,
   arrived: Arrived,
   stored: Reading,
+  { received, reader }: Begun,
   rest?: () => Promise<void>,
-  received?: Received,
 ): Promise<void> {
-  const receives = order.thread === order.receiver;
+  const { kept, receiver, thread } = order;
   received?.into(sinkOf(order, mains, arrivals));
   const fetching = () => received?.done ?? fetchWeights(order, mains, arrivals, arrived, stored);
-  const fetched = receives ? fetching() : undefined;
-  const read =
-    order.kept === null ? undefined : readKept(order, order.kept, mains, arrivals, arrived, rest);
-  await Promise.all([fetched, read]);
+  const fetched = thread === receiver ? fetching() : undefined;
+  const opened = reader ?? (kept && KeptReader.open(kept));
+  const read = async (): Promise<void> => {
+    const file = await opened;
+    try {
+      if (file && kept) await readKept(file, order, kept, mains, arrivals, arrived, rest);
+    } finally {
+      file?.close();
+    }
+  };
+  await Promise.all([fetched, read()]);
 }
 
 async function readKept(
+  reader: KeptReader,
   { memory, placement, plan, thread, receiver, queues }: PrepareOrder,
   kept: KeptModel,
   mains: Promise<ReadonlyMap<string, Main>>,
@@ -156,35 +174,29 @@ async function readKept(
   { piece }: Arrived,
   rest?: () => Promise<void>,
 ): Promise<void> {
-  const reader = await KeptReader.open(kept);
-  if (reader === null) return;
   const places = placesOf(plan, placement);
   const left = (weight: number): number => {
     const { plain = true, bytes = 0 } = kept.weights[weight] ?? {};
     const mine = thread === receiver || !(plain && places[weight]?.staged);
     return mine && arrivals.state(weight) === READABLE ? bytes : 0;
   };
-  try {
-    for (;;) {
-      const weight = nextOf(queues, thread, left);
-      if (weight === undefined) return;
-      const word = ARRIVAL_WORDS * weight;
-      const state = Atomics.compareExchange(arrivals.words, word, READABLE, TAKEN);
-      if (state !== READABLE) continue;
-      const own = kept.weights[weight] as NonNullable<KeptModel["weights"][number]>;
-      const { copies, address, plain } = places[weight] as Place;
-      const target = new Uint8Array(memory.buffer, own.plain ? plain : address, own.bytes);
-      if (!(await reader.read(own, target, rest))) {
-        // It is fetched in the end.
-        Atomics.store(arrivals.words, word, FETCHED);
-        continue;
-      }
-      const pack = own.plain ? packer(placement, await mains) : null;
-      arrivals.put(weight, pack === null ? 0 : packCopies(copies, plain, pack));
-      piece?.();
+  for (;;) {
+    const weight = nextOf(queues, thread, left);
+    if (weight === undefined) return;
+    const word = ARRIVAL_WORDS * weight;
+    const state = Atomics.compareExchange(arrivals.words, word, READABLE, TAKEN);
+    if (state !== READABLE) continue;
+    const own = kept.weights[weight] as NonNullable<KeptModel["weights"][number]>;
+    const { copies, address, plain } = places[weight] as Place;
+    const target = new Uint8Array(memory.buffer, own.plain ? plain : address, own.bytes);
+    if (!(await reader.read(own, target, rest))) {
+      // It is fetched in the end.
+      Atomics.store(arrivals.words, word, FETCHED);
+      continue;
     }
-  } finally {
-    reader.close();
+    const pack = own.plain ? packer(placement, await mains) : null;
+    arrivals.put(weight, pack === null ? 0 : packCopies(copies, plain, pack));
+    piece?.();
   }
 }
 
@@ -204,7 +216,7 @@ export async function prepare(
   modules: Promise<readonly Linked[]>,
   post: (message: FromPreparer) => void,
   stored: Reading,
-  received?: Received,
+  begun: Begun,
 ): Promise<void> {
   const { memory, placement, plan } = order;
   const arrivals = new Arrivals(memory, placement.arrivals, plan.weights.length);
@@ -213,7 +225,7 @@ export async function prepare(
     chunk: (bytes) => post({ type: "progress", bytes }),
     piece: () => order.kept && post({ type: "progress", bytes: null }),
   };
-  await prepareAs(order, mains, arrivals, arrived, stored, undefined, received);
+  await prepareAs(order, mains, arrivals, arrived, stored, begun);
   post({ type: "prepared" });
 }
 
@@ -309,6 +321,7 @@ export class Preparation {
   /** Workers that may read kept weights beside this thread. */
   readonly #readers: number;
   readonly #early: Preparer | null;
+  readonly #begun: Begun;
   #first: Schedule | null = null;
   #kept: KeptModel | null = null;
 
@@ -318,8 +331,10 @@ export class Preparation {
     const cores = navigator.hardwareConcurrency || 2;
     this.#beside = ports.spawn === null ? 0 : Math.max(1, Math.min(MOST_BESIDE, cores - 1));
     this.#readers = severalRead() ? this.#beside : 0;
-    // It starts while everything is given a place.
-    const wanted = () => (order.graph ? this.#asKept(order.graph) : this.#fetched().receiver > 0);
+    // These start while everything is given a place.
+    const { graph } = order;
+    this.#begun = graph && graph.weights.length > 0 ? { reader: KeptReader.open(graph) } : {};
+    const wanted = () => (graph ? this.#asKept(graph) : this.#fetched().receiver > 0);
     this.#early = ports.given
       ? preparerAt(ports.given)
       : wanted()
@@ -381,7 +396,7 @@ export class Preparation {
     const breathe = breathing();
     let early = this.#early;
     await Promise.all([
-      prepareAs(own, mains, arrivals, told, stored, () => rested(arrivals, breathe)),
+      prepareAs(own, mains, arrivals, told, stored, this.#begun, () => rested(arrivals, breathe)),
       ...others.flatMap((part) => {
         if (part.thread !== receiver && queues[part.thread]?.length === 0) return [];
         const worker = early ?? (spawn as () => Preparer)();
