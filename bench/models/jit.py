@@ -4,11 +4,11 @@ Each network is added to a stack of its own whose zoo is empty: gateway, compile
 database as `kernelzoo up` runs them, on the cores that the page has, too, at the lowest priority,
 as no visitor's device has a zoo. Nobody watches the browser: a debugger takes part in each of the
 hundreds of fetches. The page is opened once the default kernels are compiled; candidates come while
-it runs inference after inference, with rests between in which it measures them. onnxruntime-web
-runs the same network in turns. Before and after the same page runs a copy that is not tuned.
+it runs inference after inference, with rests between in which it measures them. A copy that is not
+tuned runs in turns with it, and nothing is measured meanwhile: before and after, the zoo would have
+less of the machine than while it compiles. onnxruntime-web runs the same network now and then.
 
-With `--gpu` both engines run on WebGPU, where a worker does not tell when an inference began. There
-the copy runs in turns with what is tuned, and nothing is measured meanwhile.
+With `--gpu` both engines run on WebGPU, where a worker does not tell when an inference began.
 """
 
 import json
@@ -47,7 +47,7 @@ WORSE = 1.05
 ENDS = 1.02
 WAIT_MS = 1
 BESIDE_S = 600
-"""For the default kernels, and for runs of copies that are not tuned."""
+"""For the default kernels."""
 LAST = 15
 LAST_SHARE = 0.05
 """The median of the last inferences, so many of them at least, is the best known."""
@@ -98,8 +98,6 @@ class TunedNetwork:
     compiled: int
     answer: JitAnswer
     others_busy: float
-    in_turns: bool
-    """Whether the copy that is not tuned ran in turns with what is."""
 
     @property
     def initial_ms(self) -> float:
@@ -111,9 +109,8 @@ class TunedNetwork:
 
     @property
     def gain(self) -> float:
-        """Against the copy that is not tuned, at the same time where that ran in turns."""
-        before = self.answer.initial_ms[-self._last :] if self.in_turns else self.answer.initial_ms
-        return median(before) / self.best_ms
+        """Against the copy that is not tuned, at the same time."""
+        return median(self.answer.initial_ms[-self._last :]) / self.best_ms
 
     @property
     def _last(self) -> int:
@@ -136,7 +133,7 @@ class TunedNetwork:
     @property
     def initial_p95_ms(self) -> float:
         """The same of the copy that is not tuned: what the machine itself does to inferences."""
-        return _p95(list(self.answer.initial_ms))
+        return _p95(list(self.answer.initial_ms[: self.tuned]))
 
     @property
     def tuned(self) -> int:
@@ -200,6 +197,7 @@ def _measured(
         "rest": options.rest,
         "seconds": options.seconds,
         "peerEvery": options.peer_every,
+        "beside": True,
         "application": None,
         "backend": target,
     }
@@ -214,7 +212,6 @@ def _measured(
             compiled=sum(job.compiled for job in gateway.jobs()),
             answer=answer,
             others_busy=CpuUsage.now().others_since(before),
-            in_turns=options.gpu is not None,
         )
 
 

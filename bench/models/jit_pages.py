@@ -92,6 +92,7 @@ def _shared(case: NetworkCase, pages: int, options: Namespace) -> tuple[float, d
             "rest": 1,
             "seconds": options.seconds * max(1, pages / CORES),
             "peerEvery": 0,
+            "beside": False,
             "application": APPLICATION,
             "backend": "wasm",
         }

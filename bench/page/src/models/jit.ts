@@ -18,6 +18,8 @@ export interface JitRequest {
   readonly application: string | null;
   /** Inferences of ours for each of the peer; 0 leaves the peer out. */
   readonly peerEvery: number;
+  /** Whether a copy that is not tuned runs in turns. */
+  readonly beside: boolean;
   /** Where both engines run it. */
   readonly backend: "wasm" | "webgpu";
 }
@@ -27,7 +29,7 @@ type Curve = readonly (readonly [atS: number, elapsedMs: number])[];
 
 export interface JitAnswer {
   readonly browser: string;
-  /** Times of a copy that is not tuned: before and after, on a GPU in turns. */
+  /** Times of a copy that is not tuned, where one runs. */
   readonly initialMs: readonly number[];
   readonly ours: Curve;
   /** From when each was asked for until it began; none on a GPU, whose worker does not tell it. */
@@ -53,12 +55,6 @@ export interface JitAnswer {
 }
 
 const SDK = "/client/sdk.js";
-/**
- * Inferences of the copy that is not tuned before tuning, which a zoo uses to compile, and after: so
- * many at least, and for so long.
- */
-const BEFORE = { runs: 2, forMs: 0 };
-const AFTER = { runs: 20, forMs: 4_000 };
 const COMPILED_WITHIN_MS = 120_000;
 
 const openPeer = (network: Network, backend: JitRequest["backend"]): Promise<Engine> =>
@@ -86,23 +82,6 @@ const opener =
       }
     }
   };
-
-async function untuned(
-  open: Open,
-  feeds: Values,
-  { runs, forMs }: typeof BEFORE,
-): Promise<readonly number[]> {
-  const model = await open("off");
-  const times: number[] = [];
-  await model.run(feeds);
-  for (const until = now() + forMs; times.length < runs || now() < until; ) {
-    const elapsedMs = await timedRun(model, feeds);
-    times.push(elapsedMs);
-    await sleep(elapsedMs);
-  }
-  await model.dispose();
-  return times;
-}
 
 /** What the page tells while `work` goes on: that it is hidden, which is when nothing is measured. */
 async function unmeasured<T>(work: () => Promise<T>): Promise<T> {
@@ -132,16 +111,12 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   const peer = peerEvery > 0 ? await openPeer(network, backend) : null;
   await peer?.run();
   const open = opener(zoo, request);
-  const before = await untuned(open, feeds, BEFORE);
-
   const longTasksMs: number[] = [];
   const observer = new PerformanceObserver((list) => {
     for (const { duration } of list.getEntries()) longTasksMs.push(duration);
   });
   const model = await open("idle");
-  // Where a zoo compiles on the same host, a GPU is handed its work later, and later again once it does
-  // not: so a copy that is not tuned runs in turns with the other.
-  const beside = backend === "webgpu" ? await open("off") : null;
+  const beside = request.beside ? await open("off") : null;
   await beside?.run(feeds);
   // Weights are on their way until its first inference is over.
   await model.run(feeds);
@@ -161,7 +136,7 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   const ours: [number, number][] = [];
   const [waitsMs, afterSliceMs]: [number[], number[]] = [[], []];
   const peers: [number, number][] = [];
-  const besides: number[] = [];
+  const initialMs: number[] = [];
   let endedS: number | null = null;
   while (atS() < seconds) {
     const askedMs = performance.timeOrigin + now();
@@ -176,7 +151,7 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
     await sleep(rest * elapsedMs);
     if (beside !== null) {
       const besideMs = await unmeasured(() => timedRun(beside, feeds));
-      besides.push(besideMs);
+      initialMs.push(besideMs);
       await sleep(rest * besideMs);
     }
     if (peer === null || ours.length % peerEvery !== 0) continue;
@@ -190,11 +165,11 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
   const difference = relativeDifference((await model.run(feeds)) as Values, right);
   const { measured = 0, contributed = 0, spentMs = 0, reason = "" } = model.tuning ?? {};
   await model.dispose();
+  await beside?.dispose();
   await peer?.dispose();
-  const initial = beside === null ? [...before, ...(await untuned(open, feeds, AFTER))] : besides;
   return {
     browser: /Chrom\w*\/[\d.]+/.exec(navigator.userAgent)?.[0]?.replace("/", " ") ?? "",
-    initialMs: initial,
+    initialMs,
     ...{ ours, waitsMs, afterSliceMs, peer: peers, swaps, regressions, longTasksMs, difference },
     ...{ measured, contributed, spentMs, endedS, reason },
   };
