@@ -6,10 +6,10 @@ import structlog
 from kernelzoo.domain.device import DeviceClass, Engine, GpuProbeLevels, ProbeLevels
 from kernelzoo.domain.kinship import STRANGER
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.store import cost_models, evidence, notifications, orders, programs
+from kernelzoo.store import cost_models, evidence, models, notifications, orders, programs
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.tuner.cost_model.dataset import Observation, ProbedDevice
-from services.tuner.cost_model.model import CostModel, evaluation_order
+from services.tuner.cost_model.model import CostModel, costs_in_order, evaluation_order
 from services.tuner.cost_model.training import TrainingResult, train_and_evaluate
 
 log = structlog.get_logger(__name__)
@@ -55,11 +55,14 @@ def order(db: Database, unordered: list[orders.UnorderedRow]) -> None:
                     row.device_class,
                     served.version if served else 0,
                     list(first),
-                    [costs[each] for each in first] if costs else None,
+                    costs_in_order(first, costs) if costs else None,
                 ),
             )
             if model is not None:
                 execute(db, notifications.zoo_changed())
+    if model is not None:
+        with db.transaction():
+            execute(db, models.prioritise())
 
 
 def _ranked(

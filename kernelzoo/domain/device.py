@@ -11,7 +11,8 @@ from kernelzoo.errors import InvalidInput
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _MAJOR = re.compile(r"[0-9]{1,6}")
-_RHO = re.compile(r"r(?P<suite>0|[1-9][0-9]{0,3})-(?P<bits>[01]{1,64})")
+RHO = r"r(0|[1-9][0-9]{0,3})-([01]{1,64})"
+"""Of a primitive vector as text: its suite, and its bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +58,12 @@ class PrimitiveVector:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raises InvalidInput for text that is no primitive vector."""
-        match = _RHO.fullmatch(text)
+        match = re.fullmatch(RHO, text)
         if match is None:
             raise InvalidInput(
                 f"primitive vector {text[:80]!r} is malformed; write r<suite>-<bits>, as in r1-01"
             )
-        return cls(suite=int(match["suite"]), bits=match["bits"])
+        return cls(suite=int(match[1]), bits=match[2])
 
     def __str__(self) -> str:
         return f"r{self.suite}-{self.bits}"

@@ -13,6 +13,9 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.store.query import Query, Statement
 
+LEAST_GAIN = 0.02
+"""Of what no kernel is foretold to be faster than the one that is served: it is tuned last."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
@@ -258,12 +261,13 @@ def remove_unused_modules(days: int) -> Statement:
 
 
 def prioritise(workload_key: str | None = None) -> Statement:
-    """Orders the jobs of models by the share of an inference that their workloads take on the job's
+    """Orders the jobs of models by the share of an inference that is expected to be won on the job's
     target: of all models, or of those that call a workload.
 
     A workload that some class of the target has timed takes the median of those times; any other is
-    taken to run as fast as the timed ones of its plan do. What somebody asked for by itself stays
-    first. It waits for nobody: a job that somebody else is changing is left for the next time.
+    taken to run as fast as the timed ones of its plan do. Won is the part of it by which the fastest
+    kernel is foretold to be faster than the one that is served, for the class that wins most; all of
+    it where the cost model knows nothing. What somebody asked for by itself stays first. It waits for nobody: a job that somebody else is changing is left for the next time.
     """
     return Statement(
         sql="""
@@ -290,9 +294,30 @@ def prioritise(workload_key: str | None = None) -> Statement:
             ), taken AS (
                 SELECT target, plan_id, workload_key, coalesce(ns, flops * ns_per_flop) AS ns
                 FROM called JOIN rate USING (target, plan_id)
+            ), gain AS (
+                SELECT j.target, j.workload_key,
+                       greatest(max(1 - 2 ^ (fastest.cost - o.costs[
+                           array_position(o.candidate_ids, served.candidate_id)])),
+                           %(least)s) AS part
+                FROM tuning_job j
+                JOIN evaluation_order o ON o.job_id = j.id AND o.costs IS NOT NULL
+                CROSS JOIN LATERAL (SELECT min(cost) AS cost FROM unnest(o.costs) cost) fastest
+                CROSS JOIN LATERAL (
+                    SELECT coalesce(
+                        (SELECT e.candidate_id FROM zoo_entry e
+                         WHERE e.workload_key = j.workload_key AND e.device_class = o.device_class
+                           AND e.state <> 'retired'),
+                        (SELECT d.candidate_id
+                         FROM default_kernel(j.workload_key, o.device_class) d)
+                    ) AS candidate_id
+                ) served
+                WHERE j.workload_key IN (SELECT workload_key FROM called)
+                GROUP BY j.target, j.workload_key
             ), shared AS (
                 SELECT target, workload_key,
-                       ns / sum(ns) OVER (PARTITION BY target, plan_id) AS share FROM taken
+                       ns * coalesce(gain.part, 1)
+                           / sum(ns) OVER (PARTITION BY target, plan_id) AS share
+                FROM taken LEFT JOIN gain USING (target, workload_key)
             ), largest AS (
                 SELECT target, workload_key, least(max(share), 0.999) AS share
                 FROM shared GROUP BY target, workload_key
@@ -305,7 +330,11 @@ def prioritise(workload_key: str | None = None) -> Statement:
             UPDATE tuning_job j SET priority = changed.share
             FROM changed WHERE j.id = changed.id
         """,
-        parameters={"key": workload_key, "targets": [str(each) for each in MEASURED]},
+        parameters={
+            "key": workload_key,
+            "targets": [str(each) for each in MEASURED],
+            "least": LEAST_GAIN,
+        },
     )
 
 

@@ -34,7 +34,16 @@ from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.formats.plans import plan_bytes, plan_document
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Sealed, Signer, new_seed
-from kernelzoo.store import ballots, census, denials, measurements, models, notifications, zoo
+from kernelzoo.store import (
+    ballots,
+    census,
+    denials,
+    measurements,
+    models,
+    notifications,
+    orders,
+    zoo,
+)
 from kernelzoo.store.blocking import execute, fetch_all, fetch_one
 from services.aggregator.publishing import Rule
 from services.gateway.app import application
@@ -397,6 +406,28 @@ def test_what_takes_most_of_an_inference_is_compiled_first(
     order = [job for _, job in sorted(messages, key=lambda message: message[0])]
     assert order.index(relu) == round(-log2(share)), "so many batches of the other may win more"
     assert set(order[: order.index(relu)]) == {matmul}
+
+
+def test_what_is_foretold_to_win_most_is_tuned_first(served: TestClient, db: Connection) -> None:
+    agent = open_agent(served)
+    jobs = dict(db.execute("SELECT workload_key, id FROM tuning_job").fetchall())
+    # Of the product nothing is foretold to be faster than its default, of the other one kernel is.
+    for key, cost in ((MATMUL, 0.0), (RELU, -1.0)):
+        space = db.execute(
+            "SELECT candidate_id FROM space_point WHERE job_id = %s ORDER BY ordinal", [jobs[key]]
+        )
+        ids = [candidate_id for (candidate_id,) in space.fetchall()]
+        costs = [3.0 for _ in ids]
+        costs[-1] += cost
+        device_class = DeviceClass.parse(agent.device_class)
+        execute(db, orders.put_order(jobs[key], device_class, 1, ids, costs))
+    execute(db, models.prioritise(RELU))
+    shares = dict(db.execute("SELECT workload_key, priority FROM tuning_job").fetchall())
+    matmul, relu = (Workload.parse(key).flops for key in (MATMUL, RELU))
+    assert shares == {
+        RELU: pytest.approx(relu / (matmul + relu) / 2),
+        MATMUL: pytest.approx(models.LEAST_GAIN * matmul / (matmul + relu)),
+    }
 
 
 def test_measured_times_outweigh_operations(served: TestClient, db: Connection) -> None:

@@ -335,11 +335,8 @@ export class Preparation {
     const { graph } = order;
     this.#begun = graph && graph.weights.length > 0 ? { reader: KeptReader.open(graph) } : {};
     const wanted = () => (graph ? this.#asKept(graph) : this.#fetched().receiver > 0);
-    this.#early = ports.given
-      ? preparerAt(ports.given)
-      : wanted()
-        ? (ports.spawn?.() ?? null)
-        : null;
+    const started = () => (wanted() ? (ports.spawn?.() ?? null) : null);
+    this.#early = ports.given ? preparerAt(ports.given) : started();
   }
 
   /** Where nothing is kept; 5 to 20 ms for 160 weights, as this code runs once. */

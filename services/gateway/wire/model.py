@@ -4,6 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from kernelzoo.domain.device import RHO
 from kernelzoo.domain.target import TargetKind, parse_measured
 
 # PostgreSQL stores any text but NUL.
@@ -16,9 +17,7 @@ WorkloadKey = Annotated[
 ]
 CandidateId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Rho = Annotated[
-    str, StringConstraints(pattern=r"^r[0-9]{1,4}-[01]{1,64}$"), Field(examples=["r1-0"])
-]
+Rho = Annotated[str, StringConstraints(pattern=f"^{RHO}$"), Field(examples=["r1-0"])]
 ShortText = Annotated[str, StringConstraints(max_length=64, pattern=r"^[\x20-\x7e]*$")]
 MeasuredTarget = Annotated[TargetKind, Field(strict=False), AfterValidator(parse_measured)]
 Feature = Annotated[str, StringConstraints(max_length=40, pattern=r"^[a-z0-9-]+$")]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import accumulate
 from typing import Self
 
 import numpy as np
@@ -148,3 +149,10 @@ def evaluation_order(
     first, *rest = ranked
     claimed = sorted((each for each in rest if each in outside), key=outside.__getitem__)[:most]
     return (first, *claimed, *(each for each in rest if each not in claimed))
+
+
+def costs_in_order(order: Sequence[str], costs: Mapping[str, float]) -> list[float]:
+    """What is foretold of each candidate, in the order in which they are measured. Of one that
+    others claim to be fast no more than of the next, so that who sorts by costs keeps the order.
+    """
+    return list(accumulate((costs[each] for each in reversed(order)), min))[::-1]

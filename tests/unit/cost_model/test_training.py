@@ -11,7 +11,13 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.cost_model.dataset import Observation, Seen, races, split
 from services.tuner.cost_model.evaluation import score
-from services.tuner.cost_model.model import CostModel, Hyperparameters, evaluation_order, train
+from services.tuner.cost_model.model import (
+    CostModel,
+    Hyperparameters,
+    costs_in_order,
+    evaluation_order,
+    train,
+)
 from services.tuner.cost_model.training import TrainingResult, train_and_evaluate
 from services.tuner.schedules.registry import lite_space
 
@@ -205,3 +211,9 @@ def test_outside_evidence_moves_a_few_candidates_forward_and_never_to_the_first_
     claims = {"f": 1.0, "e": 1.1, "d": 1.3, "c": 1.2, "a": 1.0, "stranger": 0.1}
     assert evaluation_order(ranked, claims) == ("a", "f", "e", "c", "b", "d")
     assert evaluation_order(ranked, {}) == ranked
+    costs = dict(zip(ranked, range(6), strict=True))
+    assert costs_in_order(ranked, costs) == [0, 1, 2, 3, 4, 5]
+    order = evaluation_order(ranked, claims)
+    assert costs_in_order(order, costs) == [0, 1, 1, 1, 1, 3], (
+        "of claims as much as of what follows"
+    )

@@ -2,7 +2,7 @@
 import type { Model } from "../../../../client/src/runtime/model.js";
 import type { KernelZoo } from "../../../../client/src/sdk/zoo.js";
 import { now } from "../../../../client/src/timing/clock.js";
-import { lastBegan } from "./began.js";
+import { lastBegan, measuredUntilMs } from "./began.js";
 import { type Engine, type Network, relativeDifference, type Values, valuesOf } from "./network.js";
 import { openOnnxRuntime, openOnnxRuntimeOnGpu } from "./peers.js";
 
@@ -34,7 +34,7 @@ export interface JitAnswer {
   readonly ours: Curve;
   /** From when each was asked for until it began; none on a GPU, whose worker does not tell it. */
   readonly waitsMs: readonly number[];
-  /** The same, but from the end of the slice of a swap where one was under way. */
+  /** The same, but from the end of the slice where one was under way, of a swap or of measuring. */
   readonly afterSliceMs: readonly number[];
   readonly peer: Curve;
   readonly swaps: readonly {
@@ -145,7 +145,8 @@ export async function jit(request: JitRequest): Promise<JitAnswer> {
     const began = lastBegan();
     if (began !== null) {
       waitsMs.push(began.startMs - askedMs);
-      afterSliceMs.push(began.startMs - Math.max(askedMs, began.sliceEndMs));
+      const sliceEndMs = Math.max(began.sliceEndMs, measuredUntilMs());
+      afterSliceMs.push(began.startMs - Math.max(askedMs, sliceEndMs));
     }
     if (model.tuning?.state === "done") endedS ??= atS();
     await sleep(rest * elapsedMs);
