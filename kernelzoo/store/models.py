@@ -261,14 +261,14 @@ def remove_unused_modules(days: int) -> Statement:
 
 
 def prioritise(workload_key: str | None = None) -> Statement:
-    """Orders the jobs of models by the share of an inference that is expected to be won on the job's
-    target: of all models, or of those that call a workload.
+    """Orders the jobs of models by the share of an inference that is expected to be won on the
+    job's target: of all models, or of those that call a workload.
 
     A workload that some class of the target has timed takes the median of those times; any other is
-    taken to run as fast as the timed ones of its plan do. Won is the part of it by which the fastest
-    kernel is foretold to be faster than the one that is served, for the class that wins most; all of
-    it where the cost model knows nothing. What somebody asked for by itself stays first.
-    It waits for nobody: a job that somebody else is changing is left for the next time.
+    taken to run as fast as the timed ones of its plan do. Won is the part of it by which the
+    fastest kernel is foretold to be faster than the one that is served, for the class that wins
+    most; all of it where the cost model knows nothing. What somebody asked for by itself stays
+    first. It waits for nobody: a job that somebody else is changing is left for the next time.
     """
     return Statement(
         sql="""
