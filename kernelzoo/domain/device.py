@@ -12,7 +12,7 @@ from kernelzoo.errors import InvalidInput
 _ID = re.compile(r"[0-9a-f]{16}")
 _MAJOR = re.compile(r"[0-9]{1,6}")
 RHO = r"r(0|[1-9][0-9]{0,3})-([01]{1,64})"
-"""Of a primitive vector as text: its suite, and its bits."""
+"""A primitive vector as text: its suite, and its bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.store.query import Query, Statement
 
 LEAST_GAIN = 0.02
-"""Of what no kernel is foretold to be faster than the one that is served: it is tuned last."""
+"""A workload whose served kernel is foretold to be the fastest: it is tuned last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

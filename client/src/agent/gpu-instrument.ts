@@ -46,7 +46,7 @@ export interface GpuReference {
   readonly timer: GpuTimer;
   readonly activity: GpuActivity;
   readonly pacing: Pacing;
-  /** Of its samples, once they are sized. */
+  /** The size of its samples; null until it is known. */
   shape: SampleShape | null;
 }
 

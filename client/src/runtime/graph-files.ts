@@ -40,6 +40,13 @@ const NAME = "kernelzoo-graphs";
 const DESCRIPTION = ".json";
 const WEIGHTS = ".weights";
 
+/**
+ * A browser learns some milliseconds later that a file was closed, and removes none that is open. What
+ * another tab has open stays, and is swept later.
+ */
+const REMOVALS = 50;
+const REMOVAL_MS = 10;
+
 /** What TypeScript's DOM library describes in workers alone. */
 interface SyncFile {
   read(into: Uint8Array, options: { at: number }): number;
@@ -121,7 +128,13 @@ async function inFiles(): Promise<GraphFiles> {
   const root = await navigator.storage.getDirectory();
   const folder = (await root.getDirectoryHandle(NAME, { create: true })) as Folder;
   const made = (file: string): Promise<FileHandle> => folder.getFileHandle(file, { create: true });
-  const remove = (file: string): Promise<void> => folder.removeEntry(file).catch(() => undefined);
+  const remove = async (file: string): Promise<void> => {
+    for (let i = 0; i < REMOVALS; i++) {
+      const thrown = await folder.removeEntry(file).catch((thrown: DOMException) => thrown);
+      if (thrown?.name !== "NoModificationAllowedError") return;
+      await new Promise((resolve) => setTimeout(resolve, REMOVAL_MS));
+    }
+  };
   const names = async (end: string): Promise<string[]> => {
     const found: string[] = [];
     for await (const file of folder.keys()) {
