@@ -2,6 +2,7 @@
 
 import { gpuInstrument } from "../../src/agent/gpu-instrument.js";
 import type { LoadProgram } from "../../src/agent/kernel-cache.js";
+import { UNDISTURBED } from "../../src/agent/measurement.js";
 import { sentence } from "../../src/engine/error.js";
 import { BoundProgram, runInSlices, submitPass } from "../../src/gpu/bound-program.js";
 import { readBuffer, storageBuffer } from "../../src/gpu/buffers.js";
@@ -10,7 +11,7 @@ import { compileProgram } from "../../src/gpu/program.js";
 import { gpuTimer } from "../../src/gpu/timer.js";
 import { TIMER_TOOLS } from "../../src/gpu/timer-tools.js";
 import { probeGpu } from "../../src/probe/gpu-probe.js";
-import { now } from "../../src/timing/clock.js";
+import { type Clock, now } from "../../src/timing/clock.js";
 import type { KernelWire, Lease, MeasurementWire } from "../../src/wire/types.js";
 
 /** No multiple of a vector, of a workgroup or of a slice. */
@@ -143,18 +144,33 @@ export async function rightInPartsOf(units: number): Promise<boolean> {
   return values.every((value, i) => value === 4 * i);
 }
 
-/** What becomes of each kernel in one lease; `lost` is one during which the device is lost. */
+/** What runs first takes long by this clock, as on a machine that is busy. */
+function slowAtFirst(): Clock {
+  let [readings, lateMs] = [0, 0];
+  return () => {
+    if (readings++ < 10) lateMs += 60;
+    return now() + lateMs;
+  };
+}
+
+/**
+ * What becomes of each kernel in one lease; `lost` is one during which the device is lost. With
+ * `slow` the reference's first run takes long.
+ */
 export async function measured(
   names: readonly (Text | "lost")[],
   reference: Text = "right",
+  slow = false,
 ): Promise<MeasurementWire[]> {
   const owner = new DeviceOwner();
   const kernels = names.map((name) => kernelOf(name === "lost" ? "right" : name));
   const lease = { ...leaseOf(kernels), reference: kernelOf(reference) };
-  const instrument = gpuInstrument(owner, (open, kernel) => {
+  const load: LoadProgram = (open, kernel) => {
     const limitMs = kernel.candidate === "choking" ? CHOKING_LIMIT_MS : undefined;
     return compileProgram(open, kernel, TEXTS[kernel.candidate as Text], limitMs);
-  });
+  };
+  const pacing = slow ? { ...UNDISTURBED, clock: slowAtFirst() } : UNDISTURBED;
+  const instrument = gpuInstrument(owner, load, {}, pacing);
   const opened = await instrument.open(lease, kernels);
   const made: MeasurementWire[] = [];
   // All are compiled before any is timed, as the agent does.
