@@ -63,6 +63,7 @@ function drawModels({ models }: ModelList, signal: AbortSignal): Node {
 function drawModel(name: string, plans: number, signal: AbortSignal): HTMLElement {
   const summary = element("summary", "", `${name}, ${count(plans, "plan")}`);
   const details = element("details", "", summary);
+  details.id = `coverage-of-${name}`;
   const open = (): void => {
     const path = `/v1/models/${encodeURIComponent(name)}/coverage`;
     details.append(followed<ModelCoverage>({ path, everyMs: 15_000, draw: drawCoverage }, signal));
