@@ -206,6 +206,12 @@ test("a completion has the shape of OpenAI's", async () => {
   assert.deepEqual(asked, { prompt, temperature: 1, topP: 1, topK: 0 });
 });
 
+test("an answer that ends at once is an empty one", async () => {
+  const { choices, usage } = await clientOf(new Speaker("")).create({ messages: HELLO });
+  assert.deepEqual([choices[0]?.message.content, choices[0]?.finish_reason], ["", "stop"]);
+  assert.equal(usage?.completion_tokens, 0);
+});
+
 test("without a template the tokenizer's own renders the conversation", async () => {
   const own = {
     encode: tokenizer.encode.bind(tokenizer),

@@ -48,7 +48,8 @@ PROBED = """
 READ_S = 0.5
 """A browser drops what it has not read of an answer that breaks off."""
 COUNT = """
-  // What a model's worker asks of WebGPU is counted, and told when the page asks.
+  // What a model's worker asks of WebGPU is counted, and told when the page asks. That of a
+  // measurer, and those that prepare kernels, say nothing.
   const count = `{
     const counts = { submissions: 0, passes: 0, bindGroups: 0, pipelines: 0, staging: 0 };
     // Those that were not destroyed.
@@ -84,7 +85,9 @@ COUNT = """
       made.finally(() => { compiling -= 1; });
     });
     const channel = new BroadcastChannel("count");
-    channel.onmessage = ({ data }) => { if (data === "tell") channel.postMessage(counts); };
+    if (self.name === "kernelzoo model") {
+      channel.onmessage = ({ data }) => { if (data === "tell") channel.postMessage(counts); };
+    }
   }`;
   globalThis.Blob = class extends Blob {
     constructor(parts, options) { super([count, ...parts], options); }

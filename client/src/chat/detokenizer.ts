@@ -46,8 +46,11 @@ export class Detokenizer {
     return text;
   }
 
+  /** Some tokenizers refuse to decode nothing. */
   #text(): string {
-    return this.#tokenizer.decode(this.#ids, { skip_special_tokens: true });
+    return this.#ids.length === 0
+      ? ""
+      : this.#tokenizer.decode(this.#ids, { skip_special_tokens: true });
   }
 
   #shorten(): void {
