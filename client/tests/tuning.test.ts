@@ -47,6 +47,22 @@ test("a kernel that is slower in runs than the one before is named once", () => 
   assert.deepEqual(ran(times, 9, 6), [], "nothing was swapped");
 });
 
+test("of several that followed each other none runs once the last is taken back", () => {
+  const times = new RunTimes(PLAN, false);
+  ran(times, 4, 6);
+  times.swapped("product", 0.5);
+  assert.deepEqual(ran(times, 2.2, 6), []);
+  times.swapped("product", 0.5);
+  assert.deepEqual(times.ms, { product: 1.1, rest: 6 });
+  assert.deepEqual(ran(times, 3, 6), ["product"]);
+  times.takenBack("product");
+  assert.deepEqual(
+    times.ms,
+    { product: 4.4, rest: 6 },
+    "what ran first, as fast as the device is now",
+  );
+});
+
 test("a kernel that is as fast, or slower only as all are, stays", () => {
   const times = new RunTimes(PLAN, false);
   ran(times, 4, 6);

@@ -18,7 +18,7 @@ from tests.browser.candidate_queue import GOLDEN, Queue, QueueHandler
 from tests.browser.model_host import hosting, lists, script
 from tests.browser.model_plans import deep
 from tests.browser.sites import ISOLATED, site
-from tests.browser.wasm_code import HANG, STOP, TRAP, at_first, counting
+from tests.browser.wasm_code import HANG, STOP, TRAP, at_first, counting, filling
 
 NETWORK = deep(layers=2, rows=64, width=128)
 KEY = NETWORK.plan.kernels[0]
@@ -212,6 +212,55 @@ def test_a_kernel_that_is_wrong_for_few_inputs_is_taken_back_in_that_inference(
     assert found["agree"], "the inference in which it was found out is right"
     assert code != TRAP or found["runs"] == 1, "what does not trap is found by samples"
     assert found["after"]["level"] == "default"
+
+
+TWICE = """
+  const one = await tuned();
+  const { model } = one;
+  await until(one, () => model.tuning.swaps.length > 1);
+  // All rows are others: whichever part of a call is compared tells.
+  for (const i of x.keys()) x[i] = 2 * x[i];
+  x[0] = RARE;
+  // Samples take a share of the time of inferences.
+  const settled = () => heard.length === EXPECTED && (EXPECTED > 2 || runs > 5_000);
+  let last, runs = 0;
+  for (const end = performance.now() + 30_000; performance.now() < end && !settled(); runs++) {
+    last = (await model.run({ x })).y;
+    if (heard.length > 2) await sleep(6);
+  }
+  const after = shown(one);
+  await model.dispose();
+  const plain = await (await open({ threads: 1 })).model(`${host}/deep.json`);
+  const { y } = await plain.run({ x });
+  const agree = y.every((entry, i) => Math.abs(entry - last[i]) <= 1e-4 * largest);
+  return { heard, agree, after };
+""".replace("RARE", f"{RARE}")
+OUTPUT = len(NETWORK.plan.calls[0].tensors) - 1
+RARELY_WRONG = if_first(RARE, filling(OUTPUT, NETWORK.outputs["y"].nbytes) + STOP)
+
+
+@pytest.mark.parametrize("wrong", ["the first", "the second"])
+def test_of_two_kernels_that_follow_each_other_the_one_is_taken_back_that_is_wrong(
+    page: Page, host: Queue, wrong: str
+) -> None:
+    """Both are compared with the zoo's; what was right is found again where that has to run."""
+    first, *others, second = FUSED[: ROW + 1]
+    fault, none = RARELY_WRONG, b""
+    early, late = (fault, none) if wrong == "the first" else (none, fault)
+    host.offer(
+        (first, at_first(first, HALF_DELAY + early)),
+        *((each, at_first(each, TRAP)) for each in others),
+        (second, at_first(second, late)),
+    )
+    one, two = first.candidate_id, second.candidate_id
+    expected = [["swap", one], ["swap", two]]
+    if wrong == "the second":
+        expected += [["regression", two], ["swap", one]]
+    found = tune(page, host, TWICE.replace("EXPECTED", f"{len(expected)}"))
+    assert [each[:2] for each in found["heard"]] == expected, found
+    runs = first if wrong == "the second" else second
+    assert (found["after"]["level"], found["after"]["candidate"]) == ("page", runs.candidate_id)
+    assert found["agree"]
 
 
 FOUND_OUT = """

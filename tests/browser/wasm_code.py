@@ -16,6 +16,12 @@ def counting(steps: int, local: int = 5) -> bytes:
     return b"\x41" + _signed(steps) + to + loop
 
 
+def filling(operand: int, size: int) -> bytes:
+    """Sets so many bytes of an operand to 0x41: each four are 12.08 as a number."""
+    fill = b"\xfc\x0b\0"
+    return bytes([0x20, operand]) + b"\x41" + _signed(0x41) + b"\x41" + _signed(size) + fill
+
+
 def if_word(word: int, code: bytes) -> bytes:
     """`code` where the first word of the first input is this."""
     return b"\x20\0\x28\2\0\x41" + _signed(word) + b"\x46\x04\x40" + code + b"\x0b"

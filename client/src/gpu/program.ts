@@ -7,10 +7,11 @@ import { compiled } from "./compiling.js";
 import type { OpenDevice } from "./device.js";
 
 /** What is known of a kernel beside its text. */
-export type GpuKernelWire = Pick<
-  KernelWire,
-  "candidate" | "requires" | "tensors" | "scratch_bytes" | "dispatches"
->;
+export interface GpuKernelWire
+  extends Pick<KernelWire, "candidate" | "requires" | "tensors" | "scratch_bytes" | "dispatches"> {
+  /** Of its artifact, where the zoo has one. */
+  readonly sha256?: string;
+}
 
 /** A compiled kernel: one pipeline for each dispatch, all of one layout. */
 export interface Program {

@@ -11,7 +11,6 @@ import type {
   Question,
   ToRuntime,
 } from "./messages.js";
-import { workerOf } from "./page-worker.js";
 import { buffersOf } from "./transfer.js";
 import source from "./worker.js?inlined";
 
@@ -63,8 +62,21 @@ type Make = typeof KernelZooError;
 
 const REMEDY = "A content security policy must allow worker-src blob:.";
 
-/** The worker of a model, with all of its code or what most models need. */
-export const spawnRuntime = (text = source): RuntimeWorker => workerOf(text, "kernelzoo model");
+/**
+ * A worker from a blob, which is of the page's own origin and inherits its isolation. The tuner's
+ * are made alike: a module that both import would be one more file to load first.
+ */
+export function spawnRuntime(text = source): RuntimeWorker {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+  const worker: Worker = new Worker(url, { name: "kernelzoo model" });
+  const terminate = worker.terminate.bind(worker);
+  worker.terminate = () => {
+    terminate();
+    // Its threads are loaded from the same address.
+    URL.revokeObjectURL(url);
+  };
+  return worker;
+}
 
 /**
  * Workers for a model; the first starts now, where it `may`. One that does not start is started once

@@ -4,8 +4,8 @@ import type { Pause } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/sent.js";
 import source from "../agent/worker.js?inlined";
 import type { Notebook, storedNotes } from "../device/notebook.js";
-import { workerOf } from "../runtime/page-worker.js";
 import type { MeasuredTarget } from "../wire/types.js";
+import { workerOf } from "./page-worker.js";
 
 export interface ContributingPorts {
   readonly notes: Notebook;

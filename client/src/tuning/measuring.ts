@@ -61,7 +61,7 @@ interface WorkerScope {
 interface Known {
   running: Running;
   left: readonly Candidate[];
-  /** Others that were faster than what ran before `running`. */
+  /** What ran before `running`, and others that were faster than that. */
   runnersUp: readonly Candidate[];
   inVain: number;
   /** Candidates to a row. */
@@ -214,7 +214,8 @@ async function measureRow(own: Known, row: readonly Candidate[]): Promise<void> 
       if (relativeTime === null || relativeTime > FASTER || own.running !== running) continue;
       own.inVain = 0;
       own.running = { ...running, kernel };
-      own.runnersUp = faster.filter((each) => each.kernel !== kernel);
+      const before = { kernel: running.kernel, expected: own.expected };
+      own.runnersUp = [before, ...faster.filter((each) => each.kernel !== kernel)];
       own.expected = expected ?? own.expected;
       const runnersUp = own.runnersUp.map((each) => each.kernel.sha256);
       const modules = await screening.modules?.(kernel);
@@ -245,8 +246,9 @@ function lost(running: Running): void {
   if (own === undefined) return;
   tried.add(own.running.kernel.sha256);
   own.running = running;
-  for (const { kernel } of own.runnersUp) tried.delete(kernel.sha256);
-  own.left = [...own.runnersUp, ...own.left];
+  const others = own.runnersUp.filter(({ kernel }) => kernel.sha256 !== running.kernel.sha256);
+  for (const { kernel } of others) tried.delete(kernel.sha256);
+  own.left = [...others, ...own.left];
   own.runnersUp = [];
   wake();
 }

@@ -76,7 +76,7 @@ export type FromMeasurer =
       readonly artifact: string;
       readonly relativeTime: number | null;
     }
-  /** `runnersUp`: artifacts that were faster, too. */
+  /** `runnersUp`: the artifact that ran, and those that were faster than it, too. */
   | { readonly type: "found"; readonly found: Found; readonly runnersUp: readonly string[] }
   | { readonly type: "spent"; readonly ms: number }
   | { readonly type: "sent"; readonly request: SentRequest }
@@ -95,7 +95,7 @@ export type ToTuned =
   | { readonly type: "swap"; readonly swaps: readonly Found[] }
   /** Has kernels of an earlier visit audited as if they had been swapped in. */
   | { readonly type: "compare"; readonly comparisons: readonly Comparison[] }
-  /** Has the kernel before run again, if there is one. */
+  /** Has the kernel run again that inferences are compared with, if there is one. */
   | { readonly type: "take-back"; readonly workload: string; readonly reason: string }
   | {
       readonly type: "rank";
@@ -110,6 +110,12 @@ export type FromTuned =
   | { readonly type: "swapped"; readonly refused: readonly (string | null)[] }
   /** Nothing was swapped, as the zoo is away: the page asks again. */
   | { readonly type: "postponed"; readonly reason: string }
-  | { readonly type: "regression"; readonly workload: string; readonly reason: string }
+  /** `again`: the artifact that runs from now on. */
+  | {
+      readonly type: "regression";
+      readonly workload: string;
+      readonly reason: string;
+      readonly again: string;
+    }
   /** What calls take that runs do not tell of. */
   | { readonly type: "timed"; readonly times: CallTimes };

@@ -20,16 +20,26 @@ interface Before {
   readonly othersMs: number;
 }
 
-interface WorkloadTimes {
+/** What measuring told of the kernel that runs. */
+interface Expected {
+  /** Milliseconds of a run, while they are not known. */
+  readonly expectedMs: number;
+  /** Time over that of the kernel before the first swap, and the same of the kernel before the last. */
+  readonly relative: number;
+  readonly relativeBefore: number;
+}
+
+interface WorkloadTimes extends Expected {
   /** Milliseconds of all calls of the kernel that runs, in its last runs. */
   readonly recent: readonly number[];
-  /** While that is not known: what is expected of it. */
-  readonly expectedMs: number;
   /** Null once it is compared, or where nothing was swapped. */
   readonly before: Before | null;
 }
 
-const least = ({ recent, expectedMs }: Omit<WorkloadTimes, "before">): number =>
+/** Of a workload that was not swapped. */
+const FIRST = { relative: 1, relativeBefore: 1 };
+
+const least = ({ recent, expectedMs }: Pick<WorkloadTimes, "recent" | "expectedMs">): number =>
   recent.length > 0 ? Math.min(...recent) : expectedMs;
 
 /** Owns the times of one model. */
@@ -64,7 +74,12 @@ export class RunTimes {
       sums.set(workload, (sums.get(workload) ?? 0) + (times[3 * i + 1] ?? 0));
     }
     for (const [workload, ms] of sums) {
-      const known = this.#known.get(workload) ?? { recent: [], expectedMs: ms, before: null };
+      const known = this.#known.get(workload) ?? {
+        ...FIRST,
+        recent: [],
+        expectedMs: ms,
+        before: null,
+      };
       this.#known.set(workload, { ...known, recent: [...known.recent, ms].slice(-RUNS) });
     }
     const wholeMs = [...sums.values()].reduce((sum, ms) => sum + ms, 0);
@@ -82,18 +97,25 @@ export class RunTimes {
     this.#initialMs ??= this.#last.wholeMs;
     this.#changed(null);
     const before = { ms: least(known), othersMs: this.#othersMs(workload) };
-    this.#known.set(workload, { recent: [], expectedMs: relativeTime * before.ms, before });
+    const expected: Expected = {
+      expectedMs: relativeTime * before.ms,
+      relative: relativeTime * known.relative,
+      relativeBefore: known.relative,
+    };
+    this.#known.set(workload, { recent: [], ...expected, before });
   }
 
-  /** The kernel before runs again. */
+  /** The kernel before the first that was swapped runs again. */
   takenBack(workload: string): void {
     const known = this.#known.get(workload);
     if (known === undefined) return;
-    // The kernels are those of before the swap again, unless there was another since.
-    this.#changed(this.#last?.workload === workload ? this.#last.wholeMs : null);
+    const beforeMs = known.before?.ms ?? known.expectedMs;
+    const expectedMs = beforeMs / known.relativeBefore;
+    // The others are those of before the swap, unless there was another since.
+    const { wholeMs } = this.#last?.workload === workload ? this.#last : { wholeMs: null };
+    this.#changed(wholeMs === null ? null : wholeMs - beforeMs + expectedMs);
     this.#last = null;
-    const expectedMs = known.before?.ms ?? known.expectedMs;
-    this.#known.set(workload, { recent: [], expectedMs, before: null });
+    this.#known.set(workload, { ...FIRST, recent: [], expectedMs, before: null });
   }
 
   /** The device may be slower or faster than at first: what all calls took with the same kernels tells. */
@@ -113,7 +135,7 @@ export class RunTimes {
     const known = this.#known.get(workload) as WorkloadTimes;
     const { before, recent } = known;
     if (before === null || recent.length < RUNS) return false;
-    this.#known.set(workload, { recent, expectedMs: before.ms, before: null });
+    this.#known.set(workload, { ...known, expectedMs: before.ms, before: null });
     // Where everything has become slower, the device has.
     const drift = before.othersMs > 0 ? this.#othersMs(workload) / before.othersMs : 1;
     return (

@@ -87,7 +87,7 @@ export function serveTuned(
   const load = async (order: LoadOrder, ports: ServePorts): Promise<Served> => {
     const tuned = await open(order, ports, {
       breathe: breathing(),
-      regressed: (workload, reason) => tell({ type: "regression", workload, reason }),
+      regressed: (workload, reason, again) => tell({ type: "regression", workload, reason, again }),
     });
     swapper = tuned.swapper;
     const told = swapper.times?.().then((times) => tell({ type: "timed", times }));

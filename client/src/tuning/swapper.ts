@@ -94,7 +94,10 @@ export class Swapper {
   #source: Copy | undefined;
   /** Kernels that packed copies which have been undone. */
   readonly #packs = new Map<string, ReadonlyMap<string, Main>>();
-  /** What ran before, by workload. */
+  /**
+   * What runs again where a kernel is taken back, by workload: that before the first swap, with which
+   * all that follow are compared. One of them may be wrong itself.
+   */
   readonly #before = new Map<string, ReadonlyMap<number, Ready>>();
   readonly #audit: Audit;
   readonly #golden: GoldenFile;
@@ -485,7 +488,9 @@ export class Swapper {
     const modules = all.flatMap((each) => each.modules);
     const mains = new Map(all.flatMap((each) => [...each.mains]));
     await this.#tellThreads(new Map(all.flatMap(({ calls }) => [...calls])), modules, mains);
-    for (const { workload, calls } of all) this.#replace(workload, calls, this.#unwatched(calls));
+    for (const { workload, calls } of all) {
+      this.#replace(workload, calls, this.#before.get(workload) ?? this.#unwatched(calls));
+    }
   }
 
   /**
@@ -521,7 +526,7 @@ export class Swapper {
     }
   }
 
-  /** What runs of these calls. What ran before that is forgotten: nothing is beside it. */
+  /** What runs of these calls, with nothing beside it. */
   #unwatched(calls: ReadonlyMap<number, unknown>): ReadonlyMap<number, Ready> {
     const running = [...calls.keys()].map((i) => {
       const { watch: _, ...ready } = this.#engine.dispatcher.calls[i] as Ready;
@@ -547,7 +552,8 @@ export class Swapper {
     await this.#tellThreads(before, [], new Map());
     for (const [i, ready] of before) this.#engine.dispatcher.calls[i] = ready;
     this.#audit.forget(before);
-    this.#ports.regressed(workload, message);
+    const [again] = before.values();
+    this.#ports.regressed(workload, message, (again as Ready).task.artifact);
     return true;
   }
 

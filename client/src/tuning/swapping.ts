@@ -61,7 +61,8 @@ export type Refusals = readonly (string | null)[];
 export interface SwapPorts {
   /** Lets messages in. */
   readonly breathe: () => Promise<void>;
-  readonly regressed: (workload: string, reason: string) => void;
+  /** `again`: the artifact that runs from now on. */
+  readonly regressed: (workload: string, reason: string, again: string) => void;
 }
 
 /** The steps of a swap, in their order. */

@@ -5,7 +5,6 @@ import type { CallTimes } from "../runtime/dispatch.js";
 import type { Host } from "../runtime/host.js";
 import type { Failure, LoadOrder } from "../runtime/messages.js";
 import type { Spawn } from "../runtime/opener.js";
-import { workerOf } from "../runtime/page-worker.js";
 import type { PlannedCall } from "../runtime/planned.js";
 import type { Answered } from "../runtime/request.js";
 import type { RuntimeWorker } from "../runtime/session.js";
@@ -14,6 +13,7 @@ import type { Contributing } from "./contributing.js";
 import measurer from "./measurer.js?inlined";
 import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer, ToTuned } from "./messages.js";
 import model from "./model-worker.js?inlined";
+import { workerOf } from "./page-worker.js";
 import { RunTimes } from "./run-times.js";
 import type { ModelTuning, Swap, TuneOptions, TuningEvents } from "./tuning.js";
 import { WatchedRuntime } from "./watched.js";
@@ -513,7 +513,7 @@ class Tuning implements ModelTuning, Tuned {
   }
 
   #told(told: FromTuned): void {
-    if (told.type === "regression") return void this.#regressed(told.workload, told.reason);
+    if (told.type === "regression") return void this.#regressed(told);
     if (told.type === "timed") return void this.#ran(told.times);
     if (told.type === "ranked") return void this.#contributing?.ranked(told.times);
     if (told.type === "postponed") return void this.#postponed(told.reason);
@@ -546,11 +546,13 @@ class Tuning implements ModelTuning, Tuned {
     this.#model?.tell("swap", swap);
   }
 
-  #regressed(workload: string, reason: string): void {
+  #regressed({ workload, reason, again }: Extract<FromTuned, { type: "regression" }>): void {
     const winner = this.#winners.get(workload);
     // What was slower in this visit may be faster in another, but what was wrong stays wrong.
     if (winner && reason !== SLOWER) this.#avoid(winner.win.kernel.sha256);
-    this.#runsAgain(workload, winner?.before ?? null, reason);
+    let before = winner?.before ?? null;
+    while (before !== null && before.win.kernel.sha256 !== again) before = before.before;
+    this.#runsAgain(workload, before, reason);
   }
 
   /** `before`: null where it is what the zoo serves. */
@@ -570,11 +572,13 @@ class Tuning implements ModelTuning, Tuned {
 
   /** A kernel that won does not run. Those that were nearly as fast are tried beside what does. */
   #without(artifact: string, workload: string): void {
+    const running = this.#runningOf(workload);
     for (const each of this.#runnersUp.get(artifact) ?? []) {
+      if (each === running.kernel.sha256) continue;
       this.#tried.delete(each);
       this.#again.add(each);
     }
-    this.#post({ type: "running", running: this.#runningOf(workload) });
+    this.#post({ type: "running", running });
     this.#goOn();
   }
 

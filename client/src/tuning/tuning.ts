@@ -14,7 +14,7 @@ export interface Swap {
   readonly since: Date;
 }
 
-/** A kernel that was taken back, as it trapped, disagreed with the one before, or is slower in runs. */
+/** A kernel that was taken back, as it trapped, disagreed with the zoo's, or is slower in runs. */
 export interface Regression {
   readonly workload: string;
   readonly candidate: string;

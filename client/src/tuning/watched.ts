@@ -1,9 +1,9 @@
 /** The worker of a model that is tuned: who runs it, and what the tuner tells it. */
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "../runtime/messages.js";
-import { workerOf } from "../runtime/page-worker.js";
 import type { RuntimeWorker } from "../runtime/session.js";
 import type { FromTuned, ToTuned } from "./messages.js";
+import { workerOf } from "./page-worker.js";
 import { LOOK_MS, Patience } from "./patience.js";
 
 type FromModel = FromRuntime | FromTuned;

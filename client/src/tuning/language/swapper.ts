@@ -71,7 +71,7 @@ export class DecoderSwapper {
   readonly #golden: GoldenFile;
   readonly #runs: RunsFirst;
   readonly #activity = noActivity();
-  /** What ran before, by workload. */
+  /** What runs again where a kernel is taken back: that before the first swap, as of any model. */
   readonly #before = new Map<string, ReadonlyMap<number, BoundCall>>();
 
   constructor(decoder: Decoder, ports: SwapPorts) {
@@ -168,7 +168,8 @@ export class DecoderSwapper {
     this.#before.delete(workload);
     void this.#runs.release(this.#ofCalls([...before.keys()]));
     this.#decoder.replace(before);
-    this.#ports.regressed(workload, reason);
+    const [again] = before.values();
+    this.#ports.regressed(workload, reason, again?.program.kernel.sha256 ?? "");
   }
 
   get #wire(): DecoderWire {
@@ -305,8 +306,10 @@ export class DecoderSwapper {
       () => new Map(calls.map((i) => [i, plan.buffers.boundWhole(i, program)])),
       LIMIT_MS,
     );
-    void this.#runs.release(this.#before.get(workload));
-    this.#before.set(workload, this.#ofCalls(calls));
+    const running = this.#ofCalls(calls);
+    const before = this.#before.get(workload) ?? running;
+    if (before !== running) void this.#runs.release(running);
+    this.#before.set(workload, before);
     this.#decoder.replace(bound);
   }
 

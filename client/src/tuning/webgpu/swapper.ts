@@ -47,7 +47,7 @@ export class GpuSwapper {
   readonly #golden: GoldenFile;
   readonly #runs: RunsFirst;
   readonly #audit: GpuAudit;
-  /** What ran before, by workload. */
+  /** What runs again where a kernel is taken back: that before the first swap, as on WebAssembly. */
   readonly #before = new Map<string, Bound>();
 
   constructor(engine: GpuEngine, ports: SwapPorts) {
@@ -216,8 +216,9 @@ export class GpuSwapper {
   }
 
   #replace(workload: string, calls: Bound): void {
-    const before = this.#ofCalls(calls);
-    void this.#runs.release(this.#before.get(workload));
+    const running = this.#ofCalls(calls);
+    const before = this.#before.get(workload) ?? running;
+    if (before !== running) void this.#runs.release(running);
     this.#before.set(workload, before);
     this.#engine.replace(calls);
     this.#audit.watch(workload, before);
@@ -236,7 +237,8 @@ export class GpuSwapper {
     this.#audit.forget(workload);
     void this.#runs.release(this.#ofCalls(before));
     this.#engine.replace(before);
-    this.#ports.regressed(workload, reason);
+    const [again] = before.values();
+    this.#ports.regressed(workload, reason, again?.program.kernel.sha256 ?? "");
   }
 
   #ofCalls(calls: Bound): Bound {

@@ -1,4 +1,4 @@
-/** A worker from a blob, which is of the page's own origin and inherits its policy and isolation. */
+/** A worker from a blob, which is of the page's own origin and inherits its policy. */
 export function workerOf(source: string, name: string): Worker {
   const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
   const worker: Worker = new Worker(url, { name });
