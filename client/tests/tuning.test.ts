@@ -232,6 +232,8 @@ test("a tab that is paused for long in its turn lends it to others, and goes on 
     LentTurn,
   ];
   const first = tab.within(async () => {
+    await tab.take();
+    order.push("what has the turn does not wait for it");
     tab.pause();
     await sleep(5);
     tab.resume();
@@ -250,6 +252,7 @@ test("a tab that is paused for long in its turn lends it to others, and goes on 
   });
   await Promise.all([first, second]);
   assert.deepEqual(order, [
+    "what has the turn does not wait for it",
     "a short pause: false",
     "another's turn",
     "a long one: true",

@@ -39,8 +39,9 @@ export class LentTurn {
     return this.#wanted && this.#end === null;
   }
 
-  /** Resolves in the turn. */
+  /** Resolves in the turn: at once where this one has it, as it would wait for itself. */
   take(): Promise<void> {
+    if (this.#end !== null) return Promise.resolve();
     return new Promise((taken, refused) => {
       const held = () =>
         new Promise<void>((end) => {
