@@ -9,7 +9,7 @@ import type { OpenDevice } from "./device.js";
 /** What is known of a kernel beside its text. */
 export interface GpuKernelWire
   extends Pick<KernelWire, "candidate" | "requires" | "tensors" | "scratch_bytes" | "dispatches"> {
-  /** Of its artifact, where the zoo has one. */
+  /** The artifact, where it is one of a zoo. */
   readonly sha256?: string;
 }
 

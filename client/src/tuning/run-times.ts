@@ -36,7 +36,7 @@ interface WorkloadTimes extends Expected {
   readonly before: Before | null;
 }
 
-/** Of a workload that was not swapped. */
+/** Where nothing was swapped. */
 const FIRST = { relative: 1, relativeBefore: 1 };
 
 const least = ({ recent, expectedMs }: Pick<WorkloadTimes, "recent" | "expectedMs">): number =>
