@@ -49,7 +49,7 @@ READ_S = 0.5
 """A browser drops what it has not read of an answer that breaks off."""
 COUNT = """
   // What a model's worker asks of WebGPU is counted, and told when the page asks. That of a
-  // measurer, and those that prepare kernels, say nothing.
+  // measurer, and those that prepare weights, say nothing.
   const count = `{
     const counts = { submissions: 0, passes: 0, bindGroups: 0, pipelines: 0, staging: 0 };
     // Those that were not destroyed.
