@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checksum } from "../src/runtime/checksum.js";
+import { checksum, checksumIn } from "../src/runtime/checksum.js";
 import { readyOf } from "../src/runtime/dispatch.js";
 import type { Main } from "../src/runtime/kernels.js";
 import { warmUp } from "../src/runtime/warming.js";
@@ -21,6 +21,21 @@ test("a checksum tells each changed bit, a lost end and exchanged words, in shar
   const words = new Uint32Array(bytes.buffer);
   [words[3], words[7]] = [words[7] as number, words[3] as number];
   assert.notEqual(checksum(bytes), right);
+});
+
+test("checksums in a memory are those of JavaScript, of all lengths and of other memory", () => {
+  const memory = new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true });
+  const bytes = new Uint8Array(memory.buffer);
+  bytes.set(Uint8Array.from(bytes, (_, i) => (i * 197) % 251));
+  const sum = checksumIn(memory);
+  assert.notEqual(sum, checksum);
+  for (const from of [0, 4, 64]) {
+    for (const length of [0, 4, 8, 12, 16, 20, 44, 64, 1036, 65_536 - from]) {
+      const piece = bytes.subarray(from, from + length);
+      assert.equal(sum(piece), checksum(piece));
+      assert.equal(sum(piece.slice()), checksum(piece));
+    }
+  }
 });
 
 test("kernels are warmed up by calls of nothing, with their scratch, the fewer the longer they are", () => {

@@ -1,6 +1,6 @@
 /** Weights of a graph that this device keeps: which of them a model can use, and reading them. */
 import { KernelZooError } from "../engine/error.js";
-import { checksum } from "./checksum.js";
+import { type Checksum, checksum, checksumIn } from "./checksum.js";
 import {
   type Bytes,
   type GraphOrder,
@@ -14,6 +14,7 @@ import { type FilesKind, type GraphReader, graphFiles } from "./graph-files.js";
 /** Pieces that are written and read to learn how long reading takes, of so many bytes. */
 const PROBED_PIECES = 4;
 const PROBED_BYTES = 1 << 18;
+const PAGE_BYTES = 65_536;
 /** No graph has such a name. */
 const PROBE = "probe";
 
@@ -68,11 +69,12 @@ export class KeptReader {
 
   /**
    * Reads a piece whenever `rest` lets it, to where calls read where that is memory; false for bytes that
-   * are not those that were written.
+   * are not those that were written, by `sum`.
    */
   async read(
     { at, bytes, pieces }: Kept,
     target: Uint8Array | PieceTarget,
+    sum: Checksum = checksum,
     rest?: () => Promise<void>,
   ): Promise<boolean> {
     for (let done = 0; done < bytes; done += PIECE_BYTES) {
@@ -81,7 +83,7 @@ export class KeptReader {
       const inPlace = target instanceof Uint8Array;
       const piece = inPlace ? target.subarray(done, done + size) : new Uint8Array(size);
       if (!(await this.#file.read(at + done, piece).catch(() => false))) return false;
-      if (checksum(piece) !== pieces[done / PIECE_BYTES]) return false;
+      if (sum(piece) !== pieces[done / PIECE_BYTES]) return false;
       if (!inPlace) target.set(piece as Bytes, done);
     }
     return true;
@@ -108,10 +110,14 @@ export async function forget({ files, name }: KeptName): Promise<void> {
 }
 
 /** Milliseconds that reading a mebibyte and its checksum take here, undisturbed. Rejects without room. */
-export async function readMs(kind: FilesKind, memory: Uint8Array): Promise<number> {
+export async function readMs(kind: FilesKind, memory: WebAssembly.Memory): Promise<number> {
   const files = await graphFiles(kind);
   // Of its own: reading must not change what a run computes meanwhile.
-  const piece = memory.slice(0, PROBED_BYTES);
+  const [initial, shared] = [PROBED_BYTES / PAGE_BYTES, true];
+  const own = new WebAssembly.Memory({ initial, maximum: initial, shared });
+  const piece = new Uint8Array(own.buffer);
+  piece.set(new Uint8Array(memory.buffer).subarray(0, PROBED_BYTES));
+  const sum = checksumIn(own);
   try {
     const writer = await files.writer(PROBE);
     try {
@@ -125,7 +131,7 @@ export async function readMs(kind: FilesKind, memory: Uint8Array): Promise<numbe
     for (let i = 0; i < PROBED_PIECES; i++) {
       const started = performance.now();
       await reader.read(i * piece.length, piece);
-      checksum(piece);
+      sum(piece);
       leastMs = Math.min(leastMs, performance.now() - started);
     }
     reader.close();

@@ -8,6 +8,7 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { addressOf, type PlanWire } from "./answer.js";
 import { ARRIVAL_WORDS, Arrivals, countOf, FETCHED, READABLE, TAKEN } from "./arrivals.js";
 import { breathing } from "./breathing.js";
+import { checksumIn } from "./checksum.js";
 import type { Bringing, Engine } from "./engine.js";
 import { type Kept, type Place, type Planned, placesOf, type Ways } from "./graph.js";
 import { type FilesKind, graphFiles } from "./graph-files.js";
@@ -175,6 +176,7 @@ async function readKept(
   rest?: () => Promise<void>,
 ): Promise<void> {
   const places = placesOf(plan, placement);
+  const sum = checksumIn(memory);
   const left = (weight: number): number => {
     const { plain = true, bytes = 0 } = kept.weights[weight] ?? {};
     const mine = thread === receiver || !(plain && places[weight]?.staged);
@@ -189,7 +191,7 @@ async function readKept(
     const own = kept.weights[weight] as NonNullable<KeptModel["weights"][number]>;
     const { copies, address, plain } = places[weight] as Place;
     const target = new Uint8Array(memory.buffer, own.plain ? plain : address, own.bytes);
-    if (!(await reader.read(own, target, rest))) {
+    if (!(await reader.read(own, target, sum, rest))) {
       // It is fetched in the end.
       Atomics.store(arrivals.words, word, FETCHED);
       continue;
@@ -446,6 +448,7 @@ export class Preparation {
       placesOf(this.#order.answer.plan, placement),
       sourcesIn(memory, this.#order, plain),
       () => rested(arrivals, breathe),
+      checksumIn(memory),
     );
   }
 
@@ -463,7 +466,7 @@ export class Preparation {
       const ms = Math.min(learnt.alone, learnt.shared);
       return Number.isFinite(ms) ? ms : 0;
     });
-    const costs = { readMs: await readMs(files, new Uint8Array(memory.buffer)), packMs, runMs };
+    const costs = { readMs: await readMs(files, memory), packMs, runMs };
     const first = firstCosts(this.#order.answer.plan, this.#beside);
     const { ways, queues } = schedule(keptCosts(places, first, costs, this.#readers));
     return { plain: ways.map((way) => way === 1), costs, queues };

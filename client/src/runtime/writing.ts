@@ -1,5 +1,5 @@
 /** Writes the weights of a model where the device keeps them, as they lie in memory or in their file. */
-import { checksum } from "./checksum.js";
+import { type Checksum, checksum } from "./checksum.js";
 import { type Kept, PIECE_BYTES, type Place } from "./graph.js";
 import type { GraphWriter } from "./graph-files.js";
 
@@ -20,13 +20,14 @@ export async function written(
   places: readonly Place[],
   sourcesOf: (place: Place, index: number) => readonly WeightSource[],
   rest: () => Promise<void>,
+  sum: Checksum = checksum,
 ): Promise<readonly Kept[]> {
   const weights: Kept[] = [];
   let at = 0;
   try {
     for (const [i, place] of places.entries()) {
       for (const source of sourcesOf(place, i)) {
-        const pieces = await writtenFrom(writer, at, source, rest);
+        const pieces = await writtenFrom(writer, at, source, rest, sum);
         if (pieces === null) continue;
         const { plain, bytes } = source;
         weights.push({ key: place.key, plain, at, bytes, pieces });
@@ -48,13 +49,14 @@ async function writtenFrom(
   at: number,
   { bytes, read }: WeightSource,
   rest: () => Promise<void>,
+  sum: Checksum,
 ): Promise<string[] | null> {
   const pieces: string[] = [];
   for (let from = 0; from < bytes; from += PIECE_BYTES) {
     await rest();
     const piece = await read(from, Math.min(PIECE_BYTES, bytes - from));
     if (piece === null) return null;
-    pieces.push(checksum(piece));
+    pieces.push(sum(piece));
     await writer.write(at + from, piece);
   }
   return pieces;
