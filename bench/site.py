@@ -34,6 +34,8 @@ TYPES = {
 }
 COPIED_BYTES = 1 << 20
 PACED_BYTES = 1 << 15
+LATE_S = 0.05
+"""What a sleep or a busy machine holds a piece up by at most; longer, the browser does."""
 ISOLATION = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
@@ -53,12 +55,15 @@ class Pace:
         self._lock = Lock()
         self._free_s = 0.0
 
-    def wait(self, count: int) -> None:
-        """Until `count` more bytes would have arrived."""
+    def wait(self, count: int, since_s: float) -> float:
+        """Until `count` more bytes would have arrived, which could be sent from `since_s` on;
+        answers when that is. Sleeps end late: what follows is due as if they had not."""
+        ready_s = max(since_s, monotonic() - LATE_S)
         with self._lock:
-            self._free_s = max(self._free_s, monotonic()) + count / self._bytes_s
+            self._free_s = max(self._free_s, ready_s) + count / self._bytes_s
             until_s = self._free_s
         sleep(max(0.0, until_s - monotonic()))
+        return until_s
 
 
 class BenchSite(ThreadingHTTPServer):
@@ -170,8 +175,9 @@ class _Handler(BaseHTTPRequestHandler):
         if pace is None:
             shutil.copyfileobj(source, self.wfile, COPIED_BYTES)
             return
+        ready_s = monotonic()
         while piece := source.read(PACED_BYTES):
-            pace.wait(len(piece))
+            ready_s = pace.wait(len(piece), ready_s)
             self.wfile.write(piece)
 
     def _begin(

@@ -4,7 +4,10 @@ import gzip
 from time import monotonic
 from urllib.request import Request, urlopen
 
-from bench.site import BenchSite
+import pytest
+
+from bench import site as sites
+from bench.site import BenchSite, Pace
 from kernelzoo.serving import serving
 
 
@@ -28,3 +31,24 @@ def test_at_a_pace_texts_are_compressed_and_inputs_are_there_at_once() -> None:
             began_s = monotonic()
             assert sent("/weights.bin") == (bytes(1 << 17), None)
             assert monotonic() - began_s >= 0.5, "no host is faster than the pace"
+
+
+def test_sleeps_that_end_late_do_not_slow_the_pace_and_a_slow_reader_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 100.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds + 0.25
+
+    monkeypatch.setattr(sites, "monotonic", lambda: now_s)
+    monkeypatch.setattr(sites, "sleep", sleep)
+    monkeypatch.setattr(sites, "LATE_S", 0.5)
+    pace = Pace(bytes_s=1)
+    due_s = now_s
+    for piece in range(1, 5):
+        due_s = pace.wait(1, due_s)
+        assert due_s == 100 + piece
+    now_s += 7
+    assert pace.wait(1, due_s) == now_s - 0.25, "what nobody read in time is not made up for"
