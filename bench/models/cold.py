@@ -5,7 +5,7 @@ Visits of both engines and of our settings take turns. The browser is idle befor
 Each setting turns one knob of what a page gets that asks for nothing, as in NNV12's ablation, and
 its row tells what the knob gains; claims take the settings that a page may ask for. A page that
 says to run the network once is watched while the fastest kernels take over from those that cost
-least. With `--webgpu` both engines visit on WebGPU, too, which here is SwiftShader: a CPU.
+least. With `--gpu` both engines visit on WebGPU, too: that of hardware, or of software on a CPU.
 """
 
 import sys
@@ -19,7 +19,6 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench.busy import CpuUsage
-from bench.gpu.browser import SWIFTSHADER
 from bench.kernels.peers import peer_versions
 from bench.models.cases import TINY, NetworkCase
 from bench.models.costs import COSTS, Costs
@@ -33,6 +32,7 @@ from bench.models.visits import Switched, TwoVisits, two_visits, worst
 from bench.options import run
 from bench.report import Cell, Claim, Report, machine
 from bench.site import BenchSite
+from workers.fleet.gpu import GpuChoice, gpu_flags
 
 ROUNDS = 5
 SETTLE_MS = 2500
@@ -51,7 +51,8 @@ TINY_OPTIONS = (
     "int8",
     "for one run",
     "default kernels",
-    "--webgpu",
+    "--gpu",
+    GpuChoice.SOFTWARE.value,
     "--untuned",
     "--settle",
     "0",
@@ -149,7 +150,8 @@ def main() -> None:
     )
     options.add_argument("--settle", type=int, default=SETTLE_MS, help="ms of rest around a visit")
     options.add_argument("--throttled", action="store_true", help="at 50 Mbit/s, too")
-    options.add_argument("--webgpu", action="store_true", help="on SwiftShader, too")
+    adapters = [GpuChoice.HARDWARE.value, GpuChoice.SOFTWARE.value]
+    options.add_argument("--gpu", choices=adapters, help="on WebGPU, too, on that adapter")
     add_untuned(options)
     run(options, measure, tiny=TINY_OPTIONS)
 
@@ -321,15 +323,15 @@ def _contestants(case: NetworkCase, options: Namespace) -> tuple[Contestant, ...
     ours = (Contestant(engine=OURS, setting=each) for each in SETTINGS if each.name in names)
     peer = Contestant(engine=PEER, setting=Setting(name=PEER))
     floor = Contestant(engine="floor", setting=FLOOR)
-    return (*ours, peer, floor, *(GPU_CONTESTANTS if options.webgpu else ()))
+    on_gpu = () if options.gpu is None else _gpu_contestants(GpuChoice(options.gpu))
+    return (*ours, peer, floor, *on_gpu)
 
 
-GPU_CONTESTANTS = (
-    Contestant(
-        engine=OURS, setting=Setting(name=ON_WEBGPU, options={"webgpu": "1"}, flags=SWIFTSHADER)
-    ),
-    Contestant(engine="peer-webgpu", setting=Setting(name=PEER_ON_WEBGPU, flags=SWIFTSHADER)),
-)
+def _gpu_contestants(gpu: GpuChoice) -> tuple[Contestant, ...]:
+    flags = tuple(gpu_flags(gpu))
+    own = Setting(name=ON_WEBGPU, options={"webgpu": "1"}, flags=flags)
+    peer = Setting(name=PEER_ON_WEBGPU, flags=flags)
+    return Contestant(engine=OURS, setting=own), Contestant(engine="peer-webgpu", setting=peer)
 
 
 def _rows(held: Visited) -> Iterator[dict[str, Cell]]:
