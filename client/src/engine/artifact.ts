@@ -1,7 +1,7 @@
 /** Fetches kernels, holds them to their hashes, and compiles those of wasm. */
 import { gaveUp } from "../gateway/request.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";
-import { sha256Hex } from "./bytes.js";
+import { digestOf } from "./bytes.js";
 import { KernelZooError, sentence } from "./error.js";
 import { loadPacks, type Packable } from "./packing.js";
 
@@ -40,7 +40,7 @@ export async function fetchArtifact(
   // Relative, so that a bundle may lie in any folder.
   const url = new URL(`.${artifact.url}`, origin);
   const bytes = await download(url, bytesOf, signal);
-  const digest = sha256Hex(bytes);
+  const digest = await digestOf(bytes);
   if (digest !== artifact.sha256) {
     throw new KernelZooError(
       "artifact",

@@ -38,8 +38,12 @@ export function limiter(most: () => number): <T>(work: () => Promise<T>) => Prom
 const LIMIT_MS = 10_000;
 /** How long other pipelines wait for one that was given up to end after all. */
 const RETURN_MS = 20_000;
-/** Drivers compile on threads of their own. */
-const AT_ONCE = 4;
+/**
+ * Drivers compile on threads of their own, one pipeline on each. Fewer than `LEAST` leave such a thread
+ * idle while the page hears of the last one; of more than `MOST` one may miss its deadline for others.
+ */
+const LEAST = 4;
+const MOST = 16;
 
 /** A kernel compiled alone and did not end in time. */
 export class CompileDeadline extends KernelZooError {
@@ -55,7 +59,7 @@ export class SharedDeadline extends KernelZooError {
   }
 }
 
-let atOnce = AT_ONCE;
+let atOnce = Math.min(MOST, Math.max(LEAST, globalThis.navigator?.hardwareConcurrency ?? 0));
 const begin = limiter(() => atOnce);
 /** Pipelines that drivers compile now. */
 const compilingNow = new Set<Promise<unknown>>();

@@ -21,7 +21,7 @@ export interface Program {
   readonly tensors: GPUBindGroupLayout;
   /** The layout of the uniform that says where a slice begins; null of a program without one. */
   readonly firstWorkgroup: GPUBindGroupLayout | null;
-  /** What the driver took for its pipelines. */
+  /** What the browser took to read the text, and the driver for its pipelines. */
   readonly compileMs: number;
 }
 
@@ -60,27 +60,28 @@ function refuseMissing(open: OpenDevice, kernel: GpuKernelWire): void {
   throw new KernelZooError("validate", `Kernel ${kernel.candidate} needs ${names} of the GPU.`);
 }
 
-/** Throws KernelZooError (validate) with the first complaint and its line. */
-async function shaderModule(
-  open: OpenDevice,
-  { candidate }: GpuKernelWire,
-  code: string,
-): Promise<GPUShaderModule> {
+/** A text that the browser may not have read yet. */
+interface ReadText {
+  readonly module: GPUShaderModule;
+  /** Rejects with KernelZooError (validate), with the first complaint and its line. */
+  readonly valid: Promise<unknown>;
+}
+
+/** A pipeline may be asked for at once: browsers read texts one after the other, 5 ms each. */
+function shaderModule(open: OpenDevice, { candidate }: GpuKernelWire, code: string): ReadText {
   const made: GPUShaderModule[] = [];
-  try {
-    return await open.scoped(() => {
-      const module = open.device.createShaderModule({ code });
-      made.push(module);
-      return module;
-    }, LIMIT_MS);
-  } catch (thrown) {
-    const { messages } = (await made[0]?.getCompilationInfo()) ?? { messages: [] };
+  const scoped = open.scoped(() => made.push(open.device.createShaderModule({ code })), LIMIT_MS);
+  const module = made[0] as GPUShaderModule;
+  const valid = scoped.catch(async (thrown: unknown) => {
+    const { messages } = (await module?.getCompilationInfo()) ?? { messages: [] };
     const first = messages.find(({ type }) => type === "error");
     if (first === undefined) throw thrown;
     const where = `line ${first.lineNum}`;
     const text = `The browser rejects kernel ${candidate} at ${where}: ${first.message}`;
     throw new KernelZooError("validate", text, thrown);
-  }
+  });
+  valid.catch(() => undefined); // It is awaited where there is no pipeline.
+  return { module, valid };
 }
 
 const isInvalid = (thrown: unknown): boolean =>
@@ -89,12 +90,13 @@ const isInvalid = (thrown: unknown): boolean =>
 async function pipeline(
   { device }: OpenDevice,
   layout: GPUPipelineLayout,
-  module: GPUShaderModule,
+  { module, valid }: ReadText,
   entryPoint: string,
 ): Promise<GPUComputePipeline> {
   try {
     return await device.createComputePipelineAsync({ layout, compute: { module, entryPoint } });
   } catch (cause) {
+    await valid;
     const stage = isInvalid(cause) ? "validate" : "compile";
     throw new KernelZooError(stage, `No pipeline for ${entryPoint}: ${sentence(cause)}`, cause);
   }
@@ -107,13 +109,14 @@ async function pipelinesOf(
   code: string,
   limitMs: number | undefined,
 ): Promise<Pick<Program, "pipelines" | "compileMs">> {
-  const module = await shaderModule(open, kernel, code);
+  let text: ReadText | undefined;
   const layout = open.device.createPipelineLayout({ bindGroupLayouts: [...layouts] });
   const entries = [...new Set(kernel.dispatches.map(({ entry }) => entry))];
   let compileMs = 0;
   const make = async (entry: string): Promise<GPUComputePipeline> => {
     const start = now();
-    const made = await pipeline(open, layout, module, entry);
+    text ??= shaderModule(open, kernel, code);
+    const made = await pipeline(open, layout, text, entry);
     compileMs += now() - start;
     return made;
   };

@@ -8,12 +8,14 @@ import { compileProgram, type Program } from "../../gpu/program.js";
 import { boundTo, compileWhole, runsWhole, WholeProgram } from "../../gpu/whole-program.js";
 import type { KernelWire } from "../../wire/types.js";
 import { addressOf, type ModelAnswer } from "../answer.js";
+import { breathing } from "../breathing.js";
+import { checksum } from "../checksum.js";
 import { type EnginePorts, kernelsOf, WrongKernel } from "../engine.js";
-import { type Bytes, type Kept, placesOnGpu } from "../graph.js";
+import { type Bytes, type Kept, PIECE_BYTES, placesOnGpu } from "../graph.js";
 import { forget, type KeptModel, KeptReader, keptModel, unreadable } from "../keeping.js";
 import type { LoadOrder, Progress } from "../messages.js";
 import { refuseMisfit } from "../placement.js";
-import { streamWeights } from "../stream.js";
+import { streamWeights, type TakeBytes } from "../stream.js";
 import { unpacking } from "../unpacking.js";
 import { bytesOfFile, plainFile } from "../weights.js";
 import { type BufferOf, type GpuPlacement, placeOnGpu } from "./placement.js";
@@ -70,6 +72,8 @@ async function loaded<Call extends Sliced>(
   const { plan } = answer;
   const kernels = plan.kernels.map(kernelsOf(order));
   for (const call of plan.calls) refuseMisfit(plan, call, kernels[call.kernel] as KernelWire);
+  // Browsers take 80 to 100 ms to open a device.
+  const texts = textsOf(order, kernels);
   const open = await openDevice();
   refuseLarge(answer, open);
 
@@ -79,7 +83,7 @@ async function loaded<Call extends Sliced>(
 
   // 2. Pipelines and weights at the same time: drivers compile on threads of their own.
   const binding = bindingOf(open, kernels);
-  const programs = compileAll(order, kernels, open, progress, binding.compile);
+  const programs = compileAll(order, kernels, texts, open, progress, binding.compile);
   const stored = bringWeights(order, buffers, progress);
   stored.catch(() => undefined); // Those who await it see the rejection.
   const compiled = await programs;
@@ -116,7 +120,15 @@ async function bringWeights(
   // A kernel that replaces a wrong one comes from the network, and so do its weights.
   if (graph?.texts && replaced.length === 0) throw unreadable(answer.name);
   const reading = plan.format === 3 ? unpacking : plainFile;
-  const { take } = reading(plan, (offset, bytes) => buffers.take(offset, bytes));
+  const breathe = breathing();
+  // Between two pieces the driver is asked for the next pipeline.
+  const pieces: TakeBytes = async (offset, bytes) => {
+    for (let from = 0; from < bytes.length; from += PIECE_BYTES) {
+      buffers.take(offset + from, bytes.subarray(from, from + PIECE_BYTES));
+      await breathe();
+    }
+  };
+  const { take } = reading(plan, pieces);
   await streamWeights(addressOf(answer.weights.url, origin), plan.chunks, take, { chunk: arrived });
 }
 
@@ -124,10 +136,11 @@ async function bringWeights(
 async function readKept(kept: KeptModel, buffers: Buffers): Promise<boolean> {
   const reader = await KeptReader.open(kept);
   if (reader === null) return false;
+  const breathe = breathing();
   try {
     for (const [index, each] of kept.weights.entries()) {
       const target = { set: (piece: Bytes, at: number) => buffers.put(index, at, piece) };
-      if (!(await reader.read(each as Kept, target))) return false;
+      if (!(await reader.read(each as Kept, target, checksum, breathe))) return false;
     }
     return true;
   } finally {
@@ -147,7 +160,8 @@ export async function wholeCalls(
   const { plan } = order.answer;
   const kernels = plan.kernels.map(kernelsOf(order));
   if (!kernels.every((kernel) => runsWhole(open, kernel))) return null;
-  const programs = await compileAll(order, kernels, open, () => undefined, compileWhole);
+  const texts = textsOf(order, kernels);
+  const programs = await compileAll(order, kernels, texts, open, () => undefined, compileWhole);
   const bound = (kernel: number, call: number): WholeProgram => {
     const program = programs[kernel] as Program;
     return new WholeProgram(program, buffers.operands(call, program));
@@ -283,13 +297,32 @@ export class Buffers {
   }
 }
 
+/** The texts of kernels by their hashes, on their way. They reject with KernelZooError: network, artifact. */
+function textsOf(
+  { origin, graph }: LoadOrder,
+  kernels: readonly KernelWire[],
+): ReadonlyMap<string, Promise<string>> {
+  const texts = new Map<string, Promise<string>>();
+  const fetched = async (kernel: KernelWire): Promise<string> =>
+    graph?.texts?.[kernel.sha256] ??
+    new TextDecoder().decode(await fetchArtifact(new URL(origin), kernel));
+  for (const kernel of kernels) {
+    if (texts.has(kernel.sha256)) continue;
+    const text = fetched(kernel);
+    text.catch(() => undefined); // Those who compile it see the rejection.
+    texts.set(kernel.sha256, text);
+  }
+  return texts;
+}
+
 /**
  * The programs of the kernels in their order; equal texts are compiled once. Kernels of one text may
  * differ in how many workgroups they take: rows of a product are no part of it.
  */
 async function compileAll(
-  { answer, origin, graph }: LoadOrder,
+  { answer }: LoadOrder,
   kernels: readonly KernelWire[],
+  texts: ReadonlyMap<string, Promise<string>>,
   open: OpenDevice,
   progress: (progress: Progress) => void,
   compile: typeof compileProgram,
@@ -299,9 +332,7 @@ async function compileAll(
   let loaded = 0;
   const made = new Map<string, Promise<Program>>();
   const program = async (kernel: KernelWire, workload: string): Promise<Program> => {
-    const code =
-      graph?.texts?.[kernel.sha256] ??
-      new TextDecoder().decode(await fetchArtifact(new URL(origin), kernel));
+    const code = await (texts.get(kernel.sha256) as Promise<string>);
     try {
       const compiled = await compile(open, kernel, code, COMPILE_MS);
       loaded += kernel.size_bytes;
