@@ -52,3 +52,15 @@ def test_sleeps_that_end_late_do_not_slow_the_pace_and_a_slow_reader_does(
         assert due_s == 100 + piece
     now_s += 7
     assert pace.wait(1, due_s) == now_s - 0.25, "what nobody read in time is not made up for"
+
+
+def test_what_is_no_text_is_sent_as_bytes() -> None:
+    with serving(BenchSite()) as site:
+        for path, told in (
+            ("/zoo/model/model.weights", "application/octet-stream"),
+            ("/networks/model.onnx", "application/octet-stream"),
+            ("/models.html", "text/html"),
+        ):
+            site.publish(path, b"1")
+            with urlopen(f"{site.url}{path}") as answer:  # noqa: S310
+                assert answer.headers["Content-Type"] == told
