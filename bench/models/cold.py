@@ -169,6 +169,7 @@ class Visited:
 
     case: NetworkCase
     prepared: Prepared
+    tuned: bool
     bytes_s: float | None
     before: CpuUsage
     held: Mapping[tuple[str, int], HeldBytes]
@@ -262,6 +263,7 @@ def _visit_all(
             visited = Visited(
                 case=case,
                 prepared=prepared,
+                tuned=not options.untuned,
                 bytes_s=bytes_s,
                 before=CpuUsage.now(),
                 held=_held(site, case, address, contestants) if bytes_s is None else {},
@@ -387,13 +389,14 @@ def _peer_of(name: str) -> str:
 
 
 def _claims(held: Visited) -> Iterator[Claim]:
-    """They take the settings that a page may ask for, whichever is faster at its visit."""
+    """They take the settings that a page may ask for, whichever is faster at its visit; those on
+    WebAssembly are of tuned kernels."""
     name = held.case.name
     if ON_WEBGPU in held.visits and held.bytes_s is None:
         share = held.first_ms(ON_WEBGPU, 0) / held.first_ms(PEER_ON_WEBGPU, 0)
         yield Claim.at_most(f"{name}: first output on WebGPU", share, "of the peer's", FIRST)
     ours = [each for each in held.visits if each in ASKED]
-    if not ours or held.case == TINY:
+    if not ours or held.case == TINY or not held.tuned:
         return
     first, second = (min(held.first_ms(each, visit) for each in ours) for visit in (0, 1))
     if held.bytes_s is not None:
