@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checksum, checksumIn } from "../src/runtime/checksum.js";
+import { checksum } from "../src/runtime/checksum.js";
 import { readyOf } from "../src/runtime/dispatch.js";
 import type { Main } from "../src/runtime/kernels.js";
+import { checksumIn } from "../src/runtime/vector-checksum.js";
 import { warmUp } from "../src/runtime/warming.js";
 
 test("a checksum tells each changed bit, a lost end and exchanged words, in shared memory as elsewhere", () => {

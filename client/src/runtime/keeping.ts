@@ -1,6 +1,6 @@
 /** Weights of a graph that this device keeps: which of them a model can use, and reading them. */
 import { KernelZooError } from "../engine/error.js";
-import { type Checksum, checksum, checksumIn } from "./checksum.js";
+import { type Checksum, checksum } from "./checksum.js";
 import {
   type Bytes,
   type GraphOrder,
@@ -10,6 +10,7 @@ import {
   type Planned,
 } from "./graph.js";
 import { type FilesKind, type GraphReader, graphFiles } from "./graph-files.js";
+import { checksumIn } from "./vector-checksum.js";
 
 /** Pieces that are written and read to learn how long reading takes, of so many bytes. */
 const PROBED_PIECES = 4;

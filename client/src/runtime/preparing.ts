@@ -8,7 +8,6 @@ import { KernelZooError, sentence } from "../engine/error.js";
 import { addressOf, type PlanWire } from "./answer.js";
 import { ARRIVAL_WORDS, Arrivals, countOf, FETCHED, READABLE, TAKEN } from "./arrivals.js";
 import { breathing } from "./breathing.js";
-import { checksumIn } from "./checksum.js";
 import type { Bringing, Engine } from "./engine.js";
 import { type Kept, type Place, type Planned, placesOf, type Ways } from "./graph.js";
 import { type FilesKind, graphFiles } from "./graph-files.js";
@@ -26,6 +25,7 @@ import type { Failure, Keeping, KeepingAnswer, LoadOrder, WeightsFrom } from "./
 import type { Placement } from "./placement.js";
 import { type Costs, nextOf, type Schedule, schedule, type Way } from "./schedule.js";
 import type { Arrived, TakeBytes } from "./stream.js";
+import { checksumIn } from "./vector-checksum.js";
 import { sourcesIn } from "./weight-sources.js";
 import {
   bytesOfFile,
