@@ -24,7 +24,7 @@ from bench.models.cases import TINY, NetworkCase
 from bench.models.costs import COSTS, Costs
 from bench.models.files import network_files, publish
 from bench.models.memory import ListeningSite, held_by_network
-from bench.models.options import TUNED, add_untuned, chosen_cases, network_parser
+from bench.models.options import TUNED, add_gpu, add_untuned, chosen_cases, network_parser
 from bench.models.ours import Prepared, prepare
 from bench.models.page import OURS, PEER, HeldBytes
 from bench.models.tuning import Choices
@@ -150,8 +150,7 @@ def main() -> None:
     )
     options.add_argument("--settle", type=int, default=SETTLE_MS, help="ms of rest around a visit")
     options.add_argument("--throttled", action="store_true", help="at 50 Mbit/s, too")
-    adapters = [GpuChoice.HARDWARE.value, GpuChoice.SOFTWARE.value]
-    options.add_argument("--gpu", choices=adapters, help="on WebGPU, too, on that adapter")
+    add_gpu(options, "on WebGPU, too, on that adapter")
     add_untuned(options)
     run(options, measure, tiny=TINY_OPTIONS)
 

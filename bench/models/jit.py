@@ -28,7 +28,7 @@ from bench.models.at_gateway import add, hold_back
 from bench.models.cases import OTHERS, TINY, NetworkCase
 from bench.models.files import network_files, publish
 from bench.models.memory import ListeningSite, unwatched
-from bench.models.options import chosen_cases, network_parser
+from bench.models.options import add_gpu, chosen_cases, network_parser
 from bench.options import run
 from bench.page_json import PageJson
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
@@ -58,8 +58,7 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=60)
     options.add_argument("--rest", type=float, default=1, help="1: half of the time is idle")
     options.add_argument("--peer-every", type=int, default=10, help="our inferences for one of it")
-    adapters = [GpuChoice.HARDWARE.value, GpuChoice.SOFTWARE.value]
-    options.add_argument("--gpu", choices=adapters, help="on WebGPU, on that adapter")
+    add_gpu(options, "on WebGPU, on that adapter")
     options.add_argument("--curve", type=Path, metavar="FILE", help="write every inference there")
     run(options, measure, tiny=TINY_OPTIONS)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bench.models.cases import CASES, TINY, NetworkCase
 from bench.options import parser
+from workers.fleet.gpu import GpuChoice
 
 FOLDER = Path(".kernelzoo/networks")
 TUNED = "tuned.json"
@@ -28,6 +29,11 @@ def network_parser(
 
 def add_untuned(made: ArgumentParser) -> None:
     made.add_argument("--untuned", action="store_true", help="screen no kernels beforehand")
+
+
+def add_gpu(made: ArgumentParser, help_text: str) -> None:
+    adapters = [GpuChoice.HARDWARE.value, GpuChoice.SOFTWARE.value]
+    made.add_argument("--gpu", choices=adapters, help=help_text)
 
 
 def chosen_cases(options: Namespace, others: Sequence[NetworkCase] = ()) -> list[NetworkCase]:

@@ -108,7 +108,7 @@ export class Sha256 {
 }
 
 /**
- * As `sha256Hex`, by the browser's own code where the page has it: a page that has just begun takes 0.3 s
+ * As `sha256Hex`, by the browser's own code where the page has it: a page that has just begun takes 0.1 s
  * for the kernels of a model otherwise, as its engine has not optimised this yet.
  */
 export async function digestOf(message: Uint8Array<ArrayBuffer>): Promise<string> {

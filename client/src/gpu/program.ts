@@ -67,7 +67,7 @@ interface ReadText {
   readonly valid: Promise<unknown>;
 }
 
-/** A pipeline may be asked for at once: browsers read texts one after the other, 5 ms each. */
+/** A pipeline may be asked for at once, without waiting for the answer of the browser's GPU process. */
 function shaderModule(open: OpenDevice, { candidate }: GpuKernelWire, code: string): ReadText {
   const made: GPUShaderModule[] = [];
   const scoped = open.scoped(() => made.push(open.device.createShaderModule({ code })), LIMIT_MS);

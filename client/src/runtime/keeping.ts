@@ -12,10 +12,9 @@ import {
 import { type FilesKind, type GraphReader, graphFiles } from "./graph-files.js";
 import { checksumIn } from "./vector-checksum.js";
 
-/** Pieces that are written and read to learn how long reading takes, of so many bytes. */
+/** Pieces that are written and read to learn how long reading takes, of so many pages of memory. */
 const PROBED_PIECES = 4;
-const PROBED_BYTES = 1 << 18;
-const PAGE_BYTES = 65_536;
+const PROBED_PAGES = 4;
 /** No graph has such a name. */
 const PROBE = "probe";
 
@@ -114,10 +113,10 @@ export async function forget({ files, name }: KeptName): Promise<void> {
 export async function readMs(kind: FilesKind, memory: WebAssembly.Memory): Promise<number> {
   const files = await graphFiles(kind);
   // Of its own: reading must not change what a run computes meanwhile.
-  const [initial, shared] = [PROBED_BYTES / PAGE_BYTES, true];
+  const [initial, shared] = [PROBED_PAGES, true];
   const own = new WebAssembly.Memory({ initial, maximum: initial, shared });
   const piece = new Uint8Array(own.buffer);
-  piece.set(new Uint8Array(memory.buffer).subarray(0, PROBED_BYTES));
+  piece.set(new Uint8Array(memory.buffer).subarray(0, piece.length));
   const sum = checksumIn(own);
   try {
     const writer = await files.writer(PROBE);

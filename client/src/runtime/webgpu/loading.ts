@@ -11,11 +11,11 @@ import { addressOf, type ModelAnswer } from "../answer.js";
 import { breathing } from "../breathing.js";
 import { checksum } from "../checksum.js";
 import { type EnginePorts, kernelsOf, WrongKernel } from "../engine.js";
-import { type Bytes, type Kept, PIECE_BYTES, placesOnGpu } from "../graph.js";
+import { type Bytes, type Kept, placesOnGpu } from "../graph.js";
 import { forget, type KeptModel, KeptReader, keptModel, unreadable } from "../keeping.js";
 import type { LoadOrder, Progress } from "../messages.js";
 import { refuseMisfit } from "../placement.js";
-import { streamWeights, type TakeBytes } from "../stream.js";
+import { streamWeights } from "../stream.js";
 import { unpacking } from "../unpacking.js";
 import { bytesOfFile, plainFile } from "../weights.js";
 import { type BufferOf, type GpuPlacement, placeOnGpu } from "./placement.js";
@@ -120,15 +120,7 @@ async function bringWeights(
   // A kernel that replaces a wrong one comes from the network, and so do its weights.
   if (graph?.texts && replaced.length === 0) throw unreadable(answer.name);
   const reading = plan.format === 3 ? unpacking : plainFile;
-  const breathe = breathing();
-  // Between two pieces the driver is asked for the next pipeline.
-  const pieces: TakeBytes = async (offset, bytes) => {
-    for (let from = 0; from < bytes.length; from += PIECE_BYTES) {
-      buffers.take(offset + from, bytes.subarray(from, from + PIECE_BYTES));
-      await breathe();
-    }
-  };
-  const { take } = reading(plan, pieces);
+  const { take } = reading(plan, (offset, bytes) => buffers.take(offset, bytes));
   await streamWeights(addressOf(answer.weights.url, origin), plan.chunks, take, { chunk: arrived });
 }
 
@@ -136,6 +128,7 @@ async function bringWeights(
 async function readKept(kept: KeptModel, buffers: Buffers): Promise<boolean> {
   const reader = await KeptReader.open(kept);
   if (reader === null) return false;
+  // Files are read without a wait, and a driver that has made a pipeline wants the next one.
   const breathe = breathing();
   try {
     for (const [index, each] of kept.weights.entries()) {
