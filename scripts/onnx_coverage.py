@@ -90,7 +90,6 @@ REASONS: Mapping[str, str] = {
     r"training mode": "training",
     r"is 0; it must be|has no entries": "tensors without entries",
     r"in blocks": "quantisation in blocks",
-    r"filters or crops": "resizing with antialiasing or cropping",
     r"peepholes": "peepholes",
     r"batch comes first": "batches first",
     r"samples no images": "volumes",

@@ -1,8 +1,10 @@
-"""Records what onnxruntime makes of operators that its optimiser and transformers.js write, and of
-recurrent layers: `python scripts/record_operators.py`, where onnx and onnxruntime are installed.
-Tests hold the import to it.
+"""Records what onnxruntime makes of operators that its optimiser and transformers.js write, of
+recurrent layers, and of resizing: `python scripts/record_operators.py`, where onnx and onnxruntime
+are installed; `python scripts/record_operators.py resizes` records those alone. Tests hold the
+import to it.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from io import BytesIO
@@ -13,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-TO = Path(__file__).parents[1] / "fixtures" / "recorded" / "onnxruntime_operators.npz"
+TO = Path(__file__).parents[1] / "fixtures" / "recorded"
 Array = NDArray[Any]
 B, S, P, HEADS, GROUPS, WIDTH = 2, 5, 6, 4, 2, 16
 D = HEADS * WIDTH
@@ -269,14 +271,78 @@ def cases() -> dict[str, Callable[[], OperatorCase]]:
     }
 
 
+COORDINATES = (
+    "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric",
+)  # fmt: skip
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+EXTENTS_AND_SCALES = ((5, 2.5), (5, 0.6), (3, 1.7), (1, 2.5))
+
+
+def resized(shape: tuple[int, ...], **told: Any) -> OperatorCase:
+    """`told`: scales, sizes and a region (roi), which are inputs, and attributes."""
+    kinds = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
+    inputs = [
+        np.array(told.pop(name), kind) if name in told else None for name, kind in kinds.items()
+    ]
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    constants = tuple(n for n, each in enumerate(inputs, 1) if each is not None)
+    return OperatorCase(
+        "Resize", [real(*shape), *inputs], constants=constants, domain="",
+        opset=told.pop("opset", 19), **told,
+    )  # fmt: skip
+
+
+def resizes() -> dict[str, Callable[[], OperatorCase]]:
+    """A grid of what Resize may be told, without ties that f32 rounds in one way or the other."""
+    made: dict[str, Callable[[], OperatorCase]] = {}
+
+    def add(name: str, shape: tuple[int, ...], **told: Any) -> None:
+        made[name] = lambda: resized(shape, **told)
+
+    for extent, scale in EXTENTS_AND_SCALES:
+        for mode in COORDINATES:
+            shape, new = (1, 1, 4, extent), max(1, int(extent * scale))
+            same: dict[str, Any] = {"coordinate_transformation_mode": mode}
+            for size in ({"scales": (1, 1, 1.5, scale)}, {"sizes": (1, 1, 7, new)}):
+                head = f"{mode}.{extent}.{scale}.{next(iter(size))}"
+                for nearest in NEAREST if mode != "half_pixel_symmetric" else NEAREST[:2]:
+                    add(f"{head}.{nearest}", shape, nearest_mode=nearest, **size, **same)
+                for antialias in (0, 1):
+                    more = {"antialias": antialias, **size, **same}
+                    add(f"{head}.linear.{antialias}", shape, mode="linear", **more)
+                    add(
+                        f"{head}.cubic.{antialias}", shape, mode="cubic", cubic_coeff_a=-0.5,
+                        exclude_outside=1 - antialias, **more,
+                    )  # fmt: skip
+            for policy in ("not_larger", "not_smaller"):
+                add(
+                    f"{mode}.{extent}.{scale}.{policy}", shape, mode="linear", sizes=(7, new),
+                    axes=(2, 3), keep_aspect_ratio_policy=policy, **same,
+                )  # fmt: skip
+    for number, region in enumerate(((0, 0, 0.2, 0.1, 1, 1, 0.8, 0.9), (0, 0, -1, 0, 1, 1, 2, 1))):
+        for mode in ("nearest", "linear", "cubic"):
+            add(
+                f"crop.{number}.{mode}", (1, 1, 4, 5), sizes=(1, 1, 3, 7), roi=region, mode=mode,
+                coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=7.5,
+            )  # fmt: skip
+    return made
+
+
+FILES = {"operators": cases, "resizes": resizes}
+
+
 def main() -> None:
-    body = BytesIO()
-    arrays: dict[str, Any] = {}
-    for name, make in cases().items():
-        arrays |= {f"{name}/{key}": value for key, value in make().recorded().items()}
-    np.savez_compressed(body, **arrays)
-    TO.write_bytes(body.getvalue())
-    print(f"{TO.name}: {len(cases())} cases, {len(body.getvalue()) / 1e3:.0f} kB")
+    for file in sys.argv[1:] or FILES:
+        body = BytesIO()
+        arrays: dict[str, Any] = {}
+        made = FILES[file]()
+        for name, make in made.items():
+            arrays |= {f"{name}/{key}": value for key, value in make().recorded().items()}
+        np.savez_compressed(body, **arrays)
+        path = TO / f"onnxruntime_{file}.npz"
+        path.write_bytes(body.getvalue())
+        print(f"{path.name}: {len(made)} cases, {len(body.getvalue()) / 1e3:.0f} kB")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Operators of com.microsoft and recurrent layers, held to what onnxruntime 1.32 computed."""
+"""Operators of com.microsoft, recurrent layers and resizing, as onnxruntime computed them."""
 
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,12 @@ from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import fused
 from services.tuner.graph.importing import import_model
 
-RECORDED = Path(__file__).parents[3] / "fixtures" / "recorded" / "onnxruntime_operators.npz"
-ARRAYS: dict[str, NDArray[Any]] = dict(np.load(RECORDED))
+RECORDED = Path(__file__).parents[3] / "fixtures" / "recorded"
+ARRAYS: dict[str, NDArray[Any]] = {
+    name: array
+    for file in ("operators", "resizes")
+    for name, array in np.load(RECORDED / f"onnxruntime_{file}.npz").items()
+}
 
 
 def recorded(case: str, kind: str) -> dict[str, NDArray[Any]]:

@@ -138,7 +138,8 @@ def padded(
     value: Operand | None = None,
 ) -> Operand:
     """`of` within a tensor of `shape`, from the place `before` on; a negative one cuts it."""
-    if tuple(shape) == of.shape:
+    # As many entries may come on one side as are cut on the other.
+    if tuple(shape) == of.shape and not any(before):
         return of
     formula = Formula(site)
     axes = formula.axes(shape)
@@ -148,7 +149,7 @@ def padded(
         entry = within(formula, of, axes, before, outside)
     else:
         places = [
-            _outside(axis - start if start else axis, extent, mode, reaches=(start, whole))
+            _source(axis, start, extent, whole, mode)
             for axis, start, extent, whole in zip(axes, before, of.shape, shape, strict=True)
         ]
         entry = formula.read(of, places)
@@ -179,11 +180,19 @@ def within(
     return Choice(tuple(conditions), inside, outside) if conditions else inside
 
 
-def _outside(place: Expression, extent: int, mode: str, reaches: tuple[int, int]) -> Expression:
-    """Where an entry outside of a tensor comes from."""
-    before, whole = reaches
-    if before <= 0 and whole - before <= extent:
-        return place
+def _source(axis: Axis, start: int, extent: int, whole: int, mode: str) -> Expression:
+    """Where an entry of a padded axis comes from. What is cut goes first: edges, reflections and
+    repetitions are of what is left."""
+    cut, after = max(0, -start), whole - extent - start
+    left = extent - cut - max(0, -after)
+    place = axis - start if start > 0 else axis
+    if start > 0 or after > 0:
+        place = _outside(place, left, mode)
+    return place + cut if cut else place
+
+
+def _outside(place: Expression, extent: int, mode: str) -> Expression:
+    """The entry of an axis that stands at a place before, in or after it."""
     match mode:
         case "edge":
             return largest(smallest(place, extent - 1), 0)
