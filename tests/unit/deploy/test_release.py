@@ -1,5 +1,6 @@
 """What registries ask of a release: one version, a licence by its SPDX name, sound metadata."""
 
+import os
 import re
 import subprocess
 import sys
@@ -82,8 +83,12 @@ def test_an_installed_wheel_runs_without_the_repository(wheel: Path, tmp_path: P
     venv.create(tmp_path / "venv", symlinks=True)
     python, command = (tmp_path / "venv/bin" / name for name in ("python", "kernelzoo"))
 
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
     def run(*arguments: str | Path) -> str:
-        done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            arguments, cwd=tmp_path, env=own, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
