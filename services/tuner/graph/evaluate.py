@@ -1,12 +1,11 @@
 """The values of a graph in NumPy: the oracle that plans and kernels are held to.
 
-Programs are evaluated stage by stage over whole tensors; it is slow and needs much memory. Real
-numbers are f32 as in kernels, but sums are taken in float64: those of large products in parts of
-512 terms, which BLAS adds up in f32.
+Programs are evaluated stage by stage over whole tensors, or over slices of them. Real numbers are
+f32 as in kernels, but sums are taken in float64, those of products as `products` says.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import erf, prod
+from math import erf
 from typing import Any
 
 import numpy as np
@@ -34,15 +33,17 @@ from kernelzoo.domain.operators.expressions import (
 )
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.graph import NUMPY_DTYPES, Graph, View
+from services.tuner.graph.products import (
+    ENTRIES_AT_ONCE,
+    contraction,
+    convolution,
+    depthwise_convolution,
+    entries_at_once,
+    factors,
+    matmul,
+)
 
 Array = NDArray[Any]
-
-TERMS_AT_ONCE = 1 << 24
-"""Values of a stage that are held at once: more are taken in slices of its first axis."""
-LARGE_PRODUCT = 1 << 24
-"""Entries that a product multiplies, from which on its sums are taken in parts."""
-PART = 512
-"""Terms of which f32 makes an error of 3e-7, measured against float64 with normal entries."""
 
 
 def evaluate(
@@ -126,41 +127,23 @@ def _workload(workload: Workload, inputs: Sequence[Array]) -> Array:
 
 
 def _matmul(_: Workload, a: Array, b: Array) -> Array:
-    """float64[…, M, N]"""
-    n, k = b.shape[-1], a.shape[-1]
-    if a.size * n < LARGE_PRODUCT:
-        return np.asarray(np.asarray(a, np.float64) @ np.asarray(b, np.float64))
-    total = np.zeros((*a.shape[:-1], n))
-    for start in range(0, k, PART):
-        total += a[..., start : start + PART] @ b[..., start : start + PART, :]
-    return total
+    return matmul(a, b)
 
 
-def _matmul_nt(workload: Workload, a: Array, b: Array) -> Array:
-    return _matmul(workload, a, b.swapaxes(-1, -2))
+def _matmul_nt(_: Workload, a: Array, b: Array) -> Array:
+    return matmul(a, b.swapaxes(-1, -2))
 
 
-def _matmul_tn(workload: Workload, a: Array, b: Array) -> Array:
-    return _matmul(workload, a.T, b)
+def _matmul_tn(_: Workload, a: Array, b: Array) -> Array:
+    return matmul(a.T, b)
 
 
 def _conv2d(workload: Workload, a: Array, b: Array) -> Array:
-    wide = _windows(workload, a), np.asarray(b, np.float64)
-    return np.asarray(np.einsum("nyxcij,ijco->nyxo", *wide, optimize=True))
+    return convolution(a, b, stride=workload.given["stride"], pad=workload.given["pad"])
 
 
 def _depthwise(workload: Workload, a: Array, b: Array) -> Array:
-    wide = _windows(workload, a), np.asarray(b, np.float64)
-    return np.asarray(np.einsum("nyxcij,ijc->nyxc", *wide, optimize=True))
-
-
-def _windows(workload: Workload, image: Array) -> Array:
-    """float64[b, y, x, c, kh, kw]: what lies under each window."""
-    given = workload.given
-    pad, stride = given["pad"], given["stride"]
-    image = np.pad(np.asarray(image, np.float64), ((0, 0), (pad, pad), (pad, pad), (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(image, (given["kh"], given["kw"]), (1, 2))
-    return windows[:, ::stride, ::stride]
+    return depthwise_convolution(a, b, stride=workload.given["stride"], pad=workload.given["pad"])
 
 
 _PRODUCTS: Mapping[str, Callable[[Workload, Array, Array], Array]] = {
@@ -175,31 +158,50 @@ _PRODUCTS: Mapping[str, Callable[[Workload, Array, Array], Array]] = {
 
 
 def _stage(stage: Stage, tensors: Mapping[str, Array]) -> Array:
-    """Over all places at once, or over slices of the first axis where that would be too much."""
-    shape = stage.shape
-    terms = prod(number(axis.extent) for axis in stage.over)
+    """Over all places at once, or over slices of an axis where that would be too much."""
+    shape, sides = stage.shape, factors(stage)
     made = np.empty(shape, NUMPY_DTYPES[stage.dtype])
-    if not shape:
-        made[()] = _slice(stage, tensors, {})
+    slices = -(-entries_at_once(stage, sides) // ENTRIES_AT_ONCE)
+    cut = next((n for n, extent in enumerate(shape) if extent >= slices), None)
+    if cut is None:
+        cut = max(range(len(shape)), key=shape.__getitem__, default=None)
+    if cut is None or slices == 1:
+        made[...] = _slice(stage, sides, tensors, {})
         return made
-    rows = max(1, TERMS_AT_ONCE * shape[0] // max(1, prod(shape) * terms))
-    for start in range(0, shape[0], rows):
-        places = range(start, min(start + rows, shape[0]))
-        made[start : start + rows] = _slice(stage, tensors, {stage.axes[0].name: places})
+    rows = max(1, shape[cut] // slices)
+    for start in range(0, shape[cut], rows):
+        places = range(start, min(start + rows, shape[cut]))
+        at = (slice(None),) * cut + (slice(places.start, places.stop),)
+        made[at] = _slice(stage, sides, tensors, {stage.axes[cut].name: places})
     return made
 
 
-def _slice(stage: Stage, tensors: Mapping[str, Array], first: Mapping[str, range]) -> Array:
-    """The entries at some places along the first axis and at all along the others."""
+def _slice(
+    stage: Stage,
+    sides: tuple[Expression, Expression] | None,
+    tensors: Mapping[str, Array],
+    cut: Mapping[str, range],
+) -> Array:
+    """The entries at some places along an axis that is cut and at all along the others; `sides` are
+    the factors of a contraction."""
     axes = (*stage.axes, *stage.over)
-    places = {axis.name: first.get(axis.name, range(number(axis.extent))) for axis in axes}
+    places = {axis.name: cut.get(axis.name, range(number(axis.extent))) for axis in axes}
+    values, shape = _Values(tensors, places), [len(each) for each in places.values()]
     with np.errstate(all="ignore"):
-        value = _Values(tensors, places).of(stage.value)
-        value = np.broadcast_to(value, [len(each) for each in places.values()])
+        if sides is not None:
+            left, right = (_in_every_dimension(values.of(side), len(shape)) for side in sides)
+            sums = contraction(left, right, len(stage.axes))
+            return np.broadcast_to(sums, shape[: len(stage.axes)])
+        value = np.broadcast_to(values.of(stage.value), shape)
         if stage.reducer is None:
             return value
         over = tuple(range(len(stage.axes), len(axes)))
         return _reduced(value, stage.reducer, over)
+
+
+def _in_every_dimension(value: Array, rank: int) -> Array:
+    """A number that depends on nothing has no dimension."""
+    return value.reshape((1,) * (rank - value.ndim) + value.shape)
 
 
 def _reduced(value: Array, reducer: Reducer, over: tuple[int, ...]) -> Array:
@@ -258,22 +260,31 @@ class _Values:
         )
 
     def _part(self, tensor: Array, places: Sequence[Expression]) -> Array | None:
-        """A view of what is read at axes and numbers alone, within the tensor."""
-        names = [place.name for place in places if isinstance(place, Axis)]
-        if not names or len({*names}) < len(names):
+        """A view of what is read within the tensor at places that are sums of axes times numbers,
+        as windows are; None where other places are read."""
+        if not places:
             return None
-        parts: list[int | slice] = []
-        for place, extent in zip(places, tensor.shape, strict=True):
-            match place:
-                case Integer(value) if 0 <= value < extent:
-                    parts.append(value)
-                case Axis(name) if self._places[name].stop <= extent:
-                    parts.append(slice(self._places[name].start, self._places[name].stop))
-                case _:
-                    return None
-        kept = [name for name in self._places if name in names]
-        part = tensor[tuple(parts)].transpose([names.index(name) for name in kept])
-        return part.reshape([len(at) if name in kept else 1 for name, at in self._places.items()])
+        tensor = np.ascontiguousarray(tensor)
+        first, steps = 0, dict.fromkeys(self._places, 0)
+        for place, extent, stride in zip(places, tensor.shape, tensor.strides, strict=True):
+            form = _linear(place)
+            if form is None:
+                return None
+            constant, factors_of = form
+            low = high = constant
+            for name, factor in factors_of.items():
+                ends = (factor * self._places[name].start, factor * (self._places[name].stop - 1))
+                low, high = low + min(ends), high + max(ends)
+                constant += factor * self._places[name].start
+                steps[name] += factor * stride
+            if low < 0 or high >= extent:
+                return None
+            first += constant * stride
+        if not any(steps.values()) or min(steps.values()) < 0:
+            return None
+        shape = [len(at) if steps[name] else 1 for name, at in self._places.items()]
+        view = tensor.reshape(-1)[first // tensor.itemsize :]
+        return np.lib.stride_tricks.as_strided(view, shape, list(steps.values()), writeable=False)
 
     @staticmethod
     def _read(tensor: Array, places: Sequence[Array]) -> Array:
@@ -285,6 +296,31 @@ class _Values:
             for place, extent in zip(places, tensor.shape, strict=True)
         )
         return np.asarray(tensor[tuple(inside)])
+
+
+def _linear(place: Expression) -> tuple[int, dict[str, int]] | None:
+    """A sum of axes times numbers, with its constant; None for any other expression."""
+    match place:
+        case Integer(value):
+            return value, {}
+        case Axis(name):
+            return 0, {name: 1}
+        case Binary(BinaryOp.MUL, inner, Integer(factor)) | Binary(
+            BinaryOp.MUL, Integer(factor), inner
+        ):
+            form = _linear(inner)
+            if form is None:
+                return None
+            return factor * form[0], {name: factor * n for name, n in form[1].items()}
+        case Binary(BinaryOp.ADD | BinaryOp.SUB as op, left, right):
+            one, two = _linear(left), _linear(right)
+            if one is None or two is None:
+                return None
+            sign = 1 if op is BinaryOp.ADD else -1
+            names = {**one[1], **two[1]}
+            total = {n: one[1].get(n, 0) + sign * two[1].get(n, 0) for n in names}
+            return one[0] + sign * two[0], total
+    return None
 
 
 def _whole(value: Array) -> Array:
