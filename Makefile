@@ -44,7 +44,7 @@ test: tests  ## Tests of every main path, for every commit: unit, database, brow
 test-all: tests  ## Every test, before a release: those marked slow as well, and more drawn examples
 
 tests: setup bench-page .venv/.monitoring tests/chart/schemas/node_modules/.installed
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TIER) $(TESTS) $(ARGS)
+	@$(BIN)/python -m scripts.tests --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TIER) $(TESTS) $(ARGS)
 	@npm --prefix client test --silent
 
 check: static unit  ## Format, lint, types, imports, unit tests: the fast part

@@ -125,6 +125,7 @@ def machine(**more: Cell) -> dict[str, Cell]:
         "date": datetime.now(UTC).date().isoformat(),
         "commit": commit(),
         "cpu": cpu_model(),
+        "core": core(),
         "logical_cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
@@ -187,12 +188,53 @@ def _text(cell: Cell) -> str:
             return str(cell)
 
 
+CORES: Sequence[tuple[str, int, range, str]] = (
+    ("AuthenticAMD", 23, range(0x30), "Zen"),
+    ("AuthenticAMD", 23, range(0x30, 0x100), "Zen 2"),
+    ("AuthenticAMD", 25, range(0x10), "Zen 3"),
+    ("AuthenticAMD", 25, range(0x10, 0x20), "Zen 4"),
+    ("AuthenticAMD", 25, range(0x20, 0x60), "Zen 3"),
+    ("AuthenticAMD", 25, range(0x60, 0xB0), "Zen 4"),
+    ("AuthenticAMD", 26, range(0x100), "Zen 5"),
+    ("GenuineIntel", 6, range(106, 107), "Ice Lake"),
+    ("GenuineIntel", 6, range(143, 144), "Sapphire Rapids"),
+    ("GenuineIntel", 6, range(173, 175), "Granite Rapids"),
+    ("GenuineIntel", 6, range(207, 208), "Emerald Rapids"),
+)
+"""Vendor, family, models and name, as the kernel's own headers have them
+(arch/x86/include/asm/intel-family.h, arch/x86/kernel/cpu/amd.c)."""
+
+
+def core() -> str | None:
+    """The microarchitecture, to which shares of a limit belong; None where it is not known."""
+    facts = _cpu_facts()
+    vendor, family, model = (facts.get(key, "") for key in ("vendor_id", "cpu family", "model"))
+    if not family.isdigit() or not model.isdigit():
+        return None
+    number = int(model)
+    return next(
+        (
+            name
+            for maker, known, models, name in CORES
+            if maker == vendor and known == int(family) and number in models
+        ),
+        None,
+    )
+
+
 def cpu_model() -> str:
     """As Linux describes it; family and model tell what a cloud's name for it does not."""
-    described = Path("/proc/cpuinfo")
-    if not described.exists():
+    facts = _cpu_facts()
+    if not facts:
         return platform.processor() or platform.machine()
-    lines = (line.partition(":") for line in described.read_text().splitlines())
-    facts = {key.strip(): value.strip() for key, _, value in lines}
     numbers = (f"{name} {facts[name]}" for name in ("cpu family", "model") if name in facts)
     return ", ".join((facts.get("model name", platform.machine()), *numbers))
+
+
+def _cpu_facts() -> Mapping[str, str]:
+    """What Linux tells of the last processor; nothing elsewhere."""
+    described = Path("/proc/cpuinfo")
+    if not described.exists():
+        return {}
+    lines = (line.partition(":") for line in described.read_text().splitlines())
+    return {key.strip(): value.strip() for key, _, value in lines}

@@ -150,11 +150,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         body, file = self.server.published(path), self.server.file(path)
+        # The address of a folder, "/", has no suffix: its page has one.
+        suffix = Path(path).suffix if body is not None or file is None else file.suffix
         if (gzipped := self.server.gzipped(path)) is not None:
-            self._begin(200, path, len(gzipped), {"Content-Encoding": "gzip"})
+            self._begin(200, suffix, len(gzipped), {"Content-Encoding": "gzip"})
             self._send(BytesIO(gzipped), path)
         elif body is not None:
-            self._begin(200, path, len(body))
+            self._begin(200, suffix, len(body))
             self._send(BytesIO(body), path)
         elif file is not None and (part := PART.fullmatch(self.headers.get("Range", ""))):
             first, last = int(part[1]), int(part[2])
@@ -162,14 +164,14 @@ class _Handler(BaseHTTPRequestHandler):
                 opened.seek(first)
                 content = opened.read(last + 1 - first)
             told = f"bytes {first}-{first + len(content) - 1}/{file.stat().st_size}"
-            self._begin(206, path, len(content), {"Content-Range": told})
+            self._begin(206, suffix, len(content), {"Content-Range": told})
             self._send(BytesIO(content), path)
         elif file is not None:
             with file.open("rb") as opened:
-                self._begin(200, path, file.stat().st_size)
+                self._begin(200, suffix, file.stat().st_size)
                 self._send(opened, path)
         else:
-            self._begin(404, path, 0)
+            self._begin(404, suffix, 0)
 
     def _send(self, source: BinaryIO, path: str) -> None:
         pace = self.server.pace_of(path)
@@ -182,13 +184,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(piece)
 
     def _begin(
-        self, status: int, path: str, length: int, more: Mapping[str, str] | None = None
+        self, status: int, suffix: str, length: int, more: Mapping[str, str] | None = None
     ) -> None:
         self.send_response(status)
         for name, value in {**ISOLATION, **(more or {})}.items():
             self.send_header(name, value)
         self.send_header("Cache-Control", self.server.cache_control)
-        self.send_header("Content-Type", TYPES.get(Path(path).suffix, BYTES))
+        self.send_header("Content-Type", TYPES.get(suffix, BYTES))
         self.send_header("Content-Length", str(length))
         self.end_headers()
 

@@ -5,8 +5,9 @@ from enum import StrEnum
 
 from kernelzoo.domain.workload import Workload
 
-OF_LIMIT = {True: 0.92, False: 0.80}
-"""Wanted share of the register-only limit, by whether a kernel may fuse products and sums."""
+OF_LIMIT = {True: 0.92, False: 0.92}
+"""Wanted share of the register-only limit of the same kind, by whether a kernel may fuse products
+and sums."""
 
 TAIL_SHARE = 0.95
 """Share of K0's share of the limit that is wanted where no tile divides the extents."""

@@ -9,6 +9,7 @@ from kernelzoo.domain.candidate import FAMILY
 from services.tuner.schedules.matmul.config import WasmMatmulConfig
 
 LIMITS = ("limit-fma", "limit-base")
+"""The second may not fuse products and sums."""
 PEERS = ("ort-input", "ort-constant", "tfjs")
 READING = "reading"
 NATIVE = "native-blas"
@@ -20,13 +21,15 @@ ALONE = {True: "alone-fma", False: "alone-base"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WasmStanding:
-    """`slow_page_ns` is the best time in the page where that was worst. `flops` is of one call."""
+    """`slow_page_ns` is the best time in the page where that was worst. `flops` is of one call.
+    `fuses` is False where products and sums may not be fused."""
 
     best_ns: float
     median_ns: float
     slow_page_ns: float
     flops: int
     threads: int = 1
+    fuses: bool = True
     config: str = ""
 
     @property
@@ -43,11 +46,6 @@ class Standings:
     found: dict[str, WasmStanding]
 
     @property
-    def limit_gflops(self) -> float:
-        """The faster of the two settings: what the core does without memory."""
-        return max(self.found[name].gflops for name in LIMITS)
-
-    @property
     def peer(self) -> WasmStanding:
         """The better one, by its best time."""
         return self._fastest(PEERS)
@@ -61,8 +59,12 @@ class Standings:
         return self._fastest(tuple(ALONE.values()))
 
     def share_of_limit(self, standing: WasmStanding) -> float:
-        """The share of what as many cores reach at the register-only limit."""
-        return standing.gflops / (self.limit_gflops * standing.threads)
+        """The share of what as many cores reach at the register-only limit, which is what a core
+        does without memory. A kernel that may not fuse is held to the loop that may not either:
+        how far the two limits lie apart differs between cores."""
+        names = LIMITS if standing.fuses else LIMITS[1:]
+        limit_gflops = max(self.found[name].gflops for name in names)
+        return standing.gflops / (limit_gflops * standing.threads)
 
     def _fastest(self, names: tuple[str, ...]) -> WasmStanding:
         there = [self.found[name] for name in names if name in self.found]
@@ -71,7 +73,11 @@ class Standings:
 
 def standings(contest: Contest) -> Standings:
     names = contest.pages[0].results
-    found = {n: _standing(contest, n) for n in (*LIMITS, *PEERS, READING) if n in names}
+    found = {
+        n: _standing(contest, n, fuses=n != LIMITS[1])
+        for n in (*LIMITS, *PEERS, READING)
+        if n in names
+    }
     found |= _winners(contest, OURS, contest.threads)
     if contest.threads > 1:
         found |= _winners(contest, ALONE, 1)
@@ -89,7 +95,7 @@ def _winners(contest: Contest, labels: dict[bool, str], threads: int) -> dict[st
         own = [name for each in group if (name := threaded(each, threads)) in names]
         if own:
             winner = min(own, key=lambda name: median(_page_bests_ns(contest, name)))
-            winners[label] = _standing(contest, winner)
+            winners[label] = _standing(contest, winner, fuses=fma)
     return winners
 
 
@@ -106,7 +112,7 @@ def _native(contest: Contest) -> WasmStanding:
     )
 
 
-def _standing(contest: Contest, name: str) -> WasmStanding:
+def _standing(contest: Contest, name: str, *, fuses: bool = True) -> WasmStanding:
     results = [page.results[name] for page in contest.pages]
     samples_ns = [sample for result in results for sample in result.samples_ns]
     candidate = contest.space.candidates.get(name.partition("@")[0])
@@ -116,6 +122,7 @@ def _standing(contest: Contest, name: str) -> WasmStanding:
         slow_page_ns=max(_page_bests_ns(contest, name)),
         flops=results[0].flops,
         threads=results[0].threads,
+        fuses=fuses,
         config="" if candidate is None else _short(dict(candidate.config)),
     )
 

@@ -16,14 +16,6 @@ from bench.stale import SOURCES
 
 BENCH = REPOSITORY / "bench"
 SECONDS = 100
-QUICK = frozenset(
-    {
-        "bench/crowd/cost_model.py",
-        "bench/device/stability.py",
-        "bench/kernels/compile.py",
-    }
-)
-"""These take a few seconds each and run in every `make test`, the others in `make test-all`."""
 
 
 def is_benchmark(path: Path) -> bool:
@@ -71,10 +63,7 @@ def test_a_benchmark_takes_the_options_of_its_tiny_form(
     assert [options.tiny for options in taken] == [True]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=() if path in QUICK else pytest.mark.slow) for path in BENCHMARKS],
-)
+@pytest.mark.parametrize("path", BENCHMARKS)
 def test_a_benchmark_runs_in_its_tiny_form(path: str, tmp_path: Path) -> None:
     written = tmp_path / "report.json"
     command = [sys.executable, "-m", module_of(path), "--tiny", "--json", str(written)]

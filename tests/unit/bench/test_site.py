@@ -64,3 +64,17 @@ def test_what_is_no_text_is_sent_as_bytes() -> None:
             site.publish(path, b"1")
             with urlopen(f"{site.url}{path}") as answer:  # noqa: S310
                 assert answer.headers["Content-Type"] == told
+
+
+def test_a_page_at_the_address_of_its_folder_is_a_page_and_a_file_without_a_suffix_is_bytes() -> (
+    None
+):
+    with BenchSite.serving() as site:
+        site.publish("/weights", bytes(4))
+
+        def kind(path: str) -> str:
+            with urlopen(Request(f"{site.url}{path}")) as answer:  # noqa: S310
+                return str(answer.headers["Content-Type"])
+
+        assert kind("/?threads=1") == kind("/index.html") == "text/html"
+        assert kind("/weights") == "application/octet-stream"

@@ -31,7 +31,7 @@ class Runner:
         self._end = self._weights_at + _aligned(len(weights))
         packed = self._packed_weights(candidates)
         self._scratch_at = self._end
-        scratch = max(each.manifest.scratch_bytes for each in self._artifacts)
+        scratch = max((each.manifest.scratch_bytes for each in self._artifacts), default=0)
         self._memory = Memory(self._end + scratch)
         self._memory.bytes[: plan.memory.activations] = 0xFF
         self._memory.place(self._weights_at, np.frombuffer(weights, np.uint8))
