@@ -91,23 +91,44 @@ def _learnt(key: str) -> Workload:
     return workload
 
 
-def drawn_tokens(prompt: list[int], count: int, asked: Mapping[str, float]) -> list[int]:
+def drawn_tokens(prompt: list[int], count: int, asked: Mapping[str, Any]) -> list[int]:
     """As the page draws them, with whole sorts in place of searches. `asked` is as in the page."""
-    temperature, seed = asked["temperature"], np.uint32(asked["seed"])
+    temperature, seed = asked["temperature"], np.uint32(asked.get("seed", 0))
     top_k, top_p = asked.get("topK", TINY.vocabulary), asked.get("topP", 1.0)
     reference, found = Reference(TINY, Seeded()), list(prompt)
     for place in range(len(prompt) - 1, len(prompt) - 1 + count):
-        logits = reference.logits(found).astype(np.float64)
+        logits = adjusted(reference.logits(found).astype(np.float64), prompt, found, asked)
+        if temperature == 0:
+            found.append(int(logits.argmax()))
+            continue
         powers = np.exp((logits - logits.max()) / temperature)
         order = np.argsort(-logits, kind="stable")
         before = np.cumsum(powers[order]) - powers[order]
-        kept = order[(before < top_p * powers.sum()) & (np.arange(len(order)) < top_k)]
+        few = (before < top_p * powers.sum()) & (np.arange(len(order)) < top_k)
+        kept = order[few & (powers[order] >= asked.get("minP", 0.0))]
         key = _hash(np.uint32(place) ^ _hash(seed))
         tokens = kept.astype(np.uint32)
         uniform = ((_hash(key + _hash(tokens + key)) >> np.uint32(8)) + 0.5) / 2**24
         scores = (logits[kept] - logits.max()) / temperature - np.log(-np.log1p(-uniform))
         found.append(int(kept[scores.argmax()]))
     return found[len(prompt) :]
+
+
+def adjusted(
+    logits: np.ndarray[Any, Any], prompt: list[int], found: list[int], asked: Mapping[str, Any]
+) -> np.ndarray[Any, Any]:
+    """The repetition penalty counts the prompt, the other ones what follows it, and biases are
+    added last."""
+    penalty = asked.get("repetitionPenalty", 1.0)
+    known = np.unique(found)
+    kept = logits[known]
+    logits[known] = np.where(kept > 0, kept / penalty, kept * penalty)
+    counts = np.bincount(found[len(prompt) :], minlength=len(logits))
+    logits -= asked.get("frequencyPenalty", 0.0) * counts
+    logits -= asked.get("presencePenalty", 0.0) * (counts > 0)
+    for token, bias in asked.get("logitBias", {}).items():
+        logits[int(token)] += bias
+    return logits
 
 
 @np.errstate(over="ignore")

@@ -4,6 +4,7 @@ those of NumPy."""
 import json
 from collections.abc import Iterator
 from threading import Event
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -52,12 +53,26 @@ from tests.running import eventually
 PROMPT = [1, 2, 3]
 LONG = [(7 * place + 3) % 150 for place in range(30)]
 """A whole block of the prompt, a part of one, and the last token."""
-DRAWN: dict[str, dict[str, float]] = {
+DRAWN: dict[str, dict[str, Any]] = {
     "among all": {"temperature": 1.5, "seed": 4},
     "by another seed": {"temperature": 1.5, "seed": 2**32 - 5},
     "among few": {"temperature": 4.0, "topK": 7, "seed": 4},
     "among the likeliest": {"temperature": 1.0, "topP": 0.5, "seed": 4},
     "among either": {"temperature": 2.0, "topK": 20, "topP": 0.8, "seed": 9},
+    "among those as likely": {"temperature": 1.0, "minP": 0.3, "seed": 4},
+}
+ADJUSTED: dict[str, dict[str, Any]] = {
+    "no token twice": {"temperature": 0, "repetitionPenalty": 1e6},
+    "repetition is dearer": {"temperature": 0, "repetitionPenalty": 1.3},
+    "repetition is cheaper": {"temperature": 0, "repetitionPenalty": 0.5},
+    "by how often": {"temperature": 0, "frequencyPenalty": 0.7},
+    "by whether at all": {"temperature": 0, "presencePenalty": 2.0, "frequencyPenalty": -0.3},
+    "one token forbidden": {"temperature": 0, "logitBias": {}},
+    "one token always": {"temperature": 0, "logitBias": {"42": 100.0}},
+    "drawn with all": {
+        **{"temperature": 1.5, "seed": 4, "topK": 40, "minP": 0.05, "repetitionPenalty": 1.2},
+        **{"frequencyPenalty": 0.4, "presencePenalty": 0.3, "logitBias": {"7": 2.0, "9": -100}},
+    },
 }
 COLLECT = """
   const collect = async (tokens) => {
@@ -288,6 +303,63 @@ GENERATE = """
 """
 
 
+ADJUST = """
+  const llm = await openTiny();
+  const found = {};
+  for (const [name, options] of Object.entries(feeds.asked)) {
+    const asked = { maxTokens: feeds.count, interval: 3, stop: [], ...options };
+    found[name] = await collect(llm.generate(feeds.prompt, asked));
+  }
+  const survived = [];
+  const dearer = feeds.asked["repetition is dearer"];
+  const asked = { maxTokens: feeds.count, interval: 1, stop: [], ...dearer };
+  for await (const token of llm.generate(feeds.prompt, asked)) {
+    survived.push(token);
+    if (survived.length === 3) new BroadcastChannel("lose").postMessage(null);
+  }
+  const plain = await collect(llm.generate(feeds.prompt, { maxTokens: 6, stop: [] }));
+  const faults = [];
+  for (const options of [
+    { logitBias: { 160: 1 } }, { logitBias: { 1: "2" } }, { repetitionPenalty: 0 },
+    { temperature: "1" }, { minP: 2 }, { presencePenalty: NaN },
+  ]) faults.push(await refusal(() => collect(llm.generate([1], options))));
+  await llm.dispose();
+  return { found, survived, plain, faults };
+"""
+
+
+@pytest.mark.parametrize("target", ["webgpu", "wasm"])
+def test_penalties_and_biases_choose_the_tokens_that_numpy_chooses(
+    page: Page, host: Host, target: str
+) -> None:
+    count = 6 if target == "webgpu" else 12
+    prompt = [5, 5, 11]
+    (likeliest,) = right_tokens(prompt, 1)
+    asked = ADJUSTED | {"one token forbidden": {"temperature": 0, "logitBias": {likeliest: -100}}}
+    given = {"asked": asked, "count": count, "prompt": prompt, "target": target}
+    found = page.evaluate(script(COLLECT + ADJUST), [host.url, given])
+    for name, options in asked.items():
+        assert found["found"][name] == drawn_tokens(prompt, count, options), name
+    assert found["found"]["one token always"] == [42] * count
+    assert len(set(found["found"]["no token twice"])) == count
+    assert likeliest not in found["found"]["one token forbidden"]
+    assert found["survived"] == found["found"]["repetition is dearer"], "counted anew"
+    assert found["plain"] == right_tokens(prompt, 6), "nothing is left of penalties"
+    for told, fault in zip(
+        (
+            "160 is no token",
+            "logitBias has a number",
+            "repetitionPenalty is to be above 0; 0 was given",
+            "temperature is to be 0 or more; 1 was given",
+            "minP is to be from 0 to 1",
+            "presencePenalty is to be a finite number",
+        ),
+        found["faults"],
+        strict=True,
+    ):
+        assert told in fault
+
+
 @pytest.mark.parametrize("target", ["webgpu", "wasm"])
 def test_tokens_are_those_of_numpy_in_every_turn_and_on_another_gpu(
     page: Page, host: Host, target: str
@@ -325,7 +397,7 @@ def test_tokens_are_those_of_numpy_in_every_turn_and_on_another_gpu(
             "prompt has 40 tokens",
             "prompt has 41 tokens; tiny-llama has room for 40",
             "160 is no token",
-            "topP above 0",
+            "topP is to be above 0; 0 was given",
         ),
         found["faults"],
         strict=True,

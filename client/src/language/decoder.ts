@@ -16,6 +16,7 @@ import type { BufferOf } from "../runtime/webgpu/placement.js";
 import { StagingPool } from "../runtime/webgpu/staging-pool.js";
 import { submissionsOf } from "../runtime/webgpu/submissions.js";
 import { now } from "../timing/clock.js";
+import { Adjuster } from "./adjuster.js";
 import { type DecodeOrder, goldenOrder, MOST_STEPS, readOrder } from "./order.js";
 import { Sampler } from "./sampler.js";
 import { callsAtOnce, FIRST_CALLS } from "./slices.js";
@@ -40,6 +41,12 @@ interface Places extends Pick<DecoderWire, "vocabulary" | "rows" | "step" | "hea
   readonly chosen: GPUBuffer;
 }
 
+/** What chooses a token in the place of the plan's own calls. */
+interface Chooser {
+  readonly sampler: Sampler;
+  readonly adjuster: Adjuster | null;
+}
+
 /** Owns the device, the weights and the cache of one language model. It ends with its worker. */
 export class Decoder {
   readonly loaded: Loaded;
@@ -54,6 +61,8 @@ export class Decoder {
   #submitted: Promise<unknown> = Promise.resolve();
   /** There from the first text on that is drawn. */
   #sampler: Promise<Sampler> | null = null;
+  /** There from the first text on whose logits are adjusted. */
+  #adjuster: Promise<Adjuster> | null = null;
   /** The place that the next step decodes. */
   #place = 0;
   /** Calls of a block to a submission, as many as a weak GPU takes at once. */
@@ -152,27 +161,30 @@ export class Decoder {
   }
 
   /** Submits all steps; false where the run was aborted. */
-  async #submit(
-    { place, prompt, tokens, sampling, logits }: DecodeOrder,
-    staging: GPUBuffer,
-    aborted: () => boolean,
-  ): Promise<boolean> {
+  async #submit(order: DecodeOrder, staging: GPUBuffer, aborted: () => boolean): Promise<boolean> {
     await this.stored;
-    const sampler = sampling.temperature > 0 ? await this.#drawing() : null;
+    const { place, prompt, tokens, logits } = order;
+    const chooser = await this.#chooserOf(order);
     if (aborted()) return false;
-    sampler?.write(sampling);
+    chooser?.sampler.write(order.sampling);
+    chooser?.adjuster?.write(order.sampling);
+    if (place !== null) chooser?.adjuster?.begin(order.known);
     if (place !== null && !(await this.#prefill(place, prompt, aborted))) return false;
     for (let index = 0; index < tokens; index++) {
       if (aborted()) return false;
-      this.#step(staging, sampler, logits && index === tokens - 1, index);
+      this.#step(staging, chooser, logits && index === tokens - 1, index);
     }
     return true;
   }
 
-  #drawing(): Promise<Sampler> {
+  /** Null where the likeliest token of the plan's own is taken. */
+  async #chooserOf({ sampling, adjusted }: DecodeOrder): Promise<Chooser | null> {
+    if (sampling.temperature === 0 && !adjusted) return null;
     const { open } = this.plan;
     this.#sampler ??= Sampler.load(open, this.#at.vocabulary, this.#at);
-    return this.#sampler;
+    if (adjusted) this.#adjuster ??= Adjuster.load(open, this.#at.vocabulary, this.#at);
+    const adjuster = adjusted ? await this.#adjuster : null;
+    return { sampler: await this.#sampler, adjuster };
   }
 
   /** All tokens of a prompt but the last, without the head; false where it was aborted. */
@@ -246,28 +258,30 @@ export class Decoder {
   }
 
   /** One token with its head; what it chose is copied to a place of the staging buffer. */
-  #step(staging: GPUBuffer, sampler: Sampler | null, withLogits: boolean, index: number): void {
+  #step(staging: GPUBuffer, chooser: Chooser | null, withLogits: boolean, index: number): void {
     const { token, logits } = this.#at;
     this.#handOver((encoder) => {
-      this.#encodeToken(encoder, true, sampler);
+      this.#encodeToken(encoder, true, chooser);
       encoder.copyBufferToBuffer(token, 0, staging, index * TOKEN_BYTES, TOKEN_BYTES);
       if (withLogits) encoder.copyBufferToBuffer(logits, 0, staging, LOGITS_AT, logits.size);
     });
     this.#place += 1;
   }
 
-  /** The last call goes on to the next place, with what the head, or the sampler in its place, chose. */
+  /** The last call goes on to the next place, with what the head, or a chooser in its place, chose. */
   #encodeToken(
     encoder: GPUCommandEncoder,
     withHead: boolean,
-    sampler: Sampler | null = null,
+    chooser: Chooser | null = null,
   ): void {
     const { step, head } = this.#at;
     const last = this.#calls.length - 1;
-    const before = sampler ? head + 1 : last;
+    const before = chooser ? head + 1 : last;
     this.#encode(encoder, (pass, calls) => {
       calls(step, withHead ? before : head);
-      sampler?.encode(pass);
+      chooser?.adjuster?.encode(pass);
+      chooser?.sampler.encode(pass);
+      chooser?.adjuster?.encodeCount(pass);
       calls(last, last + 1);
     });
   }

@@ -7,7 +7,7 @@ import type { Answered } from "../runtime/request.js";
 import type { Ran, Refused } from "../runtime/session.js";
 import type { ModelTuning, TuningEvents } from "../tuning/tuning.js";
 import type { TargetKind } from "../wire/types.js";
-import { GREEDY, MOST_STEPS, orderFeeds, type Sampling } from "./order.js";
+import { GREEDY, knownTokens, MOST_STEPS, orderFeeds, type Sampling } from "./order.js";
 
 /** Why a text ended: at a token that ends texts, or as there was no room for more. */
 export type GenerateEnd = "stop" | "length";
@@ -29,6 +29,8 @@ export interface GenerateOptions extends Partial<Sampling> {
   readonly maxTokens?: number;
   /** Tokens that end the text, which are not among those generated; the model's own unless told. */
   readonly stop?: readonly number[];
+  /** Added to the logits of tokens, by their numbers; -100 leaves a token out. */
+  readonly logitBias?: Readonly<Record<number, number>>;
   /** Stops between two tokens; the generator throws the signal's reason. */
   readonly signal?: AbortSignal;
   /** Tokens that are fetched together, 16 at the most; as many as take 8 ms unless told. */
@@ -69,6 +71,26 @@ export function toldOf({ tools: { KernelZooError } }: Host, thrown: unknown): un
   const failure = (thrown as Partial<Refused> | undefined)?.failure;
   return failure ? new KernelZooError(failure.stage, failure.message, thrown) : thrown;
 }
+
+/** How tokens are chosen; what is left undefined is as without it. */
+function samplingOf(options: Partial<Sampling>): Sampling {
+  const told = Object.entries(options).filter(([, value]) => value !== undefined);
+  return { ...GREEDY, ...Object.fromEntries(told) };
+}
+
+/** What each option of a text may be, in words and as a test. */
+const NUMBERS: readonly (readonly [keyof GenerateOptions, string, (value: number) => boolean])[] = [
+  ["maxTokens", "a whole number of at least 1", (n) => Number.isInteger(n) && n >= 1],
+  ["interval", "a whole number from 1 to 16", (n) => Number.isInteger(n) && n >= 1 && n <= 16],
+  ["temperature", "0 or more", (n) => n >= 0 && n < Infinity],
+  ["topK", "a whole number from 0 on", (n) => Number.isInteger(n) && n >= 0],
+  ["topP", "above 0", (n) => n > 0],
+  ["minP", "from 0 to 1", (n) => n >= 0 && n <= 1],
+  ["repetitionPenalty", "above 0", (n) => n > 0 && n < Infinity],
+  ["frequencyPenalty", "a finite number", Number.isFinite],
+  ["presencePenalty", "a finite number", Number.isFinite],
+  ["seed", "a whole number", Number.isInteger],
+];
 
 /** How many of the first tokens are the same. */
 function shared(left: readonly number[], right: readonly number[]): number {
@@ -257,14 +279,17 @@ export class LanguageModel {
     const left = Math.min(maxTokens, this.#room - ids.length) - made.length;
     if (left <= 0) return "length";
     const weightBytes = bytesReadByToken(this.#opener.answer.plan);
-    const sampling = { ...GREEDY, ...options };
+    const sampling = samplingOf(options);
+    const known = knownTokens(ids, made, sampling, options.logitBias ?? {});
     // The last token is computed again where all are held: its logits are not.
     const place = Math.min(shared(this.#held, prompt), prompt.length - 1);
     this.#held.length = place;
     const start = now();
     const ask = (at: number | null, tokens: number): Promise<Ran> => {
       const given = at === null ? [] : prompt.slice(at);
-      const feeds = orderFeeds({ place: at, prompt: given, tokens, sampling, logits: false });
+      const told = { adjusted: known !== null, known: (at !== null && known) || [] };
+      const order = { place: at, prompt: given, tokens, sampling, ...told, logits: false };
+      const feeds = orderFeeds(order);
       const ran = this.#opened.session.run(feeds, { signal });
       ran.catch(() => undefined); // The caller may have stopped awaiting it.
       return ran;
@@ -349,8 +374,7 @@ export class LanguageModel {
     this.#opened = opened;
   }
 
-  #refuse(prompt: readonly number[], { maxTokens = 1, interval = 1, ...rest }: GenerateOptions) {
-    const { temperature = 0, topK = 0, topP = 1 } = rest;
+  #refuse(prompt: readonly number[], options: GenerateOptions): void {
     if (this.#busy) {
       throw this.#error(`${this.name} is generating a text; stop that first, or open it twice.`);
     }
@@ -361,20 +385,23 @@ export class LanguageModel {
           "of which one at least is to be generated. Leave out its beginning.",
       );
     }
-    const alien = prompt.find((id) => !(Number.isInteger(id) && id >= 0 && id < this.vocabulary));
+    const biased = Object.keys(options.logitBias ?? {}).map(Number);
+    const isToken = (id: number): boolean =>
+      Number.isInteger(id) && id >= 0 && id < this.vocabulary;
+    const alien = [...prompt, ...biased].find((id) => !isToken(id));
     if (alien !== undefined) {
       throw this.#error(
         `${alien} is no token of ${this.name}; they are 0 to ${this.vocabulary - 1}.`,
       );
     }
-    const counts = [maxTokens, interval, topK + 1];
-    const fine = counts.every((count) => Number.isInteger(count) && count >= 1);
-    if (!fine || !(temperature >= 0) || !(topP > 0) || interval > MOST_STEPS) {
-      throw this.#error(
-        "maxTokens is at least 1, interval 1 to 16, temperature 0 or more, topK a whole number from " +
-          "0 on, topP above 0.",
-      );
-    }
+    const wrong = NUMBERS.find(([name, , fits]) => {
+      const value: unknown = options[name];
+      return value !== undefined && !(typeof value === "number" && fits(value));
+    });
+    if (wrong)
+      throw this.#error(`${wrong[0]} is to be ${wrong[1]}; ${options[wrong[0]]} was given.`);
+    const biases: readonly unknown[] = Object.values(options.logitBias ?? {});
+    if (!biases.every(Number.isFinite)) throw this.#error("logitBias has a number for each token.");
   }
 
   #error(message: string): Error {

@@ -10,7 +10,7 @@ import { compileProgram, type GpuKernelWire } from "../gpu/program.js";
 import type { TensorWire } from "../wire/types.js";
 import type { Sampling } from "./order.js";
 
-const SAMPLING_BYTES = 16;
+const SAMPLING_BYTES = 32;
 /** A thread reads so many logits or more. */
 const LOGITS_EACH = 16;
 const LEAST_THREADS = 32;
@@ -18,6 +18,8 @@ const MOST_THREADS = 1024;
 /** Each leaves a fifth of the range in which the least logit lies of those that may be drawn. */
 const ROUNDS = 11;
 const COMPILE_MS = 30_000;
+/** Where any token may be drawn: the logarithm of a share that none falls below in f32. */
+const LEAST_POWER = -1e30;
 
 /**
  * 1. The largest logit.
@@ -26,10 +28,14 @@ const COMPILE_MS = 30_000;
  *    `top_p` of the probability, are the ones above a number.
  * 3. Of those the one whose (logit - most) / temperature - log(E) is largest, E being drawn of the
  *    exponential distribution by the seed, the place in the text and the token: each is drawn as
- *    often as its probability says (the Gumbel-max trick).
+ *    often as its probability says (the Gumbel-max trick). Without noise it is the likeliest, the
+ *    first of equals.
  */
 const textOf = (vocabulary: number, threads: number): string => `
-struct Sampling { inverse_temperature: f32, top_p: f32, top_k: u32, seed: u32 }
+struct Sampling {
+  inverse_temperature: f32, top_p: f32, top_k: u32, seed: u32,
+  least_power: f32, noise_share: f32,
+}
 @group(0) @binding(0) var<storage, read> logits: array<vec4f>;
 @group(0) @binding(1) var<storage, read> position: array<i32>;
 @group(0) @binding(2) var<storage, read> sampling: Sampling;
@@ -150,6 +156,8 @@ fn draw(@builtin(local_invocation_index) thread: u32) {
     }
   }
 
+  low = max(low, most + sampling.least_power / scale);
+
   // 3.
   let key = hash(u32(position[0]) ^ hash(sampling.seed));
   var best = vec2f(LOWEST, f32(COUNT - 1u));
@@ -158,7 +166,8 @@ fn draw(@builtin(local_invocation_index) thread: u32) {
     let at = places(quad);
     for (var lane = 0u; lane < 4u; lane++) {
       if (at[lane] < COUNT && (each[lane] > low || each[lane] == most)) {
-        let score = (each[lane] - most) * scale + noise(at[lane], key);
+        let drawn = sampling.noise_share * noise(at[lane], key);
+        let score = (each[lane] - most) * scale + drawn;
         best = better(best, vec2f(score, f32(at[lane])));
       }
     }
@@ -227,12 +236,15 @@ export class Sampler {
   }
 
   /** Says how the tokens of what is submitted next are drawn. */
-  write({ temperature, topK, topP, seed }: Sampling): void {
+  write({ temperature, topK, topP, minP, seed }: Sampling): void {
     const words = new DataView(new ArrayBuffer(SAMPLING_BYTES));
-    words.setFloat32(0, 1 / temperature, true);
+    const greedy = temperature === 0;
+    words.setFloat32(0, greedy ? 1 : 1 / temperature, true);
     words.setFloat32(4, topP, true);
     words.setUint32(8, topK, true);
     words.setUint32(12, seed, true);
+    words.setFloat32(16, Math.max(LEAST_POWER, Math.log(minP)), true);
+    words.setFloat32(20, greedy ? 0 : 1, true);
     this.#open.device.queue.writeBuffer(this.#sampling, 0, words.buffer);
   }
 

@@ -14,7 +14,8 @@ import { checked, Engine, type EnginePorts, type RunResult } from "../../runtime
 import type { Stored } from "../../runtime/golden.js";
 import type { Loaded, LoadOrder } from "../../runtime/messages.js";
 import { type DecodeOrder, goldenOrder, readOrder, type Sampling } from "../order.js";
-import { drawn } from "./drawing.js";
+import { Adjustment } from "./adjustment.js";
+import { drawn, likeliest } from "./drawing.js";
 
 /**
  * Up to this share of a block's tokens take less one by one: of SmolLM-135M a block of 128 took as
@@ -80,6 +81,8 @@ export class Steps {
   readonly #decoder: DecoderWire;
   /** The call that goes on to the next place. */
   readonly #last: number;
+  /** Of the text that was begun last, where its logits are adjusted. */
+  #adjustment: Adjustment | null = null;
 
   /** `wake` is called before calls run. */
   constructor(
@@ -120,7 +123,11 @@ export class Steps {
   /** The tokens that an order asks for, as `run` of a model. */
   async ran(order: DecodeOrder, aborted: () => boolean): Promise<RunResult | null> {
     const { place, prompt, tokens, sampling, logits } = order;
-    if (place !== null && !(await this.#prefill(place, prompt, aborted))) return null;
+    if (place !== null) {
+      if (!(await this.#prefill(place, prompt, aborted))) return null;
+      const first = place + prompt.length;
+      this.#adjustment = order.adjusted ? new Adjustment(order.known, first) : null;
+    }
     const found = new Int32Array(tokens);
     for (let index = 0; index < tokens; index++) {
       if (!(await this.#step(sampling, aborted))) return null;
@@ -156,11 +163,17 @@ export class Steps {
   /** One token with its head; false where it was aborted. */
   async #step(sampling: Sampling, aborted: () => boolean): Promise<boolean> {
     const { step, head } = this.#decoder;
-    if (sampling.temperature === 0) return this.#calls(step, this.#last + 1, aborted);
-    // What is drawn stands in the place of the likeliest.
+    const isGreedy = sampling.temperature === 0;
+    const adjustment = this.#adjustment;
+    if (isGreedy && adjustment === null) return this.#calls(step, this.#last + 1, aborted);
+    // What is chosen here stands in the place of the likeliest.
     if (!(await this.#calls(step, head + 1, aborted))) return false;
     const place = this.#at("position")[0] as number;
-    this.#at("chosen")[0] = drawn(this.#at("logits") as Float32Array, place, sampling);
+    const logits = this.#at("logits") as Float32Array;
+    adjustment?.adjust(logits, place + 1, sampling);
+    const token = isGreedy ? likeliest(logits) : drawn(logits, place, sampling);
+    adjustment?.note(token, place + 1);
+    this.#at("chosen")[0] = token;
     return this.#advance(aborted);
   }
 

@@ -26,9 +26,10 @@ function noise(token: number, key: number): number {
 function leastOf(
   logits: Float32Array,
   most: number,
-  { temperature, topK, topP }: Sampling,
+  { temperature, topK, topP, minP }: Sampling,
 ): number {
-  if (topK === 0 && topP >= 1) return -Infinity;
+  const likely = most + temperature * Math.log(minP);
+  if (topK === 0 && topP >= 1) return likely;
   const power = (logit: number): number => Math.exp((logit - most) / temperature);
   const within = logits.filter((logit) => (logit - most) / temperature > LEAST_POWER).sort();
   const mass = topP >= 1 ? Infinity : topP * logits.reduce((sum, each) => sum + power(each), 0);
@@ -38,7 +39,13 @@ function leastOf(
     least = within[within.length - 1 - n] as number;
     before += power(least);
   }
-  return least;
+  return Math.max(least, likely);
+}
+
+/** The first of the largest logits. */
+export function likeliest(logits: Float32Array): number {
+  const most = logits.reduce((left, right) => Math.max(left, right), -Infinity);
+  return Math.max(0, logits.indexOf(most)); // No number equals NaN.
 }
 
 /** The token at the place behind `place`. */
