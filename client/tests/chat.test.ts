@@ -32,6 +32,7 @@ interface Asked extends GenerateOptions {
 /** Says `text` token by token. */
 class Speaker implements TokenSource {
   readonly name = "speaker";
+  readonly stopTokens = [END_ID];
   readonly asked: Asked[] = [];
   speaking = 0;
   readonly #text: string;
@@ -168,7 +169,8 @@ test("a tokenizer is loaded from the files of a model, with its template", async
   await assert.rejects(missing, /site.test\/model\/ has no tokenizer_config.json. Copy it there/);
   t.mock.method(globalThis, "fetch", async () => new Response("<!doctype html>"));
   const page = loadTokenizer("http://site.test/model", { Tokenizer, Template });
-  await assert.rejects(page, /site.test\/model\/ has no tokenizer.json. Copy it there/);
+  const told = /site.test\/model\/tokenizer.json answered with a page of HTML: .* Copy it there/;
+  await assert.rejects(page, told);
 });
 
 function serveFiles(t: TestContext, files: Record<string, object>, template: string | null): void {
@@ -310,18 +312,206 @@ test("requests follow each other, and one that gives up while it waits is no one
   assert.equal(llm.asked.length, 2);
 });
 
-test("what would change the answer and is not known is refused by its name", async () => {
+test("what cannot be had is refused by its name, unless it asks for nothing", async () => {
   const talk = clientOf(new Speaker("hello"));
   const refusals: [object, RegExp][] = [
-    [{ tools: [{ type: "function" }] }, /tools is not known/],
-    [{ n: 2 }, /n is not known/],
-    [{ response_format: { type: "json_object" } }, /response_format is not known/],
-    [{ frequency_penalty: 0.5 }, /frequency_penalty/],
-    [{ messages: [{ role: "user", content: [{ type: "image_url" }] }] }, /part of image_url/],
+    [
+      { tools: [{ type: "function" }] },
+      /^tools is not known .*, which call no tools; leave it out/,
+    ],
+    [{ tool_choice: "required" }, /^tool_choice is not known/],
+    [{ n: 2 }, /^n is not known .* one answer to a request/],
+    [{ response_format: { type: "json_object" } }, /^response_format is not known/],
+    [
+      { response_format: { type: "json_schema", json_schema: {} } },
+      /^response_format is not known/,
+    ],
+    [{ logprobs: true }, /^logprobs is not known/],
+    [{ top_logprobs: 2 }, /^top_logprobs is not known/],
+    [{ audio: { voice: "alloy" } }, /^audio is not known/],
+    [{ modalities: ["text", "audio"] }, /^modalities is not known/],
+    [{ prediction: { type: "content", content: "" } }, /^prediction is not known/],
+    [{ service_tier: "flex" }, /^service_tier is not known/],
+    [{ store: true }, /^store is not known/],
+    [{ verbosity: "low" }, /^verbosity is not known/],
+    [{ web_search_options: { user_location: null } }, /^web_search_options is not known/],
+    [
+      { repetition_penality: 1.3 },
+      /^repetition_penality is not known .*; repetition_penalty may be/,
+    ],
+    [{ maxTokens: 8 }, /^maxTokens is not known .*; max_tokens may be meant/],
+    [{ beam_width: 4 }, /^beam_width is not known .*; leave it out/],
   ];
-  for (const [params, told] of refusals) {
-    await assert.rejects(talk.create({ messages: HELLO, ...params }), told);
-  }
-  const fine = { frequency_penalty: 0, logit_bias: {}, n: 1, tool_choice: "none" } as const;
+  for (const [params, told] of refusals) await assertRefused(talk, params, told);
+  const fine = {
+    ...{ frequency_penalty: 0, logit_bias: {}, n: 1, tool_choice: "none", tools: [], store: false },
+    ...{
+      modalities: ["text"],
+      response_format: { type: "text" },
+      user: "me",
+      metadata: { a: "b" },
+    },
+    ...{ logprobs: null, seed: undefined, parallel_tool_calls: true, service_tier: "auto" },
+  } as const;
   assert.equal((await talk.create({ messages: HELLO, ...fine })).object, "chat.completion");
+  const options = { timeout: 5 } as object;
+  await assert.rejects(
+    talk.create({ messages: HELLO }, options),
+    /timeout is not known to the opti/,
+  );
+});
+
+async function assertRefused(
+  talk: ReturnType<typeof clientOf>,
+  params: object,
+  told: RegExp,
+): Promise<void> {
+  await assert.rejects(talk.create({ messages: HELLO, ...params }), (thrown) => {
+    assert.ok(thrown instanceof TypeError, String(thrown));
+    assert.match(thrown.message, told);
+    return true;
+  });
+}
+
+test("a value of another type is refused with the name and what it is to be", async () => {
+  const talk = clientOf(new Speaker("hello"));
+  const said = (content: unknown) => ({ messages: [{ role: "user", content }] });
+  const refusals: [object, RegExp][] = [
+    [{ max_completion_tokens: "8" }, /^max_completion_tokens is to be a whole number .*; "8" was/],
+    [{ max_tokens: 1.5 }, /^max_tokens is to be a whole number of at least 1; 1.5 was given/],
+    [{ max_tokens: 0 }, /^max_tokens is to be/],
+    [{ temperature: "1" }, /^temperature is to be a number of 0 or more; "1" was given/],
+    [{ temperature: Number.NaN }, /^temperature is to be/],
+    [{ top_p: 2 }, /^top_p is to be a number from 0 to 1; 2 was given/],
+    [{ top_k: -1 }, /^top_k is to be a whole number of at least 0/],
+    [{ seed: "7" }, /^seed is to be a whole number; "7" was given/],
+    [{ stop: { a: 1 } }, /^stop is to be a string, the number of a token, or an array of them/],
+    [{ stop: ["a", null] }, /^stop is to be/],
+    [{ stop_token_ids: 7 }, /^stop_token_ids is to be an array/],
+    [{ frequency_penalty: 3 }, /^frequency_penalty is to be a number from -2 to 2/],
+    [{ presence_penalty: "1" }, /^presence_penalty is to be/],
+    [{ repetition_penalty: 0 }, /^repetition_penalty is to be a number above 0/],
+    [{ min_p: -0.1 }, /^min_p is to be a number from 0 to 1/],
+    [{ logit_bias: { hello: 1 } }, /^logit_bias is to be an object of numbers from -100 to 100/],
+    [{ logit_bias: { 5: "1" } }, /^logit_bias is to be/],
+    [{ logit_bias: { 5: 101 } }, /^logit_bias is to be/],
+    [{ logit_bias: [1] }, /^logit_bias is to be/],
+    [{ stream: "yes" }, /^stream is to be a boolean; "yes" was given/],
+    [{ stream_options: { include_usage: 1 } }, /^stream_options.include_usage is to be a boolean/],
+    [{ stream_options: { includeUsage: true } }, /^includeUsage is not known to stream_options/],
+    [{ chat_template_kwargs: "x" }, /^chat_template_kwargs is to be an object/],
+    [{ messages: [] }, /^messages is to be an array of one message at least; \[\] was given/],
+    [{ messages: "hello" }, /^messages is to be an array/],
+    [{ messages: undefined }, /^messages is to be an array .*; undefined was given/],
+    [{ messages: ["hello"] }, /^messages\[0\] is to be an object; "hello" was given/],
+    [{ messages: [{ role: "tool", content: "" }] }, /^messages\[0\].role is to be one of system/],
+    [said(null), /^messages\[0\].content is to be a string or an array of parts of text; null/],
+    [said(undefined), /^messages\[0\].content is to be .*; undefined was given/],
+    [said(7), /^messages\[0\].content is to be/],
+    [
+      said([{ type: "image_url" }]),
+      /^messages\[0\].content\[0\] is a part of image_url; text alone/,
+    ],
+    [said(["hello"]), /^messages\[0\].content\[0\] is to be an object/],
+    [said([{ type: "text" }]), /^messages\[0\].content\[0\].text is to be a string/],
+    [
+      { messages: [{ role: "user", content: "", name: 7 }] },
+      /^messages\[0\].name is to be a string/,
+    ],
+    [
+      { messages: [{ role: "assistant", content: "", tool_calls: [{ id: "1" }] }] },
+      /^messages\[0\].tool_calls cannot be had: models in a page read text alone/,
+    ],
+    [{ messages: [{ role: "user", contents: "" }] }, /^contents is not known .*; content may be/],
+  ];
+  for (const [params, told] of refusals) await assertRefused(talk, params, told);
+  await assert.rejects(
+    talk.create(undefined as never),
+    /^TypeError: The request is to be an object/,
+  );
+  const said_before = { role: "assistant", content: "hi", refusal: null, annotations: [] } as const;
+  assert.equal(
+    (await talk.create({ messages: [...HELLO, said_before] })).object,
+    "chat.completion",
+  );
+});
+
+test("penalties, biases and ids to stop at reach the model", async () => {
+  const llm = new Speaker("hello world");
+  await clientOf(llm).create({
+    ...{ messages: HELLO, seed: 1, min_p: 0.1, repetition_penalty: 1.3, frequency_penalty: 0.5 },
+    ...{ presence_penalty: -0.5, logit_bias: { 5: -100 }, stop: [7, "never"], stop_token_ids: [9] },
+  });
+  const { prompt: _, ...asked } = llm.asked[0] as Asked;
+  assert.deepEqual(asked, {
+    ...{ temperature: 1, topP: 1, topK: 0, seed: 1, minP: 0.1, repetitionPenalty: 1.3 },
+    ...{ frequencyPenalty: 0.5, presencePenalty: -0.5, logitBias: { 5: -100 } },
+    stop: [END_ID, 7, 9],
+  });
+  await clientOf(llm).create({ messages: HELLO, top_p: 0 });
+  assert.deepEqual([llm.asked[1]?.topP, llm.asked[1]?.topK], [1, 1], "the likeliest");
+});
+
+test("a template is told what it reads, and what it does not read is refused", async () => {
+  const text =
+    "{% if enable_thinking %}think {% endif %}{% for m in messages %}{{ m.content }}{% endfor %}";
+  const effort = "{{ reasoning_effort or 'medium' }} {{ messages[0].content }}";
+  const loaded = (source: string) => {
+    const made = new Template(source);
+    return { text: source, render: (context: Record<string, unknown>) => made.render(context) };
+  };
+  const asked = async (source: string, params: object, known = true): Promise<string> => {
+    const llm = new Speaker("");
+    const { render, text: written } = loaded(source);
+    const own = known ? { render, text: written } : { render };
+    const talk = chatClient(llm, { tokenizer, template: own }).chat.completions;
+    await talk.create({ messages: HELLO, ...params });
+    return tokenizer.decode([...(llm.asked[0]?.prompt ?? [])]);
+  };
+  const thinking = { chat_template_kwargs: { enable_thinking: true } };
+  assert.equal(await asked(text, thinking), "think hello");
+  assert.equal(await asked(text, {}), "hello");
+  assert.equal(await asked(text, { chat_template_kwargs: { other: 1 } }, false), "hello");
+  const unread = asked(text, { chat_template_kwargs: { other: 1 } });
+  await assert.rejects(
+    unread,
+    /^TypeError: chat_template_kwargs.other is not read by the template/,
+  );
+  const own = asked(text, { chat_template_kwargs: { messages: [] } });
+  await assert.rejects(own, /^TypeError: chat_template_kwargs.messages cannot be given/);
+  assert.equal(await asked(effort, { reasoning_effort: "high" }), "high hello");
+  assert.equal(await asked(effort, { reasoning_effort: "medium" }, false), "medium hello");
+  const unknown = asked(text, { reasoning_effort: "high" });
+  await assert.rejects(unknown, /^TypeError: reasoning_effort is not read by the template/);
+});
+
+test("a page of HTML is no file of a tokenizer", async (t) => {
+  const { chat_template: _, ...config } = TOKENIZER_CONFIG;
+  const files: Record<string, object> = {
+    "tokenizer.json": TOKENIZER_JSON,
+    "tokenizer_config.json": config,
+  };
+  const answering = (page: () => Response): void => {
+    t.mock.method(globalThis, "fetch", async (url: URL) => {
+      const found = files[url.pathname.replace("/model/", "")];
+      return found ? Response.json(found) : page();
+    });
+  };
+  const load = (options = {}) =>
+    loadTokenizer("http://site.test/model", { Tokenizer, Template }, options);
+  const type = { headers: { "Content-Type": "text/html; charset=utf-8" } };
+  for (const page of [
+    () => new Response("\n<!doctype html><title>App</title>"),
+    () => new Response("<HTML lang='en'>"),
+    () => new Response("Sign in to this network.", type),
+  ]) {
+    answering(page);
+    await assert.rejects(
+      load(),
+      /chat_template.jinja answered with a page of HTML: .* Copy the model/,
+    );
+    assert.equal((await load({ conversations: false })).template, undefined);
+  }
+  files["tokenizer_config.json"] = { ...config, chat_template: "<!DOCTYPE html><p>" };
+  await assert.rejects(load(), /The template of http:\/\/site.test\/model\/ is a page of HTML/);
 });

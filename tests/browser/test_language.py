@@ -70,8 +70,14 @@ ADJUSTED: dict[str, dict[str, Any]] = {
     "one token forbidden": {"temperature": 0, "logitBias": {}},
     "one token always": {"temperature": 0, "logitBias": {"42": 100.0}},
     "drawn with all": {
-        **{"temperature": 1.5, "seed": 4, "topK": 40, "minP": 0.05, "repetitionPenalty": 1.2},
-        **{"frequencyPenalty": 0.4, "presencePenalty": 0.3, "logitBias": {"7": 2.0, "9": -100}},
+        "temperature": 1.5,
+        "seed": 4,
+        "topK": 40,
+        "minP": 0.05,
+        "repetitionPenalty": 1.2,
+        "frequencyPenalty": 0.4,
+        "presencePenalty": 0.3,
+        "logitBias": {"7": 2.0, "9": -100},
     },
 }
 COLLECT = """

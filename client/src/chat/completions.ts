@@ -1,12 +1,18 @@
 /** Chat completions of a model in the page, asked for and answered as OpenAI's API does. */
+import {
+  checkOptions,
+  checkParameters,
+  generationOf,
+  isStreaming,
+  messagesOf,
+} from "./parameters.js";
 import { generateText, type TextEnd, type TokenSource } from "./text.js";
 import { type ChatTemplate, promptOf, type Tokenizer } from "./tokenizer.js";
-import { Turns } from "./turns.js";
+import { type Turns, turnsOf } from "./turns.js";
 import type {
   ChatCompletion,
   ChatCompletionChunk,
   ChatCompletionCreateParams,
-  ChatCompletionMessageParam,
   ChatCompletionStream,
   CompletionUsage,
   StreamingParams,
@@ -22,44 +28,6 @@ export interface RequestOptions {
   /** Stops between two tokens; what was asked for rejects with its reason. */
   readonly signal?: AbortSignal;
 }
-
-/** Parameters that would change the answer and that are not known here, with what leaves it as it is. */
-const UNKNOWN: Readonly<Record<string, readonly unknown[]>> = {
-  audio: [],
-  frequency_penalty: [0],
-  function_call: ["none"],
-  functions: [],
-  logit_bias: [],
-  logprobs: [false],
-  n: [1],
-  presence_penalty: [0],
-  response_format: [],
-  tool_choice: ["none"],
-  tools: [],
-  top_logprobs: [0],
-};
-
-/** Says what is not known, as an answer that leaves it out would be another one than was asked for. */
-function refuseUnknown(params: ChatCompletionCreateParams): void {
-  for (const [name, value] of Object.entries(params)) {
-    const harmless = UNKNOWN[name];
-    if (harmless === undefined || value === null || value === undefined) continue;
-    const plain = typeof value === "object" && Object.keys(value).length === 0;
-    const text = (value as { readonly type?: unknown }).type === "text";
-    if (plain || text || harmless.includes(value)) continue;
-    throw new TypeError(`${name} is not known to models in a page; leave it out.`);
-  }
-}
-
-function textOf({ role, content }: ChatCompletionMessageParam): string {
-  if (typeof content === "string") return content;
-  const other = content.find(({ type }) => type !== "text");
-  if (other === undefined) return content.map(({ text }) => text).join("");
-  throw new TypeError(`A message of ${role} has a part of ${other.type}; text alone is known.`);
-}
-
-const stopsOf = (stop: ChatCompletionCreateParams["stop"]): readonly string[] =>
-  typeof stop === "string" ? [stop] : (stop ?? []);
 
 /** What is random here has no need to be secret. */
 const random = (): Uint32Array => crypto.getRandomValues(new Uint32Array(3));
@@ -88,18 +56,20 @@ function chunkOf(
 export class ChatCompletions {
   readonly #llm: TokenSource;
   readonly #options: ChatOptions;
-  readonly #turns = new Turns();
+  readonly #turns: Turns;
 
   /** @internal */
   constructor(llm: TokenSource, options: ChatOptions) {
     this.#llm = llm;
     this.#options = options;
+    this.#turns = turnsOf(llm);
   }
 
   /**
-   * The model's answer to a conversation, or with `stream` its pieces. Requests follow each other in
-   * the order in which they are made; one for a stream, once it is read. Rejects with TypeError for
-   * what is not known here, as `generate` of the model does, and with the reason of the signal.
+   * The model's answer to a conversation, or with `stream` its pieces. Requests to a model follow each
+   * other in the order in which they are made, whichever client they go to; one for a stream, once it is read. Rejects with TypeError for
+   * what is not known here or of another type, as `generate` of the model does, and with the reason of
+   * the signal.
    */
   create(params: StreamingParams, options?: RequestOptions): Promise<ChatCompletionStream>;
   create(
@@ -112,15 +82,16 @@ export class ChatCompletions {
   ): Promise<ChatCompletion | ChatCompletionStream>;
   async create(
     params: ChatCompletionCreateParams,
-    { signal }: RequestOptions = {},
+    options: RequestOptions = {},
   ): Promise<ChatCompletion | ChatCompletionStream> {
-    refuseUnknown(params);
+    checkParameters(params);
+    checkOptions(options);
+    const { signal } = options;
     const { tokenizer, template } = this.#options;
-    const messages = params.messages.map((each) => ({ role: each.role, content: textOf(each) }));
-    const prompt = promptOf(tokenizer, template, messages);
-    const { model = this.#llm.name } = params;
+    const prompt = promptOf(tokenizer, template, messagesOf(params.messages), params);
+    const model = params.model ?? this.#llm.name;
     const head = { id: newId(), created: Math.floor(Date.now() / 1000), model };
-    if (params.stream) return this.#stream(head, params, prompt, signal);
+    if (isStreaming(params)) return this.#stream(head, params, prompt, signal);
     return this.#whole(head, params, prompt, signal);
   }
 
@@ -197,17 +168,11 @@ export class ChatCompletions {
     signal: AbortSignal | undefined,
   ): AsyncGenerator<string, { reason: TextEnd["reason"]; usage: CompletionUsage }, undefined> {
     const { tokenizer } = this.#options;
-    const most = params.max_completion_tokens ?? params.max_tokens;
     const done = await this.#turns.take(signal);
     try {
       const { reason, promptTokens, tokens } = yield* generateText(this.#llm, prompt, {
         tokenizer,
-        stop: stopsOf(params.stop),
-        temperature: params.temperature ?? 1,
-        topP: params.top_p ?? 1,
-        topK: params.top_k ?? 0,
-        seed: params.seed ?? (random()[0] as number),
-        ...(typeof most === "number" && { maxTokens: most }),
+        ...generationOf(params, () => random()[0] as number),
         ...(signal && { signal }),
       });
       const cached_tokens = tokens > 0 ? this.#llm.stats().reusedTokens : 0;
@@ -222,9 +187,11 @@ export class ChatCompletions {
 
 /** A client of the shape of OpenAI's, `client.chat.completions.create(…)`, for a model in the page. */
 export interface ChatClient {
+  /** The model's name. */
+  readonly name: string;
   readonly chat: { readonly completions: ChatCompletions };
 }
 
 export function chatClient(llm: TokenSource, options: ChatOptions): ChatClient {
-  return { chat: { completions: new ChatCompletions(llm, options) } };
+  return { name: llm.name, chat: { completions: new ChatCompletions(llm, options) } };
 }

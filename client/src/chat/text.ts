@@ -5,12 +5,15 @@ import { StopStrings } from "./stopping.js";
 import { idsOf, type Tokenizer } from "./tokenizer.js";
 
 /** What generates tokens: a `LanguageModel`. */
-export type TokenSource = Pick<LanguageModel, "name" | "generate" | "stats">;
+export type TokenSource = Pick<LanguageModel, "name" | "generate" | "stats"> &
+  Partial<Pick<LanguageModel, "stopTokens">>;
 
 export interface TextOptions extends Omit<GenerateOptions, "stop"> {
   readonly tokenizer: Tokenizer;
   /** The text ends before any of these, as it does at the tokens that end the model's texts. */
   readonly stop?: readonly string[];
+  /** Tokens that end the text beside those that end the model's texts. */
+  readonly stopTokens?: readonly number[];
 }
 
 /** Why a text ended: by itself or at a string of `stop`, or as there was no room for more. */
@@ -27,11 +30,12 @@ export interface TextEnd {
 export async function* generateText(
   llm: TokenSource,
   prompt: string | readonly number[],
-  { tokenizer, stop = [], ...options }: TextOptions,
+  { tokenizer, stop = [], stopTokens = [], ...options }: TextOptions,
 ): AsyncGenerator<string, TextEnd, undefined> {
   const ids = typeof prompt === "string" ? idsOf(tokenizer, prompt, true) : prompt;
   const [detokenizer, stops] = [new Detokenizer(tokenizer), new StopStrings(stop)];
-  const generated = llm.generate(ids, options);
+  const ends = stopTokens.length > 0 && { stop: [...(llm.stopTokens ?? []), ...stopTokens] };
+  const generated = llm.generate(ids, { ...options, ...ends });
   let tokens = 0;
   const end = (reason: GenerateEnd): TextEnd => ({ reason, promptTokens: ids.length, tokens });
   try {

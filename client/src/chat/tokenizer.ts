@@ -1,9 +1,14 @@
 /** What turns text into tokens and back: nothing of our own, but what other packages have. */
+import { htmlSentence, isHtml } from "../gateway/html.js";
 
 export interface ChatMessage {
   readonly role: string;
   readonly content: string;
+  readonly name?: string;
 }
+
+/** What a template is told beside the messages. */
+export type TemplateOptions = Readonly<Record<string, unknown>>;
 
 /**
  * A tokenizer of `@huggingface/tokenizers` or of transformers.js, or any object of this shape.
@@ -17,13 +22,15 @@ export interface Tokenizer {
   /** As transformers.js has it: the text of a conversation as the model was trained to read it. */
   apply_chat_template?(
     messages: ChatMessage[],
-    options: { readonly tokenize: false; readonly add_generation_prompt: true },
+    options: TemplateOptions & { readonly tokenize: false; readonly add_generation_prompt: true },
   ): unknown;
 }
 
 /** A template for conversations, such as a `Template` of `@huggingface/jinja`. */
 export interface ChatTemplate {
   render(context: Record<string, unknown>): string;
+  /** As it is written, where that is known: it says what the template reads. */
+  readonly text?: string;
 }
 
 /** What `loadTokenizer` makes them with: `Tokenizer` and `Template` of the two packages. */
@@ -60,11 +67,18 @@ function specialTokens(config: TokenizerConfig): Record<string, string> {
   return Object.fromEntries(texts.filter(([, text]) => typeof text === "string"));
 }
 
-async function fetched(url: URL, signal: AbortSignal | undefined): Promise<Response | null> {
+/** The text of a file; null where there is none. Throws for a page of HTML in its place. */
+async function textAt(
+  url: URL,
+  remedy: string,
+  signal: AbortSignal | undefined,
+): Promise<string | null> {
   const response = await fetch(url, signal ? { signal } : {});
   if (response.status === 404) return null;
   if (!response.ok) throw new Error(`${url} answered ${response.status}.`);
-  return response;
+  const text = await response.text();
+  if (!isHtml(response.headers.get("Content-Type"), text)) return text;
+  throw new Error(`${htmlSentence(url)} ${remedy}`);
 }
 
 /** Newer models have their template in a file of its own. */
@@ -75,54 +89,138 @@ async function templateText(
 ): Promise<string | undefined> {
   if (typeof told === "string") return told;
   if (told !== undefined) return told.find(({ name }) => name === "default")?.template;
-  return (await fetched(new URL("chat_template.jinja", folder), signal))?.text();
+  const remedy =
+    "Copy the model's file there; for a model that has none, load the tokenizer with " +
+    "{ conversations: false }.";
+  return (await textAt(new URL("chat_template.jinja", folder), remedy, signal)) ?? undefined;
+}
+
+export interface TokenizerOptions {
+  readonly signal?: AbortSignal;
+  /** False for a model without a template, whose file is then not asked for; true unless told. */
+  readonly conversations?: boolean;
 }
 
 /**
  * The tokenizer of a model whose `tokenizer.json` and `tokenizer_config.json` lie at `url`, as the
- * Hugging Face hub has them, and its template. Rejects where one of them is not there.
+ * Hugging Face hub has them, and its template. Rejects where one of them is not there, and for a page
+ * of HTML in the place of a file.
  */
 export async function loadTokenizer(
   url: string | URL,
   { Tokenizer, Template }: TokenizerPackages,
-  { signal }: { readonly signal?: AbortSignal } = {},
+  { signal, conversations = true }: TokenizerOptions = {},
 ): Promise<LoadedTokenizer> {
   const address = new URL(url, globalThis.location?.href);
   const folder = new URL(address.pathname.endsWith("/") ? address : `${address}/`);
   const read = async (name: string): Promise<object> => {
-    const response = await fetched(new URL(name, folder), signal);
-    // Servers of single pages answer with the page where a file is not there.
-    const told = await response?.json().catch(() => null);
+    const remedy = "Copy it there from the folder of the model.";
+    const text = await textAt(new URL(name, folder), remedy, signal);
+    const told = text === null ? null : parsed(text);
     if (told) return told;
-    throw new Error(`${folder} has no ${name}. Copy it there from the folder of the model.`);
+    throw new Error(`${folder} has no ${name}. ${remedy}`);
   };
   const reading = read("tokenizer_config.json") as Promise<TokenizerConfig>;
   reading.catch(() => undefined); // Where both are missing, the other is named.
   const tokenizer = await read("tokenizer.json");
   const config = await reading;
-  const text = await templateText(folder, config, signal);
-  const template = text === undefined ? undefined : new Template(text);
+  const text = conversations ? await templateText(folder, config, signal) : undefined;
+  const made = { tokenizer: new Tokenizer(tokenizer, config) };
+  if (text === undefined) return { ...made, template: undefined };
+  if (isHtml(null, text)) throw new Error(`The template of ${folder} is a page of HTML.`);
+  const template = new Template(text);
   const render: ChatTemplate["render"] = (context) =>
-    (template as ChatTemplate).render({ ...specialTokens(config), ...context });
-  return { tokenizer: new Tokenizer(tokenizer, config), template: template && { render } };
+    template.render({ ...specialTokens(config), ...context });
+  return { ...made, template: { render, text } };
 }
 
-/** A conversation as the tokens that the model's answer follows. Throws for one without a template. */
-export function promptOf(
+/** JSON of an object; null for anything else. */
+function parsed(text: string): object | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+/** What renders conversations. Throws TypeError where there is nothing. */
+function rendererOf(
   tokenizer: Tokenizer,
   template: ChatTemplate | undefined,
-  messages: readonly ChatMessage[],
-): readonly number[] {
-  const given = messages.map(({ role, content }) => ({ role, content }));
-  const text = template
-    ? template.render({ messages: given, add_generation_prompt: true })
-    : tokenizer.apply_chat_template?.(given, { tokenize: false, add_generation_prompt: true });
-  if (typeof text !== "string") {
+): (messages: readonly ChatMessage[], options: TemplateOptions) => string {
+  return (messages, options) => {
+    const given = messages.map((message) => ({ ...message }));
+    const text = template
+      ? template.render({ ...options, messages: given, add_generation_prompt: true })
+      : tokenizer.apply_chat_template?.(given, {
+          ...options,
+          ...({ tokenize: false, add_generation_prompt: true } as const),
+        });
+    if (typeof text === "string") return text;
     throw new TypeError(
       "There is no template for conversations: give one as `template`, or a tokenizer with " +
         "apply_chat_template.",
     );
+  };
+}
+
+/** What is rendered where a template fails, so that two failures are two texts. */
+const orFailure = (render: () => string): string => {
+  try {
+    return render();
+  } catch (thrown) {
+    return String(thrown);
   }
+};
+
+/** What the messages of a template are called, and what is always told. */
+const OWN = ["messages", "add_generation_prompt", "tokenize"];
+
+/** Throws TypeError for options that the template would leave unread, as far as that can be known. */
+function refuseUnread(
+  render: ReturnType<typeof rendererOf>,
+  template: ChatTemplate | undefined,
+  messages: readonly ChatMessage[],
+  { chat_template_kwargs, reasoning_effort }: TemplateParameters,
+): void {
+  for (const name of Object.keys(chat_template_kwargs ?? {})) {
+    if (OWN.includes(name)) throw new TypeError(`chat_template_kwargs.${name} cannot be given.`);
+    if (template?.text === undefined || template.text.includes(name)) continue;
+    throw new TypeError(
+      `chat_template_kwargs.${name} is not read by the template of this model; leave it out.`,
+    );
+  }
+  if (reasoning_effort == null) return;
+  const [low, high] = ["low", "high"].map((effort) =>
+    orFailure(() => render(messages, { ...chat_template_kwargs, reasoning_effort: effort })),
+  );
+  if (low !== high) return;
+  throw new TypeError(
+    "reasoning_effort is not read by the template of this model; leave it out, or tell the " +
+      "template what it knows by chat_template_kwargs.",
+  );
+}
+
+export interface TemplateParameters {
+  readonly chat_template_kwargs?: TemplateOptions | null | undefined;
+  readonly reasoning_effort?: string | null | undefined;
+}
+
+/**
+ * A conversation as the tokens that the model's answer follows. Throws TypeError for one without a
+ * template, and for parameters that it does not read.
+ */
+export function promptOf(
+  tokenizer: Tokenizer,
+  template: ChatTemplate | undefined,
+  messages: readonly ChatMessage[],
+  parameters: TemplateParameters = {},
+): readonly number[] {
+  const render = rendererOf(tokenizer, template);
+  refuseUnread(render, template, messages, parameters);
+  const { chat_template_kwargs, reasoning_effort } = parameters;
+  const told = reasoning_effort == null ? {} : { reasoning_effort };
   // A template writes the special tokens itself.
-  return idsOf(tokenizer, text, false);
+  return idsOf(tokenizer, render(messages, { ...chat_template_kwargs, ...told }), false);
 }

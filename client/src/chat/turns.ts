@@ -30,3 +30,12 @@ async function unlessAborted(work: Promise<void>, signal: AbortSignal | undefine
   });
   await Promise.race([work, aborted]).finally(() => signal.removeEventListener("abort", abort));
 }
+
+const turns = new WeakMap<object, Turns>();
+
+/** One queue for each model, however many clients ask it. */
+export function turnsOf(model: object): Turns {
+  const known = turns.get(model) ?? new Turns();
+  turns.set(model, known);
+  return known;
+}

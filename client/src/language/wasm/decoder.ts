@@ -81,7 +81,7 @@ export class Steps {
   readonly #decoder: DecoderWire;
   /** The call that goes on to the next place. */
   readonly #last: number;
-  /** Of the text that was begun last, where its logits are adjusted. */
+  /** Belongs to the text that was begun last, where its logits are adjusted. */
   #adjustment: Adjustment | null = null;
 
   /** `wake` is called before calls run. */
