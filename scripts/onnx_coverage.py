@@ -92,9 +92,6 @@ REASONS: Mapping[str, str] = {
     r"in blocks": "quantisation in blocks",
     r"peepholes": "peepholes",
     r"batch comes first": "batches first",
-    r"samples no images": "volumes",
-    r"it is (bi)?cubic": "cubic sampling",
-    r"places are asked for": "places of the largest",
     r"depends on": "parameters that are no constants",
 }
 """What a refusal is of, by what its sentence says."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-TO = Path(__file__).parents[1] / "fixtures" / "recorded"
+FOLDER = Path(__file__).parents[1] / "fixtures" / "recorded"
 Array = NDArray[Any]
 B, S, P, HEADS, GROUPS, WIDTH = 2, 5, 6, 4, 2, 16
 D = HEADS * WIDTH
@@ -329,21 +329,20 @@ def resizes() -> dict[str, Callable[[], OperatorCase]]:
     return made
 
 
+def record(file: str, cases: Mapping[str, Callable[[], OperatorCase]]) -> None:
+    body = BytesIO()
+    arrays: dict[str, Any] = {}
+    for name, make in cases.items():
+        arrays |= {f"{name}/{key}": value for key, value in make().recorded().items()}
+    np.savez_compressed(body, **arrays)
+    path = FOLDER / f"onnxruntime_{file}.npz"
+    path.write_bytes(body.getvalue())
+    print(f"{path.name}: {len(cases)} cases, {len(body.getvalue()) / 1e3:.0f} kB")
+
+
 FILES = {"operators": cases, "resizes": resizes}
 
 
-def main() -> None:
-    for file in sys.argv[1:] or FILES:
-        body = BytesIO()
-        arrays: dict[str, Any] = {}
-        made = FILES[file]()
-        for name, make in made.items():
-            arrays |= {f"{name}/{key}": value for key, value in make().recorded().items()}
-        np.savez_compressed(body, **arrays)
-        path = TO / f"onnxruntime_{file}.npz"
-        path.write_bytes(body.getvalue())
-        print(f"{path.name}: {len(made)} cases, {len(body.getvalue()) / 1e3:.0f} kB")
-
-
 if __name__ == "__main__":
-    main()
+    for file in sys.argv[1:] or FILES:
+        record(file, FILES[file]())

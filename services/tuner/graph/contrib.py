@@ -18,6 +18,7 @@ from services.tuner.graph.network import Array, TensorType
 from services.tuner.graph.reading import MAIN_DOMAINS, told_node
 from services.tuner.graph.recurrent import OPERATORS as RECURRENT
 from services.tuner.graph.sampling import OPERATORS as SAMPLING
+from services.tuner.graph.unpooling import OPERATORS as UNPOOLING
 
 DOMAIN = "com.microsoft"
 SKIP_EPSILON = 1e-12
@@ -251,5 +252,5 @@ OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     "SkipSimplifiedLayerNormalization": _skip_simplified,
 }
 
-MAIN_OPERATORS = {**RECURRENT, **SAMPLING}
+MAIN_OPERATORS = {**RECURRENT, **SAMPLING, **UNPOOLING}
 """Those of ONNX itself."""

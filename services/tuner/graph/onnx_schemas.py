@@ -27,6 +27,9 @@ MAX_TOLD = 4096
 """Entries of a constant whose values inference is told: shapes, axes and sizes have fewer."""
 SHAPE_KEPT = ("GroupNormalization",)
 """Operators for which ONNX infers nothing, and whose output is like their first input."""
+WITHDRAWN: Mapping[str, int] = {"GroupNormalization": 21}
+"""Operators of which ONNX has withdrawn an earlier version that models have, and the next version,
+which is made alike."""
 
 
 def infer(
@@ -106,6 +109,8 @@ def is_known(node: NodeProto, version: int) -> bool:
 def schema_of(node: NodeProto, version: int) -> defs.OpSchema:
     """Raises UnsupportedModel for an operator that ONNX of this version does not have, InvalidInput
     for a node that is not made as its operator demands."""
+    if node.op_type in WITHDRAWN:
+        version = max(version, WITHDRAWN[node.op_type])
     schema = defs.get_schema(node.op_type, version) if is_known(node, version) else None
     if schema is None or schema.deprecated:
         domain = f" of {node.domain}" if node.domain not in MAIN_DOMAINS else ""

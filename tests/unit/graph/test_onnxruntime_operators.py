@@ -1,5 +1,7 @@
-"""Operators of com.microsoft, recurrent layers and resizing, as onnxruntime computed them."""
+"""Operators of com.microsoft, recurrent layers and what else ONNX has few tests of, held to what
+onnxruntime 1.32 computed."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +10,21 @@ import pytest
 from numpy.typing import NDArray
 from onnx import parser
 
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import fused
+from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import import_model
+from tests.unit.graph.targets import TARGETS, outputs_on
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "recorded"
 ARRAYS: dict[str, NDArray[Any]] = {
-    name: array
-    for file in ("operators", "resizes")
-    for name, array in np.load(RECORDED / f"onnxruntime_{file}.npz").items()
+    f"{path.stem.removeprefix('onnxruntime_')}/{name}": array
+    for path in sorted(RECORDED.glob("onnxruntime_*.npz"))
+    for name, array in np.load(path).items()
 }
+CASES = sorted({key.rpartition("/")[0] for key in ARRAYS})
 
 
 def recorded(case: str, kind: str) -> dict[str, NDArray[Any]]:
@@ -26,16 +32,40 @@ def recorded(case: str, kind: str) -> dict[str, NDArray[Any]]:
     return {key[len(start) :]: value for key, value in ARRAYS.items() if key.startswith(start)}
 
 
-@pytest.mark.parametrize("case", sorted({key.split("/")[0] for key in ARRAYS}))
-def test_an_operator_of_onnxruntime_computes_the_same(case: str, tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
+def imported(case: str, folder: Path) -> Graph:
+    path = folder / "model.onnx"
     path.write_bytes(ARRAYS[f"{case}/model"].tobytes())
-    graph = import_model(path, {})
-    feeds = recorded(case, "input")
+    return import_model(path, {})
+
+
+def assert_as_recorded(case: str, made: Mapping[str, NDArray[Any]]) -> None:
+    for name, wanted in recorded(case, "output").items():
+        reach = 1e-5 * max(1.0, float(np.abs(wanted).max()))
+        np.testing.assert_allclose(made[name], wanted, rtol=1e-4, atol=reach, err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_operator_of_onnxruntime_computes_the_same(case: str, tmp_path: Path) -> None:
+    graph, feeds = imported(case, tmp_path), recorded(case, "input")
     for made in (evaluate(graph, feeds), evaluate(fused(graph), feeds)):
-        for name, wanted in recorded(case, "output").items():
-            reach = 1e-5 * max(1.0, float(np.abs(wanted).max()))
-            np.testing.assert_allclose(made[name], wanted, rtol=1e-4, atol=reach, err_msg=name)
+        assert_as_recorded(case, made)
+
+
+ON_TARGETS = """
+images/regions_avg_0_half_pixel images/regions_max_0_output_half_pixel
+images/regions_avg_2_half_pixel images/sampled_cubic_reflection_0_2 images/sampled_linear_zeros_1_3
+images/largest images/largest_columns_first images/power_pool images/determinant images/columns
+images/groups_of_opset_18
+""".split()  # noqa: SIM905 - a table of names
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", ON_TARGETS)
+def test_a_kernel_of_an_operator_computes_the_same(
+    case: str, target: TargetKind, tmp_path: Path
+) -> None:
+    made = outputs_on(target, imported(case, tmp_path), recorded(case, "input"), tmp_path)
+    assert_as_recorded(case, made)
 
 
 def attention(folder: Path, inputs: str, feeds: dict[str, NDArray[Any]]) -> NDArray[Any]:

@@ -8,9 +8,13 @@ from services.tuner.graph.onnx_operators import (
     convolution,
     elementwise,
     indexing,
+    inverse_trigonometry,
+    matrices,
     movement,
     normalisation,
+    pooling,
     reduction,
+    regions,
     resizing,
 )
 
@@ -23,4 +27,8 @@ OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     **resizing.OPERATORS,
     **normalisation.OPERATORS,
     **indexing.OPERATORS,
+    **inverse_trigonometry.OPERATORS,
+    **matrices.OPERATORS,
+    **pooling.OPERATORS,
+    **regions.OPERATORS,
 }

@@ -22,6 +22,7 @@ from kernelzoo.domain.operators.expressions import (
     Real,
     Reducer,
     equal,
+    smallest,
 )
 from services.tuner.graph.building import Carried, Formula, Operand, Shape, Site
 from services.tuner.graph.onnx_operators.movement import padded, within
@@ -53,7 +54,7 @@ class Window:
         )  # fmt: skip
 
 
-def _window(site: Site, size: Sequence[int], image: Sequence[int], made: Sequence[int]) -> Window:
+def window_of(site: Site, size: Sequence[int], image: Sequence[int], made: Sequence[int]) -> Window:
     """`image` and `made` are extents before and after; what the last window lacks is padding."""
     rank = len(size)
     stride = site.integers("strides") or (1,) * rank
@@ -81,7 +82,7 @@ def _window(site: Site, size: Sequence[int], image: Sequence[int], made: Sequenc
 
 def _convolution(site: Site) -> Carried:
     x, w, bias = site.needed(0), site.needed(1), site.input(2)
-    window = _window(site, w.shape[2:], x.shape[2:], site.shape[2:])
+    window = window_of(site, w.shape[2:], x.shape[2:], site.shape[2:])
     return _convolved(site, x, w, bias, site.integer("group", 1), window)
 
 
@@ -99,7 +100,7 @@ def _convolved(
         made = _summed_windows(site, image, w, groups, window)
     if bias is not None:
         made = _with_bias(site, made, bias)
-    return site.view(site.transposed(made, _to_first(made.rank)), site.shape)
+    return site.view(site.transposed(made, to_first(made.rank)), site.shape)
 
 
 def _with_row(site: Site, x: Operand) -> Operand:
@@ -110,7 +111,7 @@ def _to_last(rank: int) -> tuple[int, ...]:
     return (0, *range(2, rank), 1)
 
 
-def _to_first(rank: int) -> tuple[int, ...]:
+def to_first(rank: int) -> tuple[int, ...]:
     return (0, rank - 1, *range(1, rank - 1))
 
 
@@ -302,35 +303,81 @@ def _reversed_weights(site: Site, w: Operand, groups: int) -> Operand:
 
 
 def _max_pool(site: Site) -> Carried:
-    if len(site.outputs) > 1 and site.outputs[1] is not None:
-        raise site.refusal("its places are asked for", "export the model without max unpooling")
     x = site.needed(0)
-    window = _window(site, site.integers("kernel_shape") or (), x.shape[2:], site.shape[2:])
+    window = window_of(site, site.integers("kernel_shape") or (), x.shape[2:], site.shape[2:])
+    largest = _largest_under_windows(site, x, window)
+    if len(site.outputs) > 1 and site.outputs[1] is not None:
+        return largest, _places_of_largest(site, x, window)
+    return largest
+
+
+def _largest_under_windows(site: Site, x: Operand, window: Window) -> Operand:
     named = _named_pool(site, x, window, "max_pool2d", outside=LOWEST)
     if named is not None:
         return named
-    lowest: Expression = Real(LOWEST) if x.dtype is DType.F32 else Integer(DType.I32.value_range[0])
-    formula, axes, entry, over = _under_windows(site, x, window, lowest)
+    formula, axes, entry, over = under_windows(site, x, window, _lowest(x.dtype))
     made = formula.output(axes, entry, x.dtype, Reducer.MAX, over)
-    return site.transposed(made, _to_first(x.rank))
+    return site.transposed(made, to_first(x.rank))
+
+
+def _places_of_largest(site: Site, x: Operand, window: Window) -> Operand:
+    """The number in the whole tensor of the first largest entry under each window, rows first or,
+    with storage_order, columns first. Padding is never the largest."""
+    image = x.shape[2:]
+    formula = Formula(site)
+    axes = formula.axes(site.shape)
+    over = formula.axes(window.size, first=len(axes))
+    places = [
+        place - before if before else place
+        for place, before in zip(_window_places(window, axes[2:], over), window.before, strict=True)
+    ]
+    inside = tuple(
+        condition
+        for place, extent in zip(places, image, strict=True)
+        for condition in (place >= 0, place < extent)
+    )
+    entry = formula.read(x, (*axes[:2], *places))
+    lowest = _lowest(x.dtype)
+    most = formula.stage(axes, Choice(inside, entry, lowest), x.dtype, Reducer.MAX, over)
+    number = flat(places, image)
+    found = Choice((*inside, equal(entry, most[axes])), number, Integer(prod(image)))
+    first = formula.stage(axes, found, DType.I32, Reducer.MIN, over)
+    place = smallest(first[axes], prod(image) - 1)
+    if site.integer("storage_order"):
+        inner = [place // prod(image[axis + 1 :]) % extent for axis, extent in enumerate(image)]
+        place = flat(tuple(reversed(inner)), tuple(reversed(image)))
+    start = flat(axes[:2], x.shape[:2]) * prod(image)
+    return formula.output(axes, start + place, DType.I32)
+
+
+def flat(places: Sequence[Expression], shape: Sequence[int]) -> Expression:
+    """The number of an entry, counted row by row."""
+    number: Expression = Integer(0)
+    for place, extent in zip(places, shape, strict=True):
+        number = number * extent + place
+    return number
+
+
+def _lowest(dtype: DType) -> Expression:
+    return Real(LOWEST) if dtype is DType.F32 else Integer(DType.I32.value_range[0])
 
 
 def _average_pool(site: Site) -> Carried:
     x = site.needed(0)
-    window = _window(site, site.integers("kernel_shape") or (), x.shape[2:], site.shape[2:])
+    window = window_of(site, site.integers("kernel_shape") or (), x.shape[2:], site.shape[2:])
     count = _window_counts(site, x, window)
     if np.all(count == prod(window.size)):
         named = _named_pool(site, x, window, "avg_pool2d", outside=0.0)
         if named is not None:
             return named
-    formula, axes, entry, over = _under_windows(site, x, window, Real(0.0))
+    formula, axes, entry, over = under_windows(site, x, window, Real(0.0))
     total = formula.stage(axes, entry, reducer=Reducer.SUM, over=over)
     if np.all(count == count.flat[0]):
         made = formula.output(axes, total[axes] * (1.0 / float(count.flat[0])))
     else:
         share = site.constant((1.0 / count).astype(np.float32))
         made = formula.output(axes, total[axes] * formula.read(share, axes[1:-1]))
-    return site.transposed(made, _to_first(x.rank))
+    return site.transposed(made, to_first(x.rank))
 
 
 def _window_counts(site: Site, x: Operand, window: Window) -> NDArray[np.int64]:
@@ -364,10 +411,10 @@ def _named_pool(
     )  # fmt: skip
     extents = (*image.shape, *window.size, window.stride[0], pad)
     result = site.workload(name, extents, image)
-    return None if result is None else site.transposed(result, _to_first(4))
+    return None if result is None else site.transposed(result, to_first(4))
 
 
-def _under_windows(
+def under_windows(
     site: Site, x: Operand, window: Window, outside: Expression
 ) -> tuple[Formula, tuple[Axis, ...], Expression, tuple[Axis, ...]]:
     """Channels last: the program, axes of the output, the entry under a window, and its axes."""
