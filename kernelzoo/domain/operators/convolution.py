@@ -3,6 +3,8 @@
 Windows are `stride` apart. The image has `pad` pixels of padding on every side.
 """
 
+from math import inf
+
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Cast,
@@ -16,9 +18,6 @@ from kernelzoo.domain.operators.expressions import (
     read,
 )
 from kernelzoo.domain.operators.operator import Axes, Derived, Family, Operator
-
-LOWEST = -3.4028234663852886e38
-"""The smallest f32: what the largest of no values is."""
 
 B, H, W, C, O = map(Extent, "bhwco")  # noqa: E741
 Y, X = map(Extent, "yx")
@@ -94,7 +93,7 @@ CONVOLUTIONS = (
         "the largest of a[b, y·stride + i − pad, x·stride + j − pad, c] over i < kh and j < kw, "
         "within the image",
         ("b", "h", "w", "c"),
-        (_padded(LOWEST), _over_windows("c", c, _pixel(c), r, q, reducer=Reducer.MAX)),
+        (_padded(-inf), _over_windows("c", c, _pixel(c), r, q, reducer=Reducer.MAX)),
     ),
     _operator(
         "avg_pool2d",

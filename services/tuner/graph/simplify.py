@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelzoo.domain.operators.convolution import LOWEST
-from services.tuner.graph.network import Array, Network, Step, TensorType
+from services.tuner.graph.network import Array, Network, Step
 
 Rule = Callable[[Network], Network]
 
@@ -88,30 +87,6 @@ def without_index_wraps(network: Network) -> Network:
         return replace(step, inputs=(data, wrapped(index), *rest))
 
     return replace(network, steps=tuple(map(changed, network.steps)))
-
-
-def with_empty_rows(network: Network) -> Network:
-    """The largest of a row is compared with -∞ to see whether a mask left anything of it. Kernels
-    begin with the lowest number that is finite, which is therefore their largest of nothing."""
-    makers = network.makers
-    least: dict[str, Array] = {}
-
-    def changed(step: Step) -> Step:
-        if step.operator != "Equal" or not _all(network, step.inputs[1], -np.inf):
-            return step
-        maker = makers.get(step.inputs[0])
-        if maker is None or maker.operator != "ReduceMax":
-            return step
-        name = f"{step.inputs[1]}.finite"
-        least[name] = np.full_like(network.constants[step.inputs[1]], LOWEST, np.float32)
-        return replace(step, operator="LessOrEqual", inputs=(step.inputs[0], name))
-
-    steps = tuple(map(changed, network.steps))
-    types = {name: TensorType(value.dtype, value.shape) for name, value in least.items()}
-    return replace(
-        network, steps=steps, constants={**network.constants, **least},
-        types={**network.types, **types},
-    )  # fmt: skip
 
 
 def with_softmax(network: Network) -> Network:
@@ -198,7 +173,6 @@ RULES: Mapping[str, Rule] = {
     "neutral": without_neutral_steps,
     "expansion": without_expansion,
     "index-wraps": without_index_wraps,
-    "empty-rows": with_empty_rows,
     "softmax": with_softmax,
     "equal": without_equal_steps,
     "dead": without_dead_steps,

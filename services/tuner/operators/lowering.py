@@ -5,6 +5,7 @@ sums by steps) states it anew, and takes single stages of `computed`.
 """
 
 from collections.abc import Callable, Mapping
+from math import inf
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
@@ -68,10 +69,27 @@ _COMPARE: dict[CompareOp, Callable[[Node, Node], Node]] = {
     CompareOp.EQ: tirx.EQ,
     CompareOp.NE: tirx.NE,
 }
+
+
+def _extreme(join: Callable[[Node, Node], Node], *, largest: bool) -> Callable[..., Node]:
+    """TVM's own begin with the largest finite number, which is no bound of infinite ones."""
+
+    def neutral(dtype: str) -> Node:
+        if dtype.startswith("float"):
+            return tirx.const(-inf if largest else inf, dtype)
+        return tirx.min_value(dtype) if largest else tirx.max_value(dtype)
+
+    def joined(left: Node, right: Node) -> Node:
+        # TVM counts the parameters of a Python function.
+        return join(left, right)
+
+    return te.comm_reducer(joined, neutral, name="largest" if largest else "smallest")
+
+
 REDUCERS: dict[Reducer, Callable[..., Node]] = {
     Reducer.SUM: te.sum,
-    Reducer.MAX: te.max,
-    Reducer.MIN: te.min,
+    Reducer.MAX: _extreme(te.max, largest=True),
+    Reducer.MIN: _extreme(te.min, largest=False),
     Reducer.PROD: te.comm_reducer(
         lambda left, right: left * right, lambda dtype: tirx.const(1, dtype), name="prod"
     ),

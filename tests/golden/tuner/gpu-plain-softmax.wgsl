@@ -1,3 +1,4 @@
+var<private> runtime_bits: u32;
 @group(0) @binding(0) var<storage, read> a: array<f32>;
 @group(0) @binding(1) var<storage, read_write> c: array<f32>;
 @group(0) @binding(2) var<storage, read_write> scratch: array<f32>;
@@ -8,7 +9,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let thread = invocation;
   var largest_total_0: f32;
   if (group * 64u + thread < 4u) {
-    largest_total_0 = -3.4028234663852886e+38f;
+    largest_total_0 = bitcast<f32>(runtime_bits | 4286578688u);
     for (var k = 0u; k < 6u; k++) {
       largest_total_0 = max(largest_total_0, a[group * 384u + k + thread * 6u]);
     }

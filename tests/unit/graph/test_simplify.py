@@ -56,24 +56,11 @@ EXPANDED = """
     wide = Expand (w, shape)
     y = Mul (x, wide)"""
 
-EMPTY = """
-    zero = Constant <value_floats = [0.0]> ()
-    nothing = Log (zero)
-    three = Constant <value_floats = [0.0, 2.0, 3.0, 4.0]> ()
-    column = Constant <value_ints = [4, 1]> ()
-    rows = Reshape (three, column)
-    left = Log (rows)
-    seen = Add (left, x)
-    most = ReduceMax <axes = [-1], keepdims = 1> (seen)
-    empty = Equal (most, nothing)
-    y = Where (empty, x, seen)"""
-
 CASES = {
     "softmax": (SOFTMAX, ["Softmax"]),
     "index-wraps": (WRAP, ["Gather"]),
     "equal": (EQUAL, ["Add", "Mul"]),
     "neutral": (NEUTRAL, ["Relu"]),
-    "empty-rows": (EMPTY, ["Add", "ReduceMax", "LessOrEqual", "Where"]),
     "expansion": (EXPANDED, ["ReduceMax", "Mul"]),
 }
 

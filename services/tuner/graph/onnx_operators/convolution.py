@@ -7,13 +7,12 @@ as dilated windows and groups, is a program of the same form: a stage that pads,
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Choice,
@@ -312,7 +311,7 @@ def _max_pool(site: Site) -> Carried:
 
 
 def _largest_under_windows(site: Site, x: Operand, window: Window) -> Operand:
-    named = _named_pool(site, x, window, "max_pool2d", outside=LOWEST)
+    named = _named_pool(site, x, window, "max_pool2d", outside=-inf)
     if named is not None:
         return named
     formula, axes, entry, over = under_windows(site, x, window, _lowest(x.dtype))
@@ -359,7 +358,7 @@ def flat(places: Sequence[Expression], shape: Sequence[int]) -> Expression:
 
 
 def _lowest(dtype: DType) -> Expression:
-    return Real(LOWEST) if dtype is DType.F32 else Integer(DType.I32.value_range[0])
+    return Real(-inf) if dtype is DType.F32 else Integer(DType.I32.value_range[0])
 
 
 def _average_pool(site: Site) -> Carried:

@@ -6,7 +6,6 @@ from math import pi, sqrt
 import numpy as np
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.operators.elementwise import gelu as exact_gelu
 from kernelzoo.domain.operators.expressions import (
     Binary,
@@ -30,7 +29,7 @@ from services.tuner.graph.building import Carried, Formula, Operand, Site, is_re
 from services.tuner.graph.network import TensorType
 
 Value = Callable[..., Expression]
-HIGHEST = -LOWEST
+LARGEST_FINITE = float(np.finfo(np.float32).max)
 
 
 def _entries(site: Site, value: Value, *operands: Operand) -> Operand:
@@ -318,7 +317,7 @@ def _infinite(site: Site) -> Carried:
         if not up and not down:
             return Integer(0)
         size = absolute(x) if up and down else x if up else x * -1.0
-        return truth(Comparison(CompareOp.LT, Real(HIGHEST), size))
+        return truth(Comparison(CompareOp.LT, Real(LARGEST_FINITE), size))
 
     return _entries(site, value, site.needed(0))
 

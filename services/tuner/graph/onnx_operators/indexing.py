@@ -1,12 +1,11 @@
 """Operators that read or write at places which another tensor names."""
 
 from collections.abc import Callable, Mapping
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
@@ -228,7 +227,7 @@ def _last(
 
 def _neutral(reducer: Reducer, dtype: DType) -> Expression:
     least, most = DType.I32.value_range
-    reals = {Reducer.SUM: 0.0, Reducer.PROD: 1.0, Reducer.MAX: LOWEST, Reducer.MIN: -LOWEST}
+    reals = {Reducer.SUM: 0.0, Reducer.PROD: 1.0, Reducer.MAX: -inf, Reducer.MIN: inf}
     integers = {Reducer.SUM: 0, Reducer.PROD: 1, Reducer.MAX: least, Reducer.MIN: most}
     return operand(reals[reducer]) if dtype is DType.F32 else operand(integers[reducer])
 

@@ -15,7 +15,7 @@ from kernelzoo.domain.operators.expressions import (
     equal,
 )
 from services.tuner.graph.building import Carried, Formula, Operand, Site
-from services.tuner.graph.onnx_operators.elementwise import absolute, exp, log, root
+from services.tuner.graph.onnx_operators.elementwise import LARGEST_FINITE, absolute, exp, log, root
 
 Before = Callable[[Expression], Expression]
 After = Callable[[Expression, int], Expression]
@@ -92,7 +92,8 @@ def _reduce_mean(site: Site) -> Carried:
 
 
 def _log_sum_exp(site: Site) -> Carried:
-    """log Σ exp(x − largest) + largest, so that no power overflows."""
+    """log Σ exp(x − largest) + largest, so that no power overflows; without it where the largest
+    is infinite."""
     x, reduced = site.needed(0), _reduced_axes(site)
     formula = Formula(site)
     kept = [axis for axis in range(x.rank) if axis not in reduced]
@@ -101,8 +102,10 @@ def _log_sum_exp(site: Site) -> Carried:
     at: dict[int, Axis] = dict(zip((*kept, *reduced), (*axes, *over), strict=True))
     entry = formula.read(x, [at[axis] for axis in range(x.rank)])
     most = formula.stage(axes, entry, reducer=Reducer.MAX, over=over)
-    total = formula.stage(axes, exp(entry - most[tuple(axes)]), reducer=Reducer.SUM, over=over)
-    value = log(total[tuple(axes)]) + most[tuple(axes)]
+    largest = most[tuple(axes)]
+    shift = Choice((absolute(largest) <= LARGEST_FINITE,), largest, Real(0.0))
+    total = formula.stage(axes, exp(entry - shift), reducer=Reducer.SUM, over=over)
+    value = log(total[tuple(axes)]) + shift
     return site.view(formula.output(axes, value), site.shape)
 
 
@@ -118,11 +121,22 @@ def _extreme_place(reducer: Reducer) -> Callable[[Site], Carried]:
         entry = formula.read(x, (*axes[:axis], k, *axes[axis:]))
         extreme = formula.stage(axes, entry, x.dtype, reducer, (k,))
         last = bool(site.integer("select_last_index"))
-        place = Choice((equal(entry, extreme[axes]),), k, Integer(-1 if last else extent))
+        place = _place_of(extreme[axes], entry, k, -1 if last else extent, x.dtype)
         found = Reducer.MAX if last else Reducer.MIN
         return site.view(formula.output(axes, place, DType.I32, found, (k,)), site.shape)
 
     return carry
+
+
+def _place_of(
+    extreme: Expression, entry: Expression, place: Axis, elsewhere: int, dtype: DType
+) -> Expression:
+    """`place` where the entry is the extreme one, or NaN, so that every row has such a place. Every
+    number is at most 1 or at least 0: compilers of WGSL may take `x != x` for false."""
+    other: Expression = Integer(elsewhere)
+    if dtype is DType.F32:
+        other = Choice((entry <= 1.0,), other, Choice((entry >= 0.0,), other, place))
+    return Choice((equal(entry, extreme),), place, other)
 
 
 def _cumulative(site: Site) -> Carried:
@@ -239,7 +253,7 @@ def _hardmax(site: Site) -> Carried:
     rest = axes[:axis] + axes[axis + 1 :]
     entry = formula.read(x, (*axes[:axis], k, *axes[axis + 1 :]))
     most = formula.stage(rest, entry, reducer=Reducer.MAX, over=(k,))
-    place = Choice((equal(entry, most[rest]),), k, Integer(x.shape[axis]))
+    place = _place_of(most[rest], entry, k, x.shape[axis], x.dtype)
     first = formula.stage(rest, place, DType.I32, Reducer.MIN, (k,))
     value = Choice((equal(axes[axis], first[rest]),), Real(1.0), Real(0.0))
     return formula.output(axes, value)

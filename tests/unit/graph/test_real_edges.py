@@ -1,0 +1,122 @@
+"""Real numbers at their edges: what ONNX says, from the evaluator and on each target."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy import inf, nan
+from numpy.typing import NDArray
+
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.fuse import fused
+from services.tuner.graph.importing import import_model
+from tests.unit.graph.models import parsed, written
+from tests.unit.graph.targets import TARGETS, outputs_on
+
+Array = NDArray[Any]
+
+
+def reals(*values: float) -> NDArray[np.float32]:
+    return np.array(values, np.float32)
+
+
+def assert_everywhere(
+    folder: Path, body: str, feeds: Mapping[str, Array], wanted: Array, rtol: float = 2e-6
+) -> None:
+    """`y` of the body, which is of the shape and dtype of `wanted`, is that on every target."""
+    declared = ", ".join(f"{_type(x)} {name}" for name, x in feeds.items())
+    text = f"g ({declared}) => ({_type(wanted)} y) {{ {body} }}"
+    graph = import_model(written(folder, parsed(text, 18)), {})
+    made = {"as imported": evaluate(graph, feeds), "fused": evaluate(fused(graph), feeds)}
+    made |= {str(target): outputs_on(target, graph, feeds, folder) for target in TARGETS}
+    for name, outputs in made.items():
+        np.testing.assert_allclose(outputs["y"], wanted, rtol=rtol, atol=0, err_msg=name)
+
+
+def _type(array: Array) -> str:
+    name = {"float32": "float"}.get(str(array.dtype), str(array.dtype))
+    return f"{name}[{', '.join(map(str, array.shape))}]"
+
+
+AXES = "axes = Constant <value = int64[1] {1}> ()\n"
+IMAGE = reals(*[-inf] * 8, 1).reshape(1, 1, 3, 3)
+
+EXTREMES = {
+    "ArgMax": ("y = ArgMax <axis = 0> (x)", reals(*[-inf] * 12), np.array([0])),
+    "ArgMin": ("y = ArgMin <axis = 0> (x)", reals(*[inf] * 12), np.array([0])),
+    "ArgMax, last": (
+        "y = ArgMax <axis = 0, select_last_index = 1> (x)", reals(*[-inf] * 12), np.array([11]),
+    ),
+    "Gather behind ArgMax": (
+        "n = ArgMax <axis = 0> (x)\n y = Gather (x, n)", reals(*[-inf] * 12), reals(-inf),
+    ),
+    "ReduceMax": (
+        f"{AXES} y = ReduceMax <keepdims = 0> (x, axes)",
+        reals(-inf, -inf, -inf, 3).reshape(2, 2), reals(-inf, 3),
+    ),
+    "ReduceMin": (
+        f"{AXES} y = ReduceMin <keepdims = 0> (x, axes)",
+        reals(inf, inf, inf, 3).reshape(2, 2), reals(inf, 3),
+    ),
+    "Hardmax": (
+        "y = Hardmax <axis = 1> (x)", np.full((2, 5), -inf, np.float32),
+        np.eye(5, dtype=np.float32)[[0, 0]],
+    ),
+    "GlobalMaxPool": (
+        "y = GlobalMaxPool (x)", np.full((1, 2, 3, 3), -inf, np.float32),
+        np.full((1, 2, 1, 1), -inf, np.float32),
+    ),
+    "MaxPool": (
+        "y = MaxPool <kernel_shape = [2, 2]> (x)", IMAGE,
+        reals(-inf, -inf, -inf, 1).reshape(1, 1, 2, 2),
+    ),
+    "MaxPool with padding": (
+        "y = MaxPool <kernel_shape = [2, 2], pads = [1, 1, 0, 0], strides = [2, 2]> (x)", IMAGE,
+        reals(-inf, -inf, -inf, 1).reshape(1, 1, 2, 2),
+    ),
+    "MaxPool of rows": (
+        "y = MaxPool <kernel_shape = [2]> (x)", reals(-inf, -inf, 2).reshape(1, 1, 3),
+        reals(-inf, 2).reshape(1, 1, 2),
+    ),
+    "ReduceLogSumExp": (
+        f"{AXES} y = ReduceLogSumExp <keepdims = 0> (x, axes)",
+        reals(-inf, -inf, inf, 1, 0, -inf).reshape(3, 2), reals(-inf, inf, 0),
+    ),
+    "ReduceLogSum": (
+        f"{AXES} y = ReduceLogSum <keepdims = 0> (x, axes)",
+        reals(0, 0, inf, 1, 1, 0).reshape(3, 2), reals(-inf, inf, 0),
+    ),
+    "LogSoftmax": (
+        "y = LogSoftmax <axis = 1> (x)", reals(-inf, 0, 0, 0).reshape(2, 2),
+        reals(-inf, 0, np.log(0.5), np.log(0.5)).reshape(2, 2),
+    ),
+    "Softmax": (
+        "y = Softmax <axis = 1> (x)", reals(-inf, 0, -inf, -inf).reshape(2, 2),
+        reals(0, 1, nan, nan).reshape(2, 2),
+    ),
+    "TopK": (
+        """k = Constant <value = int64[1] {2}> ()
+           y, places = TopK <axis = 0> (x, k)""", reals(*[-inf] * 4), reals(-inf, -inf),
+    ),
+    "ScatterElements, max": (
+        """n = Constant <value = int64[2] {0, 0}> ()
+           first = Constant <value = int64[2] {0, 1}> ()
+           u = Gather (x, first)
+           y = ScatterElements <axis = 0, reduction = "max"> (x, n, u)""",
+        reals(-inf, -inf, 3), reals(-inf, -inf, 3),
+    ),
+    "ScatterND, min": (
+        """n = Constant <value = int64[1, 1] {0}> ()
+           first = Constant <value = int64[1] {0}> ()
+           u = Gather (x, first)
+           y = ScatterND <reduction = "min"> (x, n, u)""", reals(inf, inf, 3), reals(inf, inf, 3),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_the_extreme_of_infinite_entries_is_one_of_them(name: str, tmp_path: Path) -> None:
+    body, x, wanted = EXTREMES[name]
+    assert_everywhere(tmp_path, body, {"x": x}, wanted)
