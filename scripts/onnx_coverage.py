@@ -52,6 +52,11 @@ ONNX's arithmetic makes of shapes is computed at import, functions are put in th
 is the branch of a condition that does not depend on inputs. Floats of every size are f32 in the
 page; integers are i32, so that an int64 is cut to 32 bits; a boolean is 0 or 1.
 
+Numbers are those of IEEE 754, NaN and the infinities too, on every target: `Max`, `Min`, `Clip`,
+`Relu`, `MaxPool` and reductions are NaN where an operand is, and `ArgMax` and `ArgMin` then give
+the first place of NaN. A driver that compiles WGSL may take every number to be finite (WGSL,
+section 15.7.2); Mesa's and SwiftShader do not where kernels look.
+
 Operators that are not in the table are imported where ONNX defines them by others, or where all
 that they read is constant. Any other is refused in one sentence that names the node. So are loops,
 sequences, texts, training, and shapes that depend on values (`NonZero`, `NonMaxSuppression`,

@@ -65,6 +65,8 @@ _BINARY: dict[BinaryOp, Callable[[Value, Value], object]] = {
     BinaryOp.DIV: np.divide,
     BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum,
+    BinaryOp.MINIMUM: np.minimum,
+    BinaryOp.MAXIMUM: np.maximum,
     BinaryOp.FLOOR_DIV: np.floor_divide,
     BinaryOp.FLOOR_MOD: np.mod,
     BinaryOp.AND: np.bitwise_and,

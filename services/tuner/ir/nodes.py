@@ -54,7 +54,8 @@ class LoopKind(StrEnum):
 
 
 class BinaryOp(StrEnum):
-    """MIN and MAX of a NaN and a number are either of the two, as in TVM."""
+    """MIN and MAX of a NaN and a number are either of the two, as in TVM; MINIMUM and MAXIMUM,
+    which are of real numbers, are NaN where either is (IEEE 754-2019, section 9.6)."""
 
     ADD = "add"
     SUB = "sub"
@@ -62,6 +63,8 @@ class BinaryOp(StrEnum):
     DIV = "div"
     MIN = "min"
     MAX = "max"
+    MINIMUM = "minimum"
+    MAXIMUM = "maximum"
     FLOOR_DIV = "floor_div"
     FLOOR_MOD = "floor_mod"
     AND = "and"

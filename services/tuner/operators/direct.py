@@ -20,8 +20,8 @@ _BINARY = {
     domain.BinaryOp.SUB: BinaryOp.SUB,
     domain.BinaryOp.MUL: BinaryOp.MUL,
     domain.BinaryOp.DIV: BinaryOp.DIV,
-    domain.BinaryOp.MIN: BinaryOp.MIN,
-    domain.BinaryOp.MAX: BinaryOp.MAX,
+    domain.BinaryOp.MIN: BinaryOp.MINIMUM,
+    domain.BinaryOp.MAX: BinaryOp.MAXIMUM,
     domain.BinaryOp.POW: BinaryOp.POW,
 }
 _NAMES = {domain.Function.ROUND: MathFunction.NEAREST.value}

@@ -23,7 +23,8 @@ class ExpressionBuilder:
     """Builds expressions of one number of lanes; parts that are used twice go into registers.
 
     `assigned` are the registers made, with their values, in order. `fma` allows multiply-adds and
-    relaxed selects. `native` functions may stay calls.
+    relaxed selects. `native` functions may stay calls. `drops_nan`: MIN and MAX may drop a NaN on
+    their left, which those of WebAssembly and JavaScript keep.
     """
 
     def __init__(
@@ -33,12 +34,14 @@ class ExpressionBuilder:
         *,
         fma: bool,
         native: frozenset[MathFunction] = frozenset(),
+        drops_nan: bool = False,
     ) -> None:
         self.native = native
         self.assigned: list[Assign] = []
         self._prefix = prefix
         self._lanes = lanes
         self._fma = fma
+        self._drops_nan = drops_nan
 
     def keep(self, value: Expression, dtype: DType = DType.F32) -> RegisterRead:
         """Puts a value that is used more than once into a register."""
@@ -57,6 +60,15 @@ class ExpressionBuilder:
         if self._fma:
             return MultiplyAdd(left=left, right=right, addend=addend)
         return add(multiply(left, right), addend)
+
+    def smaller(self, x: Expression, number: float) -> Binary:
+        """The smaller of a value and a number; NaN of NaN."""
+        op = BinaryOp.MINIMUM if self._drops_nan else BinaryOp.MIN
+        return Binary(op=op, left=x, right=self.number(number))
+
+    def larger(self, x: Expression, number: float) -> Binary:
+        op = BinaryOp.MAXIMUM if self._drops_nan else BinaryOp.MAX
+        return Binary(op=op, left=x, right=self.number(number))
 
     def polynomial(self, coefficients: tuple[float, ...], x: Expression) -> Expression:
         """Horner's scheme; the constant coefficient comes first."""
@@ -102,14 +114,6 @@ def multiply(left: Expression, right: Expression) -> Binary:
 
 def divide(left: Expression, right: Expression) -> Binary:
     return Binary(op=BinaryOp.DIV, left=left, right=right)
-
-
-def smaller(left: Expression, right: Expression) -> Binary:
-    return Binary(op=BinaryOp.MIN, left=left, right=right)
-
-
-def larger(left: Expression, right: Expression) -> Binary:
-    return Binary(op=BinaryOp.MAX, left=left, right=right)
 
 
 def call(function: MathFunction, argument: Expression) -> Call:

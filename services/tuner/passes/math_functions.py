@@ -57,9 +57,7 @@ from services.tuner.passes.expression_builder import (
     add,
     call,
     divide,
-    larger,
     multiply,
-    smaller,
     subtract,
 )
 from services.tuner.passes.logarithm import logarithm, scaled_logarithm
@@ -213,9 +211,9 @@ def _clamped(x: Expression) -> tuple[float, float]:
     """Bounds that a value keeps within by its outermost operations: min(max(x, -87), 0)."""
     least, most = -inf, inf
     while isinstance(x, Binary) and isinstance(x.right, Const):
-        if x.op is BinaryOp.MIN:
+        if x.op in (BinaryOp.MIN, BinaryOp.MINIMUM):
             most = min(most, x.right.value)
-        elif x.op is BinaryOp.MAX:
+        elif x.op in (BinaryOp.MAX, BinaryOp.MAXIMUM):
             least = max(least, x.right.value)
         else:
             break
@@ -232,11 +230,11 @@ def _odd(
     """x·P(x²)/Q(x²) for |x| up to `one`, and ±1 beyond. One form for all x takes half the
     instructions of one for small x and one with an exponential, which is right to 1.3 ulp: the
     GELU behind 128x384x1536 takes 0.2 ms instead of 0.4."""
-    bounded = build.keep(larger(smaller(x, build.number(one)), build.number(-one)))
+    bounded = build.keep(build.larger(build.smaller(x, one), -one))
     square = build.keep(multiply(bounded, bounded))
     above, below = (build.polynomial(each, square) for each in quotient)
     share = divide(multiply(bounded, above), below)
-    return larger(smaller(share, build.number(1)), build.number(-1))
+    return build.larger(build.smaller(share, 1), -1)
 
 
 def _sigmoid(x: Expression, build: ExpressionBuilder) -> Expression:
@@ -262,18 +260,24 @@ def has_calls(program: Program) -> bool:
 
 
 def expand_calls(
-    program: Program, *, fma: bool, native: frozenset[MathFunction] = frozenset()
+    program: Program,
+    *,
+    fma: bool,
+    native: frozenset[MathFunction] = frozenset(),
+    drops_nan: bool = False,
 ) -> Program:
-    """Replaces every call, except of `native` functions. `fma` allows multiply-adds."""
-    body = _Expansion(fma=fma, native=native).block(program.body.body)
+    """Replaces every call, except of `native` functions. `fma` and `drops_nan` are those of
+    `ExpressionBuilder`."""
+    body = _Expansion(fma=fma, native=native, drops_nan=drops_nan).block(program.body.body)
     return replace(program, body=replace(program.body, body=body))
 
 
 class _Expansion:
     """Owns the count of calls, for unique names of the registers of each."""
 
-    def __init__(self, *, fma: bool, native: frozenset[MathFunction]) -> None:
+    def __init__(self, *, fma: bool, native: frozenset[MathFunction], drops_nan: bool) -> None:
         self._fma = fma
+        self._drops_nan = drops_nan
         self._native = native
         self._count = 0
 
@@ -302,7 +306,9 @@ class _Expansion:
     def _builder(self, lanes: int) -> ExpressionBuilder:
         prefix = f"f{self._count}"
         self._count += 1
-        return ExpressionBuilder(prefix, lanes, fma=self._fma, native=self._native)
+        return ExpressionBuilder(
+            prefix, lanes, fma=self._fma, native=self._native, drops_nan=self._drops_nan
+        )
 
     def _value(self, value: Expression) -> tuple[list[Assign], Expression]:
         """What has to be assigned before the value, and the value without calls."""

@@ -14,6 +14,7 @@ from services.tuner.passes.loop_invariant_code_motion import hoist_lets, hoist_v
 from services.tuner.passes.loop_partition import partition_loops
 from services.tuner.passes.loop_unswitching import unswitch_loops
 from services.tuner.passes.math_functions import expand_calls, has_calls
+from services.tuner.passes.plain_extremes import with_plain_extremes
 from services.tuner.passes.scalar_replacement import promote_to_registers
 from services.tuner.passes.unrolling import scalarise, unroll
 from services.tuner.passes.vectorise import vectorise_inner_loops
@@ -84,7 +85,7 @@ def run_passes(program: Program, switches: PassSwitches, options: PassOptions) -
         program = scalarise(program)
     if options.fma:
         program = contract_fma(program)
-    program = partition_loops(unswitch_loops(hoist_lets(program)))
+    program = partition_loops(unswitch_loops(hoist_lets(with_plain_extremes(program))))
     if options.vectors:
         program = vectorise_inner_loops(program, options.vectors)
     # The common program has no math function; the passes for them would only walk over it.
@@ -121,4 +122,6 @@ def run_gpu_passes(program: Program) -> Program:
     program = unswitch_loops(hoist_lets(program))
     calls = has_calls(program)
     program = convert_ifs(promote_to_registers(unroll(program, gathers=True), gathers=True))
-    return expand_calls(program, fma=True, native=NATIVE) if calls else program
+    if not calls:
+        return program
+    return expand_calls(program, fma=True, native=NATIVE, drops_nan=True)

@@ -81,6 +81,7 @@ _BITS = {tirx.RShift: BinaryOp.SHIFT_RIGHT, tirx.BitwiseAnd: BinaryOp.AND}
 _FLOAT = "float32"
 _WIDE = ("int32", "int64")
 _BYTE = "int8"
+EXTERNAL = "tirx.call_pure_extern"
 _CONDITIONAL = "prim.if_then_else"
 _TRANSPARENT = ("tirx.likely",)
 MOST_FACTORS = 8
@@ -205,6 +206,9 @@ class Expressions:
             return Call(function=_FUNCTIONS[name], argument=self.value(node.args[0]))
         if name == _CONDITIONAL:
             return self.value(self._taken(node))
+        if name == EXTERNAL:
+            op, left, right = node.args
+            return Binary(op=BinaryOp(op.value), left=self.value(left), right=self.value(right))
         if name == "tirx.pow":
             return self._power(node)
         raise UnsupportedProgram(f"function {name} is not lowered; restate the program without it")

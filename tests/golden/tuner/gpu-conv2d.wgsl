@@ -139,17 +139,22 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     sums_12 = fma(vec4<f32>(own_a_12.w), r8, sums_12);
   }
   if (x * 4u < 12u) {
-    c[group * 48u + x + y * 3u] = max((sums_0 + bias[x]), vec4<f32>(0.0f));
+    c[group * 48u + x + y * 3u] = maximum_of_4((sums_0 + bias[x]), vec4<f32>(0.0f));
   }
   if (x * 4u < 12u) {
-    c[group * 48u + x + y * 3u + 12u] = max((sums_4 + bias[x]), vec4<f32>(0.0f));
+    c[group * 48u + x + y * 3u + 12u] = maximum_of_4((sums_4 + bias[x]), vec4<f32>(0.0f));
   }
   if (x * 4u < 12u) {
-    c[group * 48u + x + y * 3u + 24u] = max((sums_8 + bias[x]), vec4<f32>(0.0f));
+    c[group * 48u + x + y * 3u + 24u] = maximum_of_4((sums_8 + bias[x]), vec4<f32>(0.0f));
   }
   if (group * 16u + y + 12u < 30u) {
     if (x * 4u < 12u) {
-      c[group * 48u + x + y * 3u + 36u] = max((sums_12 + bias[x]), vec4<f32>(0.0f));
+      c[group * 48u + x + y * 3u + 36u] = maximum_of_4((sums_12 + bias[x]), vec4<f32>(0.0f));
     }
   }
+}
+fn maximum_of_4(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
+  let no_x = (bitcast<vec4<i32>>(x) & vec4<i32>(0x7fffffff)) > vec4<i32>(0x7f800000);
+  let no_y = (bitcast<vec4<i32>>(y) & vec4<i32>(0x7fffffff)) > vec4<i32>(0x7f800000);
+  return select(select(max(x, y), y, no_y), x, no_x);
 }

@@ -11,7 +11,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   if (group * 64u + thread < 4u) {
     largest_total_0 = bitcast<f32>(runtime_bits | 4286578688u);
     for (var k = 0u; k < 6u; k++) {
-      largest_total_0 = max(largest_total_0, a[group * 384u + k + thread * 6u]);
+      largest_total_0 = maximum(largest_total_0, a[group * 384u + k + thread * 6u]);
     }
     scratch[group * 64u + thread] = largest_total_0;
   }
@@ -48,4 +48,9 @@ fn then_3(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation
     let i_3_up = ((group * 64u + thread) / 6u);
     c[i_3_up * 6u + j_1] = (scratch[i_3_up * 6u + j_1 + 4u] / scratch[i_3_up + 28u]);
   }
+}
+fn maximum(x: f32, y: f32) -> f32 {
+  let no_x = (bitcast<i32>(x) & i32(0x7fffffff)) > i32(0x7f800000);
+  let no_y = (bitcast<i32>(y) & i32(0x7fffffff)) > i32(0x7f800000);
+  return select(select(max(x, y), y, no_y), x, no_x);
 }

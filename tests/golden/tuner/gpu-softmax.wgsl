@@ -1,3 +1,4 @@
+var<private> runtime_bits: u32;
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> c: array<vec4<f32>>;
 @group(1) @binding(0) var<uniform> first: u32;
@@ -16,7 +17,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   let own = (thread / 8u);
   let lane = (thread % 8u);
   let row = min((group * 4u + own), 5u);
-  part0_0 = vec4<f32>(-3.4028234663852886e+38f);
+  part0_0 = vec4<f32>(bitcast<f32>(runtime_bits | 4286578688u));
   entries_0 = a[lane + row * 9u];
   part0_0 = max(part0_0, entries_0);
   if (lane + 8u < 9u) {

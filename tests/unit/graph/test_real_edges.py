@@ -120,3 +120,73 @@ EXTREMES = {
 def test_the_extreme_of_infinite_entries_is_one_of_them(name: str, tmp_path: Path) -> None:
     body, x, wanted = EXTREMES[name]
     assert_everywhere(tmp_path, body, {"x": x}, wanted)
+
+
+ODD = reals(nan, 1, inf, -inf, -0.0, 0, -2, 3)
+ZEROS = "n = Shape (x)\n zero = ConstantOfShape (n)\n"
+BOUNDS = """low = Constant <value = float {-1.0}> ()
+            high = Constant <value = float {2.0}> ()
+"""
+
+NOT_NUMBERS = {
+    "Max": (f"{ZEROS} y = Max (zero, x)", ODD, np.maximum(ODD, 0)),
+    "Max, the other way": (f"{ZEROS} y = Max (x, zero)", ODD, np.maximum(ODD, 0)),
+    "Max of computed": ("a = Neg (x)\n b = Abs (x)\n y = Max (a, b)", ODD, np.abs(ODD)),
+    "Min": (f"{ZEROS} y = Min (zero, x)", ODD, np.minimum(ODD, 0)),
+    "Min of computed": (
+        "a = Neg (x)\n b = Abs (x)\n y = Min (b, a)", ODD, np.minimum(-ODD, np.abs(ODD)),
+    ),
+    "Relu": ("y = Relu (x)", ODD, np.maximum(ODD, 0)),
+    "Clip": (f"{BOUNDS} y = Clip (x, low, high)", ODD, np.clip(ODD, -1, 2)),
+    "Sign": ("y = Sign (x)", ODD, np.sign(ODD)),
+    "HardSigmoid": ("y = HardSigmoid (x)", ODD, np.clip(ODD * np.float32(0.2) + 0.5, 0, 1)),
+    "Tanh": ("y = Tanh (x)", ODD, np.tanh(ODD)),
+    "Exp": ("y = Exp (x)", ODD, np.exp(ODD)),
+    "Erf": ("y = Erf (x)", reals(nan, inf, -inf, 0), reals(nan, 1, -1, 0)),
+    "Sigmoid": ("y = Sigmoid (x)", ODD, 1 / (1 + np.exp(-ODD))),
+    "ReduceMax": (
+        f"{AXES} y = ReduceMax <keepdims = 0> (x, axes)",
+        np.stack([np.roll(ODD, n) for n in range(5)]), np.full(5, nan, np.float32),
+    ),
+    "ReduceMin": (
+        f"{AXES} y = ReduceMin <keepdims = 0> (x, axes)",
+        np.stack([np.roll(ODD, n) for n in range(5)]), np.full(5, nan, np.float32),
+    ),
+    "ReduceMax of columns": (
+        """axes = Constant <value = int64[1] {0}> ()
+           y = ReduceMax <keepdims = 0> (x, axes)""",
+        np.stack([np.roll(ODD, n) for n in range(8)]), np.full(8, nan, np.float32),
+    ),
+    "Softmax": ("y = Softmax <axis = 1> (x)", ODD[None], np.full((1, 8), nan, np.float32)),
+    "Softmax, the other way": (
+        "y = Softmax <axis = 1> (x)", np.roll(ODD, 4)[None], np.full((1, 8), nan, np.float32),
+    ),
+    "LogSoftmax": (
+        "y = LogSoftmax <axis = 1> (x)", np.roll(ODD, 4)[None], np.full((1, 8), nan, np.float32),
+    ),
+    "ArgMax": ("y = ArgMax <axis = 0> (x)", np.roll(ODD, 4), np.array([4])),
+    "ArgMin": ("y = ArgMin <axis = 0> (x)", np.roll(ODD, 4), np.array([4])),
+    "MaxPool": (
+        "y = MaxPool <kernel_shape = [2]> (x)", reals(nan, 1, 2, nan, 3, 4)[None, None],
+        reals(nan, 2, nan, nan, 4)[None, None],
+    ),
+    "MaxPool of images": (
+        "y = MaxPool <kernel_shape = [2, 2]> (x)",
+        np.repeat(reals(nan, 1, 2, nan, 3, 4)[None, None, None], 2, axis=2).repeat(4, axis=1),
+        reals(nan, 2, nan, nan, 4)[None, None, None].repeat(4, axis=1),
+    ),
+    "Relu behind a product": (
+        """w = Constant <value = float[2, 4] {1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 2.0, 3.0}> ()
+           p = MatMul (x, w)
+           y = Relu (p)""",
+        reals(nan, 1, 1, -2, inf, 1, -1, -2).reshape(4, 2),
+        reals(nan, nan, nan, nan, 1, 0, 0, 0, inf, inf, inf, inf, 0, 0, 0, 0).reshape(4, 4),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", NOT_NUMBERS)
+def test_nan_is_kept(name: str, tmp_path: Path) -> None:
+    body, x, wanted = NOT_NUMBERS[name]
+    assert_everywhere(tmp_path, body, {"x": np.ascontiguousarray(x)}, wanted)

@@ -133,7 +133,7 @@ p[i, y + r * 2, x * 2 + q * 3, c] * w[r, q, c]
         """
         a: f32[6, 7, 8, 5]
         p[z: 8, y: 7, x: 9, c: 5] = (a[z - 1, y, x, c] if 1 <= z and z < 7 and x < 8 \
-else -3.4028234663852886e+38)
+else -inf)
         s[z: 4, y: 6, x: 8, c: 5] = max over t: 2, r: 2, q: 2 of p[z * 2 + t, y + r, x + q, c]
         """,
     ),
@@ -437,7 +437,7 @@ def test_a_sum_along_the_last_axis_of_its_output_is_in_vectors() -> None:
     text = program_text(compilation(candidate, ALL_PASSES).optimised)
     largest, total = (
         [line for line in text.splitlines() if f"= {op}(s{n}[" in line or f"= (s{n}[" in line]
-        for n, op in ((0, "max"), (2, "add"))
+        for n, op in ((0, "maximum"), (2, "add"))
     )
     for lines in (largest, total):
         assert any("+4] = " in line for line in lines), text

@@ -58,6 +58,11 @@ _BITS = {
     BinaryOp.SHIFT_LEFT: "<<",
     BinaryOp.SHIFT_RIGHT: ">>",
 }
+_EXTREMES = {
+    **dict.fromkeys((BinaryOp.MIN, BinaryOp.MINIMUM), "min"),
+    **dict.fromkeys((BinaryOp.MAX, BinaryOp.MAXIMUM), "max"),
+}
+"""Those of `Math` are NaN where an operand is."""
 _COMPARE = {CompareOp.EQ: "===", CompareOp.NE: "!==", CompareOp.LT: "<", CompareOp.LE: "<="}
 _WHOLE = (MathFunction.NEAREST, MathFunction.FLOOR, MathFunction.CEIL)
 """Functions that make whole numbers of what they are given."""
@@ -175,8 +180,8 @@ class Expressions:
     def _binary(self, node: Binary, lane: int) -> str:
         left, right = self.text(node.left, lane), self.text(node.right, lane)
         op = node.op
-        if op in (BinaryOp.MIN, BinaryOp.MAX):
-            return self._called(op, f"{left}, {right}")
+        if op in _EXTREMES:
+            return self._called(_EXTREMES[op], f"{left}, {right}")
         if op in _BITS:
             return f"({left} {_BITS[op]} {right})"
         if dtype_of(node.left) is DType.F32 and op in _INFIX:
@@ -248,7 +253,7 @@ def _is_float32(value: Expression) -> bool:
             return True
         case Broadcast(value=operand) | ExtractLane(value=operand):
             return _is_float32(operand)
-        case Binary(op=BinaryOp.MIN | BinaryOp.MAX, left=left, right=right):
+        case Binary(op=op, left=left, right=right) if op in _EXTREMES:
             return _is_float32(left) and _is_float32(right)
     return False
 

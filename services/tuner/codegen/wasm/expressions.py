@@ -56,6 +56,10 @@ _PREFIX: dict[Kind, str] = {_F32: "f32", _F32X4: "f32x4", _I32: "i32", _I32X4: "
 _BITS = {BinaryOp.AND: "and", BinaryOp.OR: "or"}
 _SIGNED = {CompareOp.LT, CompareOp.LE, BinaryOp.MIN, BinaryOp.MAX}
 _EXTREMES = (BinaryOp.MIN, BinaryOp.MAX)
+_KEEPING_NAN: dict[BinaryOp | CompareOp, BinaryOp] = {
+    BinaryOp.MINIMUM: BinaryOp.MIN,
+    BinaryOp.MAXIMUM: BinaryOp.MAX,
+}
 _DIVISIONS = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
 
 
@@ -69,6 +73,8 @@ def _spelling(op: BinaryOp | CompareOp, kind: Kind) -> str:
         return f"v128.{op}"
     if op in _EXTREMES and kind == _F32X4:
         return f"f32x4.p{op}"
+    if op in _KEEPING_NAN and not kind[1]:
+        return f"{_PREFIX[kind]}.{_KEEPING_NAN[op]}"
     return f"{_PREFIX[kind]}.{op}{'_s' if kind[0] is DType.I32 and op in _SIGNED else ''}"
 
 
@@ -200,6 +206,9 @@ class Expressions:
         if node.op in _EXTREMES and kind == _I32:
             self._extreme(node)
             return
+        if node.op in _KEEPING_NAN and kind == _F32X4:
+            self._keeping_nan(node)
+            return
         made = _OPERATIONS.get((node.op, kind))
         if made is None:
             raise unsupported(node, "the wasm printer")
@@ -214,6 +223,19 @@ class Expressions:
         else:
             self._function.emit(plain("i32.ge_s"))
         self._function.emit(_SELECTS[_I32])
+
+    def _keeping_nan(self, node: Binary | Compare) -> None:
+        """f32x4.max takes eight x86 instructions. pmax keeps a NaN on its left, and of one on its
+        right the mask of what differs from itself, all bits of which are set, makes a NaN: three.
+        """
+        self._each(node.left, node.right)
+        held = self._function.named("right of an extreme", ValueType.V128)
+        self._function.set(held)
+        self._function.get(held)
+        self._function.emit(_OPERATIONS[_KEEPING_NAN[node.op], _F32X4])
+        self._function.get(held)
+        self._function.get(held)
+        self._emit(plain("f32x4.ne"), plain("v128.or"))
 
     def _division(self, node: Binary | Compare) -> None:
         """Floor division and modulo by a positive constant; the remainder is never negative.

@@ -66,6 +66,7 @@ _CALLS = {
     MathFunction.FLOOR: "floor",
     MathFunction.CEIL: "ceil",
 }
+KEEPING_NAN = {BinaryOp.MINIMUM: "min", BinaryOp.MAXIMUM: "max"}
 _SMALLEST = -(1 << 31)
 
 
@@ -76,6 +77,7 @@ class Expressions:
         self._indices = indices
         self._memory = memory
         self.uses_bits = False
+        self.extremes: dict[str, tuple[BinaryOp, int]] = {}
         self._texts: dict[int, str] = {}
         self._alive: list[Expression] = []
         self._writers: dict[type[Expression], Callable[..., str]] = {
@@ -156,6 +158,8 @@ class Expressions:
             return f"({left} {_INFIX[op]} {right})"
         if op in (BinaryOp.MIN, BinaryOp.MAX):
             return f"{op}({left}, {right})"
+        if op in KEEPING_NAN:
+            return f"{self.extreme(op, lanes_of(node))}({left}, {right})"
         match node.right:
             case Const(value=divisor, dtype=DType.I32, lanes=1) if divisor > 0:
                 rest = f"({left} % {right})"
@@ -164,6 +168,12 @@ class Expressions:
                     return f"(({left} / {right}) + {negative})"
                 return f"({rest} + ({negative} & {right}))"
         raise unsupported(node, "the WGSL printer for a divisor that is not constant")
+
+    def extreme(self, op: BinaryOp, lanes: int) -> str:
+        """The name of the function of an extreme that is NaN where an operand is."""
+        name = self._indices.names.of("function", f"{op}_of_{lanes}" if lanes > 1 else str(op))
+        self.extremes[name] = op, lanes
+        return name
 
     def _shift(self, node: Binary) -> str:
         count = self.unsigned(node.right)
@@ -242,6 +252,17 @@ _COMBINED = {
 }
 
 
+def write_extreme_function(writer: Writer, name: str, op: BinaryOp, lanes: int) -> None:
+    """A number is taken for NaN by its bits: a driver may take a comparison of floats to be of
+    finite ones (WGSL, section 15.7.2), and the max of most GPUs drops NaN."""
+    held, words = type_text(DType.F32, lanes), type_text(DType.I32, lanes)
+    with writer.block(f"fn {name}(x: {held}, y: {held}) -> {held}"):
+        for each in "xy":
+            size = f"bitcast<{words}>({each}) & {words}(0x7fffffff)"
+            writer.line(f"let no_{each} = ({size}) > {words}(0x7f800000);")
+        writer.line(f"return select(select({KEEPING_NAN[op]}(x, y), y, no_y), x, no_x);")
+
+
 def write_reduction_function(
     writer: Writer, values: Expressions, names: Names, reduced: SubgroupReduce
 ) -> None:
@@ -256,7 +277,9 @@ def write_reduction_function(
     """
     shared, count = names.of("buffer", reduced.shared.name), reduced.threads
     known = min(count, LANES_KNOWN)
-    combined = _COMBINED[reduced.op]
+    combined = _COMBINED.get(reduced.op)
+    if combined is None:
+        combined = f"{values.extreme(reduced.op, lanes_of(reduced.value))}({{}}, {{}})"
     held = type_text(DType.F32, lanes_of(reduced.value))
     head = f"fn {values.reducer(reduced)}(value: {held}, thread: u32, lanes: u32) -> {held}"
 

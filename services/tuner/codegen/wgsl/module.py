@@ -8,7 +8,14 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.codegen.text import Names, Writer
 from services.tuner.codegen.wgsl.accesses import Uses, uses_of
-from services.tuner.codegen.wgsl.expressions import BITS, ENABLE, SUBGROUP, write_reduction_function
+from services.tuner.codegen.wgsl.expressions import (
+    BITS,
+    ENABLE,
+    SUBGROUP,
+    Expressions,
+    write_extreme_function,
+    write_reduction_function,
+)
 from services.tuner.codegen.wgsl.f16_storage import ENABLE as ENABLE_F16
 from services.tuner.codegen.wgsl.f16_storage import (
     PACK,
@@ -76,7 +83,9 @@ def print_module(
         _entry(writer, memory, own, program, entry)
         for own, program, entry in zip(uses, programs, entries, strict=True)
     ]
-    head = f"var<private> {BITS}: u32;\n" if any(bodies) else ""
+    head = f"var<private> {BITS}: u32;\n" if any(each.uses_bits for each in bodies) else ""
+    for name, (op, lanes) in {k: v for each in bodies for k, v in each.extremes.items()}.items():
+        write_extreme_function(writer, name, op, lanes)
     enabled = ENABLE if any(own.reductions for own in uses) else ""
     if _f16_functions(writer, memory, buffers) and f16_storage is F16Storage.NATIVE:
         enabled = ENABLE_F16 + enabled
@@ -171,8 +180,8 @@ def _f16_functions(writer: Writer, memory: Memory, buffers: tuple[Buffer, ...]) 
     return bool(held)
 
 
-def _entry(writer: Writer, memory: Memory, uses: Uses, program: Program, entry: str) -> bool:
-    """Writes one entry point; tells whether it needs `BITS`, for numbers without a literal."""
+def _entry(writer: Writer, memory: Memory, uses: Uses, program: Program, entry: str) -> Expressions:
+    """Writes one entry point; its expressions tell which functions and variables it needs."""
     indices = replace(memory.indices, ranges={})
     for buffer in _workgroup_buffers(program):
         kind = memory.array_type(buffer, buffer.size)
@@ -191,4 +200,4 @@ def _entry(writer: Writer, memory: Memory, uses: Uses, program: Program, entry: 
         indices.ranges[loop.var] = (0, loop.extent - 1)
         writer.line(f"let {indices.variable(loop.var)} = {GROUP}.x + {FIRST};")
         written.block(loop.body)
-    return written.values.uses_bits
+    return written.values

@@ -20,6 +20,7 @@ from kernelzoo.domain.operators.expressions import (
     Integer,
     Real,
     differs,
+    equal,
     largest,
     power,
     smallest,
@@ -338,7 +339,9 @@ def _mean(site: Site) -> Carried:
 
 
 def _sign(x: Expression) -> Expression:
-    return Choice((x < 0.0,), Real(-1.0), Choice((x > 0.0,), Real(1.0), Real(0.0)))
+    """NaN is its own sign."""
+    zero = Choice((equal(x, 0.0),), Real(0.0), x)
+    return Choice((x < 0.0,), Real(-1.0), Choice((x > 0.0,), Real(1.0), zero))
 
 
 def _sign_of_integer(x: Expression) -> Expression:

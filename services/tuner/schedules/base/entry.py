@@ -29,8 +29,8 @@ _OPERATIONS = {
     BinaryOp.SUB: nodes.BinaryOp.SUB,
     BinaryOp.MUL: nodes.BinaryOp.MUL,
     BinaryOp.DIV: nodes.BinaryOp.DIV,
-    BinaryOp.MIN: nodes.BinaryOp.MIN,
-    BinaryOp.MAX: nodes.BinaryOp.MAX,
+    BinaryOp.MIN: nodes.BinaryOp.MINIMUM,
+    BinaryOp.MAX: nodes.BinaryOp.MAXIMUM,
 }
 _FUNCTIONS = {
     Function.EXP: nodes.MathFunction.EXP,

@@ -10,6 +10,6 @@ NEUTRAL = {Reducer.SUM: 0.0, Reducer.PROD: 1.0, Reducer.MAX: -inf, Reducer.MIN: 
 JOINS = {
     Reducer.SUM: BinaryOp.ADD,
     Reducer.PROD: BinaryOp.MUL,
-    Reducer.MAX: BinaryOp.MAX,
-    Reducer.MIN: BinaryOp.MIN,
+    Reducer.MAX: BinaryOp.MAXIMUM,
+    Reducer.MIN: BinaryOp.MINIMUM,
 }

@@ -22,12 +22,15 @@ from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
     BinaryOp,
+    Call,
     Cast,
     Expression,
+    Function,
     Integer,
     Program,
     Read,
     Real,
+    Reducer,
     Stage,
     parts,
     rebuilt,
@@ -95,6 +98,36 @@ class Rows:
     def multiplies(self) -> bool:
         """Whether there are products to round, which the plain sum of a row has not."""
         return self.has_columns or any(not isinstance(each.value, Read) for each in self.passes)
+
+    def may_drop_nan(self, stage: Stage) -> bool:
+        """Whether a pass may take the largest of the numbers among its terms, since NaN among them
+        reaches whoever reads it by a sum: Σ exp(x − largest), as softmax has it."""
+        if stage.reducer is not Reducer.MAX:
+            return False
+        largest = Read(stage.name, stage.axes)
+        power = Call(Function.EXP, Binary(BinaryOp.SUB, self._stated(stage.value), largest))
+        sums = {
+            Read(each.name, each.axes)
+            for each in self.passes
+            if each.reducer is Reducer.SUM and self._stated(each.value) == power
+        }
+        others = [
+            {*parts(value)}
+            for value in (*(self._stated(each.value) for each in self.passes), self.output)
+            if value != power
+        ]
+        return bool(sums) and all(sums & read for read in others if largest in read)
+
+    def _stated(self, value: Expression) -> Expression:
+        """A value without reads of entries that are stages."""
+        entries = self.entries
+
+        def inside(part: Expression) -> Expression:
+            if isinstance(part, Read) and part.tensor in entries:
+                return inside(entries[part.tensor])
+            return rebuilt(part, inside)
+
+        return inside(value)
 
     def is_of_row(self, expression: Expression) -> bool:
         """Whether an expression reads the value of a pass, and nothing by column."""

@@ -45,7 +45,7 @@ from kernelzoo.domain.operators.expressions import (
 )
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES, Program
-from services.tuner.operators.lowering import REDUCERS, value_of
+from services.tuner.operators.lowering import LARGEST_NUMBER, REDUCERS, value_of
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import round_up
 from services.tuner.schedules.base.reducers import NEUTRAL
@@ -198,7 +198,8 @@ class _Row:
     def _reduced(self, stage: Stage) -> Node:
         """Over the columns: first lane by lane of a step, then of a vector, then to one value."""
         assert stage.reducer is not None
-        reduce, name = REDUCERS[stage.reducer], stage.name
+        drops_nan, name = self.rows.may_drop_nan(stage), stage.name
+        reduce = LARGEST_NUMBER if drops_nan else REDUCERS[stage.reducer]
         step = te.reduce_axis((0, self.steps), name="step")
         vector = te.reduce_axis((0, self.width // LANES), name="vector")
         lane = te.reduce_axis((0, LANES), name="lane")

@@ -202,7 +202,8 @@ class _Kernel:
 def _pass(kernel: _Kernel, stage: domain.Stage, place: int) -> Block:
     """What makes the values of a row that need this pass, and those before."""
     reducer = stage.reducer or domain.Reducer.SUM
-    op, holds = JOINS[reducer], _held_in(kernel.rows, stage)
+    op = BinaryOp.MAX if kernel.rows.may_drop_nan(stage) else JOINS[reducer]
+    holds = _held_in(kernel.rows, stage)
     part = kernel.new_local(f"part{place}", kernel.width)
     start = kernel.unit(Store(buffer=part, index=FOUR, value=number(NEUTRAL[reducer])))
     before = kernel.held[-1:]
