@@ -11,11 +11,11 @@ Rows and columns are found once for all channels:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.convolution import LOWEST
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Cast,
@@ -80,7 +80,7 @@ def _aligned(site: Site) -> Carried:
         return formula.output(axes, total[axes] / _number(formula, samples, region))
     taken = _taken(formula, samples, region, inner)
     entry = _folded(largest, terms)
-    value = Choice(taken, entry, Real(LOWEST)) if taken else entry
+    value = Choice(taken, entry, Real(-inf)) if taken else entry
     most = formula.stage(axes, value, reducer=Reducer.MAX, over=inner)
     some = tuple(each.count(formula, region) > 0 for each in samples if each.each is not None)
     return formula.output(axes, Choice(some, most[axes], Real(0.0)) if some else most[axes])
