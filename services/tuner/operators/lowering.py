@@ -115,7 +115,7 @@ def _either(left: Node, right: Node) -> Node:
 
 
 LARGEST_NUMBER = _reducer(_either, largest=True)
-"""Of NaN and a number it may keep either: it takes WebAssembly a third of the time."""
+"""It may keep either of NaN and a number, which takes WebAssembly a third of the time."""
 
 Tensors = Mapping[str, Node]
 Places = Mapping[str, Node]

@@ -73,7 +73,7 @@ def executed(artifact: Artifact, inputs: Sequence[Values], slices: int = 1) -> l
     for number, size in enumerate(sizes):
         data = np.full(padded(size), 0xFF, np.uint8)
         if number < len(inputs):
-            data[:size] = inputs[number].view(np.uint8).ravel()
+            data[:size] = inputs[number].ravel().view(np.uint8)
         buffers.append(device().create_buffer_with_data(data=data, usage=usage))
     _run(artifact, buffers, slices)
     assert manifest.tensors[-1].role is Role.OUTPUT
