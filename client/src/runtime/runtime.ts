@@ -67,10 +67,10 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
   });
 
 /** The first starts while the zoo answers. */
-async function workersOf({ threads, forbidden }: Host, saved: boolean) {
-  const wanted = saved || threads.size > 1 || crossOriginIsolated;
+async function workersOf({ threads, forbidden, shares }: Host, saved: boolean) {
+  const wanted = saved || threads.size > 1 || shares;
   const full = wanted ? await import("./full.js") : null;
-  const beside = full?.besideOf.bind(null, spawnRuntime);
+  const beside = shares ? full?.besideOf.bind(null, spawnRuntime) : undefined;
   return { ...startWorkers(full?.source, !forbidden), beside };
 }
 
