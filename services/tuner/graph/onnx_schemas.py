@@ -30,6 +30,10 @@ SHAPE_KEPT = ("GroupNormalization",)
 WITHDRAWN: Mapping[str, int] = {"GroupNormalization": 21}
 """Operators of which ONNX has withdrawn an earlier version that models have, and the next version,
 which is made alike."""
+POOLS = ("AveragePool", "LpPool", "MaxPool")
+CEILS_AS_ENGINES = 22
+"""The first opset whose inference leaves windows out that begin behind the image and the padding
+before it, where extents are rounded up. All engines do so whatever the opset."""
 
 
 def infer(
@@ -50,6 +54,8 @@ def infer(
         for name in given
         if name in constants and constants[name].size <= MAX_TOLD and constants[name].ndim < 2
     }
+    if node.op_type in POOLS and node.domain in MAIN_DOMAINS and version < CEILS_AS_ENGINES:
+        schema, version = defs.get_schema(node.op_type, CEILS_AS_ENGINES), CEILS_AS_ENGINES
     opsets = [helper.make_opsetid("", version)]
     try:
         made = shape_inference.infer_node_outputs(schema, node, given, told, opset_imports=opsets)

@@ -1,6 +1,7 @@
-"""Carries a plan out: each kernel the first of its space, all in one memory of wasmtime."""
+"""Carries plans out: one as a page does, in one memory of wasmtime, or several call by call."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -110,3 +111,74 @@ def golden_arrays(
 
 def _aligned(size_bytes: int) -> int:
     return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+Execute = Callable[[Mapping[str, tuple[Artifact, list[NDArray[Any]]]]], dict[str, NDArray[Any]]]
+"""Runs kernels by any name, each with its inputs in order; answers their outputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan and what it runs on."""
+
+    plan: Plan
+    workloads: Mapping[str, Workload]
+    weights: bytes
+    feeds: Mapping[str, NDArray[Any]]
+
+
+def run_together(
+    planned: Mapping[str, Planned], target: TargetKind, execute: Execute
+) -> dict[str, dict[str, NDArray[Any]]]:
+    """The outputs of several plans by their names. The first calls of all run at once, then the
+    second ones, so that targets with a process of their own start it few times. Of each space the
+    first kernel runs that takes weights as they are."""
+    held = {name: _fed(each) for name, each in planned.items()}
+    artifacts = {name: _plain_artifacts(each, target) for name, each in planned.items()}
+    for step in range(max((len(each.plan.calls) for each in planned.values()), default=0)):
+        runs, outputs = {}, {}
+        for name, each in planned.items():
+            if step < len(each.plan.calls):
+                call = each.plan.calls[step]
+                *inputs, outputs[name] = (_place(each.plan, number) for number in call.tensors)
+                runs[name] = artifacts[name][call.kernel], [held[name][place] for place in inputs]
+        for name, output in execute(runs).items():
+            held[name][outputs[name]] = np.atleast_1d(output)
+    return {
+        name: {
+            port.name: held[name][_place(each.plan, port.tensor)].reshape(port.shape)
+            for port in each.plan.outputs
+        }
+        for name, each in planned.items()
+    }
+
+
+Place = tuple[str, int]
+
+
+def _place(plan: Plan, number: int) -> Place:
+    """Where a tensor lies: views of one lie where it does."""
+    tensor = plan.tensors[number]
+    return ("memory", tensor.at or 0) if tensor.weight is None else ("weight", tensor.weight)
+
+
+def _fed(planned: Planned) -> dict[Place, NDArray[Any]]:
+    """The tensors that are there before the first call: inputs and weights."""
+    plan = planned.plan
+    weights = {
+        _place(plan, number): np.frombuffer(
+            planned.weights, np.uint8, tensor.size_bytes, plan.weights[tensor.weight].offset
+        ).view(NUMPY[tensor.dtype])
+        for number, tensor in enumerate(plan.tensors)
+        if tensor.weight is not None
+    }
+    return weights | {_place(plan, port.tensor): planned.feeds[port.name] for port in plan.inputs}
+
+
+def _plain_artifacts(planned: Planned, target: TargetKind) -> list[Artifact]:
+    made = []
+    for key in planned.plan.kernels:
+        space = lite_space(planned.workloads[key], target)
+        compiled = (compile_candidate(candidate) for candidate in space)
+        made.append(next(each for each in compiled if not each.manifest.layouts))
+    return made
