@@ -47,10 +47,19 @@ holds this page to what the import makes of all tests in NumPy; before a release
 operator runs in Chromium.
 
 Models of opset {OPSETS[0]} to {OPSETS[-1]} are read, with weights inside or in files beside the
-model. Every shape must be a number once `--dim` has given those that the model leaves open. What
-ONNX's arithmetic makes of shapes is computed at import, functions are put in their places, and so
-is the branch of a condition that does not depend on inputs. Floats of every size are f32 in the
+model; what an operator of an older opset means today is written in its place. Every shape must be a
+number once `--dim` has given those that the model leaves open: by a dimension's name, by the names
+in a formula, or by `INPUT.AXIS=n`, which every axis has. 0 entries are none: such an input is
+nothing that a page feeds. What no output needs is asked nothing. What ONNX's arithmetic makes of
+shapes is computed at import, functions are put in their places, and so is the branch of a condition
+that is known. Where an input decides, `--constant INPUT=VALUE` makes it known; else both branches
+are computed, if they make the same shapes, and one is chosen. Floats of every size are f32 in the
 page; integers are i32, so that an int64 is cut to 32 bits; a boolean is 0 or 1.
+
+`Resize` makes as many entries of a scale as onnxruntime does, which multiplies in f32 (10 by 0.7
+are 7), and with `align_corners` its last entry is a corner; in ONNX's reference the fraction of an
+entry that a scale leaves is. An axis that keeps its extent but has a scale that is not 1 is resized
+as ONNX says; onnxruntime leaves it in some modes.
 
 Numbers are those of IEEE 754, NaN and the infinities too, on every target: `Max`, `Min`, `Clip`,
 `Relu`, `MaxPool` and reductions are NaN where an operand is, and `ArgMax` and `ArgMin` then give
@@ -59,8 +68,9 @@ section 15.7.2); Mesa's and SwiftShader do not where kernels look.
 
 Operators that are not in the table are imported where ONNX defines them by others, or where all
 that they read is constant. Any other is refused in one sentence that names the node. So are loops,
-sequences, texts, training, and shapes that depend on values (`NonZero`, `NonMaxSuppression`,
-`Unique`): do such a step in the page. Recurrent layers are unrolled, up to {MAX_STEPS} steps.
+sequences, texts, training, and shapes that depend on values of inputs (`NonZero`,
+`NonMaxSuppression`, `Unique`): do such a step in the page. Recurrent layers are unrolled, up
+to {MAX_STEPS} steps.
 
 Detectors choose boxes by `NonMaxSuppression`. Those of torchvision with one stage (SSD, SSDlite,
 RetinaNet, FCOS) end in it: export `model.head(list(model.backbone(images).values()))`, which are

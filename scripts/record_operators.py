@@ -275,7 +275,7 @@ COORDINATES = (
     "half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric",
 )  # fmt: skip
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-EXTENTS_AND_SCALES = ((5, 2.5), (5, 0.6), (3, 1.7), (1, 2.5))
+EXTENTS_AND_SCALES = ((5, 2.5), (10, 0.7), (3, 1.7), (1, 2.5))
 
 
 def resized(shape: tuple[int, ...], **told: Any) -> OperatorCase:
@@ -329,6 +329,134 @@ def resizes() -> dict[str, Callable[[], OperatorCase]]:
     return made
 
 
+OlderTable = Mapping[str, tuple[tuple[int, ...], str, list[Array | None], dict[str, Any]]]
+"""Opsets, the operator, its inputs and its attributes."""
+
+
+def older() -> dict[str, Callable[[], OperatorCase]]:
+    """Operators as opsets from 7 to 12, or 15, define them. Inputs of the second table, but for the
+    first, are constants."""
+    plain: OlderTable = {
+        "squeeze": ((7, 11), "Squeeze", [real(1, 3, 1, 2)], {"axes": [0, 2]}),
+        "squeeze_all": ((7, 12), "Squeeze", [real(1, 3, 1, 2)], {}),
+        "unsqueeze": ((7, 12), "Unsqueeze", [real(3, 2)], {"axes": [0, 3]}),
+        "sum": ((7, 12), "ReduceSum", [real(2, 3, 4)], {"axes": [0, 2], "keepdims": 0}),
+        "sum_all": ((8,), "ReduceSum", [real(2, 3, 4)], {}),
+        "mean": ((7, 12), "ReduceMean", [real(2, 3, 4)], {"axes": [-1]}),
+        "slice": ((7, 9), "Slice", [real(4, 5)], {"starts": [1, -3], "ends": [9, -1]}),
+        "slice_axes": ((7, 9), "Slice", [real(4, 5)], {"starts": [1], "ends": [3], "axes": [1]}),
+        "split": ((7, 12), "Split", [real(2, 6)], {"axis": 1, "split": [1, 2, 3]}),
+        "split_evenly": ((7, 11), "Split", [real(2, 6)], {"axis": 1}),
+        "pad": ((7, 10), "Pad", [real(2, 3)], {"pads": [1, 0, 0, 2], "value": 1.5}),
+        "pad_cut": ((7, 10), "Pad", [real(2, 3)], {"pads": [1, 0, -1, 0]}),
+        "pad_reflect": ((7, 10), "Pad", [real(2, 3)], {"pads": [0, 2, 1, 1], "mode": "reflect"}),
+        "clip": ((7, 10), "Clip", [real(2, 9)], {"min": -0.5, "max": 0.25}),
+        "clip_below": ((7, 10), "Clip", [real(2, 9)], {"min": 0.0}),
+        "top": ((7, 9), "TopK", [real(2, 9)], {"k": 3}),
+        "dropout": ((7, 10), "Dropout", [real(2, 9)], {"ratio": 0.25}),
+        "softmax": ((7, 11), "Softmax", [real(2, 3, 4)], {}),
+        "softmax_last": ((7, 12), "Softmax", [real(2, 3, 4)], {"axis": 2}),
+        "softmax_all": ((7, 12), "Softmax", [real(2, 3, 4)], {"axis": 0}),
+        "log_softmax": ((7, 12), "LogSoftmax", [real(2, 3, 4)], {"axis": 1}),
+        "hardmax": ((7, 12), "Hardmax", [real(2, 3, 4)], {"axis": 1}),
+        "flatten": ((7, 9, 11), "Flatten", [real(2, 3, 4)], {"axis": 2}),
+        "power": ((7, 12), "Pow", [np.abs(real(2, 3)), real(3)], {}),
+        "prelu": ((7, 9), "PRelu", [real(2, 3, 4), real(3, 1)], {}),
+        "product": ((7, 9), "Gemm", [real(2, 3), real(4, 3), real(4)], {"transB": 1, "alpha": 0.5}),
+        "scatter": (
+            (9, 10), "Scatter", [real(3, 3), np.array([[0, 2, 1]], np.int64), real(1, 3)],
+            {"axis": 0},
+        ),
+        "convolution": (
+            (7, 11), "Conv", [real(1, 2, 5, 5), real(3, 2, 3, 3)],
+            {"auto_pad": "SAME_LOWER", "strides": [2, 2]},
+        ),
+        "transposed_upper": (
+            (7, 11), "ConvTranspose", [real(1, 2, 4, 4), real(2, 3, 3, 3)],
+            {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+        ),
+        "transposed_lower": (
+            (7, 11), "ConvTranspose", [real(1, 2, 4, 4), real(2, 3, 3, 3)],
+            {"auto_pad": "SAME_LOWER", "strides": [2, 2]},
+        ),
+        "transposed_shape": (
+            (7, 11), "ConvTranspose", [real(1, 2, 4, 4), real(2, 3, 3, 3)],
+            {"output_shape": [8, 8], "strides": [2, 2]},
+        ),
+        "averaged": (
+            (7, 10, 11), "AveragePool", [real(1, 2, 5, 5)],
+            {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+        ),
+        "largest": (
+            (8, 10, 12), "MaxPool", [real(1, 2, 5, 5)],
+            {"kernel_shape": [2, 2], "auto_pad": "SAME_UPPER", "strides": [2, 2]},
+        ),
+        "normalised": (
+            (7, 9), "BatchNormalization",
+            [real(2, 3, 4), real(3), real(3), real(3), np.abs(real(3)) + 1], {"epsilon": 1e-3},
+        ),
+        "normalised_places": (
+            (7,), "BatchNormalization",
+            [real(2, 3, 4), real(3, 4), real(3, 4), real(3, 4), np.abs(real(3, 4)) + 1],
+            {"spatial": 0},
+        ),
+        "upsampled": ((7,), "Upsample", [real(1, 2, 3, 4)], {"scales": [1.0, 1.0, 3.0, 2.5]}),
+        "upsampled_linear": (
+            (7,), "Upsample", [real(1, 2, 3, 4)],
+            {"scales": [1.0, 1.0, 2.0, 2.5], "mode": "linear"},
+        ),
+        "regions": (
+            (10, 15), "RoiAlign",
+            [
+                real(1, 2, 6, 6), np.array([[0, 0, 4, 5], [1, 2, 5, 5]], np.float32),
+                np.zeros(2, np.int64),
+            ],
+            {"output_height": 2, "output_width": 3, "sampling_ratio": 2},
+        ),
+    }  # fmt: skip
+    with_constants: OlderTable = {
+        "hot": (
+            (9, 10), "OneHot",
+            [np.array([0, -1, 2, 5]), np.array(3, np.int64), np.array([0.5, 2], np.float32)],
+            {"axis": -1},
+        ),
+        "upsampled_input": ((9,), "Upsample", [real(1, 2, 3, 4), whole(1, 1, 3, 2)], {}),
+        "resized": ((10,), "Resize", [real(1, 1, 5, 7), np.array([1, 1, 2.6, 1.7])], {}),
+        "resized_down": ((10,), "Resize", [real(1, 1, 5, 7), np.array([1, 1, 0.6, 0.45])], {}),
+        "resized_both": ((10,), "Resize", [real(1, 1, 5, 7), np.array([1, 1, 2.6, 0.6])], {}),
+        "resized_linear": (
+            (10,), "Resize", [real(1, 1, 5, 7), np.array([1, 1, 0.6, 1.7])], {"mode": "linear"},
+        ),
+        "top_input": ((10,), "TopK", [real(2, 9), np.array([3], np.int64)], {"axis": 1}),
+        "places": (
+            (10,), "Slice",
+            [real(4, 5), *(np.array(n, np.int64) for n in ([-1, 0], [0, 3], [0, 1], [-2, 1]))], {},
+        ),
+        "padded": (
+            (11,), "Pad",
+            [real(2, 3), np.array([1, 0, -1, 2], np.int64), np.array(2, np.float32)], {},
+        ),
+    }  # fmt: skip
+    made: dict[str, Callable[[], OperatorCase]] = {}
+
+    def add(name: str, opset: int, operator: str, feeds: list[Array | None], more: Any) -> None:
+        scales = operator in ("Resize", "Upsample")
+        inputs = [
+            feed.astype(np.float32) if n and scales and feed is not None else feed
+            for n, feed in enumerate(feeds)
+        ]
+        constants = tuple(range(1, len(feeds))) if name in with_constants else ()
+        outputs = {"Split": 3 if "split" in more else 2, "TopK": 2}.get(operator, 1)
+        made[f"{name}.{opset}"] = lambda: OperatorCase(
+            operator, inputs, outputs, constants=constants, domain="", opset=opset, **more
+        )
+
+    for name, (opsets, operator, feeds, more) in {**plain, **with_constants}.items():
+        for opset in opsets:
+            add(name, opset, operator, feeds, more)
+    return made
+
+
 def record(file: str, cases: Mapping[str, Callable[[], OperatorCase]]) -> None:
     body = BytesIO()
     arrays: dict[str, Any] = {}
@@ -340,7 +468,7 @@ def record(file: str, cases: Mapping[str, Callable[[], OperatorCase]]) -> None:
     print(f"{path.name}: {len(cases)} cases, {len(body.getvalue()) / 1e3:.0f} kB")
 
 
-FILES = {"operators": cases, "resizes": resizes}
+FILES = {"operators": cases, "resizes": resizes, "older": older}
 
 
 if __name__ == "__main__":

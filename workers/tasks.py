@@ -63,9 +63,7 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
         from workers import compiling  # noqa: PLC0415 - imports TVM
 
         with database() as db:
-            defaults = compiling.compile_batch(db, candidate_ids)
-        for job in defaults:
-            send(job)
+            compiling.compile_batch(db, candidate_ids)
 
     @task
     def verify_leases(lease_ids: list[int]) -> None:

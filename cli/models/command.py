@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from cli.figures import duration, number
-from cli.gateway_client import GatewayClient, reach
+from cli.gateway_client import reach
 from cli.listing import Column, Listing, print_json, show_all
 from cli.models.check import check_model
-from cli.models.dimensions import parse_dimensions, written
+from cli.models.dimensions import parse_constants, parse_dimensions, plan_choices, written
 from cli.models.importing import (
     MAX_ERROR,
     ValuesDtype,
@@ -21,8 +21,7 @@ from cli.models.importing import (
     imported,
     is_language_model,
 )
-from cli.models.readiness import wait_until_ready
-from cli.models.sending import ImportedModel, Told, send
+from cli.models.sending import ImportedModel, send
 from cli.models.typescript import declarations
 from cli.options import (
     STATE,
@@ -32,7 +31,6 @@ from cli.options import (
     UrlOption,
     parse_targets,
 )
-from cli.stack.signals import INTERRUPTED, interruptible
 from cli.terminal import live_display, note, notes, out
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan
@@ -47,6 +45,13 @@ DimOption = Annotated[
     list[str] | None,
     typer.Option("--dim", help="As in batch=1 or sequence=128,384; may be repeated."),
 ]
+ConstantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--constant",
+        help="An input whose value is known, as in sr=16000 or cached=true; may be repeated.",
+    ),
+]
 
 
 @app.command()
@@ -59,6 +64,7 @@ def add(
     ],
     name: Annotated[str, typer.Option("--name", help="What pages ask for; a-z, 0-9, . _ -")],
     dim: DimOption = None,
+    constant: ConstantOption = None,
     weights_url: Annotated[
         str | None,
         typer.Option(
@@ -92,7 +98,6 @@ def add(
         ),
     ] = MAX_ERROR,
     replace: Annotated[bool, typer.Option("--replace", help="Put it in another's place.")] = False,
-    wait: Annotated[bool, typer.Option(help="Wait until pages can run it.")] = True,
     as_json: JsonOption = False,
     state: StateOption = STATE,
     url: UrlOption = None,
@@ -103,8 +108,8 @@ def add(
             "--weights-url says where pages find the weights; name a file with --output, to which "
             "they are written so that you can put them there"
         )
-    dimensions = parse_dimensions(dim or ())
-    decodes = is_language_model(file, dimensions)
+    dimensions, constants = parse_dimensions(dim or ()), parse_constants(constant or ())
+    decodes = not constant and is_language_model(file, dimensions)
     f16 = _f16(dtype, target, None if decodes else weights_url)
     with reach(state, url) as gateway, TemporaryDirectory() as folder, live_display(notes) as shown:
 
@@ -113,7 +118,9 @@ def add(
 
         written_to = output or Path(folder) / "weights.bin"
         wanted = WantedWeights(choice=weights, max_error=max_error)
-        model = imported(file, name, dimensions, written_to, told, wanted, f16=f16)
+        model = imported(
+            file, name, dimensions, written_to, told, wanted, constants=constants, f16=f16
+        )
         both = model.f16 is not None or decodes
         made = send(
             gateway,
@@ -124,21 +131,10 @@ def add(
             told=told,
             targets=_targets(target, both=both),
         )
-        if wait:
-            _wait(gateway, name, told)
     if as_json:
         print_json(made)
         return
-    _tell_added(made, model, ready=wait)
-
-
-def _wait(gateway: GatewayClient, name: str, told: Told) -> None:
-    try:
-        with interruptible():
-            wait_until_ready(gateway, name, told)
-    except KeyboardInterrupt:
-        note(f"{name} is registered; its kernels are compiled without this command")
-        raise typer.Exit(INTERRUPTED) from None
+    _tell_added(made, model)
 
 
 def _targets(asked: list[str] | None, *, both: bool) -> tuple[TargetKind, ...]:
@@ -329,6 +325,7 @@ def types(name: NameArgument, state: StateOption = STATE, url: UrlOption = None)
 def check(
     name: NameArgument,
     dim: DimOption = None,
+    constant: ConstantOption = None,
     classes: Annotated[
         list[str] | None,
         typer.Option("--class", help="A wasm class; any device's and all that voted, if left out."),
@@ -338,7 +335,8 @@ def check(
     url: UrlOption = None,
 ) -> None:
     """Run a model's golden inputs here, through the zoo's kernels, and say what differs."""
-    wanted = parse_dimensions(dim or ())
+    choices = plan_choices(parse_dimensions(dim or ()), parse_constants(constant or ()))
+    wanted = [each.named for each in choices]
     with reach(state, url) as gateway, live_display(notes) as shown:
 
         def told(line: str) -> None:
@@ -355,12 +353,11 @@ def check(
         raise typer.Exit(1)
 
 
-def _tell_added(made: Registered, sent: ImportedModel, *, ready: bool) -> None:
+def _tell_added(made: Registered, sent: ImportedModel) -> None:
     model = made.model
     plans = "; ".join(map(_named, model.plans))
-    state = "ready for pages" if ready else "registered"
     out.print(
-        f"{model.name} is {state}: {_counted(len(model.plans), 'plan')} ({plans}), "
+        f"{model.name} is served: {_counted(len(model.plans), 'plan')} ({plans}), "
         f"weights {_weights_told(sent)}, {_counted(made.jobs, 'new tuning job')}",
         markup=False,
     )

@@ -1,17 +1,37 @@
-"""Dimensions that a model leaves open, as `--dim` gives them."""
+"""What `--dim` and `--constant` say: dimensions that a model leaves open, and inputs that become
+constants."""
 
-import re
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
+from typing import TypeAlias
 
+from kernelzoo.domain.plan_checking import MAX_EXTENT, is_dimension_name
 from kernelzoo.errors import InvalidInput
 
 MOST_PLANS = 64
-_DIMENSION = re.compile(
-    r"(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,63})=(?P<extents>[0-9]{1,9}(,[0-9]{1,9})*)"
-)
 
 Dimensions = Mapping[str, int]
+Value: TypeAlias = "bool | int | float | list[Value]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChoice:
+    """What one plan of a model is made for."""
+
+    dimensions: Dimensions
+    constants: Mapping[str, Value]
+
+    @property
+    def named(self) -> Dimensions:
+        """As pages ask for it, and as it is shown: constants that are no fractions count as
+        dimensions."""
+        told = {name: _extent(value) for name, value in self.constants.items()}
+        return {
+            **self.dimensions,
+            **{name: extent for name, extent in told.items() if extent is not None},
+        }
 
 
 def parse_dimensions(texts: Sequence[str]) -> tuple[Dimensions, ...]:
@@ -20,26 +40,97 @@ def parse_dimensions(texts: Sequence[str]) -> tuple[Dimensions, ...]:
     """
     extents: dict[str, tuple[int, ...]] = {}
     for text in texts:
-        match = _DIMENSION.fullmatch(text)
-        if match is None:
+        name, equals, given = text.rpartition("=")
+        numbers = given.split(",")
+        digits = all(each.isascii() and each.isdigit() and len(each) < 10 for each in numbers)
+        if not equals or not digits or not is_dimension_name(name):
             raise InvalidInput(
-                f"--dim {text[:80]} is no dimension; write --dim batch=1 or --dim sequence=128,384"
+                f"--dim {text[:80]} is no dimension; write --dim batch=1 or --dim "
+                "sequence=128,384, in quotes where the name has a space, a bracket or a mark"
             )
-        if match["name"] in extents:
+        if name in extents:
             raise InvalidInput(
-                f"--dim {match['name']} is there twice; write all its extents in one, as in "
-                f"--dim {match['name']}=128,384"
+                f"--dim {name} is there twice; write all its extents in one, as in "
+                f"--dim {name}=128,384"
             )
-        extents[match["name"]] = tuple(dict.fromkeys(map(int, match["extents"].split(","))))
-    if zero := next((name for name, given in extents.items() if 0 in given), None):
-        raise InvalidInput(f"--dim {zero}=0 leaves nothing to compute; it must be at least 1")
+        extents[name] = tuple(dict.fromkeys(map(int, numbers)))
     choices = [dict(zip(extents, each, strict=True)) for each in product(*extents.values())]
-    if len(choices) > MOST_PLANS:
+    _refuse_many(len(choices))
+    return tuple(choices)
+
+
+def parse_constants(texts: Sequence[str]) -> tuple[Mapping[str, Value], ...]:
+    """Every combination of what `sr=16000`, `cached=true,false` and `sizes=[1,2]` say, each of one
+    plan. Raises InvalidInput for anything else."""
+    values: dict[str, list[Value]] = {}
+    for text in texts:
+        name, equals, given = text.partition("=")
+        if not equals or not name or name in values:
+            raise _refusal(text)
+        values[name] = _values(text, given)
+    choices = [dict(zip(values, each, strict=True)) for each in product(*values.values())]
+    _refuse_many(len(choices))
+    for name, several in values.items():
+        extents = [_extent(value) for value in several]
+        if len(several) > 1 and (None in extents or len({*extents}) < len(extents)):
+            raise InvalidInput(
+                f"--constant {name} has several values, of which pages choose one by a whole "
+                "number; give values that are whole, or register a model for each"
+            )
+    return tuple(choices)
+
+
+def _values(text: str, given: str) -> list[Value]:
+    """Numbers in JSON, true and false in any letters."""
+    try:
+        values = json.loads(f"[{given.lower()}]", parse_constant=_refuse_word)
+    except ValueError as error:
+        raise _refusal(text) from error
+    if not values or not all(map(_is_value, values)):
+        raise _refusal(text)
+    return values  # type: ignore[no-any-return]
+
+
+def _refuse_word(word: str) -> None:
+    raise ValueError(word)
+
+
+def _is_value(value: object) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_value, value))
+    return isinstance(value, bool | int | float)
+
+
+def _extent(value: Value) -> int | None:
+    """What pages ask for it by; None for what is no whole number."""
+    return int(value) if isinstance(value, int) and 0 <= value <= MAX_EXTENT else None
+
+
+def _refusal(text: str) -> InvalidInput:
+    return InvalidInput(
+        f"--constant {text[:80]} says no value; write --constant sr=16000, --constant cached=true, "
+        "or --constant 'sizes=[1,2]', once for each input"
+    )
+
+
+def _refuse_many(plans: int) -> None:
+    if plans > MOST_PLANS:
         raise InvalidInput(
-            f"--dim asks for {len(choices)} plans; a model may have {MOST_PLANS}: "
+            f"you ask for {plans} plans; a model may have {MOST_PLANS}: "
             "give fewer extents, a page pads its inputs to the next larger one"
         )
-    return tuple(choices)
+
+
+def plan_choices(
+    dimensions: Sequence[Dimensions], constants: Sequence[Mapping[str, Value]]
+) -> tuple[PlanChoice, ...]:
+    """Every combination of both."""
+    pairs = list(product(dimensions, constants))
+    _refuse_many(len(pairs))
+    for given, told in pairs[:1]:
+        if both := sorted(given.keys() & told.keys()):
+            raise InvalidInput(f"{both[0]!r} is an input and a dimension; rename one of them")
+    return tuple(PlanChoice(dimensions=given, constants=told) for given, told in pairs)
 
 
 def written(dimensions: Dimensions) -> str:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.models.dimensions import written
+from cli.models.dimensions import PlanChoice, Value, plan_choices, written
 from cli.models.sending import ImportedModel, Told
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import Form
@@ -91,22 +91,25 @@ def imported(
     told: Told,
     wanted: WantedWeights = AS_IN_FILE,
     *,
+    constants: tuple[Mapping[str, Value], ...] = ({},),
     f16: bool | None = False,
 ) -> ImportedModel:
-    """Writes the weights of all plans to the file `weights`. With `f16` there are plans for WebGPU,
+    """Writes the weights of all plans to the file `weights`. There is a plan for each of the
+    `dimensions` with each of the `constants`. With `f16` there are plans for WebGPU,
     too: of a language model such with a cache of f16, of a network such with values of f16 and a
     file of weights beside, which None makes where the file's weights are f16. Raises InvalidInput
     or UnsupportedModel for what cannot be imported.
     """
-    told(f"importing {file.name} for {'; '.join(map(written, dimensions))}")
-    if is_language_model(file, dimensions):
+    choices = plan_choices(dimensions, constants)
+    told(f"importing {file.name} for {'; '.join(written(each.named) for each in choices)}")
+    if not any(constants) and is_language_model(file, dimensions):
         made = _written(_decoder(file, name, dimensions, wanted), weights, told)
         if not f16:
             return made
         told("planning it with a cache of f16")
         halved = _decoder(file, name, dimensions, wanted, f16=True)
         return replace(made, f16=_imported(halved, weights))
-    return _network(file, name, dimensions, weights, told, wanted, f16=f16)
+    return _network(file, name, choices, weights, told, wanted, f16=f16)
 
 
 def _written(model: "PlannedModel", weights: Path, told: Told) -> ImportedModel:
@@ -132,7 +135,7 @@ def _imported(model: "PlannedModel", weights: Path) -> ImportedModel:
 def _network(
     file: Path,
     name: str,
-    dimensions: tuple[Mapping[str, int], ...],
+    choices: tuple[PlanChoice, ...],
     weights: Path,
     told: Told,
     wanted: WantedWeights,
@@ -141,10 +144,16 @@ def _network(
 ) -> ImportedModel:
     from services.tuner.graph.importing import imported as imported_graph
     from services.tuner.graph.models import plan_f16, plan_graphs
-    from services.tuner.graph.reading import read_model
+    from services.tuner.graph.reading import FIRST_CURRENT_OPSET, read_model
 
     read = read_model(file)
-    graphs = [imported_graph(read, each) for each in dimensions]
+    if read.opsets[""] < FIRST_CURRENT_OPSET:
+        told(
+            f"{file.name} is of opset {read.opsets['']}, whose operators are carried over to those "
+            "of today"
+        )
+    graphs = [imported_graph(read, each.dimensions, constants=each.constants) for each in choices]
+    dimensions = [each.named for each in choices]
     usual = WeightsChoice.F16 if read.has_f16_weights else WeightsChoice.F32
     model = plan_graphs(graphs, dimensions, name, storing=wanted.storing(usual))
     made = _written(model, weights, told)

@@ -47,7 +47,6 @@ function hostOf(origin: string, told: FailureReport[] = []): Host {
     backend: "wasm",
     gpu,
     openGpu: async () => gpu,
-    shares: false,
     tools: { ...tools, giveUpGpu, openManifest, postReport, refuseAged, storedNotes },
   };
 }

@@ -22,6 +22,8 @@ from kernelzoo.errors import InvalidInput
 MAX_MEMORY_BYTES = 1 << 32
 """What a WebAssembly memory can address."""
 MAX_RANK = 8
+MAX_EXTENT = MAX_MEMORY_BYTES
+"""The largest that a dimension has."""
 
 
 def validated(plan: Plan) -> Plan:
@@ -40,12 +42,12 @@ def validated(plan: Plan) -> Plan:
 
 
 _MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _KERNEL = re.compile(
     r"[a-z0-9_+]{1,64}:[a-z0-9_]{1,64}:[a-z0-9]{1,64}(:constant=[a-z0-9_+]{1,64})?"
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_NAME = 256
+_MAX_DIMENSION = 128
 
 
 def _require(holds: bool, fault: str) -> None:
@@ -63,15 +65,21 @@ def _refuse_names(plan: Plan) -> None:
         f"model name {plan.model[:80]!r} is malformed; use a-z, 0-9, '.', '_' and '-', at most 64",
     )
     for name, extent in plan.dimensions.items():
-        _require(bool(_DIMENSION.fullmatch(name)), f"dimension {name[:80]!r} is no name")
-        fits = 1 <= extent <= MAX_MEMORY_BYTES
-        _require(fits, f"dimension {name} is {extent}; it must be from 1 to {MAX_MEMORY_BYTES}")
+        _require(is_dimension_name(name), f"dimension {name[:80]!r} is no name")
+        fits = 0 <= extent <= MAX_EXTENT
+        _require(fits, f"dimension {name} is {extent}; it must be from 0 to {MAX_EXTENT}")
     for key in plan.kernels:
         _require(bool(_KERNEL.fullmatch(key)), f"kernel {key[:80]!r} is no key of a workload")
     _refuse_twice(plan.kernels, "kernel")
     labels = (call.label for call in plan.calls)
     for name in (*(weight.name for weight in plan.weights), *labels):
         _refuse_text(name)
+
+
+def is_dimension_name(name: str) -> bool:
+    """Whether an address can ask for it. Exporters name dimensions by formulas, and in any
+    script."""
+    return 0 < len(name) <= _MAX_DIMENSION and name.isprintable() and name == name.strip()
 
 
 def _refuse_text(name: str) -> None:

@@ -189,8 +189,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const refuse = (message: string) => new host.tools.KernelZooError("run", message);
     const opened = this.#opened;
     // A run that is refused is repeated with it. Those that are under way keep theirs.
-    const spare = this.#running > 0 ? null : this.#last;
-    const last = storedFeeds(inputs, feeds, refuse, spare, host.shares);
+    const last = storedFeeds(inputs, feeds, refuse, this.#running > 0 ? null : this.#last);
     this.#last = last;
     const running = this.#ready?.run(this.#sent(last), options);
     this.#running += 1;

@@ -5,7 +5,6 @@ import { notedHardware, peakOf, readProfile, usualClass } from "../device/profil
 import { Arena } from "../engine/arena.js";
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
 import { forbiddenReason } from "../engine/features.js";
-import { canShare } from "../engine/sharing.js";
 import { Failures, postReport } from "../gateway/failures.js";
 import { deadline, gaveUp } from "../gateway/request.js";
 import type { LanguageOptions } from "../language/language.js";
@@ -397,7 +396,7 @@ export class KernelZoo {
   ): Promise<Model<Types>> {
     // What the runtime is going to ask for comes beside it, not after it.
     void Promise.allSettled([
-      canShare() && import("../runtime/full.js"),
+      crossOriginIsolated && import("../runtime/full.js"),
       options?.save !== undefined && import("../runtime/graphs.js"),
     ]);
     const asked = name.endsWith(".json") ? this.#file(name) : undefined;
@@ -470,8 +469,7 @@ export class KernelZoo {
 
   #host(device: AskingDevice): Host {
     const gpu = livingGpu(device.gpu);
-    const shares = canShare();
-    return { ...this.#parts, ...device, gpu, openGpu: this.#openGpu, shares, tools: TOOLS };
+    return { ...this.#parts, ...device, gpu, openGpu: this.#openGpu, tools: TOOLS };
   }
 
   #explained<T>(work: () => Promise<T>): Promise<T> {

@@ -234,6 +234,14 @@ def _gather_of_bits(body: Body) -> tuple[str, ...]:
     return (body.node("Gather", table, "i1", axis=0),)
 
 
+def _compressed(body: Body) -> tuple[str, ...]:
+    """Rows that a condition keeps, which must be known: how many there are depends on it."""
+    at = np.flatnonzero(body.constant(1, "condition"))
+    axis = body.value("axis")
+    x = "i0" if axis is not None else body.reshaped("i0", -1)
+    return (body.node("Gather", x, body.weight(at.astype(np.int64)), axis=axis or 0),)
+
+
 OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     **ATTENTION,
     "BiasGelu": _gelu("none"),
@@ -252,5 +260,5 @@ OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     "SkipSimplifiedLayerNormalization": _skip_simplified,
 }
 
-MAIN_OPERATORS = {**RECURRENT, **SAMPLING, **UNPOOLING}
+MAIN_OPERATORS = {"Compress": _compressed, **RECURRENT, **SAMPLING, **UNPOOLING}
 """Those of ONNX itself."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from services.tuner.graph.conversion import converted
+from services.tuner.graph.dimensions import NO_CONSTANTS, ConstantValue
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.onnx_operators import OPERATORS
 from services.tuner.graph.reading import OnnxModel, read_model
@@ -12,18 +13,25 @@ from services.tuner.graph.simplify import simplified
 
 
 def import_model(
-    path: Path, dimensions: Mapping[str, int], rules: Iterable[str] | None = None
+    path: Path,
+    dimensions: Mapping[str, int],
+    rules: Iterable[str] | None = None,
+    constants: Mapping[str, ConstantValue] = NO_CONSTANTS,
 ) -> Graph:
     """`dimensions` are numbers for those that the model leaves open, by their names. `rules` are
-    those of `simplify`; left out, all of them.
+    those of `simplify`; left out, all of them. `constants` are values of inputs that become
+    constants, by their names.
 
     Raises InvalidInput for a file that is no sound model and UnsupportedModel for a model with
     something that cannot be imported.
     """
-    return imported(read_model(path), dimensions, rules)
+    return imported(read_model(path), dimensions, rules, constants)
 
 
 def imported(
-    model: OnnxModel, dimensions: Mapping[str, int], rules: Iterable[str] | None = None
+    model: OnnxModel,
+    dimensions: Mapping[str, int],
+    rules: Iterable[str] | None = None,
+    constants: Mapping[str, ConstantValue] = NO_CONSTANTS,
 ) -> Graph:
-    return converted(simplified(fix_shapes(model, dimensions, OPERATORS), rules))
+    return converted(simplified(fix_shapes(model, dimensions, OPERATORS, constants), rules))

@@ -21,7 +21,13 @@ from onnx.reference import ReferenceEvaluator
 
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.network import Array, Attribute, TensorType
-from services.tuner.graph.reading import MAIN_DOMAINS, entries, numpy_dtype, told_node
+from services.tuner.graph.reading import (
+    MAIN_DOMAINS,
+    NUMPY_DTYPES,
+    entries,
+    numpy_dtype,
+    told_node,
+)
 
 MAX_TOLD = 4096
 """Entries of a constant whose values inference is told: shapes, axes and sizes have fewer."""
@@ -65,20 +71,38 @@ def infer(
         ) from error
     if node.op_type in SHAPE_KEPT:
         return [types[node.input[0]]]
+    if node.op_type == "Resize":
+        _scale(made[node.output[0]], node, types, constants)
     return [_type(made.get(name), node) if name else None for name in node.output]
 
 
 _REFUSALS = (shape_inference.InferenceError, checker.ValidationError)
 
 
-def computed(
+def _scale(
+    made: TypeProto,
     node: NodeProto,
-    inputs: Iterable[Array | None],
-    types: Iterable[TensorType | None],
-    version: int,
+    types: Mapping[str, TensorType],
+    constants: Mapping[str, Array],
+) -> None:
+    """Gives a resized tensor the extents that runtimes give it, which multiply in f32: 10 entries
+    by a scale of 0.7 are 7. ONNX's inference multiplies the same scale in f64, and finds 6."""
+    scales = constants.get(node.input[2]) if len(node.input) == 3 else None
+    if scales is None:
+        return
+    shape = types[node.input[0]].shape
+    axes = next((tuple(each.ints) for each in node.attribute if each.name == "axes"), None)
+    for axis, scale in zip(axes or range(len(shape)), scales, strict=True):
+        extent = int(np.float32(shape[axis]) * np.float32(scale))
+        made.tensor_type.shape.dim[axis].dim_value = extent
+
+
+def computed(
+    node: NodeProto, inputs: Iterable[Array | None], version: int
 ) -> tuple[Array, ...] | None:
-    """The outputs of a node by ONNX's reference; None where that does not know the operator."""
-    inputs, types = list(inputs), list(types)
+    """The outputs of a node by ONNX's reference, and nothing for one that is left out; None where
+    the reference does not know the operator or makes no plain tensor."""
+    inputs = list(inputs)
     names = [f"i{place}" if each is not None else "" for place, each in enumerate(inputs)]
     copy = NodeProto()
     copy.CopyFrom(node)
@@ -94,9 +118,17 @@ def computed(
             results = iter(ReferenceEvaluator(function).run(None, feeds, attributes={}))
     except Exception:  # noqa: BLE001 - what the reference cannot do stays
         return None
-    values = [next(results) if type_ else None for type_ in types]
+    values = tuple(np.asarray(next(results)) if name else np.zeros(0) for name in node.output)
+    return values if all(value.dtype in _DTYPES for value in values) else None
+
+
+_DTYPES = frozenset(NUMPY_DTYPES.values())
+
+
+def fitted(values: Iterable[Array], types: Iterable[TensorType | None]) -> tuple[Array, ...]:
+    """Values with the types that they must have: the reference computes some in others."""
     return tuple(
-        np.zeros(0) if type_ is None else np.asarray(value, type_.dtype).reshape(type_.shape)
+        value if type_ is None else value.astype(type_.dtype).reshape(type_.shape)
         for value, type_ in zip(values, types, strict=True)
     )
 

@@ -6,7 +6,7 @@ once and before it is read. Weights in external files are mapped, not read.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -37,7 +37,9 @@ MAX_NODES = 50_000
 MAX_NAME = 1024
 MAX_DEPTH = 16
 """Graphs within nodes within graphs."""
-OPSETS = range(13, defs.onnx_opset_version() + 1)
+OPSETS = range(7, defs.onnx_opset_version() + 1)
+FIRST_CURRENT_OPSET = 13
+"""Operators of older ones are written anew (older_opsets.py)."""
 MAIN_DOMAINS = ("", "ai.onnx")
 
 Array = NDArray[Any]
@@ -87,6 +89,7 @@ def read_model(path: Path) -> OnnxModel:
         raise InvalidInput(
             f"{path.name} has no nodes or no outputs; is it an ONNX model? Export it again"
         )
+    _drop_dead(graph)
     _refuse_names(graph)
     for function in proto.functions:
         _refuse_function_names(function)
@@ -104,16 +107,25 @@ def read_model(path: Path) -> OnnxModel:
     )
 
 
-def sorted_nodes(nodes: Iterable[NodeProto], known: Iterable[str]) -> tuple[NodeProto, ...]:
+def sorted_nodes(
+    nodes: Iterable[NodeProto], known: Iterable[str], outside: Container[str] = frozenset()
+) -> tuple[NodeProto, ...]:
     """Nodes in an order in which each value is made before it is read; exporters write such a one.
 
-    `known` are the names that are there before. Raises InvalidInput for cycles, for values that are
-    made twice and for values that nothing makes.
+    `known` are the names that are there before, `outside` those of graphs around this one. Raises
+    InvalidInput for cycles, for values that are made twice and for values that nothing makes.
     """
     nodes = tuple(nodes)
     ready = set(known) | {""}
     _refuse_made_twice(nodes, ready)
-    missing = [{name for name in _read_names(node) if name not in ready} for node in nodes]
+    made = {name for node in nodes for name in node.output}
+    missing = [
+        {
+            name for name in read_names(node)
+            if name not in ready and (name in made or name not in outside)
+        }
+        for node in nodes
+    ]  # fmt: skip
     readers: dict[str, list[int]] = {}
     for place, names in enumerate(missing):
         for name in names:
@@ -190,15 +202,45 @@ def _parsed(path: Path) -> ModelProto:
 
 def _opsets(proto: ModelProto) -> dict[str, int]:
     opsets = {each.domain: each.version for each in proto.opset_import}
-    main = [opsets[domain] for domain in MAIN_DOMAINS if domain in opsets]
-    if not main:
+    if not opsets:
         raise InvalidInput("the model names no opset of ONNX; export it again")
-    if main[0] not in OPSETS:
+    main = [opsets[domain] for domain in MAIN_DOMAINS if domain in opsets]
+    # Where only other domains have a version, onnxruntime takes the newest one of ONNX.
+    version = main[0] if main else OPSETS[-1]
+    if version not in OPSETS:
         raise UnsupportedModel(
-            f"the model is of opset {main[0]}; export it with an opset from {OPSETS[0]} to "
+            f"the model is of opset {version}; export it with an opset from {OPSETS[0]} to "
             f"{OPSETS[-1]}"
         )
-    return opsets | dict.fromkeys(MAIN_DOMAINS, main[0])
+    return opsets | dict.fromkeys(MAIN_DOMAINS, version)
+
+
+def _drop_dead(graph: GraphProto) -> None:
+    """Removes nodes and weights that no output needs, before anything is asked of them."""
+    makers: dict[str, list[int]] = {}
+    for place, node in enumerate(graph.node):
+        for name in filter(None, node.output):
+            makers.setdefault(name, []).append(place)
+    needed = {each.name for each in graph.output}
+    waiting, alive = list(needed), set[int]()
+    while waiting:
+        for place in makers.get(waiting.pop(), ()):
+            if place not in alive:
+                alive.add(place)
+                new = set(read_names(graph.node[place])) - needed
+                needed |= new
+                waiting += new
+    _keep(graph.node, [place in alive for place in range(len(graph.node))])
+    _keep(graph.initializer, [each.name in needed for each in graph.initializer])
+    _keep(
+        graph.sparse_initializer, [each.values.name in needed for each in graph.sparse_initializer]
+    )
+
+
+def _keep(parts: Any, kept: Sequence[bool]) -> None:
+    for place in reversed(range(len(kept))):
+        if not kept[place]:
+            del parts[place]
 
 
 def _refuse_names(graph: GraphProto) -> None:
@@ -325,8 +367,8 @@ def _refuse_made_twice(nodes: Iterable[NodeProto], known: Iterable[str]) -> None
             made.add(name)
 
 
-def _read_names(node: NodeProto) -> Iterator[str]:
-    """What a node reads, with what its inner graphs read from outside."""
+def read_names(node: NodeProto) -> Iterator[str]:
+    """The names that a node reads, with those that its inner graphs read from outside."""
     yield from node.input
     for graph in graphs_of(node):
         yield from _free_names(graph)
@@ -335,7 +377,7 @@ def _read_names(node: NodeProto) -> Iterator[str]:
 def _free_names(graph: GraphProto) -> Iterator[str]:
     own = {each.name for each in (*graph.input, *graph.initializer)}
     own.update(name for node in graph.node for name in node.output)
-    reads = (name for node in graph.node for name in _read_names(node))
+    reads = (name for node in graph.node for name in read_names(node))
     outputs = (each.name for each in graph.output)
     yield from (name for name in (*reads, *outputs) if name not in own)
 
@@ -353,7 +395,8 @@ def _stuck(nodes: Sequence[NodeProto], missing: Sequence[set[str]]) -> str:
 
 
 def described(info: ValueInfoProto, kind: str) -> tuple[np.dtype[Any], list[int | str]]:
-    """Element type and shape of an input or output; a dimension is a number or a name."""
+    """Element type and shape of an input or output; a dimension is a number or, where it is open, a
+    name, which is that of its axis if it has none."""
     tensor = info.type.tensor_type
     if info.type.WhichOneof("value") != "tensor_type":
         raise UnsupportedModel(
@@ -363,7 +406,9 @@ def described(info: ValueInfoProto, kind: str) -> tuple[np.dtype[Any], list[int 
     if not tensor.HasField("shape"):
         raise UnsupportedModel(f"{kind} {info.name!r} has no shape; export the model with one")
     shape = [
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{info.name}.{place}"
+        dim.dim_value
+        if dim.HasField("dim_value") and dim.dim_value >= 0
+        else dim.dim_param or f"{info.name}.{place}"
         for place, dim in enumerate(tensor.shape.dim)
     ]
     return dtype, shape

@@ -1,29 +1,39 @@
 """Fixes every shape of a model: what was read becomes a network whose shapes are numbers.
 
-One walk over the nodes in order. Each node's outputs get their types from ONNX's own inference,
-one node at a time, with the values of small constants at hand. A node of which everything is known
-is computed at once, so that arithmetic on shapes vanishes; functions and the branch of a condition
-that is taken are put in the place of their node.
+One walk over the nodes that outputs need, in order. Each node's outputs get their types from ONNX's
+own inference, one node at a time, with the values of small constants at hand. A node of which
+everything is known is computed at once, so that arithmetic on shapes vanishes; functions, operators
+of older opsets and the branch of a condition that is taken are put in the place of their node.
 """
 
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
-from onnx import AttributeProto, FunctionProto, NodeProto, defs
+from onnx import AttributeProto, FunctionProto, NodeProto, ValueInfoProto, defs, helper
 
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.contrib import written
-from services.tuner.graph.dimensions import input_type, refuse_unknown_dimensions
+from services.tuner.graph.dimensions import (
+    NO_CONSTANTS,
+    ConstantValue,
+    input_constant,
+    input_type,
+    refuse_unknown_constants,
+    refuse_unknown_dimensions,
+)
 from services.tuner.graph.functions import OPSET
 from services.tuner.graph.network import Array, Network, Step, TensorType
+from services.tuner.graph.older_opsets import modernised
 from services.tuner.graph.onnx_schemas import (
     attributes_of,
     body_of,
     computed,
     constant_of,
     fill_defaults,
+    fitted,
     infer,
     is_known,
     measured,
@@ -34,6 +44,7 @@ from services.tuner.graph.reading import (
     MAX_NODES,
     OnnxModel,
     entries,
+    read_names,
     sorted_nodes,
     told_node,
 )
@@ -50,23 +61,31 @@ LOOPING = ("Range",)
 """Operators that ONNX defines by a loop. Where their values are not known, their shape is not."""
 
 
-def fix_shapes(model: OnnxModel, dimensions: Mapping[str, int], known: Container[str]) -> Network:
-    """`dimensions` are numbers for those that the model leaves open. Operators that are not `known`
-    are replaced by their definition as a function of others, where ONNX has one.
+def fix_shapes(
+    model: OnnxModel,
+    dimensions: Mapping[str, int],
+    known: Container[str],
+    constants: Mapping[str, ConstantValue] = NO_CONSTANTS,
+) -> Network:
+    """`dimensions` are numbers for those that the model leaves open, `constants` the values of
+    inputs that become constants. Operators that are not `known` are replaced by their definition as
+    a function of others, where ONNX has one.
 
-    Raises InvalidInput for a dimension without a number and for one that the model does not have.
+    Raises InvalidInput for a dimension without a number, and for a dimension or a constant that the
+    model does not have.
     """
-    walk = _Walk(model, known)
-    inputs = [info for info in model.graph.input if info.name not in model.weights]
-    refuse_unknown_dimensions(inputs, dimensions)
-    for info in inputs:
-        walk.enter(info.name, input_type(info, dimensions), "input")
+    inputs = {info.name: info for info in model.graph.input if info.name not in model.weights}
+    refuse_unknown_dimensions(inputs.values(), dimensions)
+    refuse_unknown_constants(inputs, constants)
+    walk = _Walk(model, known, dimensions, inputs, constants)
     for name, weight in model.weights.items():
         walk.enter_constant(name, weight)
     scope = _Scope({name: name for name in walk.types}, model.opsets)
-    walk.nodes(model.graph.node, scope)
+    scope.hold(model.graph.node, inputs)
+    walk.make((each.name for each in model.graph.output), scope)
+    walk.enter_unread_inputs(scope)
     return Network(
-        inputs=tuple(info.name for info in inputs),
+        inputs=tuple(name for name in inputs if name in walk.inputs),
         outputs=tuple((each.name, scope.found(each.name)) for each in model.graph.output),
         types=walk.types,
         constants=walk.constants,
@@ -74,33 +93,94 @@ def fix_shapes(model: OnnxModel, dimensions: Mapping[str, int], known: Container
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Scope:
     """Where nodes stand: which values of the whole network their names are, and the attributes that
-    a function was called with."""
+    a function was called with. `parent` is the graph around that of a branch.
+
+    A node is carried over when something needs it, so that nothing is asked of those that only a
+    branch needs which is not taken.
+    """
 
     values: dict[str, str]
     opsets: Mapping[str, int]
     prefix: str = ""
     attributes: Mapping[str, AttributeProto] = field(default_factory=dict)
     depth: int = 0
+    parent: "_Scope | None" = None
+    nodes: tuple[NodeProto, ...] = ()
+    makers: dict[str, int] = field(default_factory=dict)
+    """Places of the nodes that are not carried over yet, by what they make."""
+
+    inputs: Container[str] = frozenset()
+    """Names that are entered when they are needed."""
+
+    def hold(self, nodes: Iterable[NodeProto], inputs: Iterable[str] = ()) -> None:
+        """Takes nodes in, in their order."""
+        self.inputs = frozenset(inputs)
+        self.nodes = sorted_nodes(nodes, {*self.values, *inputs}, self.parent or frozenset())
+        self.makers = {
+            name: place for place, node in enumerate(self.nodes) for name in node.output if name
+        }
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a graph within this one may read the name."""
+        if name in self.values or name in self.makers or name in self.inputs:
+            return True
+        return self.parent is not None and name in self.parent
 
     def found(self, name: str) -> str:
-        if name not in self.values:
+        if name in self.values:
+            return self.values[name]
+        if self.parent is None:
             raise InvalidInput(f"nothing makes {name!r}; export the model again")
-        return self.values[name]
+        return self.parent.found(name)
 
 
 class _Walk:
     """The network so far."""
 
-    def __init__(self, model: OnnxModel, known: Container[str]) -> None:
+    def __init__(
+        self,
+        model: OnnxModel,
+        known: Container[str],
+        dimensions: Mapping[str, int],
+        inputs: Mapping[str, ValueInfoProto],
+        constants: Mapping[str, ConstantValue],
+    ) -> None:
         self._model = model
         self._known = known
+        self._dimensions = dimensions
+        self._pending = dict(inputs)
+        self._given = constants
         self._visited = 0
+        self.inputs: set[str] = set()
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
         self.steps: list[Step] = []
+
+    def enter_input(self, name: str, scope: _Scope) -> None:
+        """An input that has no entries or is given is a constant."""
+        info = self._pending.pop(name)
+        if name in self._given:
+            value = input_constant(info, self._given[name], self._dimensions)
+            scope.values[name] = self.enter_constant(name, value)
+            return
+        type_ = input_type(info, self._dimensions)
+        if not type_.elements:
+            scope.values[name] = self.enter_constant(name, np.zeros(type_.shape, type_.dtype))
+            return
+        scope.values[name] = self.enter(name, type_, "input")
+        self.inputs.add(name)
+
+    def enter_unread_inputs(self, scope: _Scope) -> None:
+        """Pages may feed what the file never reads; they need not feed what it reads in a branch
+        alone that is not taken, nor what cannot be fed."""
+        read = {name for node in self._model.graph.node for name in read_names(node)}
+        for name in tuple(self._pending):
+            if name not in read and name not in self._given:
+                with suppress(InvalidInput, UnsupportedModel):
+                    self.enter_input(name, scope)
 
     def enter(self, name: str, type_: TensorType, owner: str) -> str:
         """Enters a value under its name, or one like it that is free."""
@@ -111,7 +191,7 @@ class _Walk:
                 "dimensions"
             )
         free, number = name, 1
-        while free in self.types:
+        while free in self.types or free in self._pending:
             number += 1
             free = f"{name}.{number}"
         self.types[free] = type_
@@ -122,8 +202,12 @@ class _Walk:
         self.constants[name] = value
         return name
 
-    def nodes(self, nodes: Iterable[NodeProto], scope: _Scope) -> None:
-        for node in sorted_nodes(nodes, scope.values):
+    def make(self, names: Iterable[str], scope: _Scope) -> None:
+        """Carries over the nodes that names need, in their order."""
+        for place in sorted(self._needed(names, scope)):
+            node = scope.nodes[place]
+            for name in filter(None, node.output):
+                scope.makers.pop(name, None)
             self._visited += 1
             if self._visited > MAX_NODES:
                 raise InvalidInput(
@@ -132,6 +216,26 @@ class _Walk:
                 )
             made = self._made(_resolved(node, scope), scope)
             scope.values.update(zip(node.output, made, strict=False))
+
+    def _needed(self, names: Iterable[str], scope: _Scope) -> set[int]:
+        """Places of the nodes that are not carried over yet. Enters the inputs that they read, and
+        has graphs around this one make what they read of them."""
+        needed: set[int] = set()
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            place = scope.makers.get(name)
+            if place is None and name and name not in scope.values:
+                if scope.parent is not None:
+                    self.make((name,), scope.parent)
+                elif name in self._pending:
+                    self.enter_input(name, scope)
+            elif place is not None and place not in needed:
+                needed.add(place)
+                node = scope.nodes[place]
+                # What a branch reads is made when it is known to be taken.
+                waiting += node.input if node.op_type == "If" else read_names(node)
+        return needed
 
     def _made(self, node: NodeProto, scope: _Scope) -> tuple[str, ...]:
         """Carries a node over, whose inputs have the network's names; answers those of its
@@ -148,7 +252,9 @@ class _Walk:
                 f"{told_node(node)} repeats a part of the model; export the model without loops, "
                 "for one step, and repeat that in the page"
             )
-        own = written(node, self.types, self.constants, known_to_onnx=is_known(node, version))
+        own = modernised(node, self.types, self.constants, version) or written(
+            node, self.types, self.constants, known_to_onnx=is_known(node, version)
+        )
         if own is not None:
             return self._written(node, *own, scope)
         schema = schema_of(node, version)
@@ -216,8 +322,16 @@ class _Walk:
             name and value is None for name, value in zip(node.input, inputs, strict=True)
         ):
             return None
-        types = infer(node, schema, self.types, self.constants, version)
-        return computed(node, inputs, types, version)
+        try:
+            types = infer(node, schema, self.types, self.constants, version)
+        except UnsupportedModel:
+            # A shape that depends on values is known where they are.
+            values = computed(node, inputs, version)
+            if values is None:
+                raise
+            return values
+        values = computed(node, inputs, version)
+        return None if values is None else fitted(values, types)
 
     def _called(
         self,
@@ -251,36 +365,85 @@ class _Walk:
         )
         for name, value in weights.items():
             inner.values[name] = self.enter_constant(inner.prefix + name, value)
-        self.nodes(function.node, inner)
-        return tuple(
-            inner.found(inside) if name else ""
-            for name, inside in zip(node.output, function.output, strict=False)
-        )
+        inner.hold(function.node)
+        asked = list(zip(node.output, function.output, strict=False))
+        self.make((inside for name, inside in asked if name), inner)
+        return tuple(inner.found(inside) if name else "" for name, inside in asked)
 
     def _branch(self, node: NodeProto, scope: _Scope) -> tuple[str, ...]:
-        """Puts the branch of a condition that is taken in the place of its node."""
-        condition = self.constants.get(node.input[0]) if node.input else None
-        if condition is None or condition.size != 1:
-            raise UnsupportedModel(
-                f"{told_node(node)} depends on the values of the model's inputs; export the model "
-                "with one branch, as for one kind of input"
-            )
-        name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+        """Puts the branch of a condition that is taken in the place of its node. Where that depends
+        on inputs, both branches are computed, and one is chosen."""
+        name = node.input[0] if node.input else ""
+        condition = self.constants.get(name)
+        if condition is not None and condition.size == 1:
+            taken = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+            return self._branch_values(node, taken, scope)
+        if name not in self.types or self.types[name].elements != 1:
+            raise InvalidInput(f"{told_node(node)} has no condition of one entry; export it again")
+        then, other = (
+            self._branch_values(node, branch, scope) for branch in ("then_branch", "else_branch")
+        )
+        for one, two in zip(then, other, strict=True):
+            if self.types[one] != self.types[two]:
+                shapes = f"{list(self.types[one].shape)} or {list(self.types[two].shape)}"
+                raise UnsupportedModel(
+                    f"{told_node(node)} makes {shapes}, which depends on the values of the model's "
+                    f"inputs; make the input that decides a constant, as by "
+                    f"{self._constant_told(name)}, or export the model with one branch"
+                )
+        return self._chosen(node, then, other, scope)
+
+    def _constant_told(self, condition: str) -> str:
+        """The option that decides a condition; it names the input that it depends on."""
+        makers = {name: step for step in self.steps for name in step.outputs if name}
+        waiting, inputs = [condition], dict[str, None]()
+        while waiting:
+            name = waiting.pop()
+            if name in self.inputs:
+                inputs[name] = None
+            elif name in makers:
+                waiting += makers.pop(name).inputs
+        named = next(iter(inputs)) if len(inputs) == 1 else "NAME"
+        is_boolean = named in self.types and self.types[named].dtype == np.bool_
+        return f"--constant {named}={'true' if is_boolean else 'VALUE'}"
+
+    def _branch_values(self, node: NodeProto, name: str, scope: _Scope) -> tuple[str, ...]:
         graph = next((each.g for each in node.attribute if each.name == name), None)
         if graph is None or len(graph.output) < len(node.output):
             raise InvalidInput(f"{told_node(node)} has no whole {name}; export the model again")
         inner = _Scope(
-            values=dict(scope.values),
+            values={},
             opsets=scope.opsets,
             prefix=f"{scope.prefix}{node.name or node.output[0]}/",
             attributes=scope.attributes,
             depth=scope.depth + 1,
+            parent=scope,
         )
         for weight in graph.initializer:
             value = self.enter_constant(inner.prefix + weight.name, entries(weight))
             inner.values[weight.name] = value
-        self.nodes(graph.node, inner)
-        return tuple(inner.found(each.name) for each in graph.output[: len(node.output)])
+        inner.hold(graph.node)
+        names = [each.name for each in graph.output[: len(node.output)]]
+        self.make(names, inner)
+        return tuple(map(inner.found, names))
+
+    def _chosen(
+        self, node: NodeProto, then: Iterable[str], other: Iterable[str], scope: _Scope
+    ) -> tuple[str, ...]:
+        """One value of two for each output, by a condition of one entry."""
+        prefix = f"{node.name or node.output[0]}/"
+        scalar = self.enter_constant(f"{scope.prefix}{prefix}scalar", np.zeros(0, np.int64))
+        reshape = helper.make_node(
+            "Reshape", [node.input[0], scalar], [f"{prefix}condition"], f"{prefix}condition"
+        )
+        (condition,) = self._made(reshape, scope)
+        return tuple(
+            one if one == two
+            else self._made(
+                helper.make_node("Where", [condition, one, two], [name], node.name), scope
+            )[0]
+            for name, one, two in zip(node.output, then, other, strict=True)
+        )  # fmt: skip
 
 
 def _resolved(node: NodeProto, scope: _Scope) -> NodeProto:

@@ -1,5 +1,6 @@
 """What `kernelzoo models` reads and writes, and how it finds a kernel that computes wrongly."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,12 @@ import numpy as np
 import pytest
 
 from cli.models.checking import check
-from cli.models.dimensions import parse_dimensions
+from cli.models.dimensions import (
+    PlanChoice,
+    parse_constants,
+    parse_dimensions,
+    plan_choices,
+)
 from cli.models.importing import is_language_model
 from cli.models.typescript import declarations
 from fixtures.language_configs import LLAMA
@@ -17,6 +23,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.errors import InvalidInput
+from kernelzoo.formats.plans import plan_bytes, read_plan
 from services.gateway.manifests import kernel
 from services.gateway.wire.models import FileWire, ModelDocument, PlanWire, PortWire
 from services.gateway.wire.zoo import ServedKernel
@@ -41,7 +48,9 @@ def test_extents_of_dimensions_are_combined() -> None:
     [
         (("sequence",), "is no dimension; write --dim batch=1"),
         (("a=1", "a=2"), "write all its extents in one"),
-        (("a=0",), "at least 1"),
+        (("=1",), "is no dimension"),
+        (("a=1.5",), "is no dimension"),
+        (("a=-1",), "is no dimension"),
         (("a=1,2,3,4,5,6,7,8,9", "b=1,2,3,4,5,6,7,8"), "72 plans"),
     ],
 )
@@ -50,6 +59,48 @@ def test_what_is_no_dimension_is_refused_with_the_remedy(
 ) -> None:
     with pytest.raises(InvalidInput, match=fault):
         parse_dimensions(texts)
+
+
+@pytest.mark.parametrize(
+    "name", ["input:0.0", "?", "-1", "floor(height/8)", "批次", "a=b", "past + sequence"]
+)
+def test_a_dimension_may_have_any_name(name: str) -> None:
+    assert parse_dimensions((f"{name}=0,2",)) == ({name: 0}, {name: 2})
+    plan = replace(TINY.plan, dimensions={name: 2})
+    assert read_plan(plan_bytes(plan)) == plan
+
+
+def test_constants_are_combined_with_dimensions() -> None:
+    told = parse_constants(("cached=true,false", "sr=16000", "sizes=[1, 2]", "share=-0.5"))
+    choices = plan_choices(parse_dimensions(("batch=1,2",)), told)
+    assert [each.named for each in choices] == [
+        {"batch": batch, "cached": cached, "sr": 16_000}
+        for batch in (1, 2) for cached in (1, 0)
+    ]  # fmt: skip
+    assert choices[1].constants == {
+        "cached": False, "sr": 16_000, "sizes": [1, 2], "share": -0.5,
+    }  # fmt: skip
+    assert plan_choices(parse_dimensions(()), parse_constants(())) == (
+        PlanChoice(dimensions={}, constants={}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "fault"),
+    [
+        (("sr",), "says no value; write --constant sr=16000"),
+        (("sr=",), "says no value"),
+        (("sr=fast",), "says no value"),
+        (("sr=NaN",), "says no value"),
+        (('sr="a"',), "says no value"),
+        (("sr=1", "sr=2"), "once for each input"),
+        (("share=0.5,0.25",), "give values that are whole"),
+        (("cached=true,1",), "give values that are whole"),
+    ],
+)
+def test_what_is_no_constant_is_refused_with_the_remedy(texts: tuple[str, ...], fault: str) -> None:
+    with pytest.raises(InvalidInput, match=fault):
+        parse_constants(texts)
 
 
 def test_a_folder_that_is_no_language_model_is_refused_with_what_is_read(tmp_path: Path) -> None:

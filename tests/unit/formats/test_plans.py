@@ -112,7 +112,7 @@ FAULTS = {
     "the weights have -64 bytes": replace(STORED, memory=replace(STORED.memory, weights=-64)),
     "has format 2 or 5 if it has states": replace(PLAN, format=2),
     "model name '../etc' is malformed": replace(PLAN, model="../etc"),
-    "dimension batch is 0": replace(PLAN, dimensions={"batch": 0}),
+    "dimension batch is -1": replace(PLAN, dimensions={"batch": -1}),
     "'matmul' is no key of a workload": replace(PLAN, kernels=("matmul", "relu:f32:n128")),
     "must have an address, or be a weight or a state": _tensor(2, weight=0),
     "tensor 2 is at 68, which is no multiple of 64": _tensor(2, at=68),

@@ -151,7 +151,7 @@ REFUSED = {
         model(ADD_W, weights=(outside("short", 8),)),
         "needs 12 bytes from offset 8 of short, which has 12",
     ),
-    "an old opset": (parsed(ADD, opset=9), "the model is of opset 9; export it with an opset"),
+    "an old opset": (parsed(ADD, opset=6), "the model is of opset 6; export it with an opset"),
     "an open dimension": (parsed(ADD), "dimension 'N' of input 'x' is open; give it a number"),
     "texts": (
         parsed("net (string[3] x) => (string[3] y) { y = Identity (x) }"),
