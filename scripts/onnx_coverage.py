@@ -14,6 +14,7 @@ from bench.stale import RESULTS
 from fixtures.node_pages import Outputs, node_page
 from fixtures.onnx_nodes import DEFINED, DEVIATIONS, NodeCase, carried, differing, node_cases
 from kernelzoo.errors import KernelZooError
+from services.tuner.graph.contrib import ML_OPERATORS
 from services.tuner.graph.contrib import OPERATORS as CONTRIB
 from services.tuner.graph.onnx_operators import OPERATORS
 from services.tuner.graph.reading import OPSETS
@@ -82,6 +83,13 @@ Of com.microsoft, as onnxruntime's optimiser, Optimum and transformers.js write 
 They are held to what onnxruntime 1.32 computed (`scripts/record_operators.py`). Weights of 4 and 8
 bits become f32 at import. `GroupQueryAttention` takes a cache that grows and one with room for what
 comes, whose plan serves every step; the total length must follow from shapes.
+
+Of ai.onnx.ml, as skl2onnx and onnxmltools write models of scikit-learn, LightGBM and XGBoost:
+{_listed(ML_OPERATORS)}.
+They are held to what onnxruntime computed, too (`scripts/record_trees.py`). All trees are walked at
+once, a level at a time, by one program. `ZipMap` is left out: its output is the tensor of scores,
+in the order of the classes. A label that is a text is the number of its class; `models add` tells
+both. Features, keys and categories that are texts are refused.
 
 ## Networks that are known to work
 

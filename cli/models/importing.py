@@ -142,6 +142,7 @@ def _network(
     *,
     f16: bool | None,
 ) -> ImportedModel:
+    from services.tuner.graph.features import remarks
     from services.tuner.graph.importing import imported as imported_graph
     from services.tuner.graph.models import plan_f16, plan_graphs
     from services.tuner.graph.reading import FIRST_CURRENT_OPSET, read_model
@@ -152,6 +153,8 @@ def _network(
             f"{file.name} is of opset {read.opsets['']}, whose operators are carried over to those "
             "of today"
         )
+    for line in remarks(read.graph):
+        told(line)
     graphs = [imported_graph(read, each.dimensions, constants=each.constants) for each in choices]
     dimensions = [each.named for each in choices]
     usual = WeightsChoice.F16 if read.has_f16_weights else WeightsChoice.F32

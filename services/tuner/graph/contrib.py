@@ -1,5 +1,5 @@
-"""Operators of com.microsoft, which onnxruntime's optimiser, Optimum and transformers.js write, and
-recurrent layers and sampling, as functions of ONNX's other operators.
+"""Operators of com.microsoft, which onnxruntime's optimiser, Optimum and transformers.js write, of
+ai.onnx.ml, and some of ONNX's own, as functions of ONNX's other operators.
 
 Each function here is given one node whose shapes are known and writes the nodes that stand in its
 place. Weights of 4 and 8 bits are brought to f32, as the graph has nothing narrower.
@@ -13,14 +13,16 @@ from onnx import FunctionProto, NodeProto
 
 from kernelzoo.errors import InvalidInput
 from services.tuner.graph.attention import OPERATORS as ATTENTION
+from services.tuner.graph.features import OPERATORS as FEATURES
 from services.tuner.graph.functions import Body
 from services.tuner.graph.network import Array, TensorType
 from services.tuner.graph.reading import MAIN_DOMAINS, told_node
 from services.tuner.graph.recurrent import OPERATORS as RECURRENT
 from services.tuner.graph.sampling import OPERATORS as SAMPLING
+from services.tuner.graph.trees import OPERATORS as TREES
 from services.tuner.graph.unpooling import OPERATORS as UNPOOLING
 
-DOMAIN = "com.microsoft"
+DOMAIN, ML_DOMAIN = "com.microsoft", "ai.onnx.ml"
 SKIP_EPSILON = 1e-12
 
 
@@ -38,8 +40,9 @@ def written(
     made as its operator demands.
     """
     own = node.domain == DOMAIN or (node.domain in MAIN_DOMAINS and not known_to_onnx)
-    write = (OPERATORS if own else MAIN_OPERATORS).get(node.op_type)
-    if write is None or node.domain not in (DOMAIN, *MAIN_DOMAINS):
+    table = OPERATORS if own else MAIN_OPERATORS
+    write = (ML_OPERATORS if node.domain == ML_DOMAIN else table).get(node.op_type)
+    if write is None or node.domain not in (DOMAIN, ML_DOMAIN, *MAIN_DOMAINS):
         return None
     body = Body(node, types, constants)
     try:
@@ -262,3 +265,4 @@ OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
 
 MAIN_OPERATORS = {"Compress": _compressed, **RECURRENT, **SAMPLING, **UNPOOLING}
 """Those of ONNX itself."""
+ML_OPERATORS = {**FEATURES, **TREES}

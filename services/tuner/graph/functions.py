@@ -8,7 +8,8 @@ from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, helper
 
 from kernelzoo.errors import UnsupportedModel
 from services.tuner.graph.network import Array, TensorType
-from services.tuner.graph.reading import told_node
+from services.tuner.graph.own_schemas import OWN_DOMAIN
+from services.tuner.graph.reading import entries, told_node
 
 OPSET = 24
 """The version of the operators that functions consist of."""
@@ -17,8 +18,10 @@ OPSET = 24
 class Body:
     """A function in the making. Inputs of the node are called i0, i1, …"""
 
+    F32 = TensorProto.FLOAT
     I32 = TensorProto.INT32
     I64 = TensorProto.INT64
+    TEXT = TensorProto.STRING
 
     def __init__(
         self, node: NodeProto, types: Mapping[str, TensorType], constants: Mapping[str, Array]
@@ -72,6 +75,11 @@ class Body:
         """None for an attribute that is left out."""
         found = next((each for each in self._node.attribute if each.name == name), None)
         return None if found is None else helper.get_attribute_value(found)
+
+    def array(self, name: str) -> Array | None:
+        """The entries of an attribute that is a tensor; None for one that is left out."""
+        found = self.value(name)
+        return None if found is None else entries(found)
 
     def integer(self, name: str, default: int = 0) -> int:
         found = self.value(name)
@@ -139,5 +147,5 @@ class Body:
         return helper.make_function(
             "kernelzoo", self._node.op_type,
             [f"i{n}" for n in range(len(self._types))], list(outputs), self._nodes,
-            [helper.make_opsetid("", OPSET)],
+            [helper.make_opsetid("", OPSET), helper.make_opsetid(OWN_DOMAIN, 1)],
         )  # fmt: skip

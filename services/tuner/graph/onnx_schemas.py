@@ -21,6 +21,7 @@ from onnx.reference import ReferenceEvaluator
 
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.network import Array, Attribute, TensorType
+from services.tuner.graph.own_schemas import OWN_DOMAIN, OWN_SCHEMAS
 from services.tuner.graph.reading import (
     MAIN_DOMAINS,
     NUMPY_DTYPES,
@@ -147,6 +148,8 @@ def is_known(node: NodeProto, version: int) -> bool:
 def schema_of(node: NodeProto, version: int) -> defs.OpSchema:
     """Raises UnsupportedModel for an operator that ONNX of this version does not have, InvalidInput
     for a node that is not made as its operator demands."""
+    if node.domain == OWN_DOMAIN and node.op_type in OWN_SCHEMAS:
+        return OWN_SCHEMAS[node.op_type]
     if node.op_type in WITHDRAWN:
         version = max(version, WITHDRAWN[node.op_type])
     schema = defs.get_schema(node.op_type, version) if is_known(node, version) else None

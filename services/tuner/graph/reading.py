@@ -29,6 +29,7 @@ from onnx import (
 )
 
 from kernelzoo.errors import InvalidInput, UnsupportedModel
+from services.tuner.graph.own_schemas import OWN_DOMAIN
 
 MAX_FILE_BYTES = (1 << 31) - 1
 """A protocol buffer is no larger; weights beyond that lie in external files."""
@@ -266,6 +267,11 @@ def _refuse_function_names(function: FunctionProto) -> None:
 
 def _refuse_node_names(nodes: Iterable[NodeProto]) -> None:
     for node in nodes:
+        if node.domain == OWN_DOMAIN:
+            raise InvalidInput(
+                f"{told_node(node)} is of the domain {OWN_DOMAIN!r}, which no file may have; "
+                "rename it"
+            )
         for name in (node.name, node.op_type, node.domain, *node.input, *node.output):
             _refuse_name(name)
 

@@ -55,7 +55,8 @@ ON_TARGETS = """
 images/regions_avg_0_half_pixel images/regions_max_0_output_half_pixel
 images/regions_avg_2_half_pixel images/sampled_cubic_reflection_0_2 images/sampled_linear_zeros_1_3
 images/largest images/largest_columns_first images/power_pool images/determinant images/columns
-images/groups_of_opset_18
+images/groups_of_opset_18 trees/regressor_equals_3 trees/classifier_3_3_True_SOFTMAX_0 trees/forest
+trees/ensemble trees/lightgbm trees/xgboost_of_two trees/labels trees/vectors_RBF
 """.split()  # noqa: SIM905 - a table of names
 
 

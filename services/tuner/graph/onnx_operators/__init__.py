@@ -16,6 +16,7 @@ from services.tuner.graph.onnx_operators import (
     reduction,
     regions,
     resizing,
+    walks,
 )
 
 OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
@@ -31,4 +32,5 @@ OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     **matrices.OPERATORS,
     **pooling.OPERATORS,
     **regions.OPERATORS,
+    **walks.OPERATORS,
 }

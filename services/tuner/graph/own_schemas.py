@@ -1,0 +1,45 @@
+"""Operators that ONNX does not have, which functions of this import are written with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from onnx import TensorProto, defs, helper
+
+OWN_DOMAIN = "kernelzoo"
+
+_Schema = defs.OpSchema
+
+
+def _walk() -> defs.OpSchema:
+    """Where each row of a table ends in each tree: x[rows, features] → node[rows, trees].
+
+    A row goes from a node to the first of its children where its feature is at most the node's
+    threshold, else to the second. Leaves are their own children. `kinds`, where it is given, says
+    whether a node asks for the threshold itself instead, and whether NaN goes to its first child.
+    """
+
+    def infer(context: Any) -> None:
+        rows = context.get_input_type(0).tensor_type.shape.dim[0].dim_value
+        trees = context.get_input_type(4).tensor_type.shape.dim[0].dim_value
+        context.set_output_type(0, helper.make_tensor_type_proto(TensorProto.INT32, [rows, trees]))
+
+    real, whole = "tensor(float)", "tensor(int32)"
+    types = {
+        "x": real, "feature": whole, "threshold": real, "children": whole, "roots": whole,
+    }  # fmt: skip
+    inputs = [_Schema.FormalParameter(name, type_) for name, type_ in types.items()]
+    optional = _Schema.FormalParameterOption.Optional
+    inputs.append(_Schema.FormalParameter("kinds", whole, param_option=optional))
+    schema = _Schema(
+        "TreeWalk",
+        OWN_DOMAIN,
+        1,
+        inputs=inputs,
+        outputs=[_Schema.FormalParameter("node", whole)],
+        attributes=[_Schema.Attribute("depth", _Schema.AttrType.INT)],
+    )
+    schema.set_type_and_shape_inference_function(infer)
+    return schema
+
+
+OWN_SCHEMAS: Mapping[str, defs.OpSchema] = {"TreeWalk": _walk()}

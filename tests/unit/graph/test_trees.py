@@ -1,0 +1,108 @@
+"""Models of ai.onnx.ml that are not made well, and what a user is told of others."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, helper, numpy_helper
+
+from kernelzoo.domain.operators.expressions import Program
+from kernelzoo.errors import InvalidInput, UnsupportedModel
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.features import remarks
+from services.tuner.graph.importing import import_model
+from tests.unit.graph.models import written
+
+
+def model(operator: str, outputs: int = 1, domain: str = "ai.onnx.ml", **more: Any) -> ModelProto:
+    names = [f"y{n}" for n in range(outputs)]
+    node = helper.make_node(operator, ["x"], names, "node", domain=domain, **more)
+    made: ModelProto = helper.make_model(
+        helper.make_graph(
+            [node], "g", [helper.make_tensor_value_info("x", 1, [5, 2])],
+            [helper.make_empty_tensor_value_info(name) for name in names],
+        ),
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)],
+        ir_version=8,
+    )  # fmt: skip
+    return made
+
+
+def chain(depth: int, first: tuple[int, ...] = ()) -> dict[str, Any]:
+    """One tree, each node of which has a leaf and the next node as its children."""
+    nodes = 2 * depth + 1
+    inner = range(depth)
+    return {
+        "nodes_treeids": [0] * nodes,
+        "nodes_nodeids": list(range(nodes)),
+        "nodes_featureids": [0] * nodes,
+        "nodes_values": [*map(float, inner), *[0.0] * (depth + 1)],
+        "nodes_modes": [*["BRANCH_LEQ"] * depth, *["LEAF"] * (depth + 1)],
+        "nodes_truenodeids": [*(first or (depth + n for n in inner)), *[0] * (depth + 1)],
+        "nodes_falsenodeids": [*range(1, depth), nodes - 1, *[0] * (depth + 1)],
+        "target_treeids": [0] * (depth + 1),
+        "target_nodeids": list(range(depth, nodes)),
+        "target_ids": [0] * (depth + 1),
+        "target_weights": [float(n) for n in range(depth + 1)],
+        "n_targets": 1,
+    }
+
+
+def test_a_deep_tree_is_one_walk(tmp_path: Path) -> None:
+    path = written(tmp_path, model("TreeEnsembleRegressor", **chain(100)))
+    graph = import_model(path, {})
+    x = np.array([[-1, 0], [41.5, 0], [42, 0], [98.5, 0], [1000, 0]], np.float32)
+    assert evaluate(graph, {"x": x})["y0"].ravel().tolist() == [0, 42, 42, 99, 100]
+    walks = [node for node in graph.nodes if isinstance(node.op, Program)]
+    assert len(walks) <= 3
+
+
+REFUSED = {
+    "deeper than 128": model("TreeEnsembleRegressor", **chain(140)),
+    "not made as its operator": model("TreeEnsembleRegressor", **(chain(3) | {"n_targets": 0})),
+    "cannot have": model("TreeEnsembleRegressor", **(chain(3) | {"nodes_featureids": [9] * 7})),
+    "(TreeEnsembleRegressor) is not made": model(
+        "TreeEnsembleRegressor", **chain(3, first=(3, 1, 5))
+    ),
+    "keys are texts": model("LabelEncoder", keys_strings=["a"], values_int64s=[1]),
+    "post_transform is PROBIT": model("TreeEnsembleRegressor", **chain(3), post_transform="PROBIT"),
+    "no operator of ONNX": model("TfIdf"),
+    "which no file may have": model("TreeWalk", domain="kernelzoo", depth=1),
+}
+
+
+@pytest.mark.parametrize("sentence", REFUSED)
+def test_what_cannot_be_is_refused_in_a_sentence(sentence: str, tmp_path: Path) -> None:
+    with pytest.raises((InvalidInput, UnsupportedModel)) as told:
+        import_model(written(tmp_path, REFUSED[sentence]), {})
+    assert sentence in str(told.value)
+    assert "; " in str(told.value), "it says what would help"
+
+
+def test_a_user_is_told_of_maps_and_of_labels_that_are_texts() -> None:
+    labels = ["cat", "dog"]
+    lines = [
+        *remarks(model("TreeEnsembleClassifier", 2, classlabels_strings=labels).graph),
+        *remarks(model("ZipMap", classlabels_int64s=[0, 1]).graph),
+    ]
+    assert "0 for 'cat', 1 for 'dog'" in lines[0]
+    assert lines[1].startswith("node 'node' (ZipMap) is left out: 'y0' is the tensor of scores")
+
+
+def test_a_threshold_of_strictly_less_holds_for_the_number_below_it(tmp_path: Path) -> None:
+    """XGBoost asks so; thresholds of 0 are usual."""
+    tree = chain(1) | {"nodes_modes": ["BRANCH_LT", "LEAF", "LEAF"]}
+    thresholds = np.array([0, 1, -2.5, 3e38], np.float32)
+    for threshold in thresholds:
+        made = model(
+            "TreeEnsembleRegressor",
+            **{name: value for name, value in tree.items() if name != "nodes_values"},
+            nodes_values_as_tensor=numpy_helper.from_array(np.array([threshold, 0, 0], np.float32)),
+        )
+        graph = import_model(written(tmp_path, made), {})
+        below = min(np.nextafter(threshold, np.float32(-np.inf)), threshold - np.float32(1e-30))
+        x = np.array([[threshold, 0], [below, 0], [np.inf, 0], [-np.inf, 0], [np.nan, 0]])
+        x = x.astype(np.float32)
+        made_ = evaluate(graph, {"x": x})["y0"].ravel()
+        assert made_.tolist() == [float(not each) for each in x[:, 0] < threshold]
