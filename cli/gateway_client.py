@@ -40,6 +40,7 @@ from services.gateway.wire.models import (
     ModelCoverage,
     ModelDocument,
     ModelList,
+    ModelReadiness,
     ModelRequest,
     ModelTimeline,
     Registered,
@@ -183,6 +184,9 @@ class GatewayClient:
 
     def model(self, name: str) -> ModelDocument:
         return self._ask(ModelDocument, "GET", _model_path(name))
+
+    def model_readiness(self, name: str) -> ModelReadiness:
+        return self._ask(ModelReadiness, "GET", f"{_model_path(name)}/readiness")
 
     def model_coverage(self, name: str) -> ModelCoverage:
         return self._ask(ModelCoverage, "GET", f"{_model_path(name)}/coverage")

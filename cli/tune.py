@@ -23,7 +23,7 @@ from cli.options import (
     UrlOption,
     parse_targets,
 )
-from cli.stack.signals import interruptible
+from cli.stack.signals import INTERRUPTED, interruptible
 from cli.terminal import live_display, note, out
 from cli.workload import parse_workload
 from kernelzoo.domain.target import TargetKind
@@ -34,7 +34,6 @@ from services.gateway.wire.zoo import ZooEntry
 
 POLL_S = 0.5
 IDLE_S = 60.0
-INTERRUPTED = 130
 
 
 class Until(StrEnum):

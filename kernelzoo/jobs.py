@@ -29,8 +29,13 @@ VISIBILITY_TIMEOUT_S = 180
 # Training takes seconds of a core; beside thirteen busy processes on two cores it took 44 s.
 TRAINING_LIMIT_S = 150
 
+FIRST_CANDIDATES = 1
+"""The first place of candidates that no page waits for. What a page cannot run without, which are
+the plans of spaces and the defaults in them, stands before all of them, at 0."""
 LAST = 9
 """The last place in a queue."""
+DEFAULTS_AT_ONCE = 4
+"""Defaults in a message: of so few that several workers share those of one model."""
 
 SENT_S = "sent_s"
 """Header of a message: when it was sent, in seconds of the sender's clock since 1970."""
@@ -60,16 +65,24 @@ def compile_batch(candidate_ids: tuple[str, ...], place: int = 0) -> Message:
     )
 
 
+def compile_defaults(candidate_ids: Sequence[str]) -> tuple[Message, ...]:
+    """`compile_batch` for kernels without which no page runs their workloads."""
+    return tuple(
+        compile_batch(tuple(candidate_ids[start : start + DEFAULTS_AT_ONCE]))
+        for start in range(0, len(candidate_ids), DEFAULTS_AT_ONCE)
+    )
+
+
 def compile_batches(
     candidate_ids: Sequence[str], size: int, *, share: float = 1.0
 ) -> tuple[Message, ...]:
-    """`compile_batch` for all of them, in their order, `size` at a time.
+    """`compile_batch` for candidates beside the defaults, in their order, `size` at a time.
 
     `share`: of an inference, that their workload takes. What may be won by a batch is taken to be
     half of what the one before it wins, so that the first of a workload with half the share comes
     together with the second of this one.
     """
-    first = round(-log2(share)) if share > 0 else LAST
+    first = FIRST_CANDIDATES + round(-log2(share)) if share > 0 else LAST
     return tuple(
         compile_batch(tuple(candidate_ids[start : start + size]), min(first + number, LAST))
         for number, start in enumerate(range(0, len(candidate_ids), size))
@@ -98,12 +111,17 @@ def requeue() -> Message:
 
 def train_model(*, at_once: bool = False) -> Message:
     """Train the cost model if the crowd has measured enough since the last time, or in any case."""
-    return Message(name="train_model", queue=COMPILE_QUEUE, arguments=(int(at_once),))
+    return Message(
+        name="train_model",
+        queue=COMPILE_QUEUE,
+        arguments=(int(at_once),),
+        place=FIRST_CANDIDATES,
+    )
 
 
 def order_spaces() -> Message:
     """Say in which order devices at work measure their spaces."""
-    return Message(name="order_spaces", queue=COMPILE_QUEUE, arguments=())
+    return Message(name="order_spaces", queue=COMPILE_QUEUE, arguments=(), place=FIRST_CANDIDATES)
 
 
 def remove_old(after_lease: int = 0, after_session: int = 0) -> Message:

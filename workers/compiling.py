@@ -16,7 +16,7 @@ from kernelzoo.domain.workload import Workload, is_program
 from kernelzoo.errors import KernelZooError
 from kernelzoo.metrics import CANDIDATES, COMPILE_DURATION, CompileOutcome, CompileStage
 from kernelzoo.store import candidates, notifications, programs, tuning
-from kernelzoo.store.blocking import Database, execute, fetch_one
+from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.aggregator.verification import roundings
 from services.tuner.compile import compile_candidate, pack_kernels
 from services.tuner.schedules.registry import lite_space
@@ -35,8 +35,9 @@ def warm_up() -> None:
 def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Message, ...]:
     """Writes a waiting job's space. Doing it again changes nothing.
 
-    Returns messages for the candidates that no other space had, the most promising batch first;
-    among those of other jobs they stand by the time that may be won.
+    Returns messages for the candidates that no other space had: the defaults, which stand before
+    all others, then the most promising batch first; among those of other jobs they stand by the
+    time that may be won.
     """
     with db.transaction():
         job = fetch_one(db, tuning.job(job_id))
@@ -49,8 +50,14 @@ def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Message, ...
             execute(db, tuning.job_failed(job_id, str(error)))
             return ()
         added = _add(db, job_id, space)
+        marked = {row.candidate_id for row in fetch_all(db, candidates.mark_defaults(job_id))}
         execute(db, tuning.job_planned(job_id))
-    return jobs.compile_batches(added, batch, share=job.priority)
+    defaults = [each.candidate_id for each in space if each.candidate_id in marked]
+    others = [each for each in added if each not in marked]
+    return (
+        *jobs.compile_defaults(defaults),
+        *jobs.compile_batches(others, batch, share=job.priority),
+    )
 
 
 def _evaluate(db: Database, workload_key: str) -> None:
@@ -75,21 +82,24 @@ def _add(db: Database, job_id: int, space: tuple[Candidate, ...]) -> list[str]:
     return [each.candidate_id for each in space if each.candidate_id in new]
 
 
-def compile_batch(db: Database, candidate_ids: list[str]) -> None:
-    """Compiles each candidate that still waits; each is stored and announced by itself."""
+def compile_batch(db: Database, candidate_ids: list[str]) -> tuple[jobs.Message, ...]:
+    """Compiles each candidate that still waits; each is stored and announced by itself. Returns
+    messages for those that are defaults now, as others failed."""
+    defaults: list[str] = []
     for candidate_id in candidate_ids:
         with db.transaction():
             row = fetch_one(db, candidates.claim(candidate_id))
         if row is not None:
             programs.learn(db, (row.workload_key,))
-            _compile(db, row)
+            defaults += _compile(db, row)
+    return jobs.compile_defaults(defaults)
 
 
-def _compile(db: Database, row: candidates.CandidateRow) -> None:
+def _compile(db: Database, row: candidates.CandidateRow) -> list[str]:
+    """What is a default now, where this one failed."""
     if row.attempts > candidates.MAX_ATTEMPTS:
         detail = f"its worker died {candidates.MAX_ATTEMPTS} times while compiling it"
-        _give_up(db, row, detail, CompileOutcome.ABANDONED)
-        return
+        return _give_up(db, row, detail, CompileOutcome.ABANDONED)
     start_ns = time.perf_counter_ns()
     candidate = row.to_candidate()
     try:
@@ -98,11 +108,11 @@ def _compile(db: Database, row: candidates.CandidateRow) -> None:
         with _timed(row, CompileStage.PACKS):
             packs = pack_kernels(candidate, artifact.manifest)
     except KernelZooError as error:
-        _give_up(db, row, str(error), CompileOutcome.REFUSED)
-        return
+        return _give_up(db, row, str(error), CompileOutcome.REFUSED)
     with _timed(row, CompileStage.STORE):
         _store(db, row, artifact, packs, start_ns)
     CANDIDATES.labels(row.target, CompileOutcome.COMPILED).inc()
+    return []
 
 
 @contextmanager
@@ -131,9 +141,11 @@ def _store(
 
 def _give_up(
     db: Database, row: candidates.CandidateRow, detail: str, result: CompileOutcome
-) -> None:
+) -> list[str]:
     CANDIDATES.labels(row.target, result).inc()
     log.warning("candidate failed to compile", candidate=row.candidate_id, detail=detail)
     with db.transaction():
         execute(db, candidates.failed(row.candidate_id, detail))
         execute(db, notifications.candidates_compiled())
+        replacing = fetch_all(db, candidates.replace_default(row.candidate_id))
+    return [each.candidate_id for each in replacing]

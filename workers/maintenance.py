@@ -29,6 +29,9 @@ def stalled(db: Database, stalled_s: float, batch: int) -> tuple[jobs.Message, .
         )
         return (
             *(jobs.plan_space(row.id) for row in fetch_all(db, tuning.requeue_jobs(stalled_s))),
+            *jobs.compile_defaults(
+                [row.candidate_id for row in fetch_all(db, candidates.requeue_defaults(stalled_s))]
+            ),
             # Last: they may as well be waiting for their turn.
             *jobs.compile_batches([row.candidate_id for row in waiting], batch, share=0.0),
             # One by one: where a lease cannot be verified, others need not wait with it.

@@ -63,7 +63,9 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
         from workers import compiling  # noqa: PLC0415 - imports TVM
 
         with database() as db:
-            compiling.compile_batch(db, candidate_ids)
+            defaults = compiling.compile_batch(db, candidate_ids)
+        for job in defaults:
+            send(job)
 
     @task
     def verify_leases(lease_ids: list[int]) -> None:

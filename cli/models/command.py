@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cli.figures import duration, number
-from cli.gateway_client import reach
+from cli.gateway_client import GatewayClient, reach
 from cli.listing import Column, Listing, print_json, show_all
 from cli.models.check import check_model
 from cli.models.dimensions import parse_constants, parse_dimensions, plan_choices, written
@@ -21,7 +21,8 @@ from cli.models.importing import (
     imported,
     is_language_model,
 )
-from cli.models.sending import ImportedModel, send
+from cli.models.readiness import wait_until_ready
+from cli.models.sending import ImportedModel, Told, send
 from cli.models.typescript import declarations
 from cli.options import (
     STATE,
@@ -31,6 +32,7 @@ from cli.options import (
     UrlOption,
     parse_targets,
 )
+from cli.stack.signals import INTERRUPTED, interruptible
 from cli.terminal import live_display, note, notes, out
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan
@@ -98,6 +100,7 @@ def add(
         ),
     ] = MAX_ERROR,
     replace: Annotated[bool, typer.Option("--replace", help="Put it in another's place.")] = False,
+    wait: Annotated[bool, typer.Option(help="Wait until pages can run it.")] = True,
     as_json: JsonOption = False,
     state: StateOption = STATE,
     url: UrlOption = None,
@@ -131,10 +134,21 @@ def add(
             told=told,
             targets=_targets(target, both=both),
         )
+        if wait:
+            _wait(gateway, name, told)
     if as_json:
         print_json(made)
         return
-    _tell_added(made, model)
+    _tell_added(made, model, ready=wait)
+
+
+def _wait(gateway: GatewayClient, name: str, told: Told) -> None:
+    try:
+        with interruptible():
+            wait_until_ready(gateway, name, told)
+    except KeyboardInterrupt:
+        note(f"{name} is registered; its kernels are compiled without this command")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _targets(asked: list[str] | None, *, both: bool) -> tuple[TargetKind, ...]:
@@ -353,11 +367,12 @@ def check(
         raise typer.Exit(1)
 
 
-def _tell_added(made: Registered, sent: ImportedModel) -> None:
+def _tell_added(made: Registered, sent: ImportedModel, *, ready: bool) -> None:
     model = made.model
     plans = "; ".join(map(_named, model.plans))
+    state = "ready for pages" if ready else "registered"
     out.print(
-        f"{model.name} is served: {_counted(len(model.plans), 'plan')} ({plans}), "
+        f"{model.name} is {state}: {_counted(len(model.plans), 'plan')} ({plans}), "
         f"weights {_weights_told(sent)}, {_counted(made.jobs, 'new tuning job')}",
         markup=False,
     )

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+INTERRUPTED = 130
+"""The exit status of a command that Ctrl-C ended."""
 _BOTH = (signal.SIGINT, signal.SIGTERM)
 
 

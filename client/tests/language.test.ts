@@ -5,6 +5,7 @@ import { LanguageModel } from "../src/language/model.js";
 import { readOrder } from "../src/language/order.js";
 import { Targets } from "../src/language/targets.js";
 import type { ModelAnswer } from "../src/runtime/answer.js";
+import { compiled } from "../src/runtime/compiling.js";
 import type { Stored } from "../src/runtime/golden.js";
 import type { Host } from "../src/runtime/host.js";
 import { Listeners } from "../src/runtime/listeners.js";
@@ -51,9 +52,11 @@ function zooWith(answers: Readonly<Record<string, ModelAnswer>>, told: Partial<H
   };
   const host = {
     ...{ deviceClass: WASM, forbidden: null, backend: "webgpu", tools: { KernelZooError } },
-    ...{ gpu: gpuOf(false), ...told },
+    ...{ gpu: gpuOf(false), deadline: () => AbortSignal.timeout(1000), ...told },
   } as unknown as Host;
-  return { asked, targets: new Targets(host, request, "tiny") };
+  const runtime = { requestModel: request, compiled };
+  const waiting = { progress: () => undefined, signal: undefined };
+  return { asked, targets: new Targets(host, runtime, "tiny", waiting) };
 }
 
 test("a language model whose kernels for the GPU are missing runs on WebAssembly, and says why", async () => {
@@ -61,7 +64,10 @@ test("a language model whose kernels for the GPU are missing runs on WebAssembly
   const { asked, targets } = zooWith(answers);
   const { answer, reason, spare } = await targets.planned(24);
   assert.equal(answer.device_class, WASM);
-  assert.match(reason ?? "", /^The zoo has no kernel of webgpu for product yet\./);
+  assert.match(
+    reason ?? "",
+    /^The zoo has no kernel of webgpu for product, which tiny needs, and compiles none\./,
+  );
   assert.equal(spare, undefined);
   assert.notEqual(targets.sourceOf(answer), targets.sourceOf(answerOf(GPU)));
   await targets.planned(48);

@@ -251,13 +251,11 @@ test("feeds of all kinds become entries as they lie in memory", () => {
   assert.deepEqual(stored(port("float32"), { x: shaped }), [1, 2, 3, 0.5]);
 });
 
-test("in an isolated page floats are copied once, to memory that the worker reads, and again to it", (t) => {
+test("where workers share memory floats are copied once, to what the worker reads, and again to it", () => {
   const feed = Float32Array.of(1, 2, 3, 4);
   const [own] = storedFeeds([port("float32")], { x: feed }, refuse) as [Float32Array<ArrayBuffer>];
   assert.deepEqual(buffersOf([own]), [own.buffer], "elsewhere its memory moves to the worker");
-  Object.assign(globalThis, { crossOriginIsolated: true });
-  t.after(() => Reflect.deleteProperty(globalThis, "crossOriginIsolated"));
-  const first = storedFeeds([port("float32")], { x: feed }, refuse);
+  const first = storedFeeds([port("float32")], { x: feed }, refuse, null, true);
   assert.ok(first.every(isShared));
   assert.deepEqual(buffersOf(first), []);
   const [next] = storedFeeds([port("float32")], { x: Float32Array.of(5, 6, 7, 8) }, refuse, first);

@@ -47,6 +47,7 @@ function hostOf(origin: string, told: FailureReport[] = []): Host {
     backend: "wasm",
     gpu,
     openGpu: async () => gpu,
+    shares: false,
     tools: { ...tools, giveUpGpu, openManifest, postReport, refuseAged, storedNotes },
   };
 }

@@ -53,7 +53,13 @@ export function showError(text: string | null): void {
   byId("error").hidden = text === null;
 }
 
-const PHASES = { plan: "Plan", kernels: "Kernels", weights: "Weights", check: "Check" } as const;
+const PHASES = {
+  compile: "Kernels are compiled",
+  plan: "Plan",
+  kernels: "Kernels",
+  weights: "Weights",
+  check: "Check",
+} as const;
 
 /** `loaded` of `total` are bytes of kernels and of weights. */
 export function showProgress(phase: keyof typeof PHASES, loaded: number, total: number): void {

@@ -105,6 +105,39 @@ def add(job_id: int, ordinal: int, candidate: Candidate) -> Query[CandidateIdRow
     )
 
 
+def mark_defaults(job_id: int) -> Query[CandidateIdRow]:
+    """Marks the defaults of a space that any device may ask for; gives those that wait."""
+    return Query(
+        sql="""
+            UPDATE candidate SET is_default = true
+            WHERE (SELECT space IN ('', 'any') FROM tuning_job WHERE id = %(job_id)s)
+              AND candidate_id = ANY (ARRAY(SELECT * FROM default_candidates(%(job_id)s)))
+              AND state = 'waiting' AND NOT is_default
+            RETURNING candidate_id
+        """,
+        parameters={"job_id": job_id},
+        row=CandidateIdRow,
+    )
+
+
+def replace_default(candidate_id: str) -> Query[CandidateIdRow]:
+    """Marks those that are defaults in the place of one that failed; gives those that wait."""
+    return Query(
+        sql="""
+            UPDATE candidate SET is_default = true
+            WHERE candidate_id = ANY (ARRAY(
+                SELECT d.candidate_id
+                FROM space_point p JOIN tuning_job j ON j.id = p.job_id
+                CROSS JOIN LATERAL default_candidates(j.id) d
+                WHERE p.candidate_id = %(id)s AND j.space IN ('', 'any')))
+              AND state = 'waiting' AND NOT is_default
+            RETURNING candidate_id
+        """,
+        parameters={"id": candidate_id},
+        row=CandidateIdRow,
+    )
+
+
 def claim(candidate_id: str) -> Query[CandidateRow]:
     """Counts an attempt on a waiting candidate. No row when it is not waiting any more, or when
     every job that it was for is cancelled.
@@ -163,8 +196,23 @@ def failed(candidate_id: str, detail: str) -> Statement:
     )
 
 
+def requeue_defaults(stalled_s: float) -> Query[CandidateIdRow]:
+    """Waiting defaults whose message seems lost; marks them as requeued."""
+    return Query(
+        sql="""
+            UPDATE candidate c SET requeued_at = now()
+            WHERE c.state = 'waiting' AND c.is_default AND is_wanted(c.candidate_id)
+              AND c.requeued_at < now() - make_interval(secs => %(stalled_s)s)
+            RETURNING c.candidate_id
+        """,
+        parameters={"stalled_s": stalled_s},
+        row=CandidateIdRow,
+    )
+
+
 def requeue_waiting(stalled_s: float, limit: int) -> Query[WaitingRow]:
-    """Waiting candidates whose message seems lost, of the oldest jobs; marks them as requeued."""
+    """Waiting candidates whose message seems lost, of the oldest jobs; marks them as requeued. The
+    defaults among them are `requeue_defaults`'s."""
     return Query(
         sql="""
             WITH stalled AS (
@@ -174,7 +222,7 @@ def requeue_waiting(stalled_s: float, limit: int) -> Query[WaitingRow]:
                     SELECT p.job_id, p.ordinal FROM space_point p
                     WHERE p.candidate_id = c.candidate_id ORDER BY p.job_id LIMIT 1
                 ) first
-                WHERE c.state = 'waiting' AND is_wanted(c.candidate_id)
+                WHERE c.state = 'waiting' AND NOT c.is_default AND is_wanted(c.candidate_id)
                   AND c.requeued_at < now() - make_interval(secs => %(stalled_s)s)
                 ORDER BY first.job_id, first.ordinal LIMIT %(limit)s
                 FOR UPDATE OF c SKIP LOCKED

@@ -103,6 +103,25 @@ class CallTimeRow:
     expected_ns: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitedRow:
+    """A job of a model whose space nobody has planned, or a default that is not compiled."""
+
+    job_id: int | None
+    candidate_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadinessRow:
+    """A workload of a model on a target: `ready` where every device has a kernel of it. One that
+    can have none is not, and has a `detail`."""
+
+    workload_key: str
+    target: TargetKind
+    ready: bool
+    detail: str
+
+
 def lock() -> Statement:
     """Who registers or removes models takes turns until the transaction ends: what one removes
     another may just have found.
@@ -257,6 +276,61 @@ def remove_unused_modules(days: int) -> Statement:
               AND NOT EXISTS (SELECT FROM candidate c WHERE c.artifact_sha256 = a.sha256)
         """,
         parameters={"days": days},
+    )
+
+
+def awaited(name: str) -> Query[AwaitedRow]:
+    """What workers have yet to do before pages can run a model: what takes most time first."""
+    return Query(
+        sql="""
+            WITH job AS (
+                SELECT j.id, j.state, j.priority FROM tuning_job j
+                WHERE j.space IN ('', 'any') AND j.cancelled_at IS NULL AND j.workload_key IN (
+                    SELECT m.workload_key FROM model_workload m
+                    JOIN model_plan p ON p.id = m.plan_id WHERE p.model = %(name)s)
+            )
+            SELECT waiting.job_id, waiting.candidate_id
+            FROM (
+                SELECT id AS job_id, NULL AS candidate_id, priority, id, 0 AS ordinal
+                FROM job WHERE state = 'waiting'
+                UNION ALL
+                SELECT NULL, c.candidate_id, job.priority, job.id, p.ordinal
+                FROM job JOIN space_point p ON p.job_id = job.id
+                JOIN candidate c ON c.candidate_id = p.candidate_id
+                WHERE c.state = 'waiting' AND c.is_default
+            ) waiting
+            ORDER BY waiting.priority DESC, waiting.id, waiting.ordinal
+        """,
+        parameters={"name": name},
+        row=AwaitedRow,
+    )
+
+
+def readiness(name: str) -> Query[ReadinessRow]:
+    """Every workload of a model, on each target that it is tuned for."""
+    return Query(
+        sql="""
+            SELECT j.workload_key, j.target,
+                   j.state = 'planned' AND NOT space.waits AND NOT space.fails AS ready,
+                   CASE WHEN j.state = 'failed' THEN j.detail
+                        WHEN space.fails THEN space.detail ELSE '' END AS detail
+            FROM tuning_job j
+            CROSS JOIN LATERAL (
+                SELECT coalesce(bool_or(c.state = 'waiting' AND c.is_default), false) AS waits,
+                       j.state = 'planned' AND coalesce(bool_and(c.state = 'failed'), true)
+                           AS fails,
+                       coalesce(min(c.detail) FILTER (WHERE c.state = 'failed'), '') AS detail
+                FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
+                WHERE p.job_id = j.id
+            ) space
+            WHERE j.space IN ('', 'any') AND j.cancelled_at IS NULL AND j.target = ANY (%(targets)s)
+              AND j.workload_key IN (
+                SELECT m.workload_key FROM model_workload m
+                JOIN model_plan p ON p.id = m.plan_id WHERE p.model = %(name)s)
+            ORDER BY j.id
+        """,
+        parameters={"name": name, "targets": [str(each) for each in MEASURED]},
+        row=ReadinessRow,
     )
 
 

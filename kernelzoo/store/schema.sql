@@ -62,12 +62,18 @@ CREATE TABLE candidate (
     workload_key text NOT NULL REFERENCES workload,
     target text NOT NULL CHECK (target IN ('wasm', 'webgpu', 'javascript')),
     manifest jsonb,
+    is_default boolean NOT NULL DEFAULT false,
     CHECK ((state = 'compiled') = (artifact_sha256 IS NOT NULL)),
     CHECK ((state = 'compiled') = (manifest IS NOT NULL))
 );
 COMMENT ON COLUMN candidate.attempts IS 'Compilations begun. A candidate that kills its worker is given up.';
 COMMENT ON COLUMN candidate.manifest IS 'How to run its artifact; other candidates may have the same bytes.';
+COMMENT ON COLUMN candidate.is_default IS
+    'Whether some class of devices is given it while nothing is known of it (default_candidates). It '
+    'is compiled first.';
 CREATE INDEX candidate_waiting ON candidate (requeued_at) WHERE state = 'waiting';
+CREATE INDEX candidate_default_waiting ON candidate (requeued_at)
+    WHERE state = 'waiting' AND is_default;
 CREATE INDEX candidate_workload ON candidate (workload_key);
 
 CREATE TABLE space_point (
@@ -86,6 +92,21 @@ CREATE FUNCTION is_wanted(candidate_id text) RETURNS boolean LANGUAGE sql STABLE
         WHERE p.candidate_id = $1 AND j.cancelled_at IS NULL)
 $$;
 COMMENT ON FUNCTION is_wanted IS 'Whether a job that was not cancelled has this candidate.';
+
+CREATE FUNCTION default_candidates(job_id bigint) RETURNS TABLE (candidate_id text)
+    LANGUAGE sql STABLE AS $$
+    WITH space AS MATERIALIZED (
+        SELECT c.candidate_id, c.requires, p.ordinal
+        FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
+        WHERE p.job_id = $1 AND c.state <> 'failed'
+    )
+    SELECT s.candidate_id FROM space s
+    WHERE NOT EXISTS (
+        SELECT FROM space e WHERE e.ordinal < s.ordinal AND e.requires <@ s.requires)
+$$;
+COMMENT ON FUNCTION default_candidates IS
+    'The candidates of a job that some class is given as its default_kernel where nothing is denied: '
+    'the most promising that did not fail, one for each set of features that allows no earlier one.';
 
 CREATE VIEW kernel AS
     SELECT c.candidate_id, a.sha256, length(a.body) AS size_bytes, c.manifest

@@ -138,6 +138,22 @@ def job(job_id: int) -> Query[JobRow]:
     )
 
 
+def compiling(workload_keys: list[str], target: TargetKind) -> Query[WorkloadRow]:
+    """Those of them whose defaults wait for a worker, or are with one."""
+    return Query(
+        sql="""
+            SELECT j.workload_key FROM tuning_job j
+            WHERE j.workload_key = ANY (%(keys)s) AND j.target = %(target)s
+              AND j.space = %(space)s AND j.cancelled_at IS NULL
+              AND (j.state = 'waiting' OR j.state = 'planned' AND EXISTS (
+                SELECT FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
+                WHERE p.job_id = j.id AND c.state = 'waiting' AND c.is_default))
+        """,
+        parameters={"keys": workload_keys, "target": target, "space": first_space(target)},
+        row=WorkloadRow,
+    )
+
+
 def resume_jobs(workload_key: str, target: TargetKind) -> Statement:
     """Those that were cancelled go on: of every space."""
     return Statement(

@@ -86,7 +86,8 @@ def entries(program: Program, positions: Indices, lookup: Lookup) -> Floats:
 
     Raises IndexError for a program that reads outside of a tensor.
     """
-    return evaluated(program, positions, lookup, Exact()).astype(np.float64)
+    with np.errstate(divide="ignore"):
+        return evaluated(program, positions, lookup, Exact()).astype(np.float64)
 
 
 def evaluated(
@@ -229,7 +230,7 @@ class Exact:
         return value
 
     def binary(self, op: BinaryOp, left: Array, right: Array) -> Array:
-        return np.asarray(BINARY[op](left, right))
+        return wrapped(BINARY[op](left, right))
 
     def call(self, function: Function, argument: Array) -> Array:
         return FUNCTIONS[function](argument)
@@ -250,10 +251,10 @@ class Exact:
         return np.where(holds, then, otherwise)
 
     def reduced(self, reducer: Reducer, values: Array) -> Array:
-        return np.asarray(REDUCERS[reducer].reduce(values, axis=-1))
+        return wrapped(REDUCERS[reducer].reduce(values, axis=-1))
 
     def combined(self, reducer: Reducer, one: Array, other: Array) -> Array:
-        return np.asarray(REDUCERS[reducer](one, other))
+        return wrapped(REDUCERS[reducer](one, other))
 
     def held_as_f16(self, values: Array) -> Array:
         return values
@@ -310,6 +311,30 @@ def whole(x: Array) -> Array:
     return np.asarray(clipped, dtype=np.int64)
 
 
+def wrapped(values: Array) -> Array:
+    """Integers of 64 bits as the numbers that their low 32 bits are; others as they are."""
+    values = np.asarray(values)
+    return values.astype(np.int32).astype(np.int64) if values.dtype.kind == "i" else values
+
+
+def _quotient(x: Array, y: Array) -> Array:
+    """The quotient of sizes, with the sign of both; 0 by 0."""
+    size = np.abs(x) // np.abs(y)
+    return np.where((x < 0) == (y < 0), size, -size)
+
+
+def _power(x: Array, y: Array) -> Array:
+    """Real numbers to real powers; integers modulo 2³² to integer ones, by squares."""
+    if x.dtype.kind == "f":
+        return np.float_power(x, y)
+    result, square, left = np.ones(np.broadcast_shapes(x.shape, y.shape), np.int64), x, y
+    for _ in range(31):
+        result = np.where(left & 1 == 1, wrapped(result * square), result)
+        square, left = wrapped(square * square), left >> 1
+    small = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0))
+    return np.where(y < 0, small, result)
+
+
 def _sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
@@ -329,7 +354,7 @@ FUNCTIONS: dict[Function, Callable[[Array], Array]] = {
     Function.ROUND: np.rint,
     Function.ABS: np.abs,
 }
-BINARY: dict[BinaryOp, np.ufunc] = {
+BINARY: dict[BinaryOp, Callable[[Array, Array], Array]] = {
     BinaryOp.ADD: np.add,
     BinaryOp.SUB: np.subtract,
     BinaryOp.MUL: np.multiply,
@@ -338,9 +363,13 @@ BINARY: dict[BinaryOp, np.ufunc] = {
     BinaryOp.FLOOR_MOD: np.mod,
     BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum,
-    BinaryOp.POW: np.float_power,
-    BinaryOp.SHIFT_RIGHT: np.right_shift,
+    BinaryOp.POW: _power,
+    BinaryOp.QUOTIENT: _quotient,
+    BinaryOp.SHIFT_LEFT: lambda x, y: x << (y & 31),
+    BinaryOp.SHIFT_RIGHT: lambda x, y: x >> (y & 31),
     BinaryOp.BIT_AND: np.bitwise_and,
+    BinaryOp.BIT_OR: np.bitwise_or,
+    BinaryOp.BIT_XOR: np.bitwise_xor,
 }
 COMPARE: dict[CompareOp, np.ufunc] = {
     CompareOp.LT: np.less,

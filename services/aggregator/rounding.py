@@ -39,6 +39,7 @@ from services.aggregator.evaluation import (
     Mask,
     evaluated,
     whole,
+    wrapped,
 )
 
 _REAL = np.dtype([("value", np.float64), ("error", np.float64)])
@@ -83,7 +84,7 @@ class _Rounded:
 
     def binary(self, op: BinaryOp, left: Array, right: Array) -> Array:
         x, y = _value(left), _value(right)
-        value = np.asarray(BINARY[op](x, y))
+        value = wrapped(BINARY[op](x, y))
         ex, ey = _error(left), _error(right)
         if value.dtype.kind != "f":
             return _pair(value, ex + ey)
@@ -133,7 +134,7 @@ class _Rounded:
 
     def reduced(self, reducer: Reducer, values: Array) -> Array:
         x, error = _value(values), _error(values)
-        value = np.asarray(REDUCERS[reducer].reduce(x, axis=-1))
+        value = wrapped(REDUCERS[reducer].reduce(x, axis=-1))
         if x.dtype.kind != "f" or reducer in (Reducer.MAX, Reducer.MIN):
             return _pair(value, error.max(axis=-1))
         terms = x.shape[-1]

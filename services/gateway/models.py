@@ -74,6 +74,7 @@ async def build(state: State, key: Key) -> ServedManifest:
         ]
     if missing and target not in MEASURED:
         await have_compiled(state, missing, target)
+    compiling = await _compiling(state, missing, target) if missing else set()
     plan = await asyncio.to_thread(state.blobs.read, row.plan_sha256)
     if plan is None:
         raise lost(name, row.plan_sha256)
@@ -89,6 +90,7 @@ async def build(state: State, key: Key) -> ServedManifest:
         modules_by_runs=modules_by_runs,
         kernels=kernels,
         missing=missing,
+        compiling=[each for each in missing if each in compiling],
         issued_at=issue_time(),
         serial=called[0].serial,
         signatures=[],
@@ -175,6 +177,12 @@ def _query(dimensions: Mapping[str, object]) -> str:
 def _for(served: ServedKernel, runs: int) -> Kernel:
     """The best for so many runs."""
     return next((each.kernel for each in served.by_runs if each.runs >= runs), served.kernel)
+
+
+async def _compiling(state: State, workload_keys: list[str], target: TargetKind) -> set[str]:
+    async with state.pages.connection() as db:
+        rows = await fetch_all(db, tuning.compiling(workload_keys, target))
+    return {row.workload_key for row in rows}
 
 
 _LINKERS: Mapping[TargetKind, Callable[[Sequence[bytes]], bytes]] = {

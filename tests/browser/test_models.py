@@ -730,3 +730,41 @@ def test_another_engine_computes_the_same(host: Host, tmp_path: Path, kind: Brow
         finally:
             opened.kill()
     assert is_right(found["first"], network)
+
+
+ISOLATED_RUN = """
+  const zoo = await open({ threads: 2 });
+  const model = await zoo.model(`${host}/small.json`);
+  await model.complete();
+  const ids = BigInt64Array.from(feeds.ids, BigInt);
+  const give = { ids, x: Float32Array.from(feeds.x) };
+  await model.run(give);
+  const outputs = Object.entries(await model.run(give));
+  const first = Object.fromEntries(outputs.map(([name, data]) => [name, [...data].map(Number)]));
+  const { threads, singleThreadReason } = model.plan;
+  return { isolated: crossOriginIsolated, first, threads, singleThreadReason };
+"""
+
+
+@pytest.mark.parametrize("shares_memory", [False, True])
+def test_webkit_that_isolates_a_page_runs_models_with_shared_memory_and_without(
+    host: Host, tmp_path: Path, shares_memory: bool
+) -> None:
+    if (package := MISSING[BrowserKind.WEBKIT]()) is not None:
+        pytest.skip(f"WebKitGTK is not here; install it with `apt-get install {package}`")
+    network = small()
+    opened = WebKit(tmp_path, shares_memory)
+    with site(ISOLATED) as address:
+        try:
+            opened.connect()
+            opened.goto(address)
+            found = opened.evaluate(script(ISOLATED_RUN), [host.url, lists(network.feeds)])
+        finally:
+            opened.kill()
+    assert found["isolated"]
+    assert is_right(found["first"], network)
+    if shares_memory:
+        assert (found["threads"], found["singleThreadReason"]) == (2, None)
+    else:
+        assert found["threads"] == 1
+        assert "does not let its threads share memory" in found["singleThreadReason"]

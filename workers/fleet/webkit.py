@@ -51,11 +51,12 @@ def missing_for_webkit(which: Callable[[str], str | None] = shutil.which) -> str
 class WebKit:
     """A browser with one tab. Every method may raise PageLost; `kill` never does."""
 
-    def __init__(self, profile: Path) -> None:
+    def __init__(self, profile: Path, shares_memory: bool = True) -> None:
         profile.mkdir(parents=True, exist_ok=True)
         self._profile = profile
         self._port = _free_port()
         self._session = ""
+        self._engine = _ENGINE if shares_memory else {}
         self._display = _own_display(profile)
         self._driver: BrowserProcess | None = None
 
@@ -64,7 +65,7 @@ class WebKit:
         self._driver = BrowserProcess.start(
             ("WebKitWebDriver", f"--port={self._port}", f"--host={_HOST}"),
             self._profile / "webkit.log",
-            {**_ENGINE, **display, **_homes(self._profile)},
+            {**self._engine, **display, **_homes(self._profile)},
         )
         _until(self._listens, self._driver, "WebKitWebDriver")
         browser = {"binary": str(find_minibrowser()), "args": ["--automation"]}

@@ -38,13 +38,12 @@ export async function openModel(
 ): Promise<Model> {
   const { onProgress: progress = () => undefined, signal, memoryBytes } = rest;
   const stopping: Stopping = { signal };
-  const { isFile, Listeners, Opener, requestModel, spawnRuntime } = await import(
-    "../runtime/runtime.js"
-  );
+  const runtime = await import("../runtime/runtime.js");
+  const { isFile, Listeners, Opener, spawnRuntime } = runtime;
   signal?.throwIfAborted();
   const several = contextLength === undefined && !isFile(name);
   const contexts = several ? await contextsOf(host, name) : [];
-  const targets = new Targets(host, requestModel, name);
+  const targets = new Targets(host, runtime, name, { progress, signal });
   const answered = await targets.planned(contextLength ?? contexts[0]);
   signal?.throwIfAborted();
   progress({ phase: "plan", loaded: 1, total: 1 });

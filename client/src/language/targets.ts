@@ -1,10 +1,18 @@
 /** What a language model runs on: the GPU where there is one, else WebAssembly. */
 import type { DecoderWire, ModelAnswer, PlanTensor, PlanWire } from "../runtime/answer.js";
+import type { Waiting } from "../runtime/compiling.js";
 import type { Host } from "../runtime/host.js";
-import type { Answered, requestModel } from "../runtime/request.js";
+import type { Answered } from "../runtime/request.js";
+import type { compiled, requestModel } from "../runtime/runtime.js";
 import type { Gpu } from "../sdk/backend.js";
 import type { MeasuredTarget } from "../wire/types.js";
 import gpuSource from "./worker.js?inlined";
+
+/** What of the runtime asks for plans. */
+interface Runtime {
+  readonly requestModel: typeof requestModel;
+  readonly compiled: typeof compiled;
+}
 
 /** A cache line: where activations of a plan begin, too. */
 const ALIGNMENT = 64;
@@ -50,16 +58,20 @@ async function whyNot(gpu: Gpu, onGpu: ModelAnswer, onWasm: ModelAnswer): Promis
 /** Asks for plans of one language model, and says which worker runs them. */
 export class Targets {
   readonly #host: Host;
-  readonly #request: typeof requestModel;
+  readonly #request: Runtime["requestModel"];
+  readonly #compiled: Runtime["compiled"];
+  readonly #waiting: Waiting;
   readonly #name: string;
   /** Whether the GPU is asked for. */
   #gpu: boolean;
   /** The text of the worker of WebAssembly, once that is answered. */
   #wasmSource = "";
 
-  constructor(host: Host, request: typeof requestModel, name: string) {
+  constructor(host: Host, { requestModel, compiled }: Runtime, name: string, waiting: Waiting) {
     this.#host = host;
-    this.#request = request;
+    this.#request = requestModel;
+    this.#compiled = compiled;
+    this.#waiting = waiting;
     this.#name = name;
     this.#gpu = host.gpu.kind === "gpu";
   }
@@ -119,17 +131,14 @@ export class Targets {
     const { KernelZooError } = this.#host.tools;
     const asked = { ...this.#host, deviceClass, format: 2 } as const;
     const dimensions = context === undefined ? {} : { context };
-    const answered = await this.#request(asked, this.#name, dimensions);
-    const { plan, missing } = answered.answer;
+    const ask = () => this.#request(asked, this.#name, dimensions);
+    const answered = await this.#compiled(this.#host, await ask(), ask, this.#waiting);
+    const { plan } = answered.answer;
     if (plan.decoder === undefined) {
       const text = `${this.#name} is no language model; open it by zoo.model().`;
       throw new KernelZooError("manifest", text);
     }
     const target = targetOf(answered.answer);
-    if (missing[0] !== undefined) {
-      const text = `The zoo has no kernel of ${target} for ${missing[0]} yet. Try again in a few seconds.`;
-      throw new KernelZooError("manifest", text);
-    }
     return { ...answered, answer: { ...answered.answer, plan: withStates(plan, target) } };
   }
 }

@@ -53,15 +53,22 @@ export function copied(entries: Float32Array | Int32Array, into?: Stored): Store
 }
 
 /** Fresh memory, which workers share where the browser lets them; they only read it. */
-function fresh(length: number): Stored {
+function fresh(length: number, shares: boolean): Stored {
   const bytes = length * Float32Array.BYTES_PER_ELEMENT;
-  const isolated = globalThis.crossOriginIsolated === true;
-  const memory = isolated ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes);
+  const memory = shares ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes);
   return new Float32Array(memory) as Stored;
 }
 
-function floats(port: PortWire, entries: Entries, refuse: Refuse, into?: Stored): Stored {
-  if (entries instanceof Float32Array) return copied(entries, into ?? fresh(entries.length));
+function floats(
+  port: PortWire,
+  entries: Entries,
+  refuse: Refuse,
+  shares: boolean,
+  into?: Stored,
+): Stored {
+  if (entries instanceof Float32Array) {
+    return copied(entries, into ?? fresh(entries.length, shares));
+  }
   const wrong = typeof entries[0];
   if (entries.length > 0 && wrong !== "number") {
     throw refuse(`Input ${port.name} takes float32: give a Float32Array, no entries of ${wrong}.`);
@@ -89,7 +96,8 @@ function integers(
 }
 
 /**
- * The entries of all inputs in their order, copied to the memory of `last` ones where they are given.
+ * The entries of all inputs in their order, copied to the memory of `last` ones where they are given;
+ * with `shares` into memory that workers may share.
  * Throws what `refuse` makes of the first fault.
  */
 export function storedFeeds(
@@ -97,6 +105,7 @@ export function storedFeeds(
   feeds: Feeds,
   refuse: Refuse,
   last: readonly Stored[] | null = null,
+  shares = false,
 ): Stored[] {
   const names = inputs.map(({ name }) => name);
   const strange = Object.keys(feeds).find((name) => !names.includes(name));
@@ -112,7 +121,7 @@ export function storedFeeds(
     const entries = entriesOf(port, feed, refuse);
     const { dtype } = port;
     return dtype === "float32"
-      ? floats(port, entries, refuse, last?.[i])
+      ? floats(port, entries, refuse, shares, last?.[i])
       : integers({ ...port, dtype }, entries, refuse);
   });
 }

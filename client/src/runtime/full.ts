@@ -7,7 +7,7 @@ import type { Beside, RuntimeWorker } from "./session.js";
 const LARGE_BYTES = 30e6;
 
 /**
- * A worker beside a model's, where one is going to be wanted: weights that are not kept are on their
+ * A worker beside a model's, where workers share memory and one is going to be wanted: weights that are not kept are on their
  * way then while the model's worker starts and gives everything a place.
  */
 export function besideOf(
@@ -17,7 +17,7 @@ export function besideOf(
 ): Beside | null {
   const { plan } = answer;
   const wanted = graph ? graph.queues.length > 1 : plan.memory.weights > LARGE_BYTES;
-  if (!crossOriginIsolated || !wanted) return null;
+  if (!wanted) return null;
   const worker = spawn(source) as RuntimeWorker & {
     postMessage(message: ToBeside, transfer: Transferable[]): void;
   };

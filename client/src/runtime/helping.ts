@@ -1,4 +1,5 @@
 /** What the workers hear that a model's worker starts: they run parts of calls, or prepare weights. */
+import { canShare } from "../engine/sharing.js";
 import { Crew, crewMember, type FromCrew, type Hand, type Helping, type ToCrew } from "./crew.js";
 import type { Linked } from "./kernels.js";
 import type { ToBeside } from "./messages.js";
@@ -14,7 +15,6 @@ import { failureOf, type Help } from "./serve.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */
 interface WorkerScope {
-  readonly crossOriginIsolated: boolean;
   readonly location: { readonly href: string };
   postMessage(message: FromCrew | FromPreparer): void;
   close(): void;
@@ -82,7 +82,7 @@ export function helping(preparing: Preparing | null = null): Help {
         return hear(data, (told) => scope.postMessage(told));
     }
   });
-  const { crossOriginIsolated: sharing } = scope;
+  const sharing = canShare();
   return {
     threads: sharing ? { start: Crew.start, spawn } : null,
     beside: sharing && preparing !== null ? spawn : null,

@@ -36,6 +36,8 @@ export interface Host
   readonly tools: Tools;
   /** Why JavaScript runs in place of WebAssembly; null where WebAssembly may run. */
   readonly forbidden: string | null;
+  /** Workers may be handed shared memory. */
+  readonly shares: boolean;
   /** The format of plans that is asked for; 1 unless told. */
   readonly format?: 1 | 2;
 }

@@ -9,9 +9,12 @@ import type { KeptName } from "./keeping.js";
 import type { Placement } from "./placement.js";
 import type { WeightsFile } from "./weights.js";
 
-/** Numbers of a load, phase by phase. Of `weights` and `kernels` they are bytes, of `check` calls. */
+/**
+ * Numbers of a load, phase by phase. Of `weights` and `kernels` they are bytes, of `check` calls, of
+ * `compile` kernels, for which a page waits where the zoo has yet to compile them.
+ */
 export interface Progress {
-  readonly phase: "plan" | "kernels" | "weights" | "check";
+  readonly phase: "compile" | "plan" | "kernels" | "weights" | "check";
   readonly loaded: number;
   readonly total: number;
 }

@@ -189,7 +189,8 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const refuse = (message: string) => new host.tools.KernelZooError("run", message);
     const opened = this.#opened;
     // A run that is refused is repeated with it. Those that are under way keep theirs.
-    const last = storedFeeds(inputs, feeds, refuse, this.#running > 0 ? null : this.#last);
+    const spare = this.#running > 0 ? null : this.#last;
+    const last = storedFeeds(inputs, feeds, refuse, spare, host.shares);
     this.#last = last;
     const running = this.#ready?.run(this.#sent(last), options);
     this.#running += 1;

@@ -4,12 +4,13 @@ import type { Answer } from "../gateway/request.js";
 import type { Backend } from "../sdk/backend.js";
 import type { TuneOptions } from "../tuning/tuning.js";
 import { addressOf, targetOf } from "./answer.js";
+import type { Waiting } from "./compiling.js";
 import type { Host } from "./host.js";
 import { Listeners } from "./listeners.js";
 import type { Check, Progress } from "./messages.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
 import { Opener } from "./opener.js";
-import { type Dimensions, isFile, requestModel } from "./request.js";
+import { type Answered, type Dimensions, isFile, requestModel } from "./request.js";
 import { Session, spawnRuntime, startWorkers } from "./session.js";
 
 // For language models, graphs and kernels in JavaScript, which are files of their own.
@@ -35,7 +36,10 @@ export interface ModelOptions extends TuneOptions {
    * complete. A GPU that fails is replaced by WebAssembly.
    */
   readonly backend?: Backend;
-  /** Called with numbers while kernels and weights arrive, and while the model is checked. */
+  /**
+   * Called with numbers while the zoo compiles kernels of a model that is new to it, while kernels and
+   * weights arrive, and while the model is checked.
+   */
   readonly onProgress?: (progress: Progress) => void;
   /** Stops the load; it rejects with the signal's reason. */
   readonly signal?: AbortSignal;
@@ -66,11 +70,22 @@ const abortion = (signal: AbortSignal | undefined): Promise<never> =>
     signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
   });
 
+/** An answer without a missing kernel, which is waited for where the zoo compiles it. */
+export async function compiled(
+  host: Host,
+  first: Answered,
+  ask: () => Promise<Answered>,
+  waiting: Waiting,
+): Promise<Answered> {
+  if (first.answer.missing.length === 0) return first;
+  return (await import("./compiling.js")).compiled(host, first, ask, waiting);
+}
+
 /** The first starts while the zoo answers. */
-async function workersOf({ threads, forbidden }: Host, saved: boolean) {
-  const wanted = saved || threads.size > 1 || crossOriginIsolated;
+async function workersOf({ threads, forbidden, shares }: Host, saved: boolean) {
+  const wanted = saved || threads.size > 1 || shares;
   const full = wanted ? await import("./full.js") : null;
-  const beside = full?.besideOf.bind(null, spawnRuntime);
+  const beside = shares ? full?.besideOf.bind(null, spawnRuntime) : undefined;
   return { ...startWorkers(full?.source, !forbidden), beside };
 }
 
@@ -97,18 +112,26 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
     return requestModel(host, name, dimensions, answer);
   };
   const { forbidden } = host;
+  const waiting = { progress, signal };
+  const patient = async () => compiled(host, await ask(), ask, waiting);
   const onWasm = forbidden
     ? () =>
-        import("./javascript/source.js").then((source) => source.patiently(host, forbidden, ask))
-    : ask;
+        import("./javascript/source.js").then(async (source) =>
+          source.inPlace(host, forbidden, await patient()),
+        )
+    : patient;
   // A file says itself what it is for.
   const targeted =
     isFile(name) || (backend !== "webgpu" && (backend !== "auto" || host.gpu.kind === "none"))
       ? onWasm()
       : import("./target.js").then((target) =>
-          target.chosen(host, backend, onWasm, (deviceClass) =>
-            requestModel({ ...host, deviceClass }, name, dimensions),
-          ),
+          target.chosen(host, backend, onWasm, async (deviceClass) => {
+            const askGpu = () => requestModel({ ...host, deviceClass }, name, dimensions);
+            const first = await askGpu();
+            // Where none comes, or the page did not ask for the GPU, it need not wait for one.
+            if (backend !== "webgpu") return first;
+            return compiled(host, first, askGpu, waiting).catch(() => first);
+          }),
         );
   const requested = Promise.race([abortion(signal), targeted]);
   requested.catch(() => undefined); // It is awaited when the worker is on its way.

@@ -5,6 +5,7 @@ import { notedHardware, peakOf, readProfile, usualClass } from "../device/profil
 import { Arena } from "../engine/arena.js";
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
 import { forbiddenReason } from "../engine/features.js";
+import { canShare } from "../engine/sharing.js";
 import { Failures, postReport } from "../gateway/failures.js";
 import { deadline, gaveUp } from "../gateway/request.js";
 import type { LanguageOptions } from "../language/language.js";
@@ -396,7 +397,7 @@ export class KernelZoo {
   ): Promise<Model<Types>> {
     // What the runtime is going to ask for comes beside it, not after it.
     void Promise.allSettled([
-      crossOriginIsolated && import("../runtime/full.js"),
+      canShare() && import("../runtime/full.js"),
       options?.save !== undefined && import("../runtime/graphs.js"),
     ]);
     const asked = name.endsWith(".json") ? this.#file(name) : undefined;
@@ -469,7 +470,8 @@ export class KernelZoo {
 
   #host(device: AskingDevice): Host {
     const gpu = livingGpu(device.gpu);
-    return { ...this.#parts, ...device, gpu, openGpu: this.#openGpu, tools: TOOLS };
+    const shares = canShare();
+    return { ...this.#parts, ...device, gpu, openGpu: this.#openGpu, shares, tools: TOOLS };
   }
 
   #explained<T>(work: () => Promise<T>): Promise<T> {

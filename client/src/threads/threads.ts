@@ -1,5 +1,6 @@
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError, sentence } from "../engine/error.js";
+import { canShare } from "../engine/sharing.js";
 import type { Thread, ThreadPool } from "./pool.js";
 
 /** What a page asks for: `auto` is one thread for each logical core, 8 at the most. */
@@ -8,6 +9,8 @@ export type ThreadCount = number | "auto";
 /** What the page is allowed, read once. */
 export interface ThreadLimits {
   readonly isolated: boolean;
+  /** False where a browser isolates the page and does not let it hand shared memory to threads. */
+  readonly shares?: boolean;
   readonly logicalCores: number;
 }
 
@@ -23,6 +26,9 @@ const MOST_ASKED = 64;
 const NOT_ISOLATED =
   "The page is not cross-origin isolated, so its threads cannot share memory. Serve it with " +
   "Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp.";
+
+const NO_SHARING =
+  "This browser isolates the page, but does not let its threads share memory; another browser may.";
 
 const REMEDY = "If the page has a content security policy, it must allow worker-src blob:.";
 
@@ -40,11 +46,13 @@ export function planThreads(asked: ThreadCount, limits: ThreadLimits): ThreadPla
     return { count: 1, reason: "This device tells of one logical core." };
   }
   if (!limits.isolated) return { count: 1, reason: NOT_ISOLATED };
+  if (limits.shares === false) return { count: 1, reason: NO_SHARING };
   return { count: wanted, reason: null };
 }
 
 const limitsHere = (): ThreadLimits => ({
   isolated: globalThis.crossOriginIsolated === true,
+  shares: canShare(),
   logicalCores: globalThis.navigator?.hardwareConcurrency ?? 1,
 });
 

@@ -618,6 +618,26 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/models/{name}/readiness": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Model Readiness
+         * @description Whether every page can run a model: how many default kernels of it are compiled.
+         */
+        readonly get: operations["get_model_readiness_v1_models__name__readiness_get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/models/{name}/{device_class}": {
         readonly parameters: {
             readonly query?: never;
@@ -1414,6 +1434,20 @@ export interface components {
             /** Weight */
             readonly weight: number;
         };
+        /**
+         * FailedDefault
+         * @description A workload of which no kernel compiles for a target, so that pages of it cannot run it.
+         */
+        readonly FailedDefault: {
+            /** Detail */
+            readonly detail: string;
+            readonly target: components["schemas"]["TargetKind"];
+            /**
+             * Workload
+             * @example matmul:f32:m384k768n768
+             */
+            readonly workload: string;
+        };
         /** FailureNoted */
         readonly FailureNoted: {
             /**
@@ -1971,12 +2005,15 @@ export interface components {
          *     but those that are `missing`.
          *
          *     `missing` are workloads for which no kernel has been compiled yet: without them the model cannot
-         *     run. Then `module` is null, as it is on WebGPU and where kernels cannot be linked: each is
-         *     fetched by itself. `modules_by_runs` are other modules, for the fewest runs first, where kernels
-         *     have others `by_runs`.
+         *     run. Those of them that are `compiling` will be there in a moment, as defaults are compiled
+         *     before everything else: ask again. While some are missing `module` is null, as it is on WebGPU
+         *     and where kernels cannot be linked: each is fetched by itself. `modules_by_runs` are other
+         *     modules, for the fewest runs first, where kernels have others `by_runs`.
          *     `issued_at`, `serial` and `signatures` are as in a `Manifest`.
          */
         readonly ModelManifest: {
+            /** Compiling */
+            readonly compiling?: readonly string[];
             /** Device Class */
             readonly device_class: string;
             /** Dimensions */
@@ -2011,6 +2048,21 @@ export interface components {
             /** Signatures */
             readonly signatures: readonly components["schemas"]["SignatureWire"][];
             readonly weights: components["schemas"]["FileWire"];
+        };
+        /**
+         * ModelReadiness
+         * @description `defaults`: the workloads of a model on each target that it is tuned for; of so many all
+         *     default kernels are `compiled`. Pages of every device can run it once that is all of them.
+         */
+        readonly ModelReadiness: {
+            /** Compiled */
+            readonly compiled: number;
+            /** Defaults */
+            readonly defaults: number;
+            /** Failed */
+            readonly failed: readonly components["schemas"]["FailedDefault"][];
+            /** Model */
+            readonly model: string;
         };
         /**
          * ModelRequest
@@ -4192,6 +4244,37 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["ModelCoverage"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_model_readiness_v1_models__name__readiness_get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly name: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ModelReadiness"];
                 };
             };
             /** @description Refused: what, why, what to do */

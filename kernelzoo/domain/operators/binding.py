@@ -42,6 +42,7 @@ _ARITHMETIC: Mapping[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.SHIFT_RIGHT: rshift,
     BinaryOp.BIT_AND: and_,
 }
+"""What is computed of extents, positions and constants before a program runs."""
 MAX_FOLDED_EXPONENT = 32
 _DIVISIONS = (BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
 """Operations that have no value where the right operand is 0."""
@@ -132,7 +133,7 @@ def _bound(
 
 def _folded(op: BinaryOp, left: Expression, right: Expression) -> Expression:
     match left, right:
-        case (Integer(a), Integer(b)) if op not in _DIVISIONS or b:
+        case (Integer(a), Integer(b)) if _is_known(op, a, b):
             return Integer(_ARITHMETIC[op](a, b))
         case (Real(a), Real(b)) if (op not in _DIVISIONS or b) and (
             op is not BinaryOp.POW or (a > 0 and abs(b) < MAX_FOLDED_EXPONENT)
@@ -141,6 +142,16 @@ def _folded(op: BinaryOp, left: Expression, right: Expression) -> Expression:
         case (_, Integer(b)) if (op, b) in _NOTHING:
             return left
     return Binary(op, left, right)
+
+
+def _is_known(op: BinaryOp, left: int, right: int) -> bool:
+    """Whether Python's integers, which have no end, make what those of 32 bits do."""
+    if op not in _ARITHMETIC or op is BinaryOp.POW or (op in _DIVISIONS and not right):
+        return False
+    if op is BinaryOp.SHIFT_RIGHT and right < 0:
+        return False
+    least, most = DType.I32.value_range
+    return bool(least <= _ARITHMETIC[op](left, right) <= most)
 
 
 def _always(comparison: Comparison) -> bool:

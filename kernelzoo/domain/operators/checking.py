@@ -9,7 +9,6 @@ from keyword import iskeyword
 from re import fullmatch
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.binding import position_range
 from kernelzoo.domain.operators.expressions import (
     CASTS,
     Axis,
@@ -35,16 +34,14 @@ STAGE_DTYPES = (DType.F32, DType.I32)
 INPUT_DTYPES = (DType.F32, DType.F16, DType.I32, DType.I8)
 MAX_DEPTH = 100
 """Depth of expressions within expressions: each is a call of each pass over a program."""
-RESERVED = {
-    *("inf", "nan", "min", "max", "pow", "shift_right", "bit_and"),
-    *(*CASTS.values(), *Function),
-}
+RESERVED = {"inf", "nan", *filter(str.isidentifier, BinaryOp), *CASTS.values(), *Function}
 """Names that mean something else in the text of a program."""
 
-_REAL_ONLY = (BinaryOp.DIV, BinaryOp.POW)
-_INTEGER_ONLY = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
-_BITS = (BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND)
-WORD_BITS = 32
+_DIVISIONS = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD, BinaryOp.QUOTIENT)
+_BITS = (
+    *(BinaryOp.SHIFT_LEFT, BinaryOp.SHIFT_RIGHT),
+    *(BinaryOp.BIT_AND, BinaryOp.BIT_OR, BinaryOp.BIT_XOR),
+)
 _Tensors = Mapping[str, tuple[DType, int]]
 """The dtype that values are computed in and the rank, by name."""
 
@@ -184,19 +181,14 @@ class _Checker:
         left, right = self.dtype(binary.left, depth), self.dtype(binary.right, depth)
         if left is not right:
             raise InvalidInput(f"{binary.op} is of {left} and {right}; cast one to the other")
-        if binary.op in _INTEGER_ONLY:
-            if left is not DType.I32:
-                raise InvalidInput(f"{binary.op} is of real numbers; use / with floor()")
-            if not isinstance(binary.right, Integer) or binary.right.value < 1:
-                raise InvalidInput(f"the divisor of {binary.op} must be a number of at least 1")
+        if binary.op in _DIVISIONS and left is not DType.I32:
+            raise InvalidInput(f"{binary.op} is of real numbers; use / with floor()")
         if binary.op in _BITS and left is not DType.I32:
             raise InvalidInput(f"{binary.op} is of real numbers; only integers have bits")
-        if binary.op is BinaryOp.SHIFT_RIGHT:
-            span = position_range(binary.right)
-            if span is None or span[0] < 0 or span[1] >= WORD_BITS:
-                raise InvalidInput("a shift must be by 0 to 31 for every place along the axes")
-        if binary.op in _REAL_ONLY and left is not DType.F32:
-            raise InvalidInput(f"{binary.op} is of integers; cast them to real numbers")
+        if binary.op is BinaryOp.DIV and left is not DType.F32:
+            raise InvalidInput(
+                f"{binary.op} is of integers; use // or quotient(), or cast them to real numbers"
+            )
         return left
 
     def _choice(self, choice: Choice, depth: int) -> DType:

@@ -29,9 +29,14 @@ from kernelzoo.domain.dtype import DType
 
 
 class BinaryOp(StrEnum):
-    """Floor division and the remainder, which has the sign of the divisor, are of integers; the
-    quotient and the power are of real numbers. Bits are those of integers of 32: a shift to the
-    right keeps the sign."""
+    """Integers have 32 bits: sums, products and powers wrap around.
+
+    DIV is of real numbers. FLOOR_DIV and FLOOR_MOD, whose sign is the divisor's, are of integers,
+    and so is QUOTIENT, which loses its fraction. By 0 each of them is 0, as in NumPy, and so is the
+    quotient of the least integer by -1 that integer. An integer to a negative power loses its
+    fraction: it is 1, -1 or 0, and 0 of the base 0. A shift is by its right operand modulo 32; one
+    to the right keeps the sign.
+    """
 
     ADD = "+"
     SUB = "-"
@@ -42,8 +47,12 @@ class BinaryOp(StrEnum):
     MIN = "min"
     MAX = "max"
     POW = "pow"
+    QUOTIENT = "quotient"
+    SHIFT_LEFT = "shift_left"
     SHIFT_RIGHT = "shift_right"
     BIT_AND = "bit_and"
+    BIT_OR = "bit_or"
+    BIT_XOR = "bit_xor"
 
 
 class CompareOp(StrEnum):

@@ -24,7 +24,7 @@ from kernelzoo.domain.operators.expressions import (
     terms,
 )
 
-_OF_BITS = (BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND)
+_OF_BITS = (BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND, BinaryOp.BIT_OR, BinaryOp.BIT_XOR)
 FEWEST_VALUES = 2
 """What an integer that is no index takes at the least: a truth takes two values."""
 

@@ -64,13 +64,7 @@ _COMPARE: Mapping[type[ast.cmpop], CompareOp] = {
     ast.Eq: CompareOp.EQ,
     ast.NotEq: CompareOp.NE,
 }
-_TWO_OPERANDS = {
-    str(op): op
-    for op in (
-        *(BinaryOp.MIN, BinaryOp.MAX, BinaryOp.POW),
-        *(BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND),
-    )
-}
+_TWO_OPERANDS = {str(op): op for op in BinaryOp if op not in _BINARY.values()}
 _FUNCTIONS = {str(function): function for function in Function}
 _CASTS = {word: dtype for dtype, word in CASTS.items()}
 _REALS = {"inf": float("inf"), "nan": float("nan")}

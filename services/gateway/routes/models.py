@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -24,7 +24,7 @@ from kernelzoo.formats.plans import read_plan
 from kernelzoo.metrics import BLOB_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS
 from kernelzoo.store import models, notifications, tuning, wrong_outputs
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
-from kernelzoo.store.models import PlanRow, StoredPlan
+from kernelzoo.store.models import AwaitedRow, PlanRow, StoredPlan
 from kernelzoo.store.wrong_outputs import WrongModelRow
 from services.gateway import programs
 from services.gateway.blobs import Blobs
@@ -45,6 +45,7 @@ from services.gateway.routes.zoo import ARTIFACT_CACHE, MANIFEST_CACHE, ClassTex
 from services.gateway.state import Network, Operator, Shared
 from services.gateway.wire.denials import FailureNoted
 from services.gateway.wire.models import (
+    FailedDefault,
     FileWire,
     ListedModel,
     ModelCoverage,
@@ -52,6 +53,7 @@ from services.gateway.wire.models import (
     ModelList,
     ModelManifest,
     ModelName,
+    ModelReadiness,
     ModelRequest,
     PlanCoverage,
     PlanRequest,
@@ -148,10 +150,20 @@ async def put_model(
             await execute(db, models.prioritise())
             await execute(db, models.cancel_unused_jobs())
             rows = await fetch_all(db, models.plans(name))
+            awaited = await fetch_all(db, models.awaited(name))
         await _clear(db, state.blobs, before)
-    for job_id in opened:
-        after.add_task(state.send, jobs.plan_space(job_id))
+    for message in _messages(awaited):
+        after.add_task(state.send, message)
     return Registered(model=await _document(state.blobs, rows), jobs=len(opened))
+
+
+def _messages(awaited: Sequence[AwaitedRow]) -> Iterator[jobs.Message]:
+    """For all of it, whoever opened the jobs: messages of earlier ones may have been lost, or
+    dropped while nobody wanted them."""
+    yield from (jobs.plan_space(row.job_id) for row in awaited if row.job_id is not None)
+    yield from jobs.compile_defaults(
+        [row.candidate_id for row in awaited if row.candidate_id is not None]
+    )
 
 
 @router.delete("/v1/models/{name}", status_code=HTTPStatus.NO_CONTENT)
@@ -167,6 +179,22 @@ async def delete_model(name: ModelName, state: Shared, operated: Operator) -> No
             await execute(db, models.cancel_unused_jobs())
             await execute(db, notifications.zoo_changed())
         await _clear(db, state.blobs, before)
+
+
+@router.get("/v1/models/{name}/readiness")
+async def get_model_readiness(name: ModelName, state: Shared) -> ModelReadiness:
+    """Whether every page can run a model: how many default kernels of it are compiled."""
+    async with state.pool.connection() as db:
+        if not await fetch_all(db, models.plans(name)):
+            raise unknown(name)
+        rows = await fetch_all(db, models.readiness(name))
+    failed = [
+        FailedDefault(workload=row.workload_key, target=row.target, detail=row.detail)
+        for row in rows
+        if row.detail
+    ]
+    compiled = sum(row.ready for row in rows)
+    return ModelReadiness(model=name, defaults=len(rows), compiled=compiled, failed=failed)
 
 
 @router.get("/v1/models/{name}/coverage")

@@ -112,6 +112,25 @@ class Registered(WireModel):
     jobs: int
 
 
+class FailedDefault(WireModel):
+    """A workload of which no kernel compiles for a target, so that pages of it cannot run it."""
+
+    workload: WorkloadKey
+    target: MeasuredTarget
+    detail: str
+
+
+class ModelReadiness(WireModel):
+    """`defaults`: the workloads of a model on each target that it is tuned for; of so many all
+    default kernels are `compiled`. Pages of every device can run it once that is all of them.
+    """
+
+    model: ModelName
+    defaults: int
+    compiled: int
+    failed: list[FailedDefault]
+
+
 class ModuleWire(WireModel):
     """All kernels and their pack kernels in one module. `functions`: the export of each artifact,
     by its hash.
@@ -136,9 +155,10 @@ class ModelManifest(WireModel):
     but those that are `missing`.
 
     `missing` are workloads for which no kernel has been compiled yet: without them the model cannot
-    run. Then `module` is null, as it is on WebGPU and where kernels cannot be linked: each is
-    fetched by itself. `modules_by_runs` are other modules, for the fewest runs first, where kernels
-    have others `by_runs`.
+    run. Those of them that are `compiling` will be there in a moment, as defaults are compiled
+    before everything else: ask again. While some are missing `module` is null, as it is on WebGPU
+    and where kernels cannot be linked: each is fetched by itself. `modules_by_runs` are other
+    modules, for the fewest runs first, where kernels have others `by_runs`.
     `issued_at`, `serial` and `signatures` are as in a `Manifest`.
     """
 
@@ -153,6 +173,7 @@ class ModelManifest(WireModel):
     modules_by_runs: list[ModuleForRuns] = Field(default_factory=list)
     kernels: dict[WorkloadKey, ServedKernel]
     missing: list[WorkloadKey]
+    compiling: list[WorkloadKey] = Field(default_factory=list)
     issued_at: str
     serial: int
     signatures: list[SignatureWire]

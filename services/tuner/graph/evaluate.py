@@ -233,7 +233,7 @@ class _Values:
                 return np.array(value, np.float32)
             case Axis(name):
                 along = [-1 if each == name else 1 for each in self._places]
-                return np.array(self._places[name], np.int64).reshape(along)
+                return np.array(self._places[name], np.int32).reshape(along)
             case Read(tensor, places):
                 part = self._part(self._tensors[tensor], places)
                 if part is not None:
@@ -368,6 +368,21 @@ FUNCTIONS: Mapping[Function, Callable[[Array], Array]] = {
     Function.ABS: np.abs,
 }
 
+
+def _quotient(x: Array, y: Array) -> Array:
+    """Floor division, and 1 more where it is below the quotient and that is negative."""
+    floor = x // y
+    return np.where((floor < 0) & (x - floor * y != 0), floor + 1, floor)
+
+
+def _power(x: Array, y: Array) -> Array:
+    """NumPy's, but that an integer to a negative power loses its fraction."""
+    if x.dtype.kind == "f":
+        return np.power(x, y)
+    sign = np.where(np.bitwise_and(y, 1) == 1, x, 1)
+    return np.where(y < 0, np.where(np.abs(x) == 1, sign, 0), np.power(x, np.maximum(y, 0)))
+
+
 _BINARY: Mapping[BinaryOp, Callable[[Array, Array], Array]] = {
     BinaryOp.ADD: np.add,
     BinaryOp.SUB: np.subtract,
@@ -377,9 +392,13 @@ _BINARY: Mapping[BinaryOp, Callable[[Array, Array], Array]] = {
     BinaryOp.FLOOR_MOD: np.mod,
     BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum,
-    BinaryOp.POW: np.power,
-    BinaryOp.SHIFT_RIGHT: np.right_shift,
+    BinaryOp.POW: _power,
+    BinaryOp.QUOTIENT: _quotient,
+    BinaryOp.SHIFT_LEFT: lambda x, y: np.left_shift(x, np.bitwise_and(y, 31)),
+    BinaryOp.SHIFT_RIGHT: lambda x, y: np.right_shift(x, np.bitwise_and(y, 31)),
     BinaryOp.BIT_AND: np.bitwise_and,
+    BinaryOp.BIT_OR: np.bitwise_or,
+    BinaryOp.BIT_XOR: np.bitwise_xor,
 }
 
 _COMPARE: Mapping[CompareOp, Callable[[Array, Array], Array]] = {

@@ -58,6 +58,29 @@ _TYPES: dict[DType, type[np.generic]] = {
     DType.I8: np.int8,
     DType.I64: np.int64,
 }
+
+
+def _quotient(x: Value, y: Value) -> Value:
+    """0 by 0, and no trap for the least integer by -1."""
+    wide, by = x.astype(np.int64), y.astype(np.int64)
+    size = np.abs(wide) // np.maximum(np.abs(by), 1)
+    return np.where(by == 0, 0, np.where((wide < 0) == (by < 0), size, -size)).astype(np.int32)
+
+
+def _power(x: Value, y: Value) -> Value:
+    if x.dtype.kind == "f":
+        return np.float_power(x, y).astype(np.float32)
+    powers = [_whole_power(int(base), int(exponent)) for base, exponent in zip(x, y, strict=True)]
+    return np.array(powers, np.uint32).view(np.int32)
+
+
+def _whole_power(base: int, exponent: int) -> int:
+    """The low 32 bits of the power, of which a negative one has lost its fraction."""
+    if exponent < 0:
+        return (base if exponent % 2 else 1) % (1 << 32) if abs(base) == 1 else 0
+    return int(pow(base, exponent, 1 << 32))
+
+
 _BINARY: dict[BinaryOp, Callable[[Value, Value], object]] = {
     BinaryOp.ADD: np.add,
     BinaryOp.SUB: np.subtract,
@@ -69,11 +92,13 @@ _BINARY: dict[BinaryOp, Callable[[Value, Value], object]] = {
     BinaryOp.MAXIMUM: np.maximum,
     BinaryOp.FLOOR_DIV: np.floor_divide,
     BinaryOp.FLOOR_MOD: np.mod,
+    BinaryOp.QUOTIENT: _quotient,
     BinaryOp.AND: np.bitwise_and,
     BinaryOp.OR: np.bitwise_or,
-    BinaryOp.SHIFT_LEFT: np.left_shift,
-    BinaryOp.SHIFT_RIGHT: np.right_shift,
-    BinaryOp.POW: lambda x, y: np.float_power(x, y).astype(np.float32),
+    BinaryOp.XOR: np.bitwise_xor,
+    BinaryOp.SHIFT_LEFT: lambda x, y: np.left_shift(x, np.bitwise_and(y, 31)),
+    BinaryOp.SHIFT_RIGHT: lambda x, y: np.right_shift(x, np.bitwise_and(y, 31)),
+    BinaryOp.POW: _power,
 }
 _COMPARE = {
     CompareOp.EQ: np.equal,

@@ -15,11 +15,11 @@ from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine, Range
 from services.tuner.ir.nodes import (
     LANES,
+    SHIFTS,
     Allocate,
     Assign,
     Barrier,
     Binary,
-    BinaryOp,
     Block,
     Bound,
     Buffer,
@@ -58,9 +58,6 @@ class Phase(StrEnum):
 
 _BEFORE_UNROLLING = (Phase.SCHEDULED, Phase.PARTITIONED)
 _WITH_REGISTERS = (Phase.SCALAR_REPLACED, Phase.STRENGTH_REDUCED)
-_SHIFTS = (BinaryOp.SHIFT_LEFT, BinaryOp.SHIFT_RIGHT)
-"""Their right operand is one count for all lanes."""
-
 _UNROLLED_AWAY = (LoopKind.UNROLLED, LoopKind.VECTOR)
 
 
@@ -277,7 +274,7 @@ def _value(value: Expression, scope: _Scope) -> Iterator[str]:
     lanes = lanes_of(value)
     if lanes not in LANE_COUNTS:
         yield f"a value has {lanes} lanes in a {scope.stage} program"
-    shift = isinstance(value, Binary) and value.op in _SHIFTS
+    shift = isinstance(value, Binary) and value.op in SHIFTS
     below = operands(value)[:1] if shift else operands(value)
     if len(below) > 1 and len({lanes_of(operand) for operand in below}) > 1:
         yield f"{type(value).__name__} mixes numbers of lanes"

@@ -55,7 +55,8 @@ class LoopKind(StrEnum):
 
 class BinaryOp(StrEnum):
     """MIN and MAX of a NaN and a number are either of the two, as in TVM; MINIMUM and MAXIMUM,
-    which are of real numbers, are NaN where either is (IEEE 754-2019, section 9.6)."""
+    which are of real numbers, are NaN where either is (IEEE 754-2019, section 9.6). Those of
+    integers are what the domain's are (`kernelzoo.domain.operators.expressions.BinaryOp`)."""
 
     ADD = "add"
     SUB = "sub"
@@ -67,11 +68,19 @@ class BinaryOp(StrEnum):
     MAXIMUM = "maximum"
     FLOOR_DIV = "floor_div"
     FLOOR_MOD = "floor_mod"
+    QUOTIENT = "quotient"
     AND = "and"
     OR = "or"
+    XOR = "xor"
     SHIFT_LEFT = "shl"
     SHIFT_RIGHT = "shr_s"
     POW = "pow"
+
+
+DIVISIONS = frozenset((BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD, BinaryOp.QUOTIENT))
+"""Operations that no target has for vectors."""
+SHIFTS = frozenset((BinaryOp.SHIFT_LEFT, BinaryOp.SHIFT_RIGHT))
+"""Their right operand is one count for all lanes."""
 
 
 class CompareOp(StrEnum):

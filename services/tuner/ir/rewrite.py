@@ -124,14 +124,16 @@ def inner_blocks(statement: Statement) -> tuple[Block, ...]:
 def values(block: Block) -> Iterator[Expression]:
     """Every expression of a block, each after its operands."""
 
-    def parts(expression: Expression) -> Iterator[Expression]:
-        for operand in operands(expression):
-            yield from parts(operand)
-        yield expression
-
     for statement in statements(block):
         if isinstance(statement, Store | Assign | Let):
-            yield from parts(statement.value)
+            yield from subexpressions(statement.value)
+
+
+def subexpressions(expression: Expression) -> Iterator[Expression]:
+    """The expression behind all that it is made of, each part after its operands."""
+    for operand in operands(expression):
+        yield from subexpressions(operand)
+    yield expression
 
 
 def statements(block: Block) -> Iterator[Statement]:

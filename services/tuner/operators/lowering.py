@@ -4,7 +4,7 @@ A family of schedules that needs a program in another shape (rounded extents, pa
 sums by steps) states it anew, and takes single stages of `computed`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 from kernelzoo.domain.dtype import DType
@@ -30,6 +30,7 @@ from kernelzoo.domain.operators.expressions import (
 )
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
+from services.tuner.ir import nodes
 from services.tuner.tir.tvm import Node, te, tirx
 
 DTYPES = {DType.F32: "float32", DType.F16: "float32", DType.I32: "int32", DType.I8: "int8"}
@@ -38,18 +39,18 @@ DTYPES = {DType.F32: "float32", DType.F16: "float32", DType.I32: "int32", DType.
 
 def _larger(left: Node, right: Node) -> Node:
     """TVM has no maximum that is NaN where either is."""
-    return _extreme_of(te.max, "maximum", left, right)
+    return _extreme_of(te.max, nodes.BinaryOp.MAXIMUM, left, right)
 
 
 def _smaller(left: Node, right: Node) -> Node:
-    return _extreme_of(te.min, "minimum", left, right)
+    return _extreme_of(te.min, nodes.BinaryOp.MINIMUM, left, right)
 
 
 def _extreme_of(
-    of_integers: Callable[[Node, Node], Node], of_reals: str, left: Node, right: Node
+    of_integers: Callable[[Node, Node], Node], of_reals: nodes.BinaryOp, left: Node, right: Node
 ) -> Node:
-    if str(left.ty).startswith("float"):
-        return tirx.call_pure_extern("float32", of_reals, left, right)
+    if str(left.expr_ty()) == DTYPES[DType.F32]:
+        return tirx.call_pure_extern("float32", of_reals.value, left, right)
     return of_integers(left, right)
 
 
@@ -172,25 +173,56 @@ def value_of(expression: Expression, at: Places, tensors: Tensors) -> Node:
         case Read(tensor, places):
             return tensors[tensor](*map(inside, places))
         case Binary(op, left, right):
-            return _BINARY[op](inside(left), inside(right))
+            one, other = inside(left), inside(right)
+            if str(one.expr_ty()) != DTYPES[DType.F32] and _is_opaque(op, left, right):
+                return tirx.call_pure_extern("int32", _OPAQUE[op].value, one, other)
+            return _BINARY[op](one, other)
         case Call(function, argument):
             return _FUNCTIONS[function](inside(argument))
         case Cast(argument, dtype):
             return inside(argument).astype(DTYPES[dtype])
         case Choice(conditions, then, otherwise):
+            # Places are decided once for many entries, so that a branch is best; of two values that
+            # entries decide between both are computed, without a branch that would keep the loop
+            # from being vectorised. A side that may be read outside of a tensor is a branch all the
+            # same (`tir.expressions`).
             holds = tirx.all(*(_compared(each, at, tensors) for each in conditions))
-            if _reads(conditions):
+            if _reads(side for each in conditions for side in (each.left, each.right)):
                 return tirx.Select(holds, inside(then), inside(otherwise))
             return tirx.if_then_else(holds, inside(then), inside(otherwise))
     raise UnsupportedProgram(f"{expression} is not lowered; bind the extents that it names")
 
 
-def _reads(conditions: tuple[Comparison, ...]) -> bool:
-    """Whether entries decide. Places are decided once for many entries, so that a branch is best;
-    of two values that entries decide between both are computed, without a branch that would keep
-    the loop from being vectorised. A side that may be read outside of a tensor is a branch all the
-    same (`tir.expressions`)."""
-    sides = (side for each in conditions for side in (each.left, each.right))
+_OPAQUE: Mapping[BinaryOp, nodes.BinaryOp] = {
+    BinaryOp.ADD: nodes.BinaryOp.ADD,
+    BinaryOp.SUB: nodes.BinaryOp.SUB,
+    BinaryOp.MUL: nodes.BinaryOp.MUL,
+    BinaryOp.POW: nodes.BinaryOp.POW,
+    BinaryOp.FLOOR_DIV: nodes.BinaryOp.FLOOR_DIV,
+    BinaryOp.FLOOR_MOD: nodes.BinaryOp.FLOOR_MOD,
+    BinaryOp.QUOTIENT: nodes.BinaryOp.QUOTIENT,
+    BinaryOp.SHIFT_LEFT: nodes.BinaryOp.SHIFT_LEFT,
+    BinaryOp.BIT_OR: nodes.BinaryOp.OR,
+    BinaryOp.BIT_XOR: nodes.BinaryOp.XOR,
+}
+"""What the visit of TVM's programs makes of operations that TVM is told but the names of."""
+_WITHIN_RANGE = (BinaryOp.MIN, BinaryOp.MAX, BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND)
+_OF_POSITIONS = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
+
+
+def _is_opaque(op: BinaryOp, left: Expression, right: Expression) -> bool:
+    """Whether TVM is told but the name of an operation on integers. It takes each to be in range,
+    as those of positions are, and so x * 60 // 60 to be x, which it is of few entries."""
+    if op in _WITHIN_RANGE:
+        return False
+    divides = op in (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
+    if divides and not (isinstance(right, Integer) and right.value > 0):
+        return True
+    return op not in _OF_POSITIONS or _reads((left, right))
+
+
+def _reads(sides: Iterable[Expression]) -> bool:
+    """Whether entries decide the value of any, and not places alone."""
     return any(isinstance(part, Read) for side in sides for part in parts(side))
 
 

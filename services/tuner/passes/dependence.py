@@ -11,8 +11,21 @@ Variables of the loops around must occur in all of the indices alike.
 from collections.abc import Iterator, Mapping
 
 from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.nodes import Allocate, Block, Buffer, Let, Load, Loop, Store
-from services.tuner.ir.rewrite import inner_blocks, leaves
+from services.tuner.ir.nodes import (
+    DIVISIONS,
+    SHIFTS,
+    Allocate,
+    Binary,
+    Block,
+    Buffer,
+    Expression,
+    IndexValue,
+    Let,
+    Load,
+    Loop,
+    Store,
+)
+from services.tuner.ir.rewrite import inner_blocks, leaves, subexpressions
 
 Access = tuple[Buffer, Affine, bool, Mapping[str, Range]]
 """Buffer, index, whether it is written, and the ranges of the variables bound inside the loop."""
@@ -29,6 +42,23 @@ def is_parallel(loop: Loop) -> bool:
         )
         for buffer in written
     )
+
+
+def in_lanes(value: Expression, var: str) -> bool:
+    """Whether the operations of four iterations can be those of vectors: divisions of integers
+    cannot, nor shifts by counts that differ."""
+    for part in subexpressions(value):
+        if not isinstance(part, Binary):
+            continue
+        if part.op in DIVISIONS:
+            return False
+        if part.op in SHIFTS and any(_moves(leaf, var) for leaf in leaves(part.right)):
+            return False
+    return True
+
+
+def _moves(leaf: Expression, var: str) -> bool:
+    return isinstance(leaf, Load | IndexValue) and leaf.index.coefficient(var) != 0
 
 
 def _disjoint(places: list[tuple[Affine, Mapping[str, Range]]], var: str) -> bool:

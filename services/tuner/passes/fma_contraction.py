@@ -10,7 +10,8 @@ have it on WebAssembly (`PassOptions.fma`).
 
 from msgspec.structs import replace
 
-from services.tuner.ir.nodes import Binary, BinaryOp, Expression, MultiplyAdd, Program
+from kernelzoo.domain.dtype import DType
+from services.tuner.ir.nodes import Binary, BinaryOp, Expression, MultiplyAdd, Program, dtype_of
 from services.tuner.ir.rewrite import map_values, with_operands
 
 
@@ -29,7 +30,7 @@ def _contracted(expression: Expression) -> Expression:
             | Binary(
                 op=BinaryOp.ADD, left=Binary(op=BinaryOp.MUL, left=left, right=right), right=addend
             )
-        ):
+        ) if dtype_of(left) is DType.F32:
             return MultiplyAdd(left=left, right=right, addend=addend)
         case rebuilt:
             return rebuilt

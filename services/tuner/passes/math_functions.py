@@ -29,6 +29,7 @@ from math import inf, nan
 
 from msgspec.structs import replace
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -48,6 +49,7 @@ from services.tuner.ir.nodes import (
     Program,
     Statement,
     Store,
+    dtype_of,
     lanes_of,
     unsupported,
 )
@@ -179,6 +181,38 @@ def power(base: Expression, exponent: Expression, build: ExpressionBuilder) -> E
     number = build.where(Compare(op=CompareOp.EQ, left=x, right=x), signed, x)
     nothing = Compare(op=CompareOp.EQ, left=y, right=build.number(0))
     return build.where(nothing, build.number(1), number)
+
+
+def whole_power(base: Expression, exponent: Expression, build: ExpressionBuilder) -> Expression:
+    """xⁿ of integers modulo 2³², by squares; without its fraction where n is negative."""
+
+    def product(left: Expression, right: Expression) -> Expression:
+        return build.keep(multiply(left, right), DType.I32)
+
+    x = build.keep(base, DType.I32)
+    one = build.whole(1)
+    square: Expression = x
+    match exponent:
+        case Const(value=known) if known >= 0:
+            result: Expression | None = None
+            for bit in range(int(known).bit_length()):
+                square = product(square, square) if bit else x
+                if int(known) >> bit & 1:
+                    result = square if result is None else product(result, square)
+            return one if result is None else result
+    n = build.keep(exponent, DType.I32)
+    total: Expression = one
+    for bit in range(31):
+        square = product(square, square) if bit else x
+        chosen = Binary(op=BinaryOp.AND, left=n, right=build.whole(1 << bit))
+        taken = Compare(op=CompareOp.NE, left=chosen, right=build.whole(0))
+        total = build.keep(build.where(taken, multiply(total, square), total), DType.I32)
+    # Of 1 and -1 alone something is left: 1 or, where n is odd, the base.
+    odd = Compare(op=CompareOp.EQ, left=Binary(op=BinaryOp.AND, left=n, right=one), right=one)
+    size = Binary(op=BinaryOp.MAX, left=x, right=subtract(build.whole(0), x))
+    is_unit = Compare(op=CompareOp.EQ, left=size, right=one)
+    small = build.where(is_unit, build.where(odd, x, one), build.whole(0))
+    return build.below(n, build.whole(0), small, total)
 
 
 def _exp(x: Expression, build: ExpressionBuilder, *, may_overflow: bool = True) -> Expression:
@@ -321,7 +355,8 @@ class _Expansion:
                 result = approximation(inside.function, inside.argument, build)
             elif isinstance(inside, Binary) and inside.op is BinaryOp.POW:
                 build = self._builder(lanes_of(inside))
-                result = power(inside.left, inside.right, build)
+                raised = whole_power if dtype_of(inside) is DType.I32 else power
+                result = raised(inside.left, inside.right, build)
             else:
                 return inside
             before.extend(build.assigned)

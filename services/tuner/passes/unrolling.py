@@ -18,9 +18,11 @@ from kernelzoo.errors import UnsupportedProgram
 from services.tuner.ir.affine import Affine, Ranges
 from services.tuner.ir.nodes import (
     LANES,
+    SHIFTS,
     Allocate,
     Assign,
     Barrier,
+    Binary,
     Block,
     Bound,
     Broadcast,
@@ -42,6 +44,7 @@ from services.tuner.ir.nodes import (
     unsupported,
 )
 from services.tuner.ir.rewrite import leaves, with_operands
+from services.tuner.passes.dependence import in_lanes
 
 MAX_STORES = 20_000
 """Stores that unrolling may leave: the largest kernels of the lite spaces have about a thousand."""
@@ -212,6 +215,12 @@ class _Unrolling:
         if isinstance(expression, IndexValue):
             same = IndexValue(index=self._index(expression.index, at))
             return Broadcast(value=same, lanes=LANES) if vector else same
+        if isinstance(expression, Binary) and expression.op in SHIFTS:
+            return Binary(
+                op=expression.op,
+                left=self._value(expression.left, at, vector),
+                right=self._value(expression.right, at, None),
+            )
         return with_operands(expression, lambda part: self._value(part, at, vector))
 
     def _load(self, load: Load, at: Constants, vector: str | None) -> Expression:
@@ -273,6 +282,8 @@ def _contiguous(loop: Loop, *, gathers: bool) -> tuple[Store, ...]:
     ):
         return ()
     for store in stores:
+        if not in_lanes(store.value, loop.var):
+            return ()
         for leaf in leaves(store.value):
             match leaf:
                 case Load(buffer=Buffer(dtype=DType.I64)):

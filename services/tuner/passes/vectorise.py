@@ -33,7 +33,7 @@ from services.tuner.ir.nodes import (
     Store,
 )
 from services.tuner.ir.rewrite import leaves, statements, substitute
-from services.tuner.passes.dependence import is_parallel
+from services.tuner.passes.dependence import in_lanes, is_parallel
 
 CHUNK = 256
 """Iterations of a single loop in one iteration of the range, unless a schedule says otherwise."""
@@ -104,6 +104,8 @@ def _consecutive(loop: Loop) -> bool:
         if not isinstance(statement, Store) or statement.index.coefficient(loop.var) != 1:
             return False
         if statement.buffer.dtype not in (DType.F32, DType.I32):
+            return False
+        if not in_lanes(statement.value, loop.var):
             return False
         for leaf in leaves(statement.value):
             match leaf:

@@ -1,6 +1,6 @@
 """Expressions of TVM: indices as affine forms, values and conditions as those of the loop IR."""
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from kernelzoo.domain.dtype import DType
@@ -30,6 +30,7 @@ from services.tuner.tir.integers import (
     fits,
     floor_divide,
     integer_bounds,
+    is_i32,
     remainder,
 )
 from services.tuner.tir.symbols import ElementAccess, Symbols
@@ -78,10 +79,10 @@ _FUNCTIONS = {
     "prim.ceil": MathFunction.CEIL,
 }
 _BITS = {tirx.RShift: BinaryOp.SHIFT_RIGHT, tirx.BitwiseAnd: BinaryOp.AND}
+_EXTERNAL = "tirx.call_pure_extern"
 _FLOAT = "float32"
 _WIDE = ("int32", "int64")
 _BYTE = "int8"
-EXTERNAL = "tirx.call_pure_extern"
 _CONDITIONAL = "prim.if_then_else"
 _TRANSPARENT = ("tirx.likely",)
 MOST_FACTORS = 8
@@ -163,7 +164,7 @@ class Expressions:
         if kind is tirx.Cast:
             return self._cast(node)
         if kind is tirx.Select:
-            return self._select(node)
+            return self._select(node, self.value)
         if kind is ir.Var and node in self._named:
             with self._meaning(node) as value:
                 return self.value(value)
@@ -179,12 +180,12 @@ class Expressions:
             return self.value(node.value)
         return Cast(value=self.integer(node.value), dtype=DType.F32)
 
-    def _select(self, node: Node) -> Expression:
+    def _select(self, node: Node, value: Callable[[Node], Expression]) -> Expression:
         side = self._side(node.condition, node.true_value, node.false_value)
         if side is not None:
-            return self.value(side)
+            return value(side)
         with self._both_computed(node.condition):
-            then, otherwise = self.value(node.true_value), self.value(node.false_value)
+            then, otherwise = value(node.true_value), value(node.false_value)
         return Select(condition=self.mask(node.condition), then=then, otherwise=otherwise)
 
     @contextmanager
@@ -206,7 +207,7 @@ class Expressions:
             return Call(function=_FUNCTIONS[name], argument=self.value(node.args[0]))
         if name == _CONDITIONAL:
             return self.value(self._taken(node))
-        if name == EXTERNAL:
+        if name == _EXTERNAL:
             op, left, right = node.args
             return Binary(op=BinaryOp(op.value), left=self.value(left), right=self.value(right))
         if name == "tirx.pow":
@@ -239,16 +240,43 @@ class Expressions:
         return Binary(op=BinaryOp.POW, left=base, right=self.value(node.args[1]))
 
     def integer(self, node: Node) -> Expression:
-        """An i32."""
+        """An i32. What is computed of entries is so as a value, which wraps around and of which
+        four may be computed at once; a position is an affine form."""
         kind = type(node)
-        if kind is ir.expr.TensorLoad and node not in self._lets:
+        if node in self._lets:
+            return IndexValue(index=self._lets[node])
+        if kind is tirx.IntImm:
+            return Const(value=int(node.value), dtype=DType.I32)
+        if kind is ir.expr.TensorLoad:
             at = self.access(node.source, node.indices)
             return Load(buffer=at.buffer, index=at.index)
-        if kind is tirx.Cast and _is_float(node.value) and _dtype(node) in _WIDE:
-            return Cast(value=self.value(node.value), dtype=DType.I32)
-        if kind in _BITS and node not in self._lets:
-            return Binary(op=_BITS[kind], left=self.integer(node.a), right=self.integer(node.b))
+        if kind is tirx.Cast and _dtype(node) in _WIDE and _dtype(node.value) != "bool":
+            if _is_float(node.value):
+                return Cast(value=self.value(node.value), dtype=DType.I32)
+            return self.integer(node.value)
+        op = _OF_ENTRIES.get(kind)
+        if op is not None and (kind in _BITS or self._has_entries(node)):
+            return _of_integers(op, self.integer(node.a), self.integer(node.b))
+        if kind is tirx.Select:
+            return self._select(node, self.integer)
+        if kind is ir.expr.Call:
+            if node.op.name == _CONDITIONAL:
+                return self.integer(self._taken(node))
+            if node.op.name == _EXTERNAL:
+                name, left, right = node.args
+                return _of_integers(BinaryOp(name.value), self.integer(left), self.integer(right))
         return IndexValue(index=self.affine(node))
+
+    def _has_entries(self, node: Node) -> bool:
+        """Whether an integer is computed of what is loaded, not of positions alone."""
+        kind = type(node)
+        if kind in _OF_ENTRIES:
+            return self._has_entries(node.a) or self._has_entries(node.b)
+        if kind is tirx.Cast:
+            return _is_float(node.value) or self._has_entries(node.value)
+        if kind is ir.Var:
+            return node in self._named
+        return kind not in (tirx.IntImm, tirx.FloorDiv, tirx.FloorMod)
 
     def affine(self, node: Node) -> Affine:
         """TVM shares subexpressions, and each step into one crosses a language boundary.
@@ -285,6 +313,8 @@ class Expressions:
             return self._integer_operation(node, _INTEGER[kind])
         if kind is ir.expr.Call and node.op.name == _CONDITIONAL:
             return self.affine(self._taken(node))
+        if kind is ir.expr.Call and node.op.name == _EXTERNAL:
+            return self._opaque(node)
         if kind is tirx.Select:
             return self._integer_select(node)
         if kind is ir.expr.TensorLoad:
@@ -295,6 +325,30 @@ class Expressions:
             return self._let(node, self.integer(node), DType.I32.value_range)
         raise unsupported(node, "the visit of TVM indices")
 
+    def _opaque(self, node: Node) -> Affine:
+        """Sums, and products with a number, are forms: they wrap around as addresses do. What tells
+        numbers from one another asks `_within_range` for them."""
+        name, left, right = node.args
+        match BinaryOp(name.value):
+            case BinaryOp.ADD:
+                return self.affine(left).plus(self.affine(right))
+            case BinaryOp.SUB:
+                return self.affine(left).plus(self.affine(right).times(-1))
+            case BinaryOp.MUL:
+                one, other = self.affine(left), self.affine(right)
+                if not one.terms:
+                    return other.times(one.constant)
+                if not other.terms:
+                    return one.times(other.constant)
+        return self._let(node, self.integer(node), DType.I32.value_range)
+
+    def _within_range(self, node: Node) -> Affine:
+        """An integer as a form whose bounds are true: one that may wrap around has a variable."""
+        form = self.affine(node)
+        if is_i32(form, self._symbols.ranges):
+            return form
+        return self._let((node, "wrapped"), self.integer(node), DType.I32.value_range)
+
     def _integer_cast(self, node: Node) -> Affine:
         """To a number of 32 bits, which an i64 is taken to be, or to the low byte of one."""
         to, of = _dtype(node), node.value
@@ -303,7 +357,7 @@ class Expressions:
         if _dtype(of) == "bool":
             return self._flag(of)
         if not _is_float(of):
-            whole = self.affine(of)
+            whole = self.affine(of) if to in _WIDE else self._within_range(of)
         else:
             cast = Cast(value=self.value(of), dtype=DType.I32)
             whole = self._let(of, cast, DType.I32.value_range)
@@ -321,7 +375,7 @@ class Expressions:
         if side is not None:
             return self.affine(side)
         with self._both_computed(node.condition):
-            then, otherwise = self.affine(node.true_value), self.affine(node.false_value)
+            then, otherwise = map(self._within_range, (node.true_value, node.false_value))
         value = Select(
             condition=self.mask(node.condition),
             then=IndexValue(index=then),
@@ -331,7 +385,7 @@ class Expressions:
         return self._let(node, value, (min(*ranges)[0], max(high for _, high in ranges)))
 
     def _integer_operation(self, node: Node, op: BinaryOp) -> Affine:
-        left, right = self.affine(node.a), self.affine(node.b)
+        left, right = self._within_range(node.a), self._within_range(node.b)
         if op is BinaryOp.MUL and not (left.terms and right.terms):
             return left.times(right.constant) if left.terms else right.times(left.constant)
         if op in (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD) and not right.terms:
@@ -366,7 +420,9 @@ class Expressions:
             operand = Const(value=right.constant, dtype=DType.I32)
         value = Binary(op=op, left=IndexValue(index=left), right=operand)
         ranges = (left.bounds(self._symbols.ranges), right.bounds(self._symbols.ranges))
-        return self._let(node, value, combined(op, *ranges))
+        (low, high), (least, most) = combined(op, *ranges), DType.I32.value_range
+        fits = least <= low and high <= most
+        return self._let(node, value, (low, high) if fits else (least, most))
 
     def _let(self, node: Hashable, value: Expression, limits: Range) -> Affine:
         self._local_reads += 1
@@ -410,7 +466,8 @@ class Expressions:
             return None if left is None or right is None else (*left, *right)
         if kind in _COMPARISONS and not _is_float(node.a):
             op, swapped = _COMPARISONS[kind]
-            difference = self.affine(node.a).plus(self.affine(node.b).times(-1))
+            one, other = self._within_range(node.a), self._within_range(node.b)
+            difference = one.plus(other.times(-1))
             found = integer_bounds(op, difference.times(-1) if swapped else difference, holds=holds)
             if found is None or all(fits(bound, self._symbols.ranges) for bound in found):
                 return found
@@ -427,6 +484,29 @@ class Expressions:
         if type(node) in (tirx.And, tirx.Or):
             return type(node) is tirx.And, node.a, node.b
         raise unsupported(node, "the visit of TVM conditions")
+
+
+_OF_ENTRIES = {
+    tirx.Add: BinaryOp.ADD,
+    tirx.Sub: BinaryOp.SUB,
+    tirx.Mul: BinaryOp.MUL,
+    tirx.Min: BinaryOp.MIN,
+    tirx.Max: BinaryOp.MAX,
+    **_BITS,
+}
+
+
+def _of_integers(op: BinaryOp, left: Expression, right: Expression) -> Expression:
+    """Floor division and remainder by a power of two are a shift and a mask, which vectors have."""
+    known = int(right.value) if isinstance(right, Const) else 0
+    if known > 0 and not known & (known - 1):
+        if op is BinaryOp.FLOOR_MOD:
+            mask = Const(value=known - 1, dtype=DType.I32)
+            return Binary(op=BinaryOp.AND, left=left, right=mask)
+        if op is BinaryOp.FLOOR_DIV:
+            count = Const(value=known.bit_length() - 1, dtype=DType.I32)
+            return Binary(op=BinaryOp.SHIFT_RIGHT, left=left, right=count)
+    return Binary(op=op, left=left, right=right)
 
 
 def _dtype(node: Node) -> str:

@@ -84,6 +84,13 @@ def below(index: Affine, limit: int) -> Bound:
     return Bound(index=Affine(constant=0, terms=index.terms), limit=limit - index.constant)
 
 
+def is_i32(index: Affine, ranges: Mapping[str, Range]) -> bool:
+    """Whether the form is a number of 32 bits, whatever the variables are."""
+    smallest, largest = DType.I32.value_range
+    low, high = index.bounds(ranges)
+    return smallest <= low and high <= largest
+
+
 def fits(bound: Bound, ranges: Mapping[str, Range]) -> bool:
     """Whether both sides are numbers of 32 bits, whatever the variables are: a difference of two
     that were loaded need not be one."""

@@ -56,24 +56,13 @@ export async function sourceOf(
   return `${texts.join("")}globalThis.kernels = { ${listed.join(", ")} };\n${runtime}`;
 }
 
-const WAIT_MS = 500;
-const TRIES = 40;
-
 /**
- * An answer without a missing kernel, or the last one: a zoo compiles kernels in JavaScript for the
- * first page that asks for them. `why` there is no WebAssembly is the reason that the model tells.
- * Rejects as `ask` does, and with KernelZooError (compile) for a file of kernels of WebAssembly.
+ * An answer for JavaScript. `why` there is no WebAssembly is the reason that the model tells. Throws
+ * KernelZooError (compile) for a file of kernels of WebAssembly.
  */
-export async function patiently(
-  { tools }: Host,
-  why: string,
-  ask: () => Promise<Answered>,
-): Promise<Answered> {
-  for (let tries = 1; ; tries++) {
-    const answered = await ask();
-    const { missing, device_class } = answered.answer;
-    if (device_class.includes(":wasm")) throw new tools.KernelZooError("compile", why);
-    if (missing.length === 0 || tries === TRIES) return { ...answered, reason: why };
-    await new Promise((resolve) => setTimeout(resolve, WAIT_MS));
+export function inPlace({ tools }: Host, why: string, answered: Answered): Answered {
+  if (answered.answer.device_class.includes(":wasm")) {
+    throw new tools.KernelZooError("compile", why);
   }
+  return { ...answered, reason: why };
 }

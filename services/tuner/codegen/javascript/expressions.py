@@ -18,6 +18,7 @@ from kernelzoo.domain.dtype import DType
 from services.tuner.codegen.text import Names
 from services.tuner.ir.affine import Affine
 from services.tuner.ir.nodes import (
+    DIVISIONS,
     LANES,
     Binary,
     BinaryOp,
@@ -55,6 +56,7 @@ _INFIX = {BinaryOp.ADD: "+", BinaryOp.SUB: "-", BinaryOp.MUL: "*", BinaryOp.DIV:
 _BITS = {
     BinaryOp.AND: "&",
     BinaryOp.OR: "|",
+    BinaryOp.XOR: "^",
     BinaryOp.SHIFT_LEFT: "<<",
     BinaryOp.SHIFT_RIGHT: ">>",
 }
@@ -70,11 +72,14 @@ _WHOLE = (MathFunction.NEAREST, MathFunction.FLOOR, MathFunction.CEIL)
 HELPERS = {
     "nearest": "(x) => (round(x) - x === 0.5 && round(x) % 2 !== 0 ? round(x) - 1 : round(x))",
     "whole": "(x) => (x >= 2147483647 ? 2147483647 : x <= -2147483648 ? -2147483648 : x | 0)",
+    "quotient": "(x, y) => (y === 0 ? 0 : x / y | 0)",
+    "floor_div": "(x, y) => (y === 0 ? 0 : floor(x / y) | 0)",
+    "floor_mod": "(x, y) => { const r = x % y | 0; return r * y < 0 ? r + y : r; }",
     "bits_of": "(x) => { real[0] = x; return bits[0]; }",
     "real_of": "(x) => { bits[0] = x; return real[0]; }",
 }
-"""Functions that a module states for itself: rounding half to even, conversion that saturates, and
-the bits of a float32."""
+"""Functions that a module states for itself: rounding half to even, conversion that saturates,
+division of integers, whose quotient float64 has exactly, and the bits of a float32."""
 
 Terms = tuple[tuple[str, int], ...]
 
@@ -196,6 +201,8 @@ class Expressions:
                     return self._called("floor", f"{left} / {right}")
                 if op is BinaryOp.FLOOR_MOD:
                     return f"(({left} % {right} + {right}) % {right})"
+        if op in DIVISIONS:
+            return self._called(op, f"{left}, {right}")
         raise unsupported(node, "the JavaScript printer")
 
     def _multiply_add(self, node: MultiplyAdd, lane: int) -> str:

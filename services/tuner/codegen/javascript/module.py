@@ -37,7 +37,12 @@ _ARRAYS = {
     "bits": "new Int32Array(1)",
     "real": "new Float32Array(bits.buffer)",
 }
-_NEEDED = {"nearest": {"round"}, "bits_of": {"bits", "real"}, "real_of": {"bits", "real"}}
+_NEEDED = {
+    "nearest": {"round"},
+    "floor_div": {"floor"},
+    "bits_of": {"bits", "real"},
+    "real_of": {"bits", "real"},
+}
 """What helpers name in turn."""
 
 _RESERVED = """

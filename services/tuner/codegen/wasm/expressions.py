@@ -17,6 +17,7 @@ from services.tuner.codegen.wasm.instructions import (
 )
 from services.tuner.codegen.wasm.memory import Addresses
 from services.tuner.ir.nodes import (
+    DIVISIONS,
     LANES,
     Binary,
     BinaryOp,
@@ -53,14 +54,13 @@ Kind = tuple[DType, bool]
 _F32, _F32X4 = (DType.F32, False), (DType.F32, True)
 _I32, _I32X4 = (DType.I32, False), (DType.I32, True)
 _PREFIX: dict[Kind, str] = {_F32: "f32", _F32X4: "f32x4", _I32: "i32", _I32X4: "i32x4"}
-_BITS = {BinaryOp.AND: "and", BinaryOp.OR: "or"}
+_BITS = (BinaryOp.AND, BinaryOp.OR, BinaryOp.XOR)
 _SIGNED = {CompareOp.LT, CompareOp.LE, BinaryOp.MIN, BinaryOp.MAX}
 _EXTREMES = (BinaryOp.MIN, BinaryOp.MAX)
 _KEEPING_NAN: dict[BinaryOp | CompareOp, BinaryOp] = {
     BinaryOp.MINIMUM: BinaryOp.MIN,
     BinaryOp.MAXIMUM: BinaryOp.MAX,
 }
-_DIVISIONS = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
 
 
 def _spelling(op: BinaryOp | CompareOp, kind: Kind) -> str:
@@ -200,7 +200,7 @@ class Expressions:
 
     def _operation(self, node: Binary | Compare) -> None:
         kind = kind_of(node.left)
-        if node.op in _DIVISIONS:
+        if node.op in DIVISIONS and kind == _I32:
             self._division(node)
             return
         if node.op in _EXTREMES and kind == _I32:
@@ -238,7 +238,7 @@ class Expressions:
         self._emit(plain("f32x4.ne"), plain("v128.or"))
 
     def _division(self, node: Binary | Compare) -> None:
-        """Floor division and modulo by a positive constant; the remainder is never negative.
+        """By a positive constant; a remainder is never negative.
 
         div_s and rem_s round towards zero. Where rem_s gives a negative remainder, `rem >> 31` is
         -1, else 0: it is added to the quotient, and `(rem >> 31) & divisor` to the remainder.
@@ -247,13 +247,74 @@ class Expressions:
             case Const(value=divisor, dtype=DType.I32, lanes=1) if divisor > 0:
                 by = i32_const(int(divisor))
             case _:
-                raise unsupported(node, "the wasm printer for a divisor that is not constant")
+                self._division_by_any(node)
+                return
+        if node.op is BinaryOp.QUOTIENT:
+            self.push(node.left)
+            self._emit(by, plain("i32.div_s"))
+            return
         quotient = node.op is BinaryOp.FLOOR_DIV
         self.push(node.left)
         self._emit(by, plain("i32.div_s" if quotient else "i32.rem_s"))
         self.push(node.left)
         self._emit(by, plain("i32.rem_s"), i32_const(31), plain("i32.shr_s"))
         self._emit(*(() if quotient else (by, plain("i32.and"))), plain("i32.add"))
+
+    def _division_by_any(self, node: Binary | Compare) -> None:
+        """div_s and rem_s trap where the divisor is 0, div_s of the least integer by -1, too. By
+        both divisors the remainder is 0 and the quotient is the product: 1 divides in their place.
+
+            by is safe   1 < by + 1, unsigned        y = by where it is, else 1
+            quotient     x div_s y where by is safe, else x * by
+            floor_mod    r + (((r ^ y) >> 31) & y) where r = x rem_s y is not 0, else r
+            floor_div    the quotient + ((r ^ y) >> 31) where r is not 0
+        """
+        x, by, safe, y, r = (
+            self._function.named(f"division.{name}", ValueType.I32)
+            for name in ("x", "by", "safe", "y", "r")
+        )
+        get, keep, select = self._function.get, self._function.set, _SELECTS[_I32]
+        self._each(node.left, node.right)
+        keep(by)
+        keep(x)
+        # 1. A divisor that does not trap.
+        self._emit(i32_const(1))
+        get(by)
+        self._emit(i32_const(1), plain("i32.add"), plain("i32.lt_u"))
+        keep(safe)
+        get(by)
+        self._emit(i32_const(1))
+        get(safe)
+        self._emit(select)
+        keep(y)
+        # 2. What has the sign of the divisor and that of the dividend.
+        if node.op is not BinaryOp.QUOTIENT:
+            get(x)
+            get(y)
+            self._emit(plain("i32.rem_s"))
+            keep(r)
+            get(r)
+            get(y)
+            self._emit(plain("i32.xor"), i32_const(31), plain("i32.shr_s"))
+            if node.op is BinaryOp.FLOOR_MOD:
+                get(y)
+                self._emit(plain("i32.and"))
+            self._emit(i32_const(0))
+            get(r)
+            self._emit(select)
+            if node.op is BinaryOp.FLOOR_MOD:
+                get(r)
+                self._emit(plain("i32.add"))
+                return
+        # 3. The quotient, on top of what is added to it.
+        get(x)
+        get(y)
+        self._emit(plain("i32.div_s"))
+        get(x)
+        get(by)
+        self._emit(plain("i32.mul"))
+        get(safe)
+        self._emit(select, *((plain("i32.add"),) if node.op is BinaryOp.FLOOR_DIV else ()))
 
     def _converted(self, node: Cast | Bitcast, made: Instruction | None) -> None:
         """Emits `made`; without an instruction the bits must stay as they are."""

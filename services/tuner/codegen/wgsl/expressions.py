@@ -14,6 +14,7 @@ from kernelzoo.domain.dtype import DType
 from services.tuner.codegen.text import Names, Writer
 from services.tuner.codegen.wgsl.memory import Indices, Memory, type_text
 from services.tuner.ir.nodes import (
+    DIVISIONS,
     Binary,
     BinaryOp,
     Bitcast,
@@ -54,6 +55,7 @@ _INFIX = {
     BinaryOp.DIV: "/",
     BinaryOp.AND: "&",
     BinaryOp.OR: "|",
+    BinaryOp.XOR: "^",
 }
 _SHIFTS = {BinaryOp.SHIFT_LEFT: "<<", BinaryOp.SHIFT_RIGHT: ">>"}
 _COMPARE = {CompareOp.EQ: "==", CompareOp.NE: "!=", CompareOp.LT: "<", CompareOp.LE: "<="}
@@ -68,6 +70,26 @@ _CALLS = {
 }
 KEEPING_NAN = {BinaryOp.MINIMUM: "min", BinaryOp.MAXIMUM: "max"}
 _SMALLEST = -(1 << 31)
+_LAST_BIT = 31
+_SAFE = "let y = select(1i, by, u32(by) + 1u > 1u);"
+_OFF = "r != 0i && (r ^ y) < 0i"
+DECLARATIONS = {
+    BITS: f"var<private> {BITS}: u32;",
+    BinaryOp.QUOTIENT: (
+        f"fn quotient(x: i32, by: i32) -> i32 {{ {_SAFE} return select(x * by, x / y, y == by); }}"
+    ),
+    BinaryOp.FLOOR_DIV: (
+        f"fn floor_div(x: i32, by: i32) -> i32 {{ {_SAFE} let r = x % y; "
+        f"return select(x * by, x / y, y == by) - select(0i, 1i, {_OFF}); }}"
+    ),
+    BinaryOp.FLOOR_MOD: (
+        f"fn floor_mod(x: i32, by: i32) -> i32 {{ {_SAFE} let r = x % y; "
+        f"return select(r, r + y, {_OFF}); }}"
+    ),
+}
+"""What a module declares where it needs it. WGSL leaves the quotient by 0, and that of the least
+integer by -1, to be the dividend: 1 divides in the place of both divisors, by which the quotient is
+the product."""
 
 
 class Expressions:
@@ -76,7 +98,7 @@ class Expressions:
     def __init__(self, indices: Indices, memory: Memory) -> None:
         self._indices = indices
         self._memory = memory
-        self.uses_bits = False
+        self.needs: set[str] = set()
         self.extremes: dict[str, tuple[BinaryOp, int]] = {}
         self._texts: dict[int, str] = {}
         self._alive: list[Expression] = []
@@ -142,7 +164,7 @@ class Expressions:
             return f"i32({whole})" if whole == _SMALLEST else f"{whole}i"
         if isfinite(node.value):
             return f"{float(node.value)!r}f"
-        self.uses_bits = True
+        self.needs.add(BITS)
         bits = int.from_bytes(pack("<f", node.value), "little")
         return f"bitcast<f32>({BITS} | {bits}u)"
 
@@ -166,8 +188,12 @@ class Expressions:
                 negative = f"({rest} >> 31u)"
                 if op is BinaryOp.FLOOR_DIV:
                     return f"(({left} / {right}) + {negative})"
-                return f"({rest} + ({negative} & {right}))"
-        raise unsupported(node, "the WGSL printer for a divisor that is not constant")
+                if op is BinaryOp.FLOOR_MOD:
+                    return f"({rest} + ({negative} & {right}))"
+        if op not in DIVISIONS or lanes_of(node) > 1:
+            raise unsupported(node, "the WGSL printer")
+        self.needs.add(op)
+        return f"{op}({left}, {right})"
 
     def extreme(self, op: BinaryOp, lanes: int) -> str:
         """The name of the function of an extreme that is NaN where an operand is."""
@@ -177,12 +203,24 @@ class Expressions:
 
     def _shift(self, node: Binary) -> str:
         count = self.unsigned(node.right)
+        if not self._is_short(node.right):
+            count = f"({count} & {_LAST_BIT}u)"
         if lanes_of(node.left) > 1:
             count = f"vec{lanes_of(node.left)}<u32>({count})"
         elif " " in count:
             # WGSL knows no precedence between shifts and arithmetic.
             count = f"({count})"
         return f"({self.text(node.left)} {_SHIFTS[node.op]} {count})"
+
+    def _is_short(self, count: Expression) -> bool:
+        """Whether a shift is known to be by less than all bits; naga refuses others."""
+        match count:
+            case Const(value=value):
+                return 0 <= value <= _LAST_BIT
+            case IndexValue(index=index):
+                low, high = index.bounds(self._indices.ranges)
+                return low >= 0 and high <= _LAST_BIT
+        return False
 
     def condition(self, node: Expression) -> str:
         match node:

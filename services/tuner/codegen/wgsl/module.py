@@ -9,7 +9,7 @@ from kernelzoo.errors import UnsupportedProgram
 from services.tuner.codegen.text import Names, Writer
 from services.tuner.codegen.wgsl.accesses import Uses, uses_of
 from services.tuner.codegen.wgsl.expressions import (
-    BITS,
+    DECLARATIONS,
     ENABLE,
     SUBGROUP,
     Expressions,
@@ -35,7 +35,7 @@ from services.tuner.schedules.base.f16_storage import F16Storage
 MAX_TEXT_BYTES = 1 << 18
 MAX_SCRATCH_BYTES = 1 << 28
 GROUP, FIRST = "workgroup", "first"
-_RESERVED = (GROUP, FIRST, THREAD, BITS, SUBGROUP, "four", UNPACK, PACK, STORE_ONE)
+_RESERVED = (GROUP, FIRST, THREAD, *DECLARATIONS, SUBGROUP, "four", UNPACK, PACK, STORE_ONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,8 @@ def print_module(
         _entry(writer, memory, own, program, entry)
         for own, program, entry in zip(uses, programs, entries, strict=True)
     ]
-    head = f"var<private> {BITS}: u32;\n" if any(each.uses_bits for each in bodies) else ""
+    needed = {name for each in bodies for name in each.needs}
+    head = "".join(f"{text}\n" for name, text in DECLARATIONS.items() if name in needed)
     for name, (op, lanes) in {k: v for each in bodies for k, v in each.extremes.items()}.items():
         write_extreme_function(writer, name, op, lanes)
     enabled = ENABLE if any(own.reductions for own in uses) else ""
