@@ -76,6 +76,12 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "client/src/tuning",
         "bench/page/src/models",
     ),
+    "models_growth": (
+        "bench/models/growth.py",
+        *_KERNELS,
+        "client/src/runtime",
+        "bench/page/src/models",
+    ),
     "models_imports": (
         "bench/models/imports.py",
         "bench/models/export.py",

@@ -97,6 +97,8 @@ MAX_STAGE_BYTES = 1 << 28
 MAX_WORK = 1 << 23
 """Terms of one entry of a program's output with those of all that it is made of. Who checks a
 report computes 64 such entries."""
+MAX_ORDERED_WORK = 1 << 25
+"""The same of a stage that takes values in order, which is computed whole."""
 CONSTANT_WEIGHTS = ":constant=b"
 """What follows the key of a workload whose weights stay the same."""
 
@@ -416,9 +418,10 @@ class ProgramWorkload(Workload):
                     f"input {given.name} of {self.key} is of {given.dtype}; programs take "
                     f"{', '.join(PROGRAM_DTYPES)}"
                 )
+        most_work = MAX_ORDERED_WORK if program.is_ordered else MAX_WORK
         for found, most, what in (
             (stage_bytes(program), MAX_STAGE_BYTES, "the stages before the output have {} bytes"),
-            (work(program), MAX_WORK, "an entry of the output takes {} terms"),
+            (work(program), most_work, "an entry of the output takes {} terms"),
         ):
             if found > most:
                 raise InvalidInput(

@@ -39,6 +39,7 @@ from kernelzoo.domain.operators.expressions import (
     number,
     terms,
 )
+from kernelzoo.domain.operators.ordered import Scan, Selection, Updates, ordered_of
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -76,6 +77,18 @@ class Arithmetic(Protocol):
         ...
 
     def combined(self, reducer: Reducer, one: Array, other: Array) -> Array: ...
+    def running(self, reducer: Reducer, values: Array) -> Array:
+        """At each place along the middle of three dimensions, of all values up to it."""
+        ...
+
+    def ordered(self, values: Array) -> Array:
+        """What the values of rows are ordered by, the lowest first."""
+        ...
+
+    def updated(self, reducer: Reducer, initial: Array, updates: Array, at: Indices) -> Array:
+        """A flat tensor after its updates at flat places, in order."""
+        ...
+
     def held_as_f16(self, values: Array) -> Array:
         """Those of a stage that a state of f16 is updated by."""
         ...
@@ -94,6 +107,9 @@ def evaluated(
     program: Program, positions: Indices, lookup: Lookup, arithmetic: Arithmetic
 ) -> Array:
     """As `entries`, in an arithmetic."""
+    if program.is_ordered:
+        whole_output = _Evaluation(program, lookup, arithmetic).in_order(program.output)
+        return np.asarray(whole_output.reshape(-1)[positions])
     longest = max(terms(stage) for stage in program.stages)
     shape = program.output.shape
     evaluation = _Evaluation(program, lookup, arithmetic)
@@ -123,6 +139,41 @@ class _Evaluation:
         self._lookup = lookup
         self._latest: dict[str, tuple[bytes, Array]] = {}
         self._whole: dict[str, Array] = {}
+
+    def in_order(self, stage: Stage) -> Array:
+        """All entries of a stage that takes its values one after another."""
+        match ordered_of(stage):
+            case Scan(reducer=reducer, outer=outer, extent=extent, inner=inner):
+                read = stage.value
+                assert isinstance(read, Read)
+                values = self._all_values(Read(read.tensor, stage.axes), stage.axes)
+                return self._arithmetic.running(reducer, values.reshape(outer, extent, inner))
+            case Selection(rows=rows, extent=extent, count=count, largest=largest):
+                values = self._all_values(stage.value, (stage.axes[0], *stage.over))
+                keys = self._arithmetic.ordered(values.reshape(rows, extent))
+                order = np.argsort(~keys if largest else keys, axis=-1, kind="stable")
+                return order[:, :count]
+            case Updates(reducer=reducer, value=value, axes=axes, over=over, shape=shape):
+                flat = np.zeros(1, dtype=np.int64)
+                outside = np.zeros(1, dtype=bool)
+                for part, extent in zip(value.at, shape, strict=True):
+                    place = self._arithmetic.positions(self._all_values(part, over))
+                    outside = outside | (place < 0) | (place >= extent)
+                    flat = flat * extent + place
+                kept = np.flatnonzero(np.broadcast_to(~outside, prod(map(_extent, over))))
+                return self._arithmetic.updated(
+                    reducer,
+                    self._all_values(value.initial, axes),
+                    self._all_values(value.update, over)[kept],
+                    np.broadcast_to(flat, outside.shape)[kept],
+                )
+
+    def _all_values(self, value: Expression, axes: Sequence[Axis]) -> Array:
+        """Flat, at all places along axes in their order."""
+        extents = tuple(map(_extent, axes))
+        places = np.unravel_index(np.arange(prod(extents)), extents)
+        at = {axis.name: place for axis, place in zip(axes, places, strict=True)}
+        return np.broadcast_to(self._value(value, at, _ALL), prod(extents))
 
     def entry(self, stage: Stage, at: Sequence[Array]) -> Array:
         """The entries of a stage at places along its axes, all of them within it."""
@@ -256,8 +307,34 @@ class Exact:
     def combined(self, reducer: Reducer, one: Array, other: Array) -> Array:
         return wrapped(REDUCERS[reducer](one, other))
 
+    def running(self, reducer: Reducer, values: Array) -> Array:
+        return wrapped(REDUCERS[reducer].accumulate(values, axis=1))
+
+    def ordered(self, values: Array) -> Array:
+        return order_keys(values)
+
+    def updated(self, reducer: Reducer, initial: Array, updates: Array, at: Indices) -> Array:
+        made = initial.copy()
+        if reducer is Reducer.LAST:
+            made[at] = updates
+        else:
+            REDUCERS[reducer].at(made, at, updates)
+        return wrapped(made)
+
     def held_as_f16(self, values: Array) -> Array:
         return values
+
+
+def order_keys(values: Array) -> Indices:
+    """Integers that are ordered as the values are: NaN is the largest, and zeros are equal."""
+    if values.dtype.kind != "f":
+        return values.astype(np.int64)
+    bits = np.where(np.isnan(values), np.nan, values).astype(np.float64).view(np.int64)
+    return np.asarray(np.where(bits < 0, np.iinfo(np.int64).min - bits, bits))
+
+
+def _extent(axis: Axis) -> int:
+    return number(axis.extent)
 
 
 def _either(one: Mask | None, other: Mask | None) -> Mask | None:

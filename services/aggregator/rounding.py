@@ -38,6 +38,7 @@ from services.aggregator.evaluation import (
     Lookup,
     Mask,
     evaluated,
+    order_keys,
     whole,
     wrapped,
 )
@@ -66,7 +67,7 @@ def bounded_entries(program: Program, positions: Indices, lookup: Lookup) -> Bou
     """As `evaluation.entries`, with how far a kernel's entries may be off."""
     with np.errstate(all="ignore"):
         found = evaluated(program, positions, lookup, _Rounded())
-    return Bounded(values=found["value"].astype(np.float64), roundings=found["error"])
+    return Bounded(values=_value(found).astype(np.float64), roundings=_error(found))
 
 
 class _Rounded:
@@ -148,6 +149,43 @@ class _Rounded:
         pair = np.stack(np.broadcast_arrays(one, other), axis=-1)
         return self.reduced(reducer, pair)
 
+    def running(self, reducer: Reducer, values: Array) -> Array:
+        x, error = _value(values), _error(values)
+        value = wrapped(REDUCERS[reducer].accumulate(x, axis=1))
+        if x.dtype.kind != "f":
+            return _pair(value, np.maximum.accumulate(error, axis=1))
+        count = np.arange(1, x.shape[1] + 1)[:, np.newaxis]
+        if reducer is Reducer.SUM:
+            sizes = np.abs(x).cumsum(axis=1)
+            return _pair(value, error.cumsum(axis=1) + count * sizes)
+        size, shares = np.abs(value), _shares(x, error).cumsum(axis=1)
+        return _pair(value, _times(size, shares) + count * size)
+
+    def ordered(self, values: Array) -> Array:
+        """Entries of inputs, which are exact."""
+        return order_keys(_value(values))
+
+    def updated(self, reducer: Reducer, initial: Array, updates: Array, at: Indices) -> Array:
+        """Sums and products are rounded once with each update of an entry."""
+        x, value = _value(updates), _value(initial).copy()
+        error = np.broadcast_to(_error(initial), value.shape).copy()
+        if reducer is Reducer.LAST:
+            value[at], error[at] = x, _error(updates)
+            return _pair(value, error)
+        REDUCERS[reducer].at(value, at, x)
+        if value.dtype.kind != "f" or reducer in (Reducer.MAX, Reducer.MIN):
+            np.maximum.at(error, at, _error(updates))
+            return _pair(wrapped(value), error)
+        count = np.bincount(at, minlength=value.size)
+        if reducer is Reducer.SUM:
+            sizes = np.abs(_value(initial)).astype(np.float64)
+            np.add.at(sizes, at, np.abs(x))
+            np.add.at(error, at, _error(updates))
+            return _pair(value, error + count * sizes)
+        shares = _shares(_value(initial), error)
+        np.add.at(shares, at, _shares(x, _error(updates)))
+        return _pair(value, _times(np.abs(value), shares) + count * np.abs(value))
+
     def held_as_f16(self, values: Array) -> Array:
         """A kernel may read them rounded; what was f16 before is held as it is."""
         x = _value(values)
@@ -174,6 +212,11 @@ def _error(array: Array) -> Floats:
 def _times(slope: Array, error: Array) -> Floats:
     """No error is none however steep."""
     return np.where(error == 0, 0.0, np.abs(slope) * error)
+
+
+def _shares(value: Array, error: Array) -> Floats:
+    """Errors as shares of values; of an exact 0 there is none."""
+    return np.where(error == 0, 0.0, error / np.abs(value))
 
 
 def _is_near_a_jump(function: Function, x: Array, error: Array) -> Mask:

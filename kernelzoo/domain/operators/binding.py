@@ -25,6 +25,7 @@ from kernelzoo.domain.operators.expressions import (
     Program,
     Read,
     Real,
+    Scatter,
     Stage,
     number,
 )
@@ -128,6 +129,8 @@ def _bound(
             told = (Comparison(c.op, inside(c.left), inside(c.right)) for c in conditions)
             open_ones = tuple(each for each in told if not _always(each))
             return Choice(open_ones, inside(then), inside(otherwise)) if open_ones else inside(then)
+        case Scatter(initial, update, at):
+            return Scatter(inside(initial), inside(update), tuple(map(inside, at)))
     raise TypeError(f"{expression!r} is no tensor expression")
 
 

@@ -11,6 +11,8 @@ from re import fullmatch
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
     CASTS,
+    SCATTER,
+    SELECTIONS,
     Axis,
     Binary,
     BinaryOp,
@@ -26,15 +28,17 @@ from kernelzoo.domain.operators.expressions import (
     Program,
     Read,
     Real,
+    Scatter,
     Stage,
 )
+from kernelzoo.domain.operators.ordered import refuse_ordered
 from kernelzoo.errors import InvalidInput
 
 STAGE_DTYPES = (DType.F32, DType.I32)
 INPUT_DTYPES = (DType.F32, DType.F16, DType.I32, DType.I8)
 MAX_DEPTH = 100
 """Depth of expressions within expressions: each is a call of each pass over a program."""
-RESERVED = {"inf", "nan", *filter(str.isidentifier, BinaryOp), *CASTS.values(), *Function}
+RESERVED = {"inf", "nan", SCATTER, *filter(str.isidentifier, BinaryOp), *CASTS.values(), *Function}
 """Names that mean something else in the text of a program."""
 
 _DIVISIONS = (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD, BinaryOp.QUOTIENT)
@@ -63,6 +67,7 @@ def checked(program: Program) -> Program:
             raise InvalidInput(f"stage {stage.name}: {error}") from None
         tensors[stage.name] = (stage.dtype, len(stage.axes))
     _refuse_updates(program)
+    refuse_ordered(program)
     return program
 
 
@@ -110,7 +115,11 @@ def _refuse_stage(stage: Stage, tensors: _Tensors) -> None:
         if not isinstance(axis.extent, Integer) or axis.extent.value < 1:
             raise InvalidInput(f"the extent of axis {axis.name} is not a number of at least 1")
         axes[axis.name] = axis
-    found = _Checker(tensors, axes).dtype(stage.value)
+    checker = _Checker(tensors, axes)
+    found = checker.scattered(stage) if isinstance(stage.value, Scatter) else None
+    found = found or checker.dtype(stage.value)
+    if stage.reducer in SELECTIONS:
+        found = DType.I32
     if found is not stage.dtype:
         raise InvalidInput(
             f"its value is of {found} and its dtype {stage.dtype}; cast one to the other"
@@ -161,6 +170,19 @@ class _Checker:
             case Extent(name):
                 raise InvalidInput(f"{name} is neither an axis of it nor a number")
         raise InvalidInput(f"{type(expression).__name__} is no expression of the language")
+
+    def scattered(self, stage: Stage) -> DType:
+        """The dtype of a stage that is written at places."""
+        value = stage.value
+        assert isinstance(value, Scatter)
+        if len(value.at) != len(stage.axes):
+            raise InvalidInput(f"it has {len(stage.axes)} axes and is written at {len(value.at)}")
+        for place in value.at:
+            self._wanted(place, DType.I32, "a place that it is written at", 1)
+        initial, update = self.dtype(value.initial, 1), self.dtype(value.update, 1)
+        if initial is not update:
+            raise InvalidInput(f"it starts as {initial} and is updated by {update}; cast one")
+        return initial
 
     def _wanted(self, part: Expression, dtype: DType, role: str, depth: int) -> None:
         found = self.dtype(part, depth)

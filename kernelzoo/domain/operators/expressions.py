@@ -81,10 +81,25 @@ class Function(StrEnum):
 
 
 class Reducer(StrEnum):
+    """How the values along the axes `over` of a stage become one entry. Those of `ORDERED` take
+    them one after another (`ordered`): running sums and products up to a place, the places of the
+    largest or smallest values, and the last of updates."""
+
     SUM = "sum"
     MAX = "max"
     MIN = "min"
     PROD = "prod"
+    RUNNING_SUM = "running_sum"
+    RUNNING_PROD = "running_prod"
+    LARGEST = "largest"
+    SMALLEST = "smallest"
+    LAST = "last"
+
+
+RUNNING = {Reducer.RUNNING_SUM: Reducer.SUM, Reducer.RUNNING_PROD: Reducer.PROD}
+"""What each running reduction makes of all values up to a place."""
+SELECTIONS = (Reducer.LARGEST, Reducer.SMALLEST)
+ORDERED = (*RUNNING, *SELECTIONS, Reducer.LAST)
 
 
 class Expression:
@@ -256,6 +271,23 @@ class Choice(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Scatter(Expression):
+    """The whole value of a stage that starts as `initial`, an expression of its axes, and is then
+    written at the places `at`, by each `update` along the axes `over` in their order: the last one
+    counts, or the reducer puts each to what is there. A place outside of the stage is passed."""
+
+    initial: Expression
+    update: Expression
+    at: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return f"{SCATTER}({self.initial}, {self.update}, {_listed(self.at)})"
+
+
+SCATTER = "scatter"
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """A tensor and the value of its entry at a place along `axes`: `value`, or with a `reducer`
     that of all values along the axes `over`. `dtype` is F32 or I32."""
@@ -270,6 +302,11 @@ class Stage:
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(number(axis.extent) for axis in self.axes)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether values are taken one after another, in the order of the axes `over`."""
+        return self.reducer in ORDERED or isinstance(self.value, Scatter)
 
     def __getitem__(self, at: Any) -> Read:
         return Read(self.name, at if isinstance(at, tuple) else (at,))
@@ -333,6 +370,11 @@ class Program:
         return DType.F16 if self.makes_f16 else self.output.dtype
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether its only stage is."""
+        return self.output.is_ordered
+
+    @property
     def in_f32(self) -> "Program":
         """The same computation with tensors of f32 in the place of those of f16."""
         inputs = (
@@ -389,6 +431,8 @@ def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) 
         case Choice(conditions, then, otherwise):
             told = (Comparison(c.op, change(c.left), change(c.right)) for c in conditions)
             return Choice(tuple(told), change(then), change(otherwise))
+        case Scatter(initial, update, at):
+            return Scatter(change(initial), change(update), tuple(map(change, at)))
     return expression
 
 
@@ -410,6 +454,8 @@ def parts(expression: Expression) -> Iterator[Expression]:
         case Choice(conditions, then, otherwise):
             inner = [side for each in conditions for side in (each.left, each.right)]
             inner += [then, otherwise]
+        case Scatter(initial, update, at):
+            inner = [initial, update, *at]
         case _:
             inner = []
     for each in inner:

@@ -18,11 +18,13 @@ from kernelzoo.domain.operators.expressions import (
     Program,
     Read,
     Real,
+    Scatter,
     Stage,
     number,
     parts,
     terms,
 )
+from kernelzoo.domain.operators.ordered import steps
 
 _OF_BITS = (BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND, BinaryOp.BIT_OR, BinaryOp.BIT_XOR)
 FEWEST_VALUES = 2
@@ -31,6 +33,8 @@ FEWEST_VALUES = 2
 
 def flops(program: Program) -> int:
     """Operations of one call; a value that is only moved counts as one, as in named operators."""
+    if program.is_ordered:
+        return steps(program.output)
     return sum(
         prod(stage.shape) * terms(stage) * max(1, _operations(stage)) for stage in program.stages
     )
@@ -57,7 +61,7 @@ def _computed(value: Expression) -> int:
 
 def longest_reduction(program: Program) -> int:
     """Terms of an entry of the stage that has most."""
-    return max(map(terms, program.stages))
+    return max(1 if stage.is_ordered else terms(stage) for stage in program.stages)
 
 
 def work(program: Program) -> int:
@@ -65,8 +69,11 @@ def work(program: Program) -> int:
     when each stage is computed anew for each way in which another reads it.
 
     Places are counted axis by axis: along each of them as many as the index takes values, which is
-    one where only the place in the output decides it.
+    one where only the place in the output decides it. Stages that take values in order are computed
+    whole, once.
     """
+    if program.is_ordered:
+        return steps(program.output)
     shapes = {stage.name: stage.shape for stage in program.stages}
     times = dict.fromkeys(shapes, 0)
     places = {name: [1] * len(shape) for name, shape in shapes.items()}
@@ -147,6 +154,10 @@ class _Reach:
             for place, extent in zip(read.at, self._shapes[read.tensor], strict=True):
                 for name in self._of(place):
                     self._indexed[name] = min(extent, self._indexed.get(name, extent))
+        if isinstance(stage.value, Scatter):
+            for place, extent in zip(stage.value.at, stage.shape, strict=True):
+                for name in self._of(place):
+                    self._indexed[name] = min(extent, self._indexed.get(name, extent))
         for comparison in _comparisons(stage.value):
             for one, other in (
                 (comparison.left, comparison.right),
@@ -175,6 +186,9 @@ def _values(value: Expression) -> Iterator[Read]:
         case Choice(_, then, otherwise):
             yield from _values(then)
             yield from _values(otherwise)
+        case Scatter(initial, update, _):
+            yield from _values(initial)
+            yield from _values(update)
         case Integer() | Real() | Axis():
             return
 

@@ -6,6 +6,7 @@
     above[i: 5]: i32 = (1 if 0.5 < a[i, 0] else 0)      stage of integers
     c[i: 5]: f16 = a[i, 0] * 0.5                        output that is stored as f16
     a := c                                              update: what a holds after the call
+    c[i: 5] = last over k: 9 of scatter(a[i], b[k], at[k])    stage that is written at places
 
 Expressions are a small part of Python's, so that Python's own parser reads them; nothing of them is
 ever executed.
@@ -20,6 +21,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.checking import checked
 from kernelzoo.domain.operators.expressions import (
     CASTS,
+    SCATTER,
     Axis,
     Binary,
     BinaryOp,
@@ -36,6 +38,7 @@ from kernelzoo.domain.operators.expressions import (
     Read,
     Real,
     Reducer,
+    Scatter,
     Stage,
     Update,
 )
@@ -183,6 +186,10 @@ def _expression(node: ast.expr, axes: Axes) -> Expression:
             return Call(_FUNCTIONS[name], inside(argument))
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _CASTS:
             return Cast(inside(argument), _CASTS[name])
+        case ast.Call(func=ast.Name(id=name), args=[initial, update, *places], keywords=[]) if (
+            name == SCATTER
+        ):
+            return Scatter(inside(initial), inside(update), tuple(map(inside, places)))
         case ast.IfExp(test=ast.BoolOp(op=ast.And(), values=tests), body=then, orelse=otherwise):
             return Choice(_comparisons(tests, axes), inside(then), inside(otherwise))
         case ast.IfExp(test=test, body=then, orelse=otherwise):

@@ -33,6 +33,7 @@ from kernelzoo.domain.operators.expressions import (
 )
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.graph import NUMPY_DTYPES, Graph, View
+from services.tuner.graph.in_order import in_order
 from services.tuner.graph.products import (
     ENTRIES_AT_ONCE,
     contraction,
@@ -159,6 +160,8 @@ _PRODUCTS: Mapping[str, Callable[[Workload, Array, Array], Array]] = {
 
 def _stage(stage: Stage, tensors: Mapping[str, Array]) -> Array:
     """Over all places at once, or over slices of an axis where that would be too much."""
+    if stage.is_ordered:
+        return in_order(stage, tensors)
     shape, sides = stage.shape, factors(stage)
     made = np.empty(shape, NUMPY_DTYPES[stage.dtype])
     slices = -(-entries_at_once(stage, sides) // ENTRIES_AT_ONCE)

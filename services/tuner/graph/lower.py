@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kernelzoo.domain.operators.expressions import (
+    SCATTER,
     Axis,
     Binary,
     BinaryOp,
@@ -21,6 +22,7 @@ from kernelzoo.domain.operators.expressions import (
     Integer,
     Program,
     Read,
+    Scatter,
     Stage,
     parts,
     rebuilt,
@@ -221,3 +223,5 @@ def _words(expression: Expression) -> Iterator[str]:
             yield from _words(then)
             yield from _words(otherwise)
             yield "where"
+        case Scatter():
+            yield SCATTER

@@ -4,7 +4,7 @@
     y[i0: 4] = max(t0[i0], b[i0])
 
 A value that several nodes read is computed once. Views are free: a program reads through them where
-the place then needs no division.
+the place then needs no division. A program that takes values in order stays alone.
 """
 
 from kernelzoo.domain.operators.expressions import Program, Stage
@@ -61,7 +61,7 @@ class _Merging:
         self._made: dict[str, Node] = {}
 
     def add(self, node: Node) -> None:
-        if isinstance(node.op, Program | View):
+        if isinstance(node.op, View) or (isinstance(node.op, Program) and not node.op.is_ordered):
             stages = stages_of(node, self._values)
             while found := self._step(stages):
                 stages = found
@@ -98,6 +98,8 @@ class _Merging:
         return len(self._readers[name]) == 1
 
     def _joined(self, stages: tuple[Stage, ...], producer: Node) -> tuple[Stage, ...] | None:
+        if isinstance(producer.op, Program) and producer.op.is_ordered:
+            return None
         source = single_stage(producer, self._values)
         if source is None:
             return self._appended(stages, producer)

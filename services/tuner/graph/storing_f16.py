@@ -65,6 +65,11 @@ class _Storing:
         match node.op:
             case View():
                 self._add_view(node)
+            case Program() if node.op.is_ordered:
+                # Updates that are added one after another would be rounded after each.
+                wanted = (DType(each.dtype) for each in node.op.inputs)
+                inputs = tuple(map(self._as, node.inputs, wanted))
+                self._edit.nodes.append(replace(node, inputs=inputs))
             case Program():
                 self._edit.nodes.append(replace(node, op=self._program(node, node.op)))
             case ProgramWorkload(name=name):

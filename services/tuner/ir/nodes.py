@@ -329,7 +329,10 @@ class Allocate(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Barrier(Struct, frozen=True, kw_only=True, gc=False):
-    """All threads of the workgroup wait here, then see what the others have stored before."""
+    """All threads of the workgroup wait here, then see what the others have stored before in
+    workgroup memory; with `storage` also in buffers of scope GLOBAL."""
+
+    storage: bool = False
 
 
 Statement = Store | Assign | Loop | Let | If | Allocate | Barrier

@@ -52,6 +52,8 @@ from services.tuner.schedules.gemv.config import MAX_M
 from services.tuner.schedules.gemv.space import wasm_gemv_configs
 from services.tuner.schedules.matmul.space import wasm_matmul_configs
 from services.tuner.schedules.matmul.webgpu_space import matmul_configs
+from services.tuner.schedules.ordered.space import wasm_ordered_configs
+from services.tuner.schedules.ordered.webgpu_space import ordered_configs
 from services.tuner.schedules.prefetching_matmul.space import wasm_prefetching_matmul_configs
 from services.tuner.schedules.quantised_gemv.config import streams
 from services.tuner.schedules.quantised_gemv.space import wasm_quantised_gemv_configs
@@ -80,9 +82,9 @@ class ScheduleFamily:
     for a model of GPU (at which those for wasm do not look), the likely best first. Some of them
     may be of another family that matches as well. `programs`: it also takes programs that no
     operator names, and so asks a workload for neither extents nor an operator; `states`: also those
-    that write some of their inputs. `lower` makes loop
-    nests of a candidate; it raises InvalidSchedule and UnsupportedProgram as `compile_candidate`
-    does.
+    that write some of their inputs; `ordered`: those that take values one after another, and no
+    others. `lower` makes loop nests of a candidate; it raises InvalidSchedule and
+    UnsupportedProgram as `compile_candidate` does.
     """
 
     name: str
@@ -92,6 +94,7 @@ class ScheduleFamily:
     lower: Lower
     programs: bool = False
     states: bool = False
+    ordered: bool = False
 
 
 def lite_space(
@@ -111,11 +114,15 @@ def lite_space(
 @lru_cache(maxsize=1024)
 def matching(workload: Workload, target: TargetKind) -> tuple[ScheduleFamily, ...]:
     """The families that have schedules for a workload, in the order of the table."""
-    space, unnamed = iteration_space(workload), workload.operator is PROGRAM
+    unnamed = workload.operator is PROGRAM
+    if unnamed and workload.program.is_ordered:
+        return tuple(each for each in FAMILIES if each.target is target and each.ordered)
+    space = iteration_space(workload)
     return tuple(
         each
         for each in FAMILIES
         if each.target is target
+        and not each.ordered
         and (each.programs or not unnamed)
         and (each.states or not workload.has_states)
         and each.matches(space)
@@ -257,6 +264,7 @@ def _wasm(
     *,
     programs: bool = False,
     states: bool = False,
+    ordered: bool = False,
 ) -> ScheduleFamily:
     def space(workload: Workload, _: GpuModel) -> tuple[Candidate, ...]:
         return tuple(config.candidate(workload) for config in configs(workload))
@@ -269,6 +277,7 @@ def _wasm(
         lower=_template(name, TargetKind.WASM),
         programs=programs,
         states=states,
+        ordered=ordered,
     )
 
 
@@ -298,6 +307,7 @@ def _webgpu(
     *,
     programs: bool = False,
     states: bool = False,
+    ordered: bool = False,
 ) -> ScheduleFamily:
     def space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
         return webgpu_space(configs(workload, gpu), workload, gpu)
@@ -310,6 +320,7 @@ def _webgpu(
         lower=_template(name, TargetKind.WEBGPU),
         programs=programs,
         states=states,
+        ordered=ordered,
     )
 
 
@@ -336,7 +347,8 @@ WASM_FAMILIES = (
     _wasm("depthwise", _keeps_channels_apart, wasm_depthwise_configs),
     _wasm("reduction", _reduces_rows, wasm_reduction_configs, programs=True),
     _wasm("attention", _attends_rows, wasm_attention_configs, programs=True),
-    # Loops as the program is stated: any program.
+    _wasm("ordered", lambda _: True, wasm_ordered_configs, programs=True, ordered=True),
+    # Loops as the program is stated: any program but those.
     _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True, states=True),
 )
 
@@ -363,7 +375,8 @@ FAMILIES = (
     _webgpu("conv", channelwise, conv_configs, programs=True),
     _webgpu("reduction", _reduces_rows, reduction_configs, programs=True),
     _webgpu("transpose", is_transposition, transpose_configs),
-    # A thread for each entry, as the program is stated: any program.
+    _webgpu("ordered", lambda _: True, ordered_configs, programs=True, ordered=True),
+    # A thread for each entry, as the program is stated: any program but those.
     _webgpu("elementwise", lambda _: True, elementwise_configs, programs=True, states=True),
     *map(_javascript, WASM_FAMILIES),
 )

@@ -55,7 +55,9 @@ class Statements:
                 self._loop(statement)
             case If():
                 self._condition(statement)
-            case Barrier():
+            case Barrier(storage=storage):
+                if storage:
+                    self._writer.line("storageBarrier();")
                 self._writer.line("workgroupBarrier();")
             case Let() | Allocate() if not last:
                 with self._writer.block():

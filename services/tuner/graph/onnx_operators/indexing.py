@@ -1,25 +1,21 @@
 """Operators that read or write at places which another tensor names."""
 
-from collections.abc import Callable, Mapping
-from math import inf, prod
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 import numpy as np
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
     Axis,
-    Binary,
-    BinaryOp,
     Cast,
     Choice,
-    Comparison,
     Expression,
     Integer,
     Reducer,
-    Stage,
+    Scatter,
     equal,
     largest,
-    operand,
     smallest,
 )
 from services.tuner.graph.building import Carried, Formula, Operand, Site
@@ -126,39 +122,24 @@ def _gather_nd(site: Site) -> Carried:
     return formula.output(axes, formula.read(x, at), x.dtype)
 
 
-_COMBINED: Mapping[str, tuple[Reducer, BinaryOp]] = {
-    "add": (Reducer.SUM, BinaryOp.ADD),
-    "mul": (Reducer.PROD, BinaryOp.MUL),
-    "max": (Reducer.MAX, BinaryOp.MAX),
-    "min": (Reducer.MIN, BinaryOp.MIN),
+_REDUCERS: Mapping[str, Reducer] = {
+    "none": Reducer.LAST,
+    "add": Reducer.SUM,
+    "mul": Reducer.PROD,
+    "max": Reducer.MAX,
+    "min": Reducer.MIN,
 }
 
 
 def _scatter_elements(site: Site) -> Carried:
-    """Each entry asks which updates are for its place: the last of them counts, or all combined."""
+    """Updates are made one after another; one whose index lies outside is passed."""
     x, indices, updates = (site.needed(n) for n in range(3))
     axis = site.axis()
     formula = Formula(site)
-    axes = formula.axes(x.shape)
-    (k,) = formula.axes((indices.shape[axis],), first=x.rank)
-    places = (*axes[:axis], k, *axes[axis + 1 :])
-    covered = tuple(
-        own < extent
-        for n, (own, extent, whole) in enumerate(zip(axes, indices.shape, x.shape, strict=True))
-        if n != axis and extent < whole
-    )
-    index = place_in(indices, formula.read(indices, places), x.shape[axis])
-    chosen = (*covered, equal(index, axes[axis]))
-    return _scattered(
-        site,
-        formula,
-        x,
-        axes,
-        k,
-        chosen,
-        lambda last: (*axes[:axis], last, *axes[axis + 1 :]),
-        updates,
-    )
+    axes, over = _axes_of_updates(formula, x, indices.shape)
+    index = formula.read(_from_start(site, indices, x.shape[axis]), over)
+    at = (*over[:axis], index, *over[axis + 1 :])
+    return _scattered(site, formula, x, axes, formula.read(updates, over), at, over)
 
 
 def _scatter_nd(site: Site) -> Carried:
@@ -170,23 +151,44 @@ def _scatter_nd(site: Site) -> Carried:
     if rows.constant is not None and site.text("reduction", "none") == "none":
         return _placed(site, x, rows.constant, flat)
     formula = Formula(site)
-    axes = formula.axes(x.shape)
-    (k,) = formula.axes((count,), first=x.rank)
-    chosen = tuple(
-        equal(place_in(rows, formula.read(rows, (k, Integer(n))), x.shape[n]), axes[n])
-        for n in range(depth)
-    )
-    return _scattered(site, formula, x, axes, k, chosen, lambda last: (last, *axes[depth:]), flat)
+    axes, over = _axes_of_updates(formula, x, flat.shape)
+    rows = _from_start(site, rows, *x.shape[:depth])
+    at = (*(formula.read(rows, (over[0], Integer(n))) for n in range(depth)), *over[1:])
+    return _scattered(site, formula, x, axes, formula.read(flat, over), at, over)
+
+
+def _axes_of_updates(
+    formula: Formula, x: Operand, shape: Sequence[int]
+) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    """Those of the tensor, and those along which updates are made."""
+    return formula.axes(x.shape), formula.axes(shape, first=x.rank)
+
+
+def _from_start(site: Site, indices: Operand, *extents: int) -> Operand:
+    """Indices of which negative ones count from the end, as numbers from the start: each along the
+    one extent, or in the last axis one for each of several."""
+    if len(extents) == 1:
+        return _wrapped(site, indices, extents[0])
+    known = indices.constant
+    if known is not None:
+        return site.constant(np.where(known < 0, known + np.array(extents), known))
+    formula = Formula(site)
+    axes = formula.axes(indices.shape)
+    index = formula.read(indices, axes)
+    extent = formula.read(site.constant(np.array(extents, np.int32)), axes[-1:])
+    return formula.output(axes, Choice((index < 0,), index + extent, index), DType.I32)
 
 
 def _placed(site: Site, x: Operand, rows: Array, updates: Operand) -> Operand:
     """Updates at known places, as those of a cache: a table says which is for each place."""
-    depth = rows.shape[1]
-    table = np.full(x.shape[:depth], -1, np.int32)
+    extents = np.array(x.shape[: rows.shape[1]])
+    table = np.full(extents, -1, np.int32)
     for number, row in enumerate(rows):
-        table[tuple(row)] = number
+        if np.all((row >= -extents) & (row < extents)):
+            table[tuple(row)] = number
     formula = Formula(site)
     axes = formula.axes(x.shape)
+    depth = len(extents)
     number_of = formula.read(site.constant(table), axes[:depth])
     update = formula.read(updates, (largest(number_of, 0), *axes[depth:]))
     value = Choice((number_of >= 0,), update, formula.read(x, axes))
@@ -198,38 +200,13 @@ def _scattered(
     formula: Formula,
     x: Operand,
     axes: tuple[Axis, ...],
-    k: Axis,
-    chosen: tuple[Comparison, ...],
-    place: Callable[[Expression], tuple[Expression, ...]],
-    updates: Operand,
+    update: Expression,
+    at: tuple[Expression, ...],
+    over: tuple[Axis, ...],
 ) -> Operand:
-    """`chosen` say whether update k is for the place of an entry; `place` is where it stands."""
-    reduction = site.text("reduction", "none")
-    if reduction == "none":
-        last = _last(formula, axes, k, chosen)
-        at = largest(last[axes], 0)
-        value = Choice((last[axes] >= 0,), formula.read(updates, place(at)), formula.read(x, axes))
-        return formula.output(axes, value, x.dtype)
-    reducer, op = _COMBINED[reduction]
-    neutral = _neutral(reducer, x.dtype)
-    value = Choice(chosen, formula.read(updates, place(k)), neutral)
-    total = formula.stage(axes, value, x.dtype, reducer, (k,))
-    return formula.output(axes, Binary(op, formula.read(x, axes), total[axes]), x.dtype)
-
-
-def _last(
-    formula: Formula, axes: tuple[Axis, ...], k: Axis, chosen: tuple[Comparison, ...]
-) -> Stage:
-    """The last update for each place, -1 where there is none."""
-    value = Choice(chosen, k, Integer(-1))
-    return formula.stage(axes, value, DType.I32, Reducer.MAX, (k,))
-
-
-def _neutral(reducer: Reducer, dtype: DType) -> Expression:
-    least, most = DType.I32.value_range
-    reals = {Reducer.SUM: 0.0, Reducer.PROD: 1.0, Reducer.MAX: -inf, Reducer.MIN: inf}
-    integers = {Reducer.SUM: 0, Reducer.PROD: 1, Reducer.MAX: least, Reducer.MIN: most}
-    return operand(reals[reducer]) if dtype is DType.F32 else operand(integers[reducer])
+    value = Scatter(formula.read(x, axes), update, at)
+    reducer = _REDUCERS[site.text("reduction", "none")]
+    return formula.output(axes, value, x.dtype, reducer, over)
 
 
 def _one_hot(site: Site) -> Carried:

@@ -1,6 +1,6 @@
 """Operators that reduce along axes, and those that scan or rank along one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from kernelzoo.domain.dtype import DType
@@ -139,70 +139,64 @@ def _place_of(
     return Choice((equal(entry, extreme),), place, other)
 
 
-def _cumulative(site: Site) -> Carried:
-    """Sum of the entries at places up to one's own."""
-    x, told = site.needed(0), site.known(1, "axis")
-    assert told is not None
-    axis = int(told.reshape(-1)[0]) % x.rank
-    formula = Formula(site)
-    axes = formula.axes(x.shape)
-    (k,) = formula.axes((x.shape[axis],), first=x.rank)
-    entry = formula.read(x, (*axes[:axis], k, *axes[axis + 1 :]))
-    own = axes[axis]
-    if site.integer("reverse"):
-        counts = own < k if site.integer("exclusive") else own <= k
-    else:
-        counts = k < own if site.integer("exclusive") else k <= own
-    nothing: Expression = Real(0.0) if x.dtype is DType.F32 else Integer(0)
-    return formula.output(axes, Choice((counts,), entry, nothing), x.dtype, Reducer.SUM, (k,))
+def _cumulative(reducer: Reducer, neutral: int) -> Callable[[Site], Carried]:
+    """Combines the entries up to each place, or before it; with `reverse` from the end."""
+
+    def carry(site: Site) -> Carried:
+        x, told = site.needed(0), site.known(1, "axis")
+        assert told is not None
+        axis = int(told.reshape(-1)[0]) % x.rank
+        extent = x.shape[axis]
+        reverse, exclusive = bool(site.integer("reverse")), site.integer("exclusive")
+
+        def at(axes: Sequence[Expression], place: Expression) -> tuple[Expression, ...]:
+            return (*axes[:axis], place, *axes[axis + 1 :])
+
+        if reverse:
+            flip = Formula(site)
+            axes = flip.axes(x.shape)
+            x = flip.output(axes, flip.read(x, at(axes, extent - 1 - axes[axis])), x.dtype)
+        scan = Formula(site)
+        axes = scan.axes(x.shape)
+        (t,) = scan.axes((extent,), first=x.rank)
+        made = scan.output(axes, scan.read(x, at(axes, t)), x.dtype, reducer, (t,))
+        if not reverse and not exclusive:
+            return made
+        formula = Formula(site)
+        axes = formula.axes(x.shape)
+        place: Expression = extent - 1 - axes[axis] if reverse else axes[axis]
+        value = formula.read(made, at(axes, place - exclusive))
+        if exclusive:
+            none: Expression = Real(float(neutral)) if x.dtype is DType.F32 else Integer(neutral)
+            value = Choice((place >= 1,), value, none)
+        return formula.output(axes, value, x.dtype)
+
+    return carry
 
 
 def _top(site: Site) -> Carried:
-    """The largest entries of each row and their places, by counting how many come before each.
-
-    An entry comes before another if it is larger, or if it is equal and stands first.
-    """
+    """The largest or smallest entries along an axis, and their places."""
     x, told = site.needed(0), site.known(1, "number")
     assert told is not None
-    axis, number = site.axis(default=-1), int(told.reshape(-1)[0])
-    outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
-    rows = site.transposed(site.view(x, (outer, x.shape[axis], inner)), (0, 2, 1))
-    values, places = _ranked(site, rows, number, largest_first=bool(site.integer("largest", 1)))
+    axis, count = site.axis(default=-1), int(told.reshape(-1)[0])
+    outer, extent, inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
+    apart = site.transposed(site.view(x, (outer, extent, inner)), (0, 2, 1))
+    rows = site.view(apart, (outer * inner, extent))
+    formula = Formula(site)
+    axes = formula.axes((outer * inner, count))
+    (t,) = formula.axes((extent,), first=2)
+    reducer = Reducer.LARGEST if site.integer("largest", 1) else Reducer.SMALLEST
+    places = formula.output(axes, formula.read(rows, (axes[0], t)), DType.I32, reducer, (t,))
+    formula = Formula(site)
+    axes = formula.axes((outer * inner, count))
+    entry = formula.read(rows, (axes[0], formula.read(places, axes)))
+    values = formula.output(axes, entry, rows.dtype)
 
     def back(of: Operand) -> Operand:
-        shape = (*x.shape[:axis], number, *x.shape[axis + 1 :])
-        return site.view(site.transposed(of, (0, 2, 1)), shape)
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        return site.view(site.transposed(site.view(of, (outer, inner, count)), (0, 2, 1)), shape)
 
     return back(values), back(places)
-
-
-def _ranked(
-    site: Site, rows: Operand, number: int, *, largest_first: bool
-) -> tuple[Operand, Operand]:
-    outer, inner, extent = rows.shape
-    formula = Formula(site)
-    axes = formula.axes(rows.shape)
-    (k,) = formula.axes((extent,), first=3)
-    own, other = formula.read(rows, axes), formula.read(rows, (*axes[:2], k))
-    ahead = own < other if largest_first else other < own
-    first = Choice((equal(own, other), k < axes[2]), Integer(1), Integer(0))
-    before = Choice((ahead,), Integer(1), first)
-    rank = formula.output(axes, before, DType.I32, Reducer.SUM, (k,))
-    places = _at_rank(site, rank, (outer, inner, number), extent)
-    formula = Formula(site)
-    axes = formula.axes((outer, inner, number))
-    place = formula.read(places, axes)
-    values = formula.output(axes, formula.read(rows, (*axes[:2], place)), rows.dtype)
-    return values, places
-
-
-def _at_rank(site: Site, rank: Operand, shape: tuple[int, int, int], extent: int) -> Operand:
-    formula = Formula(site)
-    axes = formula.axes(shape)
-    (k,) = formula.axes((extent,), first=3)
-    found = equal(formula.read(rank, (*axes[:2], k)), axes[2])
-    value = Choice((found,), k, Integer(0))
-    return formula.output(axes, value, DType.I32, Reducer.MAX, (k,))
 
 
 def along(site: Site, x: Operand, axis: int) -> tuple[Formula, tuple[Axis, ...], Axis]:
@@ -262,7 +256,8 @@ def _hardmax(site: Site) -> Carried:
 OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     "ArgMax": _extreme_place(Reducer.MAX),
     "ArgMin": _extreme_place(Reducer.MIN),
-    "CumSum": _cumulative,
+    "CumProd": _cumulative(Reducer.RUNNING_PROD, 1),
+    "CumSum": _cumulative(Reducer.RUNNING_SUM, 0),
     "Hardmax": _hardmax,
     "LogSoftmax": _log_softmax,
     "ReduceL1": _reduction(Reducer.SUM, absolute),

@@ -1,0 +1,341 @@
+"""Scans, selections and updates at places for wasm.
+
+scan          range: rows [extent, inner], or with inner 1 a sum in registers, which blocks of
+              256 entries begin anew, so that a long sum of f32 keeps its digits
+updates       range: one, or slices of the axes in front that updates have as well; a slice is
+              copied, then each update is written
+selection     range: rows. Few of few entries are found one after another:
+
+    for r < count: for t < extent: the first of all that come after the one before
+
+  Else `held` entries are kept. The first fill them; of the others one that comes before the
+  last of the `count` best is put behind these, and whenever all places are taken the held ones
+  are sorted and all but the best dropped:
+
+    held   best of before, sorted | others that may be among them
+           ←──── count ────→      ←── at least 1024 ──→
+
+  They are sorted by digits of 8 bits of their keys, lowest first (LSD radix sort), which keeps
+  the order of equal ones. So a row takes a number of steps that grows as its entries do,
+  whatever their order.
+"""
+
+from math import prod
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.expressions import Axis, Reducer, number
+from kernelzoo.domain.operators.ordered import Scan, Selection, Updates, ordered_of
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.build import ZERO, binary, constant, loop, plus, serial, total, whole
+from services.tuner.ir.nodes import (
+    Allocate,
+    Block,
+    Buffer,
+    Expression,
+    IndexValue,
+    Let,
+    Load,
+    Loop,
+    LoopKind,
+    Program,
+    Scope,
+    Statement,
+    Store,
+)
+from services.tuner.passes.pipeline import PassOptions
+from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
+from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.ordered.config import WasmOrderedConfig
+from services.tuner.schedules.ordered.parts import (
+    MOST,
+    MOST_FOUND_ONE_BY_ONE,
+    NEUTRAL,
+    KeyAt,
+    Told,
+    UpdateNest,
+    combined,
+    digit_of,
+    entry_of,
+    found_one_by_one,
+    integers,
+    key,
+    less,
+    of_dtype,
+    own_axes,
+    same,
+    start,
+    when,
+)
+
+BLOCK = 256
+"""Terms of f32 that are summed before a sum begins anew."""
+COLUMNS = 16
+"""Entries side by side that are scanned by themselves: those of a cache line."""
+SPARE = 1024
+"""Places behind the best, which are filled before all are sorted."""
+DIGIT_BITS = 8
+DIGITS = 1 << DIGIT_BITS
+PASSES = 4
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    WasmOrderedConfig.of(candidate)
+    workload = candidate.workload
+    parameters, stage = parameters_of(workload), workload.program.output
+    match ordered_of(stage):
+        case Scan() as scan:
+            body = _scan(scan, *parameters)
+        case Selection() as selection:
+            body = _selection(selection, *parameters)
+        case Updates() as updates:
+            body = _updates(updates, held_by(workload), parameters[-1])
+    program = Program(parameters=parameters, body=body)
+    return ScheduledProgram(nests=(program,), options=PassOptions(vectors=2))
+
+
+def _serial(var: str, extent: int, *body: Statement) -> Block:
+    return serial(var, extent, body)
+
+
+def _allocated(body: Block, *buffers: Buffer) -> Block:
+    for buffer in buffers:
+        body = (Allocate(buffer=buffer, body=body),)
+    return body
+
+
+# Scans.
+
+
+def _scan(scan: Scan, x: Buffer, output: Buffer) -> Loop:
+    if scan.inner == 1:
+        row = Affine.variable("row").times(scan.extent)
+        return loop("row", scan.outer, LoopKind.RANGE, _scanned_row(scan, x, output, row))
+    columns = COLUMNS if scan.inner % COLUMNS == 0 else scan.inner
+    slices = scan.inner // columns
+    row, part = ZERO, ZERO
+    if scan.outer > 1 or slices == 1:
+        slices, columns = 1, scan.inner
+        row = Affine.variable("slice").times(scan.extent * scan.inner)
+    else:
+        part = Affine.variable("slice").times(columns)
+    held = Buffer(name="held", scope=Scope.GLOBAL, dtype=output.dtype, size=columns)
+    column = Affine.variable("column")
+    at = total(row, part, Affine.variable("t").times(scan.inner), column)
+    value = binary(
+        combined(scan.reducer, output.dtype),
+        Load(buffer=held, index=column),
+        Load(buffer=x, index=at),
+    )
+    first = of_dtype(NEUTRAL[scan.reducer], output.dtype)
+    body = (
+        *_serial("column", columns, Store(buffer=held, index=column, value=first)),
+        *_serial(
+            "t",
+            scan.extent,
+            *_serial(
+                "column",
+                columns,
+                Store(buffer=held, index=column, value=value),
+                Store(buffer=output, index=at, value=Load(buffer=held, index=column)),
+            ),
+        ),
+    )
+    return loop("slice", scan.outer * slices, LoopKind.RANGE, _allocated(body, held))
+
+
+def _scanned_row(scan: Scan, x: Buffer, output: Buffer, row: Affine) -> Block:
+    """`before` has the sum of all whole blocks, `held` that of the block so far."""
+    op, neutral = (
+        combined(scan.reducer, output.dtype),
+        of_dtype(NEUTRAL[scan.reducer], output.dtype),
+    )
+    before, held = (
+        Buffer(name=name, scope=Scope.LOCAL, dtype=output.dtype, size=1)
+        for name in ("before", "held")
+    )
+    in_blocks = scan.reducer is Reducer.SUM and output.dtype.compute_dtype is DType.F32
+    size = min(BLOCK, scan.extent) if in_blocks else scan.extent
+
+    def value(buffer: Buffer) -> Load:
+        return Load(buffer=buffer, index=ZERO)
+
+    def block(first: Affine, length: int) -> Block:
+        at = total(row, first, Affine.variable("t"))
+        term = binary(op, value(held), Load(buffer=x, index=at))
+        result: Expression = value(held)
+        if in_blocks:
+            result = binary(op, value(before), result)
+        return (
+            Store(buffer=held, index=ZERO, value=neutral),
+            *_serial(
+                "t",
+                length,
+                Store(buffer=held, index=ZERO, value=term),
+                Store(buffer=output, index=at, value=result),
+            ),
+            Store(buffer=before, index=ZERO, value=binary(op, value(before), value(held))),
+        )
+
+    blocks, left = divmod(scan.extent, size)
+    body = (
+        Store(buffer=before, index=ZERO, value=neutral),
+        *_serial("block", blocks, *block(Affine.variable("block").times(size), size)),
+        *(block(constant(blocks * size), left) if left else ()),
+    )
+    return _allocated(body, before, held)
+
+
+# Updates.
+
+
+def _updates(updates: Updates, held: Held, output: Buffer) -> Loop:
+    """Slices are along the first axis of the stage where updates have it, too."""
+    given: dict[str, Affine] = {}
+    slice_at, slices = Affine.variable("slice"), 1
+    if _has_first_axis(updates):
+        slices = updates.shape[0]
+        given[str(updates.value.at[0])] = slice_at
+    size = prod(updates.shape) // slices
+    at = slice_at.times(size).plus(Affine.variable("entry"))
+    first = start(updates, at, held, output.dtype)
+    body = (
+        *_serial("entry", size, Store(buffer=output, index=at, value=first)),
+        *UpdateNest(updates=updates, entry=entry_of(held), output=output).block(given),
+    )
+    return loop("slice", slices, LoopKind.RANGE, body)
+
+
+def _has_first_axis(updates: Updates) -> bool:
+    """Whether updates have the first axis of the stage as it is."""
+    if 0 not in own_axes(updates):
+        return False
+    first = updates.value.at[0]
+    return isinstance(first, Axis) and number(first.extent) == updates.shape[0]
+
+
+# Selections.
+
+
+def _selection(selection: Selection, x: Buffer, output: Buffer) -> Loop:
+    row = Affine.variable("row")
+
+    def key_at(t: Affine) -> Expression:
+        entry = Load(buffer=x, index=row.times(selection.extent).plus(t))
+        return key(entry, x.dtype, largest=selection.largest)
+
+    def told(r: Affine, place: Expression) -> Statement:
+        return Store(buffer=output, index=row.times(selection.count).plus(r), value=place)
+
+    if selection.extent * selection.count <= MOST_FOUND_ONE_BY_ONE:
+        body = found_one_by_one(selection, key_at, told)
+    else:
+        body = _found_by_sorting(selection, key_at, told)
+    return loop("row", selection.rows, LoopKind.RANGE, body)
+
+
+def _found_by_sorting(selection: Selection, key_at: KeyAt, told: Told) -> Block:
+    count, extent = selection.count, selection.extent
+    size = min(extent, 2 * count + SPARE)
+    names = ("keys", "places", "other_keys", "other_places")
+    keys, places, *others = (integers(name, size, Scope.GLOBAL) for name in names)
+    digits = integers("digits", DIGITS, Scope.GLOBAL)
+    filled, worst = (integers(name, 1, Scope.LOCAL) for name in ("filled", "worst"))
+    t, r = Affine.variable("t"), Affine.variable("r")
+    sort = _sorted((keys, places), (others[0], others[1]), digits, size)
+    drop = (
+        Store(buffer=worst, index=ZERO, value=Load(buffer=keys, index=constant(count - 1))),
+        Store(buffer=filled, index=ZERO, value=whole(count)),
+        *_serial(
+            "spare",
+            size - count,
+            Store(
+                buffer=keys, index=Affine.variable("spare").plus(constant(count)), value=whole(MOST)
+            ),
+        ),
+    )
+    hold = (
+        Store(buffer=keys, index=t, value=key_at(t)),
+        Store(buffer=places, index=t, value=IndexValue(index=t)),
+    )
+    body: Block = (*_serial("t", size, *hold), *sort)
+    if size < extent:
+        at, slot = Affine.variable("later").plus(constant(size)), Affine.variable("slot")
+        one_more = plus(Load(buffer=filled, index=ZERO), whole(1))
+        put: Block = (
+            Let(
+                var="slot",
+                value=Load(buffer=filled, index=ZERO),
+                low=0,
+                high=size - 1,
+                body=(
+                    Store(buffer=keys, index=slot, value=key_at(at)),
+                    Store(buffer=places, index=slot, value=IndexValue(index=at)),
+                ),
+            ),
+            Store(buffer=filled, index=ZERO, value=one_more),
+            *when("full", same(Load(buffer=filled, index=ZERO), whole(size)), (*sort, *drop)),
+        )
+        better = less(key_at(at), Load(buffer=worst, index=ZERO))
+        body = (*body, *drop, *_serial("later", extent - size, *when("take", better, put)), *sort)
+    body = (*body, *_serial("r", count, told(r, Load(buffer=places, index=r))))
+    return _allocated(body, filled, worst, digits, keys, places, *others)
+
+
+Pairs = tuple[Buffer, Buffer]
+"""Keys and places."""
+
+
+def _sorted(held: Pairs, other: Pairs, digits: Buffer, size: int) -> Block:
+    """Passes go from one pair of buffers to the other and back."""
+    body: list[Statement] = []
+    for number_ in range(PASSES):
+        source, target = (held, other) if number_ % 2 == 0 else (other, held)
+        body += _sorted_by_digit(source, target, digits, size, number_)
+    return tuple(body)
+
+
+def _sorted_by_digit(source: Pairs, target: Pairs, digits: Buffer, size: int, place: int) -> Block:
+    """Counts how often each digit occurs, from that where the first of each goes, and moves all."""
+    t, d, slot = (Affine.variable(name) for name in ("t", "d", "slot"))
+    digit = Affine.variable("digit")
+    running = integers("running", 1, Scope.LOCAL)
+    held = Load(buffer=digits, index=digit)
+
+    def of_entry(*body: Statement) -> Let:
+        value = digit_of(Load(buffer=source[0], index=t), place * DIGIT_BITS, DIGIT_BITS)
+        return Let(var="digit", value=value, low=0, high=DIGITS - 1, body=body)
+
+    count = of_entry(Store(buffer=digits, index=digit, value=plus(held, whole(1))))
+    here = Load(buffer=digits, index=d)
+    move = Let(
+        var="slot",
+        value=held,
+        low=0,
+        high=size - 1,
+        body=(
+            *(
+                Store(buffer=to, index=slot, value=Load(buffer=of, index=t))
+                for of, to in zip(source, target, strict=True)
+            ),
+            Store(buffer=digits, index=digit, value=plus(IndexValue(index=slot), whole(1))),
+        ),
+    )
+    first = Let(
+        var="slot",
+        value=Load(buffer=running, index=ZERO),
+        low=0,
+        high=size,
+        body=(
+            Store(buffer=running, index=ZERO, value=plus(Load(buffer=running, index=ZERO), here)),
+            Store(buffer=digits, index=d, value=IndexValue(index=slot)),
+        ),
+    )
+    body = (
+        *_serial("d", DIGITS, Store(buffer=digits, index=d, value=whole(0))),
+        *_serial("t", size, count),
+        Store(buffer=running, index=ZERO, value=whole(0)),
+        *_serial("d", DIGITS, first),
+        *_serial("t", size, of_entry(move)),
+    )
+    return _allocated(body, running)
