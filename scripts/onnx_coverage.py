@@ -65,7 +65,8 @@ as ONNX says; onnxruntime leaves it in some modes.
 Numbers are those of IEEE 754, NaN and the infinities too, on every target: `Max`, `Min`, `Clip`,
 `Relu`, `MaxPool` and reductions are NaN where an operand is, and `ArgMax` and `ArgMin` then give
 the first place of NaN. A driver that compiles WGSL may take every number to be finite (WGSL,
-section 15.7.2); Mesa's and SwiftShader do not where kernels look.
+section 15.7.2); Mesa's and SwiftShader do not where kernels look. Numbers below 2⁻¹²⁶ may be 0, as
+is what follows from them: `Exp`, `Sigmoid` and `Mish` below −87.3.
 
 Operators that are not in the table are imported where ONNX defines them by others, or where all
 that they read is constant. Any other is refused in one sentence that names the node. So are loops,

@@ -101,6 +101,10 @@ class _Rounded:
             case BinaryOp.POW:
                 slopes = _times(size * y / x, ex) + _times(size * np.log(np.abs(x)), ey)
                 return _pair(value, slopes + FUNCTION_ROUNDINGS * size)
+            case BinaryOp.FMOD:
+                error = ex + _times(np.trunc(x / y), ey)
+                unsure = _is_near_a_jump(Function.FLOOR, x / y, error / np.abs(y))
+                return _pair(value, np.where(unsure, np.inf, error))
         return _pair(value, np.maximum(ex, ey))
 
     def call(self, function: Function, argument: Array) -> Array:
@@ -232,6 +236,8 @@ _SLOPES: dict[Function, Callable[[Array, Array], Array]] = {
     Function.RSQRT: lambda _, y: 0.5 * y**3,
     Function.SIGMOID: lambda _, y: y * (1 - y),
     Function.LOG: lambda x, _: 1 / x,
+    Function.EXPM1: lambda _, y: y + 1,
+    Function.LOG1P: lambda x, _: 1 / (1 + x),
     Function.SIN: lambda x, _: np.cos(x),
     Function.COS: lambda x, _: np.sin(x),
     Function.ABS: lambda x, _: np.ones(x.shape),

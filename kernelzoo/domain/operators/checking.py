@@ -207,6 +207,8 @@ class _Checker:
             raise InvalidInput(f"{binary.op} is of real numbers; use / with floor()")
         if binary.op in _BITS and left is not DType.I32:
             raise InvalidInput(f"{binary.op} is of real numbers; only integers have bits")
+        if binary.op is BinaryOp.FMOD and left is not DType.F32:
+            raise InvalidInput(f"{binary.op} is of integers; use % or cast them to real numbers")
         if binary.op is BinaryOp.DIV and left is not DType.F32:
             raise InvalidInput(
                 f"{binary.op} is of integers; use // or quotient(), or cast them to real numbers"

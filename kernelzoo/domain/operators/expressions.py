@@ -31,11 +31,11 @@ from kernelzoo.domain.dtype import DType
 class BinaryOp(StrEnum):
     """Integers have 32 bits: sums, products and powers wrap around.
 
-    DIV is of real numbers. FLOOR_DIV and FLOOR_MOD, whose sign is the divisor's, are of integers,
-    and so is QUOTIENT, which loses its fraction. By 0 each of them is 0, as in NumPy, and so is the
-    quotient of the least integer by -1 that integer. An integer to a negative power loses its
-    fraction: it is 1, -1 or 0, and 0 of the base 0. A shift is by its right operand modulo 32; one
-    to the right keeps the sign.
+    DIV is of real numbers, and so is FMOD, a remainder with the sign of the dividend. FLOOR_DIV and
+    FLOOR_MOD, whose sign is the divisor's, are of integers, and so is QUOTIENT, which loses its
+    fraction. By 0 each of these three is 0, as in NumPy, and so is the quotient of the least
+    integer by -1 that integer. An integer to a negative power loses its fraction: it is 1, -1 or 0,
+    and 0 of the base 0. A shift is by its right operand modulo 32; one to the right keeps the sign.
     """
 
     ADD = "+"
@@ -47,6 +47,7 @@ class BinaryOp(StrEnum):
     MIN = "min"
     MAX = "max"
     POW = "pow"
+    FMOD = "fmod"
     QUOTIENT = "quotient"
     SHIFT_LEFT = "shift_left"
     SHIFT_RIGHT = "shift_right"
@@ -63,7 +64,8 @@ class CompareOp(StrEnum):
 
 
 class Function(StrEnum):
-    """Functions of one real number. ROUND takes the even one of two nearest integers."""
+    """Functions of one real number. ROUND takes the even one of two nearest integers. EXPM1 is
+    eˣ - 1 and LOG1P is ln(1 + x), which keep small numbers as C's do."""
 
     EXP = "exp"
     ERF = "erf"
@@ -72,6 +74,8 @@ class Function(StrEnum):
     RSQRT = "rsqrt"
     SIGMOID = "sigmoid"
     LOG = "log"
+    EXPM1 = "expm1"
+    LOG1P = "log1p"
     SIN = "sin"
     COS = "cos"
     FLOOR = "floor"

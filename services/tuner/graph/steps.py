@@ -159,6 +159,7 @@ _BINARY: Mapping[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.MIN: np.minimum,
     BinaryOp.MAX: np.maximum,
     BinaryOp.POW: np.power,
+    BinaryOp.FMOD: np.fmod,
 }
 _COMPARED: Mapping[CompareOp, Callable[[Any, Any], Any]] = {
     CompareOp.LT: np.less,
@@ -174,6 +175,8 @@ _FUNCTIONS: Mapping[expressions.Function, Callable[[Any], Any]] = {
     expressions.Function.RSQRT: lambda x: 1.0 / np.sqrt(x),
     expressions.Function.SIGMOID: lambda x: 1.0 / (1.0 + np.exp(-x)),
     expressions.Function.LOG: np.log,
+    expressions.Function.EXPM1: np.expm1,
+    expressions.Function.LOG1P: np.log1p,
     expressions.Function.SIN: np.sin,
     expressions.Function.COS: np.cos,
     expressions.Function.FLOOR: np.floor,

@@ -99,6 +99,7 @@ _BINARY: dict[BinaryOp, Callable[[Value, Value], object]] = {
     BinaryOp.SHIFT_LEFT: lambda x, y: np.left_shift(x, np.bitwise_and(y, 31)),
     BinaryOp.SHIFT_RIGHT: lambda x, y: np.right_shift(x, np.bitwise_and(y, 31)),
     BinaryOp.POW: _power,
+    BinaryOp.FMOD: np.fmod,
 }
 _COMPARE = {
     CompareOp.EQ: np.equal,
@@ -116,6 +117,8 @@ _IN_DOUBLE: dict[MathFunction, Callable[[NDArray[np.float64]], object]] = {
     MathFunction.NEAREST: np.rint,
     MathFunction.ABS: np.abs,
     MathFunction.LOG: np.log,
+    MathFunction.EXPM1: np.expm1,
+    MathFunction.LOG1P: np.log1p,
     MathFunction.SIN: np.sin,
     MathFunction.COS: np.cos,
     MathFunction.FLOOR: np.floor,

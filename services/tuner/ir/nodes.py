@@ -75,6 +75,7 @@ class BinaryOp(StrEnum):
     SHIFT_LEFT = "shl"
     SHIFT_RIGHT = "shr_s"
     POW = "pow"
+    FMOD = "fmod"
 
 
 DIVISIONS = frozenset((BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD, BinaryOp.QUOTIENT))
@@ -100,6 +101,8 @@ class MathFunction(StrEnum):
     NEAREST = "nearest"
     ABS = "abs"
     LOG = "log"
+    EXPM1 = "expm1"
+    LOG1P = "log1p"
     SIN = "sin"
     COS = "cos"
     FLOOR = "floor"

@@ -23,6 +23,7 @@ _BINARY = {
     domain.BinaryOp.MIN: BinaryOp.MINIMUM,
     domain.BinaryOp.MAX: BinaryOp.MAXIMUM,
     domain.BinaryOp.POW: BinaryOp.POW,
+    domain.BinaryOp.FMOD: BinaryOp.FMOD,
 }
 _NAMES = {domain.Function.ROUND: MathFunction.NEAREST.value}
 _FUNCTIONS = {each: MathFunction(_NAMES.get(each, each.value)) for each in domain.Function}

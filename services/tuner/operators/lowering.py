@@ -50,8 +50,13 @@ def _extreme_of(
     of_integers: Callable[[Node, Node], Node], of_reals: nodes.BinaryOp, left: Node, right: Node
 ) -> Node:
     if str(left.expr_ty()) == DTYPES[DType.F32]:
-        return tirx.call_pure_extern("float32", of_reals.value, left, right)
+        return _external(of_reals, left, right)
     return of_integers(left, right)
+
+
+def _external(function: nodes.BinaryOp | nodes.MathFunction, *operands: Node) -> Node:
+    """A function of real numbers that TVM has not, by its name in the loop IR."""
+    return tirx.call_pure_extern("float32", function.value, *operands)
 
 
 _BINARY: dict[BinaryOp, Callable[[Node, Node], Node]] = {
@@ -64,6 +69,7 @@ _BINARY: dict[BinaryOp, Callable[[Node, Node], Node]] = {
     BinaryOp.MIN: _smaller,
     BinaryOp.MAX: _larger,
     BinaryOp.POW: te.power,
+    BinaryOp.FMOD: lambda left, right: _external(nodes.BinaryOp.FMOD, left, right),
     BinaryOp.SHIFT_RIGHT: lambda left, right: left >> right,
     BinaryOp.BIT_AND: lambda left, right: left & right,
 }
@@ -75,6 +81,8 @@ _FUNCTIONS: dict[Function, Callable[[Node], Node]] = {
     Function.RSQRT: te.rsqrt,
     Function.SIGMOID: te.sigmoid,
     Function.LOG: te.log,
+    Function.EXPM1: lambda x: _external(nodes.MathFunction.EXPM1, x),
+    Function.LOG1P: lambda x: _external(nodes.MathFunction.LOG1P, x),
     Function.SIN: te.sin,
     Function.COS: te.cos,
     Function.FLOOR: te.floor,

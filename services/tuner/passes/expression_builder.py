@@ -1,28 +1,44 @@
 """What the arithmetic of a math function is built with: one number of lanes, registers, selects."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+
 from kernelzoo.domain.dtype import DType
+from services.tuner.ir.affine import Affine
 from services.tuner.ir.nodes import (
     Assign,
     Binary,
     BinaryOp,
     Bitcast,
+    Bound,
+    Broadcast,
     Call,
     Compare,
     CompareOp,
     Const,
     Expression,
+    ExtractLane,
+    If,
+    Let,
+    Loop,
+    LoopKind,
     MathFunction,
     MultiplyAdd,
     Register,
     RegisterRead,
     Select,
+    Statement,
 )
+
+Native = frozenset[MathFunction | BinaryOp]
+"""What a target computes by itself."""
 
 
 class ExpressionBuilder:
     """Builds expressions of one number of lanes; parts that are used twice go into registers.
 
-    `assigned` are the registers made, with their values, in order. `fma` allows multiply-adds and
+    `statements` make the registers that the values read, in order. `fma` allows multiply-adds and
     relaxed selects. `native` functions may stay calls. `drops_nan`: MIN and MAX may drop a NaN on
     their left, which those of WebAssembly and JavaScript keep.
     """
@@ -33,11 +49,13 @@ class ExpressionBuilder:
         lanes: int,
         *,
         fma: bool,
-        native: frozenset[MathFunction] = frozenset(),
+        native: Native = frozenset(),
         drops_nan: bool = False,
     ) -> None:
         self.native = native
-        self.assigned: list[Assign] = []
+        self.statements: list[Statement] = []
+        self._names = count()
+        self._is_rare = False
         self._prefix = prefix
         self._lanes = lanes
         self._fma = fma
@@ -45,16 +63,54 @@ class ExpressionBuilder:
 
     def keep(self, value: Expression, dtype: DType = DType.F32) -> RegisterRead:
         """Puts a value that is used more than once into a register."""
-        name = f"{self._prefix}.{len(self.assigned)}"
-        register = Register(name=name, lanes=self._lanes, dtype=dtype)
-        self.assigned.append(Assign(register=register, value=value))
+        register = Register(name=self._name(), lanes=self._lanes, dtype=dtype)
+        self.statements.append(Assign(register=register, value=value))
         return RegisterRead(register=register)
 
-    def number(self, value: float) -> Const:
-        return Const(value=value, dtype=DType.F32, lanes=self._lanes)
+    def change(self, kept: RegisterRead, value: Expression) -> None:
+        """Puts another value into the register."""
+        self.statements.append(Assign(register=kept.register, value=value))
 
-    def whole(self, value: int) -> Const:
-        return Const(value=value, dtype=DType.I32, lanes=self._lanes)
+    def _name(self) -> str:
+        return f"{self._prefix}.{next(self._names)}"
+
+    @contextmanager
+    def where_any(self, mask: Expression) -> Iterator[None]:
+        """What is kept and changed inside is computed where the mask holds in any lane: a branch
+        that is rarely taken. Its constants are not kept in registers around a loop."""
+        flag: Expression = mask
+        if self._lanes > 1:
+            flag = Const(value=0, dtype=DType.I32)
+            for lane in range(self._lanes):
+                part = ExtractLane(value=mask, lane=lane)
+                flag = part if not lane else Binary(op=BinaryOp.OR, left=flag, right=part)
+            flag = Binary(op=BinaryOp.AND, left=flag, right=Const(value=1, dtype=DType.I32))
+        outer, self.statements, self._is_rare = self.statements, [], True
+        yield
+        inner, self.statements, self._is_rare = tuple(self.statements), outer, False
+        name = self._name()
+        holds = Bound(index=Affine.of(1, {name: -1}), limit=1)
+        taken = If(bounds=(holds,), body=inner)
+        outer.append(Let(var=name, value=flag, low=0, high=1, body=(taken,)))
+
+    @contextmanager
+    def repeated(self, times: int) -> Iterator[None]:
+        """What is kept and changed inside is computed so many times."""
+        outer, self.statements = self.statements, []
+        yield
+        inner, self.statements = tuple(self.statements), outer
+        outer.append(Loop(var=self._name(), extent=times, kind=LoopKind.SERIAL, body=inner))
+
+    def number(self, value: float) -> Expression:
+        return self._constant(value, DType.F32)
+
+    def whole(self, value: int) -> Expression:
+        return self._constant(value, DType.I32)
+
+    def _constant(self, value: float, dtype: DType) -> Expression:
+        if self._is_rare and self._lanes > 1:
+            return Broadcast(value=Const(value=value, dtype=dtype), lanes=self._lanes)
+        return Const(value=value, dtype=dtype, lanes=self._lanes)
 
     def multiply_add(self, left: Expression, right: Expression, addend: Expression) -> Expression:
         if self._fma:

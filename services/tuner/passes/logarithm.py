@@ -39,6 +39,8 @@ _LOG = (
 )
 """(ln(1 + f) - f + f²/2)/f³ for |f| ≤ 1/3."""
 
+_NEAR_ONE = 0.3333333
+
 _LN2_HIGH = 0.693359375
 """The first bits of ln 2: its product with an exponent is exact."""
 _LN2_LOW = -2.12194440e-4
@@ -63,6 +65,16 @@ def logarithm(x: Expression, build: ExpressionBuilder) -> Expression:
     zero = build.compared(CompareOp.EQ, x, build.number(0))
     edge = build.where(zero, build.number(-inf), at_edge)
     return build.where(_is_positive(x, build), found, edge)
+
+
+def logarithm_past_one(x: Expression, build: ExpressionBuilder) -> Expression:
+    """ln(1 + x). What 1 + x rounds away counts near 0 alone."""
+    x = build.keep(x)
+    square = build.keep(multiply(x, x))
+    cube = multiply(multiply(x, square), build.polynomial(_LOG, x))
+    near = add(x, build.multiply_add(square, build.number(-0.5), cube))
+    far = logarithm(add(x, build.number(1)), build)
+    return build.below(call(MathFunction.ABS, x), build.number(_NEAR_ONE), near, far)
 
 
 def scaled_logarithm(

@@ -24,6 +24,7 @@ and erf), rounded to float32. The range reduction of exp is that of Cody and Wai
 for the Elementary Functions, 1980), its constants those of Cephes.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from math import inf, nan
 
@@ -36,6 +37,7 @@ from services.tuner.ir.nodes import (
     Barrier,
     Binary,
     BinaryOp,
+    Bitcast,
     Block,
     Call,
     Compare,
@@ -47,22 +49,25 @@ from services.tuner.ir.nodes import (
     Loop,
     MathFunction,
     Program,
+    RegisterRead,
     Statement,
     Store,
     dtype_of,
     lanes_of,
     unsupported,
 )
-from services.tuner.ir.rewrite import values, with_operands
+from services.tuner.ir.rewrite import operands, values, with_operands
 from services.tuner.passes.expression_builder import (
     ExpressionBuilder,
+    Native,
     add,
     call,
     divide,
     multiply,
     subtract,
 )
-from services.tuner.passes.logarithm import logarithm, scaled_logarithm
+from services.tuner.passes.logarithm import logarithm, logarithm_past_one, scaled_logarithm
+from services.tuner.passes.remainder import remainder
 from services.tuner.passes.sine import cosine, sine
 
 LARGEST_ERROR_ULP = {
@@ -73,12 +78,17 @@ LARGEST_ERROR_ULP = {
     MathFunction.RSQRT: 1.5,
     MathFunction.SQRT: 0.5,
     MathFunction.LOG: 1.5,
+    MathFunction.EXPM1: 3.0,
+    MathFunction.LOG1P: 3.0,
     MathFunction.SIN: 2.0,
     MathFunction.COS: 2.0,
 }
 LARGEST_ERROR_OF_POWER_ULP = 12.0
 
 _LOG2_E = 1.4426950408889634
+_LN2 = 0.6931472
+_OWN_EXP_LESS_ONE = 2.0**-25
+"""eˣ - 1 of it and of anything smaller is x in float32."""
 _LN2_HIGH = 0.693359375
 _LN2_LOW = -2.12194440e-4
 _ROUNDING_SHIFT = 12582912.0
@@ -149,6 +159,10 @@ def approximation(function: MathFunction, x: Expression, build: ExpressionBuilde
             return divide(build.number(1), call(MathFunction.SQRT, x))
         case MathFunction.LOG:
             return logarithm(x, build)
+        case MathFunction.EXPM1:
+            return _exp_less_one(x, build)
+        case MathFunction.LOG1P:
+            return logarithm_past_one(x, build)
         case MathFunction.SIN:
             return sine(x, build)
         case MathFunction.COS:
@@ -166,18 +180,27 @@ def approximation(function: MathFunction, x: Expression, build: ExpressionBuilde
 def power(base: Expression, exponent: Expression, build: ExpressionBuilder) -> Expression:
     """xʸ = e^(y·ln|x|), whose exponent is taken in two numbers; negative where x is and y is odd.
 
-    As in C: 1 where y is 0, inf or 0 at x = 0, NaN where x is negative and y has a fraction.
+    As in C: 1 where y is 0 or x is 1, inf or 0 at x = 0, NaN where x is negative and y has a
+    fraction.
     """
     x, y = build.keep(base), build.keep(exponent)
     high, low = scaled_logarithm(x, y, build)
     whole = build.keep(_exp(high, build))
-    size = build.keep(multiply(whole, add(low, build.number(1))))
+    computed = multiply(whole, add(low, build.number(1)))
+    one = Compare(op=CompareOp.EQ, left=call(MathFunction.ABS, x), right=build.number(1))
+    size = build.keep(build.where(one, build.number(1), computed))
     half = build.keep(multiply(y, build.number(0.5)))
     even = build.compared(CompareOp.EQ, half, call(MathFunction.NEAREST, half))
     integer = build.compared(CompareOp.EQ, y, call(MathFunction.NEAREST, y))
-    with_parity = build.where(even, size, subtract(build.number(0), size))
-    negative = build.where(integer, with_parity, build.number(nan))
-    signed = build.below(x, build.number(0), negative, size)
+    with_parity = build.where(even, size, multiply(size, build.number(-1)))
+    below = Compare(op=CompareOp.LT, left=x, right=build.number(0))
+    finite = Compare(op=CompareOp.LT, left=build.number(-inf), right=x)
+    no_power = Binary(op=BinaryOp.AND, left=below, right=finite)
+    negative = build.where(integer, with_parity, build.where(no_power, build.number(nan), size))
+    # Also of -0.
+    bits = Bitcast(value=x, dtype=DType.I32)
+    has_sign = Compare(op=CompareOp.LT, left=bits, right=build.whole(0))
+    signed = build.where(has_sign, negative, size)
     number = build.where(Compare(op=CompareOp.EQ, left=x, right=x), signed, x)
     nothing = Compare(op=CompareOp.EQ, left=y, right=build.number(0))
     return build.where(nothing, build.number(1), number)
@@ -241,6 +264,19 @@ def _exp(x: Expression, build: ExpressionBuilder, *, may_overflow: bool = True) 
     return build.below(build.number(_EXP_HIGHEST), x, build.number(inf), power)
 
 
+def _exp_less_one(x: Expression, build: ExpressionBuilder) -> Expression:
+    """eˣ - 1; up to |x| = ln 2 as u² + 2u with u = e^(x/2) - 1, which subtracts nothing."""
+    x = build.keep(x)
+    size = build.keep(call(MathFunction.ABS, x))
+    half = build.keep(multiply(x, build.number(0.5)))
+    u = build.multiply_add(multiply(half, half), build.polynomial(_EXP, half), half)
+    u = build.keep(u)
+    near = build.multiply_add(u, u, add(u, u))
+    far = subtract(_exp(x, build), build.number(1))
+    found = build.below(size, build.number(_LN2), near, far)
+    return build.below(size, build.number(_OWN_EXP_LESS_ONE), x, found)
+
+
 def _clamped(x: Expression) -> tuple[float, float]:
     """Bounds that a value keeps within by its outermost operations: min(max(x, -87), 0)."""
     least, most = -inf, inf
@@ -286,9 +322,12 @@ def _sigmoid(x: Expression, build: ExpressionBuilder) -> Expression:
     return build.multiply_add(share, lost, share)
 
 
+_EXPANDED = (BinaryOp.POW, BinaryOp.FMOD)
+
+
 def has_calls(program: Program) -> bool:
     return any(
-        isinstance(value, Call) or (isinstance(value, Binary) and value.op is BinaryOp.POW)
+        isinstance(value, Call) or (isinstance(value, Binary) and value.op in _EXPANDED)
         for value in values((program.body,))
     )
 
@@ -297,7 +336,7 @@ def expand_calls(
     program: Program,
     *,
     fma: bool,
-    native: frozenset[MathFunction] = frozenset(),
+    native: Native = frozenset(),
     drops_nan: bool = False,
 ) -> Program:
     """Replaces every call, except of `native` functions. `fma` and `drops_nan` are those of
@@ -309,7 +348,7 @@ def expand_calls(
 class _Expansion:
     """Owns the count of calls, for unique names of the registers of each."""
 
-    def __init__(self, *, fma: bool, native: frozenset[MathFunction], drops_nan: bool) -> None:
+    def __init__(self, *, fma: bool, native: Native, drops_nan: bool) -> None:
         self._fma = fma
         self._drops_nan = drops_nan
         self._native = native
@@ -344,22 +383,52 @@ class _Expansion:
             prefix, lanes, fma=self._fma, native=self._native, drops_nan=self._drops_nan
         )
 
-    def _value(self, value: Expression) -> tuple[list[Assign], Expression]:
-        """What has to be assigned before the value, and the value without calls."""
-        before: list[Assign] = []
+    def _value(self, value: Expression) -> tuple[list[Statement], Expression]:
+        """What has to be done before the value, and the value without calls."""
+        before: list[Statement] = []
+        calls = [part for part in _parts(value) if self._is_expanded(part)]
+        # Not the expressions themselves: 0.0 and -0.0 are equal, and different constants.
+        times = Counter(map(repr, calls)) if len(calls) > 1 else {}
+        shared: dict[str, RegisterRead] = {}
 
         def rewritten(expression: Expression) -> Expression:
+            if not self._is_expanded(expression):
+                return with_operands(expression, rewritten)
+            name = repr(expression) if times else ""
+            if name in shared:
+                return shared[name]
             inside = with_operands(expression, rewritten)
-            if isinstance(inside, Call) and inside.function not in self._native:
-                build = self._builder(lanes_of(inside))
-                result = approximation(inside.function, inside.argument, build)
-            elif isinstance(inside, Binary) and inside.op is BinaryOp.POW:
-                build = self._builder(lanes_of(inside))
-                raised = whole_power if dtype_of(inside) is DType.I32 else power
-                result = raised(inside.left, inside.right, build)
-            else:
-                return inside
-            before.extend(build.assigned)
+            build = self._builder(lanes_of(inside))
+            result = _expanded(inside, build)
+            if times and times[name] > 1:
+                result = shared[name] = build.keep(result, dtype_of(inside))
+            before.extend(build.statements)
             return result
 
         return before, rewritten(value)
+
+    def _is_expanded(self, part: Expression) -> bool:
+        match part:
+            case Call(function=function):
+                return function not in self._native
+            case Binary(op=op):
+                return op in _EXPANDED and op not in self._native
+        return False
+
+
+def _expanded(part: Expression, build: ExpressionBuilder) -> Expression:
+    match part:
+        case Call(function=function, argument=argument):
+            return approximation(function, argument, build)
+        case Binary(op=BinaryOp.POW, left=left, right=right):
+            raised = whole_power if dtype_of(part) is DType.I32 else power
+            return raised(left, right, build)
+        case Binary(op=BinaryOp.FMOD, left=left, right=right):
+            return remainder(left, right, build)
+    raise unsupported(part, "math function expansion")
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    for operand in operands(expression):
+        yield from _parts(operand)
+    yield expression

@@ -6,8 +6,9 @@ the ablation and the microbenchmarks alone: kernels that are served are compiled
 
 from dataclasses import dataclass
 
-from services.tuner.ir.nodes import MathFunction, Program
+from services.tuner.ir.nodes import BinaryOp, MathFunction, Program
 from services.tuner.passes.address_strength_reduction import reduce_address_strength
+from services.tuner.passes.expression_builder import Native
 from services.tuner.passes.fma_contraction import contract_fma
 from services.tuner.passes.if_conversion import convert_ifs
 from services.tuner.passes.loop_invariant_code_motion import hoist_lets, hoist_vectors
@@ -40,7 +41,7 @@ class PassSwitches:
 
 ALL_PASSES = PassSwitches()
 
-NATIVE = frozenset(
+NATIVE: Native = frozenset(
     {
         MathFunction.EXP,
         MathFunction.SQRT,
@@ -57,9 +58,12 @@ Its exp may be off by 3 + 2·|x| ulp. Its tanh may be any quotient of those, whi
 45 on and cancels near 0 (WGSL, section 15.7.4.1), so tanh is expanded. Its log and sin are bounded
 absolutely, sin within [-π, π] alone, and its pow is exp2(y · log2(x)): they are expanded too."""
 
-NATIVE_OF_JAVASCRIPT = (NATIVE - {MathFunction.RSQRT}) | {
+NATIVE_OF_JAVASCRIPT: Native = (NATIVE - {MathFunction.RSQRT}) | {
     MathFunction.TANH,
     MathFunction.LOG,
+    MathFunction.EXPM1,
+    MathFunction.LOG1P,
+    BinaryOp.FMOD,
     MathFunction.SIN,
     MathFunction.COS,
 }

@@ -208,8 +208,11 @@ class Expressions:
         if name == _CONDITIONAL:
             return self.value(self._taken(node))
         if name == _EXTERNAL:
-            op, left, right = node.args
-            return Binary(op=BinaryOp(op.value), left=self.value(left), right=self.value(right))
+            function, *operands = node.args
+            if len(operands) == 1:
+                return Call(function=MathFunction(function.value), argument=self.value(*operands))
+            left, right = map(self.value, operands)
+            return Binary(op=BinaryOp(function.value), left=left, right=right)
         if name == "tirx.pow":
             return self._power(node)
         raise UnsupportedProgram(f"function {name} is not lowered; restate the program without it")

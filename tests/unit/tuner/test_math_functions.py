@@ -48,6 +48,8 @@ def arguments(function: MathFunction) -> Floats:
     ]
     x = np.concatenate(parts).astype(np.float32)
     positive = (MathFunction.SQRT, MathFunction.RSQRT, MathFunction.LOG)
+    if function is MathFunction.LOG1P:
+        return np.where(x <= -1, -x, x)
     return np.abs(x) if function in positive else x
 
 
@@ -113,10 +115,14 @@ def test_a_math_function_is_right_at_infinities_zeros_and_nan(function: MathFunc
 
 def powers(x: Floats, y: Floats, kind: LoopKind, *, fma: bool) -> Floats:
     """x^y, four at a time or one by one."""
+    return combined(BinaryOp.POW, x, y, kind, fma=fma)
+
+
+def combined(op: BinaryOp, x: Floats, y: Floats, kind: LoopKind, *, fma: bool) -> Floats:
     bases, exponents, results = (parameter(name, x.size) for name in "xyz")
     index = at(v=1, r=4)
     value = Binary(
-        op=BinaryOp.POW,
+        op=op,
         left=Load(buffer=bases, index=index),
         right=Load(buffer=exponents, index=index),
     )
@@ -174,3 +180,38 @@ def test_the_power_of_a_clamped_number_is_computed_without_choices() -> None:
     arrays = {"x": entries, "y": np.zeros_like(entries)}
     found = execute_program(stated, ALL_PASSES, arrays)["y"]
     np.testing.assert_allclose(found, np.exp(np.clip(entries, -87, 0).astype(float)), rtol=2e-7)
+
+
+@pytest.mark.parametrize("kind", [LoopKind.VECTOR, LoopKind.SERIAL])
+def test_a_remainder_is_exact_however_large_the_quotient(kind: LoopKind) -> None:
+    random = np.random.default_rng(5)
+    x, y = (
+        (random.choice([-1, 1], POINTS) * 10 ** random.uniform(-44, 38.5, POINTS)).astype(
+            np.float32
+        )
+        for _ in range(2)
+    )
+    values = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 3, 1e8, 1e-45, 3e38, 1e-40])
+    edges = np.meshgrid(values.astype(np.float32), values.astype(np.float32))
+    x, y = (np.concatenate((each, edge.ravel())) for each, edge in zip((x, y), edges, strict=True))
+    with np.errstate(invalid="ignore"):
+        wanted = np.fmod(x, y)
+    got = combined(BinaryOp.FMOD, x, y, kind, fma=False)
+    np.testing.assert_array_equal(got, wanted)
+    numbers = ~np.isnan(wanted)
+    assert np.array_equal(np.signbit(got[numbers]), np.signbit(wanted[numbers]))
+
+
+@pytest.mark.parametrize("fma", [False, True])
+@pytest.mark.parametrize("kind", [LoopKind.VECTOR, LoopKind.SERIAL])
+@pytest.mark.parametrize("function", [MathFunction.SIN, MathFunction.COS])
+def test_sine_and_cosine_are_right_up_to_the_largest_number(
+    function: MathFunction, kind: LoopKind, fma: bool
+) -> None:
+    random = np.random.default_rng(5)
+    x = (random.choice([-1, 1], POINTS) * 10 ** random.uniform(2, 38.5, POINTS)).astype(np.float32)
+    x[:4] = 1e6, 2e6, 1048577, 3.4028235e38
+    got = compiled(function, x, kind, fma=fma).astype(np.float64)
+    unit = np.spacing(np.abs(exact(function, x)).astype(np.float32)).astype(np.float64)
+    error = np.abs(got - exact(function, x))
+    assert np.all(error <= np.maximum(LARGEST_ERROR_ULP[function] * 1.5 * unit, 2.0**-31))

@@ -187,6 +187,8 @@ class Expressions:
         op = node.op
         if op in _EXTREMES:
             return self._called(_EXTREMES[op], f"{left}, {right}")
+        if op is BinaryOp.FMOD:
+            return f"({self._rounded(node.left, lane)} % {self._rounded(node.right, lane)})"
         if op in _BITS:
             return f"({left} {_BITS[op]} {right})"
         if dtype_of(node.left) is DType.F32 and op in _INFIX:

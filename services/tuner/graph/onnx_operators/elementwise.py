@@ -1,7 +1,8 @@
 """Operators of which each entry follows from the entries at the same place."""
 
 from collections.abc import Callable, Mapping, Sequence
-from math import pi, sqrt
+from math import factorial, pi, sqrt
+from math import log as logarithm
 
 import numpy as np
 
@@ -30,6 +31,12 @@ from services.tuner.graph.building import Carried, Formula, Operand, Site, is_re
 from services.tuner.graph.network import TensorType
 
 Value = Callable[..., Expression]
+_NEAR_ZERO = 2.0**-12
+"""x of it and of anything smaller is asinh x and atanh x in float32."""
+_BEYOND = 2.0**30
+"""√(x² + 1) and √(x² - 1) of it and of anything larger is x in float32."""
+_SINH = tuple(1 / factorial(n) for n in (1, 3, 5, 7, 9))
+"""sinh x / x in x²: what follows is below 3e-8 up to 1."""
 LARGEST_FINITE = float(np.finfo(np.float32).max)
 
 
@@ -150,8 +157,64 @@ def root(x: Expression) -> Expression:
     return Call(Function.SQRT, x)
 
 
+def exp_less_one(x: Expression) -> Expression:
+    return Call(Function.EXPM1, x)
+
+
+def log_past_one(x: Expression) -> Expression:
+    return Call(Function.LOG1P, x)
+
+
 def softplus(x: Expression) -> Expression:
-    return largest(x, 0.0) + log(1.0 + exp(absolute(x) * -1.0))
+    return largest(x, 0.0) + log_past_one(exp(absolute(x) * -1.0))
+
+
+def _odd(x: Expression, of_size: Expression) -> Expression:
+    """A function that is x near 0, and `of_size` of |x| with the sign of x."""
+    signed = of_size * Choice((x < 0.0,), Real(-1.0), Real(1.0))
+    return Choice((absolute(x) < _NEAR_ZERO,), x, signed)
+
+
+def asinh(x: Expression) -> Expression:
+    """ln(|x| + √(x² + 1)); beyond `_BEYOND` ln 2|x|, whose square could be infinite."""
+    size = absolute(x)
+    near = size + size * size / (1.0 + root(size * size + 1.0))
+    return _odd(x, _log_of_doubled(size, near))
+
+
+def acosh(x: Expression) -> Expression:
+    """NaN below 1, as ln(1 - 2) is."""
+    above = x - 1.0
+    near = above + root(above * (above + 2.0))
+    return _log_of_doubled(x, Choice((x < 1.0,), Real(-2.0), near))
+
+
+def _log_of_doubled(x: Expression, near: Expression) -> Expression:
+    is_near = x < _BEYOND
+    doubled = Choice((is_near,), Real(0.0), Real(logarithm(2)))
+    return log_past_one(Choice((is_near,), near, x)) + doubled
+
+
+def atanh(x: Expression) -> Expression:
+    size = absolute(x)
+    return _odd(x, 0.5 * log_past_one(2.0 * size / (1.0 - size)))
+
+
+def cosh(x: Expression) -> Expression:
+    half = exp(absolute(x) * 0.5)
+    return 0.5 * half * half + 0.5 / (half * half)
+
+
+def sinh(x: Expression) -> Expression:
+    """Up to |x| = 1 by its series: the difference of powers would cancel."""
+    half = exp(absolute(x) * 0.5)
+    far = 0.5 * half * half - 0.5 / (half * half)
+    signed = far * Choice((x < 0.0,), Real(-1.0), Real(1.0))
+    square = x * x
+    series: Expression = Real(_SINH[-1])
+    for coefficient in reversed(_SINH[:-1]):
+        series = series * square + coefficient
+    return Choice((absolute(x) < 1.0,), x * series, signed)
 
 
 def tanh_gelu(x: Expression) -> Expression:
@@ -242,12 +305,24 @@ def _where(site: Site) -> Carried:
 
 def _mod(site: Site) -> Carried:
     if site.needed(0).dtype is DType.F32:
-        whole = truncated if site.integer("fmod") else _floor
-        return _entries(site, lambda x, y: x - y * whole(x / y), *site.given)
+        return _mod_of_reals(site)
     if site.integer("fmod"):
         value: Value = lambda x, y: x - y * quotient(x, y)  # noqa: E731
         return _entries(site, value, *site.given)
     return _entries(site, remainder, *site.given)
+
+
+def _mod_of_reals(site: Site) -> Carried:
+    """The remainder has the sign of the dividend, without `fmod` that of the divisor."""
+    formula = Formula(site)
+    axes = formula.axes(site.shape)
+    x, y = (formula.broadcast(each, axes) for each in site.given)
+    rest = Binary(BinaryOp.FMOD, x, y)
+    if site.integer("fmod"):
+        return formula.output(axes, rest)
+    kept = formula.stage(axes, rest)[axes]
+    upwards = Choice((kept < 0.0, 0.0 < y), kept + y, kept)  # noqa: SIM300
+    return formula.output(axes, Choice((0.0 < kept, y < 0.0), kept + y, upwards))  # noqa: SIM300
 
 
 def _leaky(site: Site) -> Carried:
@@ -262,14 +337,14 @@ def _parametric(site: Site) -> Carried:
 
 def _elu(site: Site) -> Carried:
     alpha = site.real("alpha")
-    return _entries(site, lambda x: Choice((x < 0.0,), alpha * (exp(x) - 1.0), x), site.needed(0))
+    return _entries(site, lambda x: Choice((x < 0.0,), alpha * exp_less_one(x), x), site.needed(0))
 
 
 def _celu(site: Site) -> Carried:
     alpha = site.real("alpha", 1.0)
     return _entries(
         site,
-        lambda x: largest(x, 0.0) + smallest(alpha * (exp(x * (1.0 / alpha)) - 1.0), 0.0),
+        lambda x: largest(x, 0.0) + smallest(alpha * exp_less_one(x / alpha), 0.0),
         site.needed(0),
     )
 
@@ -278,7 +353,7 @@ def _selu(site: Site) -> Carried:
     alpha, gamma = site.real("alpha"), site.real("gamma")
     return _entries(
         site,
-        lambda x: gamma * Choice((0.0 < x,), x, alpha * exp(x) - alpha),  # noqa: SIM300
+        lambda x: gamma * Choice((0.0 < x,), x, alpha * exp_less_one(x)),  # noqa: SIM300
         site.needed(0),
     )
 
@@ -413,18 +488,18 @@ def _dropout(site: Site) -> Carried:
 
 OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     "Abs": _of_both(absolute, lambda x: largest(x, 0 - x)),
-    "Acosh": _of_reals(lambda x: log(x + root(x * x - 1.0))),
+    "Acosh": _of_reals(acosh),
     "Add": _sides(_add),
     "And": _sides(smallest),
-    "Asinh": _of_reals(lambda x: _sign(x) * log(absolute(x) + root(x * x + 1.0))),
-    "Atanh": _of_reals(lambda x: 0.5 * log((1.0 + x) / (1.0 - x))),
+    "Asinh": _of_reals(asinh),
+    "Atanh": _of_reals(atanh),
     "Cast": _cast,
     "CastLike": _cast,
     "Ceil": _call(Function.CEIL),
     "Celu": _celu,
     "Clip": _clip,
     "Cos": _call(Function.COS),
-    "Cosh": _of_reals(lambda x: 0.5 * (exp(x) + exp(x * -1.0))),
+    "Cosh": _of_reals(cosh),
     "DequantizeLinear": _dequantised,
     "Div": _of_both(lambda x, y: x / y, quotient),
     "Dropout": _dropout,
@@ -465,7 +540,7 @@ OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     "Sigmoid": _call(Function.SIGMOID),
     "Sign": _of_both(_sign, _sign_of_integer),
     "Sin": _call(Function.SIN),
-    "Sinh": _of_reals(lambda x: 0.5 * (exp(x) - exp(x * -1.0))),
+    "Sinh": _of_reals(sinh),
     "Softplus": _of_reals(softplus),
     "Softsign": _of_reals(lambda x: x / (1.0 + absolute(x))),
     "Sqrt": _call(Function.SQRT),
