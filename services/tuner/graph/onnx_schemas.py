@@ -41,6 +41,8 @@ POOLS = ("AveragePool", "LpPool", "MaxPool")
 CEILS_AS_ENGINES = 22
 """The first opset whose inference leaves windows out that begin behind the image and the padding
 before it, where extents are rounded up. All engines do so whatever the opset."""
+COMPARED = ("GreaterOrEqual", "LessOrEqual")
+"""Operators for which ONNX infers no shape before opset 16."""
 
 
 def infer(
@@ -65,6 +67,9 @@ def infer(
         schema, version = defs.get_schema(node.op_type, CEILS_AS_ENGINES), CEILS_AS_ENGINES
     opsets = [helper.make_opsetid("", version)]
     try:
+        if node.op_type in COMPARED:
+            shapes = (types[name].shape for name in node.input)
+            return [TensorType(np.dtype(np.bool_), np.broadcast_shapes(*shapes))]
         made = shape_inference.infer_node_outputs(schema, node, given, told, opset_imports=opsets)
     except (*_REFUSALS, RuntimeError, ValueError, TypeError) as error:
         raise InvalidInput(

@@ -9,6 +9,7 @@ from onnx import numpy_helper
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import import_model
 from tests.unit.graph.models import assert_as_reference, drawn, parsed, written
@@ -157,3 +158,15 @@ def test_a_model_of_each_opset_is_carried_over_as_that_defines_it(
     feeds = {name: drawn((4,), seed) for seed, name in enumerate("sbm", 1)}
     feeds |= {"x": drawn((1, 4, 3, 3)), "v": np.square(drawn((4,), 4)) + np.float32(0.5)}
     assert_as_reference(tmp_path, parsed(across_versions(opset), opset), feeds)
+
+
+@pytest.mark.parametrize("opset", [12, 13, 16])
+def test_comparisons_have_a_shape_where_onnx_infers_none(opset: int, tmp_path: Path) -> None:
+    model = parsed("""net (float[2, 3] x, float[3] w) => (bool[2, 3] y, bool[2, 3] z) {
+        y = GreaterOrEqual (x, w)
+        z = LessOrEqual (w, x)
+    }""", opset)  # fmt: skip
+    assert_as_reference(tmp_path, model, {"x": drawn((2, 3)), "w": drawn((3,), 1)})
+    text = "net (float[2, 3] x, float[2] w) => (bool[N] y) { y = GreaterOrEqual (x, w) }"
+    with pytest.raises(InvalidInput, match="do not fit the operator"):
+        import_model(written(tmp_path, parsed(text, opset)), {})
