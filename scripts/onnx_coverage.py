@@ -55,7 +55,9 @@ nothing that a page feeds. What no output needs is asked nothing. What ONNX's ar
 shapes is computed at import, functions are put in their places, and so is the branch of a condition
 that is known. Where an input decides, `--constant INPUT=VALUE` makes it known; else both branches
 are computed, if they make the same shapes, and one is chosen. Floats of every size are f32 in the
-page; integers are i32, so that an int64 is cut to 32 bits; a boolean is 0 or 1.
+page; integers are i32, so that an int64 is cut to 32 bits; a boolean is 0 or 1. Long chains,
+and operators of many operands, become kernels of at most 100 expressions within one
+another, which read at most seven tensors.
 
 `Resize` makes as many entries of a scale as onnxruntime does, which multiplies in f32 (10 by 0.7
 are 7), and with `align_corners` its last entry is a corner; in ONNX's reference the fraction of an

@@ -447,23 +447,37 @@ def terms(stage: Stage) -> int:
 
 def parts(expression: Expression) -> Iterator[Expression]:
     """The expression and all that it is made of."""
-    yield expression
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += reversed(_direct_parts(part))
+
+
+def depth(expression: Expression) -> int:
+    """How many expressions lie within one another."""
+    deepest, waiting = 0, [(expression, 0)]
+    while waiting:
+        part, level = waiting.pop()
+        deepest = max(deepest, level)
+        waiting += [(each, level + 1) for each in _direct_parts(part)]
+    return deepest
+
+
+def _direct_parts(expression: Expression) -> list[Expression]:
     match expression:
         case Read(_, at):
-            inner = list(at)
+            return list(at)
         case Binary(_, left, right):
-            inner = [left, right]
+            return [left, right]
         case Call(_, argument) | Cast(argument):
-            inner = [argument]
+            return [argument]
         case Choice(conditions, then, otherwise):
-            inner = [side for each in conditions for side in (each.left, each.right)]
-            inner += [then, otherwise]
+            sides = [side for each in conditions for side in (each.left, each.right)]
+            return [*sides, then, otherwise]
         case Scatter(initial, update, at):
-            inner = [initial, update, *at]
-        case _:
-            inner = []
-    for each in inner:
-        yield from parts(each)
+            return [initial, update, *at]
+    return []
 
 
 def read(tensor: str, *at: Operand) -> Read:

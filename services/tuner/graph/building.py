@@ -28,6 +28,9 @@ from services.tuner.graph.graph import NUMPY_DTYPES, Node, Operation, Value, Vie
 from services.tuner.graph.network import Array, Attribute, Step, TensorType
 
 Shape = tuple[int, ...]
+MOST_OPERANDS = 7
+"""How many operands an operator of any number of them reads in one program. WebGPU promises eight
+buffers to a kernel, and one is its output."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ A value that several nodes read is computed once. Views are free: a program read
 the place then needs no division. A program that takes values in order stays alone.
 """
 
-from kernelzoo.domain.operators.expressions import Program, Stage
+from kernelzoo.domain.operators.expressions import Program, Stage, depth
+from services.tuner.graph.building import MOST_OPERANDS
 from services.tuner.graph.edit import Edit, readers_of
 from services.tuner.graph.formulas import (
     inlined,
@@ -26,9 +27,11 @@ from services.tuner.graph.formulas import (
 )
 from services.tuner.graph.graph import Graph, Node, View
 
-MAX_INPUTS = 8
 MAX_SIZE = 400
 """Parts of the expressions of one program, so that kernels stay small."""
+MOST_DEPTH = 80
+"""Expressions within one another. Programs may have some more (`checking.MAX_DEPTH`), which later
+rules add: epilogues, and casts of f16."""
 
 
 def elementwise_merged(graph: Graph) -> Graph:
@@ -144,4 +147,8 @@ class _Merging:
     def _is_small(self, stages: tuple[Stage, ...]) -> bool:
         made = {stage.name for stage in stages}
         inputs = {read.tensor for read in reads(stages)} - made
-        return len(inputs) <= MAX_INPUTS and sum(size(each.value) for each in stages) <= MAX_SIZE
+        return (
+            len(inputs) <= MOST_OPERANDS
+            and sum(size(each.value) for each in stages) <= MAX_SIZE
+            and all(depth(each.value) <= MOST_DEPTH for each in stages)
+        )

@@ -27,7 +27,14 @@ from kernelzoo.domain.operators.expressions import (
     smallest,
     truth,
 )
-from services.tuner.graph.building import Carried, Formula, Operand, Site, is_real
+from services.tuner.graph.building import (
+    MOST_OPERANDS,
+    Carried,
+    Formula,
+    Operand,
+    Site,
+    is_real,
+)
 from services.tuner.graph.network import TensorType
 
 Value = Callable[..., Expression]
@@ -106,7 +113,13 @@ def _folded(op: BinaryOp) -> Callable[[Site], Carried]:
             first = Binary(op, first, each)
         return first
 
-    return _sides(value)
+    def carry(site: Site) -> Carried:
+        first, *rest = site.given
+        for start in range(0, len(rest), MOST_OPERANDS - 1):
+            first = _entries(site, value, first, *rest[start : start + MOST_OPERANDS - 1])
+        return first if rest else _entries(site, value, first)
+
+    return carry
 
 
 def quotient(left: Expression, right: Expression) -> Expression:
@@ -404,13 +417,10 @@ def _is_nan(x: Expression) -> Expression:
 
 
 def _mean(site: Site) -> Carried:
-    def value(*x: Expression) -> Expression:
-        total = x[0]
-        for each in x[1:]:
-            total = total + each
-        return total * (1.0 / len(x))
-
-    return _entries(site, value, *site.given)
+    total = _folded(BinaryOp.ADD)(site)
+    assert isinstance(total, Operand)
+    share = 1.0 / len(site.given)
+    return total if share == 1 else _entries(site, lambda x: x * share, total)
 
 
 def _sign(x: Expression) -> Expression:
