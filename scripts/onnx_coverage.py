@@ -18,7 +18,6 @@ from services.tuner.graph.contrib import ML_OPERATORS
 from services.tuner.graph.contrib import OPERATORS as CONTRIB
 from services.tuner.graph.onnx_operators import OPERATORS
 from services.tuner.graph.reading import OPSETS
-from services.tuner.graph.recurrent import MAX_STEPS
 
 PAGE = Path(__file__).parents[1] / "docs" / "onnx.md"
 IMPORTS = RESULTS / "models_imports.json"
@@ -73,8 +72,8 @@ is what follows from them: `Exp`, `Sigmoid` and `Mish` below −87.3.
 Operators that are not in the table are imported where ONNX defines them by others, or where all
 that they read is constant. Any other is refused in one sentence that names the node. So are loops,
 sequences, texts, training, and shapes that depend on values of inputs (`NonZero`,
-`NonMaxSuppression`, `Unique`): do such a step in the page. Recurrent layers are unrolled, up
-to {MAX_STEPS} steps.
+`NonMaxSuppression`, `Unique`): do such a step in the page. Recurrent layers may have any number of
+steps; where ONNX has no default for an activation's alpha or beta, the layer must give it.
 
 Detectors choose boxes by `NonMaxSuppression`. Those of torchvision with one stage (SSD, SSDlite,
 RetinaNet, FCOS) end in it: export `model.head(list(model.backbone(images).values()))`, which are
@@ -116,8 +115,6 @@ REASONS: Mapping[str, str] = {
     r"training mode": "training",
     r"is 0; it must be|has no entries": "tensors without entries",
     r"in blocks": "quantisation in blocks",
-    r"peepholes": "peepholes",
-    r"batch comes first": "batches first",
     r"depends on": "parameters that are no constants",
 }
 """What a refusal is of, by what its sentence says."""

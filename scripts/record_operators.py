@@ -125,7 +125,15 @@ def bits(packed: int, size: int, *, zero: bool) -> OperatorCase:
     )
 
 
-def recurrent(operator: str, gates: int, direction: str, **more: Any) -> OperatorCase:
+def recurrent(
+    operator: str,
+    gates: int,
+    direction: str,
+    *,
+    lengths: tuple[int, ...] = (),
+    peepholes: bool = False,
+    **more: Any,
+) -> OperatorCase:
     ways, steps, inputs, size = 2 if direction == "bidirectional" else 1, 4, 3, 5
     feeds: list[Array | None] = [
         real(steps, B, inputs), real(ways, gates * size, inputs), real(ways, gates * size, size),
@@ -133,6 +141,10 @@ def recurrent(operator: str, gates: int, direction: str, **more: Any) -> Operato
     ]  # fmt: skip
     if operator == "LSTM":
         feeds.append(real(ways, B, size))
+    if peepholes:
+        feeds.append(real(ways, 3 * size))
+    if lengths:
+        feeds[4] = whole(*lengths)
     outputs = 3 if operator == "LSTM" else 2
     return OperatorCase(
         operator, feeds, outputs, domain="", constants=(1, 2, 3), hidden_size=size,
@@ -268,6 +280,37 @@ def cases() -> dict[str, Callable[[], OperatorCase]]:
         "gru": lambda: recurrent("GRU", 3, "reverse"),
         "gru_before_reset": lambda: recurrent("GRU", 3, "bidirectional", linear_before_reset=1),
         "rnn": lambda: recurrent("RNN", 1, "forward"),
+        "lstm_lengths": lambda: recurrent(
+            "LSTM", 4, "bidirectional", lengths=(3, 1), peepholes=True, clip=0.75
+        ),
+        "lstm_joined": lambda: recurrent(
+            "LSTM",
+            4,
+            "reverse",
+            peepholes=True,
+            input_forget=1,
+            activations=["HardSigmoid", "Softsign", "Affine"],
+            activation_alpha=[0.3, 0.75],
+            activation_beta=[0.25, 0.125],
+        ),
+        "gru_lengths": lambda: recurrent(
+            "GRU",
+            3,
+            "bidirectional",
+            lengths=(2, 4),
+            clip=1.5,
+            activations=["Sigmoid", "ScaledTanh", "HardSigmoid", "Elu"],
+            activation_alpha=[0.75, 0.25, 0.5],
+            activation_beta=[0.5, 0.375],
+        ),
+        "rnn_directions": lambda: recurrent(
+            "RNN",
+            1,
+            "bidirectional",
+            lengths=(4, 3),
+            activations=["LeakyRelu", "Softplus"],
+            activation_alpha=[0.125],
+        ),
     }
 
 

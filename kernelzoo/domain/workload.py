@@ -37,6 +37,7 @@ from kernelzoo.domain.operators.figures import (
     work,
 )
 from kernelzoo.domain.operators.parsing import refuse_long
+from kernelzoo.domain.operators.recurrence import is_recurrent
 from kernelzoo.errors import InvalidInput
 
 MAX_EXTENT = 65_536
@@ -99,6 +100,9 @@ MAX_WORK = 1 << 23
 report computes 64 such entries."""
 MAX_ORDERED_WORK = 1 << 25
 """The same of a stage that takes values in order, which is computed whole."""
+MAX_RECURRENT_WORK = 1 << 33
+"""The same of a recurrence, whose products are computed step by step as products of matrices: some
+ten seconds at the most."""
 CONSTANT_WEIGHTS = ":constant=b"
 """What follows the key of a workload whose weights stay the same."""
 
@@ -419,6 +423,7 @@ class ProgramWorkload(Workload):
                     f"{', '.join(PROGRAM_DTYPES)}"
                 )
         most_work = MAX_ORDERED_WORK if program.is_ordered else MAX_WORK
+        most_work = MAX_RECURRENT_WORK if is_recurrent(program) else most_work
         for found, most, what in (
             (stage_bytes(program), MAX_STAGE_BYTES, "the stages before the output have {} bytes"),
             (work(program), most_work, "an entry of the output takes {} terms"),

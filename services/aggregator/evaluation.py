@@ -9,6 +9,8 @@ Positions are taken in groups, and terms of a sum in runs, so that an array hold
 `TERMS_AT_ONCE` numbers, whatever the extents of a workload are. Arrays of places have a dimension
 for the asked positions and one for each sum that they stand in, of size 1 where a place does not
 depend on it, so that what a row has in common is computed once for the row.
+
+A recurrence is computed whole, step by step: its last entries are made of all others.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,6 +42,13 @@ from kernelzoo.domain.operators.expressions import (
     terms,
 )
 from kernelzoo.domain.operators.ordered import Scan, Selection, Updates, ordered_of
+from kernelzoo.domain.operators.recurrence import (
+    StepProduct,
+    entering_stage,
+    is_recurrent,
+    step_count,
+    step_product,
+)
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -89,6 +98,10 @@ class Arithmetic(Protocol):
         """A flat tensor after its updates at flat places, in order."""
         ...
 
+    def multiplied(self, left: Array, right: Array) -> Array:
+        """The product of matrices, which the last two dimensions are."""
+        ...
+
     def held_as_f16(self, values: Array) -> Array:
         """Those of a stage that a state of f16 is updated by."""
         ...
@@ -112,6 +125,9 @@ def evaluated(
         return np.asarray(whole_output.reshape(-1)[positions])
     longest = max(terms(stage) for stage in program.stages)
     shape = program.output.shape
+    if is_recurrent(program):
+        made = _Recurrence(program, lookup, arithmetic).output()
+        return np.asarray(made.reshape(-1)[positions])
     evaluation = _Evaluation(program, lookup, arithmetic)
     values = []
     for group in _runs(positions.size, max(1, TERMS_AT_ONCE // longest)):
@@ -268,6 +284,62 @@ class _Evaluation:
         return self._arithmetic.loaded(values, integer=told.dtype in _INTEGERS)
 
 
+class _Recurrence(_Evaluation):
+    """Evaluates a recurrence: all entries of a step, from those of the step before."""
+
+    def __init__(self, program: Program, lookup: Lookup, arithmetic: Arithmetic) -> None:
+        super().__init__(program, lookup, arithmetic)
+        self._program = program
+        self._step = 0
+        self._now: dict[str, Array] = {}
+        self._before: dict[str, Array] = {}
+        self._products = {
+            stage.name: (product, self._weights(product))
+            for stage in program.stages
+            if (product := step_product(program, stage)) is not None
+        }
+
+    def output(self) -> Array:
+        program, made = self._program, []
+        for self._step in range(step_count(program)):
+            for stage in program.stages:
+                self._now[stage.name] = self._entries(stage)
+            made.append(self._now[program.output.name])
+            self._before = dict(self._now)
+        return np.stack(made)
+
+    def entry(self, stage: Stage, at: Sequence[Array]) -> Array:
+        """At the step of the reader, or at the one before. Places that are not needed are 0."""
+        first, *places = at
+        held = self._now if int(first.max()) == self._step else self._before
+        if stage.name not in held:
+            return np.zeros(np.broadcast_shapes(*(place.shape for place in at)))
+        return np.asarray(held[stage.name][tuple(places)])
+
+    def _entries(self, stage: Stage) -> Array:
+        """Those of the step, in the shape of the stage without its first axis."""
+        if stage.name not in self._products:
+            return self._entries_as_stated(stage)
+        product, weights = self._products[stage.name]
+        entering = self._entries_as_stated(entering_stage(stage, product))
+        rows = entering.reshape(*weights.shape[:-2], -1, number(product.k.extent))
+        return self._arithmetic.multiplied(rows, weights).reshape(stage.shape[1:])
+
+    def _entries_as_stated(self, stage: Stage) -> Array:
+        shape = stage.shape[1:]
+        inner = np.unravel_index(np.arange(prod(shape)), shape) if shape else ()
+        found = self._as_stated(stage, (np.array([self._step]), *inner))
+        return np.asarray(np.broadcast_to(found, (prod(shape),)).reshape(shape))
+
+    def _weights(self, product: StepProduct) -> Array:
+        """[batch, k, n]"""
+        place, given = self._inputs[product.weights]
+        values = self._lookup(place, np.arange(prod(given.shape)))
+        loaded = self._arithmetic.loaded(values, integer=False)
+        batch = [number(axis.extent) for axis in product.batch]
+        return loaded.reshape(*batch, number(product.k.extent), -1)
+
+
 class Exact:
     """Numbers alone: float64 for real numbers, which is as good as exact, and int64."""
 
@@ -320,6 +392,9 @@ class Exact:
         else:
             REDUCERS[reducer].at(made, at, updates)
         return wrapped(made)
+
+    def multiplied(self, left: Array, right: Array) -> Array:
+        return np.asarray(left @ right)
 
     def held_as_f16(self, values: Array) -> Array:
         return values

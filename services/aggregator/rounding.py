@@ -52,6 +52,11 @@ _NEAR = 4 * max(UNIT.values())
 _DIVISION_ROUNDINGS = 3
 """WGSL's division errs by 2.5 ulp."""
 _EXACT_INTEGERS = 1 << 24
+_WIDEST = {
+    function: width / min(UNIT.values())
+    for function, width in ((Function.TANH, 2), (Function.SIGMOID, 1), (Function.ERF, 2))
+}
+"""No two values of a bounded function are further apart, in roundings."""
 _JUMPS = (Function.FLOOR, Function.CEIL, Function.ROUND)
 
 
@@ -114,7 +119,8 @@ class _Rounded:
             return _pair(value, np.where(_is_near_a_jump(function, x, error), np.inf, 0.0))
         slope = np.abs(_SLOPES[function](x, value))
         own = 0 if function is Function.ABS else FUNCTION_ROUNDINGS
-        return _pair(value, _times(slope, error) + own * np.abs(value))
+        carried = np.minimum(_times(slope, error), _WIDEST.get(function, np.inf))
+        return _pair(value, carried + own * np.abs(value))
 
     def cast(self, argument: Array, dtype: DType) -> Array:
         x, error = _value(argument), _error(argument)
@@ -147,6 +153,15 @@ class _Rounded:
             return _pair(value, error.sum(axis=-1) + terms * np.abs(x).sum(axis=-1))
         size = np.abs(value)
         return _pair(value, _times(size, (error / np.abs(x)).sum(axis=-1)) + terms * size)
+
+    def multiplied(self, left: Array, right: Array) -> Array:
+        """Sums of products in any order, as `reduced` has it of what `binary` has of each."""
+        x, y = _value(left), _value(right)
+        sizes = np.abs(x) @ np.abs(y)
+        error = _error(left) @ np.abs(y) + (x.shape[-1] + 1) * sizes
+        if np.any(_error(right)):
+            error = error + np.abs(x) @ _error(right)
+        return _pair(np.asarray(x @ y), error)
 
     def combined(self, reducer: Reducer, one: Array, other: Array) -> Array:
         """Runs of terms: what is rounded of one run is rounded again with each that follows."""

@@ -32,6 +32,7 @@ from kernelzoo.domain.operators.expressions import (
     Stage,
 )
 from kernelzoo.domain.operators.ordered import refuse_ordered
+from kernelzoo.domain.operators.recurrence import is_recurrent, refuse_faulty_recurrence
 from kernelzoo.errors import InvalidInput
 
 STAGE_DTYPES = (DType.F32, DType.I32)
@@ -59,13 +60,17 @@ def checked(program: Program) -> Program:
         _refuse_name(given.name, tensors)
         _refuse_input(given)
         tensors[given.name] = (DType(given.dtype).compute_dtype, len(given.shape))
+    recurrent = is_recurrent(program)
+    later = {stage.name: (stage.dtype, len(stage.axes)) for stage in program.stages}
     for stage in program.stages:
         _refuse_name(stage.name, tensors)
         try:
-            _refuse_stage(stage, tensors)
+            _refuse_stage(stage, {**later, **tensors} if recurrent else tensors)
         except InvalidInput as error:
             raise InvalidInput(f"stage {stage.name}: {error}") from None
-        tensors[stage.name] = (stage.dtype, len(stage.axes))
+        tensors[stage.name] = later[stage.name]
+    if recurrent:
+        refuse_faulty_recurrence(program)
     _refuse_updates(program)
     refuse_ordered(program)
     return program

@@ -25,6 +25,7 @@ from kernelzoo.domain.operators.expressions import (
     terms,
 )
 from kernelzoo.domain.operators.ordered import steps
+from kernelzoo.domain.operators.recurrence import is_recurrent, step_count
 
 _OF_BITS = (BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND, BinaryOp.BIT_OR, BinaryOp.BIT_XOR)
 FEWEST_VALUES = 2
@@ -69,11 +70,13 @@ def work(program: Program) -> int:
     when each stage is computed anew for each way in which another reads it.
 
     Places are counted axis by axis: along each of them as many as the index takes values, which is
-    one where only the place in the output decides it. Stages that take values in order are computed
-    whole, once.
+    one where only the place in the output decides it. Stages that take values in order, and all
+    steps of a recurrence, are computed whole, once.
     """
     if program.is_ordered:
         return steps(program.output)
+    if is_recurrent(program):
+        return sum(prod(stage.shape) * terms(stage) for stage in program.stages)
     shapes = {stage.name: stage.shape for stage in program.stages}
     times = dict.fromkeys(shapes, 0)
     places = {name: [1] * len(shape) for name, shape in shapes.items()}
@@ -96,9 +99,9 @@ def work(program: Program) -> int:
 
 
 def stage_bytes(program: Program) -> int:
-    """The bytes of all stages before the output."""
-    size = DType.F32.size_bytes
-    return sum(size * prod(stage.shape) for stage in program.stages[:-1])
+    """The bytes of all stages before the output; of a recurrence those of one step."""
+    size = DType.F32.size_bytes * sum(prod(stage.shape) for stage in program.stages[:-1])
+    return size // step_count(program) if is_recurrent(program) else size
 
 
 def limits(program: Program) -> dict[str, int]:
@@ -135,6 +138,7 @@ class _Reach:
         for each in program.inputs:
             integer = DType(each.dtype).compute_dtype is DType.I32
             self._sources[each.name] = frozenset((each.name,)) if integer else frozenset()
+        self._sources |= {stage.name: frozenset() for stage in program.stages}
         for stage in program.stages:
             self._sources[stage.name] = (
                 self._of(stage.value) if stage.dtype is DType.I32 else frozenset()

@@ -263,12 +263,23 @@ class Formula:
     ) -> Operand:
         """Ends the program with its last stage and enters it as a node."""
         last = self.stage(axes, value, dtype, reducer, over)
+        program = self._program().normalised()
+        return self._site.builder.node(program, self._operands, dtype, last.shape, self._site.step)
+
+    def workload(self, name: str) -> Operand:
+        """Enters the stages so far as a workload of this name, which no rule looks into."""
+        workload = Workload.of_program(name, self._program())
+        made = workload.output
+        return self._site.builder.node(
+            workload, self._operands, made.dtype, made.shape, self._site.step
+        )
+
+    def _program(self) -> Program:
         inputs = tuple(
             Input(name=f"x{n}", dtype=each.dtype, shape=each.shape)
             for n, each in enumerate(self._operands)
         )
-        program = Program(inputs=inputs, stages=tuple(self._stages)).normalised()
-        return self._site.builder.node(program, self._operands, dtype, last.shape, self._site.step)
+        return Program(inputs=inputs, stages=tuple(self._stages))
 
 
 def graph_dtype(type_: TensorType) -> DType:

@@ -17,7 +17,6 @@ from services.tuner.graph.features import OPERATORS as FEATURES
 from services.tuner.graph.functions import Body
 from services.tuner.graph.network import Array, TensorType
 from services.tuner.graph.reading import MAIN_DOMAINS, told_node
-from services.tuner.graph.recurrent import OPERATORS as RECURRENT
 from services.tuner.graph.sampling import OPERATORS as SAMPLING
 from services.tuner.graph.trees import OPERATORS as TREES
 from services.tuner.graph.unpooling import OPERATORS as UNPOOLING
@@ -245,9 +244,29 @@ def _compressed(body: Body) -> tuple[str, ...]:
     return (body.node("Gather", x, body.weight(at.astype(np.int64)), axis=axis or 0),)
 
 
+def _quantised_lstm(body: Body) -> tuple[str, ...]:
+    """Weights of 8 bits, [directions, entering, gates · size]. onnxruntime also rounds what is
+    multiplied with them to 8 bits; here that stays f32."""
+
+    def dequantised(place: int, scale: int) -> str:
+        weights, scales, zeros = (
+            body.constant(number, what).astype(np.float32)
+            for number, what in ((place, "weight"), (scale, "scale"), (scale + 1, "zero points"))
+        )
+        weights -= zeros.reshape(len(weights), 1, -1)
+        weights *= scales.reshape(len(weights), 1, -1)
+        return body.weight(np.ascontiguousarray(weights.transpose(0, 2, 1)))
+
+    kept = {each.name: body.value(each.name) for each in body.attributes}
+    others = (f"i{place}" if body.has(place) else "" for place in range(3, 8))
+    weights = (dequantised(1, 8), dequantised(2, 10))
+    return body.nodes("LSTM", ("i0", *weights, *others), 3, **kept)
+
+
 OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     **ATTENTION,
     "BiasGelu": _gelu("none"),
+    "DynamicQuantizeLSTM": _quantised_lstm,
     "EmbedLayerNormalization": _embedded,
     "FastGelu": _gelu("tanh"),
     "FusedConv": _fused_convolution,
@@ -263,6 +282,6 @@ OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     "SkipSimplifiedLayerNormalization": _skip_simplified,
 }
 
-MAIN_OPERATORS = {"Compress": _compressed, **RECURRENT, **SAMPLING, **UNPOOLING}
+MAIN_OPERATORS = {"Compress": _compressed, **SAMPLING, **UNPOOLING}
 """Those of ONNX itself."""
 ML_OPERATORS = {**FEATURES, **TREES}

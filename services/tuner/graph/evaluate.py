@@ -31,6 +31,7 @@ from kernelzoo.domain.operators.expressions import (
     Stage,
     number,
 )
+from kernelzoo.domain.operators.recurrence import is_recurrent, step_count
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.graph import NUMPY_DTYPES, Graph, View
 from services.tuner.graph.in_order import in_order
@@ -93,10 +94,25 @@ def _widened(entries: Array) -> Array:
 def run_program(program: Program, inputs: Sequence[Array]) -> Array:
     """The output of a program, given its inputs in order. Those that it updates are written."""
     tensors = {each.name: value for each, value in zip(program.inputs, inputs, strict=True)}
+    if is_recurrent(program):
+        return _last_of_recurrence(program, tensors)
     for stage in program.stages:
         tensors[stage.name] = _stage(stage, tensors)
     for update in program.updates:
         tensors[update.tensor][...] = tensors[update.stage]
+    return tensors[program.output.name]
+
+
+def _last_of_recurrence(program: Program, tensors: dict[str, Array]) -> Array:
+    """The output of a recurrence, whose stages are made one step after another."""
+    sides = {stage.name: factors(stage) for stage in program.stages}
+    for stage in program.stages:
+        tensors[stage.name] = np.zeros(stage.shape, NUMPY_DTYPES[stage.dtype])
+    for step in range(step_count(program)):
+        for stage in program.stages:
+            place = {stage.axes[0].name: range(step, step + 1)}
+            made = _slice(stage, sides[stage.name], tensors, place)
+            tensors[stage.name][step : step + 1] = made
     return tensors[program.output.name]
 
 

@@ -151,12 +151,19 @@ def without_equal_steps(network: Network) -> Network:
     return replace(network, steps=tuple(steps), outputs=outputs)
 
 
+LEAVING_OUT = frozenset({"GRU", "LSTM", "RNN"})
+"""Operators that make any of their outputs without the others."""
+
+
 def without_dead_steps(network: Network) -> Network:
-    """What no output needs goes."""
+    """What no output needs goes, and outputs that recurrent layers are asked for in vain."""
     needed = {value for _, value in network.outputs}
     steps: list[Step] = []
     for step in reversed(network.steps):
         if needed.intersection(filter(None, step.outputs)):
+            if step.operator in LEAVING_OUT:
+                asked = (name if name in needed else "" for name in step.outputs)
+                step = replace(step, outputs=tuple(asked))  # noqa: PLW2901
             steps.append(step)
             needed.update(step.inputs)
     needed.update(network.inputs)

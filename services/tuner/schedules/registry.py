@@ -18,6 +18,7 @@ from kernelzoo.domain.gpu import ANY_GPU, GpuModel
 from kernelzoo.domain.operators.attention import attention_of
 from kernelzoo.domain.operators.decoding import LANES, argmax_count, attention_shape
 from kernelzoo.domain.operators.prefill import block_attention_shape
+from kernelzoo.domain.operators.recurrence import is_recurrent
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import KEY_DTYPES, PROGRAM, Workload
 from kernelzoo.errors import InvalidSchedule
@@ -62,6 +63,8 @@ from services.tuner.schedules.quantised_gemv.webgpu_space import quantised_gemv_
 from services.tuner.schedules.quantised_matmul.config import unpacks
 from services.tuner.schedules.quantised_matmul.space import wasm_quantised_matmul_configs
 from services.tuner.schedules.quantised_matmul.webgpu_space import quantised_matmul_configs
+from services.tuner.schedules.recurrence.space import wasm_recurrence_configs
+from services.tuner.schedules.recurrence.webgpu_space import recurrence_configs
 from services.tuner.schedules.reduction.rows import rows
 from services.tuner.schedules.reduction.space import wasm_reduction_configs
 from services.tuner.schedules.reduction.webgpu_space import reduction_configs
@@ -83,6 +86,7 @@ class ScheduleFamily:
     may be of another family that matches as well. `programs`: it also takes programs that no
     operator names, and so asks a workload for neither extents nor an operator; `states`: also those
     that write some of their inputs; `ordered`: those that take values one after another, and no
+    others; `recurrences`: those that are made step by step, and no
     others. `lower` makes loop nests of a candidate; it raises InvalidSchedule and
     UnsupportedProgram as `compile_candidate` does.
     """
@@ -95,6 +99,7 @@ class ScheduleFamily:
     programs: bool = False
     states: bool = False
     ordered: bool = False
+    recurrences: bool = False
 
 
 def lite_space(
@@ -118,6 +123,7 @@ def matching(workload: Workload, target: TargetKind) -> tuple[ScheduleFamily, ..
     if unnamed and workload.program.is_ordered:
         return tuple(each for each in FAMILIES if each.target is target and each.ordered)
     space = iteration_space(workload)
+    recurrent = _is_made_in_steps(space)
     return tuple(
         each
         for each in FAMILIES
@@ -125,6 +131,7 @@ def matching(workload: Workload, target: TargetKind) -> tuple[ScheduleFamily, ..
         and not each.ordered
         and (each.programs or not unnamed)
         and (each.states or not workload.has_states)
+        and each.recurrences is recurrent
         and each.matches(space)
     )
 
@@ -257,6 +264,10 @@ def _is_argmax(space: IterationSpace) -> bool:
     return argmax_count(space.program) is not None
 
 
+def _is_made_in_steps(space: IterationSpace) -> bool:
+    return is_recurrent(space.program)
+
+
 def _wasm(
     name: str,
     matches: Matches,
@@ -265,6 +276,7 @@ def _wasm(
     programs: bool = False,
     states: bool = False,
     ordered: bool = False,
+    recurrences: bool = False,
 ) -> ScheduleFamily:
     def space(workload: Workload, _: GpuModel) -> tuple[Candidate, ...]:
         return tuple(config.candidate(workload) for config in configs(workload))
@@ -278,6 +290,7 @@ def _wasm(
         programs=programs,
         states=states,
         ordered=ordered,
+        recurrences=recurrences,
     )
 
 
@@ -308,6 +321,7 @@ def _webgpu(
     programs: bool = False,
     states: bool = False,
     ordered: bool = False,
+    recurrences: bool = False,
 ) -> ScheduleFamily:
     def space(workload: Workload, gpu: GpuModel) -> tuple[Candidate, ...]:
         return webgpu_space(configs(workload, gpu), workload, gpu)
@@ -321,6 +335,7 @@ def _webgpu(
         programs=programs,
         states=states,
         ordered=ordered,
+        recurrences=recurrences,
     )
 
 
@@ -348,6 +363,9 @@ WASM_FAMILIES = (
     _wasm("reduction", _reduces_rows, wasm_reduction_configs, programs=True),
     _wasm("attention", _attends_rows, wasm_attention_configs, programs=True),
     _wasm("ordered", lambda _: True, wasm_ordered_configs, programs=True, ordered=True),
+    _wasm(
+        "recurrence", _is_made_in_steps, wasm_recurrence_configs, programs=True, recurrences=True
+    ),
     # Loops as the program is stated: any program but those.
     _wasm("elementwise", lambda _: True, wasm_elementwise_configs, programs=True, states=True),
 )
@@ -376,6 +394,7 @@ FAMILIES = (
     _webgpu("reduction", _reduces_rows, reduction_configs, programs=True),
     _webgpu("transpose", is_transposition, transpose_configs),
     _webgpu("ordered", lambda _: True, ordered_configs, programs=True, ordered=True),
+    _webgpu("recurrence", _is_made_in_steps, recurrence_configs, programs=True, recurrences=True),
     # A thread for each entry, as the program is stated: any program but those.
     _webgpu("elementwise", lambda _: True, elementwise_configs, programs=True, states=True),
     *map(_javascript, WASM_FAMILIES),

@@ -13,6 +13,7 @@ from services.tuner.graph.onnx_operators import (
     movement,
     normalisation,
     pooling,
+    recurrent,
     reduction,
     regions,
     resizing,
@@ -33,4 +34,5 @@ OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     **pooling.OPERATORS,
     **regions.OPERATORS,
     **walks.OPERATORS,
+    **recurrent.OPERATORS,
 }

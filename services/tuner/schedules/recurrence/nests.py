@@ -1,0 +1,355 @@
+"""The stages of a recurrence as loop nests of one step.
+
+A *slice* is made by itself from the first step to the last: some entries of the *outer* axes, which
+stand behind the step in all stages, and along which no stage reads another. What all other axes
+have is *inner*. Of a stage only the entries of a step and of the one before are held:
+
+    h[t, d, b, j] = tanh(x[t, b, j] + s[t, d, b, j])          for row < rows:
+    s[t, d, b, j] = sum over k of (h[t - 1, d, b, k]            for j < 64: h[64·row + j] =
+        if 0 < t else 0.0) * r[d, k, j]                 →         tanh(x[…] + s[64·row + j])
+
+The nest of a stage is what TVM makes of it, given the entries that it reads of others as inputs
+without the step, and with its loops over the step and outer axes taken off.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+
+from msgspec.structs import replace as with_fields
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.expressions import (
+    Expression,
+    Program,
+    Read,
+    Stage,
+    number,
+    parts,
+    rebuilt,
+)
+from kernelzoo.domain.operators.recurrence import (
+    StepProduct,
+    entering_stage,
+    reads_step_before,
+    step_count,
+    step_product,
+)
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import UnsupportedProgram
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.build import ZERO, Frame, loop, total
+from services.tuner.ir.nodes import (
+    Allocate,
+    Block,
+    Bound,
+    Buffer,
+    If,
+    Let,
+    Load,
+    Loop,
+    LoopKind,
+    Statement,
+    Store,
+)
+from services.tuner.ir.nodes import Expression as Value
+from services.tuner.ir.rewrite import substitute, with_operands
+from services.tuner.operators.lowering import DTYPES, computed
+from services.tuner.passes.thread_binding import accumulate_locally
+from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.tir.lowering import plain_program
+from services.tuner.tir.tvm import te
+
+Known = dict[Bound, bool]
+"""Conditions that hold, or do not, where a statement stands: gates ask the same ones again."""
+STEP, SLICE, ROW = "step", "slice", "row"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Entries of a slice: those from `first` on of a buffer."""
+
+    buffer: Buffer
+    first: Affine = ZERO
+
+    def at(self, index: Affine) -> Affine:
+        return self.first.plus(index)
+
+
+def outer_axes(program: Program) -> int:
+    """How many axes behind the step all stages have, at the same places of all that they read of
+    one another. The last axis of a stage is always an inner one."""
+    names = {stage.name for stage in program.stages}
+    count = min(len(stage.axes) for stage in program.stages) - 2
+    for stage in program.stages:
+        reads = (p for p in parts(stage.value) if isinstance(p, Read) and p.tensor in names)
+        for read in reads:
+            count = min(count, _shared(stage, read))
+    return max(0, min([count, *(_alike(program.output, each) for each in program.stages)]))
+
+
+def _shared(stage: Stage, read: Read) -> int:
+    """Axes behind the step at which a stage reads another as it is made itself."""
+    outer = 0
+    for axis, place in zip(stage.axes[1:], read.at[1:], strict=False):
+        inside = (part for other in read.at[outer + 2 :] for part in parts(other))
+        if place != axis or axis in inside:
+            break
+        outer += 1
+    return outer
+
+
+def _alike(one: Stage, other: Stage) -> int:
+    """Axes behind the step that two stages have alike."""
+    alike = 0
+    for left, right in zip(one.axes[1:], other.axes[1:], strict=False):
+        if left.extent != right.extent:
+            break
+        alike += 1
+    return alike
+
+
+def held_entries(program: Program, rows: int) -> dict[str, tuple[DType, int]]:
+    """What a slice of so many rows holds: the dtype and number of entries, by name. Those of this
+    step are called `now`, those of the step before `before`, what products take `entering`."""
+    outer = outer_axes(program)
+    entries = {stage.name: rows * prod(stage.shape[1 + outer :]) for stage in program.stages}
+    found = {f"{each.name}.now": (each.dtype, entries[each.name]) for each in program.stages}
+    delayed = _delayed(program)
+    for stage in program.stages:
+        if stage.name in delayed:
+            found[f"{stage.name}.before"] = (stage.dtype, entries[stage.name])
+        product = step_product(program, stage)
+        if product is not None:
+            found[f"{stage.name}.entering"] = (DType.F32, rows * number(product.k.extent))
+    return found
+
+
+def _delayed(program: Program) -> set[str]:
+    """Stages that are read at the step before."""
+    names = {stage.name for stage in program.stages}
+    return {
+        part.tensor
+        for stage in program.stages
+        for part in parts(stage.value)
+        if isinstance(part, Read) and part.tensor in names and reads_step_before(stage, part)
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recurrence:
+    """The steps of a slice of `rows` neighbours along the last outer axis. `held` is where its
+    entries lie, by the names of `held_entries`."""
+
+    workload: Workload
+    rows: int
+    held: Mapping[str, Held]
+    frame: Frame
+
+    @cached_property
+    def program(self) -> Program:
+        return self.workload.program
+
+    @cached_property
+    def outer(self) -> tuple[int, ...]:
+        """Extents of the outer axes."""
+        return self.program.output.shape[1 : 1 + outer_axes(self.program)]
+
+    @property
+    def steps(self) -> int:
+        return step_count(self.program)
+
+    @property
+    def slices(self) -> int:
+        return prod(self.outer) // self.rows
+
+    @cached_property
+    def places(self) -> tuple[Affine, ...]:
+        """The place of the slice's first row along each outer axis."""
+        if not self.outer:
+            return ()
+        whole = self.frame.variable(SLICE, self.slices)
+        *before, last = self.outer
+        sizes = (*before, last // self.rows)
+        named = [(f"outer{n}", size) for n, size in enumerate(sizes)]
+        *found, block = self.frame.delinearize(whole, named)
+        return *found, block.times(self.rows)
+
+    @cached_property
+    def parameters(self) -> dict[str, Buffer]:
+        return {buffer.name: buffer for buffer in parameters_of(self.workload)}
+
+    @property
+    def output(self) -> Buffer:
+        return self.parameters[self.program.output.name]
+
+    def product(self, stage: Stage) -> StepProduct | None:
+        """The product that a stage is, of rows with the weights of a slice."""
+        found = step_product(self.program, stage)
+        outer = stage.axes[1 : 1 + len(self.outer)]
+        if found is None or (*found.batch, *found.m) != outer or len(found.n) != 1:
+            return None
+        last_of_batch = len(found.batch) == len(outer) > 0
+        return None if last_of_batch and self.rows > 1 else found
+
+    def weights_place(self, product: StepProduct) -> Affine:
+        """Where the weights of the slice begin."""
+        k, n = number(product.k.extent), number(product.n[0].extent)
+        index = ZERO
+        for place, axis in zip(self.places, product.batch, strict=False):
+            index = index.times(number(axis.extent)).plus(place)
+        return index.times(k * n)
+
+    def entering(self, stage: Stage, product: StepProduct) -> tuple[Held, Block]:
+        """What a product takes, [rows, k], and what makes it where it is no stage of this step."""
+        match product.entering:
+            case Read(tensor, at) if f"{tensor}.now" in self.held and at == (
+                stage.axes[0],
+                *product.entering_axes,
+            ):
+                return self.held[f"{tensor}.now"], ()
+        held = self.held[f"{stage.name}.entering"]
+        return held, self.nest(entering_stage(stage, product), held)
+
+    def nest(self, stage: Stage, target: Held | None = None) -> Block:
+        """What makes the entries of a stage in one step."""
+        names = {each.name for each in self.program.stages}
+        held = {**self.held, "made": target or self.held[f"{stage.name}.now"]}
+
+        def without_step(part: Expression) -> Expression:
+            match rebuilt(part, without_step):
+                case Read(tensor, at) as read if tensor in names:
+                    when = "before" if reads_step_before(stage, read) else "now"
+                    return Read(f"{tensor}.{when}", at[1:])
+                case other:
+                    return other
+
+        value = without_step(stage.value)
+        stated = replace(stage, name="made", value=value)
+        block = self._peeled(stated, self._stated(stated))
+        return self._placed(block, held)
+
+    def _stated(self, stage: Stage) -> Block:
+        """The loops of a stage over all its axes."""
+        used = {part.tensor for part in parts(stage.value) if isinstance(part, Read)}
+        shapes = {
+            each.name: (each.shape, DTYPES[DType(each.dtype)]) for each in self.program.inputs
+        }
+        for each in self.program.stages:
+            for when in ("now", "before"):
+                shapes[f"{each.name}.{when}"] = (each.shape[1:], DTYPES[each.dtype])
+        tensors = {
+            name: te.placeholder(shape, name=name, dtype=dtype)
+            for name, (shape, dtype) in shapes.items()
+            if name in used
+        }
+        function = te.create_prim_func([*tensors.values(), computed(stage, tensors)])
+        return plain_program(function).body.body
+
+    def _peeled(self, stage: Stage, block: Block) -> Block:
+        """Without the loops over the step and the outer axes, whose variables get their names."""
+        names = (STEP, *(f"at{n}" for n in range(len(self.outer))))
+        for name, axis in zip(names, stage.axes, strict=False):
+            if number(axis.extent) == 1:
+                continue
+            match block:
+                case (Loop(var=var, body=body),):
+                    block = substitute(body, var, Affine.variable(name))
+                case _:
+                    raise UnsupportedProgram(f"stage {stage.name} is not one nest of loops")
+        return accumulate_locally(block, 1, ZERO)
+
+    def _placed(self, block: Block, held: Mapping[str, Held]) -> Block:
+        """The nest for each row of the slice, with the buffers of the kernel."""
+        row = Affine.variable(ROW) if self.rows > 1 else ZERO
+        own = {STEP: ZERO} | {f"at{n}": ZERO for n in range(len(self.outer))}
+        if self.outer:
+            own[f"at{len(self.outer) - 1}"] = row
+
+        def local(index: Affine, where: Held) -> Affine:
+            for name, place in own.items():
+                index = index.substitute(name, place)
+            return where.at(index)
+
+        def value(part: Value) -> Value:
+            match part:
+                case Load(buffer=buffer, index=index) if buffer.name in held:
+                    where = held[buffer.name]
+                    return with_fields(part, buffer=where.buffer, index=local(index, where))
+                case Load(buffer=buffer) if buffer.name in self.parameters:
+                    return with_fields(part, buffer=self.parameters[buffer.name])
+            return with_operands(part, value)
+
+        def block_of(part: Block, known: Known) -> Block:
+            return tuple(new for each in part for new in statement(each, known))
+
+        def statement(each: Statement, known: Known) -> Block:
+            match each:
+                case Store(buffer=buffer, index=index, value=stored) if buffer.name in held:
+                    where = held[buffer.name]
+                    index = local(index, where)
+                    return (Store(buffer=where.buffer, index=index, value=value(stored)),)
+                case Store():
+                    return (with_fields(each, value=value(each.value)),)
+                case Let():
+                    body = block_of(each.body, known)
+                    return (with_fields(each, value=value(each.value), body=body),)
+                case Loop() | Allocate():
+                    return (with_fields(each, body=block_of(each.body, known)),)
+                case If(bounds=bounds):
+                    if any(known.get(bound) is False for bound in bounds):
+                        return block_of(each.otherwise, known)
+                    asked = tuple(bound for bound in bounds if bound not in known)
+                    body = block_of(each.body, known | dict.fromkeys(asked, True))
+                    if not asked:
+                        return body
+                    fails = dict.fromkeys(asked, False) if len(asked) == 1 else {}
+                    otherwise = block_of(each.otherwise, known | fails)
+                    return (If(bounds=asked, body=body, otherwise=otherwise),)
+            raise UnsupportedProgram(f"{each} is no statement of a nest")
+
+        placed = block_of(block, {})
+        for n, place in enumerate(self.places):
+            own_row = row if n == len(self.outer) - 1 else ZERO
+            placed = substitute(placed, f"at{n}", place.plus(own_row))
+        if self.rows == 1:
+            return placed
+        return (loop(ROW, self.rows, LoopKind.SERIAL, placed),)
+
+    def copies(self) -> list[tuple[int, Callable[[Affine], Store]]]:
+        """What ends a step: how many entries are copied, and how each is, of the output and of
+        stages that the next step reads."""
+        name = self.program.output.name
+        made = self.held[f"{name}.now"]
+        _, count = held_entries(self.program, self.rows)[f"{name}.now"]
+        place = total(
+            Affine.variable(STEP).times(self.slices * count) if self.steps > 1 else ZERO,
+            Affine.variable(SLICE).times(count) if self.slices > 1 else ZERO,
+        )
+        found = [(count, self._copy(made, Held(buffer=self.output, first=place)))]
+        for name, (_, count) in held_entries(self.program, self.rows).items():
+            stage, _, when = name.rpartition(".")
+            if when == "before":
+                found.append((count, self._copy(self.held[f"{stage}.now"], self.held[name])))
+        return found
+
+    @staticmethod
+    def _copy(source: Held, target: Held) -> Callable[[Affine], Store]:
+        def entry(index: Affine) -> Store:
+            value = Load(buffer=source.buffer, index=source.at(index))
+            return Store(buffer=target.buffer, index=target.at(index), value=value)
+
+        return entry
+
+    def over_steps(self, body: Block) -> Block:
+        """The body of a step for each of them."""
+        if self.steps == 1:
+            return substitute(body, STEP, ZERO)
+        return (loop(STEP, self.steps, LoopKind.SERIAL, body),)
+
+
+def allocated(buffers: list[Buffer], block: Block) -> Block:
+    for buffer in buffers:
+        block = (Allocate(buffer=buffer, body=block),)
+    return block

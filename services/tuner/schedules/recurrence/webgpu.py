@@ -1,0 +1,176 @@
+"""Recurrences for WebGPU: a workgroup makes all steps of a slice, which is one row.
+
+dispatch    slices workgroups
+thread      entries thread, thread + threads, … of each stage; of a product columns, or fours
+
+workgroup memory    entries of this step and of the one before, and what products take; in
+                    scratch memory what there is no room for
+
+for step < steps:
+  entering[k] = …                                    // 1 a product
+  workgroupBarrier()
+  acc += entering[k] * weights[k, column]  for k; s.now[column] = acc
+  workgroupBarrier()
+  h.now[j] = …                                       // 2 any other stage
+  workgroupBarrier()
+  c[step, …] = h.now[…]; h.before[…] = h.now[…]      // 3
+  workgroupBarrier()
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.operators.expressions import Stage, number
+from kernelzoo.domain.operators.recurrence import StepProduct
+from kernelzoo.errors import UnsupportedProgram
+from services.tuner.ir.affine import Affine
+from services.tuner.ir.build import (
+    ZERO,
+    Frame,
+    constant,
+    f32_buffer,
+    loop,
+    plus,
+    serial,
+    splat,
+    times,
+    total,
+    under,
+)
+from services.tuner.ir.nodes import (
+    LANES,
+    Allocate,
+    Barrier,
+    Block,
+    Bound,
+    Buffer,
+    Const,
+    Load,
+    Loop,
+    LoopKind,
+    Program,
+    Scope,
+    Store,
+)
+from services.tuner.ir.rewrite import substitute
+from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.recurrence.nests import (
+    SLICE,
+    Held,
+    Recurrence,
+    allocated,
+    held_entries,
+)
+from services.tuner.schedules.recurrence.webgpu_config import WebgpuRecurrenceConfig
+
+THREAD, TURN = "thread", "turn"
+UNROLLED_K = (4, 2, 1)
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    config = WebgpuRecurrenceConfig.of(candidate)
+    program = candidate.workload.program
+    near = config.shared(program)
+    frame = Frame()
+    slices = Recurrence(workload=candidate.workload, rows=1, held={}, frame=Frame()).slices
+    group = frame.variable(SLICE, slices)
+    held: dict[str, Held] = {}
+    for name, (dtype, size) in held_entries(program, 1).items():
+        scope, copies = (Scope.WORKGROUP, 1) if name in near else (Scope.GLOBAL, slices)
+        buffer = Buffer(name=name, scope=scope, dtype=dtype, size=copies * size)
+        held[name] = Held(buffer=buffer, first=group.times(size) if copies > 1 else ZERO)
+    recurrence = Recurrence(workload=candidate.workload, rows=1, held=held, frame=frame)
+    buffers = [each.buffer for each in held.values()]
+    scratch = tuple(each for each in buffers if each.scope is Scope.GLOBAL)
+    kernel = _Kernel(config=config, recurrence=recurrence, waits=Barrier(storage=bool(scratch)))
+    thread = loop(THREAD, config.threads, LoopKind.THREAD_INDEX, kernel.body())
+    body = allocated([each for each in buffers if each.scope is Scope.WORKGROUP], (thread,))
+    nest = Program(
+        parameters=(*recurrence.parameters.values(), *scratch),
+        body=loop(SLICE, slices, LoopKind.RANGE, body),
+    )
+    return ScheduledProgram(nests=(nest,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernel:
+    """`waits` is where all threads wait for what the others have made."""
+
+    config: WebgpuRecurrenceConfig
+    recurrence: Recurrence
+    waits: Barrier
+
+    def body(self) -> Block:
+        recurrence = self.recurrence
+        made: list[Any] = []
+        for stage in recurrence.program.stages:
+            product = recurrence.product(stage)
+            if product is None:
+                made += (*self._shared_out(stage, recurrence.nest(stage)), self.waits)
+            else:
+                made += self._product(stage, product)
+        for count, copied in recurrence.copies():
+            made += self._each(count, lambda place, copied=copied: (copied(place),))
+        made.append(self.waits)
+        return recurrence.frame.enclose(recurrence.over_steps(tuple(made)))
+
+    def _product(self, stage: Stage, product: StepProduct) -> Block:
+        recurrence = self.recurrence
+        entering, made = recurrence.entering(stage, product)
+        k, n = number(product.k.extent), number(product.n[0].extent)
+        lanes = LANES if self.config.vec4 and n % LANES == 0 else 1
+        weights = recurrence.parameters[product.weights]
+        first = recurrence.weights_place(product)
+        target = recurrence.held[f"{stage.name}.now"]
+        acc = f32_buffer("acc", lanes, Scope.LOCAL)
+        so_far = Load(buffer=acc, index=ZERO, lanes=lanes)
+        unrolled = next(count for count in UNROLLED_K if k % count == 0)
+
+        def columns(place: Affine) -> Block:
+            column = place.times(lanes)
+            products = []
+            for at in range(unrolled):
+                row = Affine.variable("part").times(unrolled).plus(constant(at))
+                value = Load(buffer=entering.buffer, index=entering.at(row))
+                weight = Load(buffer=weights, index=total(first, row.times(n), column), lanes=lanes)
+                more = times(splat(value) if lanes > 1 else value, weight)
+                products.append(Store(buffer=acc, index=ZERO, value=plus(so_far, more)))
+            zero = Const(value=0.0, dtype=acc.dtype, lanes=lanes)
+            body: Block = (
+                Store(buffer=acc, index=ZERO, value=zero),
+                *serial("part", k // unrolled, tuple(products)),
+                Store(buffer=target.buffer, index=target.at(column), value=so_far),
+            )
+            return (Allocate(buffer=acc, body=body),)
+
+        before = (*self._shared_out(stage, made, k), self.waits) if made else ()
+        return (*before, *self._each(n // lanes, columns), self.waits)
+
+    def _shared_out(self, stage: Stage, block: Block, last: int = 0) -> Block:
+        """The nest of a stage with its last axis shared out among the threads."""
+        outer = 1 + len(self.recurrence.outer)
+        inner = (last,) if last else stage.shape[outer:]
+        loops = sum(extent > 1 for extent in inner)
+        if not loops:
+            return self._each(1, lambda _: block)
+        return self._innermost(block, loops)
+
+    def _innermost(self, block: Block, loops: int) -> Block:
+        match block:
+            case (Loop(var=var, extent=extent, body=body) as each,):
+                if loops > 1:
+                    return (replace(each, body=self._innermost(body, loops - 1)),)
+                return self._each(extent, lambda place: substitute(body, var, place))
+        raise UnsupportedProgram("a stage of a recurrence is not one nest of loops")
+
+    def _each(self, count: int, body: Any) -> Block:
+        """The body for so many places, which the threads take in turns."""
+        threads = self.config.threads
+        turns = -(-count // threads)
+        turn = Affine.variable(TURN) if turns > 1 else ZERO
+        place = turn.times(threads).plus(Affine.variable(THREAD))
+        bounds = (Bound(index=place, limit=count),) if count % threads else ()
+        return serial(TURN, turns, under(bounds, body(place)))
