@@ -245,6 +245,9 @@ const stored = (given: PortWire, feeds: Feeds) => [
 test("feeds of all kinds become entries as they lie in memory", () => {
   assert.deepEqual(stored(port("int64"), { x: [1n, -2n, 3n, 4n] }), [1, -2, 3, 4]);
   assert.deepEqual(stored(port("int64"), { x: Int32Array.of(1, 2, 3, 4) }), [1, 2, 3, 4]);
+  const wide = BigInt64Array.of(9n, 2n ** 31n - 1n, -(2n ** 31n), -1n, 0n);
+  const taken = stored(port("int64"), { x: wide.subarray(1) });
+  assert.deepEqual(taken, [2 ** 31 - 1, -(2 ** 31), -1, 0]);
   assert.deepEqual(stored(port("bool"), { x: [true, false, true, true] }), [1, 0, 1, 1]);
   assert.deepEqual(stored(port("uint8"), { x: Uint8Array.of(0, 255, 1, 2) }), [0, 255, 1, 2]);
   const shaped = { data: [1, 2, 3, 0.5], shape: [4] };
@@ -268,6 +271,8 @@ test("feeds that do not fit are refused in one sentence", () => {
     ["uint8", { x: [0, 256, 1, 1] }, /whole numbers from 0 to 255; entry 1 is 256/],
     ["bool", { x: [0, 1, 2, 1] }, /from 0 to 1; entry 2 is 2/],
     ["int64", { x: [1n, 1n << 40n, 1n, 1n] }, /entry 1 is 1099511627776/],
+    ["int64", { x: BigInt64Array.of(1n, 2n, 2n ** 31n, 4n) }, /entry 2 is 2147483648/],
+    ["int64", { x: BigInt64Array.of(-(2n ** 31n) - 1n, 1n, 1n, 1n) }, /entry 0 is -2147483649/],
     ["int32", { x: [0, 1, 2, Number.NaN] }, /entry 3 is NaN/],
     ["float32", { x: [true, true, true, true] }, /give a Float32Array, no entries of boolean/],
     ["float32", { x: { data: [1, 2, 3, 4], shape: [2, 2] } }, /has the shape 4, not 2×2/],
