@@ -25,7 +25,13 @@ from kernelzoo.domain.operators.expressions import (
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.graph import NUMPY_DTYPES, Node, Operation, Value, View
-from services.tuner.graph.network import Array, Attribute, Step, TensorType
+from services.tuner.graph.network import (
+    PACKED_RANGES,
+    Array,
+    Attribute,
+    Step,
+    TensorType,
+)
 
 Shape = tuple[int, ...]
 MOST_OPERANDS = 7
@@ -283,11 +289,19 @@ class Formula:
 
 
 def graph_dtype(type_: TensorType) -> DType:
-    return DType.F32 if type_.dtype.kind in "fV" or is_real(type_.dtype) else DType.I32
+    return DType.F32 if is_real(type_.dtype) else DType.I32
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind not in "biu"
+    return dtype.kind not in "biu" and dtype not in PACKED_RANGES
+
+
+def integer_range(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The least and the largest number. Raises ValueError for real numbers."""
+    if dtype in PACKED_RANGES:
+        return PACKED_RANGES[dtype]
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
 
 
 def graph_entries(entries: Array) -> NDArray[Any]:

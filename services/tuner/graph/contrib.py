@@ -16,6 +16,8 @@ from services.tuner.graph.attention import OPERATORS as ATTENTION
 from services.tuner.graph.features import OPERATORS as FEATURES
 from services.tuner.graph.functions import Body
 from services.tuner.graph.network import Array, TensorType
+from services.tuner.graph.quantised import MAIN_OPERATORS as QUANTISED_MAIN
+from services.tuner.graph.quantised import OPERATORS as QUANTISED
 from services.tuner.graph.reading import MAIN_DOMAINS, told_node
 from services.tuner.graph.sampling import OPERATORS as SAMPLING
 from services.tuner.graph.trees import OPERATORS as TREES
@@ -265,6 +267,7 @@ def _quantised_lstm(body: Body) -> tuple[str, ...]:
 
 OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     **ATTENTION,
+    **QUANTISED,
     "BiasGelu": _gelu("none"),
     "DynamicQuantizeLSTM": _quantised_lstm,
     "EmbedLayerNormalization": _embedded,
@@ -282,6 +285,6 @@ OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     "SkipSimplifiedLayerNormalization": _skip_simplified,
 }
 
-MAIN_OPERATORS = {"Compress": _compressed, **SAMPLING, **UNPOOLING}
+MAIN_OPERATORS = {"Compress": _compressed, **QUANTISED_MAIN, **SAMPLING, **UNPOOLING}
 """Those of ONNX itself."""
 ML_OPERATORS = {**FEATURES, **TREES}

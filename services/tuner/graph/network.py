@@ -11,8 +11,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import TensorProto, helper
 
 Array = NDArray[Any]
+PACKED_RANGES: Mapping[np.dtype[Any], tuple[int, int]] = {
+    helper.tensor_dtype_to_np_dtype(TensorProto.INT4): (-8, 7),
+    helper.tensor_dtype_to_np_dtype(TensorProto.UINT4): (0, 15),
+    helper.tensor_dtype_to_np_dtype(TensorProto.INT2): (-2, 1),
+    helper.tensor_dtype_to_np_dtype(TensorProto.UINT2): (0, 3),
+}
+"""Integers of which a byte has several in a file, which NumPy does not count among integers."""
 Attribute = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | Array
 
 

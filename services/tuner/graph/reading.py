@@ -29,6 +29,7 @@ from onnx import (
 )
 
 from kernelzoo.errors import InvalidInput, UnsupportedModel
+from services.tuner.graph.network import PACKED_RANGES
 from services.tuner.graph.own_schemas import OWN_DOMAIN
 
 MAX_FILE_BYTES = (1 << 31) - 1
@@ -59,6 +60,10 @@ NUMPY_DTYPES: Mapping[int, np.dtype[Any]] = {
     TensorProto.UINT32: np.dtype(np.uint32),
     TensorProto.UINT64: np.dtype(np.uint64),
     TensorProto.BOOL: np.dtype(np.bool_),
+    **{
+        packed: helper.tensor_dtype_to_np_dtype(packed)
+        for packed in (TensorProto.INT4, TensorProto.UINT4, TensorProto.INT2, TensorProto.UINT2)
+    },
 }
 """The element types of ONNX that a model may have."""
 
@@ -323,7 +328,10 @@ def _external(tensor: TensorProto, dtype: np.dtype[Any], folder: Path | None) ->
         raise UnsupportedModel(f"tensor {tensor.name!r} inside of a node lies in an external file")
     path = _inside(folder, told.get("location", ""), tensor.name)
     shape = tuple(tensor.dims)
+    packed = dtype in PACKED_RANGES
     size = prod(shape) * dtype.itemsize
+    if packed:
+        size = -(-prod(shape) * _bits(dtype) // 8)
     try:
         offset, length = int(told.get("offset", 0)), int(told.get("length", size))
     except ValueError:
@@ -335,7 +343,18 @@ def _external(tensor: TensorProto, dtype: np.dtype[Any], folder: Path | None) ->
         )
     if not size:
         return np.zeros(shape, dtype)
-    return np.memmap(path, dtype, "r", offset, shape)
+    if not packed:
+        return np.memmap(path, dtype, "r", offset, shape)
+    raw = np.memmap(path, np.uint8, "r", offset, (size,)).tobytes()
+    inside = helper.make_tensor(tensor.name, tensor.data_type, shape, raw, raw=True)
+    unpacked: Array = numpy_helper.to_array(inside)
+    return unpacked
+
+
+def _bits(dtype: np.dtype[Any]) -> int:
+    """Those that a packed integer takes in a file."""
+    least, most = PACKED_RANGES[dtype]
+    return (most - least).bit_length()
 
 
 def _inside(folder: Path, location: str, name: str) -> Path:

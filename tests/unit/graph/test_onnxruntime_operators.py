@@ -39,8 +39,11 @@ def imported(case: str, folder: Path) -> Graph:
 
 
 def assert_as_recorded(case: str, made: Mapping[str, NDArray[Any]]) -> None:
+    """Whole numbers are the same, but for softmax of bytes, which onnxruntime computes by a table
+    of integers: those may lie a step apart."""
+    step = 1.0 if "QLinearSoftmax" in case else 0.0
     for name, wanted in recorded(case, "output").items():
-        reach = 1e-5 * max(1.0, float(np.abs(wanted).max()))
+        reach = step or 1e-5 * max(1.0, float(np.abs(wanted).max()))
         np.testing.assert_allclose(made[name], wanted, rtol=1e-4, atol=reach, err_msg=name)
 
 
@@ -57,6 +60,8 @@ images/regions_avg_2_half_pixel images/sampled_cubic_reflection_0_2 images/sampl
 images/largest images/largest_columns_first images/power_pool images/determinant images/columns
 images/groups_of_opset_18 trees/regressor_equals_3 trees/classifier_3_3_True_SOFTMAX_0 trees/forest
 trees/ensemble trees/lightgbm trees/xgboost_of_two trees/labels trees/vectors_RBF
+quantised/convolution_u8_i8_True quantised/convolution_of_many quantised/matmul_of_many
+quantised/dynamic quantised/QLinearAdd_int8_1 quantised/concat quantised/integers_of_inputs
 """.split()  # noqa: SIM905 - a table of names
 
 
@@ -110,7 +115,7 @@ GroupQueryAttention <num_heads=2, kv_num_heads=1> (x, x, x, , , n, t)   depends 
 GroupQueryAttention <num_heads=2, kv_num_heads=1> (x)             its total length
 SkipLayerNormalization (x)                                        do not fit the operator
 FusedConv <activation="Sine"> (x, x)                              its activation Sine is not known
-QAttention (x)                                                    that the import knows
+QLinearWhere (x)                                                  that the import knows
 """
 
 

@@ -13,6 +13,7 @@ from kernelzoo.errors import InvalidInput, KernelZooError, UnsupportedModel
 from services.tuner.graph import shapes
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.importing import import_model
+from services.tuner.graph.reading import entries
 from tests.unit.graph.models import HEAD, parsed, written
 
 ADD = "net (float[N, 3] x) => (float[N, 3] y) { y = Add (x, x) }"
@@ -114,7 +115,7 @@ REFUSED = {
         "node 'the Frobnicate' (Frobnicate) is no operator of ONNX 17 that the import knows",
     ),
     "an operator of a runtime": (
-        model(node("QAttention", ["x", "x"], "y", domain="com.microsoft")),
+        model(node("QLinearWhere", ["x", "x"], "y", domain="com.microsoft")),
         "is no operator of ONNX 17 of com.microsoft that the import knows; export",
     ),
     "an operator that is not carried over": (
@@ -224,3 +225,17 @@ def test_a_dimension_may_be_a_sum_of_named_ones(tmp_path: Path) -> None:
         each.type.tensor_type.shape.dim[0].dim_param = "past + sequence"
     graph = import_model(written(tmp_path, proto), {"past": 3, "sequence": 4})
     assert graph.values["x"].shape == (7, 3)
+
+
+def test_packed_integers_are_read_from_the_file_and_from_one_beside_it(tmp_path: Path) -> None:
+    """Two numbers of 4 bits are in a byte, the first in its lower bits."""
+    numbers = [-8, 7, 3, -1, 0]
+    body = bytes([0x78, 0xF3, 0x00])
+    inside = helper.make_tensor("w", TensorProto.INT4, [5], body, raw=True)
+    assert entries(inside).astype(int).tolist() == numbers
+    (tmp_path / "weights").write_bytes(b"\0" * 4 + body)
+    beside = TensorProto(name="w", data_type=TensorProto.INT4, dims=[5])
+    beside.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": "weights", "offset": "4", "length": "3"}.items():
+        beside.external_data.add(key=key, value=value)
+    assert entries(beside, tmp_path).astype(int).tolist() == numbers

@@ -114,26 +114,6 @@ def _finished(site: Site, total: Operand, alpha: float, beta: float, c: Operand 
     return formula.output(axes, value, total.dtype)
 
 
-def _matmul_integer(site: Site) -> Carried:
-    """The product of narrow integers less their zero points."""
-    a, b = (_without_zero(site, place) for place in (0, 1))
-    return site.view(_generic(site, a, b), site.shape)
-
-
-def _without_zero(site: Site, place: int) -> Operand:
-    x, zero = site.needed(place), site.input(place + 2)
-    if zero is None:
-        return x
-    formula = Formula(site)
-    axes = formula.axes(x.shape)
-    if zero.rank == 1 and zero.elements > 1:
-        at: tuple[Expression, ...] = (axes[-2] if place == 0 else axes[-1],)
-        told = formula.read(zero, at)
-    else:
-        told = formula.broadcast(zero, axes)
-    return formula.output(axes, formula.read(x, axes) - told, DType.I32)
-
-
 def _einsum(site: Site) -> Carried:
     """Two operands of which each letter has one role become a product of matrices; else a sum."""
     left, _, right = site.text("equation").replace(" ", "").partition("->")
@@ -223,5 +203,4 @@ OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     "Einsum": _einsum,
     "Gemm": _gemm,
     "MatMul": _matmul,
-    "MatMulInteger": _matmul_integer,
 }

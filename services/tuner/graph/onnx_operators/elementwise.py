@@ -9,6 +9,7 @@ import numpy as np
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.elementwise import gelu as exact_gelu
 from kernelzoo.domain.operators.expressions import (
+    Axis,
     Binary,
     BinaryOp,
     Call,
@@ -33,6 +34,7 @@ from services.tuner.graph.building import (
     Formula,
     Operand,
     Site,
+    integer_range,
     is_real,
 )
 from services.tuner.graph.network import TensorType
@@ -79,10 +81,10 @@ def _of_both(reals: Value, integers: Value) -> Callable[[Site], Carried]:
 
 def _wrapped(value: Value, type_: TensorType) -> Value:
     """Narrow integers count modulo their size, as they do in ONNX."""
-    bits = type_.dtype.itemsize * 8
-    if type_.dtype.kind == "b" or bits >= 32:
+    if type_.dtype.kind == "b" or type_.dtype.itemsize >= 4:
         return value
-    size, least = 1 << bits, 0 if type_.dtype.kind == "u" else -(1 << (bits - 1))
+    least, most = integer_range(type_.dtype)
+    size = most - least + 1
     if not least:
         return lambda *x: value(*x) % size
     return lambda *x: (value(*x) - least) % size + least
@@ -436,33 +438,43 @@ def _sign_of_integer(x: Expression) -> Expression:
 def _quantised(site: Site) -> Carried:
     """y = saturate(round(x / scale) + zero point)."""
     x, scale, zero = site.needed(0), site.needed(1), site.input(2)
-    if site.integer("block_size") or site.output.dtype.itemsize > 2:
-        raise site.refusal("it quantises in blocks", "export the model in float32")
-    info = np.iinfo(site.output.dtype)
+    least, most = integer_range(site.output.dtype)
     formula = Formula(site)
     axes = formula.axes(site.shape)
-    along = (axes[site.axis(default=1)],) if scale.rank == 1 and scale.elements > 1 else ()
-    value: Expression = Call(
-        Function.ROUND, formula.read(x, axes) / formula.read(scale, along or _first(scale))
-    )
+    own = _read_parameters(site, formula, axes)
+    value: Expression = Call(Function.ROUND, formula.read(x, axes) / own(scale))
     if zero is not None:
-        value = value + Cast(formula.read(zero, along or _first(zero)))
-    value = smallest(largest(value, float(info.min)), float(info.max))
+        value = value + Cast(own(zero))
+    value = smallest(largest(value, float(least)), float(most))
     return formula.output(axes, Cast(value, DType.I32), site.dtype)
 
 
 def _dequantised(site: Site) -> Carried:
     """y = (x − zero point) · scale."""
     x, scale, zero = site.needed(0), site.needed(1), site.input(2)
-    if site.integer("block_size"):
-        raise site.refusal("it is quantised in blocks", "export the model in float32")
     formula = Formula(site)
     axes = formula.axes(site.shape)
-    along = (axes[site.axis(default=1)],) if scale.rank == 1 and scale.elements > 1 else ()
+    own = _read_parameters(site, formula, axes)
     value = formula.read(x, axes)
     if zero is not None:
-        value = value - formula.read(zero, along or _first(zero))
-    return formula.output(axes, Cast(value) * formula.read(scale, along or _first(scale)))
+        value = value - own(zero)
+    return formula.output(axes, Cast(value) * own(scale))
+
+
+def _read_parameters(
+    site: Site, formula: Formula, axes: tuple[Axis, ...]
+) -> Callable[[Operand], Expression]:
+    """Reads a scale or a zero point: one for all, one for each place along an axis, or one for each
+    block of places."""
+    axis, block = site.axis(default=1), site.integer("block_size")
+
+    def read(of: Operand) -> Expression:
+        if block:
+            return formula.read(of, (*axes[:axis], axes[axis] // block, *axes[axis + 1 :]))
+        several = of.rank == 1 and of.elements > 1
+        return formula.read(of, (axes[axis],) if several else _first(of))
+
+    return read
 
 
 def _first(of: Operand) -> Sequence[int]:
