@@ -1,7 +1,9 @@
 """Fetches a model as pages of some classes are given it, and checks it here."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -110,11 +112,50 @@ def check_model(
             )
 
 
+OUTDATED_S = 1.0
+MOST_BYTES = 1 << 30
+"""A plan of more memory is not checked when it is added: NumPy has computed it, and `models check`
+does when it is asked."""
+
+
+def check_added(gateway: GatewayClient, name: str, weights: Path, told: Told) -> None:
+    """Runs the plans of a model that was added through the default kernels, in wasmtime. `weights`
+    are those of f32. Raises StackError where they do not compute the golden outputs: no device is
+    to blame for that."""
+    model = gateway.model(name)
+    for plan in model.plans:
+        if plan.dtype is not DType.F32 or sum(plan.memory.values()) > MOST_BYTES:
+            continue
+        told(f"checking {written(plan.dimensions)} with default kernels")
+        found = _check(gateway, model, plan, _anyone()[0], weights.read_bytes())
+        wrong = [name for name, each in found.default.items() if not each <= found.tolerance]
+        if wrong:
+            raise StackError(_fault(name, plan, found, wrong[0]))
+
+
+def _fault(name: str, plan: PlanWire, found: Checked, wrong: str) -> str:
+    return (
+        f"{name} is registered, but its default kernels do not compute the golden {wrong} "
+        f"({written(plan.dimensions)}): it is off by {found.default[wrong]:.1e} of its largest "
+        f"magnitude, and {found.tolerance:.0e} is allowed. That is a fault of this import, not of "
+        "a device: pages refuse the model unless they open it with `check: false`. Report it with "
+        f"the file; `kernelzoo models remove {name}` takes it back"
+    )
+
+
 def _check(
-    gateway: GatewayClient, model: ModelDocument, plan: PlanWire, device_class: str
+    gateway: GatewayClient,
+    model: ModelDocument,
+    plan: PlanWire,
+    device_class: str,
+    weights: bytes | None = None,
 ) -> Checked:
-    body = gateway.model_manifest_bytes(model.name, device_class, plan.dimensions)
-    manifest = ModelManifest.model_validate_json(body)
+    """`weights` are fetched unless given."""
+    manifest = _manifest(gateway, model, plan, device_class)
+    if manifest.missing and weights is not None:
+        # A gateway may give what it knew a moment ago, and build what it knows now.
+        time.sleep(OUTDATED_S)
+        manifest = _manifest(gateway, model, plan, device_class)
     if manifest.missing:
         raise StackError(
             f"{len(manifest.missing)} kernels of {model.name} are not compiled yet for "
@@ -130,16 +171,27 @@ def _check(
         read,
         manifest.kernels,
         {name: gateway.artifact(each) for name, each in (kernels | packs).items()},
-        plain_file(read, gateway.file(manifest.weights)),
+        plain_file(read, gateway.file(manifest.weights) if weights is None else weights),
         gateway.file(manifest.golden),
     )
+
+
+def _manifest(
+    gateway: GatewayClient, model: ModelDocument, plan: PlanWire, device_class: str
+) -> ModelManifest:
+    body = gateway.model_manifest_bytes(model.name, device_class, plan.dimensions)
+    return ModelManifest.model_validate_json(body)
 
 
 def _usual(gateway: GatewayClient, name: str) -> list[str]:
     """Any device, and every class that has a confirmed kernel of the model."""
     voted = [each.device_class for each in gateway.model_coverage(name).coverage if each.confirmed]
-    anyone = [classes[0] for classes in any_classes() if len(classes) == 1]
-    return list(dict.fromkeys((*anyone, *voted)))
+    return list(dict.fromkeys((*_anyone(), *voted)))
+
+
+def _anyone() -> list[str]:
+    """The classes of wasm of a device that nobody knows."""
+    return [classes[0] for classes in any_classes() if len(classes) == 1]
 
 
 def _wasm(text: str) -> str:

@@ -1,6 +1,6 @@
 """`kernelzoo models add|list|show|remove|check|types`: networks that pages run whole."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ import typer
 from cli.figures import duration, number
 from cli.gateway_client import GatewayClient, reach
 from cli.listing import Column, Listing, print_json, show_all
-from cli.models.check import check_model
+from cli.models.check import check_added, check_model
 from cli.models.dimensions import parse_constants, parse_dimensions, plan_choices, written
 from cli.models.importing import (
     MAX_ERROR,
@@ -136,6 +136,9 @@ def add(
         )
         if wait:
             _wait(gateway, name, told)
+            on_wasm = TargetKind.WASM in _targets(target, both=both)
+            if on_wasm and not decodes:
+                check_added(gateway, name, model.weights, told)
     if as_json:
         print_json(made)
         return
@@ -376,6 +379,8 @@ def _tell_added(made: Registered, sent: ImportedModel, *, ready: bool) -> None:
         f"weights {_weights_told(sent)}, {_counted(made.jobs, 'new tuning job')}",
         markup=False,
     )
+    for line in (line for plan in sent.plans for line in _unsettled(plan)):
+        out.print(line, markup=False)
     decodes = any(plan.decoder for plan in sent.plans)
     opens = "languageModel" if decodes else "model"
     out.print(
@@ -383,6 +388,19 @@ def _tell_added(made: Registered, sent: ImportedModel, *, ready: bool) -> None:
         "shows how it becomes faster",
         markup=False,
     )
+
+
+def _unsettled(plan: Plan) -> Iterator[str]:
+    """What of a plan's outputs pages cannot check, as rounding alone decides it."""
+    for part in plan.golden.outputs:
+        entries = part.bytes // DType.F32.size_bytes
+        if part.off is not None:
+            share = f"{part.off} of {entries} entries of"
+            what = f"output {part.name} is" if part.off >= entries else f"{share} {part.name} are"
+            yield (
+                f"{written(plan.dimensions)}: {what} not compared in pages, as rounding alone "
+                "decides them for all inputs that were tried"
+            )
 
 
 def _weights_told(sent: ImportedModel) -> str:

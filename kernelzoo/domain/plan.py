@@ -59,12 +59,14 @@ class PortDType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """An input or output as the page knows it; `tensor` is where it lies."""
+    """An input or output as the page knows it; `tensor` is where it lies. `rows`: the least and the
+    largest integer of an input that chooses rows of a table as it is; a page refuses others."""
 
     name: str
     dtype: PortDType
     shape: tuple[int, ...]
     tensor: int
+    rows: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,17 +168,20 @@ class PlanMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenPart:
-    """`bytes` of the golden file from `offset` on: a port's entries as they lie in memory."""
+    """`bytes` of the golden file from `offset` on: a port's entries as they lie in memory. Of an
+    output so many entries may be `off`, as rounding alone decides them."""
 
     name: str
     offset: int
     bytes: int
+    off: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Golden:
-    """An output is right if no entry differs from the file's by more than `tolerance` times the
-    largest magnitude of that output. With weights that are stored in fewer bits, or values of f16,
+    """An output is right if no entry, or no more than are allowed to be off, differs from the
+    file's by more than `tolerance` times the largest magnitude of that output. With
+    weights that are stored in fewer bits, or values of f16,
     outputs differ by `storage_error` of that magnitude from those of the model as it was."""
 
     sha256: str

@@ -218,6 +218,8 @@ def _refuse_ports(plan: Plan) -> None:
                 f"{what} {port.name} and tensor {port.tensor} differ in dtype or number of entries",
             )
     for port in plan.inputs:
+        least, most = port.rows or (0, 0)
+        _require(least <= most, f"input {port.name} takes no integer from {least} to {most}")
         fed = plan.tensors[port.tensor].weight is None
         _require(fed, f"input {port.name} is a weight, which a page cannot write")
 
@@ -313,6 +315,7 @@ def _refuse_golden(plan: Plan) -> None:
                 part.bytes == needed and part.offset >= 0 and part.offset % 4 == 0,
                 f"golden {what} {part.name} must have {needed} bytes at a multiple of 4",
             )
+            _require((part.off or 0) >= 0, f"golden {what} {part.name} has {part.off} entries off")
 
 
 def _refuse_decoder(plan: Plan) -> None:

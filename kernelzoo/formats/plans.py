@@ -25,6 +25,10 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     """As JSON has it. What a part of the plan lacks, such as states, is not named there."""
     document: dict[str, Any] = msgspec.to_builtins(plan)
     document["dimensions"] = dict(sorted(document["dimensions"].items()))
+    for port in document["inputs"] + document["outputs"]:
+        _omit(port, "rows")
+    for part in document["golden"]["inputs"] + document["golden"]["outputs"]:
+        _omit(part, "off")
     for tensor in document["tensors"]:
         _omit(tensor, "at", "weight", "state")
     for weight in document["weights"]:

@@ -73,7 +73,7 @@ def test_the_operator_sees_on_which_class_a_page_found_a_model_wrong(
             visitor.goto(address)
             for _ in range(2):
                 found = visitor.evaluate(WRONG, [stack.url, "skewed"])
-                assert found == "compare: skewed computes a wrong y on this device."
+                assert found.startswith("compare: skewed does not compute its golden y in this")
         eventually(lambda: gateway.model_coverage("skewed").wrong != [], "the zoo to hear of it")
         (wrong,) = gateway.model_coverage("skewed").wrong
     assert (wrong.outputs, wrong.networks, wrong.dimensions) == (["y"], 1, {"sequence": 4})

@@ -1,8 +1,12 @@
 """The default kernels of a new model are compiled before every other candidate."""
 
 import json
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from fastapi.testclient import TestClient
@@ -11,7 +15,8 @@ from typer.testing import CliRunner, Result
 from cli import terminal
 from cli.app import app
 from cli.gateway_client import GatewayClient
-from cli.models import command, readiness
+from cli.models import command, importing, readiness
+from cli.models.sending import ImportedModel
 from kernelzoo import jobs
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
@@ -215,3 +220,33 @@ def test_add_says_which_workload_no_kernel_compiles_of(
     assert isinstance(added.exception, StackError)
     assert "pages cannot run it" in str(added.exception)
     assert "for wasm among them (no space for it)" in str(added.exception)
+
+
+def test_a_model_that_its_default_kernels_do_not_compute_is_told_when_it_is_added(
+    gateway: GatewayClient,
+    queue: CompileQueue,
+    model_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its golden outputs are wrong, as those of a faulty import are."""
+    del gateway
+    wait = readiness.wait_until_ready
+
+    def work(_seconds: float) -> None:
+        queue.work()
+
+    def skewed(*given: Any, **options: Any) -> ImportedModel:
+        made = importing.imported(*given, **options)
+        (golden,) = made.golden
+        (plan,) = made.plans
+        wrong = bytes(golden[:-64]) + np.full(16, 7, np.float32).tobytes()
+        changed = replace(plan.golden, sha256=sha256(wrong).hexdigest())
+        return replace(made, golden=(wrong,), plans=(replace(plan, golden=changed),))
+
+    monkeypatch.setattr(command, "wait_until_ready", lambda *given: wait(*given, sleep=work))
+    assert typed(model_file).exit_code == 0
+    monkeypatch.setattr(command, "imported", skewed)
+    added = typed(model_file, "--replace")
+    assert isinstance(added.exception, StackError)
+    assert "its default kernels do not compute the golden y (sequence=4)" in str(added.exception)
+    assert "a fault of this import, not of a device" in str(added.exception)

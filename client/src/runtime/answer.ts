@@ -13,6 +13,8 @@ export interface PortWire {
   readonly dtype: PortDType;
   readonly shape: readonly number[];
   readonly tensor: number;
+  /** The least and the largest integer of an input that chooses rows of a table. */
+  readonly rows?: readonly [number, number];
 }
 
 /** f16 is there in plans of formats 4, between inputs and outputs, and 5, which are for a GPU. */
@@ -91,6 +93,8 @@ export interface GoldenPart {
   readonly name: string;
   readonly offset: number;
   readonly bytes: number;
+  /** So many entries of an output may be off, as rounding alone decides them; none unless told. */
+  readonly off?: number;
 }
 
 export interface PlanWire {

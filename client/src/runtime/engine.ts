@@ -32,7 +32,9 @@ export class WrongOutput extends KernelZooError {
   readonly output: string;
 
   constructor(model: string, output: string) {
-    super("compare", `${model} computes a wrong ${output} on this device.`);
+    const told = `${model} does not compute its golden ${output} in this browser, with the kernels that every device is given first.`;
+    const remedy = `kernelzoo models check ${model} says whether it does elsewhere; with check: false it runs as it is.`;
+    super("compare", `${told} ${remedy}`);
     this.output = output;
   }
 }

@@ -102,22 +102,35 @@ function widened(entries: Stored): BigInt64Array<ArrayBuffer> {
   return made;
 }
 
+function areWithin(entries: Int32Array, rows: PortWire["rows"]): boolean {
+  if (rows === undefined) return true;
+  const [least, most] = rows;
+  for (const entry of entries) if (entry < least || entry > most) return false;
+  return true;
+}
+
 function integers(
-  { name, dtype }: PortWire & { readonly dtype: keyof typeof RANGES },
+  { name, dtype, rows }: PortWire & { readonly dtype: keyof typeof RANGES },
   entries: Entries,
   refuse: Refuse,
 ): Int32Array<ArrayBuffer> {
-  if (entries instanceof Int32Array && dtype.startsWith("int")) return new Int32Array(entries);
-  if (entries instanceof BigInt64Array && dtype.startsWith("int")) {
-    const low = lowWords(entries as BigInt64Array<ArrayBuffer>);
-    if (low !== null) return low;
+  if (dtype.startsWith("int")) {
+    // Others are read one by one, so that the first that is refused is named.
+    const fast =
+      entries instanceof Int32Array
+        ? new Int32Array(entries)
+        : entries instanceof BigInt64Array
+          ? lowWords(entries as BigInt64Array<ArrayBuffer>)
+          : null;
+    if (fast !== null && areWithin(fast, rows)) return fast;
   }
-  const [least, most] = RANGES[dtype];
+  const [least, most] = rows ?? RANGES[dtype];
   const stored = new Int32Array(entries.length);
   for (let i = 0; i < stored.length; i++) {
     const value = Number(entries[i]);
     if (!(Number.isInteger(value) && value >= least && value <= most)) {
-      const range = `whole numbers from ${least} to ${most}`;
+      const why = rows === undefined ? "" : ", as they choose rows of a table";
+      const range = `whole numbers from ${least} to ${most}${why}`;
       throw refuse(`Input ${name} (${dtype}) takes ${range}; entry ${i} is ${entries[i]}.`);
     }
     stored[i] = value;

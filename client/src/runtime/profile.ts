@@ -40,6 +40,9 @@ export interface Profile {
 export const median = (values: readonly number[]): number =>
   [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
 
+/** 0 where no call took as long as the browser's clock can tell. */
+const shareOf = (ms: number, totalMs: number): number => (totalMs > 0 ? ms / totalMs : 0);
+
 function tableOf(calls: readonly ProfiledCall[], totalMs: number): string {
   const byWorkload = new Map<string, ProfiledCall[]>();
   for (const call of calls) {
@@ -54,7 +57,7 @@ function tableOf(calls: readonly ProfiledCall[], totalMs: number): string {
   rows.sort((a, b) => b.elapsed - a.elapsed);
   const lines = rows.map(({ workload, elapsed, count, level, threads }) => [
     elapsed.toFixed(2),
-    `${((100 * elapsed) / totalMs).toFixed(1)} %`,
+    `${(100 * shareOf(elapsed, totalMs)).toFixed(1)} %`,
     `${count}`,
     `${threads}`,
     level,
@@ -111,7 +114,7 @@ export async function profileOf(
   const calls = planned().map((call, i) => ({
     ...call,
     elapsedMs: elapsed[i] as number,
-    share: (elapsed[i] as number) / totalMs,
+    share: shareOf(elapsed[i] as number, totalMs),
     threads: traced[3 * i + 2] ?? 1,
   }));
   return {

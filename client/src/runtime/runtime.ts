@@ -46,7 +46,8 @@ export interface ModelOptions extends TuneOptions {
   /**
    * Compares the model with its golden outputs at the first load on a device, at the cost of one
    * run: once the page wants no other, or with `first` before the model is handed out; true unless
-   * told. What is wrong is replaced, and runs after that are right.
+   * told. What is wrong is replaced, and runs after that are right; where default kernels are wrong the
+   * model rejects. With `false` nothing is compared.
    */
   readonly check?: Check;
   /**

@@ -33,7 +33,7 @@ from kernelzoo.domain.operators.expressions import (
 )
 from kernelzoo.domain.operators.recurrence import is_recurrent, step_count
 from kernelzoo.domain.workload import Workload
-from services.tuner.graph.graph import NUMPY_DTYPES, Graph, View
+from services.tuner.graph.graph import NUMPY_DTYPES, Graph, Node, View
 from services.tuner.graph.in_order import in_order
 from services.tuner.graph.products import (
     ENTRIES_AT_ONCE,
@@ -49,10 +49,14 @@ Array = NDArray[Any]
 
 
 def evaluate(
-    graph: Graph, feeds: Mapping[str, Array], states: Mapping[str, Array] | None = None
+    graph: Graph,
+    feeds: Mapping[str, Array],
+    states: Mapping[str, Array] | None = None,
+    seen: Callable[[Node, Array], Array] | None = None,
 ) -> dict[str, Array]:
     """Outputs by the model's names, in the graph's dtypes, from inputs by the model's names.
-    `states`, by the graph's names, are written in place, as are inputs that are states."""
+    `states`, by the graph's names, are written in place, as are inputs that are states. `seen` is
+    given what each node computes, and gives what others read of it."""
     values: dict[str, Array] = {**graph.constants, **(states or {})}
     for port in graph.inputs:
         value = graph.values[port.value]
@@ -66,6 +70,8 @@ def evaluate(
         made = graph.values[node.output]
         inputs = [_widened(values[name]) for name in node.inputs]
         computed = _computed(node.op, inputs, made.shape)
+        if seen is not None:
+            computed = seen(node, np.asarray(computed))
         with np.errstate(over="ignore"):
             values[node.output] = np.asarray(computed, NUMPY_DTYPES[made.dtype])
             for name, held in zip(node.inputs, inputs, strict=True):

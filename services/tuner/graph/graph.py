@@ -33,11 +33,13 @@ is there once `storing_f16` has put it in the place of F32."""
 
 @dataclass(frozen=True, slots=True)
 class GraphPort:
-    """An input or output of the model by its own name, and the value that it is."""
+    """An input or output of the model by its own name, and the value that it is. `rows`: the least
+    and the largest integer that an input takes which chooses rows of tensors (indices.py)."""
 
     name: str
     dtype: PortDType
     value: str
+    rows: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
 """A file of ONNX as a graph: read, fix shapes, simplify, carry over."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from services.tuner.graph.conversion import converted
 from services.tuner.graph.dimensions import NO_CONSTANTS, ConstantValue
 from services.tuner.graph.graph import Graph
+from services.tuner.graph.indices import allowed_rows
 from services.tuner.graph.onnx_operators import OPERATORS
 from services.tuner.graph.reading import OnnxModel, read_model
 from services.tuner.graph.shapes import fix_shapes
@@ -34,4 +36,7 @@ def imported(
     rules: Iterable[str] | None = None,
     constants: Mapping[str, ConstantValue] = NO_CONSTANTS,
 ) -> Graph:
-    return converted(simplified(fix_shapes(model, dimensions, OPERATORS, constants), rules))
+    graph = converted(simplified(fix_shapes(model, dimensions, OPERATORS, constants), rules))
+    rows = allowed_rows(graph)
+    ports = (replace(port, rows=rows.get(port.name)) for port in graph.inputs)
+    return replace(graph, inputs=tuple(ports))

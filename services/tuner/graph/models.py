@@ -114,7 +114,7 @@ def plan_f16(
 
 def _golden_f16(right: GoldenFile, graph: Graph, max_error: float) -> GoldenFile:
     """Outputs as of f32."""
-    error = output_error(evaluate(graph, right.feeds), right.outputs)
+    error = output_error(evaluate(graph, right.feeds), right.outputs, right.off)
     refuse_f16_error(error, max_error, "values")
     return replace(right, golden=allowing_f16(right.golden, error))
 

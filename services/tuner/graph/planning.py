@@ -97,4 +97,5 @@ class _Tensors:
 
     def port(self, port: GraphPort) -> Port:
         shape = self._graph.values[port.value].shape
-        return Port(name=port.name, dtype=port.dtype, shape=shape, tensor=self.number(port.value))
+        number = self.number(port.value)
+        return Port(name=port.name, dtype=port.dtype, shape=shape, tensor=number, rows=port.rows)

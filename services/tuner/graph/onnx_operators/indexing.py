@@ -16,26 +16,21 @@ from kernelzoo.domain.operators.expressions import (
     Scatter,
     equal,
     largest,
-    smallest,
 )
 from services.tuner.graph.building import Carried, Formula, Operand, Site
+from services.tuner.graph.indices import row_at
 from services.tuner.graph.network import Array
 from services.tuner.graph.onnx_operators.movement import sliced
 
 
-def _from_front(index: Expression, extent: int) -> Expression:
-    """An index of which a negative one counts from the end, kept within the tensor."""
-    return largest(smallest(Choice((index < 0,), index + extent, index), extent - 1), 0)
-
-
 def place_in(of: Operand, index: Expression, extent: int) -> Expression:
-    """As `_from_front`, unless the index is known to be right."""
+    """As `row_at`, unless the index is known to be right."""
     if isinstance(index, Integer):
         return Integer(min(max(index.value % extent, 0), extent - 1))
     known = of.constant
     if known is not None and known.min(initial=0) >= 0 and known.max(initial=0) < extent:
         return index
-    return _from_front(index, extent)
+    return row_at(index, extent)
 
 
 def _gather(site: Site) -> Carried:
@@ -87,16 +82,16 @@ def _regular(site: Site, x: Operand, axis: int, indices: Operand, step: int) -> 
 
 
 def _wrapped(site: Site, indices: Operand, extent: int) -> Operand:
-    """Indices none of which is negative."""
+    """Indices of which each is a row."""
     if indices.constant is not None:
         known = indices.constant
-        if known.min(initial=0) >= 0:
+        if known.min(initial=0) >= 0 and known.max(initial=0) < extent:
             return indices
-        return site.constant(np.where(known < 0, known + extent, known).astype(np.int32))
+        wrapped = np.where(known < 0, known + extent, known)
+        return site.constant(np.clip(wrapped, 0, extent - 1).astype(np.int32))
     formula = Formula(site)
     axes = formula.axes(indices.shape)
-    index = formula.read(indices, axes)
-    return formula.output(axes, Choice((index < 0,), index + extent, index), DType.I32)
+    return formula.output(axes, row_at(formula.read(indices, axes), extent), DType.I32)
 
 
 def _gather_elements(site: Site) -> Carried:

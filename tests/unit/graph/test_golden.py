@@ -1,0 +1,181 @@
+"""Golden inputs: what they are drawn from, and that rounding decides nothing of their outputs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.golden import SEED, golden_file, rounded, seeded_feeds
+from services.tuner.graph.graph import Graph
+from services.tuner.graph.importing import import_model
+from tests.models_of_bytes import bytes_compared
+from tests.unit.graph.models import written
+
+Ports = Sequence[tuple[str, int, Sequence[int]]]
+
+
+def graph_of(
+    nodes: Sequence[onnx.NodeProto], inputs: Ports, outputs: Ports, **constants: np.ndarray
+) -> Graph:
+    made = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info(*port) for port in inputs],
+        [helper.make_tensor_value_info(*port) for port in outputs],
+        [numpy_helper.from_array(entries, name) for name, entries in constants.items()],
+    )
+    proto = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    return imported(proto)
+
+
+def imported(proto: onnx.ModelProto) -> Graph:
+    with TemporaryDirectory() as folder:
+        return import_model(written(Path(folder), proto), {})
+
+
+INT, REAL = TensorProto.INT64, TensorProto.FLOAT
+NODE = helper.make_node
+
+
+def test_bytes_that_are_compared_with_all_values_are_drawn_from_them() -> None:
+    graph = imported(bytes_compared())
+    golden = golden_file(graph)
+    x = golden.feeds["x"]
+    assert (x.min() >= 0, x.max() <= 256, len(np.unique(x)) > 20) == (True, True, True)
+    assert golden.off == {}
+    # Equal bytes would have divided rounding by rounding.
+    ones = {"x": np.ones_like(x)}
+    assert golden_file(graph, ones).off == {"y": golden.outputs["y"].size}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "least", "most"),
+    [
+        ([NODE("Gather", ["table", "x"], ["y"])], 0, 8),
+        ([NODE("OneHot", ["x", "depth", "values"], ["y"], axis=-1)], 0, 6),
+        (
+            [
+                NODE("Equal", ["x", "pad"], ["is"]),
+                NODE("Cast", ["is"], ["y"], to=REAL),
+            ],
+            0,
+            6,
+        ),
+        ([NODE("Cast", ["x"], ["y"], to=REAL)], 0, 1),
+    ],
+    ids=["Gather", "OneHot", "Equal to a pad", "a mask"],
+)
+def test_integers_are_drawn_from_what_they_are_used_for(
+    nodes: list[onnx.NodeProto], least: int, most: int
+) -> None:
+    shapes = {"Gather": [64, 3], "OneHot": [64, 7]}
+    graph = graph_of(
+        nodes,
+        [("x", INT, [64])],
+        [("y", REAL, shapes.get(nodes[0].op_type, [64]))],
+        table=np.ones((9, 3), np.float32),
+        depth=np.array(7),
+        values=np.array([0, 1], np.float32),
+        pad=np.array(5),
+    )
+    found = seeded_feeds(graph)["x"]
+    assert (found.min(), found.max()) == (least, most)
+
+
+def test_bytes_of_pictures_are_any() -> None:
+    graph = graph_of(
+        [NODE("Cast", ["x"], ["y"], to=REAL)],
+        [("x", TensorProto.UINT8, [4096])],
+        [("y", REAL, [4096])],
+    )
+    found = seeded_feeds(graph)["x"]
+    assert (found.min(), found.max()) == (0, 255)
+
+
+def test_integers_that_are_numbers_are_drawn_anew_where_equal_ones_settle_nothing() -> None:
+    """A norm along an axis on which masks are equal."""
+    nodes = [
+        NODE("Cast", ["x"], ["real"], to=REAL),
+        NODE("Mul", ["real", "third"], ["d"]),
+        NODE("ReduceMean", ["d", "axes"], ["m"]),
+        NODE("Mul", ["d", "d"], ["dd"]),
+        NODE("ReduceMean", ["dd", "axes"], ["mm"]),
+        NODE("Mul", ["m", "m"], ["m2"]),
+        NODE("Sub", ["mm", "m2"], ["v"]),
+        NODE("Add", ["v", "small"], ["w"]),
+        NODE("Sqrt", ["w"], ["s"]),
+        NODE("Sub", ["d", "m"], ["c"]),
+        NODE("Div", ["c", "s"], ["y"]),
+    ]
+    graph = graph_of(
+        nodes,
+        [("x", INT, [64, 5])],
+        [("y", REAL, [64, 5])],
+        third=np.array(1 / 3, np.float32),
+        small=np.array(1e-9, np.float32),
+        axes=np.array([0]),
+    )
+    golden = golden_file(graph)
+    assert golden.off == {}
+    assert len(np.unique(golden.feeds["x"])) > 2
+
+
+def test_inputs_of_a_logarithm_are_positive() -> None:
+    graph = graph_of([NODE("Log", ["x"], ["y"])], [("x", REAL, [64])], [("y", REAL, [64])])
+    golden = golden_file(graph)
+    assert np.isfinite(golden.outputs["y"]).all()
+    assert golden.feeds["x"].min() > 0
+
+
+def test_of_near_labels_some_may_be_off_and_of_clear_ones_none() -> None:
+    """Of 40,000 pixels with two near scores each some change with any rounding."""
+    nodes = [
+        NODE("MatMul", ["x", "w"], ["scores"]),
+        NODE("ArgMax", ["scores"], ["y"], axis=-1, keepdims=0),
+    ]
+    w = np.random.default_rng(1).standard_normal((16, 2)).astype(np.float32)
+    near = np.stack([w[:, 0], w[:, 0] + 1e-5 * w[:, 1]], axis=1)
+    ports = [("x", REAL, [40_000, 16])], [("y", INT, [40_000])]
+    (part,) = golden_file(graph_of(nodes, *ports, w=near)).golden.outputs
+    assert part.off is not None
+    assert 0 < part.off <= 40_000
+    few = [("x", REAL, [16, 16])], [("y", INT, [16])]
+    (clear,) = golden_file(graph_of(nodes, *few, w=w)).golden.outputs
+    assert clear.off is None
+
+
+def test_rounding_leaves_whole_numbers_and_infinities_as_they_are() -> None:
+    graph = graph_of(
+        [NODE("Relu", ["x"], ["h"]), NODE("Floor", ["h"], ["y"])],
+        [("x", REAL, [6])],
+        [("y", REAL, [6])],
+    )
+    x = np.array([-1, 0, 3, 4096, np.inf, 2.5], np.float32)
+    moved = evaluate(graph, {"x": x}, seen=rounded(np.random.default_rng(SEED)))["y"]
+    assert moved.tolist() == [0, 0, 3, 4096, np.inf, 2]
+
+
+def test_rows_of_tables_are_told_and_other_integers_are_not() -> None:
+    nodes = [
+        NODE("Gather", ["table", "ids"], ["rows"]),
+        NODE("Gather", ["table", "shifted"], ["others"]),
+        NODE("Add", ["free", "two"], ["shifted"]),
+        NODE("Sub", ["rows", "others"], ["y"]),
+    ]
+    graph = graph_of(
+        [nodes[2], nodes[0], nodes[1], nodes[3]],
+        [("ids", INT, [2, 3]), ("free", INT, [2, 3])],
+        [("y", REAL, [2, 3, 4])],
+        table=np.random.default_rng(2).random((9, 4), np.float32),
+        two=np.array(2),
+    )
+    assert {port.name: port.rows for port in graph.inputs} == {"ids": (-9, 8), "free": None}
+    # What is computed from integers is kept within the table.
+    zeros = np.zeros((2, 3), np.int32)
+    far, last = (evaluate(graph, {"ids": zeros, "free": zeros + n})["y"] for n in (1_000_000, 6))
+    assert np.array_equal(far, last)
