@@ -69,9 +69,10 @@ the first place of NaN. A driver that compiles WGSL may take every number to be 
 section 15.7.2); Mesa's and SwiftShader do not where kernels look. Numbers below 2⁻¹²⁶ may be 0, as
 is what follows from them: `Exp`, `Sigmoid` and `Mish` below −87.3.
 
-Indices beyond a tensor are taken for its nearest row, a negative one from the end: no kernel reads
-elsewhere. An input that is such an index as it is has its range in the plan, and a page refuses
-what ONNX does not allow, in a sentence with name, value and range.
+Indices beyond a tensor are taken for its nearest row, a negative one from the end, and updates
+beyond it are left out: no kernel reads or writes elsewhere. An input that is such an index as it is
+has its range in the plan, and a page refuses what ONNX does not allow, in a sentence with name,
+value and range.
 
 Operators that are not in the table are imported where ONNX defines them by others, or where all
 that they read is constant. Any other is refused in one sentence that names the node. So are loops,

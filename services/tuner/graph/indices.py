@@ -21,6 +21,7 @@ from kernelzoo.domain.operators.expressions import (
     Integer,
     Program,
     Read,
+    Scatter,
     largest,
     parts,
     smallest,
@@ -32,9 +33,14 @@ Range = tuple[int, int]
 """The least and the largest."""
 
 
+def from_start(index: Expression, extent: int) -> Expression:
+    """An index of which a negative one counts from the end."""
+    return Choice((index < 0,), index + extent, index)
+
+
 def row_at(index: Expression, extent: int) -> Expression:
-    """An index of which a negative one counts from the end, kept within the tensor."""
-    return largest(smallest(Choice((index < 0,), index + extent, index), extent - 1), 0)
+    """As `from_start`, and kept within the tensor."""
+    return largest(smallest(from_start(index, extent), extent - 1), 0)
 
 
 @dataclass(slots=True)
@@ -74,6 +80,8 @@ def uses_of_integers(graph: Graph) -> dict[str, Uses]:
                 continue
             own = _OfProgram(graph, node, place)
             uses.add(own.uses, same=True)
+            if own.extent and behind.index == own.extent:
+                uses.add(Uses(rows=(-own.extent, own.extent - 1)), same=True)
             if own.is_carried:
                 uses.add(behind, same=own.is_copied)
     return found
@@ -91,6 +99,9 @@ class _OfProgram:
     """Whether the output is an integer made of it."""
     is_copied: bool = False
     """Whether the output has entries of it alone, as they are."""
+    extent: int = 0
+    """The output is an index of so many rows that counts from the start, as it is one that may
+    count from the end; else 0."""
     _carriers: dict[str, bool] = field(default_factory=dict)
     """The tensors that are made of it, and whether they have its entries as they are."""
     _constants: dict[str, Range] = field(default_factory=dict)
@@ -107,12 +118,20 @@ class _OfProgram:
         for stage in program.stages:
             for part in parts(stage.value):
                 self._note(part)
+            if isinstance(stage.value, Scatter):
+                for place, extent in zip(stage.value.at, stage.shape, strict=True):
+                    self._note_place(place, extent)
             carried = any(read.tensor in self._carriers for read in _values(stage.value))
             if stage.dtype is DType.I32 and carried:
                 self._carriers[stage.name] = self._copies(stage.value)
-        output = program.output.name
-        self.is_carried = output in self._carriers
-        self.is_copied = self._carriers.get(output, False)
+        output = program.output
+        self.is_carried = output.name in self._carriers
+        self.is_copied = self._carriers.get(output.name, False)
+        match output.value:
+            case Choice(_, Binary(_, _, Integer(extent)), Read() as read):
+                copied = self._carriers.get(read.tensor, False)
+                if copied and output.value == from_start(read, extent):
+                    self.extent = extent
 
     def _read_inputs(self, program: Program) -> None:
         self._shapes = {each.name: each.shape for each in program.inputs}
@@ -177,6 +196,9 @@ def _values(value: Expression) -> Iterator[Read]:
         case Choice(_, then, otherwise):
             yield from _values(then)
             yield from _values(otherwise)
+        case Scatter(initial, update, _):
+            yield from _values(initial)
+            yield from _values(update)
 
 
 def allowed_rows(graph: Graph) -> Mapping[str, Range]:

@@ -179,3 +179,24 @@ def test_rows_of_tables_are_told_and_other_integers_are_not() -> None:
     zeros = np.zeros((2, 3), np.int32)
     far, last = (evaluate(graph, {"ids": zeros, "free": zeros + n})["y"] for n in (1_000_000, 6))
     assert np.array_equal(far, last)
+
+
+def test_places_of_updates_are_told_too() -> None:
+    graph = graph_of(
+        [NODE("ScatterND", ["x", "places", "updates"], ["y"])],
+        [("x", REAL, [7, 3]), ("places", INT, [2, 1]), ("updates", REAL, [2, 3])],
+        [("y", REAL, [7, 3])],
+    )
+    assert [port.rows for port in graph.inputs] == [None, (-7, 6), None]
+    assert seeded_feeds(graph)["places"].max() < 7
+
+
+def test_labels_that_are_compared_with_all_values_are_not_refused() -> None:
+    graph = graph_of(
+        [NODE("OneHot", ["x", "depth", "values"], ["y"], axis=-1)],
+        [("x", INT, [5])],
+        [("y", REAL, [5, 7])],
+        depth=np.array(7),
+        values=np.array([0, 1], np.float32),
+    )
+    assert graph.inputs[0].rows is None

@@ -18,7 +18,7 @@ from kernelzoo.domain.operators.expressions import (
     largest,
 )
 from services.tuner.graph.building import Carried, Formula, Operand, Site
-from services.tuner.graph.indices import row_at
+from services.tuner.graph.indices import from_start, row_at
 from services.tuner.graph.network import Array
 from services.tuner.graph.onnx_operators.movement import sliced
 
@@ -41,7 +41,7 @@ def _gather(site: Site) -> Carried:
         return site.view(_regular(site, x, axis, indices, step), site.shape)
     rows = prod(x.shape[axis + 1 :])
     if axis == 0 and x.dtype is DType.F32 and x.rank > 1:
-        wrapped = _wrapped(site, indices, x.shape[0])
+        wrapped = _rows(site, indices, x.shape[0])
         table = site.view(x, (x.shape[0], rows))
         flat = site.view(wrapped, (indices.elements,))
         result = site.workload("gather", (indices.elements, x.shape[0], rows), table, flat)
@@ -81,17 +81,29 @@ def _regular(site: Site, x: Operand, axis: int, indices: Operand, step: int) -> 
     return sliced(site, x, starts, steps, shape)
 
 
-def _wrapped(site: Site, indices: Operand, extent: int) -> Operand:
+def _rows(site: Site, indices: Operand, extent: int) -> Operand:
     """Indices of which each is a row."""
     if indices.constant is not None:
         known = indices.constant
         if known.min(initial=0) >= 0 and known.max(initial=0) < extent:
             return indices
-        wrapped = np.where(known < 0, known + extent, known)
-        return site.constant(np.clip(wrapped, 0, extent - 1).astype(np.int32))
+        counted = np.where(known < 0, known + extent, known)
+        return site.constant(np.clip(counted, 0, extent - 1).astype(np.int32))
     formula = Formula(site)
     axes = formula.axes(indices.shape)
     return formula.output(axes, row_at(formula.read(indices, axes), extent), DType.I32)
+
+
+def _wrapped(site: Site, indices: Operand, extent: int) -> Operand:
+    """Indices of which none in range is negative."""
+    if indices.constant is not None:
+        known = indices.constant
+        if known.min(initial=0) >= 0:
+            return indices
+        return site.constant(np.where(known < 0, known + extent, known).astype(np.int32))
+    formula = Formula(site)
+    axes = formula.axes(indices.shape)
+    return formula.output(axes, from_start(formula.read(indices, axes), extent), DType.I32)
 
 
 def _gather_elements(site: Site) -> Carried:
