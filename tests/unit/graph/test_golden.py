@@ -133,7 +133,7 @@ def test_inputs_of_a_logarithm_are_positive() -> None:
 
 
 def test_of_near_labels_some_may_be_off_and_of_clear_ones_none() -> None:
-    """Of 40,000 pixels with two near scores each some change with any rounding."""
+    """Some of 40,000 pixels with two near scores each change with any rounding."""
     nodes = [
         NODE("MatMul", ["x", "w"], ["scores"]),
         NODE("ArgMax", ["scores"], ["y"], axis=-1, keepdims=0),
