@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
+from cli.models.dimensions import parse_constants, parse_dimensions
+from cli.models.importing import imported
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.dimensions import ConstantValue
 from services.tuner.graph.evaluate import evaluate
@@ -160,9 +163,6 @@ def test_constants_of_any_operator_are_computed_at_import(tmp_path: Path) -> Non
     np.testing.assert_array_equal(made["s"], x[[0, 2, 0, 3]])
 
 
-OPEN = "net (float[{dim}, 3] x) => (float[A, B] y) {{ y = Relu (x) }}"
-
-
 def opened(dim: str | int, name: str = "x") -> ModelProto:
     x = helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3])
     if isinstance(dim, int):
@@ -240,3 +240,69 @@ def test_weights_that_are_inputs_as_well_are_constants(tmp_path: Path) -> None:
     model.graph.initializer.append(numpy_helper.from_array(np.ones(2, np.float32), "w"))
     graph = import_model(written(tmp_path, model), {})
     assert [port.name for port in graph.inputs] == ["x"]
+
+
+MERGED = """net (float[1, S, 8] x, float[1, P, 8] past, bool[1] use_cache_branch)
+    => (float[1, A, 4] logits, float[1, B, 8] present) {
+    logits, present = If (use_cache_branch) <
+        then_branch = step () => (float[1, C, 4] a, float[1, D, 8] b) {
+            k = MatMul (x, v)
+            b = Concat <axis = 1> (past, k)
+            all = ReduceMean <keepdims = 1, axes = [1]> (b)
+            seen = Add (x, all)
+            a = MatMul (seen, w)
+        },
+        else_branch = prompt () => (float[1, C, 4] c, float[1, D, 8] d) {
+            d = MatMul (x, v)
+            c = MatMul (x, w)
+        }
+    >
+}"""
+
+
+def merged() -> ModelProto:
+    """A decoder as Optimum merges it: one branch takes a cache, the other makes it."""
+    model = parsed(MERGED)
+    for seed, (name, shape) in enumerate({"w": (8, 4), "v": (8, 8)}.items()):
+        model.graph.initializer.append(numpy_helper.from_array(drawn(shape, seed), name))
+    return model
+
+
+def test_both_branches_of_a_merged_decoder_are_plans_that_share_weights(tmp_path: Path) -> None:
+    file, lines = written(tmp_path, merged()), list[str]()
+    made = imported(
+        file, "decoder", parse_dimensions(("S=2", "P=3")), tmp_path / "weights", lines.append,
+        constants=parse_constants(("use_cache_branch=true,false",)),
+    )  # fmt: skip
+    step, prompt = made.plans
+    assert step.dimensions == {"S": 2, "P": 3, "use_cache_branch": 1}
+    assert prompt.dimensions == {"S": 2, "P": 3, "use_cache_branch": 0}
+    assert step.weights == prompt.weights
+    assert step.memory.weights == 4 * (8 * 4 + 8 * 8)
+    assert [port.name for port in step.inputs] == ["x", "past"]
+    assert [port.name for port in prompt.inputs] == ["x"]
+    assert [port.shape for port in step.outputs] == [(1, 2, 4), (1, 5, 8)]
+    assert lines[0].startswith("importing model.onnx for S=2, P=3, use_cache_branch=1; S=2, P=3")
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_branch_of_a_merged_decoder_computes_what_onnx_says(
+    tmp_path: Path, *, taken: bool
+) -> None:
+    feeds = {"x": drawn((1, 2, 8)), "past": drawn((1, 3, 8), 1)}
+    told = {"use_cache_branch": np.array([taken])}
+    wanted = ReferenceEvaluator(merged()).run(None, {**feeds, **told})
+    graph = import_model(
+        written(tmp_path, merged()), {"S": 2, "P": 3}, constants={"use_cache_branch": taken}
+    )
+    made = evaluate(fused(graph), feeds)
+    for name, value in zip(("logits", "present"), wanted, strict=True):
+        np.testing.assert_allclose(made[name], value, rtol=1e-5, atol=1e-5)
+
+
+def test_the_import_says_that_a_file_is_of_an_older_opset(tmp_path: Path) -> None:
+    model = parsed("net (float[2, 3] x) => (float[2, 3] y) { y = Softmax <axis = 0> (x) }", 11)
+    lines = list[str]()
+    made = imported(written(tmp_path, model), "old", ({},), tmp_path / "weights", lines.append)
+    assert len(made.plans) == 1
+    assert "model.onnx is of opset 11, whose operators are carried over to those of today" in lines
