@@ -112,7 +112,7 @@ def chosen(name: str, rows: Sequence[PlanRow], asked: Sequence[str], target: Tar
     rows = suited(rows, target)
     if not rows:
         raise unknown(name)
-    wanted = dict(each.partition("=")[::2] for each in asked)
+    wanted = dict(each.rpartition("=")[::2] for each in asked)
     fitting = [row for row in rows if _fits(row.dimensions, wanted)]
     if len(fitting) == 1:
         return fitting[0]

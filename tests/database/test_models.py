@@ -8,11 +8,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import log2
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 from fastapi.testclient import TestClient
@@ -221,6 +221,19 @@ def test_a_plan_is_chosen_by_the_dimensions_that_are_asked(http: TestClient) -> 
     assert document["plans"][0]["inputs"] == [{"name": "x", "dtype": "float32", "shape": [4, 8]}]
     (listed,) = http.get("/v1/models").json()["models"]
     assert (listed["name"], listed["plans"], listed["workloads"]) == ("tiny", 2, 2)
+
+
+@pytest.mark.parametrize("name", ["floor(height/8)", "input:0.0", "a=b & c", "?", "批次"])
+def test_a_plan_is_chosen_by_a_dimension_of_any_name(http: TestClient, name: str) -> None:
+    """As exporters call them; an extent may be 0, as that of a cache that is empty."""
+    one, other = (
+        replace(made, plan=replace(made.plan, dimensions={name: extent}))
+        for made, extent in ((TINY, 0), (LONGER, 2))
+    )
+    assert register(http, one, other).status_code == 201
+    for extent in (0, 2):
+        found = given(http, f"?{urlencode({name: extent})}")
+        assert found["dimensions"] == {name: extent}
 
 
 def test_the_same_again_changes_nothing_and_another_needs_to_say_so(
