@@ -20,6 +20,7 @@ from services.tuner.graph.quantised import MAIN_OPERATORS as QUANTISED_MAIN
 from services.tuner.graph.quantised import OPERATORS as QUANTISED
 from services.tuner.graph.reading import MAIN_DOMAINS, told_node
 from services.tuner.graph.sampling import OPERATORS as SAMPLING
+from services.tuner.graph.signal import OPERATORS as SIGNAL
 from services.tuner.graph.trees import OPERATORS as TREES
 from services.tuner.graph.unpooling import OPERATORS as UNPOOLING
 
@@ -31,6 +32,7 @@ def written(
     node: NodeProto,
     types: Mapping[str, TensorType],
     constants: Mapping[str, Array],
+    version: int,
     *,
     known_to_onnx: bool,
 ) -> tuple[FunctionProto, Mapping[str, Array]] | None:
@@ -45,7 +47,7 @@ def written(
     write = (ML_OPERATORS if node.domain == ML_DOMAIN else table).get(node.op_type)
     if write is None or node.domain not in (DOMAIN, ML_DOMAIN, *MAIN_DOMAINS):
         return None
-    body = Body(node, types, constants)
+    body = Body(node, types, constants, version)
     try:
         outputs = write(body)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -285,6 +287,6 @@ OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     "SkipSimplifiedLayerNormalization": _skip_simplified,
 }
 
-MAIN_OPERATORS = {"Compress": _compressed, **QUANTISED_MAIN, **SAMPLING, **UNPOOLING}
+MAIN_OPERATORS = {"Compress": _compressed, **QUANTISED_MAIN, **SAMPLING, **SIGNAL, **UNPOOLING}
 """Those of ONNX itself."""
 ML_OPERATORS = {**FEATURES, **TREES}

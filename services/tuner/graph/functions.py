@@ -24,8 +24,14 @@ class Body:
     TEXT = TensorProto.STRING
 
     def __init__(
-        self, node: NodeProto, types: Mapping[str, TensorType], constants: Mapping[str, Array]
+        self,
+        node: NodeProto,
+        types: Mapping[str, TensorType],
+        constants: Mapping[str, Array],
+        version: int,
     ) -> None:
+        self.version = version
+        """That of ONNX's operators."""
         self._node = node
         self._types = [types[name] if name else None for name in node.input]
         self._constants = [constants.get(name) for name in node.input]

@@ -37,7 +37,7 @@ def modernised(
     change = CHANGES.get(node.op_type)
     if node.domain not in MAIN_DOMAINS or change is None or version >= change.version:
         return None
-    body = Body(node, types, constants)
+    body = Body(node, types, constants, version)
     try:
         outputs = change.write(body)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

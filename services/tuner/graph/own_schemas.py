@@ -7,6 +7,8 @@ from onnx import TensorProto, defs, helper
 
 OWN_DOMAIN = "kernelzoo"
 
+REALS = ["tensor(float)", "tensor(double)", "tensor(float16)", "tensor(bfloat16)"]
+
 _Schema = defs.OpSchema
 
 
@@ -42,4 +44,30 @@ def _walk() -> defs.OpSchema:
     return schema
 
 
-OWN_SCHEMAS: Mapping[str, defs.OpSchema] = {"TreeWalk": _walk()}
+def _frames() -> defs.OpSchema:
+    """Parts of lines, each `step` entries after the last: x[lines, n] → [lines, frames, length]."""
+
+    def infer(context: Any) -> None:
+        lines, count = (each.dim_value for each in context.get_input_type(0).tensor_type.shape.dim)
+        length, step = (context.get_attribute(name).i for name in ("length", "step"))
+        shape = [lines, (count - length) // step + 1, length]
+        kind = context.get_input_type(0).tensor_type.elem_type
+        context.set_output_type(0, helper.make_tensor_type_proto(kind, shape))
+
+    schema = _Schema(
+        "Frames",
+        OWN_DOMAIN,
+        1,
+        inputs=[_Schema.FormalParameter("x", "T")],
+        outputs=[_Schema.FormalParameter("frames", "T")],
+        type_constraints=[("T", REALS, "")],
+        attributes=[
+            _Schema.Attribute("length", _Schema.AttrType.INT),
+            _Schema.Attribute("step", _Schema.AttrType.INT),
+        ],
+    )
+    schema.set_type_and_shape_inference_function(infer)
+    return schema
+
+
+OWN_SCHEMAS: Mapping[str, defs.OpSchema] = {"Frames": _frames(), "TreeWalk": _walk()}

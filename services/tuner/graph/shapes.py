@@ -253,7 +253,7 @@ class _Walk:
                 "for one step, and repeat that in the page"
             )
         own = modernised(node, self.types, self.constants, version) or written(
-            node, self.types, self.constants, known_to_onnx=is_known(node, version)
+            node, self.types, self.constants, version, known_to_onnx=is_known(node, version)
         )
         if own is not None:
             return self._written(node, *own, scope)

@@ -62,6 +62,7 @@ images/groups_of_opset_18 trees/regressor_equals_3 trees/classifier_3_3_True_SOF
 trees/ensemble trees/lightgbm trees/xgboost_of_two trees/labels trees/vectors_RBF
 quantised/convolution_u8_i8_True quantised/convolution_of_many quantised/matmul_of_many
 quantised/dynamic quantised/QLinearAdd_int8_1 quantised/concat quantised/integers_of_inputs
+signals/short_time_of_inputs signals/fourier_padded
 """.split()  # noqa: SIM905 - a table of names
 
 

@@ -66,4 +66,11 @@ def _following(
     return Choice((differs(entry, entry), equal(nan_first, 1)), first, told)
 
 
-OPERATORS: Mapping[str, Callable[[Site], Carried]] = {"TreeWalk": _walk}
+def _frames(site: Site) -> Carried:
+    x, step = site.needed(0), site.integer("step", 1)
+    formula = Formula(site)
+    line, frame, place = axes = formula.axes(site.shape)
+    return formula.output(axes, formula.read(x, (line, frame * step + place)), x.dtype)
+
+
+OPERATORS: Mapping[str, Callable[[Site], Carried]] = {"Frames": _frames, "TreeWalk": _walk}
