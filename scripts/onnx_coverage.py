@@ -54,9 +54,21 @@ nothing that a page feeds. What no output needs is asked nothing. What ONNX's ar
 shapes is computed at import, functions are put in their places, and so is the branch of a condition
 that is known. Where an input decides, `--constant INPUT=VALUE` makes it known; else both branches
 are computed, if they make the same shapes, and one is chosen. Floats of every size are f32 in the
-page; integers are i32, so that an int64 is cut to 32 bits; a boolean is 0 or 1. Long chains,
+page; a boolean is 0 or 1. Long chains,
 and operators of many operands, become kernels of at most 100 expressions within one
 another, which read at most seven tensors.
+
+Integers have 32 bits in the page and are exact on every target. Those of 8 and 16 bits count modulo
+their size. Those of 64 bits are the low 32 of what ONNX computes: `Add`, `Sub`, `Mul`, `Pow`,
+`CumSum`, `MatMul` and reductions wrap around at 2³², and what divides or compares such a sum
+has the 32 bits alone. uint32 and uint64 are numbers without a sign, up to 2³² - 1: a page gives and
+gets a `Uint32Array`. A constant of more than 32 bits is the nearest number where it is a bound, a
+mark or an index; an operator that computes with one (`Add`, `Div`, …) is refused. The quotient and
+the remainder by 0 are 0, as in NumPy, and no division traps; an integer to a negative power is 1,
+-1 or 0, and 0 for 0. Roots and logarithms of integers lose their fraction, as `Pow` by a fraction
+does. A real number becomes the nearest int32 or int64 and NaN becomes 0, where other engines have
+what the processor makes of them; narrower integers are the low bits of that, and so is uint32 of a
+negative number.
 
 `Resize` makes as many entries of a scale as onnxruntime does, which multiplies in f32 (10 by 0.7
 are 7), and with `align_corners` its last entry is a corner; in ONNX's reference the fraction of an

@@ -10,6 +10,7 @@ from services.gateway.wire.models import ModelDocument, PlanWire, PortWire
 ARRAYS = {
     PortDType.INT64: "BigInt64Array",
     PortDType.INT32: "Int32Array",
+    PortDType.UINT32: "Uint32Array",
     PortDType.UINT8: "Uint8Array",
     PortDType.BOOL: "Uint8Array",
     PortDType.FLOAT32: "Float32Array",

@@ -48,6 +48,7 @@ POSITION_WORDS = 4
 class PortDType(StrEnum):
     INT64 = "int64"
     INT32 = "int32"
+    UINT32 = "uint32"
     BOOL = "bool"
     UINT8 = "uint8"
     FLOAT32 = "float32"

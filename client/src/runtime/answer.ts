@@ -5,7 +5,7 @@
 import type { ModelManifest, TargetKind } from "../wire/types.js";
 
 /** The types of a page. In memory all but float32 are 32-bit integers, and a bool is 0 or 1. */
-export type PortDType = "int64" | "int32" | "bool" | "uint8" | "float32";
+export type PortDType = "int64" | "int32" | "uint32" | "bool" | "uint8" | "float32";
 
 /** An input or output of a model as a page knows it; `tensor` says where it lies. */
 export interface PortWire {

@@ -3,10 +3,11 @@ import type { PortDType, PortWire } from "./answer.js";
 import { productOf } from "./answer.js";
 import type { Stored } from "./golden.js";
 
-/** What a page reads of an output: int64, int32, bool and uint8, float32. */
+/** What a page reads of an output: int64, int32, uint32, bool and uint8, float32. */
 export type TensorData =
   | BigInt64Array<ArrayBuffer>
   | Int32Array<ArrayBuffer>
+  | Uint32Array<ArrayBuffer>
   | Uint8Array<ArrayBuffer>
   | Float32Array<ArrayBuffer>;
 
@@ -22,6 +23,8 @@ const RANGES: Readonly<Record<Exclude<PortDType, "float32">, readonly [number, n
   // In memory they are 32-bit integers.
   int64: [-(2 ** 31), 2 ** 31 - 1],
   int32: [-(2 ** 31), 2 ** 31 - 1],
+  // Their bits are kept.
+  uint32: [0, 2 ** 32 - 1],
   uint8: [0, 255],
   bool: [0, 1],
 };
@@ -109,19 +112,21 @@ function areWithin(entries: Int32Array, rows: PortWire["rows"]): boolean {
   return true;
 }
 
+/** Entries of an array whose numbers need no look, as memory has them. */
+function words(dtype: PortDType, entries: Entries): Int32Array<ArrayBuffer> | null {
+  if (dtype === "uint32") return entries instanceof Uint32Array ? new Int32Array(entries) : null;
+  if (entries instanceof Int32Array) return new Int32Array(entries);
+  return entries instanceof BigInt64Array ? lowWords(entries as BigInt64Array<ArrayBuffer>) : null;
+}
+
 function integers(
   { name, dtype, rows }: PortWire & { readonly dtype: keyof typeof RANGES },
   entries: Entries,
   refuse: Refuse,
 ): Int32Array<ArrayBuffer> {
-  if (dtype.startsWith("int")) {
+  if (dtype.endsWith("32") || dtype === "int64") {
     // Others are read one by one, so that the first that is refused is named.
-    const fast =
-      entries instanceof Int32Array
-        ? new Int32Array(entries)
-        : entries instanceof BigInt64Array
-          ? lowWords(entries as BigInt64Array<ArrayBuffer>)
-          : null;
+    const fast = words(dtype, entries);
     if (fast !== null && areWithin(fast, rows)) return fast;
   }
   const [least, most] = rows ?? RANGES[dtype];
@@ -174,6 +179,8 @@ export function tensorData(dtype: PortDType, entries: Stored): TensorData {
   switch (dtype) {
     case "int64":
       return widened(entries);
+    case "uint32":
+      return Uint32Array.from(entries);
     case "bool":
     case "uint8":
       return Uint8Array.from(entries);

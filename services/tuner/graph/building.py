@@ -24,7 +24,14 @@ from kernelzoo.domain.operators.expressions import (
 )
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
-from services.tuner.graph.graph import NUMPY_DTYPES, Node, Operation, Value, View
+from services.tuner.graph.graph import (
+    NUMPY_DTYPES,
+    Node,
+    Operation,
+    Value,
+    View,
+    integers_of_32,
+)
 from services.tuner.graph.network import (
     PACKED_RANGES,
     Array,
@@ -305,16 +312,14 @@ def integer_range(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def graph_entries(entries: Array) -> NDArray[Any]:
-    """Entries as the graph has them: f32, or i32, to which wider integers are cut."""
+    """Entries as the graph has them: f32, or i32. Of wider integers the nearest is taken; unsigned
+    ones are held as integers of the same bits."""
     if is_real(entries.dtype):
         with np.errstate(over="ignore"):
             return np.asarray(entries, np.float32)
     if entries.dtype == NUMPY_DTYPES[DType.I32]:
         return entries
-    info = np.iinfo(np.int32)
-    if entries.dtype in (np.int64, np.uint32, np.uint64):
-        entries = np.clip(entries, info.min, info.max)
-    return np.asarray(entries, np.int32)
+    return integers_of_32(entries)
 
 
 Carried = Operand | tuple[Operand | None, ...]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.building import Builder, Carried, Operand, Site, graph_dtype, is_real
@@ -58,6 +59,7 @@ def _carried(
             f"{step.told} cannot be imported: the import does not know this operator. docs/onnx.md "
             "has those that it knows; do this step in the page, or export the model without it"
         )
+    _refuse_wide_constants(step, network)
     site = Site(
         step=step,
         inputs=tuple(operand_of(name) if name else None for name in step.inputs),
@@ -84,6 +86,38 @@ def _carried(
     return results  # type: ignore[return-value]
 
 
+_COMPUTED_EXACTLY = (
+    "Abs", "Add", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "CumSum",
+    "Div", "Einsum", "Gemm", "MatMul", "Mod", "Mul", "Neg", "Pow", "ReduceL1", "ReduceL2",
+    "ReduceLogSum", "ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+    "Sub",
+)  # fmt: skip
+"""Operators whose result is another one where an operand is not what it was."""
+
+
+def _refuse_wide_constants(step: Step, network: Network) -> None:
+    """Integers have 32 bits here. Constants of more are taken to be the nearest, which is right for
+    what they usually are, bounds and marks; what is computed with one would be wrong."""
+    if step.operator not in _COMPUTED_EXACTLY:
+        return
+    for name in step.inputs:
+        known = network.constants.get(name)
+        if known is None or known.dtype not in (np.int64, np.uint64) or not known.size:
+            continue
+        least, most = (0, _WORDS - 1) if known.dtype == np.uint64 else DType.I32.value_range
+        if known.min() < least or known.max() > most:
+            widest = max((int(known.min()), int(known.max())), key=abs)
+            raise UnsupportedModel(
+                f"{step.told} cannot be imported: it computes with the constant {name!r}, in which "
+                f"{widest} stands; integers have 32 bits in a page. Cast its inputs to float, or "
+                "do this step in the page"
+            )
+
+
+_WORDS = 1 << 32
+"""Numbers of 32 bits."""
+
+
 def _all_of(carried: Carried) -> tuple[Operand | None, ...]:
     return carried if isinstance(carried, tuple) else (carried,)
 
@@ -98,12 +132,16 @@ def _told(result: Operand | None) -> str:
 
 def _port_dtype(type_: TensorType) -> PortDType:
     """What a page sees: floats of every size are float32 to it, other integers int32."""
-    if is_real(type_.dtype):
-        return PortDType.FLOAT32
-    names = {np.dtype(np.int64): PortDType.INT64, np.dtype(np.uint8): PortDType.UINT8}
-    if type_.dtype == np.bool_:
-        return PortDType.BOOL
-    return names.get(type_.dtype, PortDType.INT32)
+    return PortDType.FLOAT32 if is_real(type_.dtype) else _PORTS.get(type_.dtype, PortDType.INT32)
+
+
+_PORTS = {
+    np.dtype(np.bool_): PortDType.BOOL,
+    np.dtype(np.uint8): PortDType.UINT8,
+    np.dtype(np.uint32): PortDType.UINT32,
+    np.dtype(np.uint64): PortDType.UINT32,
+    np.dtype(np.int64): PortDType.INT64,
+}
 
 
 def _without_dead(

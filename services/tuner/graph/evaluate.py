@@ -33,7 +33,7 @@ from kernelzoo.domain.operators.expressions import (
 )
 from kernelzoo.domain.operators.recurrence import is_recurrent, step_count
 from kernelzoo.domain.workload import Workload
-from services.tuner.graph.graph import NUMPY_DTYPES, Graph, Node, View
+from services.tuner.graph.graph import NUMPY_DTYPES, Graph, Node, View, integers_of_32
 from services.tuner.graph.in_order import in_order
 from services.tuner.graph.products import (
     ENTRIES_AT_ONCE,
@@ -86,8 +86,8 @@ def evaluate(
 
 def clipped(given: Array, dtype: DType) -> Array:
     """What a page hands over, as the graph has it."""
-    if dtype is DType.I32 and given.dtype in (np.int64, np.uint32, np.uint64):
-        given = np.clip(given, *DType.I32.value_range)
+    if dtype is DType.I32 and given.dtype.kind in "biu":
+        return integers_of_32(given)
     with np.errstate(over="ignore"):
         return np.asarray(given, NUMPY_DTYPES[dtype])
 

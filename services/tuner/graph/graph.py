@@ -27,8 +27,18 @@ NUMPY_DTYPES: Mapping[DType, np.dtype[Any]] = {
     DType.F16: np.dtype(np.float16),
     DType.I32: np.dtype(np.int32),
 }
-"""The element types of values. Booleans are 0 and 1 in I32; an int64 of a model is cut to I32. F16
-is there once `storing_f16` has put it in the place of F32."""
+"""The element types of values. Booleans are 0 and 1 in I32, as are integers of every other size
+(`integers_of_32`). F16 is there once `storing_f16` has put it in the place of F32."""
+
+
+def integers_of_32(entries: NDArray[Any]) -> NDArray[np.int32]:
+    """Integers of any size as I32: the nearest, or the same 32 bits of what is unsigned."""
+    signed = entries.dtype.kind == "i"
+    held = np.int32 if signed or entries.dtype.itemsize < np.dtype(np.int32).itemsize else np.uint32
+    info = np.iinfo(held)
+    if entries.dtype.itemsize > info.bits // 8:
+        entries = np.clip(entries, info.min, info.max)
+    return np.asarray(entries, held).view(np.int32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,24 @@ from services.tuner.graph.building import (
     is_real,
 )
 from services.tuner.graph.network import TensorType
+from services.tuner.graph.onnx_operators.integers import (
+    inverted,
+    is_of_unsigned,
+    is_unsigned,
+    quotient,
+    ranked,
+    real_of_unsigned,
+    remainder,
+    shifted,
+    sign,
+    truncated_remainder,
+    unsigned_of_real,
+    unsigned_quotient,
+    unsigned_remainder,
+    unsigned_sign,
+    wrapped,
+)
+from services.tuner.graph.onnx_operators.integers import power as power_of_integers
 
 Value = Callable[..., Expression]
 _NEAR_ZERO = 2.0**-12
@@ -69,25 +87,23 @@ def _call(function: Function) -> Callable[[Site], Carried]:
     return _of_reals(lambda x: Call(function, x))
 
 
-def _of_both(reals: Value, integers: Value) -> Callable[[Site], Carried]:
-    """For operators that are stated in one way for real numbers and in another for integers."""
+def _of_both(
+    reals: Value, integers: Value, unsigned: Value | None = None
+) -> Callable[[Site], Carried]:
+    """For operators that are stated in one way for real numbers and in another for integers, or
+    for those that are `unsigned`."""
 
     def carry(site: Site) -> Carried:
-        real = site.needed(0).dtype is DType.F32
-        return _entries(site, reals if real else _wrapped(integers, site.output), *site.given)
+        if site.needed(0).dtype is DType.F32:
+            return _entries(site, reals, *site.given)
+        value = integers if unsigned is None or not is_of_unsigned(site) else unsigned
+        return _entries(site, _narrowed(value, site.output), *site.given)
 
     return carry
 
 
-def _wrapped(value: Value, type_: TensorType) -> Value:
-    """Narrow integers count modulo their size, as they do in ONNX."""
-    if type_.dtype.kind == "b" or type_.dtype.itemsize >= 4:
-        return value
-    least, most = integer_range(type_.dtype)
-    size = most - least + 1
-    if not least:
-        return lambda *x: value(*x) % size
-    return lambda *x: (value(*x) - least) % size + least
+def _narrowed(value: Value, type_: TensorType) -> Value:
+    return lambda *x: wrapped(value(*x), type_)
 
 
 def _sides(value: Value) -> Callable[[Site], Carried]:
@@ -95,20 +111,25 @@ def _sides(value: Value) -> Callable[[Site], Carried]:
 
 
 def _compared(op: CompareOp, *, swapped: bool = False) -> Callable[[Site], Carried]:
+    def value(*x: Expression) -> Expression:
+        left, right = reversed(x) if swapped else x
+        return truth(Comparison(op, left, right))
+
     def carry(site: Site) -> Carried:
-        left, right = (1, 0) if swapped else (0, 1)
-        return _entries(
-            site,
-            lambda *x: truth(Comparison(op, x[left], x[right])),
-            site.needed(0),
-            site.needed(1),
-        )
+        in_order = _in_order(value) if is_of_unsigned(site) else value
+        return _entries(site, in_order, site.needed(0), site.needed(1))
 
     return carry
 
 
+def _in_order(value: Value) -> Value:
+    """The value of unsigned operands as one of integers in the same order."""
+    return lambda *x: value(*map(ranked, x))
+
+
 def _folded(op: BinaryOp) -> Callable[[Site], Carried]:
-    """Operators of any number of operands."""
+    """Operators of any number of operands, which are in the order of unsigned numbers where they
+    are such."""
 
     def value(first: Expression, *rest: Expression) -> Expression:
         for each in rest:
@@ -116,28 +137,15 @@ def _folded(op: BinaryOp) -> Callable[[Site], Carried]:
         return first
 
     def carry(site: Site) -> Carried:
+        combined = value
+        if is_of_unsigned(site):
+            combined = lambda *x: ranked(_in_order(value)(*x))  # noqa: E731
         first, *rest = site.given
         for start in range(0, len(rest), MOST_OPERANDS - 1):
-            first = _entries(site, value, first, *rest[start : start + MOST_OPERANDS - 1])
+            first = _entries(site, combined, first, *rest[start : start + MOST_OPERANDS - 1])
         return first if rest else _entries(site, value, first)
 
     return carry
-
-
-def quotient(left: Expression, right: Expression) -> Expression:
-    """The quotient of integers, without its fraction. Exact for numbers below 2²⁴, as f32 are."""
-    if isinstance(right, Integer) and right.value > 0:
-        upwards = Choice((left < 0,), 0 - (0 - left) // right.value, left // right.value)
-        return left if right.value == 1 else upwards
-    return Cast(Cast(left) / Cast(right), DType.I32)
-
-
-def remainder(left: Expression, right: Expression) -> Expression:
-    """The remainder of integers, with the sign of the divisor."""
-    if isinstance(right, Integer) and right.value > 0:
-        return left % right.value
-    floor = Cast(Call(Function.FLOOR, Cast(left) / Cast(right)), DType.I32)
-    return left - right * floor
 
 
 def _floor(x: Expression) -> Expression:
@@ -250,9 +258,12 @@ def _clip(site: Site) -> Carried:
         None if each is None else formula.broadcast(each, axes)
         for each in (site.needed(0), site.input(1), site.input(2))
     )
-    if least is None and most is None:
+    if x is None or (least is None and most is None):
         return site.needed(0)
-    return formula.output(axes, clipped(x, least, most), site.dtype)  # type: ignore[arg-type]
+    if not is_of_unsigned(site):
+        return formula.output(axes, clipped(x, least, most), site.dtype)
+    ends = (None if end is None else ranked(end) for end in (least, most))
+    return formula.output(axes, ranked(clipped(ranked(x), *ends)), site.dtype)
 
 
 def _gelu(site: Site) -> Carried:
@@ -270,13 +281,31 @@ def _power(site: Site) -> Carried:
         if product is not None:
             return _entries(site, product, base)
 
+    unsigned = is_unsigned(site.types[1])
+
     def value(left: Expression, right: Expression) -> Expression:
-        raised = power(
-            left if real else Cast(left), right if exponent.dtype is DType.F32 else Cast(right)
-        )
-        return raised if real else Cast(Call(Function.ROUND, raised), DType.I32)
+        if not real:
+            if exponent.dtype is DType.F32:
+                return _power_of_integer(left, right)
+            return power_of_integers(left, right, unsigned_exponent=unsigned)
+        if exponent.dtype is DType.F32:
+            return power(left, right)
+        return power(left, real_of_unsigned(right) if unsigned else Cast(right))
 
     return _entries(site, value, base, exponent)
+
+
+def _power_of_integer(base: Expression, exponent: Expression) -> Expression:
+    """An integer to a real power, without its fraction: exact where the power has none, else within
+    f32, where what is a millionth from an integer is that."""
+    raised = power(Cast(base), exponent)
+    nearest = Call(Function.ROUND, raised)
+    off = absolute(raised - nearest)
+    near = Comparison(CompareOp.LE, off, largest(absolute(raised), 1.0) * 1e-6)
+    with_fraction = Cast(Choice((near,), nearest, raised), DType.I32)
+    is_whole = equal(_floor(exponent), exponent)
+    exact = power_of_integers(base, Cast(exponent, DType.I32), unsigned_exponent=False)
+    return Choice((is_whole,), exact, with_fraction)
 
 
 _PRODUCTS: Mapping[float, Value] = {
@@ -303,13 +332,19 @@ def cast(site: Site, of: Operand, source: TensorType | None, target: TensorType)
         nothing: float | int = 0.0 if of.dtype is DType.F32 else 0
         return _entries(site, lambda x: truth(differs(x, nothing)), of)
     if is_real(target.dtype):
-        return of if of.dtype is DType.F32 else _entries(site, Cast, of)
-    whole: Value = (lambda x: Cast(x, DType.I32)) if of.dtype is DType.F32 else (lambda x: x)
-    narrow = target.dtype.itemsize < 4
-    fits = source is not None and np.can_cast(source.dtype, target.dtype)
-    if of.dtype is DType.I32 and (fits or not narrow):
+        if of.dtype is DType.F32:
+            return of
+        return _entries(site, real_of_unsigned if is_unsigned(source) else Cast, of)
+    if of.dtype is DType.F32:
+        whole: Value = unsigned_of_real if is_unsigned(target) else _whole
+        return _entries(site, _narrowed(whole, target), of)
+    if target.dtype.itemsize >= 4 or (source and np.can_cast(source.dtype, target.dtype)):
         return of
-    return _entries(site, _wrapped(whole, target), of)
+    return _entries(site, _narrowed(lambda x: x, target), of)
+
+
+def _whole(x: Expression) -> Expression:
+    return Cast(x, DType.I32)
 
 
 def _where(site: Site) -> Carried:
@@ -321,10 +356,20 @@ def _where(site: Site) -> Carried:
 def _mod(site: Site) -> Carried:
     if site.needed(0).dtype is DType.F32:
         return _mod_of_reals(site)
-    if site.integer("fmod"):
-        value: Value = lambda x, y: x - y * quotient(x, y)  # noqa: E731
-        return _entries(site, value, *site.given)
-    return _entries(site, remainder, *site.given)
+    if is_of_unsigned(site):
+        return _entries(site, unsigned_remainder, *site.given)
+    return _entries(site, truncated_remainder if site.integer("fmod") else remainder, *site.given)
+
+
+def _bit_shift(site: Site) -> Carried:
+    op = BinaryOp.SHIFT_LEFT if site.text("direction") == "LEFT" else BinaryOp.SHIFT_RIGHT
+    return _entries(
+        site, lambda x, n: wrapped(shifted(x, n, op, site.output), site.output), *site.given
+    )
+
+
+def _bitwise(op: BinaryOp) -> Callable[[Site], Carried]:
+    return _sides(lambda x, y: Binary(op, x, y))
 
 
 def _mod_of_reals(site: Site) -> Carried:
@@ -346,6 +391,8 @@ def _leaky(site: Site) -> Carried:
 
 
 def _parametric(site: Site) -> Carried:
+    if is_of_unsigned(site):
+        return site.needed(0)
     zero: float | int = 0.0 if site.dtype is DType.F32 else 0
     return _entries(site, lambda x, s: Choice((x < zero,), x * s, x), *site.given)
 
@@ -431,10 +478,6 @@ def _sign(x: Expression) -> Expression:
     return Choice((x < 0.0,), Real(-1.0), Choice((x > 0.0,), Real(1.0), zero))
 
 
-def _sign_of_integer(x: Expression) -> Expression:
-    return Choice((x < 0,), Integer(-1), Choice((x > 0,), Integer(1), Integer(0)))
-
-
 def _quantised(site: Site) -> Carried:
     """y = saturate(round(x / scale) + zero point)."""
     x, scale, zero = site.needed(0), site.needed(1), site.input(2)
@@ -509,12 +552,17 @@ def _dropout(site: Site) -> Carried:
 
 
 OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
-    "Abs": _of_both(absolute, lambda x: largest(x, 0 - x)),
+    "Abs": _of_both(absolute, lambda x: largest(x, 0 - x), lambda x: x),
     "Acosh": _of_reals(acosh),
     "Add": _sides(_add),
     "And": _sides(smallest),
     "Asinh": _of_reals(asinh),
     "Atanh": _of_reals(atanh),
+    "BitShift": _bit_shift,
+    "BitwiseAnd": _bitwise(BinaryOp.BIT_AND),
+    "BitwiseNot": _sides(inverted),
+    "BitwiseOr": _bitwise(BinaryOp.BIT_OR),
+    "BitwiseXor": _bitwise(BinaryOp.BIT_XOR),
     "Cast": _cast,
     "CastLike": _cast,
     "Ceil": _call(Function.CEIL),
@@ -523,7 +571,7 @@ OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     "Cos": _call(Function.COS),
     "Cosh": _of_reals(cosh),
     "DequantizeLinear": _dequantised,
-    "Div": _of_both(lambda x, y: x / y, quotient),
+    "Div": _of_both(lambda x, y: x / y, quotient, unsigned_quotient),
     "Dropout": _dropout,
     "Elu": _elu,
     "Equal": _compared(CompareOp.EQ),
@@ -560,7 +608,7 @@ OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     "Selu": _selu,
     "Shrink": _shrink,
     "Sigmoid": _call(Function.SIGMOID),
-    "Sign": _of_both(_sign, _sign_of_integer),
+    "Sign": _of_both(_sign, sign, unsigned_sign),
     "Sin": _call(Function.SIN),
     "Sinh": _of_reals(sinh),
     "Softplus": _of_reals(softplus),

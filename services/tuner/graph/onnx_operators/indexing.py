@@ -1,6 +1,7 @@
 """Operators that read or write at places which another tensor names."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -20,6 +21,7 @@ from kernelzoo.domain.operators.expressions import (
 from services.tuner.graph.building import Carried, Formula, Operand, Site
 from services.tuner.graph.indices import from_start, row_at
 from services.tuner.graph.network import Array
+from services.tuner.graph.onnx_operators.integers import in_ranks, narrowed
 from services.tuner.graph.onnx_operators.movement import sliced
 
 
@@ -138,7 +140,7 @@ _REDUCERS: Mapping[str, Reducer] = {
 }
 
 
-def _scatter_elements(site: Site) -> Carried:
+def _scatter_elements(site: Site) -> Operand:
     """Updates are made one after another; one whose index lies outside is passed."""
     x, indices, updates = (site.needed(n) for n in range(3))
     axis = site.axis()
@@ -149,7 +151,7 @@ def _scatter_elements(site: Site) -> Carried:
     return _scattered(site, formula, x, axes, formula.read(updates, over), at, over)
 
 
-def _scatter_nd(site: Site) -> Carried:
+def _scatter_nd(site: Site) -> Operand:
     x, indices, updates = (site.needed(n) for n in range(3))
     depth = indices.shape[-1]
     count = prod(indices.shape[:-1])
@@ -216,6 +218,23 @@ def _scattered(
     return formula.output(axes, value, x.dtype, reducer, over)
 
 
+def _in_own_type(scatter: Callable[[Site], Operand]) -> Callable[[Site], Carried]:
+    """Unsigned numbers are compared in their order, and narrow ones count modulo their size."""
+
+    def carry(site: Site) -> Carried:
+        x, indices, updates = (site.needed(n) for n in range(3))
+        reduction = site.text("reduction", "none")
+        if reduction in ("max", "min"):
+            x, updates = in_ranks(site, x), in_ranks(site, updates)
+            return in_ranks(site, scatter(replace(site, inputs=(x, indices, updates))))
+        made = scatter(site)
+        if reduction == "none" or made.dtype is DType.F32:
+            return made
+        return narrowed(site, made)
+
+    return carry
+
+
 def _one_hot(site: Site) -> Carried:
     indices, told, values = site.needed(0), site.known(1, "depth"), site.needed(2)
     assert told is not None
@@ -237,6 +256,6 @@ OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
     "OneHot": _one_hot,
-    "ScatterElements": _scatter_elements,
-    "ScatterND": _scatter_nd,
+    "ScatterElements": _in_own_type(_scatter_elements),
+    "ScatterND": _in_own_type(_scatter_nd),
 }
