@@ -17,6 +17,7 @@ from kernelzoo.errors import KernelZooError
 from services.tuner.graph.contrib import ML_OPERATORS
 from services.tuner.graph.contrib import OPERATORS as CONTRIB
 from services.tuner.graph.onnx_operators import OPERATORS
+from services.tuner.graph.random import OPERATORS as RANDOM
 from services.tuner.graph.reading import OPSETS
 
 PAGE = Path(__file__).parents[1] / "docs" / "onnx.md"
@@ -104,6 +105,10 @@ integers give the same integers (`scripts/record_quantised.py`), but for `QLinea
 be a step apart; they compute with f32, in parts where a sum could reach 2²⁴. Weights of 4 and 8
 bits become f32 at import. `GroupQueryAttention` takes a cache that grows and one with room for what
 comes, whose plan serves every step; the total length must follow from shapes.
+
+Random numbers ({_listed(RANDOM)})
+are functions of a seed: a plan that has them has one more input, `seed` of int32[1]. The same seed
+gives the same numbers on every target, which are not onnxruntime's; give another for each run.
 
 Of ai.onnx.ml, as skl2onnx and onnxmltools write models of scikit-learn, LightGBM and XGBoost:
 {_listed(ML_OPERATORS)}.

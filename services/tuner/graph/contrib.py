@@ -18,6 +18,7 @@ from services.tuner.graph.functions import Body
 from services.tuner.graph.network import Array, TensorType
 from services.tuner.graph.quantised import MAIN_OPERATORS as QUANTISED_MAIN
 from services.tuner.graph.quantised import OPERATORS as QUANTISED
+from services.tuner.graph.random import OPERATORS as RANDOM
 from services.tuner.graph.reading import MAIN_DOMAINS, told_node
 from services.tuner.graph.sampling import OPERATORS as SAMPLING
 from services.tuner.graph.signal import OPERATORS as SIGNAL
@@ -287,6 +288,13 @@ OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     "SkipSimplifiedLayerNormalization": _skip_simplified,
 }
 
-MAIN_OPERATORS = {"Compress": _compressed, **QUANTISED_MAIN, **SAMPLING, **SIGNAL, **UNPOOLING}
+MAIN_OPERATORS = {
+    "Compress": _compressed,
+    **QUANTISED_MAIN,
+    **RANDOM,
+    **SAMPLING,
+    **SIGNAL,
+    **UNPOOLING,
+}
 """Those of ONNX itself."""
 ML_OPERATORS = {**FEATURES, **TREES}

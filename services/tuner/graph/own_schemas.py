@@ -70,4 +70,28 @@ def _frames() -> defs.OpSchema:
     return schema
 
 
-OWN_SCHEMAS: Mapping[str, defs.OpSchema] = {"Frames": _frames(), "TreeWalk": _walk()}
+def _random_units() -> defs.OpSchema:
+    """Numbers from 0 to below 1 by a seed, int32[1], and by what tells nodes apart."""
+
+    def infer(context: Any) -> None:
+        shape = [context.get_attribute("count").i]
+        context.set_output_type(0, helper.make_tensor_type_proto(TensorProto.FLOAT, shape))
+
+    schema = _Schema(
+        "RandomUnits",
+        OWN_DOMAIN,
+        1,
+        inputs=[_Schema.FormalParameter("seed", "tensor(int32)")],
+        outputs=[_Schema.FormalParameter("units", "tensor(float)")],
+        attributes=[
+            _Schema.Attribute("stream", _Schema.AttrType.INT),
+            _Schema.Attribute("count", _Schema.AttrType.INT),
+        ],
+    )
+    schema.set_type_and_shape_inference_function(infer)
+    return schema
+
+
+OWN_SCHEMAS: Mapping[str, defs.OpSchema] = {
+    each.name: each for each in (_frames(), _random_units(), _walk())
+}

@@ -39,6 +39,8 @@ from services.tuner.graph.onnx_schemas import (
     measured,
     schema_of,
 )
+from services.tuner.graph.random import OPERATORS as RANDOM
+from services.tuner.graph.random import STREAM
 from services.tuner.graph.reading import (
     MAIN_DOMAINS,
     MAX_NODES,
@@ -52,10 +54,8 @@ from services.tuner.graph.reading import (
 MAX_TENSOR_BYTES = 1 << 31
 MAX_CALLS = 32
 """Functions within functions."""
-RANDOM = (
-    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
-    "Multinomial",
-)  # fmt: skip
+SEED = "seed"
+"""The input of a plan that has random numbers, int32[1]."""
 LOOPS = ("Loop", "Scan", "SequenceMap")
 LOOPING = ("Range",)
 """Operators that ONNX defines by a loop. Where their values are not known, their shape is not."""
@@ -85,7 +85,10 @@ def fix_shapes(
     walk.make((each.name for each in model.graph.output), scope)
     walk.enter_unread_inputs(scope)
     return Network(
-        inputs=tuple(name for name in inputs if name in walk.inputs),
+        inputs=(
+            *(name for name in inputs if name in walk.inputs),
+            *((walk.seed,) if walk.seed else ()),
+        ),
         outputs=tuple((each.name, scope.found(each.name)) for each in model.graph.output),
         types=walk.types,
         constants=walk.constants,
@@ -154,6 +157,9 @@ class _Walk:
         self._pending = dict(inputs)
         self._given = constants
         self._visited = 0
+        self._streams = 0
+        self.seed = ""
+        """The input that random numbers are drawn by, where there are any."""
         self.inputs: set[str] = set()
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
@@ -252,6 +258,8 @@ class _Walk:
                 f"{told_node(node)} repeats a part of the model; export the model without loops, "
                 "for one step, and repeat that in the page"
             )
+        if node.op_type in RANDOM and node.domain in MAIN_DOMAINS:
+            self._seed(node)
         own = modernised(node, self.types, self.constants, version) or written(
             node, self.types, self.constants, version, known_to_onnx=is_known(node, version)
         )
@@ -270,6 +278,18 @@ class _Walk:
                 fill_defaults(node, schema)
                 return self._called(node, body, scope, dict.fromkeys(MAIN_DOMAINS, version))
         return self._step(node, schema, scope)
+
+    def _seed(self, node: NodeProto) -> None:
+        """Gives a node that draws random numbers the seed as its last input, and its number among
+        such nodes."""
+        node.attribute.append(helper.make_attribute(STREAM, self._streams))
+        self._streams += 1
+        if not self.seed:
+            names = {*self.types, *(each.name for each in self._model.graph.input)}
+            free = (SEED, *(f"{SEED}.{number}" for number in range(2, len(names) + 3)))
+            name = next(each for each in free if each not in names)
+            self.seed = self.enter(name, TensorType(np.dtype(np.int32), (1,)), "input")
+        node.input.append(self.seed)
 
     def _written(
         self, node: NodeProto, body: FunctionProto, weights: Mapping[str, Array], scope: _Scope
@@ -318,9 +338,7 @@ class _Walk:
         inputs = [self.constants.get(name) for name in node.input]
         if node.op_type == "CastLike" and inputs[1] is None:  # whose type alone counts
             inputs[1] = np.zeros((), self.types[node.input[1]].dtype)
-        if node.op_type in RANDOM or any(
-            name and value is None for name, value in zip(node.input, inputs, strict=True)
-        ):
+        if any(name and value is None for name, value in zip(node.input, inputs, strict=True)):
             return None
         try:
             types = infer(node, schema, self.types, self.constants, version)
