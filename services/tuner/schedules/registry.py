@@ -86,9 +86,8 @@ class ScheduleFamily:
     may be of another family that matches as well. `programs`: it also takes programs that no
     operator names, and so asks a workload for neither extents nor an operator; `states`: also those
     that write some of their inputs; `ordered`: those that take values one after another, and no
-    others; `recurrences`: those that are made step by step, and no
-    others. `lower` makes loop nests of a candidate; it raises InvalidSchedule and
-    UnsupportedProgram as `compile_candidate` does.
+    others; `recurrences`: those that are made step by step, and no others. `lower` makes loop nests
+    of a candidate; it raises InvalidSchedule and UnsupportedProgram as `compile_candidate` does.
     """
 
     name: str
@@ -264,6 +263,10 @@ def _is_argmax(space: IterationSpace) -> bool:
     return argmax_count(space.program) is not None
 
 
+def _takes_values_in_order(space: IterationSpace) -> bool:
+    return space.program.is_ordered
+
+
 def _is_made_in_steps(space: IterationSpace) -> bool:
     return is_recurrent(space.program)
 
@@ -362,7 +365,7 @@ WASM_FAMILIES = (
     _wasm("depthwise", _keeps_channels_apart, wasm_depthwise_configs),
     _wasm("reduction", _reduces_rows, wasm_reduction_configs, programs=True),
     _wasm("attention", _attends_rows, wasm_attention_configs, programs=True),
-    _wasm("ordered", lambda _: True, wasm_ordered_configs, programs=True, ordered=True),
+    _wasm("ordered", _takes_values_in_order, wasm_ordered_configs, programs=True, ordered=True),
     _wasm(
         "recurrence", _is_made_in_steps, wasm_recurrence_configs, programs=True, recurrences=True
     ),
@@ -393,7 +396,7 @@ FAMILIES = (
     _webgpu("conv", channelwise, conv_configs, programs=True),
     _webgpu("reduction", _reduces_rows, reduction_configs, programs=True),
     _webgpu("transpose", is_transposition, transpose_configs),
-    _webgpu("ordered", lambda _: True, ordered_configs, programs=True, ordered=True),
+    _webgpu("ordered", _takes_values_in_order, ordered_configs, programs=True, ordered=True),
     _webgpu("recurrence", _is_made_in_steps, recurrence_configs, programs=True, recurrences=True),
     # A thread for each entry, as the program is stated: any program but those.
     _webgpu("elementwise", lambda _: True, elementwise_configs, programs=True, states=True),
