@@ -17,6 +17,7 @@ KINDS = (
     *("Concat", "Pad", "Slice", "Transpose"),
     *("Einsum", "Gemm", "Conv", "ConvTranspose", "MaxPool", "Resize"),
     *("BatchNormalization", "LayerNormalization", "Gather", "ScatterND", "Attention"),
+    *("GRU", "LSTM", "RNN"),
 )
 """Some of every file of `services/tuner/graph/onnx_operators`, and one that others define."""
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
@@ -25,7 +26,7 @@ from tests.examples import examples
 from tests.unit.graph.models import drawn, written
 from tests.unit.graph.test_plans import assert_golden, planned
 from tests.unit.tuner.execution import execute
-from tests.unit.tuner.gpu_execution import execute_gpu
+from tests.unit.tuner.gpu_execution import execute_gpu, execute_on_gpu
 
 Array = NDArray[Any]
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -249,6 +250,23 @@ def test_the_kernels_of_a_layer_are_right_on_wasm_and_webgpu(steps: int, tmp_pat
     for target, run in ((TargetKind.WASM, execute), (TargetKind.WEBGPU, execute_gpu)):
         made = run(compile_candidate(lite_space(workload, target)[0]), inputs)
         assert np.abs(made.reshape(wanted.shape) - wanted).max() < 1e-5
+
+
+def test_a_layer_of_f16_is_computed_in_f32_and_stored_as_f16(tmp_path: Path) -> None:
+    graph = fused(lstm_graph(tmp_path, 20, 12), f16=True)
+    ((node, workload),) = recurrences(graph)
+    assert {tensor.dtype for tensor in workload.tensors} == {DType.F16}
+    random = np.random.default_rng(4)
+    inputs = [
+        np.asarray(
+            graph.constants.get(name, random.standard_normal(graph.values[name].shape))
+        ).astype(np.float16)
+        for name in node.inputs
+    ]
+    wanted = run_program(workload.program, [each.astype(np.float32) for each in inputs])
+    candidate = next(each for each in lite_space(workload, TargetKind.WEBGPU) if not each.requires)
+    made = execute_on_gpu(compile_candidate(candidate), inputs).astype(np.float32)
+    assert np.abs(made.reshape(wanted.shape) - wanted).max() <= 2.0**-11
 
 
 def test_a_quantised_lstm_computes_with_the_numbers_that_its_weights_stand_for(
