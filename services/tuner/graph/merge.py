@@ -7,7 +7,9 @@ A value that several nodes read is computed once. Views are free: a program read
 the place then needs no division. A program that takes values in order stays alone.
 """
 
-from kernelzoo.domain.operators.expressions import Program, Stage, depth
+from dataclasses import replace
+
+from kernelzoo.domain.operators.expressions import Program, Read, Stage, depth
 from services.tuner.graph.building import MOST_OPERANDS
 from services.tuner.graph.edit import Edit, readers_of
 from services.tuner.graph.formulas import (
@@ -20,6 +22,7 @@ from services.tuner.graph.formulas import (
     reads,
     reads_in_place,
     reads_of,
+    replaced,
     single_stage,
     size,
     stages_of,
@@ -123,13 +126,11 @@ class _Merging:
         if not self._movements:
             value = self._values[source.name]
             same = value.elements == self._values[stage.name].elements
-            return same and not is_movement(source) and self._in_place(stage, source)
+            in_place = reads_in_place(stage, source.name, source.shape)
+            return same and not is_movement(source) and in_place
         return is_movement(source) or (
             self._values[stage.name].elements <= self._values[source.name].elements
         )
-
-    def _in_place(self, stage: Stage, source: Stage) -> bool:
-        return reads_in_place(stage, source.name, source.shape)
 
     def _appended(self, stages: tuple[Stage, ...], producer: Node) -> tuple[Stage, ...] | None:
         """After a program of several stages, of which this uses each entry once, in place."""
@@ -140,9 +141,13 @@ class _Merging:
         shape = self._values[name].shape
         if more or stage.reducer or not self._is_read_once(name) or stage.shape != shape:
             return None
-        if not all(read.at == stage.axes for read in reads_of(stages, name)):
+        if not reads_in_place(stage, name, shape):
             return None
-        return *stages_of(producer, self._values), stage
+        value = stage.value
+        for read in reads_of(stages, name):
+            # An axis of one entry is read at 0 as well.
+            value = replaced(value, read, Read(name, stage.axes))
+        return *stages_of(producer, self._values), replace(stage, value=value)
 
     def _is_small(self, stages: tuple[Stage, ...]) -> bool:
         made = {stage.name for stage in stages}

@@ -14,6 +14,8 @@ from onnx import helper, numpy_helper, shape_inference
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import plan_graphs
+from tests.unit.graph.models import assert_as_reference, parsed
+from tests.unit.graph.models import drawn as drawn_image
 from tests.unit.graph.running import Runner
 
 Array = NDArray[Any]
@@ -164,3 +166,15 @@ def test_a_place_outside_of_the_tensor_is_passed(
     wanted = np.array([[1, 1], [0, 0], [1, 1]], np.float32)
     for found in (evaluate(graph, feeds), runner.run(stored)):
         assert np.array_equal(found["y"], wanted)
+
+
+@pytest.mark.parametrize("operator", ["CumSum (a, axis)", "ScatterElements (a, places, a)"])
+def test_an_image_between_convolutions_is_taken_as_it_lies(operator: str, tmp_path: Path) -> None:
+    """Other programs read and write it channels-last there."""
+    text = (
+        "net (float[1, 3, 4, 4] x, float[3, 3, 1, 1] w) => (float[1, 3, 4, 4] y)"
+        " <int64 axis = {1}, int64[1, 3, 4, 4] places = {" + ", ".join(["0", "-1"] * 24) + "}> {"
+        f" c = Conv (x, w) a = Relu(c) s = {operator} r = Relu(s) y = Conv (r, w) }}"
+    )
+    feeds = {"x": drawn_image((1, 3, 4, 4)), "w": drawn_image((3, 3, 1, 1))}
+    assert_as_reference(tmp_path, parsed(text), feeds)

@@ -7,6 +7,7 @@ import pytest
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.fuse import fused
 from services.tuner.graph.importing import import_model
 from tests.unit.graph.models import assert_as_reference, drawn, parsed, written
 
@@ -16,11 +17,22 @@ CONVOLUTIONS = {
     "depthwise": ("4, 6, 6", "4, 1, 3, 3", "group = 4, pads = [1, 1, 1, 1]", ["depthwise_conv2d"]),
     "two for each channel": ("3, 5, 5", "6, 1, 3, 3", "group = 3", []),
     "of one axis": ("4, 9", "5, 4, 3", "pads = [1, 1], strides = [2]", ["conv2d"]),
+    "dilated along one axis": ("4, 12", "5, 4, 3", "dilations = [2], pads = [2, 2]", ["conv2d"]),
+    "dilated along one axis and cut": (
+        "4, 11", "5, 4, 3", "dilations = [3], pads = [6, 0]", ["conv2d"],
+    ),
+    "depthwise and dilated along one axis": (
+        "4, 12", "4, 1, 3", "group = 4, dilations = [4], pads = [4, 4]", ["depthwise_conv2d"],
+    ),
+    "dilated by most of a short axis": ("4, 9", "5, 4, 3", "dilations = [8], pads = [8, 8]", []),
+    "dilated and strided along one axis": (
+        "4, 12", "5, 4, 3", "dilations = [2], strides = [2], pads = [2, 2]", [],
+    ),
     "of unequal sides": ("2, 7, 8", "3, 2, 3, 3", "pads = [0, 1, 1, 0]", ["conv2d"]),
     "of unequal strides": ("2, 7, 8", "3, 2, 3, 3", "strides = [1, 2]", []),
     "of unequal strides in one row": ("2, 4, 5", "3, 2, 1, 3", "strides = [2, 1]", []),
     "of three axes": ("2, 4, 5, 4", "3, 2, 2, 3, 2", "pads = [0, 1, 0, 0, 1, 0]", []),
-}
+}  # fmt: skip
 
 TRANSPOSED = {
     "without overlap": ("3, 4, 5", "3, 6, 2, 2", "strides = [2, 2]", ["matmul"]),
@@ -51,6 +63,44 @@ def check(operator: str, image: str, weights: str, attributes: str, folder: Path
 def test_a_convolution(form: str, tmp_path: Path) -> None:
     image, weights, attributes, named = CONVOLUTIONS[form]
     assert check("Conv", image, weights, attributes, tmp_path) == named
+
+
+GELUS = {
+    "of one axis": ("4, 12", "5, 4, 3", "pads = [1, 1]", "conv2d+bias+gelu"),
+    "dilated along one axis": (
+        "4, 12", "5, 4, 3", "dilations = [2], pads = [2, 2]", "conv2d+bias+gelu",
+    ),
+    "of an image": ("4, 6, 5", "5, 4, 3, 3", "pads = [1, 1, 1, 1]", "conv2d+bias+gelu"),
+    "dilated": (
+        "4, 6, 5", "5, 4, 3, 3", "dilations = [2, 2], pads = [2, 2, 2, 2]", "program",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", GELUS)
+def test_a_gelu_that_is_spelt_out_is_done_by_the_convolution(form: str, tmp_path: Path) -> None:
+    image, weights, attributes, wanted = GELUS[form]
+    x, w = (tuple(map(int, shape.split(", "))) for shape in (f"2, {image}", weights))
+    rank = ", ".join(f"D{n}" for n in range(len(x) - 2))
+    text = (
+        f"net (float[2, {image}] x, float[{weights}] w, float[{w[0]}] b)"
+        f" => (float[N, O, {rank}] y)"
+        " <float half = {0.5}, float one = {1}, float root = {1.41421356}> {"
+        f" c = Conv <{attributes}> (x, w, b) h = Mul(c, half) d = Div(c, root) e = Erf(d)"
+        " s = Add(e, one) y = Mul(h, s) }"
+    )
+    feeds = {"x": drawn(x), "w": drawn(w, 1), "b": drawn((w[0],), 2)}
+    graph = assert_as_reference(tmp_path, parsed(text), feeds)
+    kernels = [node.op.key for node in fused(graph).nodes if isinstance(node.op, Workload)]
+    named = [key for key in kernels if not key.startswith("program")]
+    with_erf = [key for key in kernels if "_erf" in key]
+    if wanted == "program":
+        assert not named
+        (whole,) = with_erf
+        assert "_sum_" in whole
+    else:
+        assert [key.split(":")[0] for key in named] == [wanted]
+        assert not with_erf
 
 
 @pytest.mark.parametrize("form", TRANSPOSED)

@@ -24,7 +24,10 @@ from kernelzoo.domain.operators.expressions import (
     smallest,
 )
 from services.tuner.graph.building import Carried, Formula, Operand, Shape, Site
-from services.tuner.graph.onnx_operators.movement import padded, within
+from services.tuner.graph.onnx_operators.movement import padded, sliced, within
+
+MOST_ADDED = 1.25
+"""Entries that a dilated convolution may make for each that is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +92,62 @@ def _convolved(
     site: Site, x: Operand, w: Operand, bias: Operand | None, groups: int, window: Window
 ) -> Operand:
     """[b, o, …] of an image [b, c, …] and weights [o, c / groups, …]."""
+    image = site.transposed(x, to_last(x.rank))
     if x.rank == 3:
-        x, w = _with_row(site, x), _with_row(site, w)
-        window = window.two_axes()
-    image, made = site.transposed(x, _to_last(x.rank)), None
-    if x.rank == 4 and set(window.dilation) == {1} and x.dtype is w.dtype is DType.F32:
-        made = _named_convolution(site, image, w, groups, window)
-    if made is None:
-        made = _summed_windows(site, image, w, groups, window)
+        made = _convolved_signal(site, image, w, groups, window)
+    else:
+        made = _convolved_image(site, image, w, groups, window)
     if bias is not None:
         made = _with_bias(site, made, bias)
     return site.view(site.transposed(made, to_first(made.rank)), site.shape)
+
+
+def _convolved_image(
+    site: Site, image: Operand, w: Operand, groups: int, window: Window
+) -> Operand:
+    made = None
+    if image.rank == 4 and set(window.dilation) == {1} and image.dtype is w.dtype is DType.F32:
+        made = _named_convolution(site, image, w, groups, window)
+    return made or _summed_windows(site, image, w, groups, window)
+
+
+def _convolved_signal(
+    site: Site, signal: Operand, w: Operand, groups: int, window: Window
+) -> Operand:
+    """[b, m, o] of [b, n, c], as the one row of an image; where windows are dilated by d, as one of
+    d columns, if that adds few entries:
+
+        x0 x1 x2 x3 x4 x5      x0 x1      each column is convolved by itself
+                          →    x2 x3
+                               x4 x5
+    """
+    b, n, c = signal.shape
+    (size,), (d,) = window.size, window.dilation
+    (before,), (after,), (stride,) = window.before, window.after, window.stride
+    length = n + before + after
+    rows = -(-length // d)
+    made, kept = (rows - size + 1) * d, length - (size - 1) * d
+    in_columns = d > 1 and stride == 1 and made <= MOST_ADDED * kept
+    if not in_columns or signal.dtype is not DType.F32 or w.dtype is not DType.F32:
+        row, weights = site.view(signal, (b, 1, n, c)), _with_row(site, w)
+        image = _convolved_image(site, row, weights, groups, window.two_axes())
+        return site.view(image, (b, image.shape[2], image.shape[3]))
+    whole = padded(site, signal, (0, before, 0), (b, rows * d, c))
+    columns = site.view(whole, (b, rows, d, c))
+    weights = site.view(w, (*w.shape[:2], size, 1))
+    plain = Window((size, 1), (1, 1), (1, 1), (0, 0), (0, 0))
+    image = _convolved_image(site, columns, weights, groups, plain)
+    found = site.view(image, (b, made, image.shape[3]))
+    if made == kept:
+        return found
+    return sliced(site, found, (0, 0, 0), (1, 1, 1), (b, kept, image.shape[3]))
 
 
 def _with_row(site: Site, x: Operand) -> Operand:
     return site.view(x, (*x.shape[:2], 1, x.shape[2]))
 
 
-def _to_last(rank: int) -> tuple[int, ...]:
+def to_last(rank: int) -> tuple[int, ...]:
     return (0, *range(2, rank), 1)
 
 
@@ -252,7 +293,7 @@ def _transposed_pads(
 def _laid_apart(site: Site, x: Operand, w: Operand, bias: Operand | None) -> Operand | None:
     b, c, h, width = x.shape
     _, out, kh, kw = w.shape
-    pixels = site.view(site.transposed(x, _to_last(4)), (b * h * width, c))
+    pixels = site.view(site.transposed(x, to_last(4)), (b * h * width, c))
     weights = site.view(site.transposed(w, (0, 2, 3, 1)), (c, kh * kw * out))
     result = site.workload("matmul", (b * h * width, c, kh * kw * out), pixels, weights)
     if result is None:
@@ -405,7 +446,7 @@ def _named_pool(
     if not flat or len({*window.stride}) > 1 or min(*window.before, *window.after) < 0:
         return None
     image, pad = _within_padding(
-        site, site.transposed(x, _to_last(4)), window,
+        site, site.transposed(x, to_last(4)), window,
         largest_pad=min(window.size) - 1, outside=outside,
     )  # fmt: skip
     extents = (*image.shape, *window.size, window.stride[0], pad)
@@ -417,7 +458,7 @@ def under_windows(
     site: Site, x: Operand, window: Window, outside: Expression
 ) -> tuple[Formula, tuple[Axis, ...], Expression, tuple[Axis, ...]]:
     """Channels last: the program, axes of the output, the entry under a window, and its axes."""
-    image = site.transposed(x, _to_last(x.rank))
+    image = site.transposed(x, to_last(x.rank))
     formula = Formula(site)
     read = _padded_stage(formula, image, window, outside)
     axes = formula.axes((site.shape[0], *site.shape[2:], site.shape[1]))
