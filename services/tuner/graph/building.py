@@ -34,6 +34,7 @@ from services.tuner.graph.graph import (
 )
 from services.tuner.graph.network import (
     PACKED_RANGES,
+    TO_CONSTANT,
     Array,
     Attribute,
     Step,
@@ -145,9 +146,7 @@ class Site:
         """The entries of an input that must be constant, None for one that is left out."""
         found = self.input(place)
         if found is not None and found.constant is None:
-            raise self.refusal(
-                f"its {what} depends on the model's inputs", "export it as a constant"
-            )
+            raise self.refusal(f"its {what} depends on the model's inputs", TO_CONSTANT)
         return None if found is None else found.constant
 
     def attribute(self, name: str) -> Attribute | None:

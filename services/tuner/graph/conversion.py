@@ -9,7 +9,7 @@ from kernelzoo.domain.plan import PortDType
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.building import Builder, Carried, Operand, Site, graph_dtype, is_real
 from services.tuner.graph.graph import Graph, GraphPort, Node, faults
-from services.tuner.graph.network import Network, Step, TensorType
+from services.tuner.graph.network import Network, Step, TensorType, unknown_operator
 from services.tuner.graph.onnx_operators import OPERATORS
 
 
@@ -55,10 +55,7 @@ def _carried(
 ) -> tuple[Operand, ...]:
     carry = OPERATORS.get(step.operator)
     if carry is None:
-        raise UnsupportedModel(
-            f"{step.told} cannot be imported: the import does not know this operator. docs/onnx.md "
-            "has those that it knows; do this step in the page, or export the model without it"
-        )
+        raise unknown_operator(step)
     _refuse_wide_constants(step, network)
     site = Site(
         step=step,

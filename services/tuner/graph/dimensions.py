@@ -95,7 +95,9 @@ def _number(name: str, dimensions: Mapping[str, int]) -> int | None:
         number = value(ast.parse(name, mode="eval").body)
     except (KeyError, SyntaxError, TypeError, ValueError, ArithmeticError, RecursionError):
         return None
-    return int(number) if number.denominator == 1 else None
+    if number.denominator > 1:
+        raise InvalidInput(f"dimension {name!r} would be {float(number):.4g}; give whole numbers")
+    return int(number)
 
 
 def refuse_unknown_dimensions(

@@ -7,7 +7,7 @@ import numpy as np
 from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, helper
 
 from kernelzoo.errors import UnsupportedModel
-from services.tuner.graph.network import Array, TensorType
+from services.tuner.graph.network import TO_CONSTANT, Array, TensorType
 from services.tuner.graph.own_schemas import OWN_DOMAIN
 from services.tuner.graph.reading import entries, told_node
 
@@ -70,7 +70,7 @@ class Body:
         self._type(place)
         found = self._constants[place]
         if found is None:
-            raise self.refusal(f"its {what} depends on inputs", "export it as a constant")
+            raise self.refusal(f"its {what} depends on inputs", TO_CONSTANT)
         return found
 
     def known(self, place: int) -> Array | None:

@@ -13,6 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
+from kernelzoo.errors import UnsupportedModel
+
+TO_CONSTANT = (
+    "export it as a constant, or make the input that decides one, as by --constant NAME=VALUE"
+)
+"""What helps where a node wants values at import."""
+
 Array = NDArray[Any]
 PACKED_RANGES: Mapping[np.dtype[Any], tuple[int, int]] = {
     helper.tensor_dtype_to_np_dtype(TensorProto.INT4): (-8, 7),
@@ -53,6 +60,13 @@ class Step:
     def told(self) -> str:
         """The step as the beginning of a sentence."""
         return f"node {self.label or self.outputs[0]!r} ({self.operator})"
+
+
+def unknown_operator(step: Step) -> UnsupportedModel:
+    return UnsupportedModel(
+        f"{step.told} cannot be imported: the import does not know this operator. docs/onnx.md has "
+        "those that it knows; do this step in the page, or export the model without it"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,11 @@ everything is known is computed at once, so that arithmetic on shapes vanishes; 
 of older opsets and the branch of a condition that is taken are put in the place of their node.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from shlex import quote
 from types import MappingProxyType
 
 import numpy as np
@@ -25,7 +27,7 @@ from services.tuner.graph.dimensions import (
     refuse_unknown_dimensions,
 )
 from services.tuner.graph.functions import OPSET
-from services.tuner.graph.network import Array, Network, Step, TensorType
+from services.tuner.graph.network import Array, Network, Step, TensorType, unknown_operator
 from services.tuner.graph.older_opsets import modernised
 from services.tuner.graph.onnx_schemas import (
     attributes_of,
@@ -304,7 +306,22 @@ class _Walk:
 
     def _step(self, node: NodeProto, schema: defs.OpSchema, scope: _Scope) -> tuple[str, ...]:
         version = scope.opsets[""]
-        types = infer(node, schema, self.types, self.constants, version)
+        try:
+            types = infer(node, schema, self.types, self.constants, version)
+        except InvalidInput as error:
+            # What ONNX infers of an operator that is not carried over may be wrong.
+            unknown = next(
+                (step for step in self._ancestors(node.input) if step.operator not in self._known),
+                None,
+            )
+            raise error if unknown is None else unknown_operator(unknown) from error
+        except UnsupportedModel as error:
+            told = self._constant_told(node.input)
+            if told is None:
+                raise
+            raise UnsupportedModel(
+                f"{error}; or make its input a constant, as by {told}"
+            ) from error
         if all(type_ is None or not type_.elements for type_ in types):
             return tuple(
                 self.enter_constant(scope.prefix + name, np.zeros(type_.shape, type_.dtype))
@@ -404,26 +421,35 @@ class _Walk:
         for one, two in zip(then, other, strict=True):
             if self.types[one] != self.types[two]:
                 shapes = f"{list(self.types[one].shape)} or {list(self.types[two].shape)}"
+                option = self._constant_told([name]) or "--constant NAME=VALUE"
                 raise UnsupportedModel(
                     f"{told_node(node)} makes {shapes}, which depends on the values of the model's "
-                    f"inputs; make the input that decides a constant, as by "
-                    f"{self._constant_told(name)}, or export the model with one branch"
+                    f"inputs; make the input that decides a constant, as by {option}, or export "
+                    "the model with one branch"
                 )
         return self._chosen(node, then, other, scope)
 
-    def _constant_told(self, condition: str) -> str:
-        """The option that decides a condition; it names the input that it depends on."""
+    def _ancestors(self, names: Iterable[str]) -> Iterator[Step]:
+        """The steps that values depend on, the nearest first."""
         makers = {name: step for step in self.steps for name in step.outputs if name}
-        waiting, inputs = [condition], dict[str, None]()
+        waiting = deque(names)
         while waiting:
-            name = waiting.pop()
-            if name in self.inputs:
-                inputs[name] = None
-            elif name in makers:
-                waiting += makers.pop(name).inputs
-        named = next(iter(inputs)) if len(inputs) == 1 else "NAME"
-        is_boolean = named in self.types and self.types[named].dtype == np.bool_
-        return f"--constant {named}={'true' if is_boolean else 'VALUE'}"
+            step = makers.get(waiting.popleft())
+            if step is not None:
+                for name in step.outputs:
+                    makers.pop(name, None)
+                waiting += step.inputs
+                yield step
+
+    def _constant_told(self, names: Iterable[str]) -> str | None:
+        """The option that decides values, if they depend on one input of integers or booleans."""
+        names = tuple(names)
+        read = {*names, *(name for step in self._ancestors(names) for name in step.inputs)}
+        whole = [name for name in self.inputs & read if self.types[name].dtype.kind in "biu"]
+        if len(whole) != 1:
+            return None
+        value = "true" if self.types[whole[0]].dtype == np.bool_ else "VALUE"
+        return f"--constant {quote(whole[0])}={value}"
 
     def _branch_values(self, node: NodeProto, name: str, scope: _Scope) -> tuple[str, ...]:
         graph = next((each.g for each in node.attribute if each.name == name), None)

@@ -306,3 +306,21 @@ def test_the_import_says_that_a_file_is_of_an_older_opset(tmp_path: Path) -> Non
     made = imported(written(tmp_path, model), "old", ({},), tmp_path / "weights", lines.append)
     assert len(made.plans) == 1
     assert "model.onnx is of opset 11, whose operators are carried over to those of today" in lines
+
+
+def test_a_shape_that_an_input_decides_asks_for_that_input(tmp_path: Path) -> None:
+    model = parsed("""net (float[1, 4] x, int64[2] size) => (float[A, B] y) {
+        one = Constant <value_ints = [1, 1]> ()
+        shape = Mul (size, one)
+        y = Expand (x, shape)
+    }""")
+    with pytest.raises(UnsupportedModel, match="as by --constant size=VALUE"):
+        import_model(written(tmp_path, model), {})
+    x = drawn((1, 4))
+    graph = import_model(written(tmp_path, model), {}, constants={"size": [3, 4]})
+    np.testing.assert_array_equal(evaluate(graph, {"x": x})["y"], np.repeat(x, 3, 0))
+
+
+def test_a_formula_that_gives_no_whole_number_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"dimension 'h/8' would be 12.5; give whole numbers"):
+        import_model(written(tmp_path, opened("h/8")), {"h": 100})
