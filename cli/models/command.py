@@ -381,6 +381,12 @@ def _tell_added(made: Registered, sent: ImportedModel, *, ready: bool) -> None:
     )
     for line in (line for plan in sent.plans for line in _unsettled(plan)):
         out.print(line, markup=False)
+    if sent.f16 is not None and sent.f16.wide:
+        out.print(
+            f"in f16 {_counted(len(sent.f16.wide), 'node')} keep f32, {sent.f16.wide[0]} first: "
+            "with large inputs they make numbers that no f16 holds",
+            markup=False,
+        )
     decodes = any(plan.decoder for plan in sent.plans)
     opens = "languageModel" if decodes else "model"
     out.print(

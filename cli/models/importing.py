@@ -126,6 +126,7 @@ def _imported(model: "PlannedModel", weights: Path) -> ImportedModel:
         golden=model.golden,
         weights=weights,
         programs={each.key: str(each.program) for each in programs},
+        wide=model.wide,
     )
 
 

@@ -23,6 +23,7 @@ class ImportedModel:
     """What an import makes of a file. `golden` are the files of the plans, in their order;
     `weights` is the one of all; `programs` the text of each program that a plan calls. `f16` is the
     same with values or a cache of f16, for WebGPU; with a cache of f16 the weights are the same.
+    `wide`: nodes of that whose values stay f32.
     """
 
     plans: tuple[Plan, ...]
@@ -30,6 +31,7 @@ class ImportedModel:
     weights: Path
     programs: Mapping[str, str]
     f16: "ImportedModel | None" = None
+    wide: tuple[str, ...] = ()
 
     @property
     def parts(self) -> "tuple[ImportedModel, ...]":

@@ -344,6 +344,66 @@ test("a GPU that is lost is replaced by WebAssembly where memory suffices for it
   }
 });
 
+/** A model of f16 on a GPU whose outputs are NaN; on WebAssembly they are 7. */
+function overflowing(spare: boolean, plain: number = 7) {
+  const wasm = answerOf("add");
+  const device_class = CLASS.replace("wasm", "webgpu");
+  const onGpu = { ...wasm, device_class, plan: { ...wasm.plan, format: 4 as const } };
+  const { orders, spawn } = workers((message) => {
+    if (message.type !== "run") return message.type === "load" ? loaded() : null;
+    const right = done(message.id) as Extract<FromRuntime, { type: "done" }>;
+    const value = orders.length > 1 ? plain : Number.NaN;
+    return { ...right, outputs: [new Float32Array(ELEMENTS).fill(value)] };
+  });
+  const other = { spare: async (): Promise<Answered> => answeredOf(wasm) };
+  const answered = { ...answeredOf(onGpu), ...(spare ? other : {}) };
+  const opener = new Opener(hostOf("http://zoo.test/"), answered, { ...ORDER, source: "" }, spawn);
+  return { orders, opener };
+}
+
+test("a run that leaves f16 is repeated in f32, where all that follow run", async () => {
+  const { orders, opener } = overflowing(true);
+  const model = new Model(opener, await opener.open());
+  const told: (string | null)[] = [];
+  model.on("devicelost", ({ reason }) => told.push(reason));
+  for (let i = 0; i < 2; i++) {
+    const { c } = await model.run({ a: new Float32Array(ELEMENTS).fill(5) });
+    assert.equal(c?.[0], 7);
+  }
+  assert.equal(orders.length, 2);
+  assert.equal(model.plan.target, "wasm");
+  assert.deepEqual(told, [
+    "A run of tiny left the numbers of f16: its outputs are infinite or no numbers.",
+  ]);
+  await model.dispose();
+});
+
+test("NaN of feeds is no overflow of f16, and that of f32 is the model's own", async () => {
+  const first = overflowing(true);
+  const model = new Model(first.opener, await first.opener.open());
+  const { c } = await model.run({ a: new Float32Array(ELEMENTS).fill(Number.NaN) });
+  assert.equal(Number.isNaN(c?.[0]), true);
+  assert.equal(first.orders.length, 1);
+  await model.dispose();
+  const second = overflowing(true, Number.POSITIVE_INFINITY);
+  const own = new Model(second.opener, await second.opener.open());
+  const found = await own.run({ a: new Float32Array(ELEMENTS) });
+  assert.equal(found.c?.[0], Number.POSITIVE_INFINITY);
+  assert.equal(second.orders.length, 2);
+  await own.dispose();
+});
+
+test("without a plan of f32 a run that leaves f16 is refused", async () => {
+  const { opener } = overflowing(false);
+  const model = new Model(opener, await opener.open());
+  const message =
+    "A run of tiny left the numbers of f16: its outputs are infinite or no numbers. " +
+    "Give it smaller inputs, or have it added with --dtype f32.";
+  const run = model.run({ a: new Float32Array(ELEMENTS) });
+  await assert.rejects(run, { stage: "run", message });
+  await model.dispose();
+});
+
 test("a load that is aborted ends its worker and rejects with the reason", async () => {
   const abort = new AbortController();
   const { state, spawn } = workers(() => {

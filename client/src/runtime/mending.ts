@@ -1,6 +1,7 @@
 /**
  * What to try after a failure of a model: default kernels in the place of those to blame, then
- * WebAssembly in that of the GPU. Loaded with the first failure.
+ * WebAssembly in that of the GPU, and at once where f16 cannot hold its values. Loaded with the first
+ * failure.
  */
 import type { TargetKind } from "../wire/types.js";
 import { replaced } from "./blame.js";
@@ -21,6 +22,14 @@ export async function mended(
   failure: Failure,
 ): Promise<readonly [Answered, Fallbacks | null]> {
   if (failure.mended) return [answered, fallbacks];
+  if (failure.overflow) {
+    const { message, stage } = failure;
+    if (answered.spare !== undefined) {
+      return [{ ...(await answered.spare()), reason: message }, null];
+    }
+    const remedy = "Give it smaller inputs, or have it added with --dtype f32.";
+    throw new host.tools.KernelZooError(stage, `${message} ${remedy}`);
+  }
   try {
     return [answered, await replaced(host, target, answered, fallbacks, failure)];
   } catch (thrown) {

@@ -105,6 +105,8 @@ export interface Failure {
   readonly fault: Fault | null;
   /** The golden output that is wrong, where it is that. */
   readonly output?: string;
+  /** A run of a plan of f16 made no numbers, which the plan of f32 may make. */
+  readonly overflow?: true;
   /** The page has mended it already, where only the page had chosen what is at fault. */
   readonly mended?: true;
 }

@@ -2,6 +2,7 @@
 
 import type { ModelTuning, TuningEvents } from "../tuning/tuning.js";
 import type { TargetKind } from "../wire/types.js";
+import type { ModelAnswer } from "./answer.js";
 import { copied, type Feed, storedFeeds, type TensorData, tensorData } from "./feeds.js";
 import type { Stored } from "./golden.js";
 import { Listeners } from "./listeners.js";
@@ -71,8 +72,25 @@ export interface Fallback {
 export interface ModelEvents extends TuningEvents {
   /** Told of each kernel that does not work here. */
   readonly fallback: Fallback;
-  /** Told when the GPU fails that the model ran on; it runs on WebAssembly from then on. */
+  /**
+   * Told when the GPU fails that the model ran on, or a run of f16 leaves the numbers that f16 has; it
+   * runs on WebAssembly, in f32, from then on.
+   */
   readonly devicelost: { readonly reason: string | null };
+}
+
+const isInfinite = (tensors: readonly Stored[]): boolean =>
+  tensors.some((entries) => entries instanceof Float32Array && !entries.every(Number.isFinite));
+
+/** Refuses a run of f16 whose outputs are no numbers although its feeds are. Throws Refused. */
+function refuseOverflow(
+  { name, plan }: ModelAnswer,
+  feeds: readonly Stored[],
+  outputs: readonly Stored[],
+): void {
+  if (plan.format !== 4 || !isInfinite(outputs) || isInfinite(feeds)) return;
+  const message = `A run of ${name} left the numbers of f16: its outputs are infinite or no numbers.`;
+  throw new Refused({ stage: "run", message, fault: null, overflow: true });
 }
 
 export class Model<Types extends ModelTypes = AnyModel> {
@@ -253,6 +271,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
   ): Promise<Ran> {
     try {
       const ran = await running;
+      refuseOverflow(this.#opener.answer, feeds, ran.outputs);
       this.#spare = ran.feeds;
       if (this.#runs++ > 0) this.#learn(ran);
       return ran;

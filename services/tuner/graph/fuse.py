@@ -15,14 +15,18 @@ Epilogues go before movements: a transpose that had taken a bias could not give 
 before epilogues, because a contraction may take the sum that a norm is computed of.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
+
+from numpy.typing import NDArray
 
 from services.tuner.graph.attending import attention_joined
 from services.tuner.graph.epilogues import epilogues_fused
-from services.tuner.graph.graph import Graph
+from services.tuner.graph.graph import Graph, Node
 from services.tuner.graph.layout import channels_last, pooling_channels_last
 from services.tuner.graph.lower import lowered
+from services.tuner.graph.magnitudes import wide_nodes
 from services.tuner.graph.merge import elementwise_merged, movements_merged
 from services.tuner.graph.norms import norms_named
 from services.tuner.graph.operands import products_joined, tied_weights_shared, transposes_folded
@@ -52,11 +56,24 @@ class Rules:
 ALL_RULES = Rules()
 
 
-def fused(graph: Graph, rules: Rules = ALL_RULES, *, f16: bool = False) -> Graph:
-    """A graph of workloads and views, its values stored as f16 if that is asked for."""
+def fused(graph: Graph, rules: Rules = ALL_RULES) -> Graph:
+    """A graph of workloads and views."""
+    return lowered(ruled(graph, rules))
+
+
+def fused_f16(graph: Graph, feeds: Mapping[str, NDArray[Any]]) -> tuple[Graph, tuple[Node, ...]]:
+    """The same with values stored as f16, but for those that no f16 holds where inputs are some
+    times as large as `feeds`: the nodes that make these."""
+    made = ruled(graph, ALL_RULES)
+    wide = wide_nodes(made, feeds)
+    return lowered(storing_f16(made, frozenset(node.output for node in wide))), wide
+
+
+def ruled(graph: Graph, rules: Rules) -> Graph:
+    """A graph that the rules have been through, which is not lowered yet."""
     for switch, rule in _order(rules):
         graph = rule(graph) if switch else graph
-    return lowered(storing_f16(graph) if f16 else graph)
+    return graph
 
 
 def _order(rules: Rules) -> list[tuple[bool, Callable[[Graph], Graph]]]:

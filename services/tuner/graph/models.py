@@ -16,10 +16,11 @@ from kernelzoo.domain.plan import Golden, Plan
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from services.tuner.graph.evaluate import evaluate
-from services.tuner.graph.fuse import ALL_RULES, Rules, fused
+from services.tuner.graph.fuse import ALL_RULES, Rules, fused, fused_f16
 from services.tuner.graph.golden import GoldenFile, golden_file
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import imported
+from services.tuner.graph.magnitudes import refuse_overflow
 from services.tuner.graph.planning import planned
 from services.tuner.graph.reading import read_model
 from services.tuner.graph.storing import Stored, Storing, output_error, stored_model
@@ -45,12 +46,13 @@ class ModelCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedModel:
     """A plan for each choice of dimensions, its golden bytes and its calls, the most FLOPs first.
-    All plans read one file of weights."""
+    All plans read one file of weights. `wide`: nodes of a plan of f16 whose values stay f32."""
 
     plans: tuple[Plan, ...]
     golden: tuple[bytes, ...]
     calls: tuple[tuple[ModelCall, ...], ...]
     weights: WeightFile
+    wide: tuple[str, ...] = ()
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
@@ -103,17 +105,21 @@ def plan_f16(
     max_error: float,
 ) -> PlannedModel:
     """As `plan_graphs`, with values and weights of f16. Raises InvalidInput where golden outputs
-    then differ by more than `max_error` of their largest magnitude."""
-    lowered = tuple(fused(graph, f16=True) for graph in graphs)
+    then differ by more than `max_error` of their largest magnitude, or are no numbers where inputs
+    are some times as large."""
+    right = [golden_file(graph) for graph in graphs]
+    made = [fused_f16(graph, each.feeds) for graph, each in zip(graphs, right, strict=True)]
+    lowered = tuple(graph for graph, _ in made)
     golden = tuple(
-        _golden_f16(golden_file(graph), made, max_error)
-        for graph, made in zip(graphs, lowered, strict=True)
+        _golden_f16(each, graph, max_error) for each, graph in zip(right, lowered, strict=True)
     )
-    return _planned_model(lowered, golden, dimensions, name)
+    wide = dict.fromkeys(node.label or node.output for _, nodes in made for node in nodes)
+    return replace(_planned_model(lowered, golden, dimensions, name), wide=tuple(wide))
 
 
 def _golden_f16(right: GoldenFile, graph: Graph, max_error: float) -> GoldenFile:
     """Outputs as of f32."""
+    refuse_overflow(graph, right.feeds)
     error = output_error(evaluate(graph, right.feeds), right.outputs, right.off)
     refuse_f16_error(error, max_error, "values")
     return replace(right, golden=allowing_f16(right.golden, error))

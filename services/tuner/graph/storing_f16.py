@@ -33,9 +33,10 @@ from services.tuner.graph.graph import Graph, Node, View
 LARGEST = float(np.finfo(np.float16).max)
 
 
-def storing_f16(graph: Graph) -> Graph:
-    """`graph` has been through the rules, and is not lowered yet."""
-    return _Storing(graph).graph()
+def storing_f16(graph: Graph, wide: frozenset[str] = frozenset()) -> Graph:
+    """`graph` has been through the rules, and is not lowered yet. Values that are `wide` stay f32,
+    and what reads or makes one of them computes on f32."""
+    return _Storing(graph, wide).graph()
 
 
 def nearest_f16(entries: NDArray[np.float32]) -> NDArray[np.float16]:
@@ -45,11 +46,13 @@ def nearest_f16(entries: NDArray[np.float32]) -> NDArray[np.float16]:
 class _Storing:
     """Values keep their names; what an operator or a port wants otherwise is another value."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, wide: frozenset[str]) -> None:
         self._graph = graph
+        self._wide = set(wide)
         self._edit = Edit(graph)
         self._made = {port.value for port in graph.outputs}
         self._casts: dict[str, str] = {}
+        self._weights: dict[str, str] = {}
 
     def graph(self) -> Graph:
         edit = self._edit
@@ -76,13 +79,41 @@ class _Storing:
                 op = Workload.of_program(name, self._program(node, node.op.program))
                 self._edit.nodes.append(replace(node, op=op))
             case Workload():
-                self._add_named(node, node.op)
+                if self._wide.intersection((*node.inputs, node.output)):
+                    self._add_wide(node)
+                else:
+                    self._add_named(node, node.op)
+
+    def _add_wide(self, node: Node) -> None:
+        """It computes on f32 and makes f32; what is not wide itself is cast then."""
+        inputs = tuple(map(self._as_f32, node.inputs))
+        output = node.output
+        stays = output in self._wide or output in self._made
+        if not stays:
+            value = self._edit.values[output]
+            output = self._edit.value(output, DType.F32, value.shape)
+            self._keep_as(node.output, DType.F16)
+        self._edit.nodes.append(replace(node, inputs=inputs, output=output))
+        if not stays:
+            self._cast(output, node.output, node.label)
+
+    def _as_f32(self, name: str) -> str:
+        """Weights have their entries of f32."""
+        value = self._edit.values[name]
+        if value.dtype is not DType.F16 or name not in self._graph.constants:
+            return self._as(name, DType.F32) if value.dtype is DType.F16 else name
+        if name not in self._weights:
+            entries = np.asarray(self._graph.constants[name], np.float32)
+            self._weights[name] = self._edit.constant(name, entries)
+        return self._weights[name]
 
     def _add_view(self, node: Node) -> None:
         """It has the dtype of what it views, and views a cast of that where it is an output."""
         (source,) = node.inputs
         if node.output in self._made:
             source = self._as(source, self._edit.values[node.output].dtype)
+        if node.inputs[0] in self._wide:
+            self._wide.add(node.output)
         self._keep_as(node.output, self._edit.values[source].dtype)
         self._edit.nodes.append(replace(node, inputs=(source,)))
 
@@ -92,7 +123,8 @@ class _Storing:
             Input(each.name, self._edit.values[name].dtype, each.shape)
             for each, name in zip(program.inputs, node.inputs, strict=True)
         )
-        if program.output_dtype is DType.F32 and node.output not in self._made:
+        stays = node.output in self._made or node.output in self._wide
+        if program.output_dtype is DType.F32 and not stays:
             program = _making_f16(program)
             self._keep_as(node.output, DType.F16)
         return replace(program, inputs=inputs)

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
+    Call,
     Choice,
     CompareOp,
     Comparison,
+    Function,
     Real,
 )
 from kernelzoo.domain.plan import FORMAT_WITH_F16
@@ -22,7 +24,8 @@ from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import plan_bytes, read_plan
 from services.tuner.compile import compile_candidate
 from services.tuner.graph.evaluate import evaluate
-from services.tuner.graph.fuse import fused
+from services.tuner.graph.fuse import fused, fused_f16
+from services.tuner.graph.golden import seeded_feeds
 from services.tuner.graph.graph import Graph, faults
 from services.tuner.graph.models import PlannedModel, plan_f16
 from services.tuner.graph.storing_f16 import LARGEST, storing_f16
@@ -93,7 +96,7 @@ def test_kernels_compute_the_outputs_of_f32(
 
 
 def test_all_operators_and_weights_are_of_f16() -> None:
-    graph = fused(attention(), f16=True)
+    graph = fused_f16(attention(), seeded_feeds(attention()))[0]
     assert faults(graph) == ()
     operators = [node.op for node in graph.nodes if isinstance(node.op, Workload)]
     assert all(each.stores_f16 for each in operators)
@@ -138,14 +141,53 @@ def test_a_mask_keeps_to_the_numbers_of_f16(lowest: float) -> None:
 def test_a_network_that_f16_cannot_hold_is_refused() -> None:
     g = Built()
     x = g.feed(3, 8)
-    large = g.entrywise(lambda a: a * a * 1e6, x)
+    # It is as large whatever the inputs are.
+    large = g.entrywise(lambda a: Call(Function.TANH, a) * 1e6, x)
     graph = g.graph(g.workload("matmul:f32:m3k8n4", large, g.constant(8, 4)))
-    with pytest.raises(InvalidInput, match=r"with values as f16 .* take --dtype f32"):
+    with pytest.raises(InvalidInput, match=r"with values as f16.* take\s--dtype f32"):
         plan_f16([graph], [{}], "large", 0.01)
 
 
+def normed(factor: float) -> Graph:
+    """A norm of rows that were scaled twice."""
+    g = Built()
+    x = g.feed(4, 64)
+    scaled = g.entrywise(lambda a: a * factor, x)
+    again = g.workload("matmul:f32:m4k64n64", scaled, g.constant(64, 64))
+    gamma, beta = g.constant(64), g.constant(64)
+    return g.graph(g.workload("layer_norm:f32:m4n64", again, gamma, beta))
+
+
+@pytest.mark.parametrize("times", [1, 5, 60])
+def test_values_that_grow_beyond_f16_stay_f32(times: float) -> None:
+    """Right for inputs of any size, which the golden ones are not."""
+    graph = normed(1000.0)
+    made = plan_f16([graph], [{}], "normed", 0.01)
+    assert made.wide != ()
+    feeds = {name: each * np.float32(times) for name, each in seeded_feeds(graph).items()}
+    kept, wide = fused_f16(graph, seeded_feeds(graph))
+    assert faults(kept) == ()
+    assert [node.label or node.output for node in wide] == list(made.wide)
+    found, right = evaluate(kept, feeds), evaluate(graph, feeds)
+    for name, wanted in right.items():
+        assert np.isfinite(found[name]).all()
+        assert np.abs(found[name] - wanted).max() < 0.01 * np.abs(wanted).max()
+
+
+def test_nothing_stays_f32_of_a_network_whose_values_are_small() -> None:
+    assert plan_f16([attention()], [{}], "small", 0.01).wide == ()
+    graph = normed(1e-3)
+    assert plan_f16([graph], [{}], "small", 0.01).wide == ()
+
+
+def test_kernels_compute_what_stays_f32() -> None:
+    found, wanted = run_on_gpu(plan_f16([normed(1000.0)], [{}], "normed", 0.01), F16Storage.PACKED)
+    for name, right in wanted.items():
+        assert np.abs(found[name] - right).max() < 0.01 * np.abs(right).max()
+
+
 def test_wasm_has_no_kernels_of_programs_of_f16() -> None:
-    graph = fused(attention(), f16=True)
+    graph = fused_f16(attention(), seeded_feeds(attention()))[0]
     named = next(
         node.op
         for node in graph.nodes
