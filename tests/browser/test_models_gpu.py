@@ -15,6 +15,7 @@ from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
+from services.tuner.graph.evaluate import evaluate
 from services.tuner.schedules.registry import lite_space
 from tests.browser.candidate_queue import Queue, QueueHandler
 from tests.browser.model_host import (
@@ -33,6 +34,7 @@ from tests.browser.model_host import (
 )
 from tests.browser.model_plans import attentive, chosen, chosen_on_gpu, deep, small
 from tests.browser.sites import site
+from tests.unit.graph.test_fuse import attention_in_vectors
 
 TUNED = deep("tuned", layers=2, rows=64, width=64)
 KEY = TUNED.plan.kernels[0]
@@ -475,6 +477,35 @@ def test_a_model_of_f16_goes_on_in_f32_when_the_gpu_is_lost(
     assert 0 < np.abs(first - wanted.ravel()).max() <= reach
     assert list(first) == list(kept) == list(lost)
     assert close(list(after), wanted)
+
+
+BEYOND_F16 = """
+  const zoo = await open({ backend: "webgpu" });
+  const model = await zoo.model("half");
+  const heard = [];
+  model.on("devicelost", ({ reason }) => heard.push(reason));
+  const x = Float32Array.from(feeds.v0, (entry) => 1e6 * entry);
+  const targets = [model.plan.target];
+  let outputs;
+  for (let i = 0; i < 2; i++) {
+    outputs = await model.run({ v0: x });
+    targets.push(model.plan.target);
+  }
+  await model.dispose();
+  zoo.dispose();
+  return { targets, heard, y: [...outputs.out0] };
+"""
+
+
+def test_a_run_that_leaves_f16_is_answered_in_f32(page_that_loses: Page, host: Queue) -> None:
+    plain, _ = HALF
+    found = page_that_loses.evaluate(script(BEYOND_F16), [host.url, lists(plain.feeds)])
+    assert found["targets"] == ["webgpu", "wasm", "wasm"]
+    (reason,) = found["heard"]
+    assert reason.startswith("A run of half left the numbers of f16")
+    large = {name: 1e6 * each.astype(np.float32) for name, each in plain.feeds.items()}
+    (wanted,) = evaluate(attention_in_vectors(), large).values()
+    assert close(found["y"], wanted)
 
 
 HANGING = """

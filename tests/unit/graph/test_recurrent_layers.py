@@ -18,7 +18,8 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.compile import compile_candidate
 from services.tuner.graph.evaluate import evaluate, run_program
-from services.tuner.graph.fuse import fused
+from services.tuner.graph.fuse import fused, fused_f16
+from services.tuner.graph.golden import seeded_feeds
 from services.tuner.graph.graph import Graph, Node
 from services.tuner.graph.importing import import_model
 from services.tuner.schedules.registry import lite_space
@@ -253,7 +254,9 @@ def test_the_kernels_of_a_layer_are_right_on_wasm_and_webgpu(steps: int, tmp_pat
 
 
 def test_a_layer_of_f16_is_computed_in_f32_and_stored_as_f16(tmp_path: Path) -> None:
-    graph = fused(lstm_graph(tmp_path, 20, 12), f16=True)
+    plain = lstm_graph(tmp_path, 20, 12)
+    graph, wide = fused_f16(plain, seeded_feeds(plain))
+    assert wide == ()
     ((node, workload),) = recurrences(graph)
     assert {tensor.dtype for tensor in workload.tensors} == {DType.F16}
     random = np.random.default_rng(4)
