@@ -15,6 +15,7 @@ from services.tuner.passes.loop_invariant_code_motion import hoist_lets, hoist_v
 from services.tuner.passes.loop_partition import partition_loops
 from services.tuner.passes.loop_unswitching import unswitch_loops
 from services.tuner.passes.math_functions import expand_calls, has_calls
+from services.tuner.passes.partial_sums import with_partial_sums
 from services.tuner.passes.plain_extremes import with_plain_extremes
 from services.tuner.passes.scalar_replacement import promote_to_registers
 from services.tuner.passes.unrolling import scalarise, unroll
@@ -85,6 +86,7 @@ class PassOptions:
 
 def run_passes(program: Program, switches: PassSwitches, options: PassOptions) -> Program:
     """For WebAssembly, which has neither arrays in registers nor addresses with an index."""
+    program = with_partial_sums(program)
     if not switches.vectorise:
         program = scalarise(program)
     if options.fma:
@@ -108,7 +110,8 @@ def run_passes(program: Program, switches: PassSwitches, options: PassOptions) -
 
 def run_javascript_passes(program: Program) -> Program:
     """For JavaScript, whose values are single numbers: loops over lanes are written out."""
-    program = partition_loops(unswitch_loops(hoist_lets(scalarise(program))))
+    # Sums in registers have float64, those in memory have not.
+    program = partition_loops(unswitch_loops(hoist_lets(scalarise(with_partial_sums(program)))))
     calls = has_calls(program)
     program = promote_to_registers(unroll(program), replaces=True)
     if calls:
@@ -122,7 +125,7 @@ def run_gpu_passes(program: Program) -> Program:
     Loops are not partitioned: a guard that each thread evaluates once costs less than a second copy
     of the loop body. Contraction is always on, since WGSL lets every GPU contract anyway.
     """
-    program = contract_fma(program)
+    program = contract_fma(with_partial_sums(program))
     program = unswitch_loops(hoist_lets(program))
     calls = has_calls(program)
     program = convert_ifs(promote_to_registers(unroll(program, gathers=True), gathers=True))

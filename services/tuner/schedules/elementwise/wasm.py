@@ -19,12 +19,14 @@ last axis of what it makes runs over that axis innermost, so that it is in vecto
 from msgspec.structs import replace
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Program as TensorProgram
-from kernelzoo.domain.operators.expressions import Stage
+from kernelzoo.domain.operators.expressions import Reducer, Stage, terms
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES, Allocate, Program
 from services.tuner.operators.lowering import prim_func
 from services.tuner.passes.blocked_transpose import transpose_in_blocks
+from services.tuner.passes.partial_sums import MOST_TERMS
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.passes.vectorise import slice_outer_loop
 from services.tuner.schedules.base.iteration import reads_neighbours, reads_of
@@ -82,7 +84,7 @@ def _blocked(program: Program, config: WasmElementwiseConfig) -> Program:
 
 def _interchanged(program: TensorProgram) -> Node:
     function = prim_func(program)
-    if not any(map(_runs_along_last_axis, program.stages)):
+    if not any(_runs_along_last_axis(each) or _is_long(each) for each in program.stages):
         return function
     schedule = Schedule(function, debug_mask="none", enable_check=False)
     _interchange(schedule, program, shared=0)
@@ -90,15 +92,24 @@ def _interchanged(program: TensorProgram) -> Node:
 
 
 def _interchange(schedule: Node, program: TensorProgram, *, shared: int) -> None:
-    """Puts the last axis of what a reduction makes innermost, where that reads neighbours. All
-    nests are inside of so many `shared` loops."""
-    for stage in filter(_runs_along_last_axis, program.stages):
+    """Puts the last axis of what a reduction makes innermost, where that reads neighbours. Such
+    sums, and long ones, begin before their loops, so that these do nothing but add. All nests are
+    inside of so many `shared` loops."""
+    for stage in program.stages:
+        runs_along = _runs_along_last_axis(stage)
+        if not runs_along and not _is_long(stage):
+            continue
         block = schedule.get_sblock(stage.name)
         loops = schedule.get_loops(block)[shared:]
-        *outer, last = loops[: len(stage.axes)]
         reduced = loops[len(stage.axes) :]
-        schedule.reorder(*outer, *reduced, last)
+        if runs_along:
+            *outer, last = loops[: len(stage.axes)]
+            schedule.reorder(*outer, *reduced, last)
         schedule.decompose_reduction(block, reduced[0])
+
+
+def _is_long(stage: Stage) -> bool:
+    return stage.reducer is Reducer.SUM and stage.dtype is DType.F32 and terms(stage) > MOST_TERMS
 
 
 def _in_slices(program: TensorProgram, common: CommonAxis) -> Node:
