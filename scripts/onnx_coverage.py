@@ -106,9 +106,10 @@ be a step apart; they compute with f32, in parts where a sum could reach 2²⁴.
 bits become f32 at import. `GroupQueryAttention` takes a cache that grows and one with room for what
 comes, whose plan serves every step; the total length must follow from shapes.
 
-Random numbers ({_listed(RANDOM)})
-are functions of a seed: a plan that has them has one more input, `seed` of int32[1]. The same seed
-gives the same numbers on every target, which are not onnxruntime's; give another for each run.
+Random numbers are functions of a seed:
+{_listed(RANDOM)}.
+A plan that has them has one more input, `seed` of int32[1]. The same seed gives the same numbers on
+every target, which are not onnxruntime's; give another for each run.
 
 Of ai.onnx.ml, as skl2onnx and onnxmltools write models of scikit-learn, LightGBM and XGBoost:
 {_listed(ML_OPERATORS)}.

@@ -224,6 +224,15 @@ def cases() -> dict[str, Callable[[], OperatorCase]]:
             alone, "QLinearGlobalAveragePool", I8, (2, 7, 7, 8), 0.01, channels_last=1
         ),
         "concat": concat,
+        "quantised_to_16_bits": lambda: case(
+            "QuantizeLinear", [real(3, 40), scales(0.001, 3), np.array([9, 70, 40_000], np.uint16)],
+            axis=0,
+        ),
+        "dequantised_of_16_bits": lambda: case(
+            "DequantizeLinear",
+            [RANDOM.integers(-9_000, 9_000, (3, 40)).astype(np.int16), scale(0.01),
+             np.array(77, np.int16)],
+        ),
         "attention": lambda: case(
             "QAttention",
             [narrow(U8, 2, 5, 32), narrow(I8, 32, 96), real(96), scale(0.02), scale(0.01),

@@ -389,6 +389,17 @@ def _attention(body: Body) -> tuple[str, ...]:
     return body.nodes("Attention", inputs, body.outputs, domain="com.microsoft", **kept)
 
 
+def _as_onnx(operator: str) -> Callable[[Body], tuple[str, ...]]:
+    """Those of ONNX, which onnxruntime's tools also write for 16 and 4 bits and older opsets."""
+
+    def write(body: Body) -> tuple[str, ...]:
+        kept = {each.name: body.value(each.name) for each in body.attributes}
+        inputs = [f"i{place}" if body.has(place) else "" for place in range(body.inputs)]
+        return (body.node(operator, *inputs, **kept),)
+
+    return write
+
+
 MAIN_OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     "ConvInteger": _convolution_integer,
     "MatMulInteger": _matmul_integer,
@@ -396,11 +407,13 @@ MAIN_OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     "QLinearMatMul": _matmul,
 }
 OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
+    "DequantizeLinear": _as_onnx("DequantizeLinear"),
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "MatMulIntegerToFloat": _matmul_to_float,
     "QAttention": _attention,
     "QGemm": _gemm,
     "QLinearAdd": _both("Add"),
+    "QuantizeLinear": _as_onnx("QuantizeLinear"),
     "QLinearAveragePool": _average_pool,
     "QLinearConcat": _concat,
     "QLinearConv": _convolution,
