@@ -19,6 +19,7 @@ from services.tuner.graph.contrib import OPERATORS as CONTRIB
 from services.tuner.graph.onnx_operators import OPERATORS
 from services.tuner.graph.random import OPERATORS as RANDOM
 from services.tuner.graph.reading import OPSETS
+from services.tuner.graph.shapes import MAX_TURNS
 
 PAGE = Path(__file__).parents[1] / "docs" / "onnx.md"
 IMPORTS = RESULTS / "models_imports.json"
@@ -88,10 +89,11 @@ has its range in the plan, and a page refuses what ONNX does not allow, in a sen
 value and range.
 
 Operators that are not in the table are imported where ONNX defines them by others, or where all
-that they read is constant. Any other is refused in one sentence that names the node. So are loops,
-sequences, texts, training, and shapes that depend on values of inputs (`NonZero`,
-`NonMaxSuppression`, `Unique`): do such a step in the page. Recurrent layers may have any number of
-steps; where ONNX has no default for an activation's alpha or beta, the layer must give it.
+that they read is constant. Any other is refused in one sentence that names the node. So are loops
+that end by the values of inputs, sequences, texts, training, and shapes that depend on such values
+(`NonZero`, `NonMaxSuppression`, `Unique`): do such a step in the page. `Loop` and `Scan` of at most
+{MAX_TURNS} turns that are known are unrolled. Recurrent layers may have any number of steps; where
+ONNX has no default for an activation's alpha or beta, the layer must give it.
 
 Detectors choose boxes by `NonMaxSuppression`. Those of torchvision with one stage (SSD, SSDlite,
 RetinaNet, FCOS) end in it: export `model.head(list(model.backbone(images).values()))`, which are

@@ -7,14 +7,22 @@ of older opsets and the branch of a condition that is taken are put in the place
 """
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from shlex import quote
 from types import MappingProxyType
 
 import numpy as np
-from onnx import AttributeProto, FunctionProto, NodeProto, ValueInfoProto, defs, helper
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    NodeProto,
+    ValueInfoProto,
+    defs,
+    helper,
+)
 
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.contrib import written
@@ -58,7 +66,11 @@ MAX_CALLS = 32
 """Functions within functions."""
 SEED = "seed"
 """The input of a plan that has random numbers, int32[1]."""
-LOOPS = ("Loop", "Scan", "SequenceMap")
+LOOPS = ("Scan", "SequenceMap")
+MAX_TURNS = 256
+"""Loops whose turns are known are unrolled."""
+FIRST_SCAN_OF_SEQUENCES = 9
+"""Before, Scan had batches of sequences of different lengths."""
 LOOPING = ("Range",)
 """Operators that ONNX defines by a loop. Where their values are not known, their shape is not."""
 
@@ -255,11 +267,12 @@ class _Walk:
         if node.op_type == "If":
             return self._branch(node, scope)
         version = scope.opsets[""]
+        if node.op_type == "Loop":
+            return self._looped(node, scope)
+        if node.op_type == "Scan" and version >= FIRST_SCAN_OF_SEQUENCES:
+            return self._scanned(node, scope)
         if node.op_type in LOOPS:
-            raise UnsupportedModel(
-                f"{told_node(node)} repeats a part of the model; export the model without loops, "
-                "for one step, and repeat that in the page"
-            )
+            raise _repeating(node, "repeats a part of the model")
         if node.op_type in RANDOM and node.domain in MAIN_DOMAINS:
             self._seed(node)
         own = modernised(node, self.types, self.constants, version) or written(
@@ -451,10 +464,110 @@ class _Walk:
         value = "true" if self.types[whole[0]].dtype == np.bool_ else "VALUE"
         return f"--constant {quote(whole[0])}={value}"
 
+    def _looped(self, node: NodeProto, scope: _Scope) -> tuple[str, ...]:
+        """Puts the body of a loop in its place as often as it is run, which must be known at each
+        turn."""
+        body = _graph_of(node, "body")
+        limit, condition, *carried = (*node.input, "", "")[: max(2, len(node.input))]
+        most = self.constants.get(limit)
+        if (limit and most is None) or not (limit or condition):
+            raise _repeating(node, "is run as often as the model's inputs say")
+        asked, parts, turn = bool(condition), list[tuple[str, ...]](), 0
+        while most is None or turn < int(most.reshape(-1)[0]):
+            goes_on = self.constants.get(condition) if asked else np.ones(1)
+            if goes_on is None:
+                raise _repeating(node, "ends when the model's inputs say so")
+            if not goes_on.all():
+                break
+            number = self.enter_constant(f"{scope.prefix}turn", np.array(turn, np.int64))
+            flag = self.enter_constant(f"{scope.prefix}runs", np.ones((), np.bool_))
+            made = self._turn(node, body, (number, flag, *carried), turn, scope)
+            condition, carried, rows = (
+                made[0],
+                list(made[1 : len(carried) + 1]),
+                made[len(carried) + 1 :],
+            )
+            parts.append(rows)
+            turn += 1
+        stacks = zip(*parts, strict=True) if parts else [()] * (len(node.output) - len(carried))
+        return (*carried, *(self._stacked(node, each, 0, scope) for each in stacks))
+
+    def _scanned(self, node: NodeProto, scope: _Scope) -> tuple[str, ...]:
+        """Puts the body in its place once for each entry along an axis of what is scanned."""
+        body = _graph_of(node, "body")
+        told = {each.name: list(each.ints) or each.i for each in node.attribute}
+        scans = int(told["num_scan_inputs"])  # type: ignore[arg-type]
+        carried, scanned = list(node.input[:-scans]), node.input[-scans:]
+        outputs = len(body.output) - len(carried)
+        axes, back, out_axes, out_back = (
+            told.get(f"scan_{name}") or [0] * count
+            for name, count in (
+                ("input_axes", scans), ("input_directions", scans),
+                ("output_axes", outputs), ("output_directions", outputs),
+            )
+        )  # fmt: skip
+        shapes = [self.types[name].shape for name in scanned]
+        lengths = {shape[axis] for shape, axis in zip(shapes, axes, strict=True)}
+        if len(lengths) != 1:
+            raise InvalidInput(f"{told_node(node)} scans what is not equally long; export it again")
+        (length,) = lengths
+        parts = []
+        for turn in range(length):
+            rows = (
+                self._entry(name, axis, length - 1 - turn if reverse else turn, scope)
+                for name, axis, reverse in zip(scanned, axes, back, strict=True)
+            )
+            made = self._turn(node, body, (*carried, *rows), turn, scope)
+            carried = list(made[: len(carried)])
+            parts.append(made[len(carried) :])
+        stacks = zip(*parts, strict=True) if parts else [()] * outputs
+        return (
+            *carried,
+            *(
+                self._stacked(node, each[::-1] if reverse else each, axis, scope)
+                for each, axis, reverse in zip(stacks, out_axes, out_back, strict=True)
+            ),
+        )
+
+    def _turn(
+        self, node: NodeProto, body: GraphProto, given: Sequence[str], turn: int, scope: _Scope
+    ) -> tuple[str, ...]:
+        if turn == MAX_TURNS:
+            raise _repeating(node, f"is run more than {MAX_TURNS} times")
+        if len(given) != len(body.input):
+            raise InvalidInput(f"{told_node(node)} has not the inputs of its body; export it again")
+        inner = _Scope(
+            values={info.name: name for info, name in zip(body.input, given, strict=True)},
+            opsets=scope.opsets,
+            prefix=f"{scope.prefix}{node.name or node.output[0]}/{turn}/",
+            attributes=scope.attributes,
+            depth=scope.depth + 1,
+            parent=scope,
+        )
+        return self._outputs_of(body, inner, len(body.output))
+
+    def _entry(self, name: str, axis: int, place: int, scope: _Scope) -> str:
+        at = self.enter_constant(f"{scope.prefix}place", np.array(place, np.int64))
+        gather = helper.make_node("Gather", [name, at], [f"{name}.{place}"], axis=axis)
+        return self._made(gather, scope)[0]
+
+    def _stacked(self, node: NodeProto, rows: Sequence[str], axis: int, scope: _Scope) -> str:
+        """Values of one shape side by side along a new axis."""
+        if not rows:
+            raise _repeating(node, "is never run")
+        shape = list(self.types[rows[0]].shape)
+        axis += len(shape) + 1 if axis < 0 else 0
+        shape.insert(axis, 1)
+        wanted = self.enter_constant(f"{scope.prefix}shape", np.array(shape, np.int64))
+        views = [
+            self._made(helper.make_node("Reshape", [row, wanted], [f"{row}.row"]), scope)[0]
+            for row in rows
+        ]
+        stack = helper.make_node("Concat", views, [f"{rows[0]}.rows"], axis=axis)
+        return self._made(stack, scope)[0]
+
     def _branch_values(self, node: NodeProto, name: str, scope: _Scope) -> tuple[str, ...]:
-        graph = next((each.g for each in node.attribute if each.name == name), None)
-        if graph is None or len(graph.output) < len(node.output):
-            raise InvalidInput(f"{told_node(node)} has no whole {name}; export the model again")
+        graph = _graph_of(node, name)
         inner = _Scope(
             values={},
             opsets=scope.opsets,
@@ -463,11 +576,15 @@ class _Walk:
             depth=scope.depth + 1,
             parent=scope,
         )
+        return self._outputs_of(graph, inner, len(node.output))
+
+    def _outputs_of(self, graph: GraphProto, inner: _Scope, count: int) -> tuple[str, ...]:
+        """Carries over what the first outputs of a graph within a node need."""
         for weight in graph.initializer:
             value = self.enter_constant(inner.prefix + weight.name, entries(weight))
             inner.values[weight.name] = value
         inner.hold(graph.node)
-        names = [each.name for each in graph.output[: len(node.output)]]
+        names = [each.name for each in graph.output[:count]]
         self.make(names, inner)
         return tuple(map(inner.found, names))
 
@@ -488,6 +605,20 @@ class _Walk:
             )[0]
             for name, one, two in zip(node.output, then, other, strict=True)
         )  # fmt: skip
+
+
+def _graph_of(node: NodeProto, name: str) -> GraphProto:
+    graph: GraphProto | None = next((each.g for each in node.attribute if each.name == name), None)
+    if graph is None or len(graph.output) < len(node.output):
+        raise InvalidInput(f"{told_node(node)} has no whole {name}; export the model again")
+    return graph
+
+
+def _repeating(node: NodeProto, how: str) -> UnsupportedModel:
+    return UnsupportedModel(
+        f"{told_node(node)} {how}; export the model without loops, for one step, and repeat that "
+        "in the page"
+    )
 
 
 def _resolved(node: NodeProto, scope: _Scope) -> NodeProto:
