@@ -122,6 +122,11 @@ class _Layer:
             return None if np.all(found.constant == self.steps) else found
         return found
 
+    def _length(self, formula: Formula, b: Expression) -> Expression:
+        """How many steps a sequence has: at most all of them, whatever a page hands over."""
+        assert self.lengths is not None
+        return smallest(formula.read(self.lengths, (b,)), self.steps)
+
     def _multiplied(self, x: Operand) -> Operand:
         """[steps, batch, directions, gates · size]: what enters times its weights, with biases."""
         site, weights = self.site, self.site.needed(1)
@@ -162,7 +167,7 @@ class _Layer:
             return made
         formula = Formula(self.site)
         t, b, d, n = axes = formula.axes(made.shape)
-        length = formula.read(self.lengths, (b,))
+        length = self._length(formula, b)
         from_behind = Choice(
             (t < length,), formula.read(made, (length - 1 - t, b, d, n)), Real(0.0)
         )
@@ -203,7 +208,7 @@ class _Layer:
         """The new entry of a state, or that of the step before where a sequence has ended."""
         if self.lengths is None:
             return new
-        return Choice((self.t < self.formula.read(self.lengths, (self.b,)),), new, before)
+        return Choice((self.t < self._length(self.formula, self.b),), new, before)
 
     @property
     def turns(self) -> bool:
@@ -301,13 +306,17 @@ class _Layer:
     def outputs(self, made: "_Made") -> Carried:
         """All states, those of the last step, and the last cells, as far as they are asked for."""
         site, wanted = self.site, self.site.outputs
-        has_cell = made.cell is not None and len(wanted) > 2 and wanted[2] is not None
-        if has_cell:
+        cell = made.cell if len(wanted) > 2 and wanted[2] is not None else None
+        has_cell = cell is not None
+        if cell is not None:
             s = Axis("s", Integer(2))
             axes = (self.t, self.d, self.b, s, self.j)
-            parts = [Read(f"{name}", self.axes) for name in (made.state, made.cell)]
+            parts = [Read(name, self.axes) for name in (made.state, cell)]
             self.formula.stage(axes, Choice((s < 1,), *parts))
-        whole = self.formula.workload(site.step.operator.lower())
+        try:
+            whole = self.formula.workload(site.step.operator.lower())
+        except InvalidInput as error:
+            raise site.refusal(f"it is too large: {error}", "use fewer steps") from error
         found: list[Operand | None] = []
         for number, type_ in enumerate(wanted):
             if type_ is None:
@@ -325,7 +334,7 @@ class _Layer:
         t, d, b, j = axes = formula.axes((self.steps, self.ways, self.batch, self.size))
         from_behind: Expression = self.steps - 1 - t
         if self.lengths is not None:
-            length = formula.read(self.lengths, (b,))
+            length = self._length(formula, b)
             from_behind = length - 1 - t
 
         def at(step: Expression) -> Expression:
@@ -343,6 +352,9 @@ class _Layer:
         d, b, j = axes = formula.axes((self.ways, self.batch, self.size))
         place = (part,) if has_cell else ()
         value = formula.read(whole, (self.steps - 1, d, b, *place, j))
+        if self.lengths is not None:
+            # onnxruntime has zeros for a sequence without steps, whatever its initial state is.
+            value = Choice((self._length(formula, b) > 0,), value, Real(0.0))
         return formula.output((b, d, j) if self.batch_first else axes, value)
 
 
