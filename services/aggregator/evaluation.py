@@ -98,8 +98,9 @@ class Arithmetic(Protocol):
         """A flat tensor after its updates at flat places, in order."""
         ...
 
-    def multiplied(self, left: Array, right: Array) -> Array:
-        """The product of matrices, which the last two dimensions are."""
+    def multiplied(self, left: Array, right: Floats, sizes: Floats) -> Array:
+        """The product of matrices, which the last two dimensions are. Those on the right are exact
+        numbers, and their `sizes`."""
         ...
 
     def held_as_f16(self, values: Array) -> Array:
@@ -294,9 +295,10 @@ class _Recurrence(_Evaluation):
         self._now: dict[str, Array] = {}
         self._before: dict[str, Array] = {}
         self._products = {
-            stage.name: (product, self._weights(product))
+            stage.name: (product, weights, np.abs(weights))
             for stage in program.stages
             if (product := step_product(program, stage)) is not None
+            for weights in (self._weights(product),)
         }
 
     def output(self) -> Array:
@@ -320,10 +322,10 @@ class _Recurrence(_Evaluation):
         """Those of the step, in the shape of the stage without its first axis."""
         if stage.name not in self._products:
             return self._entries_as_stated(stage)
-        product, weights = self._products[stage.name]
+        product, weights, sizes = self._products[stage.name]
         entering = self._entries_as_stated(entering_stage(stage, product))
         rows = entering.reshape(*weights.shape[:-2], -1, number(product.k.extent))
-        return self._arithmetic.multiplied(rows, weights).reshape(stage.shape[1:])
+        return self._arithmetic.multiplied(rows, weights, sizes).reshape(stage.shape[1:])
 
     def _entries_as_stated(self, stage: Stage) -> Array:
         shape = stage.shape[1:]
@@ -331,13 +333,12 @@ class _Recurrence(_Evaluation):
         found = self._as_stated(stage, (np.array([self._step]), *inner))
         return np.asarray(np.broadcast_to(found, (prod(shape),)).reshape(shape))
 
-    def _weights(self, product: StepProduct) -> Array:
+    def _weights(self, product: StepProduct) -> Floats:
         """[batch, k, n]"""
         place, given = self._inputs[product.weights]
         values = self._lookup(place, np.arange(prod(given.shape)))
-        loaded = self._arithmetic.loaded(values, integer=False)
         batch = [number(axis.extent) for axis in product.batch]
-        return loaded.reshape(*batch, number(product.k.extent), -1)
+        return values.reshape(*batch, number(product.k.extent), -1)
 
 
 class Exact:
@@ -393,7 +394,12 @@ class Exact:
             REDUCERS[reducer].at(made, at, updates)
         return wrapped(made)
 
-    def multiplied(self, left: Array, right: Array) -> Array:
+    def multiplied(
+        self,
+        left: Array,
+        right: Floats,
+        sizes: Floats,  # noqa: ARG002 - exact numbers have no errors
+    ) -> Array:
         return np.asarray(left @ right)
 
     def held_as_f16(self, values: Array) -> Array:

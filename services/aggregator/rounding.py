@@ -154,14 +154,11 @@ class _Rounded:
         size = np.abs(value)
         return _pair(value, _times(size, (error / np.abs(x)).sum(axis=-1)) + terms * size)
 
-    def multiplied(self, left: Array, right: Array) -> Array:
+    def multiplied(self, left: Array, right: Floats, sizes: Floats) -> Array:
         """Sums of products in any order, as `reduced` has it of what `binary` has of each."""
-        x, y = _value(left), _value(right)
-        sizes = np.abs(x) @ np.abs(y)
-        error = _error(left) @ np.abs(y) + (x.shape[-1] + 1) * sizes
-        if np.any(_error(right)):
-            error = error + np.abs(x) @ _error(right)
-        return _pair(np.asarray(x @ y), error)
+        x = np.ascontiguousarray(_value(left))
+        errors = _error(left) + (x.shape[-1] + 1) * np.abs(x)
+        return _pair(np.asarray(x @ right), np.asarray(errors @ sizes))
 
     def combined(self, reducer: Reducer, one: Array, other: Array) -> Array:
         """Runs of terms: what is rounded of one run is rounded again with each that follows."""

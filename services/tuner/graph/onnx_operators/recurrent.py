@@ -199,7 +199,7 @@ class _Layer:
         """An entry of a state at the step before, or as it is given for the first."""
         given = self.site.input(initial)
         first: Expression = Real(0.0)
-        if given is not None:
+        if given is not None and (given.constant is None or np.any(given.constant)):
             d, b, j = at
             first = self.formula.read(given, (b, d, j) if self.batch_first else (d, b, j))
         return Choice((self.t > 0,), Read(stage, (self.t - 1, *at)), first)
