@@ -104,6 +104,12 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "client/src/agent",
         "client/src/tuning",
     ),
+    "models_packages": (
+        "bench/models/packages.py",
+        *_COMPILER,
+        "client/src/runtime",
+        "bench/page/src/models",
+    ),
     "models_rules": (
         "bench/models/rules.py",
         "bench/models/export.py",

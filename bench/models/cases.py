@@ -8,12 +8,13 @@ IMAGE = {"batch": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkCase:
-    """`dimensions`: extents of the axes that its ONNX file leaves open. `warm`: how many times the
-    peer's time of a call, `share`: of the register-only limit, `cold`: share of the peer's time to
-    the first output."""
+    """`dimensions`: extents of the axes that its ONNX file leaves open, `constants`: values of
+    inputs that become constants. `warm`: how many times the peer's time of a call, `share`: of the
+    register-only limit, `cold`: share of the peer's time to the first output."""
 
     name: str
     dimensions: Mapping[str, int] = field(default_factory=dict)
+    constants: Mapping[str, int] = field(default_factory=dict)
     warm: float | None = None
     share: float | None = None
     cold: float | None = None

@@ -61,6 +61,7 @@ def publish(site: BenchSite, network: NetworkFiles, zoo: str | None) -> str:
         "tflite": f"/networks/{name}.tflite" if network.tflite is not None else None,
         "tensorflow": _tensorflow(site, f"/networks/{name}/tensorflow", network.tensorflow),
         "dimensions": dict(network.case.dimensions),
+        "constants": list(network.case.constants),
         "inputs": _published(site, f"/networks/{name}/inputs", network.inputs),
         "outputs": _published(site, f"/networks/{name}/outputs", network.outputs),
     }

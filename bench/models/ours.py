@@ -22,7 +22,9 @@ from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import ProgramWorkload, Workload
 from kernelzoo.formats.bundle import VERSION
 from kernelzoo.formats.plans import plan_bytes
-from services.tuner.graph.models import plan_model
+from services.tuner.graph.importing import imported
+from services.tuner.graph.models import PlannedModel, plan_graphs, plan_model
+from services.tuner.graph.reading import read_model
 from services.tuner.graph.storing import Storing
 from services.tuner.schedules.registry import lite_space
 
@@ -69,7 +71,7 @@ def prepare(
     kernels for few runs."""
     name = network.case.name
     started = perf_counter()
-    planned = plan_model(network.onnx, [network.case.dimensions], name)
+    planned = _planned(network)
     import_s = perf_counter() - started
     (plan,), (golden,), (calls,) = planned.plans, planned.golden, planned.calls
     flops = sum(call.flops for call in calls)
@@ -110,6 +112,12 @@ def prepare(
         weights_bytes=plan.memory.weights,
         int8_bytes=int8_bytes,
     )
+
+
+def _planned(network: NetworkFiles) -> PlannedModel:
+    case = network.case
+    graph = imported(read_model(network.onnx), case.dimensions, constants=case.constants)
+    return plan_graphs([graph], [case.dimensions], case.name)
 
 
 def _write_int8(network: NetworkFiles, folder: Path, kernels: Mapping[str, SiteKernels]) -> int:

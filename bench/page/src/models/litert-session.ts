@@ -16,8 +16,9 @@ function tellPlaces(): void {
   Object.assign(globalThis, { Module });
 }
 
-/** The converter makes int32 of the integers that PyTorch counts by. */
+/** The converter makes int32 of the integers that PyTorch counts by, and has no double numbers. */
 function fed(entries: Entries): TypedArray {
+  if (entries instanceof Float64Array) return Float32Array.from(entries);
   return entries instanceof BigInt64Array ? Int32Array.from(entries, Number) : entries;
 }
 

@@ -1,10 +1,11 @@
 /** A network as the benchmark serves it, and what an engine answers for it. */
 import type { Switching } from "./switching.js";
 
-export type DType = "float32" | "int64" | "int32" | "bool" | "uint8";
+export type DType = "float32" | "float64" | "int64" | "int32" | "bool" | "uint8";
 
 export type Entries =
   | Float32Array<ArrayBuffer>
+  | Float64Array<ArrayBuffer>
   | BigInt64Array<ArrayBuffer>
   | Int32Array<ArrayBuffer>
   | Uint8Array<ArrayBuffer>;
@@ -50,6 +51,8 @@ export interface Network {
   /** Extents of the axes that the ONNX file leaves open. */
   readonly dimensions: Readonly<Record<string, number>>;
   readonly inputs: readonly Tensor[];
+  /** Names of inputs that are constants of ours. */
+  readonly constants: readonly string[];
   /** As PyTorch computed them. */
   readonly outputs: readonly Tensor[];
 }
@@ -77,6 +80,7 @@ export interface Engine {
 
 const ENTRIES = {
   float32: Float32Array,
+  float64: Float64Array,
   int64: BigInt64Array,
   int32: Int32Array,
   bool: Uint8Array,

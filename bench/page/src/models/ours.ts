@@ -30,7 +30,7 @@ export async function openOurs(
   asked = new URLSearchParams(),
 ): Promise<Engine> {
   const sdk: Promise<Sdk> = import(SDK);
-  const { zoo, inputs } = await network;
+  const { zoo, inputs, constants } = await network;
   if (zoo === null) throw new Error("the zoo has no such network");
   const form = Object.entries(FORMS).find(([name]) => asked.has(name))?.[1] ?? "";
   const file = zoo.replace(/\.json$/, `${form}.json`);
@@ -44,7 +44,15 @@ export async function openOurs(
       ...(asked.has("runs") ? { runs: Number(asked.get("runs")) } : {}),
     });
   const opened = asked.has("graph") ? kernels.loadGraph(file).catch(fetched) : fetched();
-  const [model, feeds] = await Promise.all([opened, valuesOf(inputs)]);
+  const given = inputs.filter(({ name }) => !constants.includes(name));
+  const [model, values] = await Promise.all([opened, valuesOf(given)]);
+  // Numbers of every size are float32 in the page.
+  const feeds = Object.fromEntries(
+    Object.entries(values).map(([name, entries]) => [
+      name,
+      entries instanceof Float64Array ? new Float32Array(entries) : entries,
+    ]),
+  );
   if (asked.has("whole")) await model.complete();
   const run = async (): Promise<Values> => (await model.run(feeds)) as Values;
   const abortMs = async (afterMs: number): Promise<number | null> => {
