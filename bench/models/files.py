@@ -86,8 +86,9 @@ def _named(held: Tensors, prefix: str) -> Tensors:
 
 def _published(site: BenchSite, folder: str, tensors: Tensors) -> list[dict[str, object]]:
     listed: list[dict[str, object]] = []
-    for name, values in tensors.items():
-        url = f"{folder}/{name}.bin"
+    # Names are what an author chose, and need not fit into an address.
+    for number, (name, values) in enumerate(tensors.items()):
+        url = f"{folder}/{number}.bin"
         site.publish(url, np.ascontiguousarray(values).tobytes(), at_once=True)
         shape = list(values.shape)
         listed.append({"name": name, "dtype": values.dtype.name, "shape": shape, "url": url})

@@ -167,11 +167,11 @@ def without_dead_steps(network: Network) -> Network:
             steps.append(step)
             needed.update(step.inputs)
     needed.update(network.inputs)
-    made = {name for step in steps for name in step.outputs}
+    kept = needed.union(*(step.outputs for step in steps))
     return replace(
         network,
         steps=tuple(reversed(steps)),
-        types={name: type_ for name, type_ in network.types.items() if name in needed | made},
+        types={name: type_ for name, type_ in network.types.items() if name in kept},
         constants={name: value for name, value in network.constants.items() if name in needed},
     )
 
