@@ -319,7 +319,8 @@ def _drawn(
 ) -> NDArray[np.generic]:
     dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
     if dtype.kind == "f":
-        return random.standard_normal(shape).astype(dtype)
+        # Pages have numbers of f32; drawn as such, they are the same in all engines.
+        return random.standard_normal(shape).astype(np.float32).astype(dtype)
     if dtype.kind == "b":
         return np.asarray(random.random(shape) < 0.8)
     return random.integers(0, most, shape).astype(dtype)

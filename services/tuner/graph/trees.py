@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import helper
 
 from services.tuner.graph.functions import Body
 from services.tuner.graph.network import Array
@@ -34,7 +35,7 @@ class Forest:
     """Nodes of all trees; `first` is the child where a condition holds. Leaves have no mode."""
 
     feature: NDArray[np.int32]
-    threshold: NDArray[np.float32]
+    threshold: NDArray[np.float64]
     mode: tuple[str, ...]
     first: NDArray[np.int32]
     second: NDArray[np.int32]
@@ -82,7 +83,7 @@ def _numbered(body: Body, what: str) -> Forest:
     ends = zip(body.value(f"{what}_treeids"), body.value(f"{what}_nodeids"), strict=True)
     return Forest(
         feature=column("nodes_featureids", np.int32, size),
-        threshold=_reals(body, "nodes_values", size),
+        threshold=_thresholds(body, size),
         mode=modes,
         first=np.array(children[0], np.int32),
         second=np.array(children[1], np.int32),
@@ -92,6 +93,13 @@ def _numbered(body: Body, what: str) -> Forest:
         target=np.array(body.value(f"{what}_ids"), np.int32),
         weight=_reals(body, f"{what}_weights", 0),
     )
+
+
+def _thresholds(body: Body, size: int) -> NDArray[np.float64]:
+    """Reads those of the older operators, which may be doubles in a tensor."""
+    given = body.array("nodes_values_as_tensor")
+    listed = body.reals("nodes_values") if given is None else given
+    return np.asarray(listed if len(listed) else np.zeros(size), np.float64)
 
 
 def _reals(body: Body, name: str, size: int) -> NDArray[np.float32]:
@@ -122,7 +130,7 @@ def _indexed(body: Body) -> Forest:
 
     forest = Forest(
         feature=of_all(feature, np.zeros(leaves)).astype(np.int32),
-        threshold=of_all(splits, np.zeros(leaves)).astype(np.float32),
+        threshold=of_all(splits, np.zeros(leaves)).astype(np.float64),
         mode=(*(MODES[int(mode)] for mode in modes), *("LEAF",) * leaves),
         first=of_all(np.where(leaf_first, first + nodes, first), ends).astype(np.int32),
         second=of_all(np.where(leaf_second, second + nodes, second), ends).astype(np.int32),
@@ -169,12 +177,14 @@ def _members_apart(forest: Forest, members: Array) -> Forest:
 
 def _tables(forest: Forest) -> Tables:
     """x < t as x <= the number before t, and what asks for the opposite with its children swapped;
-    NaN goes where it went."""
+    NaN goes where it went. Features are f32, so that a threshold of f64 between two of them acts as
+    the lower one of x <= t, as the upper one of x < t, and equals none."""
     branching = np.array([mode != "LEAF" for mode in forest.mode])
     modes = np.array(forest.mode)
-    before = np.nextafter(forest.threshold, np.float32(-np.inf), dtype=np.float32)
+    lower, upper = _neighbours(forest.threshold)
+    before = np.nextafter(upper, np.float32(-np.inf), dtype=np.float32)
     before = np.where(np.abs(before) < SMALLEST, -SMALLEST, before)
-    before = np.where(np.abs(forest.threshold) < SMALLEST, -SMALLEST, before)
+    before = np.where(np.abs(upper) < SMALLEST, -SMALLEST, before)
     strict = np.isin(modes, ("BRANCH_LT", "BRANCH_GTE"))
     swapped = np.isin(modes, ("BRANCH_GT", "BRANCH_GTE", "BRANCH_NEQ"))
     equal = np.isin(modes, ("BRANCH_EQ", "BRANCH_NEQ"))
@@ -187,10 +197,23 @@ def _tables(forest: Forest) -> Tables:
     )
     return Tables(
         feature=np.where(branching, forest.feature, 0).astype(np.int32),
-        threshold=np.where(strict, before, forest.threshold).astype(np.float32),
+        threshold=np.where(
+            equal & (lower != upper), np.nan, np.where(strict, before, lower)
+        ).astype(np.float32),
         children=np.stack((first, second), axis=1).astype(np.int32),
         kinds=np.stack((equal, nan_first), axis=1).astype(np.int32),
         depth=_depth(forest, branching),
+    )
+
+
+def _neighbours(numbers: Array) -> tuple[Array, Array]:
+    """The largest f32 that is not above each number, and the smallest that is not below it."""
+    with np.errstate(over="ignore"):
+        nearest = numbers.astype(np.float32)
+    low, high = np.float32(-np.inf), np.float32(np.inf)
+    return (
+        np.where(nearest > numbers, np.nextafter(nearest, low), nearest),
+        np.where(nearest < numbers, np.nextafter(nearest, high), nearest),
     )
 
 
@@ -322,9 +345,10 @@ def _ensemble(body: Body) -> tuple[str, ...]:
     targets = body.integer("n_targets", 1)
     aggregate = AGGREGATES[body.integer("aggregate_function", 1)]
     scores = _scores(body, _indexed(body), targets, aggregate)
+    made = _finished(body, scores, targets, TRANSFORMS[body.integer("post_transform")])
     if body.dtype(0) != np.float32:
-        raise body.refusal("its features are no floats", "export it in float32")
-    return (_finished(body, scores, targets, TRANSFORMS[body.integer("post_transform")]),)
+        made = body.node("Cast", made, to=helper.np_dtype_to_tensor_dtype(body.dtype(0)))
+    return (made,)
 
 
 def _finished(body: Body, scores: str, targets: int, transform: str) -> str:

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.errors import InvalidInput, UnsupportedModel
@@ -106,3 +107,32 @@ def test_a_threshold_of_strictly_less_holds_for_the_number_below_it(tmp_path: Pa
         x = x.astype(np.float32)
         made_ = evaluate(graph, {"x": x})["y0"].ravel()
         assert made_.tolist() == [float(not each) for each in x[:, 0] < threshold]
+
+
+@pytest.mark.parametrize("mode", range(6))
+def test_thresholds_of_doubles_decide_features_of_f32_as_onnxruntime_does(
+    mode: int, tmp_path: Path
+) -> None:
+    """LightGBM writes such trees. The thresholds lie between two numbers of f32, or are one."""
+    x = np.array([0.1, 1 / 3, 2.0, -7.3, np.inf], np.float32)
+    x = np.concatenate((x, np.nextafter(x, np.float32(-9)), np.nextafter(x, np.float32(9))))
+    for threshold in (0.1, 1 / 3, 2.0, float(np.float32(-7.3)), 1e-42):
+        node = helper.make_node(
+            "TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1, tree_roots=[0],
+            nodes_modes=numpy_helper.from_array(np.array([mode], np.uint8)),
+            nodes_splits=numpy_helper.from_array(np.array([threshold])),
+            leaf_weights=numpy_helper.from_array(np.array([1.0, 2.0])),
+            leaf_targetids=[0, 0], nodes_featureids=[0], nodes_truenodeids=[0],
+            nodes_falsenodeids=[1], nodes_trueleafs=[1], nodes_falseleafs=[1],
+        )  # fmt: skip
+        infos = (
+            helper.make_tensor_value_info(name, TensorProto.DOUBLE, (len(x), 1)) for name in "xy"
+        )
+        graph = helper.make_graph([node], "trees", [next(infos)], [next(infos)])
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 5)]
+        made = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        feeds = {"x": x.astype(np.float64)[:, None]}
+        session = onnxruntime.InferenceSession(made.SerializeToString())
+        (wanted,) = session.run(None, feeds)
+        imported = import_model(written(tmp_path, made), {})
+        assert evaluate(imported, feeds)["y"].tolist() == wanted.tolist(), threshold
