@@ -88,6 +88,12 @@ beyond it are left out: no kernel reads or writes elsewhere. An input that is su
 has its range in the plan, and a page refuses what ONNX does not allow, in a sentence with name,
 value and range.
 
+`TopK`, `CumSum`, `CumProd`, `ScatterElements` and `ScatterND` take a number of steps that grows as
+their tensors do. `TopK` gives entries in order whether or not that is asked for, the first of equal
+ones first, and counts NaN as the largest, as onnxruntime does. Updates are made in their order: of
+several at one place the last one counts, or all are combined. On WebGPU one thread makes all
+updates that may meet: those along a single axis take as long as one thread needs.
+
 Operators that are not in the table are imported where ONNX defines them by others, or where all
 that they read is constant. Any other is refused in one sentence that names the node. So are loops
 that end by the values of inputs, sequences, texts, training, and shapes that depend on such values
