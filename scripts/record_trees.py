@@ -153,6 +153,17 @@ def ensemble(**more: Any) -> OperatorCase:
     return ml("TreeEnsemble", [rows(40)], version=5, **attributes, **more)
 
 
+def vector_classes(classes: int, transform: str) -> OperatorCase:
+    counts = [3, 2, 4, 1][:classes]
+    total, pairs = sum(counts), classes * (classes - 1) // 2
+    return ml(
+        "SVMClassifier", [rows()], 2, classlabels_ints=[7, -2, 5, 0][:classes],
+        vectors_per_class=counts, support_vectors=real(total * FEATURES).tolist(),
+        coefficients=real((classes - 1) * total).tolist(), rho=real(pairs).tolist(),
+        kernel_type="RBF", kernel_params=[0.5, 0.0, 3.0], post_transform=transform,
+    )  # fmt: skip
+
+
 def nodes() -> dict[str, Callable[[], OperatorCase]]:
     missing = rows()
     missing[::2, 2] = np.nan
@@ -260,6 +271,10 @@ def nodes() -> dict[str, Callable[[], OperatorCase]]:
             )
             for kernel in ("LINEAR", "RBF", "POLY", "SIGMOID")
         },
+        **{
+            f"vectors_of_{classes}_{transform}": partial(vector_classes, classes, transform)
+            for classes, transform in product((2, 3, 4), ("NONE", "LOGISTIC", "SOFTMAX"))
+        },
     }  # fmt: skip
 
 
@@ -268,11 +283,11 @@ def trained() -> dict[str, Callable[[], OperatorCase]]:
     x = RANDOM.standard_normal((200, FEATURES)).astype(np.float32)
     target = (x[:, 0] * 2 + x[:, 1] ** 2 - x[:, 2]).astype(np.float32)
     two, three = (target > 1).astype(np.int64), np.digitize(target, [0, 2])
-    forest, boosting, linear, tree, pipeline, preprocessing = (
+    forest, boosting, linear, tree, pipeline, preprocessing, vectors = (
         import_module(f"sklearn.{name}")
         for name in (
             "ensemble", "ensemble", "linear_model", "tree", "pipeline",
-            "preprocessing",
+            "preprocessing", "svm",
         )
     )  # fmt: skip
 
@@ -302,6 +317,8 @@ def trained() -> dict[str, Callable[[], OperatorCase]]:
         "logistic": (linear.LogisticRegression(), three),
         "logistic_of_two": (linear.LogisticRegression(), two),
         "ridge": (linear.Ridge(), target),
+        "vectors": (vectors.SVC(), three),
+        "vectors_of_two": (vectors.SVC(kernel="linear"), two),
         "pipeline": (
             pipeline.make_pipeline(preprocessing.StandardScaler(), linear.LogisticRegression()),
             three,

@@ -4,6 +4,7 @@ Definitions: ONNX, docs/Operators-ml.md; onnxruntime 1.32 where that is vague.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations
 
 import numpy as np
 from onnx import GraphProto, helper
@@ -195,6 +196,41 @@ def _vector_regressor(body: Body) -> tuple[str, ...]:
     return (_transformed_alone(body, made),)
 
 
+def _vector_classifier(body: Body) -> tuple[str, ...]:
+    """Each two classes have a score, by their support vectors; the sign is a vote for one of them.
+    Of two classes the scores are told as those of both, of more as those of pairs."""
+    counts = body.value("vectors_per_class")
+    if not counts:
+        raise body.refusal("it has no support vectors", "export it as a LinearClassifier")
+    if body.value("prob_a"):
+        raise body.refusal("it iterates for probabilities", "train it with probability=False")
+    classes, total = len(counts), sum(counts)
+    vectors = _reals(body, "support_vectors").reshape(total, -1)
+    coefficients = _reals(body, "coefficients").reshape(classes - 1, total)
+    ends = np.cumsum((0, *counts))
+    pairs = list(combinations(range(classes), 2))
+    weights = np.zeros((total, len(pairs)), np.float32)
+    for pair, (one, other) in enumerate(pairs):
+        for own, row in ((one, other - 1), (other, one)):
+            part = slice(ends[own], ends[own + 1])
+            weights[part, pair] = coefficients[row, part]
+    made = body.node("MatMul", _kernel(body, features(body, 0), vectors), body.weight(weights))
+    scores = body.node("Add", made, body.weight(_reals(body, "rho")))
+    above = body.node("Greater", scores, body.weight(np.zeros((), np.float32)))
+    # A vote of a pair is for the first, or else for the second.
+    first, second = np.zeros((2, len(pairs), classes), np.float32)
+    for pair, (one, other) in enumerate(pairs):
+        first[pair, one] = second[pair, other] = 1
+    won = body.node("Cast", above, to=body.F32)
+    votes = body.node("MatMul", won, body.weight(first - second))
+    label = chosen(body, body.node("Add", votes, body.weight(second.sum(axis=0))))
+    transform = body.text("post_transform", "NONE")
+    if classes > 2:
+        return label, transformed(body, scores, transform)
+    shares = transform != "NONE"
+    return label, binary(body, scores, transform, limit=0.0, shares=shares)[1]
+
+
 def _transformed_alone(body: Body, made: str) -> str:
     transform = body.text("post_transform", "NONE")
     if transform not in ("NONE", "LOGISTIC"):
@@ -242,6 +278,7 @@ OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     "LinearRegressor": _linear_regressor,
     "Normalizer": _normalizer,
     "OneHotEncoder": _one_hot,
+    "SVMClassifier": _vector_classifier,
     "SVMRegressor": _vector_regressor,
     "Scaler": _scaler,
     "ZipMap": _zip_map,
