@@ -49,8 +49,9 @@ MAX_EPS = 30
 """10⁻³⁰ is a number of f32, and added to a variance it is nothing."""
 MAX_TENSOR_BYTES = 1 << 28
 MAX_FLOPS = 1 << 40
-MAX_REDUCTION = 1 << 18
-"""Terms of one entry of an output. Who checks a report computes 64 such entries: 0.3 s."""
+MAX_REDUCTION = 1 << 22
+"""Terms of one entry of an output, as a group of 16 images of 512 x 512 has. Who checks a report
+computes as many entries as `services.aggregator.verification` can afford."""
 
 
 KEY_DTYPES = (DType.F32, DType.F16)
@@ -95,9 +96,9 @@ class Tensor:
 MAX_EPILOGUES = 4
 MAX_STAGE_BYTES = 1 << 28
 """Bytes of all stages of a program before its output."""
-MAX_WORK = 1 << 23
+MAX_WORK = 1 << 24
 """Terms of one entry of a program's output with those of all that it is made of. Who checks a
-report computes 64 such entries."""
+report computes up to 64 such entries."""
 MAX_ORDERED_WORK = 1 << 25
 """The same of a stage that takes values in order, which is computed whole."""
 MAX_RECURRENT_WORK = 1 << 33

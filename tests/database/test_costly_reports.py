@@ -16,7 +16,7 @@ from tests.reports import failure
 from workers.aggregating import RETRIES, verify_lease, verify_leases
 from workers.maintenance import stalled
 
-LONGEST = Workload.parse(f"avg_pool2d:f32:b1h520w520c4kh512kw{MAX_REDUCTION // 512}stride1pad0")
+LONGEST = Workload.parse(f"avg_pool2d:f32:b1h2052w2052c4kh2048kw{MAX_REDUCTION // 2048}stride1pad0")
 
 
 def test_a_failure_on_the_longest_reduction_costs_the_verifier_nothing(

@@ -7,6 +7,7 @@ from services.tuner.ir.nodes import LANES
 from services.tuner.operators.lowering import prim_func
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads, split_nests
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.elementwise.parts import with_parts
 from services.tuner.schedules.elementwise.pointwise import pointwise
 from services.tuner.schedules.elementwise.state_copies import state_copies
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
@@ -22,7 +23,8 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     held = tuple(tensor.dtype for tensor in workload.tensors)
     # Entries of one axis are whole vectors, since buffers are padded to 16 bytes.
     vectors = None if workload.has_states else pointwise(workload.program, LANES)
-    plain = plain_program(prim_func(vectors or workload.program), held)
+    stated = workload.program if workload.has_states else with_parts(workload.program)
+    plain = plain_program(prim_func(vectors or stated), held)
     copies = (
         structs.replace(plain, body=structs.replace(plain.body, body=(nest,)))
         for nest in state_copies(plain, workload.program)
