@@ -74,12 +74,12 @@ def test_integers_are_drawn_from_what_they_stand_for() -> None:
 
 CHAIN = "a: f32[64]\n" + "\n".join(
     f"s{n}[i: 64] = {'a' if n == 0 else f's{n - 1}'}[i] + {'a' if n == 0 else f's{n - 1}'}[63 - i]"
-    for n in range(24)
+    for n in range(25)
 )
-"""Each stage reads the one before at two places: 2²⁴ reads of the input for an entry."""
+"""Each stage reads the one before at two places: 2²⁵ reads of the input for an entry."""
 REFUSED = {
     "a: f32[65536, 4096]\nc[i: 1] = a[i, i]": "at most 268435456 are allowed",
-    "a: f32[9]\nc[i: 9] = sum over k: 262145 of a[0]": "sums 262145 terms",
+    "a: f32[9]\nc[i: 9] = sum over k: 4194305 of a[0]": "sums 4194305 terms",
     CHAIN: "an entry of the output takes",
     "a: f32[9]\nb[i: 65536, j: 2048] = a[0]\nc[i: 9] = b[i, i]": "stages before the output have",
     "a: i8[9]\nc[i: 9]: i32 = a[i]": "programs take f32, f16, i32",

@@ -170,3 +170,14 @@ def test_comparisons_have_a_shape_where_onnx_infers_none(opset: int, tmp_path: P
     text = "net (float[2, 3] x, float[2] w) => (bool[N] y) { y = GreaterOrEqual (x, w) }"
     with pytest.raises(InvalidInput, match="do not fit the operator"):
         import_model(written(tmp_path, parsed(text, opset)), {})
+
+
+def test_denormal_constants_are_zeros_of_their_sign(tmp_path: Path) -> None:
+    text = """net (float[4] x) => (float[4] y) {
+        w = Constant <value = float[4] {1e-40, -1e-40, 1.2e-38, 2.0}> ()
+        y = Mul (x, w)
+    }"""
+    graph = import_model(written(tmp_path, parsed(text)), {})
+    (constant,) = graph.constants.values()
+    assert constant.tolist() == [0.0, 0.0, np.float32(1.2e-38), 2.0]
+    assert np.signbit(constant).tolist() == [False, True, False, False]
