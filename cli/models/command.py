@@ -139,6 +139,8 @@ def add(
             on_wasm = TargetKind.WASM in _targets(target, both=both)
             if on_wasm and not decodes:
                 check_added(gateway, name, model.weights, told)
+    for remark in model.remarks:
+        note(remark)
     if as_json:
         print_json(made)
         return

@@ -146,27 +146,30 @@ def _network(
     from services.tuner.graph.features import remarks
     from services.tuner.graph.importing import imported as imported_graph
     from services.tuner.graph.models import plan_f16, plan_graphs
-    from services.tuner.graph.reading import FIRST_CURRENT_OPSET, read_model
+    from services.tuner.graph.reading import read_model
 
     read = read_model(file)
-    if read.opsets[""] < FIRST_CURRENT_OPSET:
-        told(
-            f"{file.name} is of opset {read.opsets['']}, whose operators are carried over to those "
-            "of today"
-        )
     for line in remarks(read.graph):
         told(line)
     graphs = [imported_graph(read, each.dimensions, constants=each.constants) for each in choices]
     dimensions = [each.named for each in choices]
     usual = WeightsChoice.F16 if read.has_f16_weights else WeightsChoice.F32
     model = plan_graphs(graphs, dimensions, name, storing=wanted.storing(usual))
-    made = _written(model, weights, told)
+    made = replace(_written(model, weights, told), remarks=_remarks(file, read.opsets[""]))
     if not (read.has_f16_weights if f16 is None else f16):
         return made
     told("planning it with values of f16")
     halved = plan_f16(graphs, dimensions, name, wanted.max_error)
     beside = weights.with_name(f"{weights.name}.f16")
     return replace(made, f16=_written(halved, beside, told))
+
+
+def _remarks(file: Path, opset: int) -> tuple[str, ...]:
+    from services.tuner.graph.reading import FIRST_CURRENT_OPSET
+
+    if opset >= FIRST_CURRENT_OPSET:
+        return ()
+    return (f"{file.name} is of opset {opset}: its operators were carried over to those of today",)
 
 
 def _decoder(

@@ -23,7 +23,8 @@ class ImportedModel:
     """What an import makes of a file. `golden` are the files of the plans, in their order;
     `weights` is the one of all; `programs` the text of each program that a plan calls. `f16` is the
     same with values or a cache of f16, for WebGPU; with a cache of f16 the weights are the same.
-    `wide`: nodes of that whose values stay f32.
+    `wide`: nodes of that whose values stay f32. `remarks` are sentences on the file that who adds
+    it should know.
     """
 
     plans: tuple[Plan, ...]
@@ -32,6 +33,7 @@ class ImportedModel:
     programs: Mapping[str, str]
     f16: "ImportedModel | None" = None
     wide: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def parts(self) -> "tuple[ImportedModel, ...]":
