@@ -19,6 +19,7 @@ from services.tuner.schedules.registry import lite_space
 from tests.browser.sites import site
 from tests.unit.tuner.execution import NUMPY, Floats, inputs_of
 from tests.unit.tuner.reference import reference
+from tests.unit.tuner.test_recurrence import lstm, right_values
 from workers.fleet.chromium import launched_chromium
 
 FLAGS = (
@@ -178,3 +179,17 @@ def test_rows_are_reduced_by_subgroups_in_a_page(
     inputs = inputs_of(workload)
     output = in_page(page, compile_candidate(candidate), inputs)
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
+
+
+@pytest.mark.parametrize(("steps", "ways", "size"), [(60, 2, 12), (3, 1, 600)])
+def test_a_workgroup_makes_all_steps_of_a_recurrence_in_a_page(
+    page: Page, steps: int, ways: int, size: int
+) -> None:
+    """With a state of 600 some of it lies in scratch memory."""
+    workload = lstm(steps, ways, 2, size)
+    swiftshader = gpu_model("google", "swiftshader")
+    artifact = compile_candidate(lite_space(workload, TargetKind.WEBGPU, swiftshader)[0])
+    assert bool(artifact.manifest.scratch_bytes) is (size == 600)
+    inputs = inputs_of(workload)
+    output = in_page(page, artifact, inputs)
+    assert np.abs(output - right_values(workload, inputs)).max() <= 3e-6
