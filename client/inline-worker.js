@@ -1,6 +1,9 @@
 /**
  * `import source from "./worker.js?inlined"` is that worker, bundled, as text. A worker's address
  * must be of the page's own origin, and the SDK may come from any: so it carries its worker along.
+ *
+ * `import … from "./module.js?own"` is a copy of a small module for its importer alone: two files that
+ * shared it would need a third one.
  */
 import { dirname, resolve } from "node:path";
 import { build } from "esbuild";
@@ -23,6 +26,10 @@ export const inlineWorker = {
     onResolve({ filter: /\?inlined$/ }, ({ path, importer }) => ({
       path: resolve(dirname(importer), path.replace(/\.js\?inlined$/, ".ts")),
       namespace: "inlined",
+    }));
+    onResolve({ filter: /\?own$/ }, ({ path, importer }) => ({
+      path: resolve(dirname(importer), path.replace(/\.js\?own$/, ".ts")),
+      suffix: `?${importer}`,
     }));
     onLoad({ filter: /.*/, namespace: "inlined" }, async ({ path }) => {
       const { outputFiles } = await build({

@@ -5,7 +5,7 @@ import { buildSdk } from "../bundles.js";
 import { Failures, postReport } from "../src/gateway/failures.js";
 import { CompileDeadline, SharedDeadline } from "../src/gpu/compiling.js";
 import { KernelZoo, type KernelZooError } from "../src/sdk/index.js";
-import { registerCommand } from "../src/sdk/names.js";
+import { registerCommand } from "../src/sdk/refusals.js";
 import type { FailureReport, Manifest } from "../src/wire/types.js";
 import { bytesOf, tinyKernel } from "./kernels.js";
 import { CLASS, ELEMENTS, filled, KEY, manifestOf, open, serve } from "./zoo.js";
@@ -216,6 +216,7 @@ test("SDK and engine are at most 20 kB gzip in one file, 30 kB with the runtime 
   const names = [...files.keys()].filter((name) => name.endsWith(".js")).sort();
   const parts = names.map((name) => name.replace(/-\w+\.js/, ""));
   const lazy = [
+    "compiling",
     "contributing",
     "few-runs",
     "full",
@@ -229,8 +230,10 @@ test("SDK and engine are at most 20 kB gzip in one file, 30 kB with the runtime 
     "pool",
     "probe",
     "profile",
+    "refusals",
     "runtime",
     "sdk.js",
+    "signing",
     "source",
     "source",
     "source",

@@ -148,7 +148,7 @@ test("threads are planned from what is asked for and what the page is allowed", 
   for (const [limits, reason] of [
     [{ isolated: false, logicalCores: 2 }, /not cross-origin isolated/],
     [{ isolated: true, logicalCores: 1 }, /one logical core/],
-    [{ isolated: true, shares: false, logicalCores: 2 }, /does not let its threads share memory/],
+    [{ isolated: true, shares: false, logicalCores: 2 }, /lets no threads share memory/],
   ] as const) {
     const plan = planThreads("auto", limits);
     assert.equal(plan.count, 1);

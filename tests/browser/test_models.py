@@ -767,4 +767,4 @@ def test_webkit_that_isolates_a_page_runs_models_with_shared_memory_and_without(
         assert (found["threads"], found["singleThreadReason"]) == (2, None)
     else:
         assert found["threads"] == 1
-        assert "does not let its threads share memory" in found["singleThreadReason"]
+        assert "lets no threads share memory" in found["singleThreadReason"]

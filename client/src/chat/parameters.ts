@@ -1,4 +1,5 @@
 /** What a request may ask for: every parameter of OpenAI's client by name, with its type. */
+import { unknownName } from "../engine/spelling.js";
 import type { TokenSource } from "./text.js";
 import type { ChatMessage } from "./tokenizer.js";
 import type {
@@ -124,33 +125,9 @@ function shown(value: unknown): string {
 const wrong = (name: string, kind: Kind, value: unknown): TypeError =>
   new TypeError(`${name} is to be ${kind.words}; ${shown(value)} was given.`);
 
-/** Letters that have to be added, left out or changed to make one name of the other. */
-function distance(left: string, right: string): number {
-  let row = Array.from({ length: right.length + 1 }, (_, i) => i);
-  for (const [i, letter] of [...left].entries()) {
-    const next = [i + 1];
-    for (const [j, other] of [...right].entries()) {
-      const changed = (row[j] as number) + (letter === other ? 0 : 1);
-      next.push(Math.min(changed, (row[j + 1] as number) + 1, (next[j] as number) + 1));
-    }
-    row = next;
-  }
-  return row.at(-1) as number;
-}
-
-/** The known name that one was probably meant to be; undefined where none is near. */
-function nearest(name: string, known: readonly string[]): string | undefined {
-  const most = Math.ceil(name.length / 3);
-  const near = known.map((each) => [distance(name.toLowerCase(), each), each] as const);
-  return near.filter(([far]) => far <= most).sort(([a], [b]) => a - b)[0]?.[1];
-}
-
 function refuseUnknown(where: string, given: object, known: readonly string[]): void {
-  const unknown = Object.keys(given).find((name) => !known.includes(name));
-  if (unknown === undefined) return;
-  const meant = nearest(unknown, known);
-  const told = meant ? `; ${meant} may be meant` : "; leave it out";
-  throw new TypeError(`${unknown} is not known to ${where}${told}.`);
+  const told = unknownName(where, given, known);
+  if (told !== null) throw new TypeError(told);
 }
 
 const PARAMETERS = [...Object.keys(KINDS), ...Object.keys(REFUSED)];

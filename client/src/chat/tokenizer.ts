@@ -1,5 +1,5 @@
 /** What turns text into tokens and back: nothing of our own, but what other packages have. */
-import { htmlSentence, isHtml } from "../gateway/html.js";
+import { beginsAsHtml, htmlSentence } from "../gateway/html.js";
 
 export interface ChatMessage {
   readonly role: string;
@@ -67,7 +67,10 @@ function specialTokens(config: TokenizerConfig): Record<string, string> {
   return Object.fromEntries(texts.filter(([, text]) => typeof text === "string"));
 }
 
-/** The text of a file; null where there is none. Throws for a page of HTML in its place. */
+/**
+ * The text of a file; null where there is none. Throws for a page of HTML in its place; JSON that is
+ * said to be one is read.
+ */
 async function textAt(
   url: URL,
   remedy: string,
@@ -77,7 +80,9 @@ async function textAt(
   if (response.status === 404) return null;
   if (!response.ok) throw new Error(`${url} answered ${response.status}.`);
   const text = await response.text();
-  if (!isHtml(response.headers.get("Content-Type"), text)) return text;
+  const isJson = url.pathname.endsWith(".json") && parsed(text) !== null;
+  const isHtml = response.headers.get("Content-Type")?.startsWith("text/html");
+  if (isJson || !(isHtml || beginsAsHtml(text))) return text;
   throw new Error(`${htmlSentence(url)} ${remedy}`);
 }
 
@@ -127,7 +132,7 @@ export async function loadTokenizer(
   const text = conversations ? await templateText(folder, config, signal) : undefined;
   const made = { tokenizer: new Tokenizer(tokenizer, config) };
   if (text === undefined) return { ...made, template: undefined };
-  if (isHtml(null, text)) throw new Error(`The template of ${folder} is a page of HTML.`);
+  if (beginsAsHtml(text)) throw new Error(`The template of ${folder} is a page of HTML.`);
   const template = new Template(text);
   const render: ChatTemplate["render"] = (context) =>
     template.render({ ...specialTokens(config), ...context });

@@ -25,7 +25,8 @@ export interface UserAgentData {
 
 /** Absent in Firefox and Safari, and in pages on plain http. */
 export function userAgentData(): UserAgentData | undefined {
-  return (navigator as { readonly userAgentData?: UserAgentData }).userAgentData;
+  const { navigator } = globalThis as { navigator?: { readonly userAgentData?: UserAgentData } };
+  return navigator?.userAgentData;
 }
 
 /** The order matters, since Chromium's text names Safari too. */
@@ -48,7 +49,7 @@ export function engineFromText(text: string): Engine {
 export function readEngine(): Engine {
   const chromium = userAgentData()?.brands.find(({ brand }) => brand === "Chromium");
   if (chromium !== undefined) return { name: chromium.brand, version: chromium.version };
-  return engineFromText(navigator.userAgent);
+  return engineFromText(globalThis.navigator?.userAgent ?? "");
 }
 
 /** The part of a profile that does not change with the browser; unknown text is ''. */
@@ -102,7 +103,7 @@ export async function readHardware(limitMs: number): Promise<HardwareReading> {
   const gpu = adapter === LATE ? NO_GPU : adapter;
   const hardware = {
     cpu_architecture: cpu === LATE ? "" : plainText(cpu),
-    logical_cores: Math.min(Math.max(navigator.hardwareConcurrency ?? 1, 1), 4096),
+    logical_cores: Math.min(Math.max(globalThis.navigator?.hardwareConcurrency ?? 1, 1), 4096),
     gpu_vendor: plainText(gpu.vendor),
     gpu_architecture: plainText(gpu.architecture),
   };

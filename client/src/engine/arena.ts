@@ -40,6 +40,21 @@ function createMemory(): WebAssembly.Memory {
   );
 }
 
+/** The arena of the page's zoos, while one of them is in use. */
+let shared: WeakRef<Arena> | undefined;
+
+/**
+ * One arena for all zoos of a page. A memory reserves 4 GiB of addresses, of which a browser gives a
+ * page some sixty, and takes them back when it likes.
+ */
+export function pageArena(): Arena {
+  const known = shared?.deref();
+  if (known !== undefined) return known;
+  const arena = new Arena();
+  shared = new WeakRef(arena);
+  return arena;
+}
+
 /**
  * Owns one shared memory and lends blocks of it. Growth keeps earlier views valid, as the
  * buffer of a shared memory is never detached. Shared memory needs no isolated page as long as

@@ -42,10 +42,9 @@ export async function fetchArtifact(
   const bytes = await download(url, bytesOf, signal);
   const digest = await digestOf(bytes);
   if (digest !== artifact.sha256) {
-    throw new KernelZooError(
-      "artifact",
-      `${url} has SHA-256 ${digest}, not what the manifest says. A proxy may have changed it.`,
-    );
+    const why = "A proxy may have changed it, or sent a page in its place.";
+    const message = `${url} has SHA-256 ${digest}, not what the manifest says. ${why}`;
+    throw new KernelZooError("artifact", message);
   }
   return bytes;
 }

@@ -31,7 +31,8 @@ export function reserve(
   }
   const open = others.map((model) => `${model.name} (${mib(model.bytes)})`).join(", ");
   const remedy = open === "" ? "Give more memoryBytes" : `Dispose of ${open}`;
-  return `${name} takes ${mib(bytes)}; ${mib(limit - taken)} are left. ${remedy}.`;
+  const left = mib(Math.max(0, limit - taken));
+  return `${name} takes ${mib(bytes)}; ${left} are left. ${remedy}.`;
 }
 
 export const release = (owner: object): boolean => held.delete(owner);

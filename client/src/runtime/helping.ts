@@ -1,4 +1,5 @@
 /** What the workers hear that a model's worker starts: they run parts of calls, or prepare weights. */
+import { scriptUrl } from "../engine/script-url.js";
 import { canShare } from "../engine/sharing.js";
 import { Crew, crewMember, type FromCrew, type Hand, type Helping, type ToCrew } from "./crew.js";
 import type { Linked } from "./kernels.js";
@@ -26,7 +27,7 @@ interface WorkerScope {
 
 const scope = globalThis as unknown as WorkerScope;
 
-const spawn = (): Hand & Preparer => new Worker(scope.location.href);
+const spawn = (): Hand & Preparer => new Worker(scriptUrl(scope.location.href));
 
 type Post = (message: FromPreparer) => void;
 

@@ -25,23 +25,21 @@ function refused(host: Host, message: string): Error {
   return new host.tools.KernelZooError("manifest", message);
 }
 
+/** What pages did wrong is said by a file that few of them load. */
+const refusals = () => import("../sdk/refusals.js");
+
 /** The text of an answer. Throws KernelZooError: network, manifest. */
-function textOf(host: Host, url: URL, name: string, answer: Answer<string>): string {
+async function textOf(host: Host, url: URL, name: string, answer: Answer<string>): Promise<string> {
   if (answer.kind === "ok") return answer.value;
   if (answer.kind === "empty") return "";
-  const { detail } = answer;
-  if (answer.kind === "unavailable") throw new host.tools.KernelZooError("network", detail);
-  if (answer.status !== 404 || !answer.byGateway) {
-    throw refused(host, `${url} answered ${answer.status}: ${detail}`);
-  }
-  const command = `kernelzoo models add FILE --name ${name}`;
-  throw refused(host, `The zoo has no such model: ${detail} Add it: ${command}`);
+  if (answer.kind === "unavailable") throw new host.tools.KernelZooError("network", answer.detail);
+  throw refused(host, (await refusals()).noModel(url, name, answer));
 }
 
 /** The address of a model in the bundle that the zoo is. */
 async function addressInBundle(host: Host, name: string, dimensions: Dimensions): Promise<URL> {
   const { origin, bundle: pinned, deviceClass, deadline, tools } = host;
-  const text = textOf(host, origin, name, await tools.fresh(origin, deadline));
+  const text = await textOf(host, origin, name, await tools.fresh(origin, deadline));
   if (pinned !== undefined && tools.hashOf(text) !== pinned) {
     throw new tools.KernelZooError("signature", `${origin} is another bundle than the page pins.`);
   }
@@ -65,12 +63,12 @@ function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL
   return url;
 }
 
-function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): void {
+async function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): Promise<void> {
   const { model, plan, kernels } = answer;
   // What formats of 3 and 4 add every reader of the first one knows, and 5 adds so to 2.
   const format = [0, 1, 2, 1, 1, 2][plan?.format];
-  if (model !== 1 || format !== (host.format ?? 1) || !kernels)
-    throw refused(host, `${url} is no model for this SDK.`);
+  if (model === 1 && format === (host.format ?? 1) && kernels) return;
+  throw refused(host, (await refusals()).otherKind(url, answer, format));
 }
 
 /** Throws KernelZooError (signature) for a signed answer to another question. */
@@ -93,13 +91,13 @@ export async function requestModel(
   const stored = isFile(name);
   const bundled = !stored && isFile(origin.pathname);
   const opened = async (url: URL): Promise<ModelAnswer> => {
-    const text = textOf(host, url, name, await (asked ?? tools.fresh(url, deadline)));
+    const text = await textOf(host, url, name, await (asked ?? tools.fresh(url, deadline)));
     if (bundled && bundle !== undefined && !url.pathname.endsWith(`/${tools.hashOf(text)}.json`)) {
       throw new tools.KernelZooError("signature", `${url} is not what its name says.`);
     }
     const answer = await tools.openManifest<ModelAnswer>(text, pins);
-    refuseMalformed(host, answer, url);
-    if (maxAgeMs !== null && !stored) tools.refuseAged(answer, maxAgeMs);
+    await refuseMalformed(host, answer, url);
+    if (maxAgeMs !== null && !stored) await tools.refuseAged(answer, maxAgeMs);
     if (pins !== null && !stored && !bundled) refuseOther(host, answer, name);
     return answer;
   };

@@ -1,5 +1,6 @@
 /** A model's worker as the page sees it. */
 import type { KernelZooError } from "../engine/error.js";
+import { scriptUrl } from "../engine/script-url.js?own";
 import type { CallTimes } from "./dispatch.js";
 import type { Stored } from "./golden.js";
 import type {
@@ -68,7 +69,7 @@ const REMEDY = "A content security policy must allow worker-src blob:.";
  */
 export function spawnRuntime(text = source): RuntimeWorker {
   const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
-  const worker: Worker = new Worker(url, { name: "kernelzoo model" });
+  const worker: Worker = new Worker(scriptUrl(url), { name: "kernelzoo model" });
   const terminate = worker.terminate.bind(worker);
   worker.terminate = () => {
     terminate();

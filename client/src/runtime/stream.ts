@@ -121,9 +121,10 @@ export async function refuseChanged(
   url: URL | string,
 ): Promise<void> {
   if (await hasDigest(bytes, sha256)) return;
+  const why = "A proxy may have changed it, or sent a page in its place.";
   throw new KernelZooError(
     "artifact",
-    `${url} does not have the SHA-256 that the model says. A proxy may have changed it.`,
+    `${url} does not have the SHA-256 that the model says. ${why}`,
   );
 }
 

@@ -5,8 +5,14 @@ import { type Answer, ask, type Deadline } from "../gateway/request.js";
 import { now } from "../timing/clock.js";
 import type { Manifest, ManifestEntry } from "../wire/types.js";
 import { addressIn, type Bundle, isBundle } from "./address.js";
-import { registerCommand } from "./names.js";
-import { latest, openManifest, type Pins, refuseAged, signatureError } from "./signature.js";
+import {
+  latest,
+  openManifest,
+  type Pins,
+  parsed,
+  refuseAged,
+  signatureError,
+} from "./signature.js";
 
 /** A manifest and how long its request took. */
 export interface TimedManifest {
@@ -18,12 +24,8 @@ export interface TimedManifest {
 const segment = (text: string): string =>
   encodeURIComponent(text).replaceAll("%3A", ":").replaceAll("%2B", "+");
 
-function notFound(name: string, detail: string): KernelZooError {
-  const remedy = name.includes(":")
-    ? `Register it on the machine of the zoo: ${registerCommand(name)}`
-    : "Register the set of workloads first.";
-  return new KernelZooError("manifest", `The zoo does not know ${name}. ${remedy} (${detail})`);
-}
+/** What pages did wrong is said by a file that few of them load. */
+const refusals = () => import("./refusals.js");
 
 /** Reading the browser's own copy takes at most this long. */
 const KEPT_MS = 1_000;
@@ -54,8 +56,7 @@ async function read(url: URL, name: string, deadline: Deadline): Promise<string>
         const message = `${url} answered ${answer.status}, which is no zoo's answer. Is the address right?`;
         throw new KernelZooError("manifest", message);
       }
-      if (answer.status === 404) throw notFound(name, answer.detail);
-      throw new KernelZooError("manifest", `The zoo refuses ${name}: ${answer.detail}`);
+      throw new KernelZooError("manifest", (await refusals()).refusedName(name, answer));
     case "unavailable":
       throw new KernelZooError("network", answer.detail);
     case "empty":
@@ -95,7 +96,7 @@ async function addressOf(
     if (pinned !== undefined && hashOf(text) !== pinned) {
       throw signatureError(`${origin} is another bundle than this page pins: ${hashOf(text)}.`);
     }
-    return addressIn(JSON.parse(text) as Bundle, origin, deviceClasses);
+    return addressIn(parsed<Bundle>(text), origin, deviceClasses);
   }
   const path = [name, ...deviceClasses].map(segment).join("/");
   const url = new URL(`./v1/zoo/${path}`, origin);
@@ -138,7 +139,7 @@ export async function requestManifest(
     }
     const manifest = await openManifest(text, pins);
     refuseMalformed(manifest, url);
-    if (maxAgeMs !== null) refuseAged(manifest, maxAgeMs);
+    if (maxAgeMs !== null) await refuseAged(manifest, maxAgeMs);
     // A bundle names a class that runs here, and one set that may hold the workload.
     if (pins !== null && !isBundle(origin)) refuseOther(manifest, name, asker.deviceClasses);
     return manifest;
@@ -161,16 +162,9 @@ export function entriesOf({ set, entries }: Manifest, name: string): readonly Ma
   throw new KernelZooError("manifest", `These are the kernels of ${set}, not of ${name}.`);
 }
 
-/** The entry of `workload`. Throws KernelZooError (manifest) where there is none yet. */
-export function entryOf(manifest: Manifest, workload: string): ManifestEntry {
+/** The entry of `workload`. Rejects with KernelZooError (manifest) where there is none yet. */
+export async function entryOf(manifest: Manifest, workload: string): Promise<ManifestEntry> {
   const entry = manifest.entries.find((each) => each.workload === workload);
   if (entry !== undefined) return entry;
-  if (!manifest.missing.includes(workload)) {
-    throw new KernelZooError("manifest", `${workload} is not in ${manifest.set}. Add it there.`);
-  }
-  throw new KernelZooError(
-    "manifest",
-    `${workload} is registered, but no kernel of it has been compiled yet. ` +
-      "Try again in a few seconds.",
-  );
+  throw new KernelZooError("manifest", (await refusals()).noEntry(manifest, workload));
 }

@@ -99,14 +99,3 @@ export function constantsOf(key: string): readonly string[] {
 export function constantKey(key: string, constant: readonly string[]): string {
   return constant.includes(WEIGHTS) ? `${key}${CONSTANT}${WEIGHTS}` : key;
 }
-
-const EXTENT = /[a-z]+(\d+)/g;
-
-/** The command that registers a workload, as in `kernelzoo tune matmul 384x768x768`. */
-export function registerCommand(key: string): string {
-  const [operator = key, dtype, extents = ""] = key.split(":");
-  if (dtype === "f16") return `kernelzoo tune ${key} --target webgpu`;
-  if (key.includes(CONSTANT)) return `kernelzoo tune ${key}`;
-  const sizes = [...extents.matchAll(EXTENT)].map(([, size]) => size);
-  return `kernelzoo tune ${operator} ${sizes.join("x")}`.trimEnd();
-}

@@ -2,7 +2,7 @@ import { isGpuProbed } from "../device/gpu-profile.js";
 import { type Hardware, readEngine } from "../device/hardware.js";
 import { storedNotebook, storedNotes } from "../device/notebook.js";
 import { notedHardware, peakOf, readProfile, usualClass } from "../device/profile.js";
-import { Arena } from "../engine/arena.js";
+import { Arena, pageArena } from "../engine/arena.js";
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
 import { forbiddenReason } from "../engine/features.js";
 import { canShare } from "../engine/sharing.js";
@@ -114,6 +114,34 @@ export interface ConstantOptions<Names extends PropertyKey> extends KernelOption
 }
 
 const TIMEOUT_MS = 10_000;
+/** A service worker loads no further code, such as that of probes and threads. */
+const IS_SERVICE_WORKER = "ServiceWorkerGlobalScope" in globalThis;
+
+/** The names of options, by what takes them, as `OptionNames` of the tests has them, too. */
+const OPTIONS = {
+  "KernelZoo.open": "keys maxAgeMs bundle deviceClass threads backend device timeoutMs signal",
+  "zoo.kernel": "use buffers verify constant",
+  "zoo.set": "use buffers verify",
+  "zoo.loadGraph": "onProgress signal memoryBytes",
+  "zoo.languageModel": "onProgress signal memoryBytes check tune budgetMs contribute contextLength",
+  "zoo.model":
+    "onProgress signal memoryBytes check tune budgetMs contribute dimensions backend save runs",
+};
+
+/** Rejects with KernelZooError (run) for a misspelt option. */
+async function refuseUnknown(where: keyof typeof OPTIONS, options: object = {}): Promise<void> {
+  const known = OPTIONS[where].split(" ");
+  if (Object.keys(options).every((name) => known.includes(name))) return;
+  const { unknownName } = await import("./refusals.js");
+  throw new KernelZooError("run", `${unknownName(where, options, known)}`);
+}
+
+/** Throws KernelZooError (run) where there are no workers: in Node, in service workers, in worklets. */
+function refuseWithoutWorkers(): void {
+  if (globalThis.Worker !== undefined) return;
+  const message = "Models run in workers, and there are none here: open them in a page.";
+  throw new KernelZooError("run", message);
+}
 
 /** What the runtime of models takes from here. */
 // biome-ignore format: names alone
@@ -130,12 +158,13 @@ async function explained<T>(
   work: () => Promise<T>,
   stage: Stage,
   what: string,
-  signal: AbortSignal | undefined,
+  ...signals: readonly (AbortSignal | undefined)[]
 ): Promise<T> {
   try {
     return await work();
   } catch (thrown) {
-    if (thrown instanceof KernelZooError || gaveUp(signal)) throw thrown;
+    const isReason = signals.some((signal) => signal?.aborted && signal.reason === thrown);
+    if (thrown instanceof KernelZooError || isReason || signals.some(gaveUp)) throw thrown;
     throw new KernelZooError(stage, `${what}: ${sentence(thrown)}`, thrown);
   }
 }
@@ -195,13 +224,13 @@ interface ZooParts extends Source {
  * The entry with constant weights where the page promises them and the zoo has kernels of it; the
  * plain one where that alone has a kernel for the GPU that is to run it.
  */
-function bestEntry(
+async function bestEntry(
   { manifest }: TimedManifest,
   workload: string,
   promised: readonly string[],
   backend: Backend,
   gpu: GpuSide,
-): ManifestEntry {
+): Promise<ManifestEntry> {
   const [plain, constant] = [workload, constantKey(workload, promised)].map((key) =>
     manifest.entries.find((entry) => entry.workload === key),
   );
@@ -268,10 +297,11 @@ export class KernelZoo {
    * shared WebAssembly memory, run for a senseless number of threads.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
+    await refuseUnknown("KernelZoo.open", options);
     const source = sourceOf(url, options);
     const { threads: asked = 1, backend = "auto", signal } = options;
     const forbidden = backend === "javascript" ? "It was asked for." : forbiddenReason();
-    const arena = new Arena(forbidden ? NO_MEMORY : undefined);
+    const arena = forbidden ? new Arena(NO_MEMORY) : pageArena();
     const threads = new Threads(arena, forbidden ? 1 : asked);
     const told = new URL("./v1/failures", source.origin);
     const failures = new Failures((report) => postReport(told, report));
@@ -289,6 +319,7 @@ export class KernelZoo {
         if (deviceClass !== undefined) {
           return { deviceClass, hardware: null, gpu: await this.#openGpu() };
         }
+        if (IS_SERVICE_WORKER) return this.#unprobed(null);
         const { peaks, ...device } = await readProfile(storedNotebook());
         this.#deviceClass = device.deviceClass;
         this.#peakGflops = peakOf(peaks);
@@ -317,11 +348,15 @@ export class KernelZoo {
     if (this.#described !== null || this.#parts.told.deviceClass !== undefined) {
       return this.#device();
     }
+    return this.#unprobed(needsGpu ? this.#openGpu() : null);
+  }
+
+  /** A device that was not probed has the usual class, and a GPU where one `opens` or is known. */
+  async #unprobed(opens: Promise<GpuSide> | null): Promise<AskingDevice> {
     const notes = storedNotebook();
-    const opening = needsGpu ? this.#openGpu() : null;
     const [hardware, deviceClass] = await Promise.all([notedHardware(notes), usualClass(notes)]);
     const device = { engine: readEngine(), deviceId: idOf(deviceClass) };
-    const gpu = opening ?? (isGpuProbed(notes, device) ? this.#openGpu() : NO_GPU);
+    const gpu = opens ?? (isGpuProbed(notes, device) ? this.#openGpu() : NO_GPU);
     return { hardware, deviceClass, gpu: await gpu };
   }
 
@@ -343,12 +378,13 @@ export class KernelZoo {
     workload: WorkloadKey<Key>,
     options: ConstantOptions<Constant> = {},
   ): Promise<Kernel<Omit<InputsOf<Key>, Constant>>> {
+    await refuseUnknown("zoo.kernel", options);
     const { constant = {} } = options;
     const promised = Object.keys(constant);
     const kernel = await this.#explained(async () => {
       const device = await this.#device();
       const found = await this.#manifest(workload, device);
-      const entry = bestEntry(
+      const entry = await bestEntry(
         found,
         workload,
         promised,
@@ -374,6 +410,7 @@ export class KernelZoo {
    * kernel yet are absent. Those whose key names constant inputs wait for `setConstants`.
    */
   async set(name: string, options: KernelOptions = {}): Promise<ReadonlyMap<string, Kernel>> {
+    await refuseUnknown("zoo.set", options);
     return this.#explained(async () => {
       const device = await this.#device();
       const found = await this.#manifest(name, device);
@@ -394,6 +431,14 @@ export class KernelZoo {
   async model<Types extends ModelTypes = AnyModel>(
     name: string,
     options?: ModelOptions,
+  ): Promise<Model<Types>> {
+    await refuseUnknown("zoo.model", options);
+    return this.#opened(name, options?.signal, () => this.#model<Types>(name, options));
+  }
+
+  async #model<Types extends ModelTypes>(
+    name: string,
+    options: ModelOptions | undefined,
   ): Promise<Model<Types>> {
     // What the runtime is going to ask for comes beside it, not after it.
     void Promise.allSettled([
@@ -425,8 +470,11 @@ export class KernelZoo {
    * the first one. Throws KernelZooError as `model` does; and the reason of the signal.
    */
   async languageModel(name: string, options?: LanguageOptions): Promise<LanguageModel> {
-    const { openModel } = await import("../language/language.js");
-    return openModel(this.#host(await this.#deviceOfModel(name, true)), name, options);
+    await refuseUnknown("zoo.languageModel", options);
+    return this.#opened(name, options?.signal, async () => {
+      const { openModel } = await import("../language/language.js");
+      return openModel(this.#host(await this.#deviceOfModel(name, true)), name, options);
+    });
   }
 
   /** Keys of the graphs that this device keeps for pages of this origin; none that is stale. */
@@ -445,9 +493,12 @@ export class KernelZoo {
     key: string,
     options?: GraphOptions,
   ): Promise<Model<Types>> {
-    const loading = [graphs(), import("../runtime/runtime.js")] as const;
-    const [{ loadGraph }, runtime] = await Promise.all(loading);
-    return loadGraph<Types>(this.#host(ANY_DEVICE), runtime, key, options);
+    await refuseUnknown("zoo.loadGraph", options);
+    return this.#opened(key, options?.signal, async () => {
+      const loading = [graphs(), import("../runtime/runtime.js")] as const;
+      const [{ loadGraph }, runtime] = await Promise.all(loading);
+      return loadGraph<Types>(this.#host(ANY_DEVICE), runtime, key, options);
+    });
   }
 
   /**
@@ -462,6 +513,16 @@ export class KernelZoo {
   /** Removes a graph, if there is one. Models that were opened from it go on. */
   async deleteGraph(key: string): Promise<void> {
     await (await graphs()).deleteGraph(key);
+  }
+
+  /** What `open` gives, of whatever stands under a name. Throws KernelZooError, or the reason of `signal`. */
+  async #opened<T>(
+    name: string,
+    signal: AbortSignal | undefined,
+    open: () => Promise<T>,
+  ): Promise<T> {
+    refuseWithoutWorkers();
+    return explained(open, "run", `${name} cannot be opened`, signal, this.#parts.signal);
   }
 
   async #file(name: string): ReturnType<typeof fresh> {
@@ -483,6 +544,10 @@ export class KernelZoo {
   dispose(): void {
     this.#parts.threads.dispose();
     this.#opening?.then((gpu) => gpu.kind === "gpu" && gpu.close());
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
   }
 
   /** One request for each name, one for a bundle, however often; failures are not kept. */

@@ -1,6 +1,7 @@
 /** The threads of one arena, which pages load whose kernels run on them. */
 import type { Arena, Block } from "../engine/arena.js";
 import type { KernelZooError } from "../engine/error.js";
+import { scriptUrl } from "../engine/script-url.js?own";
 import {
   CONTROL_WORDS,
   chunking,
@@ -46,7 +47,7 @@ type Make = typeof KernelZooError;
 /** A worker from a blob, which is of the page's own origin and inherits its isolation. */
 function spawnFromBlob(): Thread {
   const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-  const worker = new Worker(url, { name: "kernelzoo" });
+  const worker = new Worker(scriptUrl(url), { name: "kernelzoo" });
   worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
   return worker;
 }

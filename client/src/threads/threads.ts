@@ -27,8 +27,7 @@ const NOT_ISOLATED =
   "The page is not cross-origin isolated, so its threads cannot share memory. Serve it with " +
   "Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp.";
 
-const NO_SHARING =
-  "This browser isolates the page, but does not let its threads share memory; another browser may.";
+const NO_SHARING = "This browser lets no threads share memory, not in isolated pages either.";
 
 const REMEDY = "If the page has a content security policy, it must allow worker-src blob:.";
 

@@ -1,0 +1,54 @@
+/** Sentences on what pages did wrong, which are loaded when one is needed. */
+import type { Answer } from "../gateway/request.js";
+import type { ModelAnswer } from "../runtime/answer.js";
+import type { Manifest } from "../wire/types.js";
+
+export { unknownName } from "../engine/spelling.js";
+
+const CONSTANT = ":constant=";
+
+const EXTENT = /[a-z]+(\d+)/g;
+
+/** The command that registers a workload, as in `kernelzoo tune matmul 384x768x768`. */
+export function registerCommand(key: string): string {
+  const [operator = key, dtype, extents = ""] = key.split(":");
+  if (dtype === "f16") return `kernelzoo tune ${key} --target webgpu`;
+  if (key.includes(CONSTANT)) return `kernelzoo tune ${key}`;
+  const sizes = [...extents.matchAll(EXTENT)].map(([, size]) => size);
+  return `kernelzoo tune ${operator} ${sizes.join("x")}`.trimEnd();
+}
+
+type RefusedAnswer = Extract<Answer<string>, { readonly kind: "refused" }>;
+
+/** Why the zoo has nothing for a workload or a set of them. */
+export function refusedName(name: string, { status, detail }: RefusedAnswer): string {
+  if (status !== 404) return `The zoo refuses ${name}: ${detail}`;
+  const remedy = name.includes(":")
+    ? `Register it on the machine of the zoo: ${registerCommand(name)}`
+    : "Register the set of workloads first.";
+  return `The zoo does not know ${name}. ${remedy} (${detail})`;
+}
+
+/** Why a manifest has no entry for a workload. */
+export const noEntry = ({ set, missing }: Manifest, workload: string): string =>
+  missing.includes(workload)
+    ? `${workload} is registered, but no kernel of it has been compiled yet. Try again in a few seconds.`
+    : `${workload} is not in ${set}. Add it there.`;
+
+/** Why there is no model of that name. */
+export function noModel(
+  url: URL,
+  name: string,
+  { status, detail, byGateway }: RefusedAnswer,
+): string {
+  if (status !== 404 || !byGateway) return `${url} answered ${status}: ${detail}`;
+  return `The zoo has no such model: ${detail} Add it: kernelzoo models add FILE --name ${name}`;
+}
+
+/** What an answer is that is no model of the kind that was asked for; its plan is of `format`. */
+export function otherKind(url: URL, { name, model, kernels }: ModelAnswer, format = 0): string {
+  if (model !== 1 || !kernels || format === 0) return `${url} is no model for this SDK.`;
+  return format === 2
+    ? `${name} is a language model; open it by zoo.languageModel().`
+    : `${name} is no language model; open it by zoo.model().`;
+}
