@@ -283,18 +283,20 @@ def trained() -> dict[str, Callable[[], OperatorCase]]:
     x = RANDOM.standard_normal((200, FEATURES)).astype(np.float32)
     target = (x[:, 0] * 2 + x[:, 1] ** 2 - x[:, 2]).astype(np.float32)
     two, three = (target > 1).astype(np.int64), np.digitize(target, [0, 2])
-    forest, boosting, linear, tree, pipeline, preprocessing, vectors = (
+    forest, boosting, linear, tree, pipeline, preprocessing, vectors, neighbours = (
         import_module(f"sklearn.{name}")
         for name in (
             "ensemble", "ensemble", "linear_model", "tree", "pipeline",
-            "preprocessing", "svm",
+            "preprocessing", "svm", "neighbors",
         )
     )  # fmt: skip
 
-    def scikit(estimator: Any, labels: Array) -> OperatorCase:
+    def scikit(estimator: Any, labels: Array, **options: Any) -> OperatorCase:
         to_onnx = import_module("skl2onnx").to_onnx
         estimator.fit(x, labels)
-        return ConvertedCase(to_onnx(estimator, x[:1], target_opset={"": 17, ML: 3}), rows(8))
+        kept = {id(estimator): options} if options else None
+        model = to_onnx(estimator, x[:1], target_opset={"": 17, ML: 3}, options=kept)
+        return ConvertedCase(model, rows(8))
 
     def other(library: str, name: str, labels: Array, **more: Any) -> OperatorCase:
         tools = import_module("onnxmltools")
@@ -329,6 +331,7 @@ def trained() -> dict[str, Callable[[], OperatorCase]]:
     }  # fmt: skip
     return {
         **{name: partial(scikit, *given) for name, given in estimators.items()},
+        "neighbours": partial(scikit, neighbours.KNeighborsClassifier(3), three, optim="cdist"),
         "lightgbm": partial(other, "lightgbm", "LGBMClassifier", three, verbose=-1),
         "lightgbm_of_two": partial(other, "lightgbm", "LGBMClassifier", two, verbose=-1),
         "lightgbm_of_numbers": partial(other, "lightgbm", "LGBMRegressor", target, verbose=-1),

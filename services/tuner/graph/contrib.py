@@ -268,8 +268,20 @@ def _quantised_lstm(body: Body) -> tuple[str, ...]:
     return body.nodes("LSTM", ("i0", *weights, *others), 3, **kept)
 
 
+def _distances(body: Body) -> tuple[str, ...]:
+    """Between each row of one table and each of another, as nearest neighbours ask."""
+    one, other = (body.node("Unsqueeze", f"i{n}", body.integers(1 - n)) for n in range(2))
+    rest = body.node("Sub", one, other)
+    square = body.node("ReduceSumSquare", rest, body.integers(2), keepdims=0)
+    metric = body.text("metric", "sqeuclidean")
+    if metric not in ("euclidean", "sqeuclidean"):
+        raise body.refusal(f"its metric is {metric}", "export it with euclidean distances")
+    return (body.node("Sqrt", square) if metric == "euclidean" else square,)
+
+
 OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {
     **ATTENTION,
+    "CDist": _distances,
     **QUANTISED,
     "BiasGelu": _gelu("none"),
     "DynamicQuantizeLSTM": _quantised_lstm,
