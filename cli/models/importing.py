@@ -144,6 +144,7 @@ def _network(
     f16: bool | None,
 ) -> ImportedModel:
     from services.tuner.graph.features import remarks
+    from services.tuner.graph.golden import golden_file
     from services.tuner.graph.importing import imported as imported_graph
     from services.tuner.graph.models import plan_f16, plan_graphs
     from services.tuner.graph.reading import read_model
@@ -154,12 +155,13 @@ def _network(
     graphs = [imported_graph(read, each.dimensions, constants=each.constants) for each in choices]
     dimensions = [each.named for each in choices]
     usual = WeightsChoice.F16 if read.has_f16_weights else WeightsChoice.F32
-    model = plan_graphs(graphs, dimensions, name, storing=wanted.storing(usual))
+    golden = [golden_file(graph) for graph in graphs]
+    model = plan_graphs(graphs, dimensions, name, storing=wanted.storing(usual), right=golden)
     made = replace(_written(model, weights, told), remarks=_remarks(file, read.opsets[""]))
     if not (read.has_f16_weights if f16 is None else f16):
         return made
     told("planning it with values of f16")
-    halved = plan_f16(graphs, dimensions, name, wanted.max_error)
+    halved = plan_f16(graphs, dimensions, name, wanted.max_error, golden)
     beside = weights.with_name(f"{weights.name}.f16")
     return replace(made, f16=_written(halved, beside, told))
 

@@ -79,8 +79,15 @@ export interface ModelEvents extends TuningEvents {
   readonly devicelost: { readonly reason: string | null };
 }
 
+/** Whether some entry is infinite or no number; a nanosecond for each. */
 const isInfinite = (tensors: readonly Stored[]): boolean =>
-  tensors.some((entries) => entries instanceof Float32Array && !entries.every(Number.isFinite));
+  tensors.some((entries) => {
+    let zeros = 0;
+    // A number less itself is 0, and anything else is NaN.
+    for (let i = 0; i < entries.length; i++)
+      zeros += (entries[i] as number) - (entries[i] as number);
+    return zeros !== 0;
+  });
 
 /** Refuses a run of f16 whose outputs are no numbers although its feeds are. Throws Refused. */
 function refuseOverflow(

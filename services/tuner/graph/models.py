@@ -87,9 +87,11 @@ def plan_graphs(
     name: str,
     rules: Rules = ALL_RULES,
     storing: Storing | None = None,
+    right: Sequence[GoldenFile] | None = None,
 ) -> PlannedModel:
-    """As `plan_model`, of graphs as they are imported."""
-    golden = tuple(golden_file(graph) for graph in graphs)
+    """As `plan_model`, of graphs as they are imported; `right` are their golden files, where these
+    are there already."""
+    golden = tuple(map(golden_file, graphs)) if right is None else tuple(right)
     lowered = tuple(fused(graph, rules) for graph in graphs)
     stored = None
     if storing is not None:
@@ -103,11 +105,12 @@ def plan_f16(
     dimensions: Sequence[Mapping[str, int]],
     name: str,
     max_error: float,
+    right: Sequence[GoldenFile] | None = None,
 ) -> PlannedModel:
     """As `plan_graphs`, with values and weights of f16. Raises InvalidInput where golden outputs
     then differ by more than `max_error` of their largest magnitude, or are no numbers where inputs
     are some times as large."""
-    right = [golden_file(graph) for graph in graphs]
+    right = right or [golden_file(graph) for graph in graphs]
     made = [fused_f16(graph, each.feeds) for graph, each in zip(graphs, right, strict=True)]
     lowered = tuple(graph for graph, _ in made)
     golden = tuple(
