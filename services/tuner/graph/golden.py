@@ -28,8 +28,8 @@ SEED = 20_201
 TOLERANCE = 1e-4
 SETTLED = TOLERANCE / 4
 """By so much of an output's largest magnitude may rounding move entries that are compared."""
-ROUNDING = 2e-6
-"""A value of kernels may be off by so much of itself: 16 to 32 roundings of f32."""
+ROUNDING = 5e-7
+"""A value of kernels may be off by so much of itself: 4 to 8 roundings of f32."""
 WHOLE_BELOW = float(1 << 20)
 """Whole numbers below are exact on every target: counts, places, what a comparison gives."""
 AT_ONCE = 65_521
@@ -98,13 +98,16 @@ def golden_file(graph: Graph, feeds: Feeds | None = None) -> GoldenFile:
 
 
 def _settled(graph: Graph) -> _Drawn:
-    """The first inputs whose outputs rounding does not move, or those that it moves least."""
+    """The first inputs whose outputs rounding does not move, or those of two that it moves least
+    where these are few entries, or of all ways."""
     best: _Drawn | None = None
     for number, way in enumerate(WAYS):
         drawn = _computed(graph, seeded_feeds(graph, way, SEED + number))
         if best is None or drawn.unsettled < best.unsettled:
             best = drawn
-        if best.unsettled == (False, 0.0):
+        # Another draw costs two evaluations, and a few entries may be off.
+        most = MOST_OFF / OFF_SPREAD if number else 0.0
+        if best.unsettled <= (False, most):
             break
     assert best is not None
     return best
