@@ -16,7 +16,8 @@ from services.aggregator.rounding import bounded_entries
 from services.aggregator.verification import roundings
 from services.tuner.compile import compile_candidate
 from services.tuner.graph.evaluate import run_program
-from services.tuner.schedules.registry import lite_space, matching
+from services.tuner.ir.legality import Phase, faults
+from services.tuner.schedules.registry import lite_space, matching, scheduled
 from tests.unit.tuner.execution import execute
 from tests.unit.tuner.gpu_execution import execute_on_gpu
 from tests.unit.tuner.javascript_execution import Run
@@ -40,6 +41,7 @@ PROGRAMS = {
     "the largest of many": (
         "x: f32[2, 5000]\nc[i: 2, r: 300]: i32 = largest over t: 5000 of x[i, t]"
     ),
+    "a part of few": "x: f32[3, 100]\nc[i: 3, r: 40]: i32 = smallest over t: 100 of x[i, t]",
     "all in order": ("x: f32[2, 3000]\nc[i: 2, r: 3000]: i32 = smallest over t: 3000 of x[i, t]"),
     "the smallest of integers": (
         "x: i32[2, 5000]\nc[i: 2, r: 50]: i32 = smallest over t: 5000 of x[i, t]"
@@ -173,19 +175,36 @@ def test_a_text_is_read_again_and_nothing_else_schedules_it(form: str) -> None:
         assert [each.name for each in matching(workload, target)] == ["ordered"]
 
 
-@pytest.mark.parametrize("pattern", ["rising", "falling", "equal"])
-def test_the_order_of_entries_does_not_make_a_selection_wrong(pattern: str) -> None:
+@pytest.mark.parametrize("target", [TargetKind.WASM, TargetKind.WEBGPU])
+@pytest.mark.parametrize("form", PROGRAMS)
+def test_loop_nests_are_legal(form: str, target: TargetKind) -> None:
+    for candidate in lite_space(workload_of(form), target):
+        for nest in scheduled(candidate).nests:
+            assert faults(nest, Phase.SCHEDULED) == ()
+
+
+PATTERNS = {
+    "rising": np.arange(9000, dtype=np.float32),
+    "falling": -np.arange(9000, dtype=np.float32),
+    "equal": np.ones(9000, np.float32),
+    "missing first": np.where(np.arange(9000) < 5000, np.nan, -np.arange(9000)).astype(np.float32),
+    "missing last": np.where(np.arange(9000) < 5000, -np.arange(9000), np.nan).astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("order", ["largest", "smallest"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_order_of_entries_does_not_make_a_selection_wrong(pattern: str, order: str) -> None:
     """Rising entries are each held, so that the held ones are sorted again and again."""
-    x = {
-        "rising": np.arange(9000, dtype=np.float32),
-        "falling": -np.arange(9000, dtype=np.float32),
-        "equal": np.ones(9000, np.float32),
-    }[pattern].reshape(1, 9000)
-    text = "x: f32[1, 9000]\nc[i: 1, r: 40]: i32 = largest over t: 9000 of x[i, t]"
+    x = PATTERNS[pattern].reshape(1, 9000)
+    text = f"x: f32[1, 9000]\nc[i: 1, r: 40]: i32 = {order} over t: 9000 of x[i, t]"
     workload = Workload.of_program("ordered", parsed(text))
-    for target, run in ((TargetKind.WASM, execute), (TargetKind.WEBGPU, execute_on_gpu)):
-        made = run(compile_candidate(lite_space(workload, target)[0]), [x])
-        assert np.array_equal(made, run_program(workload.program, [x])), target
+    wanted = run_program(workload.program, [x])
+    artifact = compile_candidate(lite_space(workload, TargetKind.WASM)[0])
+    assert np.array_equal(execute(artifact, [x]), wanted)
+    if not np.isnan(x).any():
+        artifact = compile_candidate(lite_space(workload, TargetKind.WEBGPU)[0])
+        assert np.array_equal(execute_on_gpu(artifact, [x]), wanted)
 
 
 REFUSED = {

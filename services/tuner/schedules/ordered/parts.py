@@ -48,8 +48,6 @@ LEAST, MOST = DType.I32.value_range
 _MAGNITUDE = MOST
 _INFINITE = 0x7F800000
 INTEGER_BITS = 32
-MOST_FOUND_ONE_BY_ONE = 4096
-"""Keys that are compared to find few of few entries; sorting costs as much before its first."""
 
 
 def combined(reducer: Reducer, dtype: DType) -> BinaryOp:
@@ -81,10 +79,13 @@ def both(left: Expression, right: Expression) -> Binary:
 
 
 def when(name: str, condition: Expression, body: Block, otherwise: Block = ()) -> Block:
-    """Runs the body where a condition on entries holds: a variable that is 0 there."""
-    value = Select(condition=condition, then=whole(0), otherwise=whole(1))
+    """Runs the body where a condition on entries holds: a variable that is 0 there. Without a body
+    it is 0 elsewhere."""
+    holds, fails = (whole(0), whole(1)) if body else (whole(1), whole(0))
+    value = Select(condition=condition, then=holds, otherwise=fails)
     bound = Bound(index=Affine.variable(name), limit=1)
-    return (Let(var=name, value=value, low=0, high=1, body=under((bound,), body, otherwise)),)
+    inside = under((bound,), body, otherwise) if body else under((bound,), otherwise)
+    return (Let(var=name, value=value, low=0, high=1, body=inside),)
 
 
 def key(entry: Expression, dtype: DType, *, largest: bool) -> Expression:

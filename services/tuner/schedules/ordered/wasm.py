@@ -13,26 +13,43 @@ selection     range: rows. Few of few entries are found one after another:
   are sorted and all but the best dropped:
 
     held   best of before, sorted | others that may be among them
-           ←──── count ────→      ←── at least 1024 ──→
+           ←──── count ────→      ←── at least 256 ───→
 
   They are sorted by digits of 8 bits of their keys, lowest first (LSD radix sort), which keeps
   the order of equal ones. So a row takes a number of steps that grows as its entries do,
   whatever their order.
 """
 
+from collections.abc import Callable
 from math import prod
+
+from msgspec.structs import replace
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Axis, Reducer, number
 from kernelzoo.domain.operators.ordered import Scan, Selection, Updates, ordered_of
 from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, binary, constant, loop, plus, serial, total, whole
+from services.tuner.ir.build import (
+    ZERO,
+    binary,
+    constant,
+    loop,
+    plus,
+    serial,
+    splat,
+    total,
+    whole,
+)
 from services.tuner.ir.nodes import (
+    LANES,
     Allocate,
     Block,
     Buffer,
+    Compare,
+    CompareOp,
     Expression,
+    ExtractLane,
     IndexValue,
     Let,
     Load,
@@ -42,18 +59,20 @@ from services.tuner.ir.nodes import (
     Scope,
     Statement,
     Store,
+    dtype_of,
 )
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.ordered.config import WasmOrderedConfig
 from services.tuner.schedules.ordered.parts import (
+    INTEGER_BITS,
     MOST,
-    MOST_FOUND_ONE_BY_ONE,
     NEUTRAL,
     KeyAt,
     Told,
     UpdateNest,
+    both,
     combined,
     digit_of,
     entry_of,
@@ -72,11 +91,14 @@ BLOCK = 256
 """Terms of f32 that are summed before a sum begins anew."""
 COLUMNS = 16
 """Entries side by side that are scanned by themselves: those of a cache line."""
-SPARE = 1024
-"""Places behind the best, which are filled before all are sorted."""
-DIGIT_BITS = 8
-DIGITS = 1 << DIGIT_BITS
-PASSES = 4
+SPARE = 256
+"""Places behind the best, at the least: they are filled before all are sorted."""
+LINE = 16
+"""Entries that are left out at once, as most are: a cache line."""
+FEW = 256
+"""Entries that are sorted by digits of 4 bits: counting larger ones would take longer than them."""
+MOST_FOUND_ONE_BY_ONE = 128
+"""Keys that are compared to find few of few entries; sorting takes as long before its first."""
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
@@ -216,13 +238,18 @@ def _has_first_axis(updates: Updates) -> bool:
 
 # Selections.
 
+Pairs = tuple[Buffer, Buffer]
+"""Keys and places."""
+
 
 def _selection(selection: Selection, x: Buffer, output: Buffer) -> Loop:
     row = Affine.variable("row")
 
+    def entry_at(t: Affine) -> Load:
+        return Load(buffer=x, index=row.times(selection.extent).plus(t))
+
     def key_at(t: Affine) -> Expression:
-        entry = Load(buffer=x, index=row.times(selection.extent).plus(t))
-        return key(entry, x.dtype, largest=selection.largest)
+        return key(entry_at(t), x.dtype, largest=selection.largest)
 
     def told(r: Affine, place: Expression) -> Statement:
         return Store(buffer=output, index=row.times(selection.count).plus(r), value=place)
@@ -230,38 +257,66 @@ def _selection(selection: Selection, x: Buffer, output: Buffer) -> Loop:
     if selection.extent * selection.count <= MOST_FOUND_ONE_BY_ONE:
         body = found_one_by_one(selection, key_at, told)
     else:
-        body = _found_by_sorting(selection, key_at, told)
+        body = _found_by_sorting(selection, entry_at, key_at, told)
     return loop("row", selection.rows, LoopKind.RANGE, body)
 
 
-def _found_by_sorting(selection: Selection, key_at: KeyAt, told: Told) -> Block:
+def _found_by_sorting(
+    selection: Selection, entry_at: Callable[[Affine], Load], key_at: KeyAt, told: Told
+) -> Block:
     count, extent = selection.count, selection.extent
     size = min(extent, 2 * count + SPARE)
+    size += (extent - size) % LINE
+    bits = 4 if size <= FEW else 8
     names = ("keys", "places", "other_keys", "other_places")
     keys, places, *others = (integers(name, size, Scope.GLOBAL) for name in names)
-    digits = integers("digits", DIGITS, Scope.GLOBAL)
-    filled, worst = (integers(name, 1, Scope.LOCAL) for name in ("filled", "worst"))
+    digits = integers("digits", 1 << bits, Scope.GLOBAL)
     t, r = Affine.variable("t"), Affine.variable("r")
-    sort = _sorted((keys, places), (others[0], others[1]), digits, size)
-    drop = (
-        Store(buffer=worst, index=ZERO, value=Load(buffer=keys, index=constant(count - 1))),
-        Store(buffer=filled, index=ZERO, value=whole(count)),
-        *_serial(
-            "spare",
-            size - count,
-            Store(
-                buffer=keys, index=Affine.variable("spare").plus(constant(count)), value=whole(MOST)
-            ),
-        ),
-    )
+    sort = _sorted((keys, places), (others[0], others[1]), digits, size, bits)
     hold = (
         Store(buffer=keys, index=t, value=key_at(t)),
         Store(buffer=places, index=t, value=IndexValue(index=t)),
     )
     body: Block = (*_serial("t", size, *hold), *sort)
     if size < extent:
-        at, slot = Affine.variable("later").plus(constant(size)), Affine.variable("slot")
-        one_more = plus(Load(buffer=filled, index=ZERO), whole(1))
+        body = (*body, *_others(selection, entry_at, key_at, (keys, places), sort, size))
+    body = (*body, *_serial("r", count, told(r, Load(buffer=places, index=r))))
+    return _allocated(body, digits, keys, places, *others)
+
+
+def _others(
+    selection: Selection,
+    entry_at: Callable[[Affine], Load],
+    key_at: KeyAt,
+    held: Pairs,
+    sort: Block,
+    size: int,
+) -> Block:
+    """Puts those of the entries from `size` on that come before the worst of the best behind them,
+    where they are sorted whenever all places are taken, and at the end."""
+    count, (keys, places) = selection.count, held
+    filled, worst = (integers(name, 1, Scope.LOCAL) for name in ("filled", "worst"))
+    first = entry_at(ZERO)
+    worst_entry = Buffer(name="worst_entry", scope=Scope.LOCAL, dtype=dtype_of(first), size=1)
+    slot, last = Affine.variable("slot"), Affine.variable("last")
+    spare = Store(
+        buffer=keys, index=Affine.variable("spare").plus(constant(count)), value=whole(MOST)
+    )
+    drop = (
+        Store(buffer=worst, index=ZERO, value=Load(buffer=keys, index=constant(count - 1))),
+        Let(
+            var="last",
+            value=Load(buffer=places, index=constant(count - 1)),
+            low=0,
+            high=selection.extent - 1,
+            body=(Store(buffer=worst_entry, index=ZERO, value=entry_at(last)),),
+        ),
+        Store(buffer=filled, index=ZERO, value=whole(count)),
+        *_serial("spare", size - count, spare),
+    )
+    one_more = plus(Load(buffer=filled, index=ZERO), whole(1))
+
+    def taken(at: Affine) -> Block:
         put: Block = (
             Let(
                 var="slot",
@@ -276,26 +331,44 @@ def _found_by_sorting(selection: Selection, key_at: KeyAt, told: Told) -> Block:
             Store(buffer=filled, index=ZERO, value=one_more),
             *when("full", same(Load(buffer=filled, index=ZERO), whole(size)), (*sort, *drop)),
         )
-        better = less(key_at(at), Load(buffer=worst, index=ZERO))
-        body = (*body, *drop, *_serial("later", extent - size, *when("take", better, put)), *sort)
-    body = (*body, *_serial("r", count, told(r, Load(buffer=places, index=r))))
-    return _allocated(body, filled, worst, digits, keys, places, *others)
+        return when("take", less(key_at(at), Load(buffer=worst, index=ZERO)), put)
+
+    left = selection.extent - size
+    if dtype_of(first) is DType.I32:
+        at = Affine.variable("later").plus(constant(size))
+        body = (*drop, *_serial("later", left, *taken(at)), *sort)
+        return _allocated(body, filled, worst, worst_entry)
+    start_at = Affine.variable("line").times(LINE).plus(constant(size))
+    limit = splat(Load(buffer=worst_entry, index=ZERO))
+    late: Expression | None = None
+    for vector in range(LINE // LANES):
+        some = replace(entry_at(start_at.plus(constant(LANES * vector))), lanes=LANES)
+        # NaN is neither at most the worst nor at least: what it is, its key tells.
+        sides = (some, limit) if selection.largest else (limit, some)
+        holds = Compare(op=CompareOp.LE, left=sides[0], right=sides[1])
+        late = holds if late is None else both(late, holds)
+    assert late is not None
+    all_late: Expression = ExtractLane(value=late, lane=0)
+    for lane in range(1, LANES):
+        all_late = both(all_late, ExtractLane(value=late, lane=lane))
+    each = _serial("later", LINE, *taken(start_at.plus(Affine.variable("later"))))
+    line = when("late", same(all_late, whole(0)), each)
+    body = (*drop, *_serial("line", left // LINE, *line), *sort)
+    return _allocated(body, filled, worst, worst_entry)
 
 
-Pairs = tuple[Buffer, Buffer]
-"""Keys and places."""
-
-
-def _sorted(held: Pairs, other: Pairs, digits: Buffer, size: int) -> Block:
+def _sorted(held: Pairs, other: Pairs, digits: Buffer, size: int, bits: int) -> Block:
     """Passes go from one pair of buffers to the other and back."""
     body: list[Statement] = []
-    for number_ in range(PASSES):
+    for number_ in range(INTEGER_BITS // bits):
         source, target = (held, other) if number_ % 2 == 0 else (other, held)
-        body += _sorted_by_digit(source, target, digits, size, number_)
+        body += _sorted_by_digit(source, target, digits, size, number_ * bits)
     return tuple(body)
 
 
-def _sorted_by_digit(source: Pairs, target: Pairs, digits: Buffer, size: int, place: int) -> Block:
+def _sorted_by_digit(
+    source: Pairs, target: Pairs, digits: Buffer, size: int, first_bit: int
+) -> Block:
     """Counts how often each digit occurs, from that where the first of each goes, and moves all."""
     t, d, slot = (Affine.variable(name) for name in ("t", "d", "slot"))
     digit = Affine.variable("digit")
@@ -303,8 +376,9 @@ def _sorted_by_digit(source: Pairs, target: Pairs, digits: Buffer, size: int, pl
     held = Load(buffer=digits, index=digit)
 
     def of_entry(*body: Statement) -> Let:
-        value = digit_of(Load(buffer=source[0], index=t), place * DIGIT_BITS, DIGIT_BITS)
-        return Let(var="digit", value=value, low=0, high=DIGITS - 1, body=body)
+        bits = digits.size.bit_length() - 1
+        value = digit_of(Load(buffer=source[0], index=t), first_bit, bits)
+        return Let(var="digit", value=value, low=0, high=digits.size - 1, body=body)
 
     count = of_entry(Store(buffer=digits, index=digit, value=plus(held, whole(1))))
     here = Load(buffer=digits, index=d)
@@ -332,10 +406,10 @@ def _sorted_by_digit(source: Pairs, target: Pairs, digits: Buffer, size: int, pl
         ),
     )
     body = (
-        *_serial("d", DIGITS, Store(buffer=digits, index=d, value=whole(0))),
+        *_serial("d", digits.size, Store(buffer=digits, index=d, value=whole(0))),
         *_serial("t", size, count),
         Store(buffer=running, index=ZERO, value=whole(0)),
-        *_serial("d", DIGITS, first),
+        *_serial("d", digits.size, first),
         *_serial("t", size, of_entry(move)),
     )
     return _allocated(body, running)

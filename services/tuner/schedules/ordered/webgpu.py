@@ -54,7 +54,6 @@ from services.tuner.schedules.base.parameters import Held, held_by, parameters_o
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.ordered.parts import (
     LEAST,
-    MOST_FOUND_ONE_BY_ONE,
     NEUTRAL,
     UpdateNest,
     combined,
@@ -68,6 +67,8 @@ from services.tuner.schedules.ordered.parts import (
 )
 from services.tuner.schedules.ordered.webgpu_config import DIGIT_BITS, DIGITS, WebgpuOrderedConfig
 
+MOST_FOUND_ONE_BY_ONE = 4096
+"""Keys that a thread compares to find few of few entries. Sorting takes a workgroup to each row."""
 SHORT = 64
 """Entries of a row that one thread scans, however few rows there are."""
 MANY = 512
