@@ -250,6 +250,11 @@ test("feeds of all kinds become entries as they lie in memory", () => {
   assert.deepEqual(taken, [2 ** 31 - 1, -(2 ** 31), -1, 0]);
   assert.deepEqual(stored(port("bool"), { x: [true, false, true, true] }), [1, 0, 1, 1]);
   assert.deepEqual(stored(port("uint8"), { x: Uint8Array.of(0, 255, 1, 2) }), [0, 255, 1, 2]);
+  const large = [3e9, 0, 2 ** 31, 2 ** 32 - 1];
+  const bits = [3e9 - 2 ** 32, 0, -(2 ** 31), -1];
+  assert.deepEqual(stored(port("uint32"), { x: Uint32Array.from(large) }), bits);
+  assert.deepEqual(stored(port("uint32"), { x: large }), bits);
+  assert.deepEqual(tensorData("uint32", Int32Array.from(bits)), Uint32Array.from(large));
   const shaped = { data: [1, 2, 3, 0.5], shape: [4] };
   assert.deepEqual(stored(port("float32"), { x: shaped }), [1, 2, 3, 0.5]);
 });
@@ -270,6 +275,8 @@ test("feeds that do not fit are refused in one sentence", () => {
   const wrong: readonly [PortWire["dtype"], Feeds, RegExp][] = [
     ["uint8", { x: [0, 256, 1, 1] }, /whole numbers from 0 to 255; entry 1 is 256/],
     ["bool", { x: [0, 1, 2, 1] }, /from 0 to 1; entry 2 is 2/],
+    ["uint32", { x: [0, 1, -1, 1] }, /from 0 to 4294967295; entry 2 is -1/],
+    ["uint32", { x: Int32Array.of(0, 1, -1, 1) }, /entry 2 is -1/],
     ["int64", { x: [1n, 1n << 40n, 1n, 1n] }, /entry 1 is 1099511627776/],
     ["int64", { x: BigInt64Array.of(1n, 2n, 2n ** 31n, 4n) }, /entry 2 is 2147483648/],
     ["int64", { x: BigInt64Array.of(-(2n ** 31n) - 1n, 1n, 1n, 1n) }, /entry 0 is -2147483649/],

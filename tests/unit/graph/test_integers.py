@@ -310,3 +310,12 @@ def test_ports_of_numbers_without_a_sign_are_called_so(tmp_path: Path) -> None:
     graph = import_model(written(tmp_path, parsed(text)), {})
     ports = (*graph.inputs, *graph.outputs)
     assert [port.dtype for port in ports] == [PortDType.UINT32] * 3
+
+
+def test_a_product_of_integers_is_scaled_by_whole_numbers_alone(tmp_path: Path) -> None:
+    text = "g (int32[2, 2] a, int32[2, 2] b) => (int32[2, 2] y) {y = Gemm<alpha = %s>(a, b)}"
+    x = np.array([[1, 2], [3, 1 << 30]], np.int32)
+    graph = import_model(written(tmp_path, parsed(text % "3.0")), {})
+    assert evaluate(graph, {"a": x, "b": x})["y"].tolist() == (x @ x * np.int32(3)).tolist()
+    with pytest.raises(UnsupportedModel, match="scales integers by a fraction"):
+        import_model(written(tmp_path, parsed(text % "0.5")), {})

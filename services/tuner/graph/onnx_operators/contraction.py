@@ -84,6 +84,8 @@ def _gemm(site: Site) -> Carried:
     if transposed_b and b.constant is not None:
         b, transposed_b = site.transposed(b, (1, 0)), False
     alpha, beta = site.real("alpha", 1.0), site.real("beta", 1.0)
+    if site.dtype is not DType.F32 and not (alpha.is_integer() and beta.is_integer()):
+        raise site.refusal("it scales integers by a fraction", "cast its inputs to float first")
     if a.dtype is not DType.F32:
         total = _generic(site, a, site.transposed(b, (1, 0)) if transposed_b else b)
         return _finished(site, total, alpha, beta, c)

@@ -34,12 +34,12 @@ def is_unsigned(type_: TensorType | None) -> bool:
 
 
 def is_of_unsigned(site: Site) -> bool:
-    """Whether the first input is so."""
+    """Whether entries of the first input are so."""
     return is_unsigned(site.types[0])
 
 
 def wrapped(value: Expression, type_: TensorType) -> Expression:
-    """Modulo the size of a narrow type."""
+    """The value modulo the size of a narrow type."""
     if type_.dtype.kind == "b" or type_.dtype.itemsize >= 4:
         return value
     least, most = integer_range(type_.dtype)
@@ -83,25 +83,25 @@ def at_most(left: Expression, right: Expression) -> Comparison:
 
 
 def quotient(left: Expression, right: Expression) -> Expression:
-    """Without its fraction; 0 by 0."""
+    """The quotient without its fraction, which is 0 by 0."""
     return Binary(BinaryOp.QUOTIENT, left, right)
 
 
 def remainder(left: Expression, right: Expression) -> Expression:
-    """With the sign of the divisor; 0 by 0."""
+    """The remainder with the sign of the divisor, which is 0 by 0."""
     return left % right
 
 
 def truncated_remainder(left: Expression, right: Expression) -> Expression:
-    """With the sign of the dividend; 0 by 0."""
+    """The remainder with the sign of the dividend, which is 0 by 0."""
     rest = left - right * quotient(left, right)
     return rest if _is_nonzero(right) else Choice((equal(right, 0),), Integer(0), rest)
 
 
 def unsigned_quotient(left: Expression, right: Expression) -> Expression:
-    """By halves (Warren, Hacker's Delight, section 9-3): half of the dividend is no negative
-    integer, its quotient taken twice is right or 1 too small. By a divisor of 2³¹ or more, which is
-    negative as an integer, it is 0 or 1."""
+    """Divides half of the dividend, which is no negative integer: its quotient taken twice is right
+    or 1 too small (Warren, Hacker's Delight, section 9-3). By a divisor of 2³¹ or more, which is
+    negative as an integer, the quotient is 0 or 1."""
     by_large = truth(at_most(right, left))
     if isinstance(right, Integer):
         if right.value == 1:
@@ -124,21 +124,21 @@ def unsigned_remainder(left: Expression, right: Expression) -> Expression:
 
 
 def real_of_unsigned(x: Expression) -> Expression:
-    """Rounded once: of a large number half is rounded, whose last bit tells of the one that is
+    """Rounds once: half of a large number is rounded, whose last bit tells of the one that it
     lost."""
     odd_half = Binary(BinaryOp.BIT_OR, _half(x), _and(x, 1))
     return Choice((x < 0,), Cast(odd_half) * 2.0, Cast(x))
 
 
 def unsigned_of_real(x: Expression) -> Expression:
-    """Without its fraction. A negative one wraps around; beyond the last it is the last."""
+    """Cuts the fraction off. A negative number wraps around, one beyond the last is the last."""
     middle = float(-LEAST)
     above = Cast(x - middle, DType.I32) + LEAST
     return Choice((Comparison(CompareOp.LE, Real(middle), x),), above, Cast(x, DType.I32))
 
 
 def power(base: Expression, exponent: Expression, *, unsigned_exponent: bool) -> Expression:
-    """Modulo 2³². To the power of 2³¹ an odd number is 1 and an even one is 0."""
+    """The power modulo 2³². To the power of 2³¹ an odd number is 1 and an even one is 0."""
     if not unsigned_exponent or isinstance(exponent, Integer):
         return Binary(BinaryOp.POW, base, exponent)
     lower = Binary(BinaryOp.POW, base, _and(exponent, MOST))
@@ -154,8 +154,8 @@ def unsigned_sign(x: Expression) -> Expression:
 
 
 def shifted(left: Expression, count: Expression, op: BinaryOp, type_: TensorType) -> Expression:
-    """Where the count is negative, or not below the bits of the type, nothing is left but copies of
-    the sign, of what has one and is shifted to the right."""
+    """Shifts by `count`. Where that is negative, or not below the bits of the type, 0 is left, or
+    copies of the sign of what has one and is shifted to the right."""
     most, signed = min(type_.dtype.itemsize * 8, 32), type_.dtype.kind == "i"
     to_the_right = op is BinaryOp.SHIFT_RIGHT
     nothing: Expression = Integer(0)
@@ -173,7 +173,7 @@ def shifted(left: Expression, count: Expression, op: BinaryOp, type_: TensorType
 
 
 def inverted(x: Expression) -> Expression:
-    """All bits of it."""
+    """Turns all bits over."""
     return -1 - x
 
 
