@@ -357,8 +357,24 @@ def _mod(site: Site) -> Carried:
     if site.needed(0).dtype is DType.F32:
         return _mod_of_reals(site)
     if is_of_unsigned(site):
-        return _entries(site, unsigned_remainder, *site.given)
+        return _apart(site, unsigned_remainder, "unsigned_remainder")
     return _entries(site, truncated_remainder if site.integer("fmod") else remainder, *site.given)
+
+
+def _division(site: Site) -> Carried:
+    if is_of_unsigned(site):
+        return _apart(site, unsigned_quotient, "unsigned_quotient")
+    return _of_both(lambda x, y: x / y, quotient)(site)
+
+
+def _apart(site: Site, value: Value, name: str) -> Operand:
+    """As `_entries`, in a kernel of its own: an operand that stands many times in a value, among
+    choices, must not be a long expression, of which TVM's simplifier takes minutes."""
+    formula = Formula(site)
+    axes = formula.axes(site.shape)
+    operands = [formula.broadcast(each, axes) for each in site.given]
+    formula.stage(axes, value(*operands), site.dtype)
+    return formula.workload(name)
 
 
 def _bit_shift(site: Site) -> Carried:
@@ -571,7 +587,7 @@ OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
     "Cos": _call(Function.COS),
     "Cosh": _of_reals(cosh),
     "DequantizeLinear": _dequantised,
-    "Div": _of_both(lambda x, y: x / y, quotient, unsigned_quotient),
+    "Div": _division,
     "Dropout": _dropout,
     "Elu": _elu,
     "Equal": _compared(CompareOp.EQ),
