@@ -23,7 +23,7 @@ fn then_1(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation
   if (group * 64u + thread < 24u) {
     let j = ((group * 64u + thread) % 6u);
     let i_1_up = ((group * 64u + thread) / 6u);
-    scratch[i_1_up * 6u + j + 4u] = exp((a[i_1_up * 6u + j] - scratch[i_1_up]));
+    scratch[i_1_up * 6u + j + 4u] = exp_of((a[i_1_up * 6u + j] - scratch[i_1_up]));
   }
 }
 @compute @workgroup_size(64)
@@ -53,4 +53,8 @@ fn maximum(x: f32, y: f32) -> f32 {
   let no_x = (bitcast<i32>(x) & i32(0x7fffffff)) > i32(0x7f800000);
   let no_y = (bitcast<i32>(y) & i32(0x7fffffff)) > i32(0x7f800000);
   return select(select(max(x, y), y, no_y), x, no_x);
+}
+fn exp_of(x: f32) -> f32 {
+  let no_x = (bitcast<i32>(x) & i32(0x7fffffff)) > i32(0x7f800000);
+  return select(exp(x), x, no_x);
 }

@@ -32,10 +32,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   workgroupBarrier();
   let single0_0 = max(shared0_1[own * 2u], shared0_1[own * 2u + 1u]);
   part1_0 = vec4<f32>(0.0f);
-  entries_0 = exp((entries_0 - vec4<f32>(single0_0)));
+  entries_0 = exp_of_4((entries_0 - vec4<f32>(single0_0)));
   part1_0 = (part1_0 + entries_0);
   if (lane + 8u < 9u) {
-    entries_4 = exp((entries_4 - vec4<f32>(single0_0)));
+    entries_4 = exp_of_4((entries_4 - vec4<f32>(single0_0)));
     part1_0 = (part1_0 + entries_4);
   }
   shared1_0[lane + own * 8u] = ((part1_0.x + part1_0.y) + (part1_0.z + part1_0.w));
@@ -51,4 +51,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
       c[lane + row * 9u + 8u] = (entries_4 * vec4<f32>(single1_0));
     }
   }
+}
+fn exp_of_4(x: vec4<f32>) -> vec4<f32> {
+  let no_x = (bitcast<vec4<i32>>(x) & vec4<i32>(0x7fffffff)) > vec4<i32>(0x7f800000);
+  return select(exp(x), x, no_x);
 }

@@ -100,6 +100,7 @@ class Expressions:
         self._memory = memory
         self.needs: set[str] = set()
         self.extremes: dict[str, tuple[BinaryOp, int]] = {}
+        self.exponentials: dict[str, int] = {}
         self._texts: dict[int, str] = {}
         self._alive: list[Expression] = []
         self._writers: dict[type[Expression], Callable[..., str]] = {
@@ -201,6 +202,12 @@ class Expressions:
         self.extremes[name] = op, lanes
         return name
 
+    def _exponential(self, lanes: int) -> str:
+        """The name of the function of an exponential that is NaN where its argument is."""
+        name = self._indices.names.of("function", f"exp_of_{lanes}" if lanes > 1 else "exp_of")
+        self.exponentials[name] = lanes
+        return name
+
     def _shift(self, node: Binary) -> str:
         count = self.unsigned(node.right)
         if not self._is_short(node.right):
@@ -257,6 +264,8 @@ class Expressions:
     def _call(self, node: Call) -> str:
         if node.function not in _CALLS:
             raise unsupported(node, "the WGSL printer")
+        if node.function is MathFunction.EXP:
+            return f"{self._exponential(lanes_of(node))}({self.text(node.argument)})"
         return f"{_CALLS[node.function]}({self.text(node.argument)})"
 
     def _reduced(self, node: SubgroupReduce) -> str:
@@ -293,12 +302,25 @@ _COMBINED = {
 def write_extreme_function(writer: Writer, name: str, op: BinaryOp, lanes: int) -> None:
     """A number is taken for NaN by its bits: a driver may take a comparison of floats to be of
     finite ones (WGSL, section 15.7.2), and the max of most GPUs drops NaN."""
-    held, words = type_text(DType.F32, lanes), type_text(DType.I32, lanes)
+    held = type_text(DType.F32, lanes)
     with writer.block(f"fn {name}(x: {held}, y: {held}) -> {held}"):
-        for each in "xy":
-            size = f"bitcast<{words}>({each}) & {words}(0x7fffffff)"
-            writer.line(f"let no_{each} = ({size}) > {words}(0x7f800000);")
+        _write_nan_test(writer, "x", lanes)
+        _write_nan_test(writer, "y", lanes)
         writer.line(f"return select(select({KEEPING_NAN[op]}(x, y), y, no_y), x, no_x);")
+
+
+def write_exponential_function(writer: Writer, name: str, lanes: int) -> None:
+    """SwiftShader's exp of NaN is inf."""
+    held = type_text(DType.F32, lanes)
+    with writer.block(f"fn {name}(x: {held}) -> {held}"):
+        _write_nan_test(writer, "x", lanes)
+        writer.line("return select(exp(x), x, no_x);")
+
+
+def _write_nan_test(writer: Writer, value: str, lanes: int) -> None:
+    words = type_text(DType.I32, lanes)
+    size = f"bitcast<{words}>({value}) & {words}(0x7fffffff)"
+    writer.line(f"let no_{value} = ({size}) > {words}(0x7f800000);")
 
 
 def write_reduction_function(

@@ -13,6 +13,7 @@ from services.tuner.codegen.wgsl.expressions import (
     ENABLE,
     SUBGROUP,
     Expressions,
+    write_exponential_function,
     write_extreme_function,
     write_reduction_function,
 )
@@ -87,6 +88,8 @@ def print_module(
     head = "".join(f"{text}\n" for name, text in DECLARATIONS.items() if name in needed)
     for name, (op, lanes) in {k: v for each in bodies for k, v in each.extremes.items()}.items():
         write_extreme_function(writer, name, op, lanes)
+    for name, lanes in {k: v for each in bodies for k, v in each.exponentials.items()}.items():
+        write_exponential_function(writer, name, lanes)
     enabled = ENABLE if any(own.reductions for own in uses) else ""
     if _f16_functions(writer, memory, buffers) and f16_storage is F16Storage.NATIVE:
         enabled = ENABLE_F16 + enabled
