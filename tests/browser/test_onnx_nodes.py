@@ -18,8 +18,9 @@ KINDS = (
     *("Einsum", "Gemm", "Conv", "ConvTranspose", "MaxPool", "Resize"),
     *("BatchNormalization", "LayerNormalization", "Gather", "ScatterND", "Attention"),
     *("GRU", "LSTM", "RNN"),
+    *("Atan", "Det", "LpPool", "RoiAlign", "GridSample", "STFT", "QLinearConv"),
 )
-"""Some of every file of `services/tuner/graph/onnx_operators`, and one that others define."""
+"""Some of every file of `services/tuner/graph/onnx_operators`, and some that others define."""
 
 
 def chosen() -> list[NodeCase]:
