@@ -21,6 +21,7 @@ from kernelzoo.domain.operators.expressions import (
     Stage,
     rebuilt,
 )
+from kernelzoo.domain.operators.recurrence import is_recurrent
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.edit import Edit
 from services.tuner.graph.formulas import axes_of, node_of, single_stage, stages_of
@@ -96,8 +97,11 @@ def _last(value: Value) -> tuple[int, ...]:
 
 
 def _has_any_layout(node: Node) -> bool:
-    """Whether it reads and writes tensors in whatever order of axes."""
-    return isinstance(node.op, Program) and not node.op.is_ordered
+    """Whether it reads and writes tensors in whatever order of axes: a recurrence has its steps
+    along the first, and a program that takes values in order has each in its place."""
+    if not isinstance(node.op, Program):
+        return False
+    return not (node.op.is_ordered or is_recurrent(node.op))
 
 
 def _images(graph: Graph) -> set[str]:
@@ -113,7 +117,8 @@ def _images(graph: Graph) -> set[str]:
         if order in (TO_LAST[RANK], TO_FIRST[RANK]):
             seeds.add(node.inputs[0] if order == TO_LAST[RANK] else node.output)
             continue
-        if order == TO_LAST[3]:
+        if len(order) == 3:
+            # It reads a signal in any layout, and makes what need be none.
             seeds.update(signals & {node.inputs[0], node.output})
             continue
         rank = len(graph.values[node.output].shape)

@@ -1,9 +1,12 @@
 """Convolutions and norms of images in the forms that ONNX's own tests leave out."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.evaluate import evaluate
@@ -143,3 +146,24 @@ def test_the_epsilon_of_a_norm_stands_in_its_key(tmp_path: Path) -> None:
     graph = assert_as_reference(tmp_path, parsed(text), feeds)
     keys = [node.op.key for node in graph.nodes if isinstance(node.op, Workload)]
     assert keys == ["layer_norm:f32:m6n8eps12"]
+
+
+def test_a_recurrence_between_convolutions_of_one_axis_keeps_its_steps_in_front(
+    tmp_path: Path,
+) -> None:
+    text = (
+        "net (float[2, 3, 9] x, float[4, 3, 3] w, float[4, 6, 3] v) => (float[2, 4, 9] y) {"
+        " c = Conv <pads = [1, 1]> (x, w) r = Relu(c) t = Transpose <perm = [2, 0, 1]> (r)"
+        " h = LSTM <hidden_size = 6> (t, a, b) s = Squeeze(h, axis) q = Relu(s)"
+        " u = Transpose <perm = [1, 2, 0]> (q) y = Conv <pads = [1, 1]> (u, v) }"
+    )
+    model = parsed(text)
+    weights: dict[str, NDArray[Any]] = {
+        "a": drawn((1, 24, 4), 1), "b": drawn((1, 24, 6), 2), "axis": np.array([1], np.int64),
+    }  # fmt: skip
+    for name, entries in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(entries, name))
+    feeds = {"x": drawn((2, 3, 9)), "w": drawn((4, 3, 3), 3), "v": drawn((4, 6, 3), 4)}
+    graph = assert_as_reference(tmp_path, model, feeds)
+    kernels = [node.op.key for node in fused(graph).nodes if isinstance(node.op, Workload)]
+    assert any(key.startswith("conv2d+relu:") for key in kernels)
