@@ -99,8 +99,10 @@ Operators that are not in the table are imported where ONNX defines them by othe
 that they read is constant. Any other is refused in one sentence that names the node. So are loops
 that end by the values of inputs, sequences, texts, training, and shapes that depend on such values
 (`NonZero`, `NonMaxSuppression`, `Unique`): do such a step in the page. `Loop` and `Scan` of at most
-{MAX_TURNS} turns that are known are unrolled. Recurrent layers may have any number of steps; where
-ONNX has no default for an activation's alpha or beta, the layer must give it.
+{MAX_TURNS} turns that are known are unrolled. Recurrent layers may have any number of steps; a
+length above it counts as all of them. Without alpha, `Affine` and `ThresholdedRelu` in such a layer
+have 1 as in ONNX, where onnxruntime takes 0; `ScaledTanh`, for which ONNX has no defaults, must
+give both.
 
 Detectors choose boxes by `NonMaxSuppression`. Those of torchvision with one stage (SSD, SSDlite,
 RetinaNet, FCOS) end in it: export `model.head(list(model.backbone(images).values()))`, which are
@@ -112,8 +114,10 @@ Of com.microsoft, as onnxruntime's optimiser, Optimum and transformers.js write 
 They are held to what onnxruntime 1.32 computed (`scripts/record_operators.py`). Operators of narrow
 integers give the same integers (`scripts/record_quantised.py`), but for `QLinearSoftmax`, which may
 be a step apart; they compute with f32, in parts where a sum could reach 2²⁴. Weights of 4 and 8
-bits become f32 at import. `GroupQueryAttention` takes a cache that grows and one with room for what
-comes, whose plan serves every step; the total length must follow from shapes.
+bits become f32 at import, also those of `DynamicQuantizeLSTM`, which onnxruntime multiplies with 8
+bits of what enters: it differs by some 0.4 %. `GroupQueryAttention` takes a cache that grows and
+one with room for what comes, whose plan serves every step; the total length must follow from
+shapes.
 
 Random numbers are functions of a seed:
 {_listed(RANDOM)}.
