@@ -5,22 +5,13 @@ onnxruntime's CPU provider does not have, ONNX's reference computes. A case that
 differs is a failure, but for what `REFUSED` names and docs/onnx.md states.
 """
 
-import re
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from onnx.reference import ReferenceEvaluator
-from onnxruntime.capi import onnxruntime_pybind11_state as onnxruntime_errors
 
 from fixtures.operator_cases import DRAWN, OperatorCase, drawn_case
 from kernelzoo.domain.artifact import Artifact
@@ -32,10 +23,10 @@ from services.tuner.graph.importing import imported
 from services.tuner.graph.models import plan_graphs
 from services.tuner.graph.reading import read_model
 from tests.examples import examples
+from tests.unit.graph.oracle import Array, described, difference, expected, quiet
 from tests.unit.graph.running import Planned, Runner, run_together
 from tests.unit.tuner import gpu_execution, javascript_execution
 
-Array = NDArray[Any]
 Outputs = Mapping[str, Array]
 
 SEEDS = range(6)
@@ -43,58 +34,6 @@ assert len(DRAWN) * len(SEEDS) >= 500
 
 REFUSED: Mapping[str, str] = {}
 """By operator, what a refusal of some of its cases says; docs/onnx.md has them."""
-
-NOT_HAD = (
-    onnxruntime_errors.Fail,
-    onnxruntime_errors.InvalidArgument,
-    onnxruntime_errors.InvalidGraph,
-    onnxruntime_errors.NotImplemented,
-)
-"""Errors of onnxruntime where it has no kernel for an element type."""
-
-MODULO = 1 << 32
-"""Integers of 64 bits are computed modulo it, as docs/onnx.md says."""
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
-
-
-def expected(case: OperatorCase) -> list[Array]:
-    """What onnxruntime computes, without its rewriting of graphs, or else ONNX's reference."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    feeds = dict(case.feeds)
-    try:
-        session = onnxruntime.InferenceSession(
-            case.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-        outputs: list[Array] = session.run(None, feeds)
-    except NOT_HAD:
-        with quiet():
-            outputs = ReferenceEvaluator(case.model).run(None, feeds)  # type: ignore[assignment]
-    return outputs
-
-
-def difference(found: Array, wanted: Array) -> str:
-    """How an output differs from the one that is right; '' if it does not."""
-    wanted = np.asarray(wanted)
-    found = np.asarray(found).reshape(wanted.shape)
-    if wanted.dtype.kind in "biu":
-        right = (found.astype(np.int64) - wanted.astype(np.int64)) % MODULO == 0
-    else:
-        finite = np.abs(wanted[np.isfinite(wanted)])
-        reach = 1e-5 * min(100.0, max(1.0, float(finite.max(initial=0.0))))
-        with quiet():
-            right = np.isclose(found, wanted, rtol=1e-4, atol=reach, equal_nan=True)
-    if right.all():
-        return ""
-    at = tuple(np.argwhere(~right)[0])
-    return f"{(~right).sum()} of {right.size} entries, at {at} {found[at]} for {wanted[at]}"
 
 
 def graph_of(case: OperatorCase, folder: Path) -> Graph:
@@ -115,13 +54,6 @@ def planned(case: OperatorCase, graph: Graph) -> Planned:
         weights=b"".join(made.weights.blocks()),
         feeds=feeds,
     )
-
-
-def described(case: OperatorCase) -> str:
-    (node,) = case.model.graph.node
-    shapes = ", ".join(f"{value.dtype}{list(value.shape)}" for value in case.feeds.values())
-    attributes = " ".join(re.sub(r"\s+", " ", str(each)) for each in node.attribute)
-    return f"{case.name} ({shapes}; {attributes[:200]})"
 
 
 def faults(
