@@ -6,6 +6,7 @@ may write where its owner says, which is the temporary directory alone.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.build_context import ROOT, cloned, copied, sent
 
 # What each image must be able to import: its commands, its health check and what they import late.
 MODULES = {
@@ -53,11 +54,11 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _install(*arguments: str | Path) -> None:
+def _install(*arguments: str | Path, source: Path = ROOT) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    command = [ROOT / "docker" / "install.sh", *arguments]
+    command = [source / "docker" / "install.sh", *arguments]
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PATH": path}, capture_output=True, check=False
+        command, cwd=source, env={**os.environ, "PATH": path}, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr.decode()
 
@@ -111,6 +112,20 @@ def test_an_image_holds_what_its_process_needs_and_nothing_else(
         assert "PermissionError" in written.stderr
     finally:
         _protect(tree, writable=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_client_is_built_of_what_its_stage_copies(folder: Path) -> None:
+    context = sent(cloned(), (ROOT / ".dockerignore").read_text())
+    source = folder / "src"
+    for path in copied("client", (ROOT / "docker" / "Dockerfile").read_text(), context):
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, source / path)
+    (source / "client" / "node_modules").symlink_to(ROOT / "client" / "node_modules")
+    _install("client", folder / "client", source=source)
+    for name in ("sdk.json", "console.js", "guide/runbook.html", "guide/adr", "types/sdk"):
+        assert (folder / "client" / name).exists(), name
 
 
 @pytest.mark.parametrize("image", MODULES)

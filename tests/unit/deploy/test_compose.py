@@ -74,6 +74,21 @@ def test_every_service_has_a_read_only_root_and_cannot_gain_privileges(name: str
         assert service["cap_drop"] == ["ALL"]
 
 
+OPEN_TO_ALL = {"/tmp", "/var/run/postgresql"}
+
+
+def test_a_temporary_folder_belongs_to_who_writes_there() -> None:
+    """A tmpfs belongs to root and has the mode of the image's folder below it."""
+    owned = {
+        name: entry
+        for name, service in SERVICES.items()
+        for entry in service.get("tmpfs", [])
+        if entry.split(":")[0] not in OPEN_TO_ALL
+    }
+    assert owned == {"redis": "/data:uid=999,gid=999,mode=0700"}
+    assert SERVICES["redis"]["user"] == "redis"
+
+
 def test_compile_workers_are_on_a_network_that_leads_nowhere() -> None:
     assert SERVICES["compile"]["networks"] == ["data"]
     assert COMPOSE["networks"]["data"] == {"internal": True}
