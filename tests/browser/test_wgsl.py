@@ -15,10 +15,13 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
+from services.tuner.graph.evaluate import run_program
 from services.tuner.schedules.registry import lite_space
 from tests.browser.sites import site
 from tests.unit.tuner.execution import NUMPY, Floats, inputs_of
 from tests.unit.tuner.reference import reference
+from tests.unit.tuner.test_ordered import drawn as drawn_for
+from tests.unit.tuner.test_ordered import workload_of as ordered
 from tests.unit.tuner.test_recurrence import lstm, right_values
 from workers.fleet.chromium import launched_chromium
 
@@ -179,6 +182,18 @@ def test_rows_are_reduced_by_subgroups_in_a_page(
     inputs = inputs_of(workload)
     output = in_page(page, compile_candidate(candidate), inputs)
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["sums along rows", "the largest of many", "the largest of few", "rows added", "a part of few"],
+)
+def test_values_are_taken_one_after_another_in_a_page(page: Page, form: str) -> None:
+    workload = ordered(form)
+    inputs = [np.nan_to_num(each) if each.dtype == np.float32 else each for each in drawn_for(form)]
+    artifact = compile_candidate(lite_space(workload, TargetKind.WEBGPU)[0])
+    wanted = run_program(workload.program, inputs)
+    np.testing.assert_allclose(in_page(page, artifact, inputs), wanted, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(("steps", "ways", "size"), [(60, 2, 12), (3, 1, 600)])
