@@ -69,6 +69,22 @@ def tiny_model(rows: int = 4, name: str = TINY_NAME, weights: bytes = WEIGHTS) -
     return TinyModel(made.plan, made.files.weights, made.files.golden)
 
 
+def identity_model(name: str = "identity") -> TinyModel:
+    """A model that calls nothing: its output is its input."""
+    x = np.arange(K, dtype=np.float32)
+    made = network(
+        name,
+        dimensions={},
+        weights={},
+        tensors=[PlanTensor(dtype=DType.F32, shape=(K,), at=0)],
+        activations=x.nbytes,
+        calls=[],
+        inputs={"x": (PortDType.FLOAT32, x, 0)},
+        outputs={"y": (PortDType.FLOAT32, x, 0)},
+    )
+    return TinyModel(made.plan, made.files.weights, made.files.golden)
+
+
 def tiny_with_f16(rows: int = 4) -> tuple[TinyModel, TinyModel, dict[str, str]]:
     """The model as it is imported with values of f32 and with those of f16, and the texts of the
     programs of the latter."""

@@ -35,10 +35,13 @@ class StoredPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow(StoredPlan):
+    """`serial`: how far what the zoo serves had come before any other row was read."""
+
     id: int
     model: str
     source: str
     added_at: datetime
+    serial: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +51,14 @@ class PlanIdRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalledRow:
-    """`serial`: how far what the zoo serves had come before any other row was read."""
-
     workload_key: str
     calls: int
-    serial: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRow:
-    """`workloads` and `flops` of an inference of its first plan."""
+    """`workloads` and `flops` of an inference of its first plan. A plan without a call has none of
+    either; more than a bigint holds are as many as it holds."""
 
     name: str
     source: str
@@ -191,7 +192,9 @@ def all_models() -> Query[ModelRow]:
             FROM model m
             JOIN model_plan p ON p.model = m.name AND p.position = 0
             CROSS JOIN LATERAL (
-                SELECT count(*) AS workloads, sum(c.calls * w.flops)::bigint AS flops
+                SELECT count(*) AS workloads,
+                       least(coalesce(sum(c.calls::numeric * w.flops), 0),
+                             9223372036854775807)::bigint AS flops
                 FROM model_workload c JOIN workload w ON w.key = c.workload_key
                 WHERE c.plan_id = p.id
             ) called
@@ -207,7 +210,7 @@ def plans(name: str) -> Query[PlanRow]:
         sql="""
             SELECT p.id, p.model, m.source, m.added_at, p.dimensions, p.plan_sha256, p.plan_bytes,
                    p.weights_sha256, p.weights_bytes, p.weights_url, p.golden_sha256,
-                   p.golden_bytes, p.f16
+                   p.golden_bytes, p.f16, (SELECT serial FROM publication) AS serial
             FROM model m JOIN model_plan p ON p.model = m.name
             WHERE m.name = %(name)s ORDER BY p.position
         """,
@@ -220,8 +223,8 @@ def calls(plan_id: int) -> Query[CalledRow]:
     """In the order of the plan's kernels."""
     return Query(
         sql="""
-            SELECT workload_key, calls, (SELECT serial FROM publication) AS serial
-            FROM model_workload WHERE plan_id = %(plan)s ORDER BY position
+            SELECT workload_key, calls FROM model_workload
+            WHERE plan_id = %(plan)s ORDER BY position
         """,
         parameters={"plan": plan_id},
         row=CalledRow,

@@ -92,7 +92,7 @@ async def build(state: State, key: Key) -> ServedManifest:
         missing=missing,
         compiling=[each for each in missing if each in compiling],
         issued_at=issue_time(),
-        serial=called[0].serial,
+        serial=row.serial,
         signatures=[],
     )
     head = document.model_dump_json(exclude={"signatures"}).encode()

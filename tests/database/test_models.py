@@ -59,6 +59,7 @@ from tests.running import eventually
 from tests.scraping import scrape
 from tests.tiny_model import (
     digest,
+    identity_model,
     register,
     send,
     tiny_model,
@@ -221,6 +222,27 @@ def test_a_plan_is_chosen_by_the_dimensions_that_are_asked(http: TestClient) -> 
     assert document["plans"][0]["inputs"] == [{"name": "x", "dtype": "float32", "shape": [4, 8]}]
     (listed,) = http.get("/v1/models").json()["models"]
     assert (listed["name"], listed["plans"], listed["workloads"]) == ("tiny", 2, 2)
+
+
+def test_a_model_that_calls_nothing_is_listed_and_served_beside_others(served: TestClient) -> None:
+    """It has no operations, of which a sum is null: every list of models was answered with 500."""
+    assert register(served, identity_model()).status_code == 201
+    listed = {each["name"]: each for each in served.get("/v1/models").json()["models"]}
+    assert (listed["identity"]["workloads"], listed["identity"]["flops"]) == (0, 0)
+    assert listed["tiny"]["flops"] > 0
+    page = served.get(f"/v1/models/identity/{CLASS}")
+    assert (page.status_code, page.json()["kernels"], page.json()["missing"]) == (200, {}, [])
+    for path in ("", "/readiness", "/coverage"):
+        assert served.get(f"/v1/models/identity{path}").status_code == 200
+
+
+def test_a_model_of_more_operations_than_a_number_holds_is_listed(
+    served: TestClient, owner: Connection
+) -> None:
+    owner.execute("UPDATE workload SET flops = 9000000000000000000")
+    owner.execute("UPDATE model_workload SET calls = 1000")
+    (listed,) = served.get("/v1/models").json()["models"]
+    assert listed["flops"] == 2**63 - 1
 
 
 @pytest.mark.parametrize("name", ["floor(height/8)", "input:0.0", "a=b & c", "?", "批次"])
