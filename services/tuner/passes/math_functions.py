@@ -104,8 +104,9 @@ _EXP = (
 )
 """(eʳ - 1 - r)/r² for |r| ≤ ln 2 / 2."""
 
-_TANH_ONE = 8.9916
-"""tanh of it and of anything larger is 1 within half a unit; the quotient is exactly 1 there."""
+_TANH_ONE = 9.1
+"""tanh of it and of anything larger is 1 within half a unit; the quotient is above 1 there, by more
+than its roundings, and cut. One below 1 would leave 6e-8 of a GELU's largest arguments."""
 
 _TANH = (
     (
@@ -114,14 +115,14 @@ _TANH = (
         0.0038683349266648293,
         2.800760375976097e-05,
         3.0585361798785016e-08,
-        -1.2203705060387371e-11,
+        -1.2199705060387371e-11,
     ),
     (1.0, 0.4701325297355652, 0.027245866134762764, 0.0003938643785659224, 1.287376676373242e-06),
 )
 """tanh x / x as a quotient of polynomials in x², for |x| up to `_TANH_ONE`."""
 
-_ERF_ONE = 3.91436
-"""erf of it and of anything larger is 1 in float32; the quotient is exactly 1 there."""
+_ERF_ONE = 4.11
+"""erf of it and of anything larger is 1 in float32; the quotient is above 1 there and cut."""
 
 _ERF = (
     (
