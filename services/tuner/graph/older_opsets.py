@@ -133,12 +133,13 @@ def _resized(body: Body, x: str, scales: Array, nearest: str) -> str:
 
 
 def _flattened(operator: str) -> Writer:
-    """All axes from one on were taken together."""
+    """All axes from one on were taken together. The default, 1, is the only axis of a vector, too,
+    as onnxruntime has it."""
 
     def write(body: Body) -> tuple[str, ...]:
         shape = body.shape(0)
         axis = body.integer("axis", 1)
-        axis += len(shape) if axis < 0 else 0
+        axis = min(axis + len(shape) if axis < 0 else axis, len(shape) - 1)
         if axis == len(shape) - 1:
             return (body.node(operator, "i0", axis=-1),)
         rows = body.reshaped("i0", prod(shape[:axis]), prod(shape[axis:]))
