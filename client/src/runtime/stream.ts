@@ -101,6 +101,7 @@ async function* received(
     buffers[which] = part.buffer;
     return part;
   };
+  let ended = false;
   try {
     // A host that knows no ranges starts from the beginning.
     for (let skip = response.status === 206 ? 0 : from; skip > 0; ) {
@@ -109,8 +110,10 @@ async function* received(
     for (const [i, chunk] of chunks.entries()) {
       yield [chunk, await next((i % 2) as 0 | 1, chunk.bytes)];
     }
+    // A browser takes a request for aborted whose end nobody has read, and may not keep its answer.
+    ended = (await fill(new Uint8Array(1))).length === 0;
   } finally {
-    reader.cancel().catch(() => undefined);
+    if (!ended) reader.cancel().catch(() => undefined);
   }
 }
 

@@ -49,6 +49,7 @@ async function* storedPieces(
   const url = addressOf(weights.url, origin);
   const response = await fetch(url, { headers: { Range: `bytes=${first}-${end - 1}` } });
   const [fill, reader] = filling(response.body as ReadableStream<Uint8Array<ArrayBuffer>>);
+  let ended = false;
   try {
     if (response.status !== 206) return refused();
     const piece = new Uint8Array(Math.min(PIECE_BYTES, bytes));
@@ -70,7 +71,9 @@ async function* storedPieces(
       }
     }
     if (held > 0) yield piece.subarray(0, held);
+    // As in `streamWeights`: what nobody has read to its end counts as aborted.
+    ended = (await fill(new Uint8Array(1))).length === 0;
   } finally {
-    reader.cancel().catch(() => undefined);
+    if (!ended) reader.cancel().catch(() => undefined);
   }
 }
