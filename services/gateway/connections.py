@@ -1,7 +1,10 @@
-"""How long the gateway waits for a connection, and how many it keeps of one network.
+"""How long the gateway waits for a connection, how long a head it reads, and how many connections
+it keeps of one network.
 
 Uvicorn waits for ever: for a request that was half sent, and for an answer that nobody reads. Both
-cost the sender nothing and the gateway a connection, of which there are a limited number.
+cost the sender nothing and the gateway a connection, of which there are a limited number. And it
+reads a head without end, joining all that came of it with all that comes: 32 MiB took it 3.8 s, in
+which it served nobody else.
 """
 
 import asyncio
@@ -22,14 +25,26 @@ from services.gateway.tokens import prefix
 
 PROBES = (b"/healthz", b"/readyz")
 PROXY = ""
+HEAD_BYTES = 1 << 16
+"""A request may have so many before its body, and as many between two bytes of it or behind it."""
 _LATE = b"The request was not sent in this time."
+_LARGE = (
+    b"The head of a request may have %d bytes; send less in its address and headers." % HEAD_BYTES
+)
 KEPT_FOR_PROXY_S = 650
 """A proxy's idle connection is ended by the proxy: what the gateway closes just as a request is on
 its way is answered with 502 there. Caddy keeps them for 120 s, load balancers for up to 600 s."""
-LATE = (
-    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\n"
-    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_LATE), _LATE)
-)
+
+
+def _last_answer(status: bytes, text: bytes) -> bytes:
+    return (
+        b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\n"
+        b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (status, len(text), text)
+    )
+
+
+LATE = _last_answer(b"408 Request Timeout", _LATE)
+LARGE = _last_answer(b"431 Request Header Fields Too Large", _LARGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +105,7 @@ class Connections:
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """HTTP/1.1 with an end to patience."""
+    """HTTP/1.1 with an end to patience and to heads."""
 
     def __init__(
         self,
@@ -109,6 +124,9 @@ class PatientProtocol(HttpToolsProtocol):
         self._waiting = Waiting.HEAD
         self._armed = Waiting.NOTHING
         self._timer: asyncio.TimerHandle | None = None
+        # What the parser has been given since it last came to the end of a head or gave a part of a
+        # body: it keeps all of it.
+        self._kept_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -127,7 +145,15 @@ class PatientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        start = 0
+        while start < len(data) and not self.transport.is_closing():
+            piece = data[start : start + HEAD_BYTES - self._kept_bytes]
+            start += len(piece)
+            self._kept_bytes += len(piece)
+            super().data_received(piece)
+            if self._kept_bytes >= HEAD_BYTES:
+                self._refuse_head()
+                return
         if self._waiting is Waiting.BODY and self._is_sent_a_file():
             self._disarm()
         # Once for all that has come: a request that comes whole costs no timer.
@@ -139,12 +165,18 @@ class PatientProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._waiting = Waiting.BODY
+        self._kept_bytes = 0
         # A gateway that has as much to do as it can is alive and ready.
         self.limit_concurrency = None if self.url in PROBES else self.config.limit_concurrency
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._kept_bytes = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         self._waiting = Waiting.NOTHING
+        self._kept_bytes = 0
         super().on_message_complete()
 
     def pause_writing(self) -> None:
@@ -190,7 +222,17 @@ class PatientProtocol(HttpToolsProtocol):
         if self._waiting is Waiting.READER or answering or not asked:
             self.transport.abort()
             return
-        self.transport.write(LATE)
+        self._end_with(LATE)
+
+    def _refuse_head(self) -> None:
+        """Says so where no answer is under way that would be taken for this one's."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.abort()
+            return
+        self._end_with(LARGE)
+
+    def _end_with(self, answer: bytes) -> None:
+        self.transport.write(answer)
         self.transport.close()
         self._waiting = Waiting.READER
         self._arm()
