@@ -159,27 +159,3 @@ def test_a_service_worker_imports_the_sdk_and_is_told_what_it_cannot_run(
         page.close()
     assert model.startswith("true run: Models run in workers")
     assert kernel.startswith("true manifest: "), "it was asked for, without a probe"
-
-
-def test_a_load_aborts_no_request_in_a_page_that_is_not_isolated(
-    browser: Browser, host: Host
-) -> None:
-    """A browser takes a request for aborted whose end nobody has read."""
-    network = small("read")
-    host.write(network)
-    failed: list[str] = []
-    finished: list[str] = []
-    run = """
-      const model = await (await open()).model(`${host}/read.json`);
-      await model.complete();
-    """
-    with site({}) as address:
-        page = visit(browser, address)
-        page.on("requestfailed", lambda request: failed.append(request.url))
-        page.on("requestfinished", lambda request: finished.append(request.url))
-        page.evaluate(script(run), [host.url, {}])
-        weights = f"{host.url}/read.weights"
-        while weights not in (*failed, *finished):
-            page.wait_for_timeout(50)
-        page.close()
-    assert failed == [], finished
