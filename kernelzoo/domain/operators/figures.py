@@ -12,6 +12,7 @@ from kernelzoo.domain.operators.expressions import (
     Call,
     Cast,
     Choice,
+    CompareOp,
     Comparison,
     Expression,
     Integer,
@@ -149,15 +150,39 @@ class _Reach:
         found = self._indexed.get(name) or self._compared.get(name)
         return max(found or 0, FEWEST_VALUES) if name not in self._indexed else self._indexed[name]
 
+    def _pieces(self, value: Expression) -> tuple[list[tuple[Read, Expression]], int]:
+        """The reads of a choice among pieces of one table, each with the place of its row, and the
+        rows of all: `low[r] if r < 4 else high[r - 4]` reads any of 4 rows and those of `high`."""
+        match value:
+            case Choice((Comparison(CompareOp.LT, row, Integer(end)),), Read() as read, behind):
+                own = [(read, row)] if row in read.at else []
+                own += [(read, at) for at in read.at if _shift(at, row)]
+            case _:
+                return [], 0
+        match behind:
+            case Read(tensor, at):
+                for place, extent in zip(at, self._shapes[tensor], strict=True):
+                    if _shift(place, row) == end:
+                        return [*own, (behind, place)], end + extent
+            case Choice((Comparison(CompareOp.LT, same, _),), _, _) if same == row:
+                pieces, last = self._pieces(behind)
+                return ([*own, *pieces], last) if pieces else ([], 0)
+        return [], 0
+
     def _of(self, value: Expression) -> frozenset[str]:
         """The inputs that decide an integer, but for those that only say where others lie."""
         return frozenset().union(*(self._sources[read.tensor] for read in _values(value)))
 
     def _note(self, stage: Stage) -> None:
+        rows = dict[tuple[Read, Expression], int]()
+        for part in parts(stage.value):
+            pieces, end = self._pieces(part)
+            rows |= {piece: max(end, rows.get(piece, 0)) for piece in pieces}
         for read in _reads(stage.value):
             for place, extent in zip(read.at, self._shapes[read.tensor], strict=True):
+                reached = rows.get((read, place), extent)
                 for name in self._of(place):
-                    self._indexed[name] = min(extent, self._indexed.get(name, extent))
+                    self._indexed[name] = min(reached, self._indexed.get(name, reached))
         if isinstance(stage.value, Scatter):
             for place, extent in zip(stage.value.at, stage.shape, strict=True):
                 for name in self._of(place):
@@ -171,6 +196,14 @@ class _Reach:
                 for name in self._of(one) if span else ():
                     reached = span[1] + 1 if span else 0
                     self._compared[name] = max(reached, self._compared.get(name, 0))
+
+
+def _shift(place: Expression, row: Expression) -> int:
+    """How many rows before `row` a place is; 0 for any other place."""
+    match place:
+        case Binary(BinaryOp.SUB, start, Integer(shift)) if start == row:
+            return shift
+    return 0
 
 
 def _reads(value: Expression) -> Iterator[Read]:

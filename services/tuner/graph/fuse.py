@@ -1,5 +1,6 @@
 """The rules that make few calls of many nodes, in their order. Each is a function of a graph.
 
+    large_constants_split   tables that are no tensor of a kernel lie in pieces
     pooling_channels_last   means and largest entries of whole images are pooling
     channels_last           images lie as convolutions want them, transposes become views
     elementwise_merged      chains of entries become one program
@@ -11,8 +12,9 @@
     tied_weights_shared     weights that are another constant's transpose are read from it
     attention_joined        products of heads and their softmax are one program
 
-Epilogues go before movements: a transpose that had taken a bias could not give it back. Norms go
-before epilogues, because a contraction may take the sum that a norm is computed of.
+The first is no choice, as kernels take no larger tensors. Epilogues go before movements: a
+transpose that had taken a bias could not give it back. Norms go before epilogues, because a
+contraction may take the sum that a norm is computed of.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,6 +33,7 @@ from services.tuner.graph.merge import elementwise_merged, movements_merged
 from services.tuner.graph.norms import norms_named
 from services.tuner.graph.operands import products_joined, tied_weights_shared, transposes_folded
 from services.tuner.graph.storing_f16 import storing_f16
+from services.tuner.graph.tables import large_constants_split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,7 @@ def fused_f16(graph: Graph, feeds: Mapping[str, NDArray[Any]]) -> tuple[Graph, t
 
 def ruled(graph: Graph, rules: Rules) -> Graph:
     """A graph that the rules have been through, which is not lowered yet."""
+    graph = large_constants_split(graph)
     for switch, rule in _order(rules):
         graph = rule(graph) if switch else graph
     return graph

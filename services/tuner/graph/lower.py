@@ -28,6 +28,7 @@ from kernelzoo.domain.operators.expressions import (
     rebuilt,
 )
 from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput
 from services.tuner.graph.edit import Edit
 from services.tuner.graph.formulas import (
     axes_of,
@@ -65,7 +66,13 @@ def _enter(edit: Edit, node: Node) -> None:
             shape = edit.values[node.output].shape
             edit.constants[node.output] = edit.constants[node.inputs[0]].reshape(shape)
         case Program():
-            workload = Workload.of_program(program_name(node.op), node.op)
+            try:
+                workload = Workload.of_program(program_name(node.op), node.op)
+            except InvalidInput as error:
+                raise InvalidInput(
+                    f"node {node.label or node.output!r} becomes a program that no page can run: "
+                    f"{error}. Give smaller dimensions, as by --dim, or divide it in the model"
+                ) from error
             edit.nodes.append(replace(node, op=workload))
         case _:
             edit.nodes.append(node)

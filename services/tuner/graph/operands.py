@@ -23,6 +23,7 @@ from services.tuner.graph.formulas import (
 )
 from services.tuner.graph.graph import Graph, Node, View
 from services.tuner.graph.places import flat, viewed
+from services.tuner.graph.tables import is_piece
 
 _TRANSPOSED = {"matmul": "matmul_nt", "batch_matmul": "batch_matmul_nt"}
 MAX_TOGETHER = 3
@@ -113,7 +114,7 @@ def _groups(graph: Graph, makers: Mapping[str, Node]) -> dict[str, list[Node]]:
         kind = (root, extent["m"], extent["k"])
         group = open_groups.get(kind, [])
         near = group and passed[node.output] - passed[group[-1].output] <= MAX_APART
-        if not near or len(group) == MAX_TOGETHER:
+        if not near or len(group) == MAX_TOGETHER or not _is_small(graph, [*group, node]):
             group = []
             groups.append(group)
             open_groups[kind] = group
@@ -135,6 +136,13 @@ def _may_join(graph: Graph, makers: Mapping[str, Node], readers: set[str], node:
         and single_stage(reader, graph.values) is not None
         for reader in found
     )
+
+
+def _is_small(graph: Graph, group: list[Node]) -> bool:
+    """Whether the product of all fits one workload."""
+    weights = [graph.constants[node.inputs[1]] for node in group]
+    columns = sum(each.shape[-1] for each in weights)
+    return is_piece(columns, sum(each.nbytes for each in weights))
 
 
 def _join(edit: Edit, group: list[Node]) -> None:

@@ -72,6 +72,19 @@ def test_integers_are_drawn_from_what_they_stand_for() -> None:
     assert limits(parsed(GATHER)) == {"ids": 9, "rows": 20, "mask": 2, "place": 4}
 
 
+PIECES = """ids: i32[5]
+few: f32[7, 2]
+low: f32[4, 2]
+middle: f32[4, 2]
+high: f32[3, 2]
+c[i: 5, j: 2] = (low[ids[i], j] if ids[i] < 4 else (middle[ids[i] - 4, j] if ids[i] < 8 else high[ids[i] - 8, j]))"""  # noqa: E501
+
+
+def test_rows_of_a_table_in_pieces_are_drawn_from_all_of_them() -> None:
+    assert limits(parsed(PIECES)) == {"ids": 11}
+    assert limits(parsed(f"{PIECES} + few[ids[i], j]")) == {"ids": 7}
+
+
 CHAIN = "a: f32[64]\n" + "\n".join(
     f"s{n}[i: 64] = {'a' if n == 0 else f's{n - 1}'}[i] + {'a' if n == 0 else f's{n - 1}'}[63 - i]"
     for n in range(25)

@@ -1,14 +1,18 @@
 """Products of matrices: named workloads where one fits, programs elsewhere."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from math import prod
 
 import numpy as np
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Axis, Expression, Integer, Reducer
+from kernelzoo.domain.workload import MAX_EXTENT
 from services.tuner.graph.building import Carried, Formula, Operand, Site
+from services.tuner.graph.onnx_operators.movement import joined
 from services.tuner.graph.operands import UNPACKED_ROWS
+from services.tuner.graph.tables import is_large, starts_of_pieces
 
 TIED_BYTES = 1 << 20
 
@@ -24,7 +28,7 @@ def product(site: Site, a: Operand, b: Operand, shape: Sequence[int]) -> Operand
     if b.rank == 1:
         b = site.view(b, (b.shape[0], 1))
     if a.dtype is DType.F32 and b.dtype is DType.F32:
-        result = _named(site, a, b)
+        result = _named(site, a, b) or _by_columns(site, a, b)
         if result is not None:
             return site.view(result, shape)
     return site.view(_generic(site, a, b), shape)
@@ -47,6 +51,24 @@ def _named(site: Site, a: Operand, b: Operand) -> Operand | None:
     batch = prod(outer[0])
     left, right = site.view(a, (batch, m, k)), site.view(b, (batch, k, n))
     return site.workload("batch_matmul", (batch, m, k, n), left, right)
+
+
+def _by_columns(site: Site, a: Operand, b: Operand) -> Operand | None:
+    """The product with constant weights of more columns than one workload takes, as those of a
+    large vocabulary are: some columns at a time. None for other weights."""
+    k, n = b.shape[-2:]
+    if b.constant is None or b.elements != k * n or not (n > MAX_EXTENT or is_large(b.constant)):
+        return None
+    rows = site.view(a, (a.elements // k, k))
+    weights = b.constant.reshape(k, n)
+    parts = []
+    for start, end in pairwise(starts_of_pieces(n, k * weights.itemsize)):
+        some = site.constant(np.ascontiguousarray(weights[:, start:end]))
+        part = _named(site, rows, some)
+        if part is None:
+            return None
+        parts.append(part)
+    return joined(site, parts, 1)
 
 
 def _tied(site: Site, b: Operand) -> Operand | None:
@@ -91,11 +113,10 @@ def _gemm(site: Site) -> Carried:
         return _finished(site, total, alpha, beta, c)
     operator = "matmul_nt" if transposed_b else "matmul"
     found = site.workload(operator, (m, k, n), a, b)
-    total = (
-        _generic(site, a, site.transposed(b, (1, 0)) if transposed_b else b)
-        if found is None
-        else found
-    )
+    if found is None:
+        b = site.transposed(b, (1, 0)) if transposed_b else b
+        found = _by_columns(site, a, b)
+    total = _generic(site, a, b) if found is None else found
     return _finished(site, total, alpha, beta, c)
 
 

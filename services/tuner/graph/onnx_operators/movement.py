@@ -48,21 +48,26 @@ def _tile(site: Site) -> Carried:
 
 
 def _concat(site: Site) -> Carried:
-    """Many operands are joined in parts, those first that have the fewest entries side by side:
-    a kernel has one binding for each, of which browsers on a GPU allow eight."""
-    operands = [x for x in site.given if x.elements]
     axis = site.axis(rank=len(site.shape))
+    return joined(site, [x for x in site.given if x.elements], axis)
+
+
+def joined(site: Site, operands: Sequence[Operand], axis: int) -> Operand:
+    """Operands one after the other. Many are joined in parts, those first that have the fewest
+    entries side by side: a kernel has one binding for each, of which browsers on a GPU allow eight.
+    """
+    operands = [*operands]
     while len(operands) > MOST_OPERANDS:
         count = min(MOST_OPERANDS, len(operands) - MOST_OPERANDS + 1)
         sizes = [0, *accumulate(x.elements for x in operands)]
         starts = range(len(operands) - count + 1)
         start = min(starts, key=lambda first: sizes[first + count] - sizes[first])
-        joined = _joined(site, operands[start : start + count], axis)
-        operands[start : start + count] = [joined]
-    return _joined(site, operands, axis)
+        some = _joined_at_once(site, operands[start : start + count], axis)
+        operands = [*operands[:start], some, *operands[start + count :]]
+    return _joined_at_once(site, operands, axis)
 
 
-def _joined(site: Site, operands: Sequence[Operand], axis: int) -> Operand:
+def _joined_at_once(site: Site, operands: Sequence[Operand], axis: int) -> Operand:
     """The first of the operands in which a place lies, by one choice for each."""
     shape = list(operands[0].shape)
     shape[axis] = sum(x.shape[axis] for x in operands)
