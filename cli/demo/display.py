@@ -175,8 +175,7 @@ _LIMIT = {
 
 
 def _speed_up(result: PageResult) -> str:
-    """Both kernels are timed even where the vote chose the default itself."""
-    return f"{result.speedup:.2f}×{' (same)' if result.same_kernel else ''}"
+    return "same kernel" if result.same_kernel else f"{result.speedup:.2f}×"
 
 
 def _first_timed(fleet: FleetStatus | None, target: TargetKind) -> str:

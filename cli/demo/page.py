@@ -37,7 +37,9 @@ class FrameworkResult(BaseModel):
 
 
 class PageResult(BaseModel):
-    """What the example page says of one workload. Rates are GFLOP/s: of wasm, of one thread."""
+    """What the example page says of one workload. Rates are GFLOP/s: of wasm, of one thread. A
+    zoo's kernel that is the default (`same_kernel`) is timed once, so that both rates are equal.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -37,18 +37,28 @@ const STEPS = {
 
 const LIMITS = { wasm: "Limit of the core", webgpu: "Limit of the GPU" };
 
-const SAME = ", which is the winner on devices like this one: the difference is noise";
-
 export function showStatus(text) {
   byId("status").textContent = text;
 }
 
-/** The fastest framework, or the default kernel where no framework was timed. */
+const times = (factor) => `${factor.toFixed(2)}×`;
+
+/** Against the fastest framework, or the default kernel where no framework was timed. */
 function headline({ frameworks, speedup, same_kernel }) {
-  if (frameworks.length === 0)
-    return [speedup, `the speed of the default kernel${same_kernel ? SAME : ""}`];
+  if (frameworks.length === 0) {
+    if (same_kernel) return ["Same kernel", "this device runs the default kernel"];
+    return [times(speedup), "the speed of the default kernel"];
+  }
   const best = frameworks.reduce((one, other) => (other.gflops > one.gflops ? other : one));
-  return [best.speedup, `the speed of ${best.name}, the fastest framework here`];
+  return [times(best.speedup), `the speed of ${best.name}, the fastest framework here`];
+}
+
+function kernelRows({ default_gflops, zoo_gflops, same_kernel }, full) {
+  if (same_kernel) return [row("From the zoo, the default", zoo_gflops, full, "zoo")];
+  return [
+    row("Default kernel", default_gflops, full, ""),
+    row("From the zoo", zoo_gflops, full, "zoo"),
+  ];
 }
 
 function chart(result) {
@@ -62,8 +72,7 @@ function chart(result) {
   const full = Math.max(...rates);
   return [
     ...frameworks.map(({ name, gflops }) => row(name, gflops, full, "")),
-    row("Default kernel", default_gflops, full, ""),
-    row("From the zoo", zoo_gflops, full, "zoo"),
+    ...kernelRows(result, full),
     row(LIMITS[backend], limit_gflops, full, "limit"),
   ];
 }
@@ -71,9 +80,7 @@ function chart(result) {
 function facts(result) {
   const votes = `${result.votes} ${result.votes === 1 ? "ballot" : "ballots"}`;
   const right = result.correct ? "all right" : "wrong";
-  const overDefault = result.same_kernel
-    ? "the same kernel: the default won the vote here"
-    : `${result.speedup.toFixed(2)}×`;
+  const overDefault = result.same_kernel ? "the same kernel" : times(result.speedup);
   const told = [
     fact("Chosen", STEPS[result.level] ?? result.level),
     fact("Evidence", result.state === null ? "none yet" : `${result.state}, ${votes}`),
@@ -92,15 +99,15 @@ function facts(result) {
 }
 
 export function showResult(result) {
-  const [factor, over] = headline(result);
+  const [figure, meaning] = headline(result);
   const list = element("dl", "", ...facts(result));
   byId("results").append(
     element(
       "section",
       "",
       element("h2", "", element("code", "", result.workload)),
-      element("p", "headline", `${factor.toFixed(2)}×`),
-      element("p", "quiet", over),
+      element("p", "headline", figure),
+      element("p", "quiet", meaning),
       ...chart(result),
       list,
     ),
@@ -117,7 +124,7 @@ export function showNetwork({ network, zoo_ms, peer, peer_ms, difference, calls,
   if (peer !== null) {
     bars.unshift(row(peer, peer_ms, full, "", "ms"));
     told.push(fact("Outputs differ by", `${difference.toExponential(1)} of the largest entry`));
-    over.push(element("p", "headline", `${(peer_ms / zoo_ms).toFixed(2)}×`));
+    over.push(element("p", "headline", times(peer_ms / zoo_ms)));
     over.push(element("p", "quiet", `the speed of ${peer}`));
   }
   const heading = element("h2", "", element("code", "", network));

@@ -1,15 +1,40 @@
 """The examples where something is amiss: each says what, and what to do about it."""
 
+import re
 import socket
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from cli.demo.examples import EXAMPLES, served_examples
+from cli.demo.page import PageResult
 from cli.stack.ports import free_port
 
 NOTHING = f"http://127.0.0.1:{free_port()}"
 SHOWN = "!document.querySelector('#error').hidden"
+SDK = """
+const kernel = (sha256) => {
+  const inputs = { a: new Float32Array(16), b: new Float32Array(16) };
+  const c = new Float32Array(16);
+  const run = () => {
+    for (let at = 0; at < 16; at++) {
+      c[at] = 0;
+      for (let x = 0; x < 4; x++) c[at] += inputs.a[4 * (at >> 2) + x] * inputs.b[4 * x + (at & 3)];
+    }
+    return c;
+  };
+  const info = { workload: "matmul:f32:m4k4n4", backend: "wasm", backendReason: "", level: "exact",
+    state: "confirmed", evidence: { ballots: 5 }, flops: 128, manifestMs: 1, fallbackReason: null };
+  const shapes = { a: [4, 4], b: [4, 4], c: [4, 4] };
+  return { gpu: null, inputs, shapes, run, runAsync: async () => run(), info: { ...info, sha256 } };
+};
+export const measurePeakGflops = () => 1;
+export const KernelZoo = { open: async () => ({
+  kernel: async (key, { use } = {}) => kernel(use === "fallback" ? "DEFAULT" : "SERVED"),
+}) };
+"""
+"""An SDK whose zoo serves the kernel of hash `SERVED` beside the default."""
 
 
 def said_by(browser: Browser, example: str, query: str) -> str:
@@ -53,3 +78,30 @@ def test_a_conversation_without_its_tokenizer_says_where_to_copy_it_from(
     page.close()
     missing = "/chat/smollm/ has no tokenizer.json."
     assert told.endswith(f"{missing} Copy it there from the folder of the model.")
+
+
+@pytest.mark.parametrize(
+    ("served", "headline", "bars"),
+    [
+        ("DEFAULT", "Same kernel", ["From the zoo, the default", "Limit of the core"]),
+        ("OTHER", r"\d+\.\d\d×", ["Default kernel", "From the zoo", "Limit of the core"]),
+    ],
+)
+def test_a_factor_is_shown_only_between_two_kernels(
+    lone_browser: Browser, tmp_path: Path, served: str, headline: str, bars: list[str]
+) -> None:
+    """A kernel that is timed twice differs from itself by noise."""
+    (tmp_path / "sdk.js").write_text(SDK.replace("SERVED", served))
+    page = lone_browser.new_page()
+    with served_examples(EXAMPLES, {"/zoo/client/": tmp_path}) as address:
+        page.goto(f"{address}/kernels/?zoo=/zoo&workload=matmul:f32:m4k4n4")
+        page.wait_for_function("globalThis.kernelzooResults || globalThis.kernelzooError")
+        shown = page.inner_text(".headline")
+        names = page.locator(".row .name").all_inner_texts()
+        result = PageResult.model_validate(page.evaluate("kernelzooResults[0]"))
+    page.close()
+    assert result.correct
+    assert re.fullmatch(headline, shown), shown
+    assert names == bars
+    assert result.same_kernel is (served == "DEFAULT")
+    assert (result.default_gflops == result.zoo_gflops) is result.same_kernel
