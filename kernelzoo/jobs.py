@@ -32,6 +32,8 @@ TRAINING_LIMIT_S = 150
 FIRST_CANDIDATES = 1
 """The first place of candidates that no page waits for. What a page cannot run without, which are
 the plans of spaces and the defaults in them, stands before all of them, at 0."""
+TALLIES = 1
+"""The place of tallies in their queue, behind all that is judged."""
 LAST = 9
 """The last place in a queue."""
 DEFAULTS_AT_ONCE = 4
@@ -95,8 +97,15 @@ def verify_leases(lease_ids: Sequence[int]) -> Message:
 
 
 def tally(workload_key: str, device_class: DeviceClass) -> Message:
-    """Count the ballots of a key and publish the winner."""
-    return Message(name="tally", queue=AGGREGATE_QUEUE, arguments=(workload_key, str(device_class)))
+    """Count the ballots of a key and publish the winner. Judging what was reported comes first: it
+    takes milliseconds, and whoever reported waits for it.
+    """
+    return Message(
+        name="tally",
+        queue=AGGREGATE_QUEUE,
+        arguments=(workload_key, str(device_class)),
+        place=TALLIES,
+    )
 
 
 def aggregate_by_family() -> Message:

@@ -1,7 +1,8 @@
 """Database flows of the `aggregate` queue: check outputs, count ballots, publish."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from kernelzoo.store import (
     models,
     notifications,
     programs,
+    tallies,
     trust,
     zoo,
 )
@@ -145,8 +147,7 @@ def _wrong(found: Mapping[str, Judgement]) -> LeaseFault | None:
 
 def tally(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule) -> None:
     """Counts a key's ballots and brings its zoo entry up to date. Takes turns with its like."""
-    with db.transaction():
-        execute(db, ballots.lock_key(workload_key, device_class))
+    with _turn(db, workload_key, device_class), db.transaction():
         execute(db, ballots.tallied(workload_key, device_class))
         if Defence.DENIALS in rule.defences:
             changed = deny_failing(db, workload_key, device_class, rule)
@@ -173,6 +174,32 @@ def tally(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule
             _carry_out(db, workload_key, device_class, decision)
             _offer(db, workload_key, device_class, cast, rule)
             execute(db, notifications.zoo_changed())
+
+
+@contextmanager
+def _turn(db: Database, workload_key: str, device_class: DeviceClass) -> Iterator[None]:
+    """One tally of the key is at work, and of those that wait for it none takes another's row."""
+    execute(db, tallies.take_turn(workload_key, device_class))
+    try:
+        execute(db, tallies.begun(workload_key, device_class))
+        yield
+    finally:
+        if not db.broken:
+            execute(db, tallies.leave_turn(workload_key, device_class))
+
+
+def newly_asked(db: Database, wanted: Iterable[jobs.Message]) -> Iterator[jobs.Message]:
+    """The tallies of which none waits yet. All that are left where the database is away: a message
+    too many costs less than one that is missing.
+    """
+    for job in wanted:
+        workload_key, device_class = map(str, job.arguments)
+        try:
+            asked = fetch_all(db, tallies.ask(workload_key, DeviceClass.parse(device_class)))
+        except OperationalError:
+            yield job
+        else:
+            yield from (job for _ in asked)
 
 
 def _offer(

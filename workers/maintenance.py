@@ -13,6 +13,7 @@ from kernelzoo.store import (
     models,
     programs,
     retention,
+    tallies,
     tuning,
 )
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
@@ -43,6 +44,7 @@ def stalled(db: Database, stalled_s: float, batch: int) -> tuple[jobs.Message, .
                 jobs.tally(row.workload_key, row.device_class)
                 for row in dict.fromkeys(
                     (
+                        *fetch_all(db, tallies.requeue_waiting(stalled_s)),
                         *fetch_all(db, ballots.requeue_waiting(stalled_s)),
                         *fetch_all(db, denials.requeue_waiting(stalled_s)),
                     )

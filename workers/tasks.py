@@ -73,13 +73,13 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
 
         # A key that several of them measured is tallied once, after the last.
         tallies: dict[jobs.Message, None] = {}
-        try:
-            with database() as db:
+        with database() as db:
+            try:
                 for job in aggregating.verify_leases(db, lease_ids, settings.defences):
                     tallies[job] = None
-        finally:
-            for job in tallies:
-                send(job)
+            finally:
+                for job in aggregating.newly_asked(db, tallies):
+                    send(job)
 
     @task
     def tally(workload_key: str, device_class: str) -> None:

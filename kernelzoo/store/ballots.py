@@ -52,10 +52,12 @@ def _lines(candidate_ids: list[str], relative_times: list[float]) -> tuple[Ballo
 
 
 def file(workload_key: str, device_class: DeviceClass, ballot: Ballot) -> Statement:
-    """Replaces the identity's earlier ballot for the key."""
+    """Replaces the identity's earlier ballot for the key. No row is written where nothing changes:
+    the ballot is the same, and of the same session, which tells the engine's version.
+    """
     return Statement(
         sql="""
-            INSERT INTO ballot
+            INSERT INTO ballot AS b
                 (identity_id, workload_key, device_class, candidate_ids, relative_times,
                  in_tokens)
             VALUES (%(identity)s::uuid, %(key)s, %(device_class)s, %(candidates)s, %(times)s,
@@ -65,6 +67,12 @@ def file(workload_key: str, device_class: DeviceClass, ballot: Ballot) -> Statem
                 relative_times = EXCLUDED.relative_times,
                 in_tokens = EXCLUDED.in_tokens,
                 filed_at = now(), requeued_at = now(), tallied = false
+            WHERE (b.candidate_ids, b.relative_times, b.in_tokens)
+                  IS DISTINCT FROM
+                  (EXCLUDED.candidate_ids, EXCLUDED.relative_times, EXCLUDED.in_tokens)
+               OR EXISTS (SELECT FROM agent_session s
+                          WHERE s.identity_id = b.identity_id AND s.device_class = b.device_class
+                            AND s.created_at > b.filed_at)
         """,
         parameters={
             "identity": ballot.identity,
@@ -74,14 +82,6 @@ def file(workload_key: str, device_class: DeviceClass, ballot: Ballot) -> Statem
             "times": [line.relative_time for line in ballot.lines],
             "in_tokens": ballot.in_tokens,
         },
-    )
-
-
-def lock_key(workload_key: str, device_class: DeviceClass) -> Statement:
-    """Tallies of one key take turns until the transaction ends."""
-    return Statement(
-        sql="SELECT pg_advisory_xact_lock(hashtextextended(%(key)s || ' ' || %(class)s, 0))",
-        parameters={"key": workload_key, "class": device_class},
     )
 
 

@@ -61,10 +61,13 @@ class DeniedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedRow:
-    """`known`: the artifact is a kernel of the workload. `allowed`: the network is below a cap."""
+    """`known`: the artifact is a kernel of the workload. `allowed`: the network is below a cap.
+    `changed`: the network had not said so before.
+    """
 
     known: bool
     allowed: bool
+    changed: bool
 
 
 def voices(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[VoiceRow]:
@@ -351,8 +354,11 @@ def note_failure(
                 ON CONFLICT (artifact_sha256, device_class, network) DO UPDATE SET
                     trust = EXCLUDED.trust, tallied = false
                 WHERE NOT trust_covers(EXCLUDED.trust, f.trust)
+                RETURNING artifact_sha256
             )
-            SELECT EXISTS (SELECT FROM known) AS known, NOT capped.full AS allowed FROM capped
+            SELECT EXISTS (SELECT FROM known) AS known, NOT capped.full AS allowed,
+                   EXISTS (SELECT FROM noted) AS changed
+            FROM capped
         """,
         parameters={
             "key": workload_key,

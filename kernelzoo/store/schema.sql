@@ -370,6 +370,16 @@ COMMENT ON COLUMN ballot.in_tokens IS
 CREATE INDEX ballot_key ON ballot (workload_key, device_class);
 CREATE INDEX ballot_waiting ON ballot (requeued_at) WHERE NOT tallied;
 
+CREATE TABLE waiting_tally (
+    workload_key text NOT NULL REFERENCES workload ON DELETE CASCADE,
+    device_class text NOT NULL,
+    requeued_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (workload_key, device_class)
+);
+COMMENT ON TABLE waiting_tally IS
+    'Keys whose ballots a message asks to count, since when: who finds one sends no other. The tally '
+    'that takes the message removes the row before it reads a ballot.';
+
 CREATE TABLE zoo_entry (
     workload_key text NOT NULL REFERENCES workload,
     device_class text NOT NULL,

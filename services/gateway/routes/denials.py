@@ -11,7 +11,7 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.trust import Trust
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import denials, notifications
+from kernelzoo.store import denials, notifications, tallies
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.state import Network, Operator, Shared, State
@@ -92,7 +92,7 @@ async def report_failure(
     after: BackgroundTasks,
 ) -> FailureNoted:
     """Say that a served kernel failed in this page, or that an agent cannot compile the reference
-    of a lease. A network has one voice for each kernel.
+    of a lease. A network has one voice for each kernel; said again, nothing changes.
     """
     if not operated:
         await refuse_untrusted(state, request)
@@ -112,7 +112,8 @@ async def report_failure(
                 daily_cap=cap,
             ),
         )
-    assert noted is not None
+        assert noted is not None
+        asked = await fetch_all(db, tallies.ask(key, device_class)) if noted.changed else []
     if not noted.known:
         raise _unknown()
     if not noted.allowed:
@@ -122,7 +123,8 @@ async def report_failure(
             "meanwhile, come back tomorrow",
             {"Retry-After": "3600"},
         )
-    after.add_task(state.send, jobs.tally(key, device_class))
+    for row in asked:
+        after.add_task(state.send, jobs.tally(row.workload_key, row.device_class))
     return FailureNoted()
 
 

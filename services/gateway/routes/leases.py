@@ -27,7 +27,7 @@ from kernelzoo.metrics import (
     POLLS_WAITING,
     RefusalReason,
 )
-from kernelzoo.store import ballots, measurements, tuning
+from kernelzoo.store import ballots, measurements, tallies, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.loans import try_to_lend
 from services.gateway.problems import Refusal
@@ -229,18 +229,21 @@ async def vote(
     named = [line.candidate_id for line in ballot.lines]
     if len(set(named)) < len(named):
         raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "a candidate stands twice on the ballot")
-    async with state.pool.connection() as db, db.transaction():
-        found = await fetch_all(
-            db, measurements.measured(session.identity_id, workload.key, device_class, named)
-        )
-        if unknown := set(named) - {row.candidate_id for row in found}:
-            BALLOTS_REFUSED.inc()
-            raise Refusal(
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                f"this agent has no successful measurement of candidate {min(unknown)} "
-                f"for {workload.key}",
+    async with state.pool.connection() as db:
+        async with db.transaction():
+            found = await fetch_all(
+                db, measurements.measured(session.identity_id, workload.key, device_class, named)
             )
-        await execute(db, ballots.file(workload.key, device_class, ballot))
+            if unknown := set(named) - {row.candidate_id for row in found}:
+                BALLOTS_REFUSED.inc()
+                raise Refusal(
+                    HTTPStatus.UNPROCESSABLE_ENTITY,
+                    f"this agent has no successful measurement of candidate {min(unknown)} "
+                    f"for {workload.key}",
+                )
+            changed = await execute(db, ballots.file(workload.key, device_class, ballot)) > 0
+        asked = await fetch_all(db, tallies.ask(workload.key, device_class)) if changed else []
     BALLOTS.inc()
-    after.add_task(state.send, jobs.tally(workload.key, device_class))
+    for row in asked:
+        after.add_task(state.send, jobs.tally(row.workload_key, row.device_class))
     return BallotAccepted(lines=len(ballot.lines))

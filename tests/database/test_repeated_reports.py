@@ -1,0 +1,193 @@
+"""The same report and the same ballot again and again: what was counted is not counted anew.
+
+What one network cost before: each of its requests a tally, and honest ones waited 72 s for theirs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Event, Thread
+
+import pytest
+from fastapi.testclient import TestClient
+
+from kernelzoo import jobs
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.settings import Settings
+from kernelzoo.store import tallies
+from kernelzoo.store.blocking import connected, execute, fetch_all
+from services.aggregator.publishing import Rule
+from services.gateway.app import application
+from tests.database.client import Agent, open_agent
+from tests.database.conftest import WORKLOAD, Connection, make_candidate
+from tests.reports import all_ok
+from tests.running import eventually
+from workers import aggregating
+from workers.aggregating import newly_asked, tally, verify_lease
+from workers.maintenance import stalled
+
+pytestmark = pytest.mark.usefixtures("job_id")
+
+RULE = Rule(quorum=2, malicious_share=0)
+FIRST, SECOND = (make_candidate(number).candidate_id for number in (0, 1))
+TIMES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    messages: list[jobs.Message] = field(default_factory=list)
+
+    def __call__(self, message: jobs.Message) -> None:
+        self.messages.append(message)
+
+    @property
+    def tallies(self) -> int:
+        return sum(message.name == "tally" for message in self.messages)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    made = Sent()
+    monkeypatch.setattr(jobs, "celery_sender", lambda _: made)
+    return made
+
+
+@pytest.fixture
+def gateway(settings: Settings, sent: Sent) -> Iterator[TestClient]:
+    assert sent.tallies == 0
+    with TestClient(application(settings), client=("127.0.0.1", 5000)) as client:
+        yield client
+
+
+@pytest.fixture
+def agent(gateway: TestClient, db: Connection) -> Agent:
+    """Has measured all that it may vote for."""
+    made = open_agent(gateway)
+    while (answer := made.lease()).status_code == 200:
+        lease = answer.json()
+        assert made.report(lease, all_ok(lease)).status_code == 202
+        verify_lease(db, int(lease["lease"]))
+    return made
+
+
+def report(gateway: TestClient, db: Connection, candidate: str, device_class: str) -> None:
+    row = db.execute(
+        "SELECT artifact_sha256 FROM candidate WHERE candidate_id = %s", (candidate,)
+    ).fetchone()
+    assert row is not None
+    body = {
+        "workload": WORKLOAD.key,
+        "device_class": device_class,
+        "artifact": row[0],
+        "stage": "run",
+        "detail": "",
+    }
+    assert gateway.post("/v1/failures", json=body).status_code == 202
+
+
+def count(db: Connection, agent: Agent) -> None:
+    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
+
+
+def test_the_same_report_again_is_counted_once(
+    gateway: TestClient, agent: Agent, db: Connection, sent: Sent
+) -> None:
+    for _ in range(TIMES):
+        report(gateway, db, SECOND, agent.device_class)
+    assert sent.tallies == 1
+    count(db, agent)
+    for _ in range(TIMES):
+        report(gateway, db, SECOND, agent.device_class)
+    assert sent.tallies == 1, "what was counted before is the same"
+
+
+def test_the_same_ballot_again_is_counted_once(agent: Agent, db: Connection, sent: Sent) -> None:
+    for _ in range(TIMES):
+        assert agent.vote(WORKLOAD.key, [FIRST, SECOND]).status_code == 202
+    count(db, agent)
+    for _ in range(TIMES):
+        assert agent.vote(WORKLOAD.key, [FIRST, SECOND]).status_code == 202
+    assert sent.tallies == 1
+    assert agent.vote(WORKLOAD.key, [SECOND, FIRST]).status_code == 202
+    assert sent.tallies == 2
+
+
+def test_the_same_ballot_in_a_later_session_is_counted_for_its_engine(
+    gateway: TestClient, agent: Agent, db: Connection, sent: Sent
+) -> None:
+    assert agent.vote(WORKLOAD.key, [FIRST]).status_code == 202
+    count(db, agent)
+    later = open_agent(
+        gateway, identity=agent.identity, engine={"name": "Chromium", "version": "157"}
+    )
+    assert later.vote(WORKLOAD.key, [FIRST]).status_code == 202
+    assert sent.tallies == 2
+
+
+def test_a_key_whose_ballots_change_has_one_tally_waiting(
+    gateway: TestClient, agent: Agent, db: Connection, sent: Sent
+) -> None:
+    for number in range(TIMES):
+        ranking = [FIRST, SECOND] if number % 2 else [SECOND, FIRST]
+        assert agent.vote(WORKLOAD.key, ranking).status_code == 202
+    report(gateway, db, FIRST, agent.device_class)
+    own = jobs.tally(WORKLOAD.key, DeviceClass.parse(agent.device_class))
+    assert list(newly_asked(db, [own])) == [], "a judged lease asks for no other"
+    assert sent.tallies == 1
+    count(db, agent)
+    assert db.execute("SELECT count(*) FROM ballot WHERE NOT tallied").fetchone() == (0,)
+    assert list(newly_asked(db, [own, own])) == [own]
+
+
+def test_a_tally_that_waits_for_its_turn_leaves_no_other_waiting(
+    agent: Agent, db: Connection, database_url: str
+) -> None:
+    """Several would each hold a worker."""
+    key, device_class = WORKLOAD.key, DeviceClass.parse(agent.device_class)
+    assert fetch_all(db, tallies.ask(key, device_class))
+    over = Event()
+
+    def wait_for_turn() -> None:
+        with connected(database_url) as other:
+            tally(other, key, device_class, RULE)
+        over.set()
+
+    execute(db, tallies.take_turn(key, device_class))
+    second = Thread(target=wait_for_turn)
+    second.start()
+    waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    eventually(lambda: db.execute(waits).fetchone() == (1,), "the second tally waits")
+    assert fetch_all(db, tallies.ask(key, device_class)) == []
+    execute(db, tallies.leave_turn(key, device_class))
+    second.join()
+    assert over.is_set()
+    assert fetch_all(db, tallies.ask(key, device_class))
+
+
+def test_a_tally_that_fails_lets_the_next_one_begin(
+    agent: Agent, db: Connection, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("a fault")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(aggregating, "deny_failing", fail)
+        with pytest.raises(ValueError, match="a fault"):
+            count(db, agent)
+    with connected(database_url) as other:
+        tally(other, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
+
+
+def test_a_tally_whose_message_was_lost_is_sent_again(agent: Agent, db: Connection) -> None:
+    own = jobs.tally(WORKLOAD.key, DeviceClass.parse(agent.device_class))
+    assert list(newly_asked(db, [own])) == [own]
+    assert own not in stalled(db, 5, 16)
+    assert own in stalled(db, 0, 16)
+    count(db, agent)
+    assert own not in stalled(db, 0, 16)
+
+
+def test_what_was_reported_is_judged_before_ballots_are_counted() -> None:
+    own = jobs.tally(WORKLOAD.key, DeviceClass.parse("0123456789abcdef:r1-0:wasm+simd128"))
+    judging = jobs.verify_leases([1])
+    assert own.queue == judging.queue
+    assert judging.place < own.place
