@@ -123,6 +123,7 @@ class Settings(WorkerSettings):
     lent_share: float = Field(default=0.1, gt=0, le=1)
     # As `limits` writes them; '' is no limit. The operator's own requests are not counted.
     sessions_rate: str = "120/minute"
+    reports_rate: str = "300/minute"
     agent_rate: str = "1200/minute"
     application_rate: str = "120/minute"
     max_request_bytes: int = Field(default=1 << 20, ge=1024)

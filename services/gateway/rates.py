@@ -62,6 +62,7 @@ class RateLimits:
 
     def __init__(self, settings: Settings) -> None:
         self._sessions = _rate("sessions_rate", settings.sessions_rate)
+        self._reports = _rate("reports_rate", settings.reports_rate)
         self._agents = _rate("agent_rate", settings.agent_rate)
         self._applications = _rate("application_rate", settings.application_rate)
         self._pool = ConnectionPool.from_url(
@@ -87,6 +88,10 @@ class RateLimits:
     async def session(self, network: str) -> None:
         """Each raises Refusal (429) for one request too many."""
         await self._count(self._sessions, "this network's sessions", network)
+
+    async def report(self, network: str) -> None:
+        """Failures and ballots: each may have a key counted again."""
+        await self._count(self._reports, "this network's failures and ballots", network)
 
     async def agent(self, identity: str) -> None:
         taken = self._taken.get(identity)

@@ -66,6 +66,36 @@ def test_a_limit_that_is_taken_in_parts_is_used_up_and_not_passed(settings: Sett
     assert given == [204] * 101 + [429] * 2
 
 
+def test_the_failures_and_ballots_of_a_network_have_one_limit(settings: Settings) -> None:
+    """The operator's agents are not counted."""
+    few = settings.model_copy(
+        update={"reports_rate": "3/hour", "sessions_rate": "", "agent_rate": ""}
+    )
+    failure = {
+        "workload": "relu:f32:n4",
+        "device_class": "0123456789abcdef:r1-0:wasm+simd128",
+        "artifact": "0" * 64,
+        "stage": "run",
+        "detail": "",
+    }
+    ballot = {
+        "workload": "relu:f32:n4",
+        "lines": [{"candidate": "0" * 32, "relative_time": 1.0}],
+        "in_tokens": False,
+    }
+    with TestClient(application(few), client=("127.0.0.1", 1)) as http:
+        stranger = http.post("/v1/sessions", json=SESSION).json()["token"]
+        bearer = {"Authorization": f"Bearer {stranger}"}
+        given = [http.post("/v1/failures", json=failure).status_code for _ in range(2)]
+        given += [http.put("/v1/ballots", json=ballot, headers=bearer).status_code for _ in "12"]
+        given.append(http.post("/v1/failures", json=failure).status_code)
+        assert given == [404, 404, 422, 429, 429]
+        operated = open_agent(http)
+        assert http.post("/v1/failures", json=failure, headers=OPERATOR).status_code == 404
+        answer = http.put("/v1/ballots", json=ballot, headers=operated.bearer)
+        assert answer.status_code == 422
+
+
 def test_each_application_has_a_limit_of_its_own_that_wrong_keys_do_not_use_up(
     http: TestClient,
 ) -> None:

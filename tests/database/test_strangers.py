@@ -48,7 +48,8 @@ NO_LIMIT = ""
 def settings(settings: Settings, tmp_path: Path) -> Settings:
     """That keep models, and refuse nobody for asking often: a limit would answer in place of what
     is tested."""
-    limits = dict.fromkeys(("sessions_rate", "agent_rate", "application_rate"), NO_LIMIT)
+    rates = ("sessions_rate", "reports_rate", "agent_rate", "application_rate")
+    limits = dict.fromkeys(rates, NO_LIMIT)
     return settings.model_copy(update={"models_dir": tmp_path / "models", **limits})
 
 

@@ -95,6 +95,7 @@ async def report_failure(
     of a lease. A network has one voice for each kernel; said again, nothing changes.
     """
     if not operated:
+        await state.rates.report(network)
         await refuse_untrusted(state, request)
     key, device_class = Workload.parse(body.workload).key, DeviceClass.parse(body.device_class)
     cap = state.settings.failures_per_network_per_day

@@ -216,6 +216,8 @@ async def vote(
     body: BallotRequest, state: Shared, session: CurrentSession, after: BackgroundTasks
 ) -> BallotAccepted:
     """File this identity's ballot for a workload on its device class."""
+    if not session.operated:
+        await state.rates.report(session.network)
     workload = Workload.parse(body.workload)
     ballot = Ballot(
         identity=str(session.identity_id),
