@@ -32,7 +32,9 @@ def main() -> None:
         sys.exit(f"gateway: {error}")
     protocol = partial(
         PatientProtocol,
-        open_connections=Connections(settings.connections_per_network, proxies),
+        open_connections=Connections(
+            settings.connections_per_network, settings.connections, proxies
+        ),
         patience=Patience(),
     )
     gateway = create(settings)

@@ -11,9 +11,10 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from enum import Enum, auto
+from heapq import nlargest
 from ipaddress import ip_address
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,8 +22,12 @@ from uvicorn.server import ServerState
 
 from services.gateway.middleware import STREAMED
 from services.gateway.proxies import Proxies
-from services.gateway.tokens import prefix
+from services.gateway.tokens import group_of, prefix
 
+FEW = 8
+"""Connections of a group of networks that may use the reserve: those of a page or two."""
+LOOKED_AT = 16
+"""Groups in which a spare connection is looked for: those with most."""
 PROBES = (b"/healthz", b"/readyz")
 PROXY = ""
 HEAD_BYTES = 1 << 16
@@ -80,28 +85,70 @@ class Waiting(Enum):
     READER = auto()
 
 
-class Connections:
-    """Open connections by network. Those of `proxies` are many visitors', and not counted."""
+class Held(Protocol):
+    """An open connection, of which `is_spare` says that nobody waits for an answer of ours, and
+    which `end` ends at once."""
 
-    def __init__(self, per_network: int, proxies: Proxies) -> None:
+    @property
+    def is_spare(self) -> bool: ...
+
+    def end(self) -> None: ...
+
+
+class Connections:
+    """Open connections by network. Those of `proxies` are many visitors', and none's share.
+
+    Of `most` in all an eighth is a reserve. Once the rest is taken, who comes takes the place of a
+    spare connection of the group of networks that has most, the oldest first; where no group has
+    more than its own, the reserve is for groups that have few.
+    """
+
+    def __init__(self, per_network: int, most: int, proxies: Proxies) -> None:
         self._per_network = per_network
+        self._most = most
         self._proxies = proxies
         self._open: Counter[str] = Counter()
+        self._groups: dict[str, dict[Held, None]] = {}
+        self._entered: dict[Held, tuple[str, str]] = {}
 
-    def enter(self, peer: str) -> str | None:
-        """The network to `leave` later, PROXY for a proxy; None where it has as many as it may."""
+    def enter(self, peer: str, held: Held) -> str | None:
+        """The network, PROXY for a proxy; None where it has as many as it may."""
         if self._proxies.peers and peer in self._proxies:
+            self._entered[held] = (PROXY, PROXY)
             return PROXY
-        network = prefix(ip_address(peer))
-        if self._open[network] >= self._per_network:
+        address = ip_address(peer)
+        network, group = prefix(address), group_of(address)
+        if self._open[network] >= self._per_network or not self._find_room(group):
             return None
         self._open[network] += 1
+        self._groups.setdefault(group, {})[held] = None
+        self._entered[held] = (network, group)
         return network
 
-    def leave(self, network: str) -> None:
+    def leave(self, held: Held) -> None:
+        """Nothing happens for one that left before, or never entered."""
+        network, group = self._entered.pop(held, (PROXY, PROXY))
+        if network == PROXY:
+            return
         self._open[network] -= 1
         if self._open[network] <= 0:
             del self._open[network]
+        del self._groups[group][held]
+        if not self._groups[group]:
+            del self._groups[group]
+
+    def _find_room(self, group: str) -> bool:
+        if len(self._entered) < self._most - self._most // 8:
+            return True
+        own = len(self._groups.get(group, ())) + 1
+        larger = (each for each in self._groups.values() if len(each) > own)
+        for members in nlargest(LOOKED_AT, larger, key=len):
+            spare = next((held for held in members if held.is_spare), None)
+            if spare is not None:
+                self.leave(spare)
+                spare.end()
+                return True
+        return own <= FEW and len(self._entered) < self._most - 1
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -120,7 +167,6 @@ class PatientProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._open_connections = open_connections
         self._patience = patience
-        self._network: str | None = None
         self._waiting = Waiting.HEAD
         self._armed = Waiting.NOTHING
         self._timer: asyncio.TimerHandle | None = None
@@ -130,19 +176,30 @@ class PatientProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._network = self._open_connections.enter(self.client[0]) if self.client else PROXY
-        if self._network is None:
+        network = self._open_connections.enter(self.client[0], self) if self.client else PROXY
+        if network is None:
             transport.abort()
             return
-        if self._network == PROXY:
+        if network == PROXY:
             self.timeout_keep_alive = KEPT_FOR_PROXY_S
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
-        if self._network:
-            self._open_connections.leave(self._network)
+        self._open_connections.leave(self)
         super().connection_lost(exc)
+
+    @property
+    def is_spare(self) -> bool:
+        """Nothing was asked, or not to its end, or the answer is there and not read."""
+        return (
+            self.cycle is None
+            or self.cycle.response_complete
+            or self._waiting in (Waiting.BODY, Waiting.READER)
+        )
+
+    def end(self) -> None:
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         start = 0

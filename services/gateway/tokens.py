@@ -134,6 +134,15 @@ def prefix(address: IPv4Address | IPv6Address) -> str:
     return str(IPv6Network((int(found), 48), strict=False))
 
 
+def group_of(address: IPv4Address | IPv6Address) -> str:
+    """The networks that may well be of one owner: the /24 of an address, or the /32 that a
+    provider of IPv6 gets, of which one who hosts is easily given many /48."""
+    found = getattr(address, "ipv4_mapped", None) or address
+    if isinstance(found, IPv4Address):
+        return prefix(found)
+    return str(IPv6Network((int(found), 32), strict=False))
+
+
 @lru_cache(maxsize=4096)
 def _network(secret: str, address: str) -> str:
     network = prefix(ip_address(address.partition("%")[0]))

@@ -4,11 +4,13 @@ of one network.
 What they cost before: one socket each, for ever; and a head without end all of the gateway's time.
 """
 
+import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -17,11 +19,18 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from cli.stack.ports import LOOPBACK, free_port
-from services.gateway.connections import HEAD_BYTES, Connections, Patience, PatientProtocol
+from services.gateway.connections import (
+    FEW,
+    HEAD_BYTES,
+    Connections,
+    Patience,
+    PatientProtocol,
+)
 from services.gateway.proxies import Proxies
 
 QUICK = Patience(head_s=0.3, body_s=0.3, read_s=0.3)
 PER_NETWORK = 5
+MOST = 64
 LARGE = 1 << 24
 WHOLE = b"GET /small HTTP/1.1\r\nHost: zoo\r\n\r\n"
 WITHIN_S = 20.0
@@ -29,7 +38,7 @@ WITHIN_S = 20.0
 
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     """Reads the body, as the gateway does, then answers; `/large` more than any buffer holds, and
-    what is refused without a look at its body.
+    what is refused without a look at its body; `/later` after a second.
     """
     if scope["type"] != "http":
         return
@@ -39,6 +48,8 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if message["type"] == "http.disconnect":
             return
         more = message.get("more_body", False)
+    if scope["path"] == "/later":
+        await asyncio.sleep(1)
     size = LARGE if scope["path"] == "/large" else 2
     headers = [(b"content-length", str(size).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -46,13 +57,18 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextmanager
-def serving(trusted: str = "", idle_s: int = 5) -> Iterator[int]:
+def serving(
+    trusted: str = "",
+    idle_s: int = 5,
+    per_network: int = PER_NETWORK,
+    patience: Patience = QUICK,
+) -> Iterator[int]:
     """The port of a server with the gateway's protocol. `idle_s`: after which a connection that is
     not in use is ended.
     """
     port = free_port()
-    connections = Connections(PER_NETWORK, Proxies.of(trusted, 1))
-    protocol = partial(PatientProtocol, open_connections=connections, patience=QUICK)
+    connections = Connections(per_network, MOST, Proxies.of(trusted, 1))
+    protocol = partial(PatientProtocol, open_connections=connections, patience=patience)
     config = uvicorn.Config(
         answer,
         host=LOOPBACK,
@@ -61,6 +77,7 @@ def serving(trusted: str = "", idle_s: int = 5) -> Iterator[int]:
         ws="none",
         lifespan="off",
         timeout_keep_alive=idle_s,
+        limit_concurrency=MOST,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -258,6 +275,78 @@ def test_a_network_has_so_many_connections_and_another_one_as_many() -> None:
         deadline_s = time.monotonic() + WITHIN_S
         while _admitted(port, "127.5.5.1", 1) == 0:
             assert time.monotonic() < deadline_s, "what was closed is not counted any more"
+
+
+@pytest.mark.parametrize(
+    "held",
+    [b"", b"GET /small HTTP/1.1\r\nHo", b"POST /small HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"],
+    ids=["nothing", "head", "body"],
+)
+def test_networks_that_hold_all_connections_leave_room_for_others(held: bytes) -> None:
+    """Eight that held 512 each had 98 of 100 page loads answered with 503."""
+    with (
+        serving(per_network=2 * FEW, patience=Patience()) as port,
+        ExitStack() as opened,
+    ):
+        for number in range(MOST + FEW):
+            address = f"127.5.{number % 5}.1"
+            attacker = opened.enter_context(closing(connect(port, source_address=(address, 0))))
+            with suppress(ConnectionError):
+                attacker.sendall(held)
+        assert [_admitted(port, f"127.6.{number}.1", 2) for number in range(40)] == [2] * 40
+
+
+def test_whoever_waits_for_an_answer_keeps_its_connection() -> None:
+    with serving(per_network=MOST, patience=Patience()) as port, ExitStack() as opened:
+        waiting = [
+            opened.enter_context(closing(connect(port, source_address=("127.5.5.1", 0))))
+            for _ in range(MOST * 7 // 8)
+        ]
+        for each in waiting:
+            each.sendall(b"GET /later HTTP/1.1\r\nHost: zoo\r\n\r\n")
+        time.sleep(0.2)
+        assert _admitted(port, "127.6.6.1", 4) == 4, "the reserve is for them"
+        assert {each.recv(1 << 16)[:13] for each in waiting} == {b"HTTP/1.1 200 "}
+
+
+@dataclass(eq=False)
+class Spare:
+    """A connection that asks nothing."""
+
+    ended: bool = False
+    is_spare: bool = True
+
+    def end(self) -> None:
+        self.ended = True
+
+
+def _entered(connections: Connections, addresses: Iterable[str]) -> list[Spare]:
+    made = []
+    for address in addresses:
+        spare = Spare()
+        if connections.enter(address, spare) is not None:
+            made.append(spare)
+    return made
+
+
+def test_networks_of_one_provider_of_ipv6_have_one_share_of_what_is_left() -> None:
+    connections = Connections(PER_NETWORK, MOST, Proxies.of("", 1))
+    attackers = _entered(connections, (f"2001:db8:{number:x}::1" for number in range(2 * MOST)))
+    assert len(attackers) == MOST * 7 // 8
+    others = _entered(connections, (f"2001:{number:x}::1" for number in range(0x900, 0x920)))
+    assert len(others) == 0x20
+    assert [each.ended for each in attackers[:0x20]] == [True] * 0x20
+    assert not any(each.ended for each in (*attackers[0x20:], *others))
+
+
+def test_what_left_is_counted_once_and_what_never_entered_not_at_all() -> None:
+    connections = Connections(1, MOST, Proxies.of("", 1))
+    first, second = Spare(), Spare()
+    assert connections.enter("127.0.0.1", first) is not None
+    assert connections.enter("127.0.0.2", second) is None
+    for each in (second, first, first):
+        connections.leave(each)
+    assert connections.enter("127.0.0.2", second) is not None
 
 
 def test_a_proxy_has_the_connections_of_all_its_visitors() -> None:
