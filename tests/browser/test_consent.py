@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Request
+from playwright.sync_api import BrowserContext, Page, Request, expect
 
 from cli.gateway_client import GatewayClient
 from cli.stack.supervisor import Stack
@@ -113,6 +113,28 @@ def test_a_visitor_who_declines_sends_nothing_and_is_asked_again(page: Page) -> 
     heard_all(page)
     assert phase(page) == "consent"
     assert asked == []
+
+
+def press(page: Page, button: str) -> None:
+    pressed = page.get_by_role("button", name=button)
+    pressed.focus()
+    page.keyboard.press("Enter")
+    pressed.wait_for(state="hidden")
+
+
+def test_by_keyboard_the_focus_follows_to_what_replaces_a_button(page: Page) -> None:
+    asking = page.get_by_role("heading", name="This would be sent")
+    press(page, "Start")
+    asking.wait_for()
+    expect(asking).to_be_focused()
+    press(page, "No, stop")
+    expect(page.get_by_role("heading", name="Lend this device")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Start")).to_be_focused()
+    page.keyboard.press("Enter")
+    asking.wait_for()
+    press(page, "Send this and start")
+    expect(page.locator("#status")).to_be_focused()
 
 
 def test_a_link_that_starts_the_agent_is_no_consent(stack: Stack, context: BrowserContext) -> None:

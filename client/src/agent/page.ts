@@ -191,7 +191,6 @@ function approve(): void {
   post({ type: "approve" });
   const { events, state } = globalThis.kernelzooAgent;
   publish(events, { ...state, phase: "starting" });
-  byId("status").focus();
 }
 
 /** Ends the agent, and with it the session, whose token nobody else has. */

@@ -165,6 +165,17 @@ function renderDevice(state: AgentState): void {
   setText("first", firstTimedMs === null ? "…" : milliseconds(firstTimedMs));
 }
 
+/** Parts of the page of which one is shown at a time. Each has a heading. */
+const PARTS = ["consent", "asking", "live"];
+
+/** Moves the focus from what was just hidden to the heading of the part that is shown. */
+function keepFocus(): void {
+  const { activeElement } = document;
+  if (activeElement === null || activeElement.closest("[hidden]") === null) return;
+  const shown = PARTS.map(byId).find(({ hidden }) => !hidden);
+  shown?.querySelector("h1")?.focus();
+}
+
 /** Shows `state` in the agent page. */
 export function render(state: AgentState): void {
   show("consent", state.phase === "consent");
@@ -176,6 +187,7 @@ export function render(state: AgentState): void {
   setText("status", status(state));
   setText("pause", state.pausedBy === "hand" ? "Resume" : "Pause");
   show("pause", state.phase !== "refused");
+  keepFocus();
   setText("error", errorText(state));
   show("error", state.error !== null);
   renderDevice(state);
