@@ -18,6 +18,7 @@ from services.gateway.builds import Builds
 from services.gateway.census import Census
 from services.gateway.client_files import ClientFiles
 from services.gateway.cors import AllowedOrigins, Cors
+from services.gateway.impatience import Impatience
 from services.gateway.manifests import ManifestCache
 from services.gateway.middleware import BodyLimit, Counted, StandardHeaders
 from services.gateway.notifier import Notifier
@@ -89,6 +90,7 @@ def application(settings: Settings) -> FastAPI:
     ):
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
+    app.add_middleware(Impatience)
     app.add_middleware(Cors)
     proxies = Proxies.of(settings.trusted_proxies, settings.trusted_hops)
     app.add_middleware(ForwardedFor, proxies=proxies)

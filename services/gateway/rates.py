@@ -179,14 +179,18 @@ class Polls:
         self._per_network = per_network
         self._open: Counter[str] = Counter()
 
+    def is_full(self, network: str) -> bool:
+        """Whether the next poll of a stranger of this network is refused."""
+        return self._open[network] >= self._per_network
+
     @contextmanager
     def polling(self, session: Session) -> Iterator[None]:
         """Raises Refusal (429) for one too many."""
         identity = str(session.identity_id)
         if self._open[identity] >= PER_IDENTITY:
             raise _too_many("this agent", PER_IDENTITY)
-        if not session.operated and self._open[session.network] >= self._per_network:
-            raise _too_many("this network", self._per_network)
+        if not session.operated and self.is_full(session.network):
+            raise too_many_of_network(self._per_network)
         counted = [identity] if session.operated else [identity, session.network]
         self._open.update(counted)
         try:
@@ -196,6 +200,10 @@ class Polls:
             for each in counted:
                 if self._open[each] <= 0:
                     del self._open[each]
+
+
+def too_many_of_network(most: int) -> Refusal:
+    return _too_many("this network", most)
 
 
 def _too_many(who: str, most: int) -> Refusal:

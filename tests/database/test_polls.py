@@ -4,12 +4,16 @@ What it cost before: as many sockets, and the gateway 93 % of a core and 481 MB.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, cast
 
+import pytest
 from fastapi.testclient import TestClient
 
 from kernelzoo.settings import Settings
 from services.gateway.app import application
-from services.gateway.rates import PER_IDENTITY
+from services.gateway.rates import PER_IDENTITY, RETRY_S
+from services.gateway.state import State
 from tests.database.client import SESSION, Agent, open_agent
 
 PER_NETWORK = 12
@@ -40,3 +44,57 @@ def test_polls_of_an_agent_and_of_a_network_are_counted_until_they_end(
         assert statuses([one] * 8 + [other] * 8) == [204] * PER_NETWORK + [429] * 4
         assert statuses([own] * 8 + [fleet] * 8) == [204] * 16, "the operator's are no network"
         assert statuses([one] * 8 + [other] * 4) == [204] * PER_NETWORK, "all have ended"
+
+
+def full(http: TestClient, agent: Agent) -> None:
+    """As if the network of the agent had as many polls waiting as it may."""
+    state: State = cast("Any", http.app).state.kernelzoo
+    claims = state.tokens.session(agent.token, network=state.tokens.network("127.0.0.1"), origin="")
+    state.polls._open[claims.network] = state.settings.polls_per_network
+
+
+def test_polls_of_a_network_that_has_its_share_are_refused_before_their_body_is_read(
+    settings: Settings,
+) -> None:
+    """To read and understand them was most of what 1,500 impatient agents cost."""
+    with TestClient(application(settings), client=("127.0.0.1", 5000)) as http:
+        one, own = stranger(http), open_agent(http)
+        full(http, one)
+        body = b"{" * 100
+        refused = http.post("/v1/leases", content=body, headers=one.bearer)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert "this network has" in refused.json()["detail"]
+        unknown = http.post("/v1/leases", content=body, headers={"Authorization": "Bearer x"})
+        assert unknown.status_code == 429
+        assert own.lease().status_code == 204, "the operator's are no network"
+        assert http.post("/v1/leases", content=body, headers=own.bearer).status_code == 422
+
+
+def test_a_connection_that_asks_again_too_early_is_ended_and_a_proxys_is_not(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [100.0]
+    behind = settings.model_copy(update={"trusted_proxies": "127.0.0.1"})
+    for chosen, ended in ((settings, [False, True, True, False]), (behind, [False] * 4)):
+        with TestClient(application(chosen), client=("127.0.0.1", 5000)) as http:
+            one = stranger(http)
+            full(http, one)
+            found = []
+            with monkeypatch.context() as clock:
+                clock.setattr("services.gateway.impatience.time", FakeClock(now_s))
+                for wait_s in (0.0, RETRY_S - 0.1, RETRY_S - 0.1, RETRY_S):
+                    now_s[0] += wait_s
+                    headers = {**one.bearer, "X-Forwarded-For": "127.0.0.1"}
+                    refused = http.post("/v1/leases", json={"limit": 1}, headers=headers)
+                    assert refused.status_code == 429
+                    found.append(refused.headers.get("Connection") == "close")
+        assert found == ended
+
+
+@dataclass(frozen=True)
+class FakeClock:
+    now_s: list[float]
+
+    def monotonic(self) -> float:
+        return self.now_s[0]
