@@ -12,6 +12,7 @@ from cli.gateway_client import GatewayClient
 from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from tests.browser.browsers import PHONE, widest
 from tests.running import eventually, rows
 
 EXTENTS = itertools.count(96, 16)
@@ -135,6 +136,17 @@ def test_by_keyboard_the_focus_follows_to_what_replaces_a_button(page: Page) -> 
     asking.wait_for()
     press(page, "Send this and start")
     expect(page.locator("#status")).to_be_focused()
+
+
+def test_no_part_of_the_agent_page_is_wider_than_a_phone(page: Page) -> None:
+    page.set_viewport_size(PHONE)
+    assert widest(page) == (PHONE["width"], [])
+    see_profile(page)
+    assert widest(page) == (PHONE["width"], [])
+    page.get_by_role("button", name="Send this and start").click()
+    eventually(lambda: measured(page) > 3, "some measurements")
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    assert widest(page) == (PHONE["width"], [])
 
 
 def test_a_link_that_starts_the_agent_is_no_consent(stack: Stack, context: BrowserContext) -> None:

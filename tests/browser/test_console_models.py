@@ -1,5 +1,6 @@
 """The console over a gateway with a model that a crowd has tuned."""
 
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -7,7 +8,9 @@ from playwright.sync_api import Browser, BrowserContext, expect
 
 from cli.gateway_client import GatewayClient
 from cli.stack.supervisor import Stack
-from tests.browser.browsers import watched
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from tests.browser.browsers import PHONE, watched, widest
 from tests.browser.sites import site
 from tests.e2e.scripted_agent import ScriptedAgent
 from tests.running import eventually
@@ -95,3 +98,47 @@ def test_the_timeline_of_a_class_that_measured_nothing_says_so(
         page.get_by_text("No kernel has won anything on this class yet.").wait_for()
         page.get_by_role("link", name="All models").click()
         page.get_by_text(f"{TINY_NAME}, 1 plan").wait_for()
+
+
+LONG_NAME = "paraphrase-multilingual-minilm-l12-v2-of-fifty-languages"
+LONG_KEY = "conv2d+bias+relu:f32:b1h56w56c256o512kh3kw3stride1pad1:constant=b"
+
+
+def test_no_view_is_wider_than_a_phone_whatever_is_open_and_however_long_its_names(
+    stack: Stack, device_class: str, browser: Browser
+) -> None:
+    with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
+        add(gateway, tiny_model(name=LONG_NAME))
+        gateway.register(Workload.parse(LONG_KEY), TargetKind.WASM)
+    timeline = f"#/tuning/model/{LONG_NAME}/{quote(device_class, safe='')}?sequence=4"
+    shown = {
+        "#/overview": f"text={LONG_KEY}",
+        "#/zoo": f"td >> text={next(iter(tiny_model().plan.kernels))}",
+        "#/coverage": f"text={LONG_NAME}, 1 plan",
+        "#/tuning": f"td >> text={LONG_KEY}",
+        timeline: ".step",
+    }
+    with browser.new_context(viewport=PHONE) as context, watched(context, stack.url) as page:
+        for address, filled in shown.items():
+            page.goto(f"{stack.url}/console{address}")
+            page.locator(filled).first.wait_for(state="attached")
+            page.evaluate(
+                "for (const each of document.querySelectorAll('details')) each.open = true"
+            )
+            page.evaluate("new Promise(requestAnimationFrame)")
+            assert widest(page) == (PHONE["width"], []), address
+
+
+GUIDE = Path(__file__).parents[2] / "client" / "dist" / "guide"
+
+
+@pytest.mark.parametrize("width", [PHONE["width"], 1280])
+def test_no_page_of_the_guide_is_wider_than_its_window(
+    stack: Stack, browser: Browser, width: int
+) -> None:
+    """Its code and tables are scrolled in boxes of their own."""
+    with browser.new_context(viewport={"width": width, "height": 844}) as context:
+        page = context.new_page()
+        for file in sorted((*GUIDE.glob("*.html"), *GUIDE.glob("api/*.html"))):
+            page.goto(f"{stack.url}/client/guide/{file.relative_to(GUIDE)}")
+            assert widest(page) == (width, []), file.name

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page
 from cli.demo.examples import EXAMPLES, served_examples
 from cli.demo.page import PageResult
 from cli.stack.ports import free_port
+from tests.browser.browsers import PHONE, widest
 
 NOTHING = f"http://127.0.0.1:{free_port()}"
 SHOWN = "!document.querySelector('#error').hidden"
@@ -105,3 +106,26 @@ def test_a_factor_is_shown_only_between_two_kernels(
     assert names == bars
     assert result.same_kernel is (served == "DEFAULT")
     assert (result.default_gflops == result.zoo_gflops) is result.same_kernel
+
+
+@pytest.mark.parametrize("example", ["kernels", "network", "tuning", "digits", "chat"])
+def test_an_example_is_no_wider_than_a_phone(lone_browser: Browser, example: str) -> None:
+    page = lone_browser.new_page(viewport=PHONE)
+    with served_examples(EXAMPLES) as address:
+        page.goto(f"{address}/{example}/?zoo={NOTHING}")
+        page.wait_for_function(SHOWN)
+        assert widest(page) == (PHONE["width"], [])
+    page.close()
+
+
+def test_results_of_kernels_are_no_wider_than_a_phone(
+    lone_browser: Browser, tmp_path: Path
+) -> None:
+    (tmp_path / "sdk.js").write_text(SDK.replace("SERVED", "OTHER"))
+    page = lone_browser.new_page(viewport=PHONE)
+    with served_examples(EXAMPLES, {"/zoo/client/": tmp_path}) as address:
+        page.goto(f"{address}/kernels/?zoo=/zoo&workload=matmul:f32:m4k4n4")
+        page.wait_for_function("globalThis.kernelzooResults || globalThis.kernelzooError")
+        assert page.locator(".headline").is_visible()
+        assert widest(page) == (PHONE["width"], [])
+    page.close()
