@@ -92,7 +92,7 @@ async def report_failure(
     after: BackgroundTasks,
 ) -> FailureNoted:
     """Say that a served kernel failed in this page, or that an agent cannot compile the reference
-    of a lease. A network has one voice for each kernel; said again, nothing changes.
+    of a lease. A network has one voice for each kernel.
     """
     if not operated:
         await state.rates.report(network)

@@ -1,5 +1,6 @@
 """Starting and ending one process with all that it started."""
 
+import atexit
 import sys
 import time
 from dataclasses import replace
@@ -186,6 +187,8 @@ def test_a_postgresql_that_is_killed_is_back_though_one_of_its_processes_works_o
             assert connection.execute("SELECT 1").fetchone() == (1,)
     finally:
         stack.postgres.stop()
+        # It would say so at the process's end, when the tests' log is closed.
+        atexit.unregister(stack.postgres.server._cleanup)
 
 
 def _dying(tmp_path: Path, deaths: int) -> ProcessSpec:
