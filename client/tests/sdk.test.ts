@@ -216,6 +216,7 @@ test("SDK and engine are at most 20 kB gzip in one file, 30 kB with the runtime 
   const names = [...files.keys()].filter((name) => name.endsWith(".js")).sort();
   const parts = names.map((name) => name.replace(/-\w+\.js/, ""));
   const lazy = [
+    "branches",
     "compiling",
     "contributing",
     "few-runs",

@@ -3,12 +3,14 @@
 import type { ModelTuning, TuningEvents } from "../tuning/tuning.js";
 import type { TargetKind } from "../wire/types.js";
 import type { ModelAnswer } from "./answer.js";
+import type { Branches } from "./branches.js";
 import { copied, type Feed, storedFeeds, type TensorData, tensorData } from "./feeds.js";
 import type { Stored } from "./golden.js";
 import { Listeners } from "./listeners.js";
 import type { Opened, Opener } from "./opener.js";
 import { type ModelTensor, type PlannedCall, plannedCalls } from "./planned.js";
 import type { Profile } from "./profile.js";
+import type { Dimensions } from "./request.js";
 import { type Ran, Refused, type Session, type SessionRun } from "./session.js";
 import { isShared } from "./transfer.js";
 
@@ -114,6 +116,9 @@ export class Model<Types extends ModelTypes = AnyModel> {
   readonly #opener: Opener;
   readonly #listeners = new Listeners<ModelEvents>();
   readonly #best: number[];
+  readonly #open: ((dimensions: Dimensions) => Promise<Model<Types>>) | undefined;
+  /** Other plans of the model, once a feed has asked for one. */
+  #branches: Branches<Types["outputs"], RunOptions<Types["outputs"]>> | undefined;
   #opened: Promise<Opened>;
   #last: readonly Stored[] | null = null;
   /** Memory of feeds that the worker has read. Fresh memory takes longer than what is copied to it. */
@@ -124,11 +129,16 @@ export class Model<Types extends ModelTypes = AnyModel> {
   #ready: Session | undefined;
   #runs = 0;
 
-  /** @internal */
-  constructor(opener: Opener, opened: Opened) {
+  /** @internal With `open` feeds may choose another plan of it. */
+  constructor(
+    opener: Opener,
+    opened: Opened,
+    open?: (dimensions: Dimensions) => Promise<Model<Types>>,
+  ) {
     const { answer } = opener;
     const tensor = ({ name, dtype, shape }: ModelTensor): ModelTensor => ({ name, dtype, shape });
     this.#opener = opener;
+    this.#open = open;
     this.#opened = Promise.resolve(opened);
     this.#shown = opened;
     this.#ready = opened.session;
@@ -201,17 +211,25 @@ export class Model<Types extends ModelTypes = AnyModel> {
 
   /**
    * Outputs by name, row-major, each a typed array of its dtype. Runs that overlap follow each
-   * other. A kernel that traps is replaced by its default, and the run is repeated. Rejects with
-   * KernelZooError (run) for feeds that do not fit, and with the reason of `signal`.
+   * other. A kernel that traps is replaced by its default, and the run is repeated. A feed that is no
+   * input but a constant of the import, such as `use_cache_branch`, chooses the plan that runs, which
+   * is opened with the first such feed. Rejects with KernelZooError (run) for feeds that do not fit,
+   * and with the reason of `signal`.
    */
   async run(
     feeds: FeedsOf<Types>,
     options: RunOptions<Types["outputs"]> = {},
   ): Promise<Types["outputs"]> {
     const { answer, host } = this.#opener;
-    const { inputs, outputs } = answer.plan;
-    if (this.#opener.target.target === "webgpu") this.#ready?.soon();
+    const { inputs, outputs, dimensions } = answer.plan;
     const refuse = (message: string) => new host.tools.KernelZooError("run", message);
+    const chooses = (name: string) =>
+      Object.hasOwn(dimensions, name) && !inputs.some((port) => port.name === name);
+    if (this.#open !== undefined && Object.keys(feeds).some(chooses)) {
+      if (this.#branches !== undefined) return this.#branches.run(feeds, options);
+      return this.#runBranch(this.#open, structuredClone(feeds), options, refuse);
+    }
+    if (this.#opener.target.target === "webgpu") this.#ready?.soon();
     const opened = this.#opened;
     // A run that is refused is repeated with it. Those that are under way keep theirs.
     const spare = this.#running > 0 ? null : this.#last;
@@ -246,10 +264,23 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const { host } = this.#opener;
     const text = `${this.name} was disposed of. Open it again.`;
     this.#opener.close(new host.tools.KernelZooError("run", text));
+    await this.#branches?.dispose();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.dispose();
+  }
+
+  /** Runs the plan that feeds ask for, which later runs do without a wait. */
+  async #runBranch(
+    open: (dimensions: Dimensions) => Promise<Model<Types>>,
+    feeds: FeedsOf<Types>,
+    options: RunOptions<Types["outputs"]>,
+    refuse: (message: string) => Error,
+  ): Promise<Types["outputs"]> {
+    const { Branches } = await import("./branches.js");
+    this.#branches ??= new Branches(this, this.#opener.answer.plan, open, refuse);
+    return this.#branches.run(feeds, options);
   }
 
   /** What the worker is given of feeds: copies, in memory that it gave back, of those it does not share. */

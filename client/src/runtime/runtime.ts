@@ -105,6 +105,9 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   { dimensions = {}, onProgress: progress = () => undefined, signal, ...rest }: ModelOptions = {},
   asked?: Promise<Answer<string>>,
 ): Promise<Model<Types>> {
+  const { save, ...others } = rest;
+  const openBranch = (branch: Dimensions) =>
+    openModel<Types>(host, name, { ...others, dimensions: branch });
   const { backend = host.backend } = rest;
   let first = asked;
   const ask = () => {
@@ -136,7 +139,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
         );
   const requested = Promise.race([abortion(signal), targeted]);
   requested.catch(() => undefined); // It is awaited when the worker is on its way.
-  const { check = true, save, memoryBytes } = rest;
+  const { check = true, memoryBytes } = rest;
   const keeping = save === undefined ? null : keptUnder(host, save);
   keeping?.catch(() => undefined);
   const workers = await workersOf(host, save !== undefined);
@@ -163,7 +166,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
       order,
       tuned?.spawn ?? workers.next,
     );
-    const model = new Model<Types>(opener, await opener.open());
+    const model = new Model<Types>(opener, await opener.open(), openBranch);
     tuned?.attach(model);
     model.saved = found?.graphs.saveGraph(host, save as string, model, false);
     model.saved?.catch(() => undefined); // The model runs without it.

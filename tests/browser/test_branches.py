@@ -1,0 +1,127 @@
+"""Plans of a merged decoder, of which a feed chooses one."""
+
+from collections.abc import Iterator
+from json import dumps, loads
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx.reference import ReferenceEvaluator
+from playwright.sync_api import Browser
+
+from cli.models.dimensions import parse_constants, parse_dimensions, plan_choices
+from fixtures.model_site import Files, SiteKernels, write_model
+from kernelzoo.domain.known_programs import KnownProgram, learn
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import ProgramWorkload, Workload
+from services.aggregator.verification import roundings
+from services.tuner.graph.importing import import_model
+from services.tuner.graph.models import plan_graphs
+from services.tuner.schedules.registry import lite_space
+from tests.browser.model_host import CLASS, Handler, Host, close, hosting, page_elsewhere, script
+from tests.unit.graph.models import drawn, written
+from tests.unit.graph.test_deciding_inputs import merged
+
+CHOICES = plan_choices(
+    parse_dimensions(("S=2", "P=3")), parse_constants(("use_cache_branch=true,false",))
+)
+FEEDS = {"x": drawn((1, 2, 8)), "past": drawn((1, 3, 8), 1)}
+
+
+class BranchHandler(Handler):
+    """A static host that answers with the plan of the dimension that is asked for."""
+
+    def translate_path(self, path: str) -> str:
+        address, _, asked = path.partition("?")
+        if address.startswith("/v1/models/decoder/"):
+            branch = "prompt" if "use_cache_branch=0" in asked else "step"
+            return str(self.host.folder / f"decoder-{branch}.json")
+        return super().translate_path(path)
+
+
+def first_of(key: str) -> SiteKernels:
+    space = lite_space(Workload.parse(key), TargetKind.WASM)
+    portable = next(each for each in space if "relaxed-simd" not in each.requires)
+    return SiteKernels(candidate=portable, fallback=portable)
+
+
+def _rename(document: Path, branch: str) -> None:
+    """Gives the golden outputs and the module of one of two plans names of their own."""
+    answer = loads(document.read_text())
+    for file in ("golden", "module"):
+        old = document.with_name(answer[file]["url"].removeprefix("/"))
+        answer[file]["url"] = f"/{branch}{old.suffix}"
+        old.rename(old.with_stem(branch))
+    document.rename(document.with_stem(f"decoder-{branch}")).write_text(dumps(answer))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    made = Host(tmp_path)
+    file = written(tmp_path, merged())
+    graphs = [import_model(file, each.dimensions, constants=each.constants) for each in CHOICES]
+    model = plan_graphs(graphs, [each.named for each in CHOICES], "decoder")
+    for workload in model.workloads:
+        if isinstance(workload, ProgramWorkload):
+            program = KnownProgram(program=workload.program, roundings=roundings(workload))
+            learn(workload.key, program)
+    weights = b"".join(model.weights.blocks())
+    for branch, plan, golden in zip(("step", "prompt"), model.plans, model.golden, strict=True):
+        kernels = {key: first_of(key) for key in plan.kernels}
+        files = Files(weights=weights, golden=golden)
+        _rename(write_model(tmp_path, CLASS, plan, files, kernels), branch)
+    # As a gateway has files that are named by their hashes.
+    made.cache_control = "public, max-age=3600, immutable"
+    with hosting(made, BranchHandler):
+        yield made
+
+
+RUN = """
+  const zoo = await open();
+  const model = await zoo.model("decoder");
+  const [x, past] = [Float32Array.from(feeds.x), Float32Array.from(feeds.past)];
+  const plain = (outputs) =>
+    Object.fromEntries(Object.entries(outputs).map(([name, data]) => [name, [...data]]));
+  const run = async (own) => plain(await model.run({ x, past, ...own }));
+  const found = [];
+  const running = run({ use_cache_branch: [false] });
+  const kept = [x.slice(), past.slice()];
+  x.fill(0);
+  found.push(await running);
+  x.set(kept[0]);
+  found.push(await run({ use_cache_branch: [true] }));
+  found.push(await run({ use_cache_branch: { data: new Uint8Array([0]), shape: [1] } }));
+  found.push(plain(await model.run({ x, past })));
+  const { dimensions } = model.plan;
+  const refused = [
+    await refusal(() => run({ use_cache_branch: [0.5] })),
+    await refusal(() => run({ use_cache: [true] })),
+    await refusal(() => model.run({ x, use_cache_branch: [true] })),
+  ];
+  const file = await zoo.model(`${host}/decoder-step.json`);
+  refused.push(await refusal(() => file.run({ x, past, use_cache_branch: [false] })));
+  await file.dispose();
+  await model.dispose();
+  refused.push(await refusal(() => run({ use_cache_branch: [false] })));
+  zoo.dispose();
+  return { found, dimensions, refused };
+"""
+
+
+def test_a_feed_chooses_the_branch_of_a_merged_decoder(lone_browser: Browser, host: Host) -> None:
+    feeds = {name: array.ravel().tolist() for name, array in FEEDS.items()}
+    with page_elsewhere(lone_browser) as page:
+        told = page.evaluate(script(RUN), [host.url, feeds])
+    reference = ReferenceEvaluator(merged())
+    branches = (False, True, False, True)
+    for made, taken in zip(told["found"], branches, strict=True):
+        wanted = reference.run(None, {**FEEDS, "use_cache_branch": np.array([taken])})
+        assert all(map(close, (made["logits"], made["present"]), wanted))
+    assert told["dimensions"] == {"S": 2, "P": 3, "use_cache_branch": 1}
+    fraction, unknown, missing, file, disposed = told["refused"]
+    assert fraction.startswith("run: use_cache_branch chooses a plan of the model: give one whole")
+    assert "has no input use_cache" in unknown
+    assert "Input past is missing" in missing
+    assert "This file is no plan for" in file
+    assert "disposed" in disposed
+    assert len([path for path in host.sent if ".weights" in path]) == 1, "both plans share them"
