@@ -10,15 +10,51 @@ export const zooUrl = new URL(asked ?? "http://127.0.0.1:8787", location.href).h
 /** The SDK of a zoo lies below its address, which may have a path. */
 const sdkOf = (url) => new URL("client/sdk.js", url.endsWith("/") ? url : `${url}/`).href;
 
-const startOne = "Start a zoo with `kernelzoo up`, or name another: ?zoo=https://zoo.example";
+const ZOO = {
+  sdk: sdkOf(zooUrl),
+  zoo: zooUrl,
+  remedy: "Start a zoo with `kernelzoo up`, or name another: ?zoo=https://zoo.example",
+};
+
+const SLOW_MS = 5000;
+const SILENT_MS = 30_000;
 
 /** Throws an Error that says what does not answer, and what to do. */
-export async function loadSdk(url = sdkOf(zooUrl), remedy = startOne) {
+async function importSdk({ sdk, remedy }) {
+  let timer;
+  const silence = new Promise((_, reject) => {
+    const text = `No answer from ${sdk} within ${SILENT_MS / 1000} s. ${remedy}`;
+    timer = setTimeout(() => reject(new Error(text)), SILENT_MS);
+  });
+  const missing = (cause) => {
+    throw new Error(`There is no SDK at ${sdk}. ${remedy}`, { cause });
+  };
   try {
-    return await import(url);
-  } catch (cause) {
-    throw new Error(`There is no SDK at ${url}. ${remedy}`, { cause });
+    // A module cannot be aborted: its answer is no longer waited for.
+    return await Promise.race([import(sdk).catch(missing), silence]);
+  } finally {
+    clearTimeout(timer);
   }
+}
+
+/** Says in the page that `url` is slow, where after some seconds nothing else has been said. */
+function tellWhenSlow(url) {
+  const status = document.querySelector("#status");
+  const first = status.textContent;
+  setTimeout(() => {
+    if (status.textContent !== first) return;
+    status.textContent = `Still waiting: ${new URL(url).host} is slow to answer…`;
+  }, SLOW_MS);
+}
+
+/**
+ * The SDK and the zoo that it opened with `options`, from the addresses of `site`. Throws an Error that
+ * says what does not answer, and what to do.
+ */
+export async function openZoo(options = {}, site = ZOO) {
+  tellWhenSlow(site.zoo);
+  const sdk = await importSdk(site);
+  return { sdk, zoo: await sdk.KernelZoo.open(site.zoo, options) };
 }
 
 const AGAIN_MS = 2000;

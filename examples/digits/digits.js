@@ -5,15 +5,19 @@
  *
  * What was read last is at `globalThis.kernelzooDigit`, null for empty paper.
  */
-import { compiled, loadSdk, zooUrl } from "../zoo.js";
+import { compiled, openZoo } from "../zoo.js";
 import { paperIn } from "./paper.js";
 
 const DIGITS = 10;
 const isBundled = !new URLSearchParams(location.search).has("zoo");
 const beside = (file) => new URL(file, location.href).href;
-const COMMANDS =
-  "`kernelzoo zoo sdk` and `kernelzoo zoo bundle` write what lies beside this page, as docs/bundles.md " +
-  "shows; or name a zoo that has the model `digits`: ?zoo=http://127.0.0.1:8787";
+const BUNDLE = {
+  sdk: beside("sdk/sdk.js"),
+  zoo: beside("zoo/bundle.json"),
+  remedy:
+    "`kernelzoo zoo sdk` and `kernelzoo zoo bundle` write what lies beside this page, as docs/bundles.md " +
+    "shows; or name a zoo that has the model `digits`: ?zoo=http://127.0.0.1:8787",
+};
 
 const byId = (id) => document.getElementById(id);
 
@@ -36,8 +40,12 @@ function show(probabilities) {
   globalThis.kernelzooDigit = digit;
 }
 
+const showStatus = (text) => {
+  byId("status").textContent = text;
+};
+
 function showError(thrown) {
-  byId("status").textContent = "";
+  showStatus("");
   const error = byId("error");
   error.textContent = thrown instanceof Error ? thrown.message : `${thrown}`;
   error.hidden = false;
@@ -54,7 +62,7 @@ function reader(model, paper) {
     const { probabilities } = await model.run({ image });
     const elapsedMs = performance.now() - start;
     show(probabilities);
-    byId("status").textContent = `Read in ${elapsedMs.toFixed(1)} ms.`;
+    showStatus(`Read in ${elapsedMs.toFixed(1)} ms.`);
   };
   return async () => {
     waiting = true;
@@ -88,9 +96,7 @@ async function keepForOffline() {
 async function networkOf(zoo) {
   const fromZoo = () => zoo.model("digits", { save: "digits" });
   try {
-    return await compiled(fromZoo, (text) => {
-      byId("status").textContent = text;
-    });
+    return await compiled(fromZoo, showStatus);
   } catch (failure) {
     return zoo.loadGraph("digits").catch(() => {
       throw failure;
@@ -103,12 +109,11 @@ async function main() {
   const paper = paperIn(byId("paper"), () => changed());
   byId("clear").addEventListener("click", paper.clear);
   await keepForOffline();
-  const { KernelZoo } = await (isBundled ? loadSdk(beside("sdk/sdk.js"), COMMANDS) : loadSdk());
-  const zoo = await KernelZoo.open(isBundled ? beside("zoo/bundle.json") : zooUrl);
+  const { zoo } = await openZoo({}, isBundled ? BUNDLE : undefined);
   const model = await networkOf(zoo);
   const read = reader(model, paper);
   changed = () => void read();
-  byId("status").textContent = "Ready: draw with a finger, a mouse or the keys.";
+  showStatus("Ready: draw with a finger, a mouse or the keys.");
   globalThis.kernelzooReady = true;
   // What was drawn meanwhile.
   changed();

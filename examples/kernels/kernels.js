@@ -7,7 +7,7 @@
  * The outcomes are at `globalThis.kernelzooResults`, or `globalThis.kernelzooError` says why there
  * are none.
  */
-import { loadSdk, zooUrl } from "../zoo.js";
+import { openZoo } from "../zoo.js";
 import { check } from "./check.js";
 import { showError, showResult, showStatus } from "./show.js";
 import { bestTimes } from "./timing.js";
@@ -91,9 +91,9 @@ async function compare(zoo, key, measureLimit) {
 }
 
 async function main() {
-  const { KernelZoo, measurePeakGflops } = await loadSdk();
-  const zoo = await KernelZoo.open(zooUrl, { backend });
-  const measureLimit = async ({ gpu }) => (gpu === null ? measurePeakGflops() : zoo.gpuPeakGflops);
+  const { sdk, zoo } = await openZoo({ backend });
+  const measureLimit = async ({ gpu }) =>
+    gpu === null ? sdk.measurePeakGflops() : zoo.gpuPeakGflops;
   const results = [];
   for (const key of workloads) {
     results.push(await compare(zoo, key, measureLimit));

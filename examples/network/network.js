@@ -6,7 +6,7 @@
  * `globalThis.kernelzooNetwork`, or `globalThis.kernelzooError` says why there is none.
  */
 import { showError, showNetwork, showStatus } from "../kernels/show.js";
-import { compiled, loadSdk, zooUrl } from "../zoo.js";
+import { compiled, openZoo } from "../zoo.js";
 
 const ROUNDS = 9;
 const WORDS = 2000;
@@ -17,9 +17,8 @@ const onnxUrl = parameters.get("onnx");
 const peerUrl = parameters.get("peer");
 
 /** The network on the zoo's kernels. */
-async function openZoo() {
-  const { KernelZoo } = await loadSdk();
-  const zoo = await KernelZoo.open(zooUrl);
+async function openNetwork() {
+  const { zoo } = await openZoo();
   const onProgress = (progress) => showStatus(sentence(progress));
   return compiled(() => zoo.model(name, { onProgress }), showStatus);
 }
@@ -103,7 +102,7 @@ function difference(ours, theirs) {
 }
 
 async function main() {
-  const model = await openZoo();
+  const model = await openNetwork();
   const inputs = feedsOf(model);
   const feeds = Object.fromEntries(inputs.map((each) => [each.name, each.data]));
   const run = () => model.run(feeds);

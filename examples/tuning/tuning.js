@@ -6,7 +6,7 @@
  * `globalThis.kernelzooTuning`, or `globalThis.kernelzooError` says why there is nothing.
  */
 import { showError, showStatus } from "../kernels/show.js";
-import { compiled, loadSdk, zooUrl } from "../zoo.js";
+import { compiled, openZoo } from "../zoo.js";
 
 const parameters = new URLSearchParams(location.search);
 const name = parameters.get("model") ?? "encoder";
@@ -78,8 +78,7 @@ function showSent(sent) {
 }
 
 async function main() {
-  const { KernelZoo } = await loadSdk();
-  const zoo = await KernelZoo.open(zooUrl);
+  const { zoo } = await openZoo();
   const start = performance.now();
   const atS = () => (performance.now() - start) / 1000;
   /** What was agreed to holds for as long as the network is open. */

@@ -2,10 +2,12 @@
 
 import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from cli.demo.examples import EXAMPLES, served_examples
 from cli.demo.page import PageResult
@@ -13,6 +15,7 @@ from cli.stack.ports import free_port
 from tests.browser.browsers import PHONE, widest
 
 NOTHING = f"http://127.0.0.1:{free_port()}"
+CLIENT = Path(__file__).parents[2] / "client" / "dist"
 SHOWN = "!document.querySelector('#error').hidden"
 SDK = """
 const kernel = (sha256) => {
@@ -129,3 +132,47 @@ def test_results_of_kernels_are_no_wider_than_a_phone(
         assert page.locator(".headline").is_visible()
         assert widest(page) == (PHONE["width"], [])
     page.close()
+
+
+@contextmanager
+def silent_zoo() -> Iterator[str]:
+    """Takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        yield f"http://127.0.0.1:{silent.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("example", ["kernels", "network", "tuning", "digits"])
+def test_a_zoo_that_never_answers_is_said_to_be_slow_and_then_given_up(
+    lone_browser: Browser, example: str
+) -> None:
+    page = lone_browser.new_page()
+    page.clock.install()
+    with served_examples(EXAMPLES) as address, silent_zoo() as zoo:
+        with page.expect_request(f"{zoo}/client/sdk.js"):
+            page.goto(f"{address}/{example}/?zoo={zoo}", wait_until="commit")
+        host = zoo.removeprefix("http://")
+        slow = f"Still waiting: {host} is slow to answer…"
+        assert page.inner_text("#status") != slow
+        page.clock.run_for(6_000)
+        expect(page.locator("#status")).to_have_text(slow)
+        page.clock.run_for(25_000)
+        page.wait_for_function(SHOWN)
+        assert page.inner_text("#status") == ""
+        assert page.inner_text("#error") == (
+            f"No answer from {zoo}/client/sdk.js within 30 s. "
+            "Start a zoo with `kernelzoo up`, or name another: ?zoo=https://zoo.example"
+        )
+    page.close()
+
+
+def test_a_zoo_that_stops_answering_after_its_sdk_is_given_up_too(lone_browser: Browser) -> None:
+    page = lone_browser.new_page()
+    page.route("**/zoo/v1/**", lambda _: None)
+    with served_examples(EXAMPLES, {"/zoo/client/": CLIENT}) as address:
+        page.goto(f"{address}/kernels/?zoo=/zoo")
+        expect(page.locator("#status")).to_contain_text("is slow to answer", timeout=20_000)
+        page.wait_for_function(SHOWN)
+        assert page.inner_text("#status") == ""
+        told = page.inner_text("#error")
+    page.close()
+    assert told == f"No answer from {address} (signal timed out). Is it running?"
