@@ -536,3 +536,42 @@ def test_a_candidate_that_holds_the_gpu_for_seconds_is_passed_over_and_runs_stay
     assert found["measured"] == 2
     assert found["target"] == "webgpu"
     assert found["worst"] < 1e-4
+
+
+LIMIT = """
+  // The device of a model's worker binds 1 KiB at the most.
+  const limit = `{
+    const request = GPUAdapter.prototype.requestDevice;
+    GPUAdapter.prototype.requestDevice = async function (...given) {
+      const device = await request.apply(this, given);
+      const limits = { maxBufferSize: 1024, maxStorageBufferBindingSize: 1024 };
+      Object.defineProperty(device, "limits", { value: limits });
+      return device;
+    };
+  }`;
+  globalThis.Blob = class extends Blob {
+    constructor(parts, options) { super([limit, ...parts], options); }
+  };
+"""
+BOUND = """
+  const zoo = await open({ backend: "webgpu" });
+  const model = await zoo.model("small");
+  const outputs = await model.run(feeds);
+  const { target, targetReason } = model.plan;
+  await model.dispose();
+  zoo.dispose();
+  const plain = ([name, data]) => [name, [...data].map(Number)];
+  return { target, targetReason, outputs: Object.fromEntries(Object.entries(outputs).map(plain)) };
+"""
+
+
+def test_a_model_whose_tensor_a_gpu_does_not_bind_runs_on_wasm(
+    gpu_browser: Browser, host: Queue
+) -> None:
+    network = small()
+    with page_elsewhere(gpu_browser, LIMIT) as limited:
+        found = limited.evaluate(script(BOUND), [host.url, lists(network.feeds)])
+    assert found["target"] == "wasm"
+    assert found["targetReason"].startswith("small has a tensor of")
+    assert "this GPU binds" in found["targetReason"]
+    assert is_right(found["outputs"], network)
