@@ -141,6 +141,7 @@ class Row:
     refusal: str = ""
     import_s: float | None = None
     difference: float | None = None
+    """Not a number where an entry is none in one of both alone."""
     ours_ms: float | None = None
     peer_ms: float | None = None
 
@@ -303,7 +304,7 @@ def _network(package: str, file: Path, model: onnx.ModelProto) -> NetworkFiles:
     outputs = session.run(None, inputs)
     names = [output.name for output in session.get_outputs()]
     constants = {name: value for name, value in settings.constants.items() if name in inputs}
-    case = NetworkCase(name=file.stem, dimensions=dimensions, constants=constants)
+    case = NetworkCase(name=file.stem.lower(), dimensions=dimensions, constants=constants)
     return NetworkFiles(
         case=case,
         onnx=file,

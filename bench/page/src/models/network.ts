@@ -100,7 +100,10 @@ export async function valuesOf(tensors: readonly Tensor[]): Promise<Values> {
   return Object.fromEntries(await Promise.all(tensors.map(read)));
 }
 
-/** The largest difference of an entry, as a share of the largest magnitude of its output. */
+/**
+ * The largest difference of an entry, as a share of the largest magnitude of its output, or as it is
+ * where all are 0. Entries that are no numbers in both are equal.
+ */
 export function relativeDifference(found: Values, right: Values): number {
   let worst = 0;
   for (const [name, wanted] of Object.entries(right)) {
@@ -110,12 +113,18 @@ export function relativeDifference(found: Values, right: Values): number {
     let apart = 0;
     for (let i = 0; i < wanted.length; i++) {
       const value = Number(wanted[i]);
+      if (Object.is(value, Number(given[i]))) {
+        if (Number.isFinite(value)) largest = Math.max(largest, Math.abs(value));
+        continue;
+      }
       const difference = Math.abs(Number(given[i]) - value);
       largest = Math.max(largest, Math.abs(value));
       // Also where one is not a number.
       if (!(difference <= apart)) apart = difference;
     }
-    if (!(apart / largest <= worst)) worst = apart / largest;
+    const share = apart / (largest || 1);
+    if (!(share <= worst)) worst = share;
   }
-  return worst;
+  // JSON has no number for what is none.
+  return Number.isFinite(worst) ? worst : Number.MAX_VALUE;
 }
