@@ -443,7 +443,9 @@ def _hard_sigmoid(site: Site) -> Carried:
 
 def _threshold(site: Site) -> Carried:
     alpha = site.real("alpha")
-    return _entries(site, lambda x: Choice((x <= alpha,), Real(0.0), x), site.needed(0))
+    # NaN is not above it either.
+    above: Value = lambda x: Choice((Comparison(CompareOp.LT, Real(alpha), x),), x, Real(0.0))  # noqa: E731
+    return _entries(site, above, site.needed(0))
 
 
 def _shrink(site: Site) -> Carried:
