@@ -26,7 +26,7 @@ from kernelzoo.domain.operators.expressions import (
     parts,
     smallest,
 )
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import ProgramWorkload, Workload
 from services.tuner.graph.graph import Graph, Node, View
 
 Range = tuple[int, int]
@@ -111,8 +111,12 @@ class _OfProgram:
         op = self.node.op
         assert not isinstance(op, View)
         program = op.program if isinstance(op, Workload) else op
-        if isinstance(op, Workload) and op.tensors[self.place].limit:
+        # The limit of a program is what makes sense when it is timed, compared integers included.
+        if isinstance(op, Workload) and not isinstance(op, ProgramWorkload):
             limit = op.tensors[self.place].limit
+        else:
+            limit = 0
+        if limit:
             self.uses.add(Uses(rows=(0, limit - 1), index=limit), same=True)
         self._read_inputs(program)
         for stage in program.stages:

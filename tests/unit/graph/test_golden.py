@@ -200,3 +200,15 @@ def test_labels_that_are_compared_with_all_values_are_not_refused() -> None:
         values=np.array([0, 1], np.float32),
     )
     assert graph.inputs[0].rows is None
+
+
+def test_integers_that_a_kernel_of_its_own_divides_choose_no_rows() -> None:
+    """A program that is a workload from the import on says of its integers what they may be when it
+    is timed, which bounds no input."""
+    unsigned = TensorProto.UINT32
+    graph = graph_of(
+        [NODE("Div", ["x", "d"], ["y"])],
+        [("x", unsigned, [5]), ("d", unsigned, [5])],
+        [("y", unsigned, [5])],
+    )
+    assert [port.rows for port in graph.inputs] == [None, None]
