@@ -9,7 +9,15 @@ import { Tokenizer } from "@huggingface/tokenizers";
 import { KernelZoo } from "kernelzoo";
 import { type ChatClient, chatClient, loadTokenizer } from "kernelzoo/chat";
 import { keepHistory, type Message, readHistory } from "./history.js";
-import { Bubble, byId, figuresOf, showError, showProgress, showStatus } from "./view.js";
+import {
+  Bubble,
+  byId,
+  figuresOf,
+  showError,
+  showProgress,
+  showStatus,
+  tellWhenSlow,
+} from "./view.js";
 
 const parameters = new URLSearchParams(location.search);
 const zooUrl = parameters.get("zoo") ?? "http://127.0.0.1:8787";
@@ -29,6 +37,7 @@ let messages = readHistory();
 let answering: AbortController | null = null;
 
 async function opened(): Promise<ChatClient> {
+  tellWhenSlow(zooUrl);
   const zoo = await KernelZoo.open(zooUrl);
   const [llm, tokenizer] = await Promise.all([
     zoo.languageModel(name, {

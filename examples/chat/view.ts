@@ -48,6 +48,18 @@ export function showStatus(text: string): void {
   byId("status").textContent = text;
 }
 
+const SLOW_MS = 5000;
+
+/** Says that `url` is slow, where after some seconds nothing else has been said. */
+export function tellWhenSlow(url: string): void {
+  const first = byId("status").textContent;
+  const { host } = new URL(url, location.href);
+  setTimeout(() => {
+    if (byId("status").textContent !== first) return;
+    showStatus(`Still waiting: ${host} is slow to answer…`);
+  }, SLOW_MS);
+}
+
 export function showError(text: string | null): void {
   byId("error").textContent = text;
   byId("error").hidden = text === null;

@@ -176,3 +176,18 @@ def test_a_zoo_that_stops_answering_after_its_sdk_is_given_up_too(lone_browser: 
         told = page.inner_text("#error")
     page.close()
     assert told == f"No answer from {address} (signal timed out). Is it running?"
+
+
+def test_a_conversation_tells_of_a_slow_zoo_and_gives_up_on_a_silent_one(
+    lone_browser: Browser,
+) -> None:
+    page = lone_browser.new_page()
+    page.route("**/smollm/*", lambda _: None)
+    with served_examples(EXAMPLES) as address, silent_zoo() as zoo:
+        page.goto(f"{address}/chat/?zoo={zoo}")
+        expect(page.locator("#status")).to_contain_text("is slow to answer", timeout=20_000)
+        page.wait_for_function(SHOWN)
+        assert page.inner_text("#status") == ""
+        told = page.inner_text("#error")
+    page.close()
+    assert told == f"No answer from {zoo} (signal timed out). Is it running?"
