@@ -14,7 +14,9 @@ MEANS = 13
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_thirteen_means_in_a_row_stay_exact_to_a_millionth(target: TargetKind, tmp_path: Path) -> None:
+def test_thirteen_means_in_a_row_stay_exact_to_a_millionth(
+    target: TargetKind, tmp_path: Path
+) -> None:
     x = np.abs(drawn((1, 2, 160, 240), 3)) + np.float32(0.2)
     exact = x.astype(np.float64)
     lines, wanted = ["h0 = Identity (x)"], exact
