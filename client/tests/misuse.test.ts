@@ -11,6 +11,7 @@ import {
   type ModelOptions,
   type OpenOptions,
 } from "../src/sdk/index.js";
+import { noRoom } from "../src/sdk/refusals.js";
 import type { ConstantOptions, KernelOptions } from "../src/sdk/zoo.js";
 import { tinyKernel } from "./kernels.js";
 import { CLASS, ELEMENTS, filled, KEY, manifestOf, open, serve } from "./zoo.js";
@@ -130,6 +131,7 @@ test("zoos of one page share their memory, however many are opened", async (t) =
 
 test("memory that is more than spent is none that is left", () => {
   assert.equal(reserve({}, "large", 2 ** 30, 2 ** 31), null);
-  const reason = reserve({}, "other", 2 ** 20, 2 ** 29);
+  const lack = reserve({}, "other", 2 ** 20, 2 ** 29);
+  const reason = lack && noRoom("other", 2 ** 20, lack);
   assert.equal(reason, "other takes 1 MiB; 0 MiB are left. Dispose of large (1024 MiB).");
 });

@@ -9,7 +9,7 @@ import { unstoppable } from "../src/runtime/breathing.js";
 import { release, reserve } from "../src/runtime/budget.js";
 import { Crew, type Hand } from "../src/runtime/crew.js";
 import { Dispatcher } from "../src/runtime/dispatch.js";
-import { type Feeds, storedFeeds, tensorData } from "../src/runtime/feeds.js";
+import { type Feeds, Misfit, storedFeeds, tensorData } from "../src/runtime/feeds.js";
 import type { Linked, Main } from "../src/runtime/kernels.js";
 import { rangeOfPart } from "../src/runtime/parts.js";
 import { type Copy, place } from "../src/runtime/placement.js";
@@ -23,6 +23,7 @@ import { streamWeights } from "../src/runtime/stream.js";
 import { buffersOf, isShared } from "../src/runtime/transfer.js";
 import { unpacking } from "../src/runtime/unpacking.js";
 import { weightSink } from "../src/runtime/weights.js";
+import { misfitText, noRoom } from "../src/sdk/refusals.js";
 import type { KernelWire } from "../src/wire/types.js";
 import { bytesOf, tinyKernel, tinyPackedKernel } from "./kernels.js";
 
@@ -237,10 +238,7 @@ test("a chunk with another hash is refused, and is not asked for again", async (
   assert.deepEqual(asked, ["all"]);
 });
 
-const refuse = (message: string): Error => new Error(message);
-const stored = (given: PortWire, feeds: Feeds) => [
-  ...(storedFeeds([given], feeds, refuse)[0] ?? []),
-];
+const stored = (given: PortWire, feeds: Feeds) => [...(storedFeeds([given], feeds)[0] ?? [])];
 
 test("feeds of all kinds become entries as they lie in memory", () => {
   assert.deepEqual(stored(port("int64"), { x: [1n, -2n, 3n, 4n] }), [1, -2, 3, 4]);
@@ -261,15 +259,21 @@ test("feeds of all kinds become entries as they lie in memory", () => {
 
 test("where workers share memory floats are copied once, to what the worker reads, and again to it", () => {
   const feed = Float32Array.of(1, 2, 3, 4);
-  const [own] = storedFeeds([port("float32")], { x: feed }, refuse) as [Float32Array<ArrayBuffer>];
+  const [own] = storedFeeds([port("float32")], { x: feed }) as [Float32Array<ArrayBuffer>];
   assert.deepEqual(buffersOf([own]), [own.buffer], "elsewhere its memory moves to the worker");
-  const first = storedFeeds([port("float32")], { x: feed }, refuse, null, true);
+  const first = storedFeeds([port("float32")], { x: feed }, null, true);
   assert.ok(first.every(isShared));
   assert.deepEqual(buffersOf(first), []);
-  const [next] = storedFeeds([port("float32")], { x: Float32Array.of(5, 6, 7, 8) }, refuse, first);
+  const [next] = storedFeeds([port("float32")], { x: Float32Array.of(5, 6, 7, 8) }, first);
   assert.equal(next, first[0]);
   assert.deepEqual([...(next ?? [])], [5, 6, 7, 8]);
 });
+
+const saying = (sentence: RegExp) => (thrown: unknown) => {
+  assert.ok(thrown instanceof Misfit);
+  assert.match(misfitText(thrown), sentence);
+  return true;
+};
 
 test("feeds that do not fit are refused in one sentence", () => {
   const wrong: readonly [PortWire["dtype"], Feeds, RegExp][] = [
@@ -286,7 +290,7 @@ test("feeds that do not fit are refused in one sentence", () => {
     ["float32", {}, /Input x is missing: give 4 entries of float32/],
   ];
   for (const [dtype, feeds, sentence] of wrong) {
-    assert.throws(() => stored(port(dtype), feeds), sentence);
+    assert.throws(() => stored(port(dtype), feeds), saying(sentence));
   }
 });
 
@@ -300,7 +304,8 @@ test("outputs come in the typed array of their dtype", () => {
 test("models of a page share its memory, and one that does not fit names the others", () => {
   const [first, second] = [{}, {}];
   assert.equal(reserve(first, "one", 600, 1000), null);
-  assert.match(reserve(second, "two", 600, 1000) ?? "", /two takes .* Dispose of one \(1 MiB\)/);
+  const lack = reserve(second, "two", 600, 1000);
+  assert.match(lack ? noRoom("two", 600, lack) : "", /two takes .* Dispose of one \(1 MiB\)/);
   assert.equal(reserve(first, "one", 900, 1000), null, "its own part does not count against it");
   release(first);
   assert.equal(reserve(second, "two", 600, 1000), null);

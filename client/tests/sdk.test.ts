@@ -217,6 +217,7 @@ test("SDK and engine are at most 20 kB gzip in one file, 30 kB with the runtime 
   const parts = names.map((name) => name.replace(/-\w+\.js/, ""));
   const lazy = [
     "branches",
+    "bundled",
     "compiling",
     "contributing",
     "few-runs",

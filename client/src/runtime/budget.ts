@@ -1,7 +1,12 @@
 /** The memory that the models of one page may take together. */
 
+interface HeldModel {
+  readonly name: string;
+  readonly bytes: number;
+}
+
 /** What each model that is open takes, by an object of its own. */
-const held = new Map<object, { readonly name: string; readonly bytes: number }>();
+const held = new Map<object, HeldModel>();
 
 const GIB = 2 ** 30;
 /** Where a browser does not tell of its device's memory. */
@@ -14,25 +19,25 @@ function usualBytes(): number {
   return ((told ?? UNKNOWN_GIB) * GIB) / 2;
 }
 
-const mib = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
+/** Why a model does not fit. */
+export interface MemoryLack {
+  readonly leftBytes: number;
+  /** The models that are open, which take the rest. */
+  readonly others: readonly HeldModel[];
+}
 
-/** Why a model does not fit; null, and its memory is counted, where it does. */
+/** What a model lacks that does not fit; null, and its memory is counted, where it does. */
 export function reserve(
   owner: object,
   name: string,
   bytes: number,
   limit = usualBytes(),
-): string | null {
+): MemoryLack | null {
   const others = [...held].filter(([each]) => each !== owner).map(([, model]) => model);
-  const taken = others.reduce((sum, model) => sum + model.bytes, 0);
-  if (taken + bytes <= limit) {
-    held.set(owner, { name, bytes });
-    return null;
-  }
-  const open = others.map((model) => `${model.name} (${mib(model.bytes)})`).join(", ");
-  const remedy = open === "" ? "Give more memoryBytes" : `Dispose of ${open}`;
-  const left = mib(Math.max(0, limit - taken));
-  return `${name} takes ${mib(bytes)}; ${left} are left. ${remedy}.`;
+  const leftBytes = others.reduce((left, model) => left - model.bytes, limit);
+  if (bytes > leftBytes) return { leftBytes, others };
+  held.set(owner, { name, bytes });
+  return null;
 }
 
 export const release = (owner: object): boolean => held.delete(owner);

@@ -29,23 +29,37 @@ const RANGES: Readonly<Record<Exclude<PortDType, "float32">, readonly [number, n
   bool: [0, 1],
 };
 
-const shapeText = (shape: readonly number[]): string => shape.join("×");
+/** What is wrong with a feed, each with what its sentence names. */
+export interface MisfitDetails {
+  readonly unknown: readonly [known: readonly string[]];
+  readonly missing: readonly [];
+  readonly shape: readonly [given: readonly number[]];
+  readonly length: readonly [given: number];
+  readonly type: readonly [given: string];
+  readonly range: readonly [least: number, most: number, i: number, entry: unknown];
+}
 
-/** Says what is wrong with a feed; the message names the input. */
-export type Refuse = (message: string) => Error;
+/** The first fault of feeds that do not fit; the refusals have its sentence. */
+export class Misfit<Kind extends keyof MisfitDetails = keyof MisfitDetails> extends Error {
+  readonly kind: Kind;
+  readonly port: Pick<PortWire, "name"> & Partial<PortWire>;
+  readonly details: MisfitDetails[Kind];
 
-function entriesOf({ name, shape, dtype }: PortWire, feed: Feed, refuse: Refuse): Entries {
-  const entries = "data" in feed ? feed.data : feed;
-  if ("data" in feed && feed.shape.join() !== shape.join()) {
-    const given = shapeText(feed.shape);
-    throw refuse(`Input ${name} has the shape ${shapeText(shape)}, not ${given}: pad or cut it.`);
+  constructor(kind: Kind, port: Misfit["port"], ...details: MisfitDetails[Kind]) {
+    super(`Input ${port.name} does not fit.`);
+    this.kind = kind;
+    this.port = port;
+    this.details = details;
   }
-  const wanted = productOf(shape);
-  if (entries.length === wanted) return entries;
-  throw refuse(
-    `Input ${name} takes ${wanted} entries of ${dtype} (${shapeText(shape)}), ` +
-      `not ${entries.length}: pad or cut it.`,
-  );
+}
+
+function entriesOf(port: PortWire, feed: Feed): Entries {
+  const entries = "data" in feed ? feed.data : feed;
+  if ("data" in feed && feed.shape.join() !== port.shape.join()) {
+    throw new Misfit("shape", port, feed.shape);
+  }
+  if (entries.length === productOf(port.shape)) return entries;
+  throw new Misfit("length", port, entries.length);
 }
 
 /** A copy, in the place of `into` where that is given. */
@@ -62,20 +76,12 @@ function fresh(length: number, shares: boolean): Stored {
   return new Float32Array(memory) as Stored;
 }
 
-function floats(
-  port: PortWire,
-  entries: Entries,
-  refuse: Refuse,
-  shares: boolean,
-  into?: Stored,
-): Stored {
+function floats(port: PortWire, entries: Entries, shares: boolean, into?: Stored): Stored {
   if (entries instanceof Float32Array) {
     return copied(entries, into ?? fresh(entries.length, shares));
   }
-  const wrong = typeof entries[0];
-  if (entries.length > 0 && wrong !== "number") {
-    throw refuse(`Input ${port.name} takes float32: give a Float32Array, no entries of ${wrong}.`);
-  }
+  const given = typeof entries[0];
+  if (entries.length > 0 && given !== "number") throw new Misfit("type", port, given);
   return Float32Array.from(entries as ArrayLike<number>);
 }
 
@@ -120,10 +126,10 @@ function words(dtype: PortDType, entries: Entries): Int32Array<ArrayBuffer> | nu
 }
 
 function integers(
-  { name, dtype, rows }: PortWire & { readonly dtype: keyof typeof RANGES },
+  port: PortWire & { readonly dtype: keyof typeof RANGES },
   entries: Entries,
-  refuse: Refuse,
 ): Int32Array<ArrayBuffer> {
+  const { dtype, rows } = port;
   if (dtype.endsWith("32") || dtype === "int64") {
     // Others are read one by one, so that the first that is refused is named.
     const fast = words(dtype, entries);
@@ -134,9 +140,7 @@ function integers(
   for (let i = 0; i < stored.length; i++) {
     const value = Number(entries[i]);
     if (!(Number.isInteger(value) && value >= least && value <= most)) {
-      const why = rows === undefined ? "" : ", as they choose rows of a table";
-      const range = `whole numbers from ${least} to ${most}${why}`;
-      throw refuse(`Input ${name} (${dtype}) takes ${range}; entry ${i} is ${entries[i]}.`);
+      throw new Misfit("range", port, least, most, i, entries[i]);
     }
     stored[i] = value;
   }
@@ -146,31 +150,27 @@ function integers(
 /**
  * The entries of all inputs in their order, copied to the memory of `last` ones where they are given;
  * with `shares` into memory that workers may share.
- * Throws what `refuse` makes of the first fault.
+ * Throws Misfit.
  */
 export function storedFeeds(
   inputs: readonly PortWire[],
   feeds: Feeds,
-  refuse: Refuse,
   last: readonly Stored[] | null = null,
   shares = false,
 ): Stored[] {
   const names = inputs.map(({ name }) => name);
   const strange = Object.keys(feeds).find((name) => !names.includes(name));
   if (strange !== undefined) {
-    throw refuse(`The model has no input ${strange}; its inputs are ${names.join(", ")}.`);
+    throw new Misfit("unknown", { name: strange }, names);
   }
   return inputs.map((port, i) => {
     const feed = Object.hasOwn(feeds, port.name) ? feeds[port.name] : undefined;
-    if (feed === undefined || feed === null) {
-      const wanted = `${shapeText(port.shape)} entries of ${port.dtype}`;
-      throw refuse(`Input ${port.name} is missing: give ${wanted}.`);
-    }
-    const entries = entriesOf(port, feed, refuse);
+    if (feed === undefined || feed === null) throw new Misfit("missing", port);
+    const entries = entriesOf(port, feed);
     const { dtype } = port;
     return dtype === "float32"
-      ? floats(port, entries, refuse, shares, last?.[i])
-      : integers({ ...port, dtype }, entries, refuse);
+      ? floats(port, entries, shares, last?.[i])
+      : integers({ ...port, dtype }, entries);
   });
 }
 

@@ -10,6 +10,19 @@ import type { Failure } from "./messages.js";
 import type { Fallbacks } from "./planned.js";
 import type { Answered } from "./request.js";
 
+/** The failure with its sentence, where it came without one. */
+function worded(model: string, failure: Failure): Failure {
+  const { output, overflow } = failure;
+  if (overflow) {
+    const message = `A run of ${model} left the numbers of f16: its outputs are infinite or no numbers.`;
+    return { ...failure, message };
+  }
+  if (output === undefined) return failure;
+  const wrong = `${model} does not compute its golden ${output} in this browser, with the kernels that every device is given first.`;
+  const remedy = `kernelzoo models check ${model} says whether it does elsewhere; with check: false it runs as it is.`;
+  return { ...failure, message: `${wrong} ${remedy}` };
+}
+
 /**
  * The answer to open after a failure, and the kernels of it that are replaced; null for an answer of
  * another target. Throws KernelZooError where nothing is left to try.
@@ -19,9 +32,10 @@ export async function mended(
   target: TargetKind,
   answered: Answered,
   fallbacks: Fallbacks,
-  failure: Failure,
+  refused: Failure,
 ): Promise<readonly [Answered, Fallbacks | null]> {
-  if (failure.mended) return [answered, fallbacks];
+  if (refused.mended) return [answered, fallbacks];
+  const failure = worded(answered.answer.name, refused);
   if (failure.overflow) {
     const { message, stage } = failure;
     if (answered.spare !== undefined) {

@@ -103,9 +103,12 @@ export interface Failure {
   readonly stage: Stage;
   readonly message: string;
   readonly fault: Fault | null;
-  /** The golden output that is wrong, where it is that. */
+  /** The golden output that is wrong, where it is that; `message` is worded when it is mended. */
   readonly output?: string;
-  /** A run of a plan of f16 made no numbers, which the plan of f32 may make. */
+  /**
+   * A run of a plan of f16 made no numbers, which the plan of f32 may make; `message` is worded when it
+   * is mended.
+   */
   readonly overflow?: true;
   /** The page has mended it already, where only the page had chosen what is at fault. */
   readonly mended?: true;

@@ -4,8 +4,9 @@ import type { ModelTuning, TuningEvents } from "../tuning/tuning.js";
 import type { TargetKind } from "../wire/types.js";
 import type { ModelAnswer } from "./answer.js";
 import type { Branches } from "./branches.js";
-import { copied, type Feed, storedFeeds, type TensorData, tensorData } from "./feeds.js";
+import { copied, type Feed, Misfit, storedFeeds, type TensorData, tensorData } from "./feeds.js";
 import type { Stored } from "./golden.js";
+import type { Host } from "./host.js";
 import { Listeners } from "./listeners.js";
 import type { Opened, Opener } from "./opener.js";
 import { type ModelTensor, type PlannedCall, plannedCalls } from "./planned.js";
@@ -93,13 +94,22 @@ const isInfinite = (tensors: readonly Stored[]): boolean =>
 
 /** Refuses a run of f16 whose outputs are no numbers although its feeds are. Throws Refused. */
 function refuseOverflow(
-  { name, plan }: ModelAnswer,
+  { plan }: ModelAnswer,
   feeds: readonly Stored[],
   outputs: readonly Stored[],
 ): void {
   if (plan.format !== 4 || !isInfinite(outputs) || isInfinite(feeds)) return;
-  const message = `A run of ${name} left the numbers of f16: its outputs are infinite or no numbers.`;
-  throw new Refused({ stage: "run", message, fault: null, overflow: true });
+  throw new Refused({ stage: "run", message: "overflow", fault: null, overflow: true });
+}
+
+/** What a page is told of feeds that do not fit. */
+async function refusal({ tools }: Host, thrown: unknown): Promise<unknown> {
+  if (!(thrown instanceof Misfit)) return thrown;
+  const { misfitText } = await import("../sdk/refusals.js").catch(() => ({
+    // A page that is offline by now.
+    misfitText: ({ message }: Misfit) => message,
+  }));
+  return new tools.KernelZooError("run", misfitText(thrown));
 }
 
 export class Model<Types extends ModelTypes = AnyModel> {
@@ -233,7 +243,12 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const opened = this.#opened;
     // A run that is refused is repeated with it. Those that are under way keep theirs.
     const spare = this.#running > 0 ? null : this.#last;
-    const last = storedFeeds(inputs, feeds, refuse, spare, host.shares);
+    let last: readonly Stored[];
+    try {
+      last = storedFeeds(inputs, feeds, spare, host.shares);
+    } catch (thrown) {
+      throw await refusal(host, thrown);
+    }
     this.#last = last;
     const running = this.#ready?.run(this.#sent(last), options);
     this.#running += 1;

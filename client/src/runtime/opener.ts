@@ -70,7 +70,7 @@ export class Opener {
   /** Throws KernelZooError, or the reason of the signal. */
   async open(): Promise<Opened> {
     try {
-      this.#reservePlan(this.answer);
+      await this.#reservePlan(this.answer);
       return await this.#opened(this.#failedBefore());
     } catch (thrown) {
       release(this);
@@ -89,7 +89,7 @@ export class Opener {
    * the other. Where that fails otherwise, runs of the one are refused, and `open` opens it again.
    */
   async change({ session }: Opened, answered: Answered): Promise<Opened> {
-    this.#reservePlan(answered.answer);
+    await this.#reservePlan(answered.answer);
     session.end(
       new Refused({ stage: "run", message: "It gave way to another plan.", fault: null }),
     );
@@ -114,7 +114,7 @@ export class Opener {
       const session = await this.#started(fallbacks);
       try {
         const loaded = await session.loaded;
-        this.#reserve(loaded.memoryBytes);
+        await this.#reserve(loaded.memoryBytes);
         this.#completed(session, fallbacks);
         return { session, loaded, fallbacks };
       } catch (thrown) {
@@ -193,20 +193,22 @@ export class Opener {
     const { target } = this.target;
     const [answered, next] = await mended(this.host, target, this.answered, fallbacks, failure);
     // A plan for another target may take more, such as one of f32 in the place of f16.
-    if (next === null) this.#reservePlan(answered.answer);
+    if (next === null) await this.#reservePlan(answered.answer);
     this.answered = answered;
     return next ?? this.#failedBefore();
   }
 
   /** What a plan takes at least, before anything of it is fetched. Throws KernelZooError (memory). */
-  #reservePlan({ plan }: ModelAnswer): void {
-    this.#reserve(plan.memory.weights + plan.memory.activations);
+  #reservePlan({ plan }: ModelAnswer): Promise<void> {
+    return this.#reserve(plan.memory.weights + plan.memory.activations);
   }
 
-  #reserve(bytes: number): void {
+  async #reserve(bytes: number): Promise<void> {
     const { answer, host } = this;
-    const reason = reserve(this, answer.name, bytes, this.#order.memoryBytes);
-    if (reason !== null) throw new host.tools.KernelZooError("memory", reason);
+    const lack = reserve(this, answer.name, bytes, this.#order.memoryBytes);
+    if (lack === null) return;
+    const { noRoom } = await import("../sdk/refusals.js");
+    throw new host.tools.KernelZooError("memory", noRoom(answer.name, bytes, lack));
   }
 
   get #note(): string {

@@ -1,6 +1,5 @@
 /** Asks for a model: a gateway, a bundle, or a file of any static host. */
 import type { Answer } from "../gateway/request.js";
-import type { Bundle } from "../sdk/address.js";
 import type { ModelAnswer } from "./answer.js";
 import type { KeptModule } from "./graph.js";
 import type { Host } from "./host.js";
@@ -38,20 +37,13 @@ async function textOf(host: Host, url: URL, name: string, answer: Answer<string>
 
 /** The address of a model in the bundle that the zoo is. */
 async function addressInBundle(host: Host, name: string, dimensions: Dimensions): Promise<URL> {
-  const { origin, bundle: pinned, deviceClass, deadline, tools } = host;
-  const text = await textOf(host, origin, name, await tools.fresh(origin, deadline));
-  if (pinned !== undefined && tools.hashOf(text) !== pinned) {
-    throw new tools.KernelZooError("signature", `${origin} is another bundle than the page pins.`);
-  }
-  const { models = [] } = JSON.parse(text) as Bundle;
-  const asked = Object.entries(dimensions);
-  const offers = models.filter(
-    (model) => model.name === name && asked.every(([axis, n]) => model.dimensions[axis] === n),
-  );
-  const chosen = tools.chooseOffer(offers, [deviceClass]);
-  if (chosen !== undefined) return new URL(`.${chosen.url}`, origin);
-  const size = asked.map(([axis, n]) => ` with ${axis} ${n}`).join("");
-  throw refused(host, `${origin} has no model ${name}${size} for ${deviceClass}.`);
+  const { origin, deadline, tools } = host;
+  const [bundled, index] = await Promise.all([
+    import("./bundled.js"),
+    tools.fresh(origin, deadline),
+  ]);
+  const text = await textOf(host, origin, name, index);
+  return bundled.addressInBundle(host, text, name, dimensions);
 }
 
 function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL {
@@ -112,6 +104,6 @@ export async function requestModel(
     return { answer, origin: (stored ? url : origin).href };
   } catch (thrown) {
     if (!(thrown instanceof SyntaxError || thrown instanceof TypeError)) throw thrown;
-    throw refused(host, `${name} is no model of ${origin}: ${thrown.message}`);
+    throw refused(host, (await refusals()).notOf(origin, name, thrown));
   }
 }

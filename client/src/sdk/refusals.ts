@@ -1,6 +1,8 @@
 /** Sentences on what pages did wrong, which are loaded when one is needed. */
 import type { Answer } from "../gateway/request.js";
 import type { ModelAnswer } from "../runtime/answer.js";
+import type { MemoryLack } from "../runtime/budget.js";
+import type { Misfit, MisfitDetails } from "../runtime/feeds.js";
 import type { Manifest } from "../wire/types.js";
 
 export { unknownName } from "../engine/spelling.js";
@@ -45,6 +47,19 @@ export function noModel(
   return `The zoo has no such model: ${detail} Add it: kernelzoo models add FILE --name ${name}`;
 }
 
+/** Why an answer cannot be read as a model. */
+export const notOf = (origin: URL, name: string, { message }: Error): string =>
+  `${name} is no model of ${origin}: ${message}`;
+
+const mib = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
+
+/** Why a model of so many bytes does not fit beside those that are open. */
+export function noRoom(name: string, bytes: number, { leftBytes, others }: MemoryLack): string {
+  const open = others.map((model) => `${model.name} (${mib(model.bytes)})`).join(", ");
+  const remedy = open === "" ? "Give more memoryBytes" : `Dispose of ${open}`;
+  return `${name} takes ${mib(bytes)}; ${mib(Math.max(0, leftBytes))} are left. ${remedy}.`;
+}
+
 /** What an answer is that is no model of the kind that was asked for; its plan is of `format`. */
 export function otherKind(url: URL, { name, model, kernels }: ModelAnswer, format = 0): string {
   if (model !== 1 || !kernels || format === 0) return `${url} is no model for this SDK.`;
@@ -52,3 +67,40 @@ export function otherKind(url: URL, { name, model, kernels }: ModelAnswer, forma
     ? `${name} is a language model; open it by zoo.languageModel().`
     : `${name} is no language model; open it by zoo.model().`;
 }
+
+const shapeText = (shape: readonly number[]): string => shape.join("×");
+
+type Port = Misfit["port"];
+
+const portText = ({ shape = [] }: Port): string => shapeText(shape);
+
+/** What is wrong with the feed of a port, by the kind of the fault. */
+const MISFITS: {
+  readonly [Kind in keyof MisfitDetails]: (port: Port, ...details: MisfitDetails[Kind]) => string;
+} = {
+  unknown: ({ name }, known) =>
+    `The model has no input ${name}; its inputs are ${known.join(", ")}.`,
+  missing: (port) =>
+    `Input ${port.name} is missing: give ${portText(port)} entries of ${port.dtype}.`,
+  shape: (port, given) =>
+    `Input ${port.name} has the shape ${portText(port)}, not ${shapeText(given)}: pad or cut it.`,
+  length: (port, given) => {
+    const wanted = (port.shape ?? []).reduce((product, extent) => product * extent, 1);
+    const entries = `${wanted} entries of ${port.dtype} (${portText(port)})`;
+    return `Input ${port.name} takes ${entries}, not ${given}: pad or cut it.`;
+  },
+  type: ({ name }, given) =>
+    `Input ${name} takes float32: give a Float32Array, no entries of ${given}.`,
+  range: ({ name, dtype, rows }, least, most, i, entry) => {
+    const why = rows === undefined ? "" : ", as they choose rows of a table";
+    const range = `whole numbers from ${least} to ${most}${why}`;
+    return `Input ${name} (${dtype}) takes ${range}; entry ${i} is ${entry}.`;
+  },
+};
+
+/** Why the feeds of a run do not fit. */
+export const misfitText = <Kind extends keyof MisfitDetails>({
+  kind,
+  port,
+  details,
+}: Misfit<Kind>): string => MISFITS[kind](port, ...details);
