@@ -210,34 +210,39 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
   }
   if (panel * 16u + y * 4u < 18u) {
     if (column * 32u + x * 4u < 36u) {
-      c[column * 8u + panel * 144u + x + y * 36u] = max((sums_0 + bias[column * 8u + x]), vec4<f32>(0.0f));
+      c[column * 8u + panel * 144u + x + y * 36u] = maximum_of_4((sums_0 + bias[column * 8u + x]), vec4<f32>(0.0f));
     }
     if (column * 32u + x * 4u + 16u < 36u) {
-      c[column * 8u + panel * 144u + x + y * 36u + 4u] = max((sums_4 + bias[column * 8u + x + 4u]), vec4<f32>(0.0f));
+      c[column * 8u + panel * 144u + x + y * 36u + 4u] = maximum_of_4((sums_4 + bias[column * 8u + x + 4u]), vec4<f32>(0.0f));
     }
   }
   if (panel * 16u + y * 4u + 1u < 18u) {
     if (column * 32u + x * 4u < 36u) {
-      c[column * 8u + panel * 144u + x + y * 36u + 9u] = max((sums_8 + bias[column * 8u + x]), vec4<f32>(0.0f));
+      c[column * 8u + panel * 144u + x + y * 36u + 9u] = maximum_of_4((sums_8 + bias[column * 8u + x]), vec4<f32>(0.0f));
     }
     if (column * 32u + x * 4u + 16u < 36u) {
-      c[column * 8u + panel * 144u + x + y * 36u + 13u] = max((sums_12 + bias[column * 8u + x + 4u]), vec4<f32>(0.0f));
+      c[column * 8u + panel * 144u + x + y * 36u + 13u] = maximum_of_4((sums_12 + bias[column * 8u + x + 4u]), vec4<f32>(0.0f));
     }
   }
   if (panel * 16u + y * 4u + 2u < 18u) {
     if (column * 32u + x * 4u < 36u) {
-      c[column * 8u + panel * 144u + x + y * 36u + 18u] = max((sums_16 + bias[column * 8u + x]), vec4<f32>(0.0f));
+      c[column * 8u + panel * 144u + x + y * 36u + 18u] = maximum_of_4((sums_16 + bias[column * 8u + x]), vec4<f32>(0.0f));
     }
     if (column * 32u + x * 4u + 16u < 36u) {
-      c[column * 8u + panel * 144u + x + y * 36u + 22u] = max((sums_20 + bias[column * 8u + x + 4u]), vec4<f32>(0.0f));
+      c[column * 8u + panel * 144u + x + y * 36u + 22u] = maximum_of_4((sums_20 + bias[column * 8u + x + 4u]), vec4<f32>(0.0f));
     }
   }
   if (panel * 16u + y * 4u + 3u < 18u) {
     if (column * 32u + x * 4u < 36u) {
-      c[column * 8u + panel * 144u + x + y * 36u + 27u] = max((sums_24 + bias[column * 8u + x]), vec4<f32>(0.0f));
+      c[column * 8u + panel * 144u + x + y * 36u + 27u] = maximum_of_4((sums_24 + bias[column * 8u + x]), vec4<f32>(0.0f));
     }
     if (column * 32u + x * 4u + 16u < 36u) {
-      c[column * 8u + panel * 144u + x + y * 36u + 31u] = max((sums_28 + bias[column * 8u + x + 4u]), vec4<f32>(0.0f));
+      c[column * 8u + panel * 144u + x + y * 36u + 31u] = maximum_of_4((sums_28 + bias[column * 8u + x + 4u]), vec4<f32>(0.0f));
     }
   }
+}
+fn maximum_of_4(x: vec4<f32>, y: vec4<f32>) -> vec4<f32> {
+  let no_x = (bitcast<vec4<i32>>(x) & vec4<i32>(0x7fffffff)) > vec4<i32>(0x7f800000);
+  let no_y = (bitcast<vec4<i32>>(y) & vec4<i32>(0x7fffffff)) > vec4<i32>(0x7f800000);
+  return select(select(max(x, y), y, no_y), x, no_x);
 }
