@@ -157,3 +157,36 @@ def entering_stage(stage: Stage, product: StepProduct) -> Stage:
         reducer=None,
         over=(),
     )
+
+
+def outer_axes(program: Program) -> int:
+    """How many axes behind the step all stages have, at the same places of all that they read of
+    one another. The last axis of a stage is always an inner one."""
+    names = {stage.name for stage in program.stages}
+    count = min(len(stage.axes) for stage in program.stages) - 2
+    for stage in program.stages:
+        reads = (p for p in parts(stage.value) if isinstance(p, Read) and p.tensor in names)
+        for read in reads:
+            count = min(count, _shared(stage, read))
+    return max(0, min([count, *(_alike(program.output, each) for each in program.stages)]))
+
+
+def _shared(stage: Stage, read: Read) -> int:
+    """Axes behind the step at which a stage reads another as it is made itself."""
+    outer = 0
+    for axis, place in zip(stage.axes[1:], read.at[1:], strict=False):
+        inside = (part for other in read.at[outer + 2 :] for part in parts(other))
+        if place != axis or axis in inside:
+            break
+        outer += 1
+    return outer
+
+
+def _alike(one: Stage, other: Stage) -> int:
+    """Axes behind the step that two stages have alike."""
+    alike = 0
+    for left, right in zip(one.axes[1:], other.axes[1:], strict=False):
+        if left.extent != right.extent:
+            break
+        alike += 1
+    return alike

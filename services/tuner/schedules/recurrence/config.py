@@ -5,10 +5,9 @@ from math import prod
 from typing import ClassVar
 
 from kernelzoo.domain.operators.expressions import Program
-from kernelzoo.domain.operators.recurrence import step_product
+from kernelzoo.domain.operators.recurrence import outer_axes, step_product
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.wasm_config import WasmConfig
-from services.tuner.schedules.recurrence.nests import outer_axes
 
 MAX_SUMS = 12
 """Vectors of sums in registers."""
