@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.operators.recurrence import outer_axes
 from kernelzoo.domain.seeded import sampled_positions
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -15,7 +16,6 @@ from services.aggregator.evaluation import entries
 from services.aggregator.verification import expected, input_values, judge, roundings
 from services.tuner.compile import compile_candidate
 from services.tuner.graph.evaluate import run_program
-from services.tuner.schedules.recurrence.nests import outer_axes
 from services.tuner.schedules.recurrence.webgpu_config import SHARED_BYTES, WebgpuRecurrenceConfig
 from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.execution import execute, inputs_of

@@ -59,6 +59,7 @@ from services.tuner.ir.rewrite import substitute, with_operands
 from services.tuner.operators.lowering import DTYPES, computed
 from services.tuner.passes.thread_binding import accumulate_locally
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.recurrence.slices import held_entries
 from services.tuner.tir.lowering import plain_program
 from services.tuner.tir.tvm import te
 
@@ -76,33 +77,6 @@ class Held:
 
     def at(self, index: Affine) -> Affine:
         return self.first.plus(index)
-
-
-def held_entries(program: Program, rows: int) -> dict[str, tuple[DType, int]]:
-    """What a slice of so many rows holds: the dtype and number of entries, by name. Those of this
-    step are called `now`, those of the step before `before`, what products take `entering`."""
-    outer = outer_axes(program)
-    entries = {stage.name: rows * prod(stage.shape[1 + outer :]) for stage in program.stages}
-    found = {f"{each.name}.now": (each.dtype, entries[each.name]) for each in program.stages}
-    delayed = _delayed(program)
-    for stage in program.stages:
-        if stage.name in delayed:
-            found[f"{stage.name}.before"] = (stage.dtype, entries[stage.name])
-        product = step_product(program, stage)
-        if product is not None:
-            found[f"{stage.name}.entering"] = (DType.F32, rows * number(product.k.extent))
-    return found
-
-
-def _delayed(program: Program) -> set[str]:
-    """Stages that are read at the step before."""
-    names = {stage.name for stage in program.stages}
-    return {
-        part.tensor
-        for stage in program.stages
-        for part in parts(stage.value)
-        if isinstance(part, Read) and part.tensor in names and reads_step_before(stage, part)
-    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,8 +59,8 @@ from services.tuner.schedules.recurrence.nests import (
     Held,
     Recurrence,
     allocated,
-    held_entries,
 )
+from services.tuner.schedules.recurrence.slices import held_entries
 
 UNROLLED_K = (4, 2, 1)
 

@@ -62,8 +62,8 @@ from services.tuner.schedules.recurrence.nests import (
     Held,
     Recurrence,
     allocated,
-    held_entries,
 )
+from services.tuner.schedules.recurrence.slices import held_entries
 from services.tuner.schedules.recurrence.webgpu_config import WebgpuRecurrenceConfig
 
 THREAD, TURN = "thread", "turn"

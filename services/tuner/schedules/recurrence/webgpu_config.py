@@ -10,7 +10,7 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.limits import WORKGROUP_BYTES, WORKGROUP_THREADS, required
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.recurrence.config import slices
-from services.tuner.schedules.recurrence.nests import held_entries
+from services.tuner.schedules.recurrence.slices import held_entries
 
 SHARED_BYTES = (WORKGROUP_BYTES[0][0], SOFTWARE_DRIVER.workgroup_bytes)
 """What every adapter has, and what a driver without any GPU compiles in two seconds."""
