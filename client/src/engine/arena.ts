@@ -98,8 +98,7 @@ export class Arena {
     } catch (cause) {
       throw new KernelZooError(
         "memory",
-        `The browser cannot give ${Math.ceil(end / 2 ** 20)} MiB to kernels. ` +
-          "Dispose of kernels that are not in use.",
+        `The browser cannot give ${Math.ceil(end / 2 ** 20)} MiB to kernels. ` + "Dispose of some.",
         cause,
       );
     }

@@ -42,7 +42,7 @@ export async function fetchArtifact(
   const bytes = await download(url, bytesOf, signal);
   const digest = await digestOf(bytes);
   if (digest !== artifact.sha256) {
-    const why = "A proxy may have changed it, or sent a page in its place.";
+    const why = "A proxy changed it or sent a page.";
     const message = `${url} has SHA-256 ${digest}, not what the manifest says. ${why}`;
     throw new KernelZooError("artifact", message);
   }

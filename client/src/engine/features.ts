@@ -11,7 +11,7 @@ export function forbiddenReason(): string | null {
     return null;
   } catch (cause) {
     return (
-      "This page may not run WebAssembly: it is off in the browser, or the page's " +
+      "This page may not run WebAssembly: it is off, or the " +
       `Content-Security-Policy lacks 'wasm-unsafe-eval'. (${sentence(cause)})`
     );
   }

@@ -55,7 +55,7 @@ export class CompileDeadline extends KernelZooError {
 /** The error of all other kernels on a device that was given up; it blames none of them. */
 export class SharedDeadline extends KernelZooError {
   constructor(limitMs: number) {
-    super("run", `The GPU was given up: its driver did not answer within ${limitMs / 1000} s.`);
+    super("run", `The GPU's driver did not answer within ${limitMs / 1000} s.`);
   }
 }
 
@@ -86,7 +86,7 @@ async function driverReturned(): Promise<void> {
   if (await Promise.race([returned, after(RETURN_MS, false)])) return;
   throw new KernelZooError(
     "profile",
-    "The GPU's driver does not end a kernel that was given up; open the page in a new browser.",
+    "The GPU's driver does not end a kernel that was given up; open a new browser.",
   );
 }
 

@@ -98,7 +98,7 @@ function memoryOf(bytes: number, spareBytes = 0): WebAssembly.Memory {
   } catch (cause) {
     throw new KernelZooError(
       "memory",
-      `The browser cannot give ${Math.ceil(bytes / 2 ** 20)} MiB. Dispose of models, or close pages.`,
+      `The browser cannot give ${Math.ceil(bytes / 2 ** 20)} MiB. Dispose of some.`,
       cause,
     );
   }
@@ -111,7 +111,7 @@ export function kernelsOf({ answer, replaced }: Pick<LoadOrder, "answer" | "repl
     if (served !== undefined) return replaced.includes(workload) ? served.fallback : served.kernel;
     throw new KernelZooError(
       "manifest",
-      `No kernel of ${workload} has been compiled yet. Try again in a few seconds.`,
+      `No kernel of ${workload} is compiled yet. Try again in a few seconds.`,
     );
   };
 }

@@ -124,7 +124,7 @@ export async function refuseChanged(
   url: URL | string,
 ): Promise<void> {
   if (await hasDigest(bytes, sha256)) return;
-  const why = "A proxy may have changed it, or sent a page in its place.";
+  const why = "A proxy changed it or sent a page.";
   throw new KernelZooError(
     "artifact",
     `${url} does not have the SHA-256 that the model says. ${why}`,

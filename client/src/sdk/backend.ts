@@ -21,7 +21,7 @@ export const gpuFailure = (): string | null => notes.read(NOTE);
 /** Gives the GPU up, and says so once. */
 export function giveUpGpu(why: string): void {
   if (gpuFailure() !== null) return;
-  const reason = `${why} WebAssembly runs in its place until the page is opened in a new tab.`;
+  const reason = `${why} WebAssembly runs in its place in this tab.`;
   notes.write(NOTE, reason);
   console.warn(`kernelzoo: ${reason}`);
 }

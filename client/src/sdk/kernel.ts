@@ -46,8 +46,7 @@ export class Constants {
     if (!this.names.includes(name)) return;
     throw new KernelZooError(
       "run",
-      `Input ${name} is constant. Change it with setConstants, or open the kernel without ` +
-        "`constant`.",
+      `Input ${name} is constant. Use setConstants, or open the kernel without ` + "`constant`.",
     );
   }
 
@@ -56,7 +55,7 @@ export class Constants {
     for (const name of this.#awaited) {
       throw new KernelZooError(
         "run",
-        `Input ${name} is constant and has no values. Give them once, with setConstants({ ${name} }).`,
+        `Input ${name} is constant and has no values. Give them with setConstants.`,
       );
     }
   }

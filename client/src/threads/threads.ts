@@ -24,12 +24,12 @@ const MOST_BY_ITSELF = 8;
 const MOST_ASKED = 64;
 
 const NOT_ISOLATED =
-  "The page is not cross-origin isolated, so its threads cannot share memory. Serve it with " +
+  "The page is not cross-origin isolated: serve it with " +
   "Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp.";
 
-const NO_SHARING = "This browser lets no threads share memory, not in isolated pages either.";
+const NO_SHARING = "This browser lets no threads share memory.";
 
-const REMEDY = "If the page has a content security policy, it must allow worker-src blob:.";
+const REMEDY = "The Content-Security-Policy must allow worker-src blob:.";
 
 /** How many threads to start, or why none. Throws KernelZooError (run) for a senseless count. */
 export function planThreads(asked: ThreadCount, limits: ThreadLimits): ThreadPlan {
