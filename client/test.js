@@ -44,7 +44,10 @@ process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ""} --enable-source-ma
 async function failing(files, concurrency) {
   const failed = new Set();
   const stream = run({ files, concurrency });
-  stream.on("test:fail", ({ file }) => failed.add(file));
+  // Source maps tell of tests/NAME.test.ts; what runs is NAME.test.mjs.
+  /** @param {string} file */
+  const runs = (file) => resolve(OUTPUT, basename(file).replace(/\.test\.\w+$/, ".test.mjs"));
+  stream.on("test:fail", ({ file = "" }) => failed.add(runs(file)));
   for await (const text of stream.compose(new spec())) process.stdout.write(text);
   return [...failed];
 }
