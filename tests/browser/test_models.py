@@ -168,7 +168,7 @@ def test_models_and_kernels_run_in_javascript_where_the_page_may_not_run_webasse
         made = page.evaluate(script(IN_JAVASCRIPT), [host.url, feeds])
     assert is_right(made["found"], network)
     assert made["target"] == "javascript"
-    assert made["targetReason"].startswith("This page may not run WebAssembly: it is off in")
+    assert made["targetReason"].startswith("This page may not run WebAssembly: it is off")
     file, module = made["others"]
     assert file.startswith("compile: This page may not run WebAssembly"), "this is of WebAssembly"
     assert module.startswith(refused)
