@@ -473,7 +473,9 @@ def test_a_language_model_says_what_is_wrong_before_it_opens(page: Page, host: H
     host.held = None
     assert aborted == "Error: no more"
     found = page.evaluate(script(COLLECT + FAULTS), [host.url, {}])
-    assert "is no model for this SDK" in found["network"]
+    assert found["network"] == (
+        "manifest: tiny-llama is a language model; open it by zoo.languageModel()."
+    )
     assert found["blind"] == "profile: This browser has no WebGPU, or not in this page."
 
 
