@@ -12,7 +12,7 @@ import tarfile
 import zipfile
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -32,7 +32,7 @@ from bench.models.ours import prepare
 from bench.models.page import OURS, PEER, Entry, contest
 from bench.models.tuning import Choices
 from bench.options import parser, run
-from bench.report import CannotMeasure, Cell, Claim, Report, machine
+from bench.report import CannotMeasure, Claim, Report, machine
 from bench.site import BenchSite
 from kernelzoo.errors import KernelZooError
 
@@ -167,23 +167,9 @@ def measure(options: Namespace) -> Report:
     return Report(
         name="models-packages",
         machine=described,
-        rows=[_cells(row) for row in rows],
+        rows=[{**asdict(row), "faster": row.faster} for row in rows],
         claims=list(_claims(rows)),
     )
-
-
-def _cells(row: Row) -> dict[str, Cell]:
-    return {
-        "package": row.package,
-        "file": row.file,
-        "opset": row.opset,
-        "refusal": row.refusal,
-        "import_s": row.import_s,
-        "difference": row.difference,
-        "ours_ms": row.ours_ms,
-        "peer_ms": row.peer_ms,
-        "faster": row.faster,
-    }
 
 
 def _claims(rows: Sequence[Row]) -> Iterator[Claim]:

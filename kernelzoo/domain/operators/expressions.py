@@ -480,6 +480,27 @@ def _direct_parts(expression: Expression) -> list[Expression]:
     return []
 
 
+def value_reads(value: Expression) -> Iterator[Read]:
+    """Reads whose entries the value is made of, not those that say where others lie or which of
+    two is taken."""
+    match value:
+        case Read():
+            yield value
+        case Binary(_, left, right):
+            yield from value_reads(left)
+            yield from value_reads(right)
+        case Call(_, argument) | Cast(argument):
+            yield from value_reads(argument)
+        case Choice(_, then, otherwise):
+            yield from value_reads(then)
+            yield from value_reads(otherwise)
+        case Scatter(initial, update, _):
+            yield from value_reads(initial)
+            yield from value_reads(update)
+        case Integer() | Real() | Axis():
+            return
+
+
 def read(tensor: str, *at: Operand) -> Read:
     return Read(tensor, tuple(map(operand, at)))
 

@@ -18,12 +18,12 @@ from kernelzoo.domain.operators.expressions import (
     Integer,
     Program,
     Read,
-    Real,
     Scatter,
     Stage,
     number,
     parts,
     terms,
+    value_reads,
 )
 from kernelzoo.domain.operators.ordered import steps
 from kernelzoo.domain.operators.recurrence import is_recurrent, step_count
@@ -171,7 +171,7 @@ class _Reach:
 
     def _of(self, value: Expression) -> frozenset[str]:
         """The inputs that decide an integer, but for those that only say where others lie."""
-        return frozenset().union(*(self._sources[read.tensor] for read in _values(value)))
+        return frozenset().union(*(self._sources[read.tensor] for read in value_reads(value)))
 
     def _note(self, stage: Stage) -> None:
         rows = dict[tuple[Read, Expression], int]()
@@ -208,26 +208,6 @@ def _shift(place: Expression, row: Expression) -> int:
 
 def _reads(value: Expression) -> Iterator[Read]:
     return (part for part in parts(value) if isinstance(part, Read))
-
-
-def _values(value: Expression) -> Iterator[Read]:
-    """Reads whose entries the value is made of, not those inside of their indices."""
-    match value:
-        case Read():
-            yield value
-        case Binary(_, left, right):
-            yield from _values(left)
-            yield from _values(right)
-        case Call(_, argument) | Cast(argument):
-            yield from _values(argument)
-        case Choice(_, then, otherwise):
-            yield from _values(then)
-            yield from _values(otherwise)
-        case Scatter(initial, update, _):
-            yield from _values(initial)
-            yield from _values(update)
-        case Integer() | Real() | Axis():
-            return
 
 
 def _comparisons(value: Expression) -> Iterator[Comparison]:

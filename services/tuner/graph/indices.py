@@ -5,7 +5,7 @@ input of integers can be given.
     hot = (1 if ids[i] == j else 0)                                 j below 257: ids from 0 to 256
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kernelzoo.domain.dtype import DType
@@ -13,8 +13,6 @@ from kernelzoo.domain.operators.binding import position_range
 from kernelzoo.domain.operators.expressions import (
     Binary,
     BinaryOp,
-    Call,
-    Cast,
     Choice,
     Comparison,
     Expression,
@@ -25,6 +23,7 @@ from kernelzoo.domain.operators.expressions import (
     largest,
     parts,
     smallest,
+    value_reads,
 )
 from kernelzoo.domain.workload import ProgramWorkload, Workload
 from services.tuner.graph.graph import Graph, Node, View
@@ -125,7 +124,7 @@ class _OfProgram:
             if isinstance(stage.value, Scatter):
                 for place, extent in zip(stage.value.at, stage.shape, strict=True):
                     self._note_place(place, extent)
-            carried = any(read.tensor in self._carriers for read in _values(stage.value))
+            carried = any(read.tensor in self._carriers for read in value_reads(stage.value))
             if stage.dtype is DType.I32 and carried:
                 self._carriers[stage.name] = self._copies(stage.value)
         output = program.output
@@ -160,7 +159,7 @@ class _OfProgram:
                     self.uses.add(Uses(rows=(-extent, extent - 1)), same=True)
 
     def _note_place(self, place: Expression, extent: int) -> None:
-        reads = [read for read in _values(place) if read.tensor in self._carriers]
+        reads = [read for read in value_reads(place) if read.tensor in self._carriers]
         if not reads:
             return
         self.uses.add(Uses(index=extent), same=True)
@@ -172,7 +171,7 @@ class _OfProgram:
             (comparison.left, comparison.right),
             (comparison.right, comparison.left),
         ):
-            if any(read.tensor in self._carriers for read in _values(one)):
+            if any(read.tensor in self._carriers for read in value_reads(one)):
                 span = self._span(other)
                 if span is not None:
                     self.uses.add(Uses(compared=span), same=True)
@@ -184,25 +183,6 @@ class _OfProgram:
 
     def _copies(self, value: Expression) -> bool:
         return isinstance(value, Read) and self._carriers.get(value.tensor, False)
-
-
-def _values(value: Expression) -> Iterator[Read]:
-    """Reads whose entries the value is made of, not those that say where others lie or which of
-    two is taken."""
-    match value:
-        case Read():
-            yield value
-        case Binary(_, left, right):
-            yield from _values(left)
-            yield from _values(right)
-        case Call(_, argument) | Cast(argument):
-            yield from _values(argument)
-        case Choice(_, then, otherwise):
-            yield from _values(then)
-            yield from _values(otherwise)
-        case Scatter(initial, update, _):
-            yield from _values(initial)
-            yield from _values(update)
 
 
 def allowed_rows(graph: Graph) -> Mapping[str, Range]:
