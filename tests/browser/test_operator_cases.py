@@ -15,7 +15,7 @@ from fixtures.node_pages import node_page
 from fixtures.onnx_nodes import NodeCase, is_taken
 from fixtures.operator_cases import DRAWN, OperatorCase, drawn_case
 from kernelzoo.domain.target import TargetKind
-from tests.unit.graph.oracle import described, difference, expected, quiet
+from tests.unit.graph.oracle import described, expected, fault, quiet
 from workers.fleet.chromium import launched_chromium
 from workers.fleet.firefox import find_firefox
 from workers.fleet.gpu import GpuChoice, gpu_flags
@@ -86,7 +86,6 @@ def test_an_operator_of_each_kind_is_right_in(place: str, tmp_path: Path) -> Non
                     continue
                 with quiet():
                     wanted = expected(case)
-                for info, right in zip(case.model.graph.output, wanted, strict=True):
-                    if told := difference(outputs[info.name], right):
-                        faults.append(f"{described(case)}: {info.name}: {told}")
+                if told := fault(case, wanted, outputs):
+                    faults.append(told)
     assert not faults, "\n".join(faults)

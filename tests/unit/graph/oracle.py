@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,3 +74,11 @@ def described(case: OperatorCase) -> str:
     shapes = ", ".join(f"{value.dtype}{list(value.shape)}" for value in case.feeds.values())
     attributes = " ".join(re.sub(r"\s+", " ", str(each)) for each in node.attribute)
     return f"{case.name} ({shapes}; {attributes[:200]})"
+
+
+def fault(case: OperatorCase, wanted: Sequence[Array], outputs: Mapping[str, Array]) -> str:
+    """What is wrong with the outputs of a case, by their names; '' if nothing is."""
+    for info, right in zip(case.model.graph.output, wanted, strict=True):
+        if told := difference(outputs[info.name], right):
+            return f"{described(case)}: {info.name}: {told}"
+    return ""

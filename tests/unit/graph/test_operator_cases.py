@@ -5,7 +5,7 @@ onnxruntime's CPU provider does not have, ONNX's reference computes. A case that
 differs is a failure, but for what `REFUSED` names and docs/onnx.md states.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,7 +23,7 @@ from services.tuner.graph.importing import imported
 from services.tuner.graph.models import plan_graphs
 from services.tuner.graph.reading import read_model
 from tests.examples import examples
-from tests.unit.graph.oracle import Array, described, difference, expected, quiet
+from tests.unit.graph.oracle import Array, described, expected, fault, quiet
 from tests.unit.graph.running import Planned, Runner, run_together
 from tests.unit.tuner import gpu_execution, javascript_execution
 
@@ -56,16 +56,13 @@ def planned(case: OperatorCase, graph: Graph) -> Planned:
     )
 
 
-def faults(
-    cases: Mapping[str, OperatorCase], outputs: Mapping[str, Outputs], where: str
-) -> list[str]:
+def faults(cases: Iterable[OperatorCase], made: Mapping[str, Mapping[str, Outputs]]) -> list[str]:
+    """What is wrong with outputs, which are by where they were computed and by case."""
     found = []
-    for name, made in outputs.items():
-        case = cases[name]
-        for info, wanted in zip(case.model.graph.output, expected(case), strict=True):
-            if told := difference(made[info.name], wanted):
-                found.append(f"{where}: {described(case)}: {info.name}: {told}")
-                break
+    for case in cases:
+        wanted = expected(case)
+        told = ((where, fault(case, wanted, each[case.name])) for where, each in made.items())
+        found += [f"{where}: {wrong}" for where, wrong in told if wrong]
     return found
 
 
@@ -103,10 +100,13 @@ def test_an_operator_computes_what_onnxruntime_does(operator: str, tmp_path: Pat
         }
         return javascript_execution.executed(orders, tmp_path)
 
-    found = refused + faults(cases, by_numpy, "NumPy")
-    found += faults(cases, {name: on_wasm(each) for name, each in plans.items()}, "wasm")
-    found += faults(cases, run_together(plans, TargetKind.WEBGPU, on_gpu), "webgpu")
-    found += faults(cases, run_together(plans, TargetKind.JAVASCRIPT, by_node), "javascript")
+    made: dict[str, Mapping[str, Outputs]] = {
+        "NumPy": by_numpy,
+        "wasm": {name: on_wasm(each) for name, each in plans.items()},
+        "webgpu": run_together(plans, TargetKind.WEBGPU, on_gpu),
+        "javascript": run_together(plans, TargetKind.JAVASCRIPT, by_node),
+    }
+    found = refused + faults(cases.values(), made)
     assert not found, "\n".join(found)
 
 
@@ -123,4 +123,4 @@ def test_any_other_case_of_an_operator_is_right_on_wasm(operator: str, seed: int
                 return
             raise
     outputs = {case.name: on_wasm(planned(case, graph))}
-    assert not faults({case.name: case}, outputs, "wasm")
+    assert not faults([case], {"wasm": outputs})
