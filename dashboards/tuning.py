@@ -121,7 +121,7 @@ TUNING = Dashboard(
         ),
         Panel(
             title="Rows that wait",
-            text="Asked of PostgreSQL at each scrape; Redis may hold fewer messages, or more.",
+            text="Counted in PostgreSQL once a minute; Redis may hold fewer messages, or more.",
             ask=(Metric(query="max by (queue) (kernelzoo_queue_depth)", legend="{{queue}}"),),
         ),
         Panel(
@@ -189,6 +189,17 @@ TUNING = Dashboard(
                 Metric(
                     query="sum(rate(kernelzoo_jobs_lost_total[$__rate_interval]))",
                     legend="messages lost",
+                ),
+            ),
+        ),
+        Panel(
+            title="Age of the clock's tasks",
+            text="Since each last came to its end. One that fails or is killed grows old.",
+            unit="s",
+            ask=(
+                Metric(
+                    query="max by (periodic) (kernelzoo_periodic_task_age_seconds)",
+                    legend="{{periodic}}",
                 ),
             ),
         ),

@@ -133,6 +133,11 @@ def order_spaces() -> Message:
     return Message(name="order_spaces", queue=COMPILE_QUEUE, arguments=(), place=FIRST_CANDIDATES)
 
 
+def take_census() -> Message:
+    """Count what monitoring asks for."""
+    return Message(name="take_census", queue=AGGREGATE_QUEUE, arguments=())
+
+
 def remove_old(after_lease: int = 0, after_session: int = 0) -> Message:
     """Remove a batch of what is older than it is kept for, beyond these numbers; then the next."""
     return Message(name="remove_old", queue=AGGREGATE_QUEUE, arguments=(after_lease, after_session))

@@ -78,7 +78,13 @@ MISSING = "missing"
 JOBS = (
     *("plan_space", "compile_batch", "verify_leases", "tally"),
     *("aggregate_by_family", "requeue", "train_model", "order_spaces", "remove_old"),
+    "take_census",
 )
+PERIODIC = (
+    *("requeue", "order_spaces", "aggregate_by_family", "take_census", "train_model"),
+    "remove_old",
+)
+"""Tasks that the clock sends."""
 QUEUES = ("compile", "aggregate")
 TABLES = (
     *("measurement", "lease", "lease_item", "ballot", "agent_session", "identity"),
@@ -105,6 +111,7 @@ LABEL_VALUES: Mapping[str, tuple[str, ...]] = {
     "level": (*HitLevel, MISSING),
     "state": tuple(EntryState),
     "task": JOBS,
+    "periodic": PERIODIC,
     "queue": QUEUES,
     "table": TABLES,
     "engine": (*ENGINES, OTHER),
@@ -233,7 +240,7 @@ ROWS_REMOVED = Counter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseGauge:
-    """A gauge that is asked of PostgreSQL when the gateway is scraped; all gateways say the same,
+    """A gauge that is read from PostgreSQL when the gateway is scraped; all gateways say the same,
     so take the `max` over them.
     """
 
@@ -256,7 +263,9 @@ AGENTS_ONLINE = DatabaseGauge(
     label="engine",
 )
 ZOO_ENTRIES = DatabaseGauge(
-    name="kernelzoo_zoo_entries", help="Versions of zoo entries", label="state"
+    name="kernelzoo_zoo_entries",
+    help="Versions of zoo entries; of those that are retired, what PostgreSQL estimates",
+    label="state",
 )
 MODELS = DatabaseGauge(name="kernelzoo_models", help="Models that are registered")
 MODEL_CONFIRMED = DatabaseGauge(
@@ -277,10 +286,19 @@ DATABASE_UP = DatabaseGauge(
     name="kernelzoo_database_up", help="1 where PostgreSQL answers the gateway, else 0"
 )
 
-ASKED = (
-    *(QUEUE_DEPTH, QUEUE_OLDEST_AGE, AGENTS_ONLINE, ZOO_ENTRIES, MODELS, MODEL_CONFIRMED),
-    *(DATABASE_SIZE, TABLE_SIZE, DATABASE_UP),
+PERIODIC_TASK_AGE = DatabaseGauge(
+    name="kernelzoo_periodic_task_age_seconds",
+    help="Age of the last end of a task that the clock sends; of take_census, the age of all that "
+    "is counted once a minute",
+    label="periodic",
 )
+
+COUNTED = (
+    *(QUEUE_DEPTH, QUEUE_OLDEST_AGE, AGENTS_ONLINE, ZOO_ENTRIES, MODELS, MODEL_CONFIRMED),
+    *(DATABASE_SIZE, TABLE_SIZE),
+)
+"""Once a minute by the task `take_census`."""
+ASKED = (*COUNTED, PERIODIC_TASK_AGE, DATABASE_UP)
 
 GATEWAY: tuple[MetricWrapperBase, ...] = (
     *(HTTP_REQUESTS, HTTP_REQUEST_DURATION, MANIFEST_DURATION, MANIFEST_KERNELS),

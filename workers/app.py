@@ -16,6 +16,7 @@ EVERY_S = (
     (jobs.requeue(), 2.0),
     (jobs.order_spaces(), 15.0),
     (jobs.aggregate_by_family(), 15.0),
+    (jobs.take_census(), 60.0),
     (jobs.train_model(), 300.0),
     (jobs.remove_old(), 3600.0),
 )

@@ -12,6 +12,8 @@ from psycopg_pool import ConnectionPool
 from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.settings import WorkerSettings
+from kernelzoo.store import periodic_tasks
+from kernelzoo.store.blocking import execute, limit_statements
 
 # A restarted PostgreSQL is back within seconds; past these tries `requeue` finds the row.
 RETRY = {
@@ -20,6 +22,9 @@ RETRY = {
     "retry_backoff_max": 8,
     "max_retries": 5,
 }
+
+STATEMENT_S = jobs.TASK_LIMIT_S - 5.0
+"""A task that is killed leaves its statement to PostgreSQL, which would go on with it."""
 
 
 @cache
@@ -30,6 +35,7 @@ def _pool(database_url: str) -> ConnectionPool[Connection[Any]]:
         min_size=1,
         max_size=2,
         kwargs={"autocommit": True},
+        configure=lambda connection: limit_statements(connection, STATEMENT_S),
         check=ConnectionPool.check_connection,
         open=True,
     )
@@ -97,7 +103,10 @@ def _register_periodic(
     send: jobs.Sender,
     settings: WorkerSettings,
 ) -> None:
-    """What the clock calls."""
+    """What the clock calls. A task that fails or is killed does not come to `ended`."""
+
+    def ended(db: Connection[Any], name: str) -> None:
+        execute(db, periodic_tasks.ended(name))
 
     @task
     def aggregate_by_family() -> None:
@@ -105,6 +114,7 @@ def _register_periodic(
 
         with database() as db:
             families.aggregate_by_family(db, aggregating.rule_of(settings))
+            ended(db, "aggregate_by_family")
 
     @task
     def requeue() -> None:
@@ -112,6 +122,7 @@ def _register_periodic(
 
         with database() as db:
             stalled = maintenance.stalled(db, settings.stalled_s, settings.compile_batch)
+            ended(db, "requeue")
         for job in stalled:
             send(job)
 
@@ -120,6 +131,7 @@ def _register_periodic(
 
         with database() as db:
             learning.train(db, at_once=bool(at_once))
+            ended(db, "train_model")
 
     task(train_model, jobs.TRAINING_LIMIT_S)
 
@@ -129,6 +141,15 @@ def _register_periodic(
 
         with database() as db:
             learning.order_spaces(db)
+            ended(db, "order_spaces")
+
+    @task
+    def take_census() -> None:
+        from workers import counting  # noqa: PLC0415 - like the others
+
+        with database() as db:
+            counting.take_census(db)
+            ended(db, "take_census")
 
     @task
     def remove_old(after_lease: int, after_session: int) -> None:
@@ -137,5 +158,7 @@ def _register_periodic(
         days, quorum = settings.retention_days, settings.quorum
         with database() as db:
             after = maintenance.remove_old(db, after_lease, after_session, days=days, quorum=quorum)
+            if after is None:
+                ended(db, "remove_old")
         if after is not None:
             send(jobs.remove_old(*after))

@@ -1,8 +1,19 @@
-"""How much there is and how much waits: what monitoring asks every few seconds."""
+"""How much there is and how much waits: counted once a minute, for monitoring to read."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kernelzoo.store.query import Query
+import msgspec
+
+from kernelzoo.store.query import Query, Statement
+
+Figures = Mapping[str, Mapping[str, float]]
+"""Numbers by the value of a label, by the name of a metric."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CensusRow:
+    figures: Figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +56,21 @@ class SizeRow:
     bytes: float
 
 
+def store(figures: Figures) -> Statement:
+    return Statement(
+        sql="""
+            INSERT INTO census (figures) VALUES (%(figures)s::jsonb)
+            ON CONFLICT (one) DO UPDATE SET figures = EXCLUDED.figures
+        """,
+        parameters={"figures": msgspec.json.encode(figures).decode()},
+    )
+
+
+def latest() -> Query[CensusRow]:
+    """No row before the first census."""
+    return Query(sql="SELECT figures FROM census", row=CensusRow)
+
+
 def waiting() -> Query[QueueRow]:
     """How many rows wait in each queue, and since when. A candidate is as old as the first job that
     brought it."""
@@ -76,9 +102,11 @@ def agents_online() -> Query[EngineRow]:
         sql="""
             SELECT s.engine_name AS engine, count(DISTINCT s.identity_id) AS identities
             FROM agent_session s
-            WHERE s.created_at > now() - interval '10 minutes'
-               OR s.id IN (SELECT session_id FROM lease
-                           WHERE created_at > now() - interval '10 minutes')
+            JOIN (
+                SELECT id FROM agent_session WHERE created_at > now() - interval '10 minutes'
+                UNION
+                SELECT session_id FROM lease WHERE created_at > now() - interval '10 minutes'
+            ) recent ON recent.id = s.id
             GROUP BY s.engine_name
         """,
         row=EngineRow,
@@ -123,7 +151,17 @@ def confirmed(most: int) -> Query[ConfirmedRow]:
 
 
 def entries() -> Query[StateRow]:
+    """Live entries, and an estimate of the retired ones, which are only ever more."""
     return Query(
-        sql="SELECT state, count(*) AS rows FROM zoo_entry GROUP BY state",
+        sql="""
+            WITH live AS (
+                SELECT state, count(*) AS rows FROM zoo_entry
+                WHERE state <> 'retired' GROUP BY state
+            )
+            SELECT state, rows FROM live
+            UNION ALL
+            SELECT 'retired', greatest(0, reltuples::bigint - (SELECT sum(rows) FROM live))::bigint
+            FROM pg_class WHERE oid = 'zoo_entry'::regclass
+        """,
         row=StateRow,
     )

@@ -977,3 +977,18 @@ COMMENT ON TABLE program IS
     'Programs by key, which ends in a hash of the text. Rows never change but for `roundings`.';
 COMMENT ON COLUMN program.roundings IS
     'By how many roundings to f32 two right results may differ; null until a job of it is planned.';
+
+CREATE TABLE census (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    figures jsonb NOT NULL
+);
+COMMENT ON TABLE census IS
+    'One row: what the service holds and what waits, counted once a minute. Metrics are read from it.';
+COMMENT ON COLUMN census.figures IS 'Numbers by the value of a label, by the name of a metric.';
+
+CREATE TABLE periodic_task (
+    task text PRIMARY KEY,
+    ended_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE periodic_task IS
+    'When a task of the clock last came to its end; one that fails or is killed leaves this as it is.';

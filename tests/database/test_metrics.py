@@ -4,13 +4,17 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from celery.exceptions import TimeLimitExceeded
 from fastapi.testclient import TestClient
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from psycopg import sql
 
 from cli.stack.ports import free_port
-from kernelzoo.exporter import registry
-from kernelzoo.settings import Settings
+from kernelzoo import jobs
+from kernelzoo.exporter import exporting, registry
+from kernelzoo.metrics import PERIODIC
+from kernelzoo.settings import Settings, WorkerSettings
 from services.gateway.app import application
 from services.gateway.census import Census
 from tests.database.client import open_agent
@@ -18,6 +22,14 @@ from tests.database.conftest import WORKLOAD, Connection
 from tests.reports import all_ok, failure
 from tests.running import eventually
 from tests.scraping import scrape
+from workers import learning
+from workers.counting import take_census
+from workers.tasks import register
+
+EVERY = (
+    *(jobs.requeue(), jobs.order_spaces(), jobs.aggregate_by_family(), jobs.take_census()),
+    *(jobs.train_model(), jobs.remove_old()),
+)
 
 
 @pytest.fixture
@@ -108,14 +120,16 @@ def test_page_loads_are_written_by_key_and_added_up(
     assert rows == [(WORKLOAD.key, device_class, 6)]
 
 
-def test_what_waits_and_who_is_online_is_asked_when_scraped(
-    http: TestClient, job_id: int, port: int
+def test_what_waits_and_who_is_online_is_counted_by_a_task_and_read_when_scraped(
+    http: TestClient, db: Connection, job_id: int, port: int
 ) -> None:
     assert job_id
+    assert "kernelzoo_zoo_entries" not in str(scrape(port)), "nothing was counted yet"
     agent = open_agent(http)
     open_agent(http, identity=agent.identity, engine={"name": "Homemade", "version": "1"})
     lease = agent.lease(limit=2).json()
     agent.report(lease, all_ok(lease))
+    take_census(db)
     said = scrape(port)
     assert said['kernelzoo_queue_depth{queue="compile"}'] == 1, "one candidate of the fixture"
     assert said['kernelzoo_queue_depth{queue="aggregate"}'] == 2, "both measurements"
@@ -125,6 +139,47 @@ def test_what_waits_and_who_is_online_is_asked_when_scraped(
     assert said['kernelzoo_agents_online{engine="Safari"}'] == 0
     assert said['kernelzoo_zoo_entries{state="confirmed"}'] == 0
     assert said["kernelzoo_database_up"] == 1
+
+
+def test_a_scrape_waits_for_no_table_that_grows(
+    settings: Settings, owner: Connection, db: Connection
+) -> None:
+    take_census(db)
+    kept = {"census", "periodic_task"}
+    tables = owner.execute(
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    ).fetchall()
+    with owner.transaction():
+        for (table,) in tables:
+            if table not in kept:
+                lock = sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE")
+                owner.execute(lock.format(sql.Identifier(table)))
+        text = generate_latest(registry(Census(settings.database_url))).decode()
+    assert 'kernelzoo_zoo_entries{state="confirmed"} 0.0' in text
+    assert "kernelzoo_database_up 1.0" in text
+
+
+def test_a_task_of_the_clock_that_fails_grows_old(
+    settings: Settings, db: Connection, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise TimeLimitExceeded(jobs.TRAINING_LIMIT_S)
+
+    db.execute("UPDATE periodic_task SET ended_at = now() - interval '1 hour'")
+    celery = jobs.broker(settings.redis_url)
+    register(celery, WorkerSettings(**settings.model_dump(include={"database_url", "redis_url"})))
+    monkeypatch.setattr(learning, "train", killed)
+    for job in EVERY:
+        celery.tasks[job.name].apply(args=job.arguments)
+    with exporting(
+        settings.model_copy(update={"metrics_port": port}), Census(settings.database_url)
+    ):
+        said = scrape(port)
+    ages = {
+        task: said[f'kernelzoo_periodic_task_age_seconds{{periodic="{task}"}}'] for task in PERIODIC
+    }
+    assert ages.pop("train_model") > 3599
+    assert max(ages.values()) < 60
 
 
 def test_a_database_that_is_away_is_said_and_the_rest_still_exported() -> None:

@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[2]
 WORKLOAD = Workload.of("matmul", (32, 32, 32))
 STRANGER = "0123456789abcdef:r1-0:wasm+simd128"
 SCRAPE_S = 1
+CENSUS_S = 75
 # What Grafana puts in for its variables: room for a few scrapes.
 VARIABLES = {"$__rate_interval": "1m", "$__range": "5m"}
 
@@ -153,7 +154,7 @@ COUNTED = {
 
 @pytest.mark.parametrize("promql", COUNTED)
 def test_prometheus_learns_what_was_done(watched: Watched, promql: str) -> None:
-    eventually(lambda: watched.value(promql) == COUNTED[promql], promql, within_s=15)
+    eventually(lambda: watched.value(promql) == COUNTED[promql], promql, within_s=CENSUS_S)
 
 
 def test_the_processes_of_a_worker_are_counted_together(watched: Watched) -> None:
@@ -192,8 +193,8 @@ def _show_metric(watched: Watched, ask: Metric) -> None:
 
 
 def _await_any(watched: Watched, promql: str) -> None:
-    """The last scrape may be of a second ago."""
-    eventually(lambda: bool(watched.query(promql)), promql, within_s=15)
+    """The last scrape may be of a second ago, and the last census of a minute."""
+    eventually(lambda: bool(watched.query(promql)), promql, within_s=CENSUS_S)
 
 
 def _rows(watched: Watched, ask: SqlQuery) -> list[tuple[Any, ...]]:

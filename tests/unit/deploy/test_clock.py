@@ -27,7 +27,7 @@ def test_every_periodic_job_is_a_task_on_a_queue_that_is_served(app: Celery) -> 
         job.name
         for job in (
             *(jobs.requeue(), jobs.order_spaces(), jobs.aggregate_by_family()),
-            *(jobs.train_model(), jobs.remove_old()),
+            *(jobs.take_census(), jobs.train_model(), jobs.remove_old()),
         )
     }
     for name, entry in schedule.items():

@@ -1,0 +1,40 @@
+"""The census: what the service holds and what waits, counted for all gateways together."""
+
+from collections import defaultdict
+
+from kernelzoo import metrics
+from kernelzoo.metrics import DatabaseGauge, engine_label
+from kernelzoo.store import census
+from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
+
+
+def take_census(db: Database) -> None:
+    figures = {asked.name: found for asked, found in _counted(db).items()}
+    execute(db, census.store(figures))
+
+
+def _counted(db: Database) -> dict[DatabaseGauge, dict[str, float]]:
+    """By the value of a gauge's label, '' where it has none."""
+    waiting = fetch_all(db, census.waiting())
+    models = fetch_one(db, census.models())
+    assert models is not None, "an aggregate is one row"
+    sizes = {row.name: row.bytes for row in fetch_all(db, census.sizes())}
+    return {
+        metrics.QUEUE_DEPTH: {row.queue: row.rows for row in waiting},
+        metrics.QUEUE_OLDEST_AGE: {row.queue: row.oldest_s for row in waiting},
+        metrics.AGENTS_ONLINE: _online(fetch_all(db, census.agents_online())),
+        metrics.ZOO_ENTRIES: {row.state: row.rows for row in fetch_all(db, census.entries())},
+        metrics.MODELS: {"": models.models},
+        metrics.MODEL_CONFIRMED: {
+            row.model: row.share for row in fetch_all(db, census.confirmed(metrics.MOST_MODELS))
+        },
+        metrics.DATABASE_SIZE: {"": sizes.pop("")},
+        metrics.TABLE_SIZE: sizes,
+    }
+
+
+def _online(rows: list[census.EngineRow]) -> dict[str, float]:
+    online: dict[str, float] = defaultdict(float)
+    for row in rows:
+        online[engine_label(row.engine)] += row.identities
+    return online
