@@ -61,6 +61,12 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "client/src/runtime/webgpu",
         "bench/page/src/decode",
     ),
+    "growth": (
+        "bench/serving/growth.py",
+        *("bench/serving/filled_zoo.py", "bench/serving/gateway_reads.py"),
+        *_SERVICES,
+        "dashboards",
+    ),
     "manifest": ("bench/serving/manifest.py", *_SERVICES),
     "misses": ("bench/serving/misses.py", *_SERVICES),
     "page_loads": ("bench/serving/page_loads.py", *_SERVICES),

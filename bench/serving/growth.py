@@ -1,0 +1,108 @@
+"""What a zoo of ten million measurements takes longer for than one of a million: nothing should.
+
+Both are made by SQL in one server (`filled_zoo`), and asked in turns, so that what else the machine
+does hits both. What is asked is listed in `PARTS`: a function of a filled zoo each, whose parts
+have a name, a kind and a bound. Add a function there for another kind of question.
+"""
+
+import tempfile
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+
+from bench.options import parser, run
+from bench.report import Cell, Claim, Report, machine
+from bench.serving.filled_zoo import TINY, FilledZoo, Scale, filled_zoos
+from bench.serving.gateway_reads import gateway_reads
+from bench.serving.growth_parts import NotAnswered, Part
+from cli.terminal import note
+
+SIZES = (1_000_000, 10_000_000)
+ROUNDS = 9
+ENOUGH_S = 20.0
+"""Spent on one part, after which no more rounds of it are begun."""
+SAME = 1.2
+"""The larger zoo may take so many times as long."""
+
+Parts = Callable[[FilledZoo], AbstractContextManager[Sequence[Part]]]
+PARTS: tuple[Parts, ...] = (gateway_reads,)
+"""Each gives the same parts, in the same order, of every zoo."""
+
+
+def main() -> None:
+    options = parser("What the gateway, panels, scrapes and tasks take as a zoo grows.")
+    options.add_argument("--measurements", type=int, nargs="+", default=list(SIZES))
+    options.add_argument("--only", default="", help="parts whose name contains this text")
+    options.add_argument("--rounds", type=int, default=ROUNDS)
+    run(options, measure, tiny=("--measurements", "2000", "6000", "--rounds", "2"))
+
+
+def measure(options: Namespace) -> Report:
+    scale = TINY if options.tiny else Scale()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        zoos = stack.enter_context(filled_zoos(Path(folder), options.measurements, scale))
+        rows = [
+            _row(zoos, parts, options.rounds)
+            for listed in PARTS
+            for parts in zip(*(stack.enter_context(listed(zoo)) for zoo in zoos), strict=True)
+            if options.only in parts[0].what
+        ]
+        migrated = {f"migrated_s_{zoo.measurements}": round(zoo.migrated_s, 1) for zoo in zoos}
+        return Report(
+            name="growth", machine=machine(**migrated), rows=rows, claims=list(_claims(rows))
+        )
+
+
+def _row(zoos: Sequence[FilledZoo], parts: Sequence[Part], rounds: int) -> dict[str, Cell]:
+    """Medians in ms, `None` where there was no answer; `ratio` of the last over the first."""
+    note(parts[0].what)
+    medians = _medians(parts, rounds)
+    first, last = medians[0], medians[-1]
+    return {
+        "kind": parts[0].kind,
+        "name": parts[0].what,
+        **{f"{zoo.measurements} ms": ms for zoo, ms in zip(zoos, medians, strict=True)},
+        "ratio": last / first if first and last else None,
+        "bound_ms": parts[0].bound_ms,
+        "within": "yes" if last is not None and last <= parts[0].bound_ms else "no",
+    }
+
+
+def _medians(parts: Sequence[Part], rounds: int) -> list[float | None]:
+    """The first round, in which pages are read and plans are made, is not counted."""
+    found: list[list[float]] = [[] for _ in parts]
+    failed: set[int] = set()
+    spent_ms = 0.0
+    for number in range(rounds + 1):
+        for place, part in enumerate(parts):
+            if place in failed:
+                continue
+            try:
+                elapsed_ms = part.elapsed_ms(number)
+            except NotAnswered as refused:
+                note(f"  {refused}")
+                failed.add(place)
+                continue
+            spent_ms += elapsed_ms
+            found[place].append(elapsed_ms)
+        if spent_ms > ENOUGH_S * 1e3:
+            break
+    return [
+        None if place in failed else median(times[1:] or times) for place, times in enumerate(found)
+    ]
+
+
+def _claims(rows: Sequence[dict[str, Cell]]) -> Iterator[Claim]:
+    for kind, found in groupby(rows, key=lambda row: row["kind"]):
+        of_kind = list(found)
+        over = [row for row in of_kind if row["within"] == "no"]
+        ratios = [row["ratio"] for row in of_kind if isinstance(row["ratio"], float)]
+        yield Claim.at_most(f"{kind}: over their bounds", len(over), f"of {len(of_kind)}", 0)
+        yield Claim.at_most(f"{kind}: largest ratio", max(ratios, default=0.0), "times", SAME)
+
+
+if __name__ == "__main__":
+    main()
