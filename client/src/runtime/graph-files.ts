@@ -41,11 +41,11 @@ const DESCRIPTION = ".json";
 const WEIGHTS = ".weights";
 
 /**
- * A browser learns some milliseconds later that a file was closed, and removes none that is open. What
- * another tab has open stays, and is swept later.
+ * A browser learns some milliseconds later that a file was closed (hundreds on a busy device), and
+ * removes none that is open. What another tab has open stays, and is swept later.
  */
-const REMOVALS = 50;
-const REMOVAL_MS = 10;
+const REMOVAL_MS = 3_000;
+const RETRY_MS = 10;
 
 /** What TypeScript's DOM library describes in workers alone. */
 interface SyncFile {
@@ -129,10 +129,11 @@ async function inFiles(): Promise<GraphFiles> {
   const folder = (await root.getDirectoryHandle(NAME, { create: true })) as Folder;
   const made = (file: string): Promise<FileHandle> => folder.getFileHandle(file, { create: true });
   const remove = async (file: string): Promise<void> => {
-    for (let i = 0; i < REMOVALS; i++) {
+    const deadline = performance.now() + REMOVAL_MS;
+    while (performance.now() < deadline) {
       const thrown = await folder.removeEntry(file).catch((thrown: DOMException) => thrown);
       if (thrown?.name !== "NoModificationAllowedError") return;
-      await new Promise((resolve) => setTimeout(resolve, REMOVAL_MS));
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   };
   const names = async (end: string): Promise<string[]> => {
