@@ -10,6 +10,7 @@ import typer
 from pydantic import BaseModel
 
 from cli.bundle.collecting import collect, parse_classes
+from cli.bundle.parts import parse_bytes
 from cli.bundle.storing import read, write
 from cli.bundle.verifying import Verified, refuse_older, verified
 from cli.denials import allow, denied, deny, rollback
@@ -213,15 +214,20 @@ def bundle(
     javascript: Annotated[
         bool, typer.Option("--javascript", help="Kernels for pages without WebAssembly, too.")
     ] = False,
+    max_file: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Weights in files no larger than this, as in 24MiB."),
+    ] = None,
     key: KeysOption = None,
     as_json: JsonOption = False,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
     """Write signed kernels for a static host, with a zoo.lock to review."""
+    given = parse_classes(classes or ())
+    file_bytes = None if max_file is None else parse_bytes(max_file)
     with reach(state, url) as gateway:
-        given = parse_classes(classes or ())
-        files = collect(gateway, name, given, javascript=javascript)
+        files = collect(gateway, name, given, javascript=javascript, file_bytes=file_bytes)
     found = verified(files, _keys(key))
     write(files, output)
     size = sum(len(body) for body in files.values())

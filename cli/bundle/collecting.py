@@ -17,6 +17,7 @@ from cli.bundle.contents import (
     path_of,
     signers_of,
 )
+from cli.bundle.parts import in_parts
 from cli.gateway_client import GatewayClient
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.zoo import EntryState
@@ -58,14 +59,20 @@ class _FetchedModel:
 
 
 def collect(
-    gateway: GatewayClient, name: str, classes: tuple[Classes, ...], *, javascript: bool = False
+    gateway: GatewayClient,
+    name: str,
+    classes: tuple[Classes, ...],
+    *,
+    javascript: bool = False,
+    file_bytes: int | None = None,
 ) -> dict[str, bytes]:
     """The files of a bundle of the model or set `name`: for these classes, or for all that have
     voted, and for devices that are none of these; with `javascript` for pages without WebAssembly,
-    too. Raises InvalidInput where the zoo does not sign.
+    too. No file has more than `file_bytes`. Raises InvalidInput where the zoo does not sign, or a
+    file that cannot be several has more.
     """
     if name in {model.name for model in gateway.models()}:
-        return _collect_model(gateway, name, classes, javascript)
+        return _collect_model(gateway, name, classes, javascript, file_bytes)
     usual = [_fetch(gateway, name, each) for each in bundle.any_classes()]
     wanted = classes or _voted(gateway, usual[-1].manifest)
     fetched = [_fetch(gateway, name, each) for each in wanted]
@@ -74,11 +81,15 @@ def collect(
         raise InvalidInput(f"nothing of {name} is compiled yet; `kernelzoo zoo list` shows what is")
     if javascript:
         kept.append(_compiled(name, lambda: _fetch(gateway, name, bundle.without_webassembly())))
-    return _bundled(gateway, name, kept, ())
+    return _bundled(gateway, name, kept, (), file_bytes)
 
 
 def _collect_model(
-    gateway: GatewayClient, name: str, classes: tuple[Classes, ...], javascript: bool
+    gateway: GatewayClient,
+    name: str,
+    classes: tuple[Classes, ...],
+    javascript: bool,
+    file_bytes: int | None,
 ) -> dict[str, bytes]:
     """Every plan on every class; of a pair that is given, on its wasm class. A GPU is given the
     plan of f16 where there is one."""
@@ -98,7 +109,7 @@ def _collect_model(
         for dimensions in sizes:
             ask = partial(_fetch_model, gateway, name, dimensions, plain)
             kept.append(_compiled(name, ask))
-    return _bundled(gateway, name, (), kept)
+    return _bundled(gateway, name, (), kept, file_bytes)
 
 
 def _bundled(
@@ -106,9 +117,13 @@ def _bundled(
     name: str,
     sets: Sequence[_Fetched],
     models: Sequence[_FetchedModel],
+    file_bytes: int | None,
 ) -> dict[str, bytes]:
     index = bundle.index(
-        name, ((each.classes, each.body) for each in sets), (each.bundled for each in models)
+        name,
+        ((each.classes, each.body) for each in sets),
+        (each.bundled for each in models),
+        file_bytes=file_bytes,
     )
     signed = [*(each.body for each in sets), *(each.body for each in models)]
     manifests: list[Signed] = [
@@ -119,13 +134,14 @@ def _bundled(
     head = lock_head(index, name, manifests, signers_of(signed), zoo=gateway.url, made=made)
     artifacts = {one.sha256: one for each in manifests for one in artifacts_of(each)}
     files = {one.path: one for each in models for one in each.files}
-    return {
+    whole = {
         INDEX: index,
         LOCK: bundle.lock_text(head, lock_rows(manifests)).encode(),
         **{bundle.manifest_path(body): body for body in signed},
         **{path_of(one): gateway.artifact(one) for one in artifacts.values()},
         **{path: gateway.file(one.file) for path, one in files.items()},
     }
+    return whole if file_bytes is None else in_parts(whole, manifests, file_bytes)
 
 
 def parse_classes(texts: Iterable[str]) -> tuple[Classes, ...]:

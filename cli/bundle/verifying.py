@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from cli.bundle.contents import (
     Files,
@@ -16,6 +16,7 @@ from cli.bundle.contents import (
     path_of,
     signers_of,
 )
+from cli.bundle.parts import joined
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import bundle
 from kernelzoo.formats.bundle import INDEX, LOCK, LockHead
@@ -39,6 +40,7 @@ class Index(BaseModel):
     set: str
     manifests: list[IndexedManifest]
     models: list[IndexedModel] = []
+    file_bytes: int | None = Field(None, ge=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,8 @@ def verified(files: Files, keys: tuple[str, ...]) -> Verified:
         *(_checked(files, each, index.set, pinned) for each in index.manifests),
         *(_checked_model(files, each, pinned) for each in index.models),
     ]
+    if index.file_bytes is not None:
+        files = joined(files, manifests, index.file_bytes)
     artifacts = {path_of(one): one for each in manifests for one in artifacts_of(each)}
     for path, one in artifacts.items():
         _refuse_changed(files, path, one.sha256)

@@ -209,10 +209,10 @@ function host(t: TestContext, file: Uint8Array<ArrayBuffer>, breaks: number[], r
   return asked;
 }
 
-async function streamed(chunks = CHUNKS): Promise<Uint8Array> {
+async function streamed(chunks = CHUNKS, address = WEIGHTS): Promise<Uint8Array> {
   const whole = new Uint8Array(FILE.length);
   let last = 0;
-  await streamWeights(WEIGHTS, chunks, (offset, bytes) => whole.set(bytes, offset), {
+  await streamWeights(address, chunks, (offset, bytes) => whole.set(bytes, offset), {
     chunk: (bytes) => {
       last = bytes;
     },
@@ -229,6 +229,28 @@ for (const ranges of [true, false]) {
     assert.deepEqual(asked, ["all", "bytes=300-"]);
   });
 }
+
+test("a file that lies in several goes on after the last whole chunk of the one that broke", async (t) => {
+  const asked: string[] = [];
+  const parts = [FILE.slice(0, 600), FILE.slice(600)];
+  const limits = [undefined, 350];
+  t.mock.method(globalThis, "fetch", async (url: string, { headers }: RequestInit) => {
+    const range = new Headers(headers).get("Range") ?? "all";
+    asked.push(`${url.slice(-2)} ${range}`);
+    const from = Number.parseInt(range.slice(6), 10) || 0;
+    const limit = limits.shift();
+    const body = new ReadableStream({
+      start(controller) {
+        controller.enqueue(parts[Number(url.at(-1))]?.slice(from, limit));
+        if (limit === undefined) controller.close();
+        else setTimeout(() => controller.error(new TypeError("connection lost")), 5);
+      },
+    });
+    return new Response(body, { status: from > 0 ? 206 : 200 });
+  });
+  assert.deepEqual(await streamed(CHUNKS, new URL("#2", WEIGHTS)), FILE);
+  assert.deepEqual(asked, [".0 all", ".1 all", ".1 bytes=300-"]);
+});
 
 test("a chunk with another hash is refused, and is not asked for again", async (t) => {
   const changed = FILE.slice();

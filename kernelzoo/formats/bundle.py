@@ -5,6 +5,7 @@
     v1/manifests/<sha256>.json      signed by the gateway, byte for byte as it served them
     v1/artifacts/<sha256>.<target>  at the paths that manifests name
     v1/blobs/<sha256>               weights and golden outputs of a model, which its manifests name
+    v1/blobs/<sha256>.<n>           chunks of weights that have more than the index's `file_bytes`
 
 The browser's part is client/src/sdk/address.ts.
 """
@@ -113,9 +114,12 @@ def index(
     set_name: str,
     manifests: Iterable[tuple[Classes, bytes]],
     models: Iterable[BundledModel] = (),
+    *,
+    file_bytes: int | None = None,
 ) -> bytes:
     """The index document. Browsers take the first of several manifests for the same classes. A
-    bundle without models does not speak of them.
+    bundle without models does not speak of them. Weights of more than `file_bytes` lie in several
+    files.
     """
     listed = [
         {
@@ -134,6 +138,7 @@ def index(
             for classes, body in manifests
         ],
         **({"models": listed} if listed else {}),
+        **({} if file_bytes is None else {"file_bytes": file_bytes}),
     }
     return json.dumps(document, indent=2).encode() + b"\n"
 

@@ -35,17 +35,6 @@ async function textOf(host: Host, url: URL, name: string, answer: Answer<string>
   throw refused(host, (await refusals()).noModel(url, name, answer));
 }
 
-/** The address of a model in the bundle that the zoo is. */
-async function addressInBundle(host: Host, name: string, dimensions: Dimensions): Promise<URL> {
-  const { origin, deadline, tools } = host;
-  const [bundled, index] = await Promise.all([
-    import("./bundled.js"),
-    tools.fresh(origin, deadline),
-  ]);
-  const text = await textOf(host, origin, name, index);
-  return bundled.addressInBundle(host, text, name, dimensions);
-}
-
 function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL {
   const { origin, deviceClass, hardware } = host;
   const path = [name, deviceClass].map(encodeURIComponent).join("/");
@@ -79,27 +68,31 @@ export async function requestModel(
   dimensions: Dimensions,
   asked?: Promise<Answer<string>>,
 ): Promise<Answered> {
-  const { tools, pins, maxAgeMs, deadline, origin, bundle } = host;
+  const { tools, pins, maxAgeMs, deadline, origin } = host;
   const stored = isFile(name);
-  const bundled = !stored && isFile(origin.pathname);
-  const opened = async (url: URL): Promise<ModelAnswer> => {
-    const text = await textOf(host, url, name, await (asked ?? tools.fresh(url, deadline)));
-    if (bundled && bundle !== undefined && !url.pathname.endsWith(`/${tools.hashOf(text)}.json`)) {
-      throw new tools.KernelZooError("signature", `${url} is not what its name says.`);
-    }
+  const growing = pins !== null && !stored;
+  const text = async (url: URL): Promise<string> =>
+    textOf(host, url, name, await (asked ?? tools.fresh(url, deadline)));
+  const open = async (url: URL, text: string): Promise<ModelAnswer> => {
     const answer = await tools.openManifest<ModelAnswer>(text, pins);
     await refuseMalformed(host, answer, url);
     if (maxAgeMs !== null && !stored) await tools.refuseAged(answer, maxAgeMs);
-    if (pins !== null && !stored && !bundled) refuseOther(host, answer, name);
+    return answer;
+  };
+  const opened = async (url: URL): Promise<ModelAnswer> => {
+    const answer = await open(url, await text(url));
+    if (growing) refuseOther(host, answer, name);
     return answer;
   };
   try {
+    if (!stored && isFile(origin.pathname)) {
+      const { requestInBundle } = await import("./bundled.js");
+      const answer = await requestInBundle(host, name, dimensions, { text, open });
+      return { answer, origin: origin.href };
+    }
     const url = stored
       ? new URL(name, globalThis.document?.baseURI)
-      : bundled
-        ? await addressInBundle(host, name, dimensions)
-        : addressAtGateway(host, name, dimensions);
-    const growing = pins !== null && !stored && !bundled;
+      : addressAtGateway(host, name, dimensions);
     const answer = await (growing ? tools.latest(url, opened) : opened(url));
     return { answer, origin: (stored ? url : origin).href };
   } catch (thrown) {

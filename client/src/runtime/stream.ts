@@ -131,7 +131,11 @@ export async function refuseChanged(
   );
 }
 
-/** Reads the file from the chunk that has byte `from` on. Throws KernelZooError: network, artifact (status or hash). */
+/**
+ * Reads the file from the chunk that has byte `from` on. An address that ends in `#N` is that of a file
+ * that lies in several of N chunks each, called `.0`, `.1` and so on. Throws KernelZooError: network,
+ * artifact (status or hash).
+ */
 export async function streamWeights(
   url: URL | string,
   chunks: readonly ChunkWire[],
@@ -139,32 +143,41 @@ export async function streamWeights(
   arrived: Arrived,
   from = 0,
 ): Promise<void> {
-  // Chunks that end at or before `from` are not wanted.
-  let [done, offset] = [0, 0];
-  for (const { bytes } of chunks) {
-    if (offset + bytes > from) break;
+  const [path = "", several] = `${url}`.split("#");
+  const most = Number(several ?? Number.POSITIVE_INFINITY);
+  // Chunks that are behind us, their bytes, and those of them in files before this one.
+  let [done, offset, start] = [0, 0, 0];
+  const pass = ({ bytes }: ChunkWire): void => {
     [done, offset] = [done + 1, offset + bytes];
+    if (done % most === 0) start = offset;
+  };
+  // Chunks that end at or before `from` are not wanted.
+  for (const chunk of chunks) {
+    if (offset + chunk.bytes > from) break;
+    pass(chunk);
   }
-  if (done === chunks.length) return;
 
   const accept = async (chunk: ChunkWire, bytes: Bytes): Promise<void> => {
     await refuseChanged(bytes, chunk.sha256, url);
     await take(offset, bytes);
-    [done, offset] = [done + 1, offset + chunk.bytes];
+    pass(chunk);
     arrived.chunk(offset);
   };
 
-  for (let attempt = 1; ; attempt++) {
+  for (let attempt = 1; done < chunks.length; ) {
     // One chunk is verified while the next one arrives.
     let accepted: Promise<void> = Promise.resolve();
     try {
-      const rest = received(url, offset, chunks.slice(done), arrived.piece);
+      const file = Math.floor(done / most);
+      const wanted = chunks.slice(done, (file + 1) * most);
+      const address = path + (several ? `.${file}` : "");
+      const rest = received(address, offset - start, wanted, arrived.piece);
       for await (const [chunk, bytes] of rest) {
         await accepted;
         accepted = accept(chunk, bytes);
         accepted.catch(() => undefined); // It is awaited below or in the next round.
       }
-      return await accepted;
+      await accepted;
     } catch (cause) {
       if (cause instanceof KernelZooError) throw cause;
       // What arrived whole before the connection broke counts.
@@ -173,7 +186,7 @@ export async function streamWeights(
         const message = `The weights at ${url} do not arrive: ${sentence(cause)}. Try again.`;
         throw new KernelZooError("network", message, cause);
       }
-      await new Promise((resolve) => setTimeout(resolve, WAIT_MS * attempt));
+      await new Promise((resolve) => setTimeout(resolve, WAIT_MS * attempt++));
     }
   }
 }

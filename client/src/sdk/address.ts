@@ -28,6 +28,11 @@ export interface Bundle {
   readonly manifests: readonly BundledManifest[];
   /** Absent in a bundle without models. */
   readonly models?: readonly BundledModel[];
+  /**
+   * Weights of more bytes lie in files of so many at the most, each of as many chunks as always fit:
+   * `.0`, `.1` and so on follow their address. Absent where all are one file.
+   */
+  readonly file_bytes?: number;
 }
 
 /** A manifest for one class, or for the wasm and the webgpu class of one device. */
