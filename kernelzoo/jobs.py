@@ -138,9 +138,11 @@ def take_census() -> Message:
     return Message(name="take_census", queue=AGGREGATE_QUEUE, arguments=())
 
 
-def remove_old(after_lease: int = 0, after_session: int = 0) -> Message:
-    """Remove a batch of what is older than it is kept for, beyond these numbers; then the next."""
-    return Message(name="remove_old", queue=AGGREGATE_QUEUE, arguments=(after_lease, after_session))
+def remove_old(again: int = 0) -> Message:
+    """Remove a batch of what is older than it is kept for; then the next. `again`: batches of what
+    was kept before that this run has looked at.
+    """
+    return Message(name="remove_old", queue=AGGREGATE_QUEUE, arguments=(again,))
 
 
 class Sender(Protocol):

@@ -8,7 +8,7 @@ from kernelzoo.store import cost_models, orders
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 
 ENOUGH = 200
-"""Verified measurements more than the last training had: about five spaces on one device."""
+"""Judged measurements more than at the last training: about five spaces on one device."""
 GROWTH = 1.2
 """And by this factor, so that the work of training stays in proportion to that of measuring."""
 SPACES = 64

@@ -17,6 +17,7 @@ from kernelzoo.store import (
     tuning,
 )
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
+from kernelzoo.store.query import Query
 
 MAX_CANDIDATES = 1024
 
@@ -66,48 +67,64 @@ UNUSED_MODULE_DAYS = 30
 """After which a linked module that no gateway names is removed. Caches keep its name a day."""
 
 
-def remove_old(
-    db: Database, after_lease: int, after_session: int, *, days: int, quorum: int
-) -> tuple[int, int] | None:
-    """One batch of each, beyond what earlier ones have looked at. Where the next ones begin; None
-    once nothing is left that is old enough.
+AGAIN = 48
+"""Batches of what was kept before that an hour's run looks at: of a million leases all in four
+days, and of any number as many in a run."""
+
+
+def remove_old(db: Database, again: int, *, days: int, quorum: int) -> int | None:
+    """One batch of leases and one of sessions: of those that have grown old, else of those that
+    were kept before, of which `again` batches were looked at in this run. The number for the next
+    call; None once the run is at its end.
     """
-    leases = _remove_leases(db, after_lease, days, max(STANDING, 4 * quorum))
-    sessions = _remove_sessions(db, after_session)
-    if leases is None and sessions is None:
-        _count(Removed.IDENTITY, execute(db, retention.remove_erased()))
-        execute(db, lending_quotas.forget_earlier_days())
-        execute(db, models.remove_unused_modules(UNUSED_MODULE_DAYS))
-        with db.transaction():
-            execute(db, tuning.lock_workloads(alone=True))
-            _count(Removed.PROGRAM, execute(db, programs.remove_unused(UNUSED_PROGRAM_DAYS)))
-        return None
-    return leases or after_lease, sessions or after_session
+    standing = max(STANDING, 4 * quorum)
+    grown_old = (
+        _remove_leases(db, days, standing, kept=False),
+        _remove_sessions(db, kept=False),
+    )
+    if any(grown_old):
+        return again
+    if again < AGAIN:
+        kept = (_remove_leases(db, days, standing, kept=True), _remove_sessions(db, kept=True))
+        if any(kept):
+            return again + 1
+    _count(Removed.IDENTITY, execute(db, retention.remove_erased()))
+    execute(db, lending_quotas.forget_earlier_days())
+    execute(db, models.remove_unused_modules(UNUSED_MODULE_DAYS))
+    with db.transaction():
+        execute(db, tuning.lock_workloads(alone=True))
+        _count(Removed.PROGRAM, execute(db, programs.remove_unused(UNUSED_PROGRAM_DAYS)))
+    return None
 
 
-def _remove_leases(db: Database, after: int, days: int, standing: int) -> int | None:
+def _remove_leases(db: Database, days: int, standing: int, *, kept: bool) -> bool:
+    """Whether there were any to look at."""
     with db.transaction():
         execute(db, retention.take_turns())
-        batch = fetch_one(db, retention.leases_after(after, days))
-        if batch is None or (last := batch.last) is None:
-            return None
-        ballots = execute(db, retention.remove_ballots(after, last, days, standing))
-        measurements = execute(db, retention.remove_measurements(after, last, days, standing))
-        execute(db, retention.remove_items(after, last))
-        leases = execute(db, retention.remove_leases(after, last))
+        ranged = retention.kept_leases() if kept else retention.grown_old_leases(days)
+        batch = _begin(db, "lease", ranged, kept=kept)
+        if batch is None:
+            return False
+        first, last = batch
+        ballots = execute(db, retention.remove_ballots(first, last, days, standing))
+        measurements = execute(db, retention.remove_measurements(first, last, days, standing))
+        execute(db, retention.remove_items(first, last))
+        leases = execute(db, retention.remove_leases(first, last))
     _count(Removed.BALLOT, ballots)
     _count(Removed.MEASUREMENT, measurements)
     _count(Removed.LEASE, leases)
-    return last
+    return True
 
 
-def _remove_sessions(db: Database, after: int) -> int | None:
+def _remove_sessions(db: Database, *, kept: bool) -> bool:
+    """Whether there were any to look at."""
     with db.transaction():
         execute(db, retention.take_turns())
-        batch = fetch_one(db, retention.sessions_after(after))
-        if batch is None or (last := batch.last) is None:
-            return None
-        removed = fetch_all(db, retention.remove_sessions(after, last))
+        ranged = retention.kept_sessions() if kept else retention.grown_old_sessions()
+        batch = _begin(db, "agent_session", ranged, kept=kept)
+        if batch is None:
+            return False
+        removed = fetch_all(db, retention.remove_sessions(*batch))
         identity_ids = sorted({row.identity_id for row in removed})
         identities = execute(db, retention.remove_identities(identity_ids))
         execute(
@@ -116,7 +133,20 @@ def _remove_sessions(db: Database, after: int) -> int | None:
         execute(db, retention.remove_devices(sorted({row.device_id for row in removed})))
     _count(Removed.SESSION, len(removed))
     _count(Removed.IDENTITY, identities)
-    return last
+    return True
+
+
+def _begin(
+    db: Database, table: retention.Table, ranged: Query[retention.Range], *, kept: bool
+) -> tuple[int, int] | None:
+    """The next batch, whose mark is set: it holds if the transaction of the batch does."""
+    batch = fetch_one(db, ranged)
+    assert batch is not None, "each table has its mark"
+    if kept:
+        execute(db, retention.looked_again(table, batch.last or 0))
+    elif batch.last is not None:
+        execute(db, retention.reached(table, batch.last))
+    return None if batch.last is None else (batch.first, batch.last)
 
 
 def _count(table: Removed, rows: int) -> None:

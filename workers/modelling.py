@@ -22,11 +22,9 @@ PROBE_LEVELS: dict[TargetKind, type[ProbeLevels | GpuProbeLevels]] = {
     TargetKind.WEBGPU: GpuProbeLevels,
 }
 
-_Key = tuple[DeviceClass, str, str]
-
 
 def train(db: Database, measurements: int) -> None:
-    """`measurements`: how many there are to learn from, which is stored beside the model.
+    """`measurements`: how many had been judged, which is stored beside the model.
 
     One thread at the priority of compilations: a lower one would keep a place of the queue from
     them for longer than it saves others.
@@ -73,8 +71,8 @@ def _ranked(
     programs.learn(db, {each.workload_key for each in configured})
     space = [each.to_candidate() for each in configured]
     if model is not None:
-        probed = fetch_all(db, cost_models.probes(row.device_class))
-        device = _device(probed[-1]) if probed else _stranger(row.device_class)
+        probed = fetch_one(db, cost_models.probe_of(row.device_class))
+        device = _device(probed) if probed else _stranger(row.device_class)
         if (ranked := model.ranked(space, device)) is not None:
             costs = {candidate.candidate_id: cost for candidate, cost in ranked}
             return list(costs), costs
@@ -82,15 +80,11 @@ def _ranked(
 
 
 def observations(db: Database) -> list[Observation]:
-    devices: dict[_Key, ProbedDevice] = {
-        (row.device_class, row.engine_name, row.engine_version): _device(row)
-        for row in fetch_all(db, cost_models.probes())
-    }
     timed = fetch_all(db, cost_models.timed(RACES))
     programs.learn(db, {row.workload_key for row in timed})
     return [
         Observation(
-            device=devices[row.device_class, row.engine_name, row.engine_version],
+            device=_device(row),
             candidate=row.to_candidate(),
             relative_time=row.relative_time,
         )
@@ -98,7 +92,7 @@ def observations(db: Database) -> list[Observation]:
     ]
 
 
-def _device(row: cost_models.ProbeRow) -> ProbedDevice:
+def _device(row: cost_models.ProbeRow | cost_models.RaceRow) -> ProbedDevice:
     levels = PROBE_LEVELS[row.device_class.target.kind]
     return ProbedDevice(
         hardware=row.device_class.device_id,

@@ -152,13 +152,13 @@ def _register_periodic(
             ended(db, "take_census")
 
     @task
-    def remove_old(after_lease: int, after_session: int) -> None:
+    def remove_old(again: int) -> None:
         from workers import maintenance  # noqa: PLC0415 - like the others
 
         days, quorum = settings.retention_days, settings.quorum
         with database() as db:
-            after = maintenance.remove_old(db, after_lease, after_session, days=days, quorum=quorum)
-            if after is None:
+            following = maintenance.remove_old(db, again, days=days, quorum=quorum)
+            if following is None:
                 ended(db, "remove_old")
-        if after is not None:
-            send(jobs.remove_old(*after))
+        if following is not None:
+            send(jobs.remove_old(following))

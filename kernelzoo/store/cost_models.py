@@ -7,22 +7,13 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.candidates import Configured
 from kernelzoo.store.query import Query, Statement
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RaceRow(Configured):
-    """A candidate on a device class in one engine: the median over identities of their times,
-    each relative to the best that this identity's reference took for the workload.
-    """
-
-    device_class: DeviceClass
-    engine_name: str
-    engine_version: str
-    relative_time: float
+LEASES_A_RACE = 16
+"""Leases of which measurements are learned from, for each race: a space takes about eight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRow:
-    """The latest session of a device class in one engine."""
+    """A device class in one engine, as a session of it told."""
 
     device_class: DeviceClass
     engine_name: str
@@ -32,9 +23,24 @@ class ProbeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RaceRow(Configured):
+    """A candidate on a device class in one engine: the median over identities of their times,
+    each relative to the best that this identity's reference took for the workload. The probe is of
+    the latest of their sessions that told one, and the same for all candidates.
+    """
+
+    device_class: DeviceClass
+    engine_name: str
+    engine_version: str
+    peak_gflops: float
+    probe: dict[str, int] | None
+    relative_time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GrowthRow:
-    """Verified measurements now, and when a model was last trained; of the latter those that are
-    still there, so that what is removed for its age does not put off the next training.
+    """Measurements that were judged until now, and until a model was last trained; those that were
+    removed since are among both.
     """
 
     measurements: int
@@ -59,16 +65,13 @@ class CostModelRow:
 
 
 def growth() -> Query[GrowthRow]:
+    """Device classes count their measurements: nothing of these is read."""
     return Query(
         sql="""
-            SELECT (SELECT count(*) FROM measurement
-                    WHERE outcome = 'ok' AND verdict = 'verified') AS measurements,
-                   coalesce((
-                       SELECT least(measurements, (
-                           SELECT count(*) FROM measurement
-                           WHERE outcome = 'ok' AND verdict = 'verified'
-                             AND created_at <= trained_at))
-                       FROM cost_model ORDER BY version DESC LIMIT 1), 0) AS trained_with
+            SELECT (SELECT coalesce(sum(measurements), 0)::bigint FROM device_class)
+                       AS measurements,
+                   coalesce((SELECT measurements FROM cost_model
+                             ORDER BY version DESC LIMIT 1), 0) AS trained_with
         """,
         row=GrowthRow,
     )
@@ -78,59 +81,82 @@ def timed(limit: int) -> Query[RaceRow]:
     """Verified measurements of the `limit` latest races, in an order that depends on them alone.
 
     The race of an identity is one workload on one device class in one engine. Its reference is
-    measured with every candidate; the best of them all is what no disturbance has touched.
+    measured with every candidate; the best of them all is what no disturbance has touched. Races
+    are looked for among the latest leases that have a verified measurement, and chosen before any
+    measurement is read, so that those before them cost nothing.
     """
     return Query(
         sql="""
-            WITH measured AS (
-                SELECT m.identity_id, m.candidate_id, m.device_class, s.engine_name,
-                       s.engine_version, l.job_id, m.lease_id, m.best_ns,
-                       (SELECT min(ns) FROM unnest(m.reference_ns) ns) AS reference_ns
-                FROM measurement m
-                JOIN lease l ON l.id = m.lease_id
+            WITH lent AS MATERIALIZED (
+                SELECT l.id AS lease_id, l.identity_id, l.device_class, s.engine_name,
+                       s.engine_version, l.job_id, s.id AS session_id,
+                       CASE WHEN s.probe IS NOT NULL THEN s.id END AS probed_id
+                FROM (
+                    SELECT id, session_id, identity_id, device_class, job_id FROM lease
+                    CROSS JOIN LATERAL (
+                        SELECT FROM measurement m
+                        WHERE m.lease_id = lease.id
+                          AND m.outcome = 'ok' AND m.verdict = 'verified' LIMIT 1) one
+                    ORDER BY id DESC LIMIT %(leases)s
+                ) l
                 JOIN agent_session s ON s.id = l.session_id
-                WHERE m.outcome = 'ok' AND m.verdict = 'verified'
+            ), race AS MATERIALIZED (
+                SELECT identity_id, device_class, engine_name, engine_version, job_id
+                FROM lent
+                GROUP BY identity_id, device_class, engine_name, engine_version, job_id
+                ORDER BY max(lease_id) DESC LIMIT %(limit)s
             ), raced AS (
-                SELECT *, min(reference_ns) OVER race AS race_reference_ns,
-                       max(lease_id) OVER race AS latest_lease
-                FROM measured
-                WINDOW race AS (
-                    PARTITION BY identity_id, device_class, engine_name, engine_version, job_id)
-            ), recent AS (
-                SELECT *, dense_rank() OVER (ORDER BY latest_lease DESC) AS place FROM raced
+                SELECT l.*, m.candidate_id, m.best_ns,
+                       min((SELECT min(ns) FROM unnest(m.reference_ns) ns)) OVER (
+                           PARTITION BY l.identity_id, l.device_class, l.engine_name,
+                                        l.engine_version, l.job_id) AS reference_ns
+                FROM race
+                JOIN lent l USING (identity_id, device_class, engine_name, engine_version, job_id)
+                JOIN measurement m ON m.lease_id = l.lease_id
+                WHERE m.outcome = 'ok' AND m.verdict = 'verified'
             ), timed AS (
                 SELECT device_class, engine_name, engine_version, candidate_id, job_id,
-                       min(best_ns / race_reference_ns) AS relative_time
-                FROM recent WHERE place <= %(limit)s
+                       min(best_ns / reference_ns) AS relative_time,
+                       max(session_id) AS session_id, max(probed_id) AS probed_id
+                FROM raced
                 GROUP BY identity_id, device_class, engine_name, engine_version, candidate_id,
                          job_id
+            ), learned AS (
+                SELECT t.device_class, t.engine_name, t.engine_version, c.workload_key, c.target,
+                       c.config, c.requires, c.candidate_id, min(p.ordinal) AS ordinal,
+                       percentile_cont(0.5) WITHIN GROUP (ORDER BY t.relative_time)
+                           AS relative_time,
+                       coalesce(max(max(t.probed_id)) OVER told, max(max(t.session_id)) OVER told)
+                           AS session_id
+                FROM timed t
+                JOIN candidate c ON c.candidate_id = t.candidate_id
+                JOIN space_point p ON p.job_id = t.job_id AND p.candidate_id = t.candidate_id
+                GROUP BY t.device_class, t.engine_name, t.engine_version, c.candidate_id
+                WINDOW told AS (PARTITION BY t.device_class, t.engine_name, t.engine_version)
             )
-            SELECT t.device_class, t.engine_name, t.engine_version, c.workload_key, c.target,
-                   c.config, c.requires,
-                   percentile_cont(0.5) WITHIN GROUP (ORDER BY t.relative_time) AS relative_time
-            FROM timed t
-            JOIN candidate c ON c.candidate_id = t.candidate_id
-            JOIN space_point p ON p.job_id = t.job_id AND p.candidate_id = t.candidate_id
-            GROUP BY t.device_class, t.engine_name, t.engine_version, c.candidate_id
-            ORDER BY t.device_class, t.engine_name, t.engine_version, c.workload_key,
-                     min(p.ordinal), c.candidate_id
+            SELECT l.device_class, l.engine_name, l.engine_version, l.workload_key, l.target,
+                   l.config, l.requires, l.relative_time, s.peak_gflops, s.probe
+            FROM learned l JOIN agent_session s ON s.id = l.session_id
+            ORDER BY l.device_class, l.engine_name, l.engine_version, l.workload_key, l.ordinal,
+                     l.candidate_id
         """,
-        parameters={"limit": limit},
+        parameters={"limit": limit, "leases": LEASES_A_RACE * limit},
         row=RaceRow,
     )
 
 
-def probes(device_class: DeviceClass | None = None) -> Query[ProbeRow]:
-    """Probes of every device class and engine, or of one class, the latest last."""
+def probe_of(device_class: DeviceClass) -> Query[ProbeRow]:
+    """The latest session of a device class, of those that told their probe if one of the last few
+    did.
+    """
     return Query(
         sql="""
-            SELECT device_class, engine_name, engine_version, peak_gflops, probe FROM (
-                SELECT DISTINCT ON (device_class, engine_name, engine_version) *
-                FROM agent_session
-                WHERE %(class)s::text IS NULL OR device_class = %(class)s
-                ORDER BY device_class, engine_name, engine_version,
-                         probe IS NOT NULL DESC, id DESC
-            ) AS latest ORDER BY id
+            SELECT device_class, engine_name, engine_version, peak_gflops, probe
+            FROM (
+                SELECT * FROM agent_session WHERE device_class = %(class)s
+                ORDER BY created_at DESC LIMIT 64
+            ) latest
+            ORDER BY probe IS NOT NULL DESC, id DESC LIMIT 1
         """,
         parameters={"class": device_class},
         row=ProbeRow,

@@ -1,10 +1,12 @@
 """Removes what is old and needed no more. docs/adr/0046 says what that is, and why.
 
 A batch is a range of leases or sessions by their numbers, which grow with time: each statement
-looks at a few hundred rows by their keys, however many there are, and its transaction is short.
+looks at a few hundred rows by their keys, however many there are, and its transaction is short. A
+mark tells where the next batch begins, and another where that of what was kept before.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.query import Query, Statement
@@ -15,9 +17,12 @@ UNUSED_DAYS = 7
 """After which a session without a lease or ballot is removed, and an identity without anything."""
 
 
+Table = Literal["lease", "agent_session"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Numbers above `first` and up to `last`; null where there are none that old."""
+    """Numbers above `first` and up to `last`; null where there are none left to look at."""
 
     first: int
     last: int | None
@@ -37,18 +42,50 @@ def take_turns() -> Statement:
     return Statement(sql="SELECT pg_advisory_xact_lock(hashtextextended('retention', 4))")
 
 
-def leases_after(first: int, days: int) -> Query[Range]:
+def grown_old_leases(days: int) -> Query[Range]:
+    """The next that are old enough, beyond those that were looked at."""
     return Query(
         sql="""
-            SELECT %(first)s::bigint AS first, max(id) AS last FROM (
-                SELECT id FROM lease
-                WHERE id > %(first)s AND expires_at < now()
-                  AND created_at < now() - make_interval(days => %(days)s)
-                ORDER BY id LIMIT %(limit)s
-            ) old
+            SELECT m.reached AS first, (
+                SELECT max(id) FILTER (WHERE expires_at < now()
+                    AND created_at < now() - make_interval(days => %(days)s))
+                FROM (SELECT id, created_at, expires_at FROM lease
+                      WHERE id > m.reached ORDER BY id LIMIT %(limit)s) next) AS last
+            FROM retention_mark m WHERE m.of_table = 'lease'
         """,
-        parameters={"first": first, "days": days, "limit": LEASES},
+        parameters={"days": days, "limit": LEASES},
         row=Range,
+    )
+
+
+def kept_leases() -> Query[Range]:
+    """The next of those that were looked at and are there still."""
+    return Query(
+        sql="""
+            SELECT m.again AS first, (
+                SELECT max(id)
+                FROM (SELECT id FROM lease
+                      WHERE id > m.again AND id <= m.reached ORDER BY id LIMIT %(limit)s) next
+                ) AS last
+            FROM retention_mark m WHERE m.of_table = 'lease'
+        """,
+        parameters={"limit": LEASES},
+        row=Range,
+    )
+
+
+def reached(table: Table, last: int) -> Statement:
+    return Statement(
+        sql="UPDATE retention_mark SET reached = %(last)s WHERE of_table = %(table)s",
+        parameters={"table": table, "last": last},
+    )
+
+
+def looked_again(table: Table, last: int) -> Statement:
+    """With 0 it begins anew."""
+    return Statement(
+        sql="UPDATE retention_mark SET again = %(last)s WHERE of_table = %(table)s",
+        parameters={"table": table, "last": last},
     )
 
 
@@ -137,16 +174,34 @@ def remove_leases(first: int, last: int) -> Statement:
     )
 
 
-def sessions_after(first: int) -> Query[Range]:
+def grown_old_sessions() -> Query[Range]:
+    """As `grown_old_leases`."""
     return Query(
         sql="""
-            SELECT %(first)s::bigint AS first, max(id) AS last FROM (
-                SELECT id FROM agent_session
-                WHERE id > %(first)s AND created_at < now() - make_interval(days => %(days)s)
-                ORDER BY id LIMIT %(limit)s
-            ) old
+            SELECT m.reached AS first, (
+                SELECT max(id) FILTER (
+                    WHERE created_at < now() - make_interval(days => %(days)s))
+                FROM (SELECT id, created_at FROM agent_session
+                      WHERE id > m.reached ORDER BY id LIMIT %(limit)s) next) AS last
+            FROM retention_mark m WHERE m.of_table = 'agent_session'
         """,
-        parameters={"first": first, "days": UNUSED_DAYS, "limit": SESSIONS},
+        parameters={"days": UNUSED_DAYS, "limit": SESSIONS},
+        row=Range,
+    )
+
+
+def kept_sessions() -> Query[Range]:
+    """As `kept_leases`."""
+    return Query(
+        sql="""
+            SELECT m.again AS first, (
+                SELECT max(id)
+                FROM (SELECT id FROM agent_session
+                      WHERE id > m.again AND id <= m.reached ORDER BY id LIMIT %(limit)s) next
+                ) AS last
+            FROM retention_mark m WHERE m.of_table = 'agent_session'
+        """,
+        parameters={"limit": SESSIONS},
         row=Range,
     )
 

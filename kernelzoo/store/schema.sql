@@ -647,7 +647,8 @@ CREATE TABLE cost_model (
     trained_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE cost_model IS 'Every model that was trained. The latest published one is served.';
-COMMENT ON COLUMN cost_model.measurements IS 'Verified measurements that there were when it was trained.';
+COMMENT ON COLUMN cost_model.measurements IS
+    'Measurements that had been judged when it was trained, those that were removed since among them.';
 CREATE INDEX cost_model_served ON cost_model (version) WHERE published;
 
 CREATE TABLE evaluation_order (
@@ -992,3 +993,13 @@ CREATE TABLE periodic_task (
 );
 COMMENT ON TABLE periodic_task IS
     'When a task of the clock last came to its end; one that fails or is killed leaves this as it is.';
+
+CREATE TABLE retention_mark (
+    of_table text PRIMARY KEY CHECK (of_table IN ('lease', 'agent_session')),
+    reached bigint NOT NULL DEFAULT 0,
+    again bigint NOT NULL DEFAULT 0
+);
+COMMENT ON TABLE retention_mark IS 'How far looking for what is too old has come, by number of a row.';
+COMMENT ON COLUMN retention_mark.reached IS 'All rows up to here were old, and were looked at.';
+COMMENT ON COLUMN retention_mark.again IS
+    'Of those that were kept, all up to here were looked at again; at `reached` it begins anew.';

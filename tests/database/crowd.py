@@ -6,7 +6,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.measurement import Measurement, Outcome, Verdict
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import measurements
+from kernelzoo.store import agents, measurements
 from kernelzoo.store.blocking import execute, fetch_one
 from services.tuner.schedules.registry import lite_space
 from tests.database.conftest import Connection, open_space
@@ -39,6 +39,7 @@ def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate
         fetch_one(db, measurements.accept(lease_id, identity_id, "", (found,)))
         verdict = Verdict.VERIFIED
         execute(db, measurements.judge(lease_id, candidate.candidate_id, verdict, ""))
+    execute(db, agents.count_judged(core.probed.device_class, len(space)))
 
 
 def paper_crowd(db: Connection) -> dict[int, tuple[Candidate, ...]]:

@@ -1,6 +1,8 @@
 """From the crowd's measurements to a model, and from a model to what a device measures first."""
 
+from collections.abc import Iterator
 from math import log2
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,6 +14,7 @@ from kernelzoo.domain.device import GpuProbeLevels
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.store import cost_models, orders
 from kernelzoo.store.blocking import fetch_all, fetch_one
+from kernelzoo.store.query import Query, bound
 from tests.database.client import GPU, OPERATOR, Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection, make_candidate
 from tests.database.crowd import REFERENCE_NS, SHAPES, paper_crowd
@@ -74,6 +77,43 @@ def test_training_is_due_in_proportion_to_what_is_known() -> None:
     assert learning.is_due(200, 0)
     assert not learning.is_due(10_500, 10_000)
     assert learning.is_due(12_000, 10_000)
+
+
+@pytest.mark.usefixtures("crowd")
+def test_races_before_the_latest_are_not_even_read(
+    db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cost_models, "LEASES_A_RACE", 1)
+    asked = cost_models.timed(2)
+    learned = fetch_all(db, asked)
+    last = CORES[5].probed.device_class
+    assert {row.device_class for row in learned} == {last}
+    assert {row.workload_key for row in learned} == {shape.key for shape in SHAPES[-2:]}
+    read = rows_read(db, asked, "measurement")
+    assert read <= 3 * len(learned), f"{read} rows of measurements for {len(learned)} results"
+
+
+def rows_read(db: Connection, asked: Query[Any], table: str) -> int:
+    """Rows that a query takes from a table where it goes by indexes, as it does where there are
+    many.
+    """
+    explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.sql}"
+    with db.transaction():
+        for way in ("seqscan", "hashjoin", "mergejoin", "bitmapscan"):
+            db.execute(f"SET LOCAL enable_{way} = off".encode())
+        row = db.execute(explain.encode(), bound(asked)).fetchone()
+    assert row is not None
+
+    def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield plan
+        for below in plan.get("Plans", ()):
+            yield from nodes(below)
+
+    return sum(
+        round((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
+        for node in nodes(row[0][0]["Plan"])
+        if node.get("Relation Name") == table
+    )
 
 
 def test_nothing_is_learned_from_measurements_that_are_not_verified(

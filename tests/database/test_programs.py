@@ -202,7 +202,7 @@ def test_a_program_that_nothing_was_tuned_for_is_removed_after_a_week(
 
     def stored(days: int) -> set[str]:
         db.execute("UPDATE program SET registered_at = now() - make_interval(days => %s)", (days,))
-        assert maintenance.remove_old(db, 0, 0, days=30, quorum=1) is None
+        assert maintenance.remove_old(db, 0, days=30, quorum=1) is None
         return {row[0] for row in db.execute("SELECT key FROM program").fetchall()}
 
     assert stored(6) == {kept, unused}

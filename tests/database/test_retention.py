@@ -43,9 +43,9 @@ def age(db: Connection, days: int = DAYS + 1) -> None:
 
 def remove(db: Connection) -> int:
     """All batches of one run; how many there were."""
-    after, batches = (0, 0), 0
-    while found := maintenance.remove_old(db, *after, days=DAYS, quorum=0):
-        after, batches = found, batches + 1
+    again, batches = 0, 0
+    while (following := maintenance.remove_old(db, again, days=DAYS, quorum=0)) is not None:
+        again, batches = following, batches + 1
     return batches
 
 
@@ -208,10 +208,33 @@ class TestOfOneJob:
         for number in range(5):
             assert open_agent(http, rho=f"r1-{number:03b}").lease().status_code == 200
         age(db)
-        assert maintenance.remove_old(db, 0, 0, days=DAYS, quorum=1) is not None
+        assert maintenance.remove_old(db, 0, days=DAYS, quorum=1) is not None
         assert rows(db)["lease"] == 3
         assert remove(db) >= 2
         assert set(rows(db).values()) == {0}
+
+    def test_what_was_kept_is_looked_at_again_a_few_batches_in_a_run(
+        self, http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(retention, "LEASES", 2)
+        monkeypatch.setattr(maintenance, "STANDING", 2)
+        for _ in range(6):
+            measure(open_agent(http), db)
+        leases = rows(db)["lease"]
+        db.execute("UPDATE measurement SET verdict = 'pending'")
+        age(db)
+        remove(db)
+        assert rows(db)["lease"] == leases, "all of them wait for a verdict"
+        db.execute("UPDATE measurement SET verdict = 'rejected'")
+        monkeypatch.setattr(maintenance, "AGAIN", 0)
+        remove(db)
+        assert rows(db)["lease"] == leases
+        monkeypatch.setattr(maintenance, "AGAIN", 1)
+        remove(db)
+        assert rows(db)["lease"] == leases - 2
+        for _ in range(leases):
+            remove(db)
+        assert rows(db)["lease"] == 0
 
     def test_sampled_entries_are_not_kept_once_they_are_judged(
         self, http: TestClient, db: Connection
