@@ -173,7 +173,7 @@ def tally(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule
         if not isinstance(decision, Nothing):
             _carry_out(db, workload_key, device_class, decision)
             _offer(db, workload_key, device_class, cast, rule)
-            execute(db, notifications.zoo_changed())
+            execute(db, notifications.entry_changed(workload_key, device_class))
 
 
 @contextmanager

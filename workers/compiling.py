@@ -136,7 +136,7 @@ def _store(
             execute(db, candidates.store_artifact(each))
         elapsed_ns = time.perf_counter_ns() - start_ns
         execute(db, candidates.compiled(row.candidate_id, artifact, elapsed_ns))
-        execute(db, notifications.candidates_compiled())
+        execute(db, notifications.candidates_compiled(row.workload_key))
 
 
 def _give_up(
@@ -146,6 +146,6 @@ def _give_up(
     log.warning("candidate failed to compile", candidate=row.candidate_id, detail=detail)
     with db.transaction():
         execute(db, candidates.failed(row.candidate_id, detail))
-        execute(db, notifications.candidates_compiled())
+        execute(db, notifications.candidates_compiled(row.workload_key))
         replacing = fetch_all(db, candidates.replace_default(row.candidate_id))
     return [each.candidate_id for each in replacing]

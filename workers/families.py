@@ -36,7 +36,7 @@ def aggregate_by_family(db: Database, rule: Rule) -> None:
             execute(db, _put(row.workload_key, kernels))
             alone = [name for name, each in heard.items() if each.alone(rule.minimum)]
             execute(db, chain.speak(row.workload_key, alone))
-            execute(db, notifications.zoo_changed())
+            execute(db, notifications.offers_changed(row.workload_key))
         log.info("aggregated by family", workload=row.workload_key, kernels=len(kernels))
 
 

@@ -57,7 +57,7 @@ def order(db: Database, unordered: list[orders.UnorderedRow]) -> None:
                 ),
             )
             if model is not None:
-                execute(db, notifications.zoo_changed())
+                execute(db, notifications.order_changed(row.job_id))
     if model is not None:
         with db.transaction():
             execute(db, models.prioritise())

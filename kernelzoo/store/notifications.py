@@ -1,5 +1,9 @@
 """Notifications by which processes tell one another that rows changed. Sent with the commit."""
 
+from dataclasses import dataclass
+from typing import Self
+
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.query import Statement
 
 CANDIDATES = "kernelzoo_candidates"
@@ -8,9 +12,30 @@ LEASES = "kernelzoo_leases"
 ZOO = "kernelzoo_zoo"
 
 
-def candidates_compiled() -> Statement:
-    """Wakes agents that wait for a lease."""
-    return Statement(sql="NOTIFY kernelzoo_candidates")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Rows of one workload and class changed; of all classes where `device_class` is '', and
+    anything where both are.
+
+    A notification's payload is the two in this order, with a line break between them.
+    """
+
+    workload_key: str
+    device_class: str
+
+    @classmethod
+    def told(cls, payload: str) -> Self:
+        workload_key, _, device_class = payload.partition("\n")
+        return cls(workload_key=workload_key, device_class=device_class)
+
+
+def candidates_compiled(workload_key: str) -> Statement:
+    """Wakes agents that wait for a lease, and makes gateways forget what a workload without a vote
+    was served.
+    """
+    return Statement(
+        sql="SELECT pg_notify('kernelzoo_candidates', %(key)s)", parameters={"key": workload_key}
+    )
 
 
 def lease_judged(lease_id: int) -> Statement:
@@ -30,5 +55,30 @@ def lease_judged(lease_id: int) -> Statement:
 
 
 def zoo_changed() -> Statement:
-    """Makes gateways forget the manifests they hold."""
+    """Makes gateways forget all manifests they hold."""
     return Statement(sql="NOTIFY kernelzoo_zoo")
+
+
+def entry_changed(workload_key: str, device_class: DeviceClass) -> Statement:
+    """Makes gateways forget the manifests of this class with this workload, and those of classes
+    that have not voted on it.
+    """
+    return Statement(
+        sql="SELECT pg_notify('kernelzoo_zoo', %(key)s || chr(10) || %(class)s)",
+        parameters={"key": workload_key, "class": device_class},
+    )
+
+
+def offers_changed(workload_key: str) -> Statement:
+    """Makes gateways forget the manifests of classes that have not voted on this workload."""
+    return Statement(
+        sql="SELECT pg_notify('kernelzoo_zoo', %(key)s)", parameters={"key": workload_key}
+    )
+
+
+def order_changed(job_id: int) -> Statement:
+    """As `offers_changed`, of a job's workload."""
+    return Statement(
+        sql="SELECT pg_notify('kernelzoo_zoo', workload_key) FROM tuning_job WHERE id = %(id)s",
+        parameters={"id": job_id},
+    )

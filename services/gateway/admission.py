@@ -1,7 +1,9 @@
-"""How many manifests that are in no memory may be built at one time."""
+"""How many manifests that are in no memory may be built at one time, and for whom."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 
 MOST_AT_ONCE = 16
@@ -13,6 +15,20 @@ LATE_S = 0.01
 FEWEST = 1
 """Misses that may be under way though they are slow."""
 LONGEST_PAUSE_S = 1.0
+RESERVED = 4
+"""So many more may be under way at one time for networks that have asked for few,"""
+RESERVED_PER_S = 20.0
+"""and so many begin in a second, however many networks there are."""
+FEW = 4
+"""Misses of one network in `WINDOW_S` that are few: those of a page."""
+WINDOW_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A miss that is under way has one."""
+
+    reserved: bool
 
 
 class Admission:
@@ -23,6 +39,9 @@ class Admission:
     Then, and while the thread is late, the next waits as long as the last one took, so that misses
     have half of the thread at most. Neither happens where nobody was refused: a slow database alone
     is no flood.
+
+    Where there is no place left, a network that was given few lately has one of the reserve: a page
+    whose class nobody asked for yet does not wait for the end of the flood.
     """
 
     def __init__(
@@ -36,17 +55,37 @@ class Admission:
         self._refused = False
         self._closed_until_s = 0.0
         self.under_way = 0
+        self._reserved = 0
+        self._reserve = float(RESERVED)
+        self._refilled_s = clock()
+        self._given: Counter[str] = Counter()
+        self._window_s = -inf
 
-    def enter(self) -> bool:
-        """Whether a miss may begin. If so, `leave` is called at its end."""
+    def enter(self, network: str) -> Place | None:
+        """None where a miss may not begin; else `leave` is called at its end."""
+        now_s = self._clock()
+        if now_s >= self._window_s + WINDOW_S:
+            self._window_s = now_s
+            self._given.clear()
         limit = 1 if self._late_s() > LATE_S else int(self._limit)
-        if self.under_way >= limit or self._clock() < self._closed_until_s:
-            self._refused = True
-            return False
-        self.under_way += 1
-        return True
+        if self.under_way < limit and now_s >= self._closed_until_s:
+            self.under_way += 1
+            self._given[network] += 1
+            return Place(reserved=False)
+        self._refused = True
+        self._reserve = min(RESERVED, self._reserve + RESERVED_PER_S * (now_s - self._refilled_s))
+        self._refilled_s = now_s
+        if self._given[network] >= FEW or self._reserved >= RESERVED or self._reserve < 1:
+            return None
+        self._reserved += 1
+        self._reserve -= 1
+        self._given[network] += 1
+        return Place(reserved=True)
 
-    def leave(self, took_s: float) -> None:
+    def leave(self, place: Place, took_s: float) -> None:
+        if place.reserved:
+            self._reserved -= 1
+            return
         self.under_way -= 1
         now_s = self._clock()
         slow = took_s > SLOW_S

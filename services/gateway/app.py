@@ -15,11 +15,11 @@ from services.gateway.admission import Admission
 from services.gateway.attestation.verifier import verifiers
 from services.gateway.blobs import Blobs
 from services.gateway.builds import Builds
+from services.gateway.cache import ManifestCache
 from services.gateway.census import Census
 from services.gateway.client_files import ClientFiles
 from services.gateway.cors import AllowedOrigins, Cors
 from services.gateway.impatience import Impatience
-from services.gateway.manifests import ManifestCache
 from services.gateway.middleware import BodyLimit, Counted, StandardHeaders
 from services.gateway.notifier import Notifier
 from services.gateway.page_loads import PageLoads
@@ -54,7 +54,8 @@ from services.gateway.wire.model import Problem
 
 REMEMBERED_S = 5.0
 MOST_MODELS = 256
-"""Models of classes that have voted that are kept in memory; a tenth of a megabyte each."""
+"""Models of classes that have voted that are kept in memory; a tenth of a megabyte each. Of classes
+that have not, fewer are."""
 
 
 def create(settings: Settings) -> FastAPI:
@@ -97,7 +98,7 @@ def application(settings: Settings) -> FastAPI:
     app.add_middleware(StandardHeaders)
     app.add_middleware(Counted)
     # Outermost, so that a refusal costs none of the others.
-    app.add_middleware(Shedding)
+    app.add_middleware(Shedding, proxies=proxies)
     return app
 
 
@@ -141,7 +142,10 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                     wake=wake,
                     manifests=ManifestCache(wake),
                     models=ManifestCache(
-                        wake, most_voted=MOST_MODELS, most_others=MOST_MODELS // 4
+                        wake,
+                        most_voted=MOST_MODELS,
+                        most_wanted=MOST_MODELS // 2,
+                        most_others=MOST_MODELS // 4,
                     ),
                     blobs=Blobs(folder=settings.models_dir, limit_bytes=settings.max_blob_bytes),
                     page_loads=page_loads,

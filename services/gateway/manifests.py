@@ -1,4 +1,4 @@
-"""Manifests as they are served: built from rows, remembered until rows change."""
+"""Manifests as they are served, built from rows; `cache` remembers them."""
 
 import time
 from collections import Counter
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from math import inf
 
 from kernelzoo.domain.artifact import ArtifactManifest
 from kernelzoo.domain.device import DeviceClass
@@ -20,7 +19,7 @@ from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.chain import OfferRow
 from kernelzoo.store.zoo import OfferedRow, ServedRow
 from services.gateway.chain import ServedWorkload
-from services.gateway.wake import Wake
+from services.gateway.changes import Sources
 from services.gateway.wire.artifacts import (
     ArtifactWire,
     Kernel,
@@ -39,11 +38,7 @@ from services.gateway.wire.zoo import (
     TimingWire,
 )
 
-MOST_VOTED = 10_000
-MOST_OTHERS = 2_000
 ISSUED_EVERY_S = 3600
-OUTDATED_S = 2.0
-RENEWED_EVERY_S = 0.5
 
 
 def issue_time() -> str:
@@ -62,96 +57,13 @@ class ServedManifest:
     etag: str
     issued_at: str
     levels: tuple[tuple[str, int], ...]
+    serial: int
+    sources: Sources
 
     @property
     def voted(self) -> bool:
         """Whether any of it is the class's own, which no class that nobody is of can have."""
         return any(level == HitLevel.EXACT for level, _ in self.levels)
-
-
-Key = tuple[str, ...]
-
-
-@dataclass(slots=True)
-class _Held:
-    """`generation`: seen before its rows were read. `renewed_s`: when a newer one was begun."""
-
-    served: ServedManifest
-    generation: int
-    renewed_s: float = -inf
-
-
-class ManifestCache:
-    """Remembers manifests while the gateway hears of every change, and for as long as they would be
-    signed with the same time. A change of anything that is served makes all of them outdated.
-
-    Those of classes that have voted are kept apart: whoever asks for classes that nobody else is of
-    does not push them out, and they are known to be real when they have to be built again. Outdated
-    ones of theirs are still given for `OUTDATED_S` while newer ones are built: where agents vote,
-    something changes many times a second.
-    """
-
-    def __init__(
-        self, wake: Wake, *, most_voted: int = MOST_VOTED, most_others: int = MOST_OTHERS
-    ) -> None:
-        self._wake = wake
-        self._most_voted, self._most_others = most_voted, most_others
-        self._voted: dict[Key, _Held] = {}
-        self._others: dict[Key, _Held] = {}
-        self._known: set[Key] = set()
-
-    def get(self, name: str, *device_classes: str) -> ServedManifest | None:
-        """What is right now."""
-        held = self._held((name, *device_classes))
-        if held is None or held.generation != self._wake.served_generation:
-            return None
-        return held.served
-
-    def outdated(self, name: str, *device_classes: str) -> ServedManifest | None:
-        """What was right a moment ago, of a class that has voted."""
-        key = (name, *device_classes)
-        held = self._held(key)
-        if held is None or key not in self._known:
-            return None
-        return held.served if self._wake.outdated_s(held.generation) <= OUTDATED_S else None
-
-    def renew(self, name: str, *device_classes: str) -> bool:
-        """Whether an outdated one is to be built anew now: once in `RENEWED_EVERY_S`."""
-        held, now_s = self._held((name, *device_classes)), time.monotonic()
-        if held is None or now_s < held.renewed_s + RENEWED_EVERY_S:
-            return False
-        held.renewed_s = now_s
-        return True
-
-    def _held(self, key: Key) -> _Held | None:
-        if not self._wake.connected:
-            return None
-        held = self._voted.get(key) or self._others.get(key)
-        return held if held is not None and held.served.issued_at == issue_time() else None
-
-    def knows(self, name: str, *device_classes: str) -> bool:
-        """Whether the class had voted when it was last asked for, be that before a change."""
-        return (name, *device_classes) in self._known
-
-    def put(self, name: str, *device_classes: str, served: ServedManifest, generation: int) -> None:
-        """`generation` is the one seen before the rows were read."""
-        key = (name, *device_classes)
-        before = self._voted.pop(key, None)
-        self._others.pop(key, None)
-        if len(self._known) >= self._most_voted:
-            self._known.clear()
-        (self._known.add if served.voted else self._known.discard)(key)
-        kept, most = self._others, self._most_others
-        if served.voted:
-            kept, most = self._voted, self._most_voted
-        if len(kept) >= most:
-            kept.clear()
-        if before is None:
-            kept[key] = _Held(served, generation)
-        elif before.generation <= generation:
-            kept[key] = _Held(served, generation, before.renewed_s)
-        else:
-            kept[key] = before
 
 
 def kernel(candidate_id: str, sha256_hex: str, size_bytes: int, made: ArtifactManifest) -> Kernel:
@@ -211,7 +123,22 @@ def manifest(
     )
 
 
-def encode(document: Manifest, signer: Signer) -> ServedManifest:
+def sources(
+    device_classes: Sequence[DeviceClass], answers_by_class: Sequence[Sequence[ServedWorkload]]
+) -> Sources:
+    """As `manifest` takes them."""
+    places = [
+        (each.row.workload_key, str(device_class), _level(each))
+        for device_class, answers in zip(device_classes, answers_by_class, strict=True)
+        for each in answers
+    ]
+    return Sources(
+        entries=tuple((key, name) for key, name, level in places if level == HitLevel.EXACT),
+        offers=tuple({key: None for key, _, level in places if level != HitLevel.EXACT}),
+    )
+
+
+def encode(document: Manifest, signer: Signer, made_from: Sources) -> ServedManifest:
     """Signed here, once. The tag is of the signatures too: who holds old ones asks again."""
     body = signer.seal(document.model_dump_json(exclude={"signatures"}).encode())
     etag = f'"{sha256(body).hexdigest()[:32]}"'
@@ -226,6 +153,8 @@ def encode(document: Manifest, signer: Signer) -> ServedManifest:
         etag=etag,
         issued_at=document.issued_at,
         levels=levels(kernels, len(document.missing)),
+        serial=document.serial,
+        sources=made_from,
     )
 
 

@@ -21,7 +21,7 @@ from kernelzoo.store import candidates, models, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all
 from kernelzoo.store.models import PlanRow, StoredPlan
 from services.gateway.answering import answer, hardware_of
-from services.gateway.manifests import ServedManifest, issue_time, levels, served
+from services.gateway.manifests import ServedManifest, issue_time, levels, served, sources
 from services.gateway.problems import Refusal
 from services.gateway.state import State
 from services.gateway.wire.artifacts import ArtifactWire, Kernel
@@ -31,7 +31,8 @@ from services.gateway.wire.zoo import ServedKernel
 log = structlog.get_logger(__name__)
 
 HARDWARE = "hardware"
-"""The parameter of a request that is no dimension."""
+AFTER = "after"
+"""The parameters of a request that are no dimensions."""
 _NO_PLAN = b'"plan":{}'
 _GZIP_LEVEL = 6
 
@@ -42,6 +43,7 @@ def cache_key(name: str, device_class: str, query: Iterable[tuple[str, str]]) ->
     """Key of an answer in memory, and what `build` takes: hardware as told, then dimensions."""
     given = dict(query)
     told = given.pop(HARDWARE, "")
+    given.pop(AFTER, None)
     dimensions = (f"{dimension}={extent}" for dimension, extent in sorted(given.items()))
     return f"model:{name}", device_class, told, *dimensions
 
@@ -103,6 +105,8 @@ async def build(state: State, key: Key) -> ServedManifest:
         etag=f'W/"{sha256(body).hexdigest()[:32]}"',
         issued_at=document.issued_at,
         levels=levels(kernels.values(), len(missing)),
+        serial=document.serial,
+        sources=sources([device_class], [found]),
     )
 
 

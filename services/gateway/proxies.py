@@ -38,6 +38,26 @@ class Proxies:
         mapped = getattr(address, "ipv4_mapped", None) or address
         return any(mapped in network for network in self.peers)
 
+    def visitor(self, scope: Scope) -> str | None:
+        """The address that the proxy of a request says it was asked from; None where no proxy asks,
+        or it says nothing. Raises NoAddress.
+        """
+        client = scope.get("client")
+        if not self.peers or not client or client[0] not in self:
+            return None
+        told = ",".join(Headers(scope=scope).getlist("x-forwarded-for"))
+        if not told:
+            return None
+        entry = told.rsplit(",", self.hops)[-self.hops :][0].strip()
+        address = _address(entry)
+        if address is None:
+            raise NoAddress(entry)
+        return address
+
+
+class NoAddress(Exception):
+    """Its argument stands in X-Forwarded-For where the visitor's address should be."""
+
 
 def _network(name: str) -> IPv4Network | IPv6Network:
     if name == "*":
@@ -69,20 +89,13 @@ class ForwardedFor:
         self._proxies = proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = scope.get("client")
-        if (
-            scope["type"] == "http"
-            and self._proxies.peers
-            and client
-            and client[0] in self._proxies
-        ):
-            told = ",".join(Headers(scope=scope).getlist("x-forwarded-for"))
-            if told:
-                entry = told.rsplit(",", self._proxies.hops)[-self._proxies.hops :][0].strip()
-                address = _address(entry)
-                if address is None:
-                    await _refuse(entry, scope, receive, send)
-                    return
+        if scope["type"] == "http":
+            try:
+                address = self._proxies.visitor(scope)
+            except NoAddress as error:
+                await _refuse(str(error), scope, receive, send)
+                return
+            if address is not None:
                 scope = {**scope, "client": (address, 0)}
         await self._app(scope, receive, send)
 

@@ -3,7 +3,7 @@
 Device classes are claims, so that anybody can ask for as many manifests that are in no memory as it
 likes. What is refused never reaches routing, dependencies or the database: the path alone is read,
 and the answer is written in advance. Manifests in memory, and those of classes that are known to
-have voted, pass untouched.
+have voted, pass untouched; a class that has not is given what it was before, if that is here.
 """
 
 import time
@@ -14,11 +14,14 @@ from urllib.parse import parse_qsl
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernelzoo.metrics import HTTP_REQUEST_DURATION, HTTP_REQUESTS, MANIFESTS_SHED
+from services.gateway.cache import Key, ManifestCache
 from services.gateway.cors import FOR_ALL
 from services.gateway.middleware import HEADERS
-from services.gateway.models import cache_key
+from services.gateway.models import AFTER, HARDWARE, cache_key
 from services.gateway.problems import problem
-from services.gateway.state import State
+from services.gateway.proxies import NoAddress, Proxies
+from services.gateway.recall import IN_HASTE
+from services.gateway.state import LOCAL, State
 
 RETRY_S = 2
 
@@ -34,18 +37,25 @@ _TEMPLATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """`key`: as the cache of manifests, or that of models, has it."""
+    """`key`: as the cache of manifests, or that of models, has it. `again`: by a page that has seen
+    a later one.
+    """
 
     template: str
-    key: tuple[str, ...]
+    key: Key
     of_model: bool
+    again: bool
+
+    def memory(self, state: State) -> ManifestCache:
+        return state.models if self.of_model else state.manifests
 
 
 class Shedding:
     """The outermost layer of the gateway, so that a refusal costs no other."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, proxies: Proxies) -> None:
         self._app = app
+        self._proxies = proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = _manifest_asked(scope)
@@ -56,8 +66,12 @@ class Shedding:
         if not _is_miss(state, asked):
             await self._app(scope, receive, send)
             return
-        if not state.admission.enter():
-            await _refuse(asked.template, send)
+        place = state.admission.enter(self._network(state, scope))
+        if place is None:
+            if asked.again or asked.memory(state).guess(asked.key) is None:
+                await _refuse(asked.template, send)
+            else:
+                await self._app({**scope, IN_HASTE: True}, receive, send)
             return
         start_s = time.perf_counter()
         left = False
@@ -66,7 +80,7 @@ class Shedding:
             nonlocal left
             if not left:
                 left = True
-                state.admission.leave(time.perf_counter() - start_s)
+                state.admission.leave(place, time.perf_counter() - start_s)
 
         async def send_made(message: Message) -> None:
             # It is made: how long it takes to be read is the reader's affair.
@@ -77,6 +91,14 @@ class Shedding:
             await self._app(scope, receive, send_made)
         finally:
             leave()
+
+    def _network(self, state: State, scope: Scope) -> str:
+        """'' for one that a proxy does not name as it should: it is refused later."""
+        try:
+            address = self._proxies.visitor(scope) or (scope.get("client") or (LOCAL, 0))[0]
+        except NoAddress:
+            return ""
+        return state.tokens.network(address)
 
 
 def _manifest_asked(scope: Scope) -> _Asked | None:
@@ -94,18 +116,17 @@ def _manifest_asked(scope: Scope) -> _Asked | None:
         return None
     query = scope["query_string"]
     told = parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else []
-    if prefix == MODELS:
-        return _Asked(template=template, key=cache_key(parts[0], parts[1], told), of_model=True)
-    key = (*parts, dict(told).get("hardware", ""))
-    return _Asked(template=template, key=key, of_model=False)
+    given, of_model = dict(told), prefix == MODELS
+    key = cache_key(parts[0], parts[1], told) if of_model else (*parts, given.get(HARDWARE, ""))
+    return _Asked(template=template, key=key, of_model=of_model, again=AFTER in given)
 
 
 def _is_miss(state: State, asked: _Asked) -> bool:
     """Neither in memory, nor of a class that has voted, nor being built for somebody else."""
-    cache = state.models if asked.of_model else state.manifests
+    cache = asked.memory(state)
     return not (
-        cache.get(*asked.key) is not None
-        or cache.knows(*asked.key)
+        (cache.get(asked.key) is not None and not asked.again)
+        or cache.knows(asked.key)
         or state.builds.under_way((state.wake.served_generation, *asked.key))
     )
 

@@ -20,8 +20,8 @@ from services.gateway.admission import Admission
 from services.gateway.attestation.verifier import AttestationKind, Verifier
 from services.gateway.blobs import Blobs
 from services.gateway.builds import Builds
+from services.gateway.cache import ManifestCache
 from services.gateway.cors import AllowedOrigins
-from services.gateway.manifests import ManifestCache
 from services.gateway.notifier import Notifier
 from services.gateway.page_loads import PageLoads
 from services.gateway.problems import Refusal

@@ -12,7 +12,9 @@ import structlog
 from psycopg.sql import SQL, Identifier
 
 from kernelzoo.store import notifications
+from kernelzoo.store.notifications import Change
 from services.gateway.background import running
+from services.gateway.changes import Changes
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +33,7 @@ class Wake:
         self.generation = 0
         self.served_generation = 0
         """The generation of what manifests are made from, which leases are no part of."""
+        self.changes = Changes()
         self._served_since_s: deque[float] = deque()
         """When each of the last of these generations began."""
 
@@ -82,20 +85,25 @@ class Wake:
                 await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
             self._begin_listening()
             async for notice in connection.notifies():
-                self._announce(served=notice.channel != notifications.LEASES)
+                self._hear(notice.channel, notice.payload)
 
     def _begin_listening(self) -> None:
         """What changed before was not heard of."""
         self.connected = True
         self._served_since_s.clear()
         self.served_generation += 1
-        self._announce(served=False)
+        self.changes.note_everything(self.served_generation)
+        self._announce()
 
-    def _announce(self, *, served: bool = True) -> None:
+    def _hear(self, channel: str, payload: str) -> None:
+        if channel != notifications.LEASES:
+            self._serve_anew()
+            self.changes.note(channel, Change.told(payload), self.served_generation)
+        self._announce()
+
+    def _announce(self) -> None:
         """Wakes all who wait now; who waits later waits for the next one."""
         self.generation += 1
-        if served:
-            self._serve_anew()
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -175,7 +175,7 @@ def test_a_zoo_without_a_signing_key_makes_no_bundle(
     settings: Settings, gateway: GatewayClient
 ) -> None:
     unsigned = settings.model_copy(update={"signing_key": SecretStr("")})
-    with TestClient(application(unsigned)) as http:
+    with TestClient(application(unsigned), client=("127.0.0.1", 5000)) as http:
         gateway._http = http
         with pytest.raises(InvalidInput, match="its zoo has no signing key"):
             collect(gateway, SET, ())

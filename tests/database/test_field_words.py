@@ -249,7 +249,7 @@ def test_every_entry_is_served_under_its_new_key_with_the_same_artifact(
     db: Connection, upgraded: str, settings: Settings
 ) -> None:
     settings = settings.model_copy(update={"database_url": upgraded})
-    with TestClient(application(settings)) as http:
+    with TestClient(application(settings), client=("127.0.0.1", 5000)) as http:
         for told in SPACES:
             was = told["candidates"][1]
             workload = Workload.parse(respelled(told["workload"]))

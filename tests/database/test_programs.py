@@ -170,7 +170,8 @@ def test_a_model_brings_the_programs_that_it_calls(
     tiny = tiny_model()
     tiny = with_plan(tiny, kernels=(tiny.plan.kernels[0], relu.key))
     changes = {"signing_key": SecretStr("A" * 43), "models_dir": tmp_path}
-    with TestClient(application(settings.model_copy(update=changes))) as http:
+    app = application(settings.model_copy(update=changes))
+    with TestClient(app, client=("127.0.0.1", 5000)) as http:
         send(http, tiny)
         forget(monkeypatch)
 

@@ -34,7 +34,8 @@ def start(settings: Settings) -> Iterator[Start]:
 
         def started(seeds: str) -> TestClient:
             signing = settings.model_copy(update={"signing_key": SecretStr(seeds)})
-            return stack.enter_context(TestClient(application(signing)))
+            client = TestClient(application(signing), client=("127.0.0.1", 5000))
+            return stack.enter_context(client)
 
         yield started
 

@@ -647,8 +647,8 @@ export interface paths {
         };
         /**
          * Get Model Manifest
-         * @description A plan of a model with the kernels of a class of devices, in one request. Parameters beside
-         *     `hardware` are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none.
+         * @description A plan of a model with the kernels of a class of devices, in one request. Other
+         *     parameters are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none.
          */
         readonly get: operations["get_model_manifest_v1_models__name___device_class__get"];
         readonly put?: never;
@@ -4293,6 +4293,8 @@ export interface operations {
             readonly query?: {
                 /** @description The hardware that the device id is the hash of, as JSON: so a device that never ran an agent is served what its architecture's others found. It is refused where the hash is another. */
                 readonly hardware?: string | null;
+                /** @description A serial that the page has seen: an older manifest is built anew. */
+                readonly after?: number;
             };
             readonly header?: {
                 readonly "if-none-match"?: string | null;
@@ -4770,6 +4772,8 @@ export interface operations {
             readonly query?: {
                 /** @description The hardware that the device id is the hash of, as JSON: so a device that never ran an agent is served what its architecture's others found. It is refused where the hash is another. */
                 readonly hardware?: string | null;
+                /** @description A serial that the page has seen: an older manifest is built anew. */
+                readonly after?: number;
             };
             readonly header?: {
                 readonly "if-none-match"?: string | null;
@@ -4807,6 +4811,8 @@ export interface operations {
             readonly query?: {
                 /** @description The hardware that the device id is the hash of, as JSON: so a device that never ran an agent is served what its architecture's others found. It is refused where the hash is another. */
                 readonly hardware?: string | null;
+                /** @description A serial that the page has seen: an older manifest is built anew. */
+                readonly after?: number;
             };
             readonly header?: {
                 readonly "if-none-match"?: string | null;

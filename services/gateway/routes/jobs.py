@@ -10,7 +10,7 @@ from kernelzoo import jobs
 from kernelzoo.domain.gpu import first_space
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
 from kernelzoo.domain.workload import Workload
-from kernelzoo.store import applications, tuning
+from kernelzoo.store import applications, notifications, tuning
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.problems import Refusal, refuse_keyless
@@ -54,7 +54,8 @@ async def open_job(
         await require(db, (workload.key,))
         if application is not None:
             await execute(db, applications.lock(application.id))
-        await execute(db, tuning.register_workload(workload))
+        if await execute(db, tuning.register_workload(workload)):
+            await execute(db, notifications.zoo_changed())
         opened = await fetch_one(db, tuning.open_job(workload, target))
         await execute(db, tuning.resume_jobs(workload.key, target))
         await execute(db, tuning.ask_for_job(workload.key, target))
@@ -147,6 +148,7 @@ async def put_set(
             await execute(db, tuning.register_workload(workload))
             await execute(db, tuning.add_to_set(name, position, workload.key))
         await execute(db, tuning.release_workloads([row.workload_key for row in before]))
+        await execute(db, notifications.zoo_changed())
     return WorkloadSet(name=name, workloads=[workload.key for workload in workloads])
 
 

@@ -39,10 +39,17 @@ from services.gateway.models import (
     weights_of,
 )
 from services.gateway.problems import Refusal, refuse_stranger
-from services.gateway.recall import recalled
+from services.gateway.recall import asked, recalled
 from services.gateway.routes.denials import refuse_untrusted
-from services.gateway.routes.zoo import ARTIFACT_CACHE, MANIFEST_CACHE, ClassText, IfNoneMatch, Told
-from services.gateway.state import Network, Operator, Shared
+from services.gateway.routes.zoo import (
+    ARTIFACT_CACHE,
+    MANIFEST_CACHE,
+    After,
+    ClassText,
+    IfNoneMatch,
+    Told,
+)
+from services.gateway.state import Network, Operator, Shared, network_of
 from services.gateway.wire.denials import FailureNoted
 from services.gateway.wire.models import (
     FailedDefault,
@@ -283,13 +290,15 @@ async def get_model_manifest(
     if_none_match: IfNoneMatch = None,
     accept_encoding: Annotated[str, Header()] = "",
     hardware: Told = None,  # noqa: ARG001 - read with the rest of the query
+    after: After = 0,
 ) -> Response:
-    """A plan of a model with the kernels of a class of devices, in one request. Parameters beside
-    `hardware` are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none.
+    """A plan of a model with the kernels of a class of devices, in one request. Other
+    parameters are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none.
     """
     start_s = time.perf_counter()
     key = cache_key(name, device_class, request.query_params.items())
-    served, cache = await recalled(state, state.models, key, partial(build, state, key))
+    by = asked(request.scope, network_of(request, state.tokens), after)
+    served, cache = await recalled(state, state.models, key, by, partial(build, state, key))
     MANIFEST_DURATION.labels(cache).observe(time.perf_counter() - start_s)
     for level, kernels in served.levels:
         MANIFEST_KERNELS.labels(level).inc(kernels)

@@ -28,7 +28,8 @@ from kernelzoo.metrics import QUEUE_STREAMS, QUEUED_KERNELS
 from kernelzoo.store import candidates, models, queue
 from kernelzoo.store.asynchronous import fetch_all
 from services.gateway.answering import hardware_of
-from services.gateway.manifests import Key, kernel_of
+from services.gateway.cache import Key
+from services.gateway.manifests import kernel_of
 from services.gateway.models import cache_key, chosen
 from services.gateway.programs import learn
 from services.gateway.queueing import Batch, batches, compiled_since, tried, waiting
@@ -41,8 +42,8 @@ from services.gateway.wire.queue import QueueBatch, QueuedKernel, QueueEnd, Queu
 
 router = APIRouter(tags=["models"])
 
-PARAMETERS = ("wait_s", "each", "after")
-"""Those that are no dimensions of a model."""
+PARAMETERS = ("wait_s", "each")
+"""Those that are no dimensions of a model, beside those of its manifest."""
 SAID_EVERY_S = 10.0
 RETRY_S = 2
 SLACK_S = 5.0
@@ -111,7 +112,7 @@ class _Counted(StreamingResponse):
 
 def _is_settled(state: State, key: Key) -> bool:
     """As far as it is known without a look."""
-    served = state.models.get(*key) or state.models.outdated(*key)
+    served = state.models.get(key) or state.models.outdated(key)
     return served is not None and all(
         level == HitLevel.EXACT for level, kernels in served.levels if kernels
     )

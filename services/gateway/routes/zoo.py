@@ -5,7 +5,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import MEASURED, TargetKind
@@ -16,8 +16,8 @@ from services.gateway import manifests
 from services.gateway.answering import answer, hardware_of
 from services.gateway.models import have_compiled
 from services.gateway.problems import Refusal
-from services.gateway.recall import recalled
-from services.gateway.state import Shared, State
+from services.gateway.recall import Asked, asked, recalled
+from services.gateway.state import Shared, State, network_of
 from services.gateway.views import evidence
 from services.gateway.wire.model import WorkloadKey
 from services.gateway.wire.zoo import (
@@ -46,6 +46,14 @@ Told = Annotated[
         "the hash is another.",
     ),
 ]
+After = Annotated[
+    int,
+    Query(
+        ge=0,
+        lt=1 << 63,
+        description="A serial that the page has seen: an older manifest is built anew.",
+    ),
+]
 MEDIA_TYPES = {
     TargetKind.WASM: "application/wasm",
     TargetKind.WEBGPU: "text/wgsl",
@@ -65,12 +73,15 @@ async def list_entries(state: Shared, workload: WorkloadKey | None = None) -> Zo
 async def get_manifest(
     name: WorkloadKey,
     device_class: ClassText,
+    request: Request,
     state: Shared,
     if_none_match: IfNoneMatch = None,
     hardware: Told = None,
+    after: After = 0,
 ) -> Response:
     """The kernels of a workload set, or of one workload by its key, for a class of devices."""
-    return await _serve(state, if_none_match, hardware, name, device_class)
+    by = asked(request.scope, network_of(request, state.tokens), after)
+    return await _serve(state, by, if_none_match, hardware, name, device_class)
 
 
 @router.get("/v1/zoo/{name}/{wasm_class}/{webgpu_class}", response_model=Manifest)
@@ -78,20 +89,29 @@ async def get_manifest_of_both(
     name: WorkloadKey,
     wasm_class: ClassText,
     webgpu_class: ClassText,
+    request: Request,
     state: Shared,
     if_none_match: IfNoneMatch = None,
     hardware: Told = None,
+    after: After = 0,
 ) -> Response:
     """As for one class, with the kernels of both targets of one device and the faster named."""
-    return await _serve(state, if_none_match, hardware, name, wasm_class, webgpu_class)
+    by = asked(request.scope, network_of(request, state.tokens), after)
+    return await _serve(state, by, if_none_match, hardware, name, wasm_class, webgpu_class)
 
 
 async def _serve(
-    state: State, if_none_match: str | None, told: str | None, name: str, *class_texts: str
+    state: State,
+    by: Asked,
+    if_none_match: str | None,
+    told: str | None,
+    name: str,
+    *class_texts: str,
 ) -> Response:
     start_s = time.perf_counter()
+    key = (name, *class_texts, told or "")
     make = partial(_build, state, told, name, *class_texts)
-    served, cache = await recalled(state, state.manifests, (name, *class_texts, told or ""), make)
+    served, cache = await recalled(state, state.manifests, key, by, make)
     MANIFEST_DURATION.labels(cache).observe(time.perf_counter() - start_s)
     for level, kernels in served.levels:
         MANIFEST_KERNELS.labels(level).inc(kernels)
@@ -124,7 +144,7 @@ async def _build(
     document = manifests.manifest(name, classes, found, quorum=quorum, serial=serial)
     if document.missing and (target := classes[0].target.kind) not in MEASURED:
         await have_compiled(state, document.missing, target)
-    return manifests.encode(document, state.signer)
+    return manifests.encode(document, state.signer, manifests.sources(classes, found))
 
 
 def _refuse_odd_pair(classes: tuple[DeviceClass, ...]) -> None:

@@ -4,8 +4,22 @@ from heapq import heappop, heappush
 from random import Random
 from statistics import quantiles
 
-from services.gateway.admission import FEWEST, LATE_S, MOST_AT_ONCE, SLOW_S, Admission
+from services.gateway.admission import (
+    FEW,
+    FEWEST,
+    LATE_S,
+    MOST_AT_ONCE,
+    RESERVED,
+    RESERVED_PER_S,
+    SLOW_S,
+    WINDOW_S,
+    Admission,
+    Place,
+)
 from services.gateway.builds import AT_ONCE
+
+FLOOD = "flood"
+OF_ALL, OF_RESERVE = Place(reserved=False), Place(reserved=True)
 
 
 class World:
@@ -16,13 +30,17 @@ class World:
         self.late_s = 0.0
         self.admission = Admission(lambda: self.late_s, lambda: self.now_s)
 
-    def entered(self, misses: int) -> int:
-        return sum(self.admission.enter() for _ in range(misses))
+    def entered(self, misses: int, network: str = FLOOD) -> int:
+        """Counts those that are not of the reserve, whose places are given back."""
+        places = [self.admission.enter(network) for _ in range(misses)]
+        for _ in range(places.count(OF_RESERVE)):
+            self.admission.leave(OF_RESERVE, 0.0)
+        return places.count(OF_ALL)
 
     def answered(self, misses: int, took_s: float) -> None:
         self.now_s += took_s
         for _ in range(misses):
-            self.admission.leave(took_s)
+            self.admission.leave(OF_ALL, took_s)
 
 
 def test_of_a_thousand_at_once_only_those_are_let_in_that_can_be_built_soon() -> None:
@@ -51,9 +69,9 @@ def test_who_is_answered_in_a_flood_waits_for_few_others() -> None:
     for asked_ms in range(1000 * seconds):
         while answered and answered[0][0] <= asked_ms / 1000:
             world.now_s, took_s = heappop(answered)
-            world.admission.leave(took_s)
+            world.admission.leave(OF_ALL, took_s)
         world.now_s = asked_ms / 1000
-        if world.admission.enter():
+        if world.admission.enter(FLOOD) == OF_ALL:
             begun_s = max(world.now_s, heappop(free_s))
             done_s = begun_s + chance.gammavariate(4, build_s / 4)
             heappush(free_s, done_s)
@@ -89,3 +107,31 @@ def test_a_miss_that_took_for_ever_does_not_close_the_gateway() -> None:
     world.answered(MOST_AT_ONCE, 3600)
     world.now_s += 1
     assert world.entered(1000) >= FEWEST
+
+
+def test_a_page_of_another_network_is_built_for_in_a_flood() -> None:
+    """Attack: misses without end, so that pages whose class is in no memory get 503."""
+    world = World()
+    world.late_s = 2 * LATE_S
+    assert world.entered(1000) == 1
+    world.now_s += 1.0
+    assert [world.admission.enter("page") for _ in range(FEW + 1)] == [OF_RESERVE] * FEW + [None]
+    world.now_s += 0.5
+    assert world.admission.enter("another") is None, "as many of the reserve are under way"
+    for _ in range(FEW):
+        world.admission.leave(OF_RESERVE, SLOW_S)
+    assert world.admission.enter("another") == OF_RESERVE
+    world.now_s += WINDOW_S
+    assert world.admission.enter("page") == OF_RESERVE
+
+
+def test_a_flood_from_many_networks_has_no_more_of_the_reserve_than_there_is() -> None:
+    world, seconds, begun = World(), 10, 0
+    world.late_s = 2 * LATE_S
+    world.entered(1)
+    for asked_ms in range(1000 * seconds):
+        world.now_s = asked_ms / 1000
+        if world.admission.enter(f"network {asked_ms % 200}"):
+            begun += 1
+            world.admission.leave(OF_RESERVE, 0.001)
+    assert begun <= RESERVED + RESERVED_PER_S * seconds

@@ -6,9 +6,10 @@ import pytest
 from psycopg import OperationalError
 
 from services.gateway.builds import AT_ONCE, Builds
+from services.gateway.changes import Sources
 from services.gateway.manifests import ServedManifest
 
-SERVED = ServedManifest(body=b"", etag="", issued_at="", levels=())
+SERVED = ServedManifest(body=b"", etag="", issued_at="", levels=(), serial=0, sources=Sources())
 
 
 class Database:
