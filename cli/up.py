@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -23,6 +24,7 @@ from cli.stack.signals import interruptible
 from cli.stack.supervisor import Stack, end_leftovers, running
 from cli.terminal import note, out
 from kernelzoo.domain.trust import Trust
+from kernelzoo.settings import WorkerSettings
 from workers.fleet.browsers import BrowserKind, parse_shares
 from workers.fleet.gpu import GpuChoice
 from workers.fleet.installed import insist_on
@@ -30,6 +32,7 @@ from workers.fleet.installed import insist_on
 AGENTS = "Agents to run here, in Chromium or of each --browser without a number."
 DEFAULT_PORT = 8787
 TEND_S = 0.2
+PROXIES = "KERNELZOO_TRUSTED_PROXIES"
 
 
 def up(
@@ -69,7 +72,7 @@ def up(
         fleet=fleet if wanted else None,
         monitoring=find_monitoring() if with_monitoring else None,
         trust=trust,
-        overrides=_own_agents(host),
+        overrides=own_agents(host, trust, os.environ),
     )
     with interruptible():
         try:
@@ -84,10 +87,32 @@ def up(
             note(f"stopped; the data stays in {place.root}")
 
 
-def _own_agents(host: str) -> Environment:
-    """On this machine alone all agents are its owner's, unless the environment says otherwise."""
-    alone = host == LOOPBACK and OWN_AGENTS[0] not in os.environ
-    return (OWN_AGENTS,) if alone else ()
+def own_agents(host: str, trust: Trust, environment: Mapping[str, str]) -> Environment:
+    """The setting of a stack that counts its owner's agents alone: those with the operator's key,
+    or whoever reaches an address of this machine that no proxy of it hands on. The environment may
+    say otherwise.
+    """
+    alone = host == LOOPBACK and trust is Trust.CROWD and not environment.get(PROXIES)
+    counted = trust is Trust.OPERATOR or alone
+    return (OWN_AGENTS,) if counted and OWN_AGENTS[0] not in environment else ()
+
+
+def whom_it_counts(options: StackOptions, environment: Mapping[str, str]) -> str:
+    """Whose reports decide what is served, and how many of them may lie."""
+    name, default = OWN_AGENTS[0], WorkerSettings.model_fields["max_malicious_share"].default
+    share = float({name: default, **environment, **dict(options.overrides)}[name])
+    lying = f"up to {share:.0%} of them may lie" if share else "none of them is taken to lie"
+    return f"{_who(options)}; {lying}"
+
+
+def _who(options: StackOptions) -> str:
+    match options.trust:
+        case Trust.OPERATOR:
+            return "agents with the operator's key"
+        case Trust.APPLICATIONS:
+            return "agents with the operator's key and visitors of registered applications"
+        case Trust.CROWD:
+            return f"whoever reaches {options.host}"
 
 
 def _stay(stack: Stack) -> None:
@@ -107,6 +132,7 @@ def _addresses(stack: Stack, options: StackOptions) -> tuple[tuple[str, str], ..
         *(_watching(options.monitoring) if options.monitoring else ()),
         ("logs", str(stack.place.logs)),
         ("agents", _agents(options.fleet)),
+        ("counted", whom_it_counts(options, os.environ)),
     )
 
 
