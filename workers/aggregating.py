@@ -21,6 +21,7 @@ from kernelzoo.settings import WorkerSettings
 from kernelzoo.store import (
     agents,
     ballots,
+    coverage,
     denials,
     leases,
     measurements,
@@ -170,7 +171,9 @@ def tally(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule
             elsewhere=frozenset(row.candidate_id for row in elsewhere),
             reported={row.candidate_id: row.identities for row in reported},
         )
-        if not isinstance(decision, Nothing):
+        if isinstance(decision, Nothing):
+            execute(db, coverage.note_times(workload_key, device_class))
+        else:
             _carry_out(db, workload_key, device_class, decision)
             _offer(db, workload_key, device_class, cast, rule)
             execute(db, notifications.entry_changed(workload_key, device_class))

@@ -8,8 +8,6 @@ from kernelzoo.store.query import Query
 
 MOST = 1000
 """Versions that are looked at: the latest."""
-RECENT = 64
-"""Measurements that a default kernel's time is the median of: the latest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,21 +39,12 @@ class VersionTimeRow:
 def first_times(plan_id: int, device_class: DeviceClass) -> Query[FirstTimeRow]:
     return Query(
         sql="""
-            SELECT m.workload_key, m.calls, w.flops, reference.default_ns
+            SELECT m.workload_key, m.calls, w.flops, c.reference_ns AS default_ns
             FROM model_workload m JOIN workload w ON w.key = m.workload_key
-            CROSS JOIN LATERAL (
-                SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY recent.best_ns) AS default_ns
-                FROM (
-                    SELECT (SELECT min(ns) FROM unnest(t.reference_ns) ns) AS best_ns
-                    FROM candidate c JOIN measurement t ON t.candidate_id = c.candidate_id
-                    WHERE c.workload_key = m.workload_key AND t.device_class = %(class)s
-                      AND t.outcome = 'ok' AND t.verdict = 'verified'
-                    ORDER BY t.created_at DESC LIMIT %(recent)s
-                ) AS recent
-            ) AS reference
+            LEFT JOIN coverage c ON c.workload_key = m.workload_key AND c.device_class = %(class)s
             WHERE m.plan_id = %(plan)s ORDER BY m.position
         """,
-        parameters={"plan": plan_id, "class": device_class, "recent": RECENT},
+        parameters={"plan": plan_id, "class": device_class},
         row=FirstTimeRow,
     )
 

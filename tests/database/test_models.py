@@ -68,6 +68,7 @@ from tests.tiny_model import (
 )
 from workers import compiling
 from workers.aggregating import tally
+from workers.counting import take_census
 
 SEED = new_seed()
 CLASS = "0123456789abcdef:r0-0:wasm+relaxed-simd+simd128"
@@ -544,10 +545,12 @@ def test_metrics_tell_of_each_model_how_far_it_is_confirmed(
         put_loads(db, "model:tiny", agent.device_class, 3)
         (covered,) = coverage(http)
         assert 0 < covered["confirmed_flops"] < 1
+        take_census(db)
         said = scrape(port)
         assert said[series("tiny")] == pytest.approx(covered["confirmed_flops"])
         assert said[series("other")] == 0
         put_loads(db, "model:tiny", CLASS, 1)
+        take_census(db)
         assert scrape(port)[series("tiny")] == pytest.approx(0.75 * covered["confirmed_flops"])
 
 

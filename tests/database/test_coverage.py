@@ -1,0 +1,128 @@
+"""The table `coverage`: kept by entries, by tallies and by the census, and read by panels."""
+
+import psycopg
+from fastapi.testclient import TestClient
+
+from fixtures.postgres import Postgres
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.zoo import EntryState
+from kernelzoo.store import coverage, zoo
+from kernelzoo.store.blocking import execute
+from kernelzoo.store.migrate import migrate
+from kernelzoo.store.zoo import NO_EVIDENCE
+from services.aggregator.publishing import Rule
+from tests.database.client import open_agent
+from tests.database.conftest import WORKLOAD, Connection, make_candidate
+from tests.reports import all_ok
+from workers.aggregating import tally
+from workers.counting import take_census
+
+STRANGE = "00000000000000{:02x}:r1-0:wasm+simd128"
+
+
+def covered(db: Connection, device_class: str) -> tuple[object, ...] | None:
+    return db.execute(
+        "SELECT state, loads, candidate_id FROM coverage"
+        " WHERE workload_key = %s AND device_class = %s",
+        (WORKLOAD.key, device_class),
+    ).fetchone()
+
+
+def load(db: Connection, name: str, device_class: str, loads: int) -> None:
+    db.execute(
+        "INSERT INTO page_load (name, device_class, loads) VALUES (%s, %s, %s)"
+        " ON CONFLICT (name, device_class) DO UPDATE SET loads = EXCLUDED.loads, last_at = now()",
+        (name, device_class, loads),
+    )
+
+
+def test_an_entry_that_comes_or_goes_is_covered_at_once(
+    http: TestClient, db: Connection, job_id: int
+) -> None:
+    assert job_id
+    of = DeviceClass.parse(open_agent(http).device_class)
+    first, second = make_candidate(0).candidate_id, make_candidate(1).candidate_id
+    assert covered(db, str(of)) is None
+    execute(db, zoo.publish(WORKLOAD.key, of, first, EntryState.PROVISIONAL, NO_EVIDENCE))
+    assert covered(db, str(of)) == ("provisional", 0, first)
+    execute(db, zoo.retire(WORKLOAD.key, of))
+    assert covered(db, str(of)) == ("missing", 0, None)
+    execute(db, zoo.publish(WORKLOAD.key, of, second, EntryState.CONFIRMED, NO_EVIDENCE))
+    assert covered(db, str(of)) == ("confirmed", 0, second)
+
+
+def test_page_loads_of_sets_and_workloads_are_added_up_by_the_census(
+    db: Connection, job_id: int
+) -> None:
+    assert job_id
+    db.execute("INSERT INTO workload_set VALUES ('set', 0, %s)", (WORKLOAD.key,))
+    page = STRANGE.format(1)
+    load(db, "set", page, 3)
+    load(db, WORKLOAD.key, page, 4)
+    load(db, "no-such-set", page, 5)
+    take_census(db)
+    assert covered(db, page) == ("missing", 7, None)
+    load(db, "set", page, 10)
+    take_census(db)
+    assert covered(db, page) == ("missing", 14, None)
+
+
+def test_classes_take_turns_and_of_strange_ones_those_that_ask_most_are_covered(
+    db: Connection, job_id: int
+) -> None:
+    assert job_id
+    for number in range(6):
+        load(db, WORKLOAD.key, STRANGE.format(number), 10 - number)
+    execute(db, coverage.add_page_loads(2))
+    assert [covered(db, STRANGE.format(each)) is not None for each in range(6)] == [
+        *(True, True, False, False, False, False)
+    ]
+    execute(db, coverage.add_page_loads(2))
+    execute(db, coverage.add_page_loads(2))
+    assert all(covered(db, STRANGE.format(each)) for each in range(6))
+
+
+def test_a_tally_notes_what_a_call_takes(http: TestClient, db: Connection, job_id: int) -> None:
+    assert job_id
+    agent = open_agent(http)
+    lease = agent.lease().json()
+    agent.report(lease, all_ok(lease))
+    db.execute("UPDATE measurement SET verdict = 'verified'")
+    rule = Rule(quorum=5, malicious_share=0)
+    tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), rule)
+    noted = db.execute("SELECT state, best_ns, reference_ns FROM coverage").fetchone()
+    least = db.execute("SELECT min(ns) FROM measurement, unnest(reference_ns) ns").fetchone()
+    assert noted is not None
+    assert least is not None
+    assert noted == ("missing", None, least[0])
+    expected = db.execute(
+        "SELECT expected_time(%s, %s)", (WORKLOAD.key, agent.device_class)
+    ).fetchone()
+    assert expected == least
+
+
+def test_entries_of_before_are_covered(postgres: Postgres) -> None:
+    url = postgres.create_database_before("0051")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            """
+            INSERT INTO workload (key, flops) VALUES ('relu:f32:n4', 4);
+            INSERT INTO candidate (candidate_id, config, requires, workload_key, target)
+            VALUES (repeat('a', 32), '{}', '{}', 'relu:f32:n4', 'wasm');
+            INSERT INTO zoo_entry (workload_key, device_class, version, candidate_id, state,
+                                   ballots, weight, total_weight, relative_time)
+            VALUES ('relu:f32:n4', '0123456789abcdef:r1-0:wasm', 1, repeat('a', 32), 'retired',
+                    1, 1, 1, 0.9),
+                   ('relu:f32:n4', '0123456789abcdef:r1-0:wasm', 2, repeat('a', 32), 'confirmed',
+                    5, 5, 5, 0.5);
+            """
+        )
+    assert migrate(url)[0] == "0051_coverage"
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT device_class, state, relative_time, target FROM coverage"
+        ).fetchall()
+        assert rows == [("0123456789abcdef:r1-0:wasm", "confirmed", 0.5, "wasm")]
+        take_census(connection)
+        unnoted = connection.execute("SELECT FROM coverage WHERE noted_at IS NULL").fetchall()
+    assert unnoted == []
