@@ -41,7 +41,8 @@ COVERAGE = Dashboard(
         ),
         Panel(
             title="Devices",
-            text="Devices that ran an agent within the last 30 days, by architecture.",
+            text="Of classes that an agent ran on within the last 30 days, by architecture, and "
+            "all agents that they ever had.",
             kind="table",
             width=12,
             height=6,
@@ -49,11 +50,10 @@ COVERAGE = Dashboard(
                 SqlQuery(
                     query="""
                     SELECT d.cpu_architecture AS cpu, d.gpu_vendor, d.gpu_architecture AS gpu,
-                           count(DISTINCT d.device_id) AS devices,
-                           count(DISTINCT s.device_class) AS classes,
-                           count(DISTINCT s.identity_id) AS agents
-                    FROM device d JOIN agent_session s ON s.device_id = d.device_id
-                    WHERE s.created_at > now() - interval '30 days'
+                           count(DISTINCT d.device_id) AS devices, count(*) AS classes,
+                           sum(c.identities)::bigint AS agents
+                    FROM device d JOIN device_class c ON c.device_id = d.device_id
+                    WHERE c.last_seen_at > now() - interval '30 days'
                     GROUP BY 1, 2, 3 ORDER BY agents DESC LIMIT 50
                     """
                 ),

@@ -30,7 +30,7 @@ TUNING = Dashboard(
         Panel(
             title="Time to best",
             text="From the registration of a workload to the first measurement within 5 % of the "
-            "best one of its class.",
+            "best one of its class, of both within the time that is shown.",
             unit="s",
             ask=(
                 SqlQuery(
@@ -42,7 +42,7 @@ TUNING = Dashboard(
                                min(m.best_ns) OVER (PARTITION BY j.id, m.device_class) AS best
                         FROM tuning_job j JOIN lease l ON l.job_id = j.id
                         JOIN measurement m ON m.lease_id = l.id
-                        WHERE $__timeFilter(j.created_at)
+                        WHERE $__timeFilter(j.created_at) AND $__timeFilter(l.created_at)
                           AND m.outcome = 'ok' AND m.verdict = 'verified'
                     )
                     SELECT created_at AS time, target AS metric,
@@ -55,7 +55,8 @@ TUNING = Dashboard(
         ),
         Panel(
             title="Time to a confirmed kernel",
-            text="From the registration of a workload to its first confirmed entry, by class.",
+            text="From the registration of a workload to its first confirmed entry, by class, of "
+            "both within the time that is shown.",
             unit="s",
             ask=(
                 SqlQuery(
@@ -65,10 +66,10 @@ TUNING = Dashboard(
                            extract(epoch FROM min(e.published_at) - j.created_at)::float8
                                AS seconds
                     FROM zoo_entry e
-                    JOIN candidate c ON c.candidate_id = e.candidate_id
-                    JOIN space_point p ON p.candidate_id = c.candidate_id
+                    JOIN space_point p ON p.candidate_id = e.candidate_id
                     JOIN tuning_job j ON j.id = p.job_id
-                    WHERE $__timeFilter(j.created_at) AND e.state <> 'provisional'
+                    WHERE $__timeFilter(j.created_at) AND $__timeFilter(e.published_at)
+                      AND e.state <> 'provisional'
                     GROUP BY j.id, e.device_class ORDER BY 1
                     """,
                 ),

@@ -9,7 +9,8 @@ VOTES = Dashboard(
     panels=(
         Panel(
             title="Agreement",
-            text="Share of the rank weights that the winner of a key received, live entries alone.",
+            text="Rank weights that the winner of a key received, as a share of what it would have "
+            "if all ballots named it first; live entries alone.",
             kind="stat",
             unit="percentunit",
             width=6,
@@ -17,7 +18,8 @@ VOTES = Dashboard(
             ask=(
                 SqlQuery(
                     query="""
-                    SELECT coalesce(avg(weight::float8 / nullif(total_weight, 0)), 0) AS agreement
+                    SELECT coalesce(avg(weight / nullif(5.0 * ballots, 0)), 0)::float8
+                               AS agreement
                     FROM zoo_entry WHERE state <> 'retired'
                     """
                 ),
@@ -33,7 +35,7 @@ VOTES = Dashboard(
         ),
         Panel(
             title="Where the crowd disagrees most",
-            text="Live entries with the smallest share of the weights for their winner.",
+            text="Live entries whose winner is furthest from being named first by all ballots.",
             kind="table",
             width=12,
             height=6,
@@ -41,7 +43,7 @@ VOTES = Dashboard(
                 SqlQuery(
                     query="""
                     SELECT workload_key, device_class, state, ballots,
-                           weight::float8 / nullif(total_weight, 0) AS agreement
+                           (weight / (5.0 * ballots))::float8 AS agreement
                     FROM zoo_entry WHERE state <> 'retired' AND ballots > 1
                     ORDER BY agreement, workload_key, device_class LIMIT 50
                     """
@@ -113,7 +115,8 @@ VOTES = Dashboard(
                     SELECT device_class, verdict, count(*) AS measurements,
                            count(DISTINCT identity_id) AS identities
                     FROM measurement
-                    WHERE $__timeFilter(created_at) AND verdict NOT IN ('verified', 'pending')
+                    WHERE $__timeFilter(created_at)
+                      AND verdict IN ('rejected', 'quarantined', 'unjudged')
                     GROUP BY device_class, verdict ORDER BY measurements DESC LIMIT 50
                     """
                 ),

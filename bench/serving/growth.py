@@ -18,6 +18,7 @@ from bench.report import Cell, Claim, Report, machine
 from bench.serving.filled_zoo import TINY, FilledZoo, Scale, filled_zoos
 from bench.serving.gateway_reads import gateway_reads
 from bench.serving.growth_parts import NotAnswered, Part
+from bench.serving.operations import operations
 from cli.terminal import note
 
 SIZES = (1_000_000, 10_000_000)
@@ -28,7 +29,7 @@ SAME = 1.2
 """The larger zoo may take so many times as long."""
 
 Parts = Callable[[FilledZoo], AbstractContextManager[Sequence[Part]]]
-PARTS: tuple[Parts, ...] = (gateway_reads,)
+PARTS: tuple[Parts, ...] = (gateway_reads, operations)
 """Each gives the same parts, in the same order, of every zoo."""
 
 

@@ -12,6 +12,7 @@ from cli.stack.ports import LOOPBACK, free_port, preferred_port
 from cli.stack.processes import Environment, ProcessSpec, Tier
 from kernelzoo.errors import StackError
 from kernelzoo.store.address import address_of
+from kernelzoo.store.roles import READER
 
 DASHBOARDS = Path(__file__).parents[2] / "dashboards"
 PROMETHEUS_PORT, GRAFANA_PORT = 9090, 3000
@@ -181,7 +182,7 @@ def _sources(database_url: str, prometheus_url: str) -> str:
                     "uid": "kernelzoo-postgres",
                     "type": "grafana-postgresql-datasource",
                     "url": database.host,
-                    "user": database.user,
+                    "user": READER,
                     "jsonData": {"database": database.name, "sslmode": "disable"},
                 },
             ],

@@ -44,7 +44,9 @@ from cli.stack.processes import (
 from cli.stack.signals import uninterrupted
 from cli.terminal import note
 from kernelzoo.errors import StackError
+from kernelzoo.store.blocking import connected
 from kernelzoo.store.migrate import migrate
+from kernelzoo.store.roles import make_reader
 
 READY_S = 60.0
 TEND_S = 0.1
@@ -199,6 +201,8 @@ def tended(stack: Stack) -> Iterator[None]:
 
 def _start(stack: Stack, options: StackOptions) -> None:
     migrate(stack.postgres.url)
+    with connected(stack.postgres.url) as db:
+        make_reader(db)
     # What processes of an earlier stack counted.
     shutil.rmtree(stack.place.metrics, ignore_errors=True)
     plan = plan_stack(stack.place, stack.keys, stack.postgres.url, options)

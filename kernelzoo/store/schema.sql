@@ -347,6 +347,8 @@ CREATE INDEX measurement_identity ON measurement (identity_id, device_class, can
 CREATE INDEX measurement_best ON measurement (candidate_id, best_ns);
 CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class, created_at);
 CREATE INDEX measurement_pending ON measurement (requeued_at) WHERE verdict = 'pending';
+CREATE INDEX measurement_set_aside ON measurement (created_at)
+    WHERE verdict IN ('rejected', 'quarantined', 'unjudged');
 
 CREATE TABLE ballot (
     identity_id uuid NOT NULL REFERENCES identity,

@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fixtures.postgres import Postgres
 from kernelzoo.store.migrate import migrate
+from kernelzoo.store.roles import READER, make_reader
 
 SCRIPT = Path(__file__).parents[2] / "docker" / "postgres" / "reader.sh"
 DATABASE = "kernelzoo_read"
@@ -42,6 +43,26 @@ def _run_script(postgres: Postgres) -> None:
         "POSTGRES_READER_PASSWORD": PASSWORD,
     }
     subprocess.run([SCRIPT], env=environment, check=True, capture_output=True)
+
+
+def test_the_reader_of_a_stack_without_images_is_held_to_the_same(
+    postgres: Postgres, read_database: str
+) -> None:
+    _run_script(postgres)
+    with psycopg.connect(read_database, autocommit=True) as owner:
+        configured = "SELECT rolconfig FROM pg_roles WHERE rolname = %s"
+        of_script = owner.execute(configured, (READER,)).fetchone()
+        owner.execute("DROP OWNED BY kernelzoo_reader; DROP ROLE kernelzoo_reader")
+        migrate(read_database)
+        for _ in range(2):
+            make_reader(owner)
+        assert owner.execute(configured, (READER,)).fetchone() == of_script
+    reader = make_conninfo(read_database, user=READER)
+    with psycopg.connect(reader, autocommit=True) as connection:
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("10s",)
+        assert connection.execute("SELECT count(*) FROM zoo_entry").fetchone() == (0,)
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            connection.execute("DELETE FROM zoo_entry")
 
 
 def test_the_reader_reads_what_migrations_make_later_and_writes_nothing(

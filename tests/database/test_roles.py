@@ -86,6 +86,8 @@ def test_a_role_is_made_granted_what_later_migrations_make_and_given_its_passwor
     assert made.returncode == 0, made.stderr
     assert "applied 0001_first_schema" in made.stdout
     assert "password" not in made.stdout + made.stderr
+    with psycopg.connect(as_service(empty).replace(SERVICE, OTHER)) as service:
+        assert service.execute("SHOW statement_timeout").fetchone() == ("1min",)
     with psycopg.connect(empty, autocommit=True) as owner:
         owner.execute("CREATE TABLE later (id bigint GENERATED ALWAYS AS IDENTITY, name text)")
         hashed = owner.execute(

@@ -14,6 +14,7 @@ import httpx2
 import psycopg
 import pytest
 import yaml
+from psycopg.conninfo import make_conninfo
 
 from cli.gateway_client import GatewayClient
 from cli.stack.monitoring import find_monitoring
@@ -23,6 +24,7 @@ from dashboards.generate import ALL
 from dashboards.model import Metric, Panel, SqlQuery
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from kernelzoo.store.roles import READER
 from tests.e2e.scripted_agent import ScriptedAgent
 from tests.reports import failure
 from tests.running import eventually, rows, running_stack
@@ -201,8 +203,7 @@ def _rows(watched: Watched, ask: SqlQuery) -> list[tuple[Any, ...]]:
     sql = re.sub(
         r"\$__timeFilter\(([\w.]+)\)", r"\1 BETWEEN now() - interval '1 hour' AND now()", ask.query
     )
-    with psycopg.connect(watched.stack.postgres.url) as connection:
-        connection.execute("SET default_transaction_read_only = on")
+    with psycopg.connect(make_conninfo(watched.stack.postgres.url, user=READER)) as connection:
         cursor = connection.execute(sql.encode())
         assert cursor.description is not None
         assert not ask.over_time or cursor.description[0].name == "time"

@@ -79,6 +79,7 @@ def test_grafana_has_the_data_sources_of_the_images_and_the_dashboards_of_the_re
 
     assert of(ours) == of(images)
     assert ours["datasources"][1]["url"] == "/state/postgres"
+    assert ours["datasources"][1]["user"] == images["datasources"][1]["user"]
     provider = _file(grafana, "dashboards/kernelzoo.yaml")["providers"][0]
     assert provider["options"] == {"path": str(ROOT / "dashboards" / "grafana")}
     assert dict(grafana.env)["GF_SERVER_HTTP_ADDR"] == "127.0.0.1"
