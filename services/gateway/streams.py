@@ -5,7 +5,7 @@ Pages of one class ask for the same, so that what is there is looked up once for
 
 import asyncio
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,9 @@ from services.gateway.wire.artifacts import Kernel
 
 MOST = 256
 MOST_OF_NETWORK = 32
+SHARE = 4
+"""A network may open one more while it has fewer than a fourth of what is left: shares shrink as
+streams fill the gateway."""
 RETRY_S = 5
 LOOKED_EVERY_S = 0.5
 LOOKS_AT_ONCE = 2
@@ -41,11 +44,20 @@ class Unconfirmed:
     newest_s: float
 
 
+@dataclass(slots=True, eq=False)
+class Stream:
+    """An open one. Where it `yields`, it may be `ended` for a network that has none: its page is
+    told to ask again later, which it does from where it was."""
+
+    yields: bool
+    ended: bool = False
+
+
 class Streams:
     """Counts those of this process."""
 
     def __init__(self) -> None:
-        self._open: Counter[str] = Counter()
+        self._open: defaultdict[str, dict[Stream, None]] = defaultdict(dict)
         self._seen: Remembered[Unconfirmed] = Remembered(LOOKED_EVERY_S)
         self._last: dict[Hashable, tuple[int | None, Unconfirmed]] = {}
         self._kernels: dict[tuple[str, datetime | None], Kernel] = {}
@@ -54,31 +66,53 @@ class Streams:
 
     def refuse_excess(self, network: str) -> None:
         """Raises Refusal (429 or 503) where one more is too many. Who waits for a look counts, too:
-        looks are taken in turn, so that one network's at strange classes would hold up all."""
+        looks are taken in turn, so that one network's at strange classes would hold up all.
+
+        Once all are open, the network with most ends one for a network that has none.
+        """
         later = {"Retry-After": str(RETRY_S)}
-        if self._open[network] >= MOST_OF_NETWORK:
+        own = len(self._open.get(network, ()))
+        share = min(MOST_OF_NETWORK, max(1, (MOST - self.total()) // SHARE))
+        if own >= share:
             raise Refusal(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                f"this network has {MOST_OF_NETWORK} streams of candidates open; let one of them "
-                "end, then ask again",
+                f"this network has {own} streams of candidates open, and may have {share} while so "
+                "many pages tune themselves; let one of them end, then ask again",
                 later,
             )
-        if self._open.total() >= MOST:
+        if self.total() >= MOST and not self._make_room():
             raise Refusal(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "too many pages tune themselves; the model runs all the same, ask again later",
                 later,
             )
 
+    def total(self) -> int:
+        return sum(map(len, self._open.values()))
+
+    def _make_room(self) -> bool:
+        network, largest = max(self._open.items(), key=lambda item: len(item[1]))
+        spare = next((stream for stream in largest if stream.yields), None)
+        if len(largest) <= 1 or spare is None:
+            return False
+        spare.ended = True
+        self._forget(network, spare)
+        return True
+
+    def _forget(self, network: str, stream: Stream) -> None:
+        """Nothing happens for one that was ended."""
+        own = self._open.get(network, {})
+        own.pop(stream, None)
+        if not own:
+            self._open.pop(network, None)
+
     @contextmanager
-    def counted(self, network: str) -> Iterator[None]:
-        self._open[network] += 1
+    def counted(self, network: str, stream: Stream) -> Iterator[None]:
+        self._open[network][stream] = None
         try:
             yield
         finally:
-            self._open[network] -= 1
-            if self._open[network] <= 0:
-                del self._open[network]
+            self._forget(network, stream)
 
     async def look(
         self, plan: Hashable, generation: int | None, see: Callable[[], Awaitable[Unconfirmed]]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from math import log2
@@ -50,7 +51,7 @@ from services.gateway.app import application
 from services.gateway.blobs import KEPT_S, Blobs
 from services.gateway.problems import Refusal
 from services.gateway.state import State
-from services.gateway.streams import LOOKED_EVERY_S, MOST_OF_NETWORK
+from services.gateway.streams import LOOKED_EVERY_S, MOST, MOST_OF_NETWORK, Stream
 from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import Connection
 from tests.database.test_shedding import full
@@ -757,11 +758,35 @@ def test_a_network_has_few_streams_open(served: TestClient) -> None:
     network = state.tokens.network("127.0.0.1")
     with ExitStack() as others:
         for _ in range(MOST_OF_NETWORK):
-            others.enter_context(state.streams.counted(network))
+            others.enter_context(state.streams.counted(network, Stream(yields=False)))
         refused = served.get(f"/v1/models/tiny/{CLASS}/candidates?wait_s=0")
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
     assert queued(served, "wait_s=0")[-1]["end"] == "waited"
-    assert state.streams._open.total() == 0
+    assert state.streams.total() == 0
+
+
+def test_a_stream_is_ended_where_another_network_has_none(served: TestClient) -> None:
+    """Attack: networks hold all streams. Its page is told to come back, and loses nothing."""
+    state: State = served.app.state.kernelzoo  # type: ignore[attr-defined]
+    path = f"/v1/models/tiny/{CLASS}/candidates?wait_s=20"
+    with ExitStack() as others, ThreadPoolExecutor(2) as pages:
+        held = [pages.submit(served.get, path) for _ in range(2)]
+        opened = state.streams._open
+        eventually(
+            lambda: sum(each.yields for own in opened.values() for each in own) == 2,
+            "both are open",
+        )
+        for number in range(MOST - 2):
+            place = Stream(yields=False)
+            others.enter_context(state.streams.counted(f"network {number}", place))
+        state.streams.refuse_excess("an honest one")
+        ended = next(as_completed(held)).result()
+        last = json.loads(ended.text.splitlines()[-1])
+        assert (last["end"], last["cursor"] != "") == ("waited", True)
+        assert sum(each.done() for each in held) == 1
+        others.enter_context(state.streams.counted("an honest one", Stream(yields=False)))
+        with pytest.raises(Refusal, match="ask again later"):
+            state.streams.refuse_excess("nobody has more than one")
 
 
 def test_streams_that_a_network_asks_for_in_one_moment_are_counted_too(
@@ -782,7 +807,7 @@ def test_streams_that_a_network_asks_for_in_one_moment_are_counted_too(
     for classes, wait_s in (([CLASS] * len(strange), 1), (strange, 0)):
         found = served.portal.call(burst, classes, wait_s)
         assert found == {200: MOST_OF_NETWORK, 429: MOST_OF_NETWORK}
-    assert state.streams._open.total() == 0
+    assert state.streams.total() == 0
 
 
 def test_a_page_that_tunes_a_model_is_lent_of_its_workloads_in_its_own_order(

@@ -35,7 +35,7 @@ from services.gateway.programs import learn
 from services.gateway.queueing import Batch, batches, compiled_since, tried, waiting
 from services.gateway.routes.zoo import ClassText, IfNoneMatch, Told
 from services.gateway.state import Network, Shared, State
-from services.gateway.streams import LOOKED_EVERY_S, Unconfirmed
+from services.gateway.streams import LOOKED_EVERY_S, Stream, Unconfirmed
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.models import ModelName
 from services.gateway.wire.queue import QueueBatch, QueuedKernel, QueueEnd, QueueLine, QueueWaits
@@ -45,6 +45,8 @@ router = APIRouter(tags=["models"])
 PARAMETERS = ("wait_s", "each")
 """Those that are no dimensions of a model, beside those of its manifest."""
 SAID_EVERY_S = 10.0
+ENDS_WITHIN_S = 1.0
+"""After it was ended for another network's."""
 RETRY_S = 2
 SLACK_S = 5.0
 """A compilation is stored at most so long after the time that it is stored with."""
@@ -85,7 +87,7 @@ async def get_candidates(
     seen = None
     if not _is_settled(state, key):
         state.streams.refuse_excess(network)
-        with state.streams.counted(network):
+        with state.streams.counted(network, Stream(yields=False)):
             seen = await _look(state, key)
     if seen is None or not seen.left:
         headers = {"ETag": SETTLED_ETAG, "Cache-Control": "public, max-age=60"}
@@ -93,8 +95,9 @@ async def get_candidates(
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         return Response(_line(SETTLED), media_type=NDJSON, headers=headers)
     state.streams.refuse_excess(network)
-    stream = _Stream(state=state, key=key, each=each, after_s=after)
-    return _Counted(stream.lines(seen, wait_s), state.streams.counted(network))
+    place = Stream(yields=True)
+    stream = _Stream(state=state, key=key, place=place, each=each, after_s=after)
+    return _Counted(stream.lines(seen, wait_s), state.streams.counted(network, place))
 
 
 class _Counted(StreamingResponse):
@@ -150,6 +153,7 @@ class _Stream:
 
     state: State
     key: Key
+    place: Stream
     each: int
     after_s: float
     sent: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -176,7 +180,7 @@ class _Stream:
             if coming == 0:
                 yield QueueEnd(end="complete", retry_s=0, cursor=self.cursor)
                 return
-            if (now_s := time.monotonic()) >= until_s:
+            if (now_s := time.monotonic()) >= until_s or self.place.ended:
                 yield QueueEnd(end="waited", retry_s=RETRY_S, cursor=self.cursor)
                 return
             if now_s > said_s + SAID_EVERY_S:
@@ -189,11 +193,14 @@ class _Stream:
         """What there is once it is something else than was `seen`, or after a while."""
         until_s, found = time.monotonic() + min(SAID_EVERY_S, left_s), seen
         while found is seen and (left_s := until_s - time.monotonic()) > 0:
+            if self.place.ended:
+                break
             generation = self.state.wake.generation
             await asyncio.sleep(min(LOOKED_EVERY_S, left_s))
             # What was remembered may be of before the last change.
             if self.state.streams.knows(self.key, _heard(self.state)):
-                await self.state.wake.wait(generation, max(0.0, until_s - time.monotonic()))
+                left_s = min(ENDS_WITHIN_S, until_s - time.monotonic())
+                await self.state.wake.wait(generation, max(0.0, left_s))
             found = await _look(self.state, self.key)
         return found
 

@@ -2,9 +2,21 @@
 
 import asyncio
 import time
+from contextlib import ExitStack
 
+import pytest
+
+from services.gateway.problems import Refusal
 from services.gateway.queueing import Tried
-from services.gateway.streams import LOOKED_EVERY_S, LOOKS_AT_ONCE, Streams, Unconfirmed
+from services.gateway.streams import (
+    LOOKED_EVERY_S,
+    LOOKS_AT_ONCE,
+    MOST,
+    MOST_OF_NETWORK,
+    Stream,
+    Streams,
+    Unconfirmed,
+)
 
 
 def unconfirmed(waits: int) -> Unconfirmed:
@@ -100,3 +112,45 @@ def test_what_else_there_is_to_do_comes_between_two_streams_that_wake_together()
 
     seen = asyncio.run(turns())
     assert len(set(seen)) == len(seen)
+
+
+def opened(streams: Streams, held: ExitStack, network: str) -> Stream | None:
+    """None where it is refused."""
+    try:
+        streams.refuse_excess(network)
+    except Refusal:
+        return None
+    stream = Stream(yields=True)
+    held.enter_context(streams.counted(network, stream))
+    return stream
+
+
+@pytest.mark.parametrize("attackers", [8, 40])
+def test_networks_that_take_all_streams_leave_one_to_every_other(attackers: int) -> None:
+    """Attack: networks open as many streams as they are let, so that no other page tunes itself.
+
+    What it cost before: eight networks with 32 each.
+    """
+    streams = Streams()
+    with ExitStack() as held:
+        taken = [
+            stream
+            for number in range(attackers)
+            for _ in range(MOST_OF_NETWORK)
+            if (stream := opened(streams, held, f"attacker {number}"))
+        ]
+        honest = [opened(streams, held, f"page {number}") for number in range(100)]
+        assert all(honest)
+        assert not any(each.ended for each in honest if each)
+        assert sum(each.ended for each in taken) >= len(taken) + len(honest) - MOST
+        assert streams.total() <= MOST
+        # Whoever was ended comes back to a smaller share.
+        assert opened(streams, held, "attacker 0") is None
+    assert streams.total() == 0
+
+
+def test_a_network_alone_has_as_many_as_ever() -> None:
+    streams = Streams()
+    with ExitStack() as held:
+        found = [opened(streams, held, "one") for _ in range(2 * MOST_OF_NETWORK)]
+        assert sum(each is not None for each in found) == MOST_OF_NETWORK
