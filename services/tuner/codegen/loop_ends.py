@@ -7,7 +7,8 @@ for t < 1024:                             for t < 1024, while t - here < 1:
 
 from collections.abc import Set as AbstractSet
 
-from services.tuner.ir.nodes import Block, Bound, Expression, If, Load, Loop
+from services.tuner.ir.affine import Bound
+from services.tuner.ir.nodes import Block, Expression, If, Load, Loop
 from services.tuner.ir.rewrite import leaves
 
 

@@ -1,4 +1,9 @@
-"""Affine forms of loop variables. Every index and every guard of the loop IR is one."""
+"""Affine forms of loop variables. Every index and every guard of the loop IR is one.
+
+row, k = variable("row"), variable("k")
+row * 64 + k        an index
+row < 100           a guard: a Bound, not a truth value
+"""
 
 from collections.abc import Mapping
 from typing import Self
@@ -23,17 +28,15 @@ class Affine(Struct, frozen=True, kw_only=True, gc=False):
         terms = tuple(sorted((var, c) for var, c in coefficients.items() if c))
         return cls(constant=constant, terms=terms)
 
-    @classmethod
-    def variable(cls, var: str) -> Self:
-        return cls(constant=0, terms=((var, 1),))
-
     def coefficient(self, var: str) -> int:
         for name, factor in self.terms:
             if name == var:
                 return factor
         return 0
 
-    def plus(self, other: "Affine") -> "Affine":
+    def __add__(self, other: "Affine | int") -> "Affine":
+        if isinstance(other, int):
+            return Affine(constant=self.constant + other, terms=self.terms)
         if not other.terms:
             return Affine(constant=self.constant + other.constant, terms=self.terms)
         sums = dict(self.terms)
@@ -41,12 +44,22 @@ class Affine(Struct, frozen=True, kw_only=True, gc=False):
             sums[var] = sums.get(var, 0) + c
         return Affine.of(self.constant + other.constant, sums)
 
-    def times(self, factor: int) -> "Affine":
+    __radd__ = __add__
+
+    def __sub__(self, other: "Affine | int") -> "Affine":
+        return self + other * -1
+
+    def __mul__(self, factor: int) -> "Affine":
         if not factor:
             return Affine(constant=0)
         return Affine(
-            constant=self.constant * factor, terms=tuple((v, c * factor) for v, c in self.terms)
+            constant=self.constant * factor, terms=tuple([(v, c * factor) for v, c in self.terms])
         )
+
+    def __lt__(self, limit: "Affine | int") -> "Bound":
+        if isinstance(limit, int):
+            return Bound(index=self, limit=limit)
+        return Bound(index=self - limit, limit=0)
 
     def divided(self, divisor: int) -> "Affine":
         """The quotient by a divisor of the constant and of all factors."""
@@ -58,7 +71,7 @@ class Affine(Struct, frozen=True, kw_only=True, gc=False):
         if not factor:
             return self
         rest = Affine(constant=self.constant, terms=tuple(t for t in self.terms if t[0] != var))
-        return rest.plus(value.times(factor))
+        return rest + value * factor
 
     def bounds(self, ranges: Mapping[str, Range]) -> Range:
         """Smallest and largest value over all values of the variables in their ranges."""
@@ -68,3 +81,17 @@ class Affine(Struct, frozen=True, kw_only=True, gc=False):
             low += c * (first if c > 0 else last)
             high += c * (last if c > 0 else first)
         return low, high
+
+
+def variable(name: str) -> Affine:
+    return Affine(constant=0, terms=((name, 1),))
+
+
+class Bound(Struct, frozen=True, kw_only=True, gc=False):
+    """The condition `index < limit`, which is known when the program runs."""
+
+    index: Affine
+    limit: int
+
+    def __bool__(self) -> bool:
+        raise TypeError("a bound holds or fails when the program runs; put it into an If")

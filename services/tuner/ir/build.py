@@ -9,42 +9,44 @@ from dataclasses import dataclass, field
 from math import prod
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.affine import Affine, Bound, Range, variable
 from services.tuner.ir.nodes import (
     LANES,
+    Allocate,
     Binary,
     BinaryOp,
     Block,
-    Bound,
     Broadcast,
     Buffer,
+    Call,
     Const,
     Expression,
-    ExtractLane,
     If,
     IndexValue,
     Let,
-    Load,
     Loop,
     LoopKind,
+    MathFunction,
+    Operand,
+    Program,
     Scope,
+    Select,
     Statement,
-    Store,
+    lanes_of,
+    operand,
 )
 from services.tuner.ir.rewrite import substitute
 
 ZERO = Affine(constant=0)
 
 
+def affine(constant: int = 0, **coefficients: int) -> Affine:
+    """constant + Σ coefficient·variable, with variables by their names."""
+    return Affine.of(constant, coefficients)
+
+
 def constant(value: int) -> Affine:
     return Affine(constant=value)
-
-
-def total(*parts: Affine) -> Affine:
-    whole = ZERO
-    for part in parts:
-        whole = whole.plus(part)
-    return whole
 
 
 def number(value: float) -> Const:
@@ -60,16 +62,9 @@ def whole(value: int) -> Const:
     return Const(value=value, dtype=DType.I32)
 
 
-def binary(op: BinaryOp, left: Expression, right: Expression) -> Binary:
-    return Binary(op=op, left=left, right=right)
-
-
-def plus(left: Expression, right: Expression) -> Binary:
-    return binary(BinaryOp.ADD, left, right)
-
-
-def times(left: Expression, right: Expression) -> Binary:
-    return binary(BinaryOp.MUL, left, right)
+def value(index: Affine) -> IndexValue:
+    """The value of a form, as an i32."""
+    return IndexValue(index=index)
 
 
 def splat(value: Expression) -> Broadcast:
@@ -77,49 +72,91 @@ def splat(value: Expression) -> Broadcast:
     return Broadcast(value=value, lanes=LANES)
 
 
+def select(condition: Expression, then: Operand, otherwise: Operand) -> Select:
+    lanes = lanes_of(condition)
+    return Select(
+        condition=condition, then=operand(then, lanes), otherwise=operand(otherwise, lanes)
+    )
+
+
+def call(function: MathFunction, argument: Expression) -> Call:
+    return Call(function=function, argument=argument)
+
+
 def all_lanes(value: Expression) -> Expression:
     """The sum of the lanes of a vector."""
-    x, y, z, w = (ExtractLane(value=value, lane=lane) for lane in range(LANES))
-    return plus(plus(x, y), plus(z, w))
+    x, y, z, w = (value.extract(lane) for lane in range(LANES))
+    return (x + y) + (z + w)
 
 
-def vector_at(buffer: Buffer, place: int) -> Load:
-    """Vector number `place` of a buffer."""
-    return Load(buffer=buffer, index=constant(LANES * place), lanes=LANES)
+def pairwise(values: Sequence[Expression], op: BinaryOp = BinaryOp.ADD) -> Expression:
+    """Reduces at least one value in a tree: nothing waits longer than it has to, and sums lose
+    less."""
+    while len(values) > 1:
+        pairs = zip(values[::2], values[1::2], strict=False)
+        joined = [Binary(op=op, left=left, right=right) for left, right in pairs]
+        values = [*joined, *values[len(values) // 2 * 2 :]]
+    return values[0]
 
 
-def store_vector(buffer: Buffer, place: int, value: Expression) -> Store:
-    return Store(buffer=buffer, index=constant(LANES * place), value=value)
+def local(name: str, size: int, dtype: DType = DType.F32) -> Buffer:
+    """Memory of one thread."""
+    return Buffer(name=name, scope=Scope.LOCAL, dtype=dtype, size=size)
 
 
-def f32_buffer(name: str, size: int, scope: Scope) -> Buffer:
-    return Buffer(name=name, scope=scope, dtype=DType.F32, size=size)
+def shared(name: str, size: int, dtype: DType = DType.F32) -> Buffer:
+    """Memory of a workgroup."""
+    return Buffer(name=name, scope=Scope.WORKGROUP, dtype=dtype, size=size)
 
 
-def loop(var: str, extent: int, kind: LoopKind, body: Iterable[Statement]) -> Loop:
+def scratch(name: str, size: int, dtype: DType = DType.F32) -> Buffer:
+    """Memory of one call of the kernel."""
+    return Buffer(name=name, scope=Scope.GLOBAL, dtype=dtype, size=size)
+
+
+def loop(
+    var: str, extent: int, body: Iterable[Statement], kind: LoopKind = LoopKind.SERIAL
+) -> Loop:
     return Loop(var=var, extent=extent, kind=kind, body=tuple(body))
+
+
+def threads(count: int, body: Iterable[Statement]) -> Loop:
+    """The loop over the threads of a workgroup, whose variable is "thread"."""
+    return loop("thread", count, body, LoopKind.THREAD_INDEX)
+
+
+def program(parameters: Iterable[Buffer], var: str, extent: int, body: Block) -> Program:
+    """The body for each of `extent` iterations that a caller may slice, or workgroups."""
+    return Program(parameters=tuple(parameters), body=loop(var, extent, body, LoopKind.RANGE))
 
 
 def serial(var: str, extent: int, body: Block) -> Block:
     """A serial loop; a single iteration is the body with the variable 0."""
     if extent == 1:
         return substitute(body, var, ZERO)
-    return (loop(var, extent, LoopKind.SERIAL, body),)
+    return (loop(var, extent, body),)
 
 
 def unrolled(var: str, extent: int, *body: Statement) -> Loop:
-    return loop(var, extent, LoopKind.UNROLLED, body)
+    return loop(var, extent, body, LoopKind.UNROLLED)
 
 
 def vector(var: str, *body: Statement) -> Loop:
     """A loop whose four iterations are the lanes of vectors."""
-    return loop(var, LANES, LoopKind.VECTOR, body)
+    return loop(var, LANES, body, LoopKind.VECTOR)
 
 
 def under(bounds: Iterable[Bound], body: Block, otherwise: Block = ()) -> Block:
     """An If with these bounds; the body as it is where there are none."""
     kept = tuple(bounds)
     return (If(bounds=kept, body=body, otherwise=otherwise),) if kept else body
+
+
+def allocated(buffers: Iterable[Buffer], body: Block) -> Block:
+    """The body with its buffers; the last is made first."""
+    for buffer in buffers:
+        body = (Allocate(buffer=buffer, body=body),)
+    return body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +172,7 @@ class Frame:
     def variable(self, var: str, extent: int) -> Affine:
         """The variable of a loop around the block; 0 where the loop has one iteration."""
         self.ranges[var] = (0, extent - 1)
-        return Affine.variable(var) if extent > 1 else ZERO
+        return variable(var) if extent > 1 else ZERO
 
     def upper_bound(self, index: Affine) -> int:
         return index.bounds(self.ranges)[1]
@@ -148,7 +185,7 @@ class Frame:
         """Binds `var` to a value from 0 to `most`."""
         self.lets.append(Let(var=var, value=value, low=0, high=most, body=()))
         self.ranges[var] = (0, most)
-        return Affine.variable(var)
+        return variable(var)
 
     def delinearize(self, place: Affine, parts: Sequence[tuple[str, int]]) -> list[Affine]:
         """Splits a linear index into one index for each part, the outermost part first.
@@ -167,29 +204,28 @@ class Frame:
             return ZERO
         if lower == 1 and not modulus:
             return place
-        value: Expression = IndexValue(index=place)
+        digit: Expression = value(place)
         if lower > 1:
-            value = binary(BinaryOp.FLOOR_DIV, value, whole(lower))
+            digit = digit // lower
         if modulus:
-            value = binary(BinaryOp.FLOOR_MOD, value, whole(modulus))
-        return self.let(name, value, min(size - 1, self.upper_bound(place) // lower))
+            digit = digit % modulus
+        return self.let(name, digit, min(size - 1, self.upper_bound(place) // lower))
 
     def parity(self, name: str, index: Affine) -> Affine:
         if not self.upper_bound(index):
             return ZERO
-        return self.let(name, binary(BinaryOp.FLOOR_MOD, IndexValue(index=index), whole(2)), 1)
+        return self.let(name, value(index) % 2, 1)
 
     def least(self, var: str, index: Affine, most: int) -> Affine:
         """Binds `var` to the index, or to `most` where it exceeds that."""
-        return self.let(var, binary(BinaryOp.MIN, IndexValue(index=index), whole(most)), most)
+        return self.let(var, value(index).min(most), most)
 
     def clamped(self, name: str, index: Affine, extent: int, step: int) -> Affine:
         """The index, or the last multiple of `step` below the extent where it exceeds that."""
         if self.upper_bound(index) + step <= extent:
             return index
         last = extent // step - 1
-        value = binary(BinaryOp.MIN, IndexValue(index=index.divided(step)), whole(last))
-        return self.let(name, value, last).times(step)
+        return self.let(name, value(index.divided(step)).min(last), last) * step
 
     def enclose(self, body: Block) -> Block:
         """The body inside the Lets."""

@@ -12,7 +12,7 @@ from math import gcd
 from msgspec import structs
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.affine import Affine, Bound, Range
 from services.tuner.ir.nodes import (
     LANES,
     SHIFTS,
@@ -21,7 +21,6 @@ from services.tuner.ir.nodes import (
     Barrier,
     Binary,
     Block,
-    Bound,
     Buffer,
     Expression,
     If,
@@ -138,7 +137,7 @@ def _reduction(reduced: SubgroupReduce, scope: _Scope) -> Iterator[str]:
     match reduced.thread:
         case IndexValue(index=index) if _bound_variables(index, scope):
             lanes = lanes_of(reduced.value)
-            yield from _access(reduced.shared, index.times(lanes), lanes, scope)
+            yield from _access(reduced.shared, index * lanes, lanes, scope)
 
 
 def _loop(loop: Loop, scope: _Scope) -> Iterator[str]:
@@ -238,7 +237,7 @@ def _limits_by(index: Affine, held: tuple[Bound, ...], ranges: dict[str, Range])
         times = index.coefficient(var) // factor
         if not times:
             continue
-        rest = index.plus(bound.index.times(-times))
+        rest = index - bound.index * times
         edge = times * _largest(bound)
         below, above = _limits_by(rest, held[position + 1 :], ranges)
         if times > 0:
@@ -257,7 +256,7 @@ def _largest(bound: Bound) -> int:
 
 def _raised(scope: _Scope, bound: Bound) -> _Scope:
     """The scope where a bound does not hold, which is where the opposite bound does."""
-    opposite = Bound(index=bound.index.times(-1), limit=1 - bound.limit)
+    opposite = Bound(index=bound.index * -1, limit=1 - bound.limit)
     return _narrowed(scope, (opposite,))
 
 

@@ -9,16 +9,21 @@ elements from i on: a value has 1 or 4 lanes of one dtype, F32 or I32. A compari
 
 Nodes are structs, since a pass makes thousands: one takes 0.06 µs, a frozen dataclass 0.57. They
 refer only to older nodes, so that there are no cycles for the garbage collector to look for.
+
+A template writes them with operators, which add nothing that the nodes do not say:
+
+    c.store(row * 64 + column, a[row * 8 + k] * b[k * 64 + column] + 1.0)
 """
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, Bound
 
 LANES = 4
 """Lanes of a vector, which is 128 bits of f32 or i32."""
@@ -117,6 +122,19 @@ class Buffer(Struct, frozen=True, kw_only=True, gc=False):
     dtype: DType
     size: int
 
+    def __getitem__(self, index: "Affine | int") -> "Load":
+        return Load(buffer=self, index=_index(index))
+
+    def vector(self, index: "Affine | int") -> "Load":
+        """The four elements from the index on."""
+        return Load(buffer=self, index=_index(index), lanes=LANES)
+
+    def store(self, index: "Affine | int", value: "Operand") -> "Store":
+        """A number is stored as the buffer's dtype is computed in."""
+        if isinstance(value, (int, float)):
+            value = Const(value=value, dtype=self.dtype.compute_dtype)
+        return Store(buffer=self, index=_index(index), value=operand(value))
+
 
 class Register(Struct, frozen=True, kw_only=True, gc=False):
     """A variable of 1 or 4 lanes: a local in WebAssembly, a `let` or `var` in WGSL."""
@@ -124,13 +142,6 @@ class Register(Struct, frozen=True, kw_only=True, gc=False):
     name: str
     lanes: int
     dtype: DType = DType.F32
-
-
-class Bound(Struct, frozen=True, kw_only=True, gc=False):
-    """The condition `index < limit`."""
-
-    index: Affine
-    limit: int
 
 
 class Pointer(Struct, frozen=True, kw_only=True, gc=False):
@@ -147,19 +158,92 @@ class Pointer(Struct, frozen=True, kw_only=True, gc=False):
     stride: int
 
 
-class Const(Struct, frozen=True, kw_only=True, gc=False):
+class Arithmetic(Struct, frozen=True, kw_only=True, gc=False):
+    """The operators of every expression: they make the node that computes them.
+
+    The other operand may be a form, whose value it then is, or a number, which stands in all lanes:
+    a float for an F32, an int for an I32. `==` compares nodes, and makes none.
+    """
+
+    def __add__(self, other: "Operand") -> "Binary":
+        return _binary(BinaryOp.ADD, self, other)
+
+    def __sub__(self, other: "Operand") -> "Binary":
+        return _binary(BinaryOp.SUB, self, other)
+
+    def __rsub__(self, other: float) -> "Binary":
+        return Binary(
+            op=BinaryOp.SUB, left=operand(other, lanes_of(operand(self))), right=operand(self)
+        )
+
+    def __mul__(self, other: "Operand") -> "Binary":
+        return _binary(BinaryOp.MUL, self, other)
+
+    def __truediv__(self, other: "Operand") -> "Binary":
+        return _binary(BinaryOp.DIV, self, other)
+
+    def __floordiv__(self, other: "Operand") -> "Binary":
+        return _binary(BinaryOp.FLOOR_DIV, self, other)
+
+    def __mod__(self, other: "Operand") -> "Binary":
+        return _binary(BinaryOp.FLOOR_MOD, self, other)
+
+    def __and__(self, other: "Operand") -> "Binary":
+        return _binary(BinaryOp.AND, self, other)
+
+    def __or__(self, other: "Operand") -> "Binary":
+        return _binary(BinaryOp.OR, self, other)
+
+    def __xor__(self, other: "Operand") -> "Binary":
+        return _binary(BinaryOp.XOR, self, other)
+
+    def __lshift__(self, count: "Operand") -> "Binary":
+        return Binary(op=BinaryOp.SHIFT_LEFT, left=operand(self), right=operand(count))
+
+    def __rshift__(self, count: "Operand") -> "Binary":
+        return Binary(op=BinaryOp.SHIFT_RIGHT, left=operand(self), right=operand(count))
+
+    def __lt__(self, other: "Operand") -> "Compare":
+        return _compare(CompareOp.LT, self, other)
+
+    def __le__(self, other: "Operand") -> "Compare":
+        return _compare(CompareOp.LE, self, other)
+
+    def equals(self, other: "Operand") -> "Compare":
+        return _compare(CompareOp.EQ, self, other)
+
+    def differs(self, other: "Operand") -> "Compare":
+        return _compare(CompareOp.NE, self, other)
+
+    def min(self, other: "Operand") -> "Binary":
+        return _binary(BinaryOp.MIN, self, other)
+
+    def max(self, other: "Operand") -> "Binary":
+        return _binary(BinaryOp.MAX, self, other)
+
+    def extract(self, lane: int) -> "ExtractLane":
+        return ExtractLane(value=operand(self), lane=lane)
+
+    def cast(self, dtype: DType) -> "Cast":
+        return Cast(value=operand(self), dtype=dtype)
+
+    def bitcast(self, dtype: DType) -> "Bitcast":
+        return Bitcast(value=operand(self), dtype=dtype)
+
+
+class Const(Arithmetic, frozen=True, kw_only=True, gc=False):
     value: float
     dtype: DType
     lanes: int = 1
 
 
-class IndexValue(Struct, frozen=True, kw_only=True, gc=False):
+class IndexValue(Arithmetic, frozen=True, kw_only=True, gc=False):
     """The value of an affine form, as an i32."""
 
     index: Affine
 
 
-class Load(Struct, frozen=True, kw_only=True, gc=False):
+class Load(Arithmetic, frozen=True, kw_only=True, gc=False):
     """`lanes` consecutive elements from `index` on."""
 
     buffer: Buffer
@@ -167,29 +251,29 @@ class Load(Struct, frozen=True, kw_only=True, gc=False):
     lanes: int = 1
 
 
-class RegisterRead(Struct, frozen=True, kw_only=True, gc=False):
+class RegisterRead(Arithmetic, frozen=True, kw_only=True, gc=False):
     register: Register
 
 
-class Broadcast(Struct, frozen=True, kw_only=True, gc=False):
+class Broadcast(Arithmetic, frozen=True, kw_only=True, gc=False):
     """One value in all lanes (a splat)."""
 
     value: "Expression"
     lanes: int
 
 
-class Lanes(Struct, frozen=True, kw_only=True, gc=False):
+class Lanes(Arithmetic, frozen=True, kw_only=True, gc=False):
     """Four single values side by side."""
 
     values: tuple["Expression", ...]
 
 
-class ExtractLane(Struct, frozen=True, kw_only=True, gc=False):
+class ExtractLane(Arithmetic, frozen=True, kw_only=True, gc=False):
     value: "Expression"
     lane: int
 
 
-class Shuffle(Struct, frozen=True, kw_only=True, gc=False):
+class Shuffle(Arithmetic, frozen=True, kw_only=True, gc=False):
     """Picks four lanes: 0 to 3 are those of `left`, 4 to 7 those of `right`."""
 
     left: "Expression"
@@ -197,13 +281,13 @@ class Shuffle(Struct, frozen=True, kw_only=True, gc=False):
     lanes: tuple[int, int, int, int]
 
 
-class Binary(Struct, frozen=True, kw_only=True, gc=False):
+class Binary(Arithmetic, frozen=True, kw_only=True, gc=False):
     op: BinaryOp
     left: "Expression"
     right: "Expression"
 
 
-class MultiplyAdd(Struct, frozen=True, kw_only=True, gc=False):
+class MultiplyAdd(Arithmetic, frozen=True, kw_only=True, gc=False):
     """`left·right + addend`, rounded once or twice: targets may choose."""
 
     left: "Expression"
@@ -211,13 +295,13 @@ class MultiplyAdd(Struct, frozen=True, kw_only=True, gc=False):
     addend: "Expression"
 
 
-class Compare(Struct, frozen=True, kw_only=True, gc=False):
+class Compare(Arithmetic, frozen=True, kw_only=True, gc=False):
     op: CompareOp
     left: "Expression"
     right: "Expression"
 
 
-class Select(Struct, frozen=True, kw_only=True, gc=False):
+class Select(Arithmetic, frozen=True, kw_only=True, gc=False):
     """`relaxed`: each lane of the condition has equal bits, so relaxed instructions may be used."""
 
     condition: "Expression"
@@ -226,24 +310,24 @@ class Select(Struct, frozen=True, kw_only=True, gc=False):
     relaxed: bool = False
 
 
-class Cast(Struct, frozen=True, kw_only=True, gc=False):
+class Cast(Arithmetic, frozen=True, kw_only=True, gc=False):
     value: "Expression"
     dtype: DType
 
 
-class Bitcast(Struct, frozen=True, kw_only=True, gc=False):
+class Bitcast(Arithmetic, frozen=True, kw_only=True, gc=False):
     """The same bits as another dtype of the same size."""
 
     value: "Expression"
     dtype: DType
 
 
-class Call(Struct, frozen=True, kw_only=True, gc=False):
+class Call(Arithmetic, frozen=True, kw_only=True, gc=False):
     function: MathFunction
     argument: "Expression"
 
 
-class SubgroupReduce(Struct, frozen=True, kw_only=True, gc=False):
+class SubgroupReduce(Arithmetic, frozen=True, kw_only=True, gc=False):
     """Reduces `value` by `op` over each group of `threads` neighbouring threads, a power of two.
 
     It uses subgroup operations, whatever size a subgroup has. `thread` is the number of the thread
@@ -277,6 +361,35 @@ Expression = (
     | Call
     | SubgroupReduce
 )
+Operand = Expression | Affine | float
+"""What operators take: an expression, a form for its value, or a number."""
+
+
+def operand(value: Any, lanes: int = 1) -> Any:
+    """The expression that an operand stands for, a number in so many lanes."""
+    # Typed loosely, as a union of all nodes cannot name the class whose methods call it.
+    if isinstance(value, Arithmetic):
+        return value
+    if isinstance(value, Affine):
+        return IndexValue(index=value)
+    dtype = DType.I32 if isinstance(value, int) else DType.F32
+    return Const(value=value, dtype=dtype, lanes=lanes)
+
+
+def _binary(op: BinaryOp, left: Any, right: Any) -> Binary:
+    if not isinstance(right, Arithmetic):
+        right = operand(right, lanes_of(left))
+    return Binary(op=op, left=left, right=right)
+
+
+def _compare(op: CompareOp, left: Any, right: Any) -> Compare:
+    if not isinstance(right, Arithmetic):
+        right = operand(right, lanes_of(left))
+    return Compare(op=op, left=left, right=right)
+
+
+def _index(index: Affine | int) -> Affine:
+    return Affine(constant=index) if isinstance(index, int) else index
 
 
 class Store(Struct, frozen=True, kw_only=True, gc=False):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, Bound
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -12,7 +12,6 @@ from services.tuner.ir.nodes import (
     Binary,
     Bitcast,
     Block,
-    Bound,
     Broadcast,
     Call,
     Cast,

@@ -14,7 +14,7 @@ from kernelzoo.domain.artifact import Dispatch
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner.codegen.wgsl.module import print_module
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, variable
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
@@ -111,7 +111,7 @@ def sum_of(registers: list[Register]) -> Expression:
     first, *others = map(read, registers)
     total: Expression = first
     for other in others:
-        total = Binary(op=BinaryOp.ADD, left=total, right=other)
+        total = total + other
     return total
 
 
@@ -265,10 +265,10 @@ class TileLoop:
 
     def _four(self, matrix: tuple[Buffer, Affine, int], line: int) -> Expression:
         buffer, start, pitch = matrix
-        at = start.plus(affine(line * pitch))
+        at = start + line * pitch
         if self.vec4:
             return load(buffer, at)
-        return Lanes(values=tuple(load(buffer, at.plus(affine(i)), 1) for i in range(LANES)))
+        return Lanes(values=tuple(load(buffer, at + i, 1) for i in range(LANES)))
 
 
 def _tiles() -> tuple[Buffer, ...]:
@@ -282,7 +282,7 @@ def _tiles() -> tuple[Buffer, ...]:
 
 def _thread_as(over: str, rest: str, by: int, body: Block) -> Let:
     """`over` and `rest` are the thread's number divided by `by`, and what is left."""
-    number = IndexValue(index=Affine.variable(THREAD))
+    number = IndexValue(index=variable(THREAD))
     divisor = Const(value=by, dtype=DType.I32)
     high = THREADS // by - 1
     for var, op, last in ((rest, BinaryOp.FLOOR_MOD, by - 1), (over, BinaryOp.FLOOR_DIV, high)):
@@ -318,7 +318,7 @@ def split_k_parts() -> tuple[Program, ...]:
     sums = [vector(f"part{number}") for number in range(SPLIT_PARTS)]
     stride = LANES * THREADS * SPLIT_BLOCKS
     loads = [
-        assign(one, load(partial, place(THREADS).plus(affine(stride * number))))
+        assign(one, load(partial, place(THREADS) + stride * number))
         for number, one in enumerate(sums)
     ]
     body: Block = (*loads, store(written, place(THREADS), sum_of(sums)))

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from kernelzoo.domain.operators import expressions as domain
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.build import binary, number
+from services.tuner.ir.build import number
 from services.tuner.ir.nodes import (
+    Binary,
     BinaryOp,
     Call,
     Compare,
@@ -64,7 +65,7 @@ def value_of(wanted: domain.Expression, found: Found) -> Expression:
             case domain.Real(value):
                 return number(value)
             case domain.Binary(op, left, right) if op in _BINARY:
-                return binary(_BINARY[op], inside(left), inside(right))
+                return Binary(op=_BINARY[op], left=inside(left), right=inside(right))
             case domain.Call(function, argument):
                 return Call(function=_FUNCTIONS[function], argument=inside(argument))
             case domain.Choice((condition, *others), then, otherwise):

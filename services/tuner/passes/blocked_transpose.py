@@ -22,10 +22,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, Bound, variable
 from services.tuner.ir.nodes import (
     Block,
-    Bound,
     Buffer,
     Expression,
     If,
@@ -59,10 +58,10 @@ class _Transposition:
 
     def entry(self, i: Affine, j: Affine, lanes: int = 1) -> Load:
         """`lanes` neighbours in a row of the source, which belong into one column of the target."""
-        return Load(buffer=self.source, index=j.times(self.source_row).plus(i), lanes=lanes)
+        return Load(buffer=self.source, index=j * self.source_row + i, lanes=lanes)
 
     def store(self, i: Affine, j: Affine, value: Expression) -> Store:
-        return Store(buffer=self.target, index=i.times(self.target_row).plus(j), value=value)
+        return Store(buffer=self.target, index=i * self.target_row + j, value=value)
 
 
 def transpose_in_blocks(program: Program, width: int) -> Program:
@@ -110,7 +109,7 @@ def _strips(one: _Transposition, width: int) -> Loop:
     count, rest = divmod(one.rows, width)
     body: Block = tuple(_strip(one, first, width))
     if rest:
-        limit = Bound(index=Affine.variable("strip"), limit=count)
+        limit = Bound(index=variable("strip"), limit=count)
         last = tuple(_strip(one, first, rest))
         body = (If(bounds=(limit,), body=body, otherwise=last),)
     extent = count + (rest > 0)
@@ -174,11 +173,11 @@ def _interleaved(one: _Transposition, i: Affine) -> Iterator[Store]:
 def _entries(one: _Transposition, rows: tuple[Affine, int], columns: tuple[int, int]) -> Loop:
     """Single entries: `rows` and `columns` of the target are each a first one and a count."""
     (first, height), (start, width) = rows, columns
-    i, j = first.plus(Affine.variable("row")), Affine.of(start, {"column": 1})
+    i, j = first + variable("row"), Affine.of(start, {"column": 1})
     inner: Block = (one.store(i, j, one.entry(i, j)),)
     across = Loop(var="column", extent=width, kind=LoopKind.SERIAL, body=inner)
     return Loop(var="row", extent=height, kind=LoopKind.SERIAL, body=(across,))
 
 
 def _moved(index: Affine, by: int) -> Affine:
-    return index.plus(Affine(constant=by))
+    return index + by

@@ -5,13 +5,12 @@ from contextlib import contextmanager
 from itertools import count
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, Bound
 from services.tuner.ir.nodes import (
     Assign,
     Binary,
     BinaryOp,
     Bitcast,
-    Bound,
     Broadcast,
     Call,
     Compare,
@@ -83,8 +82,8 @@ class ExpressionBuilder:
             flag = Const(value=0, dtype=DType.I32)
             for lane in range(self._lanes):
                 part = ExtractLane(value=mask, lane=lane)
-                flag = part if not lane else Binary(op=BinaryOp.OR, left=flag, right=part)
-            flag = Binary(op=BinaryOp.AND, left=flag, right=Const(value=1, dtype=DType.I32))
+                flag = part if not lane else flag | part
+            flag = flag & Const(value=1, dtype=DType.I32)
         outer, self.statements, self._is_rare = self.statements, [], True
         yield
         inner, self.statements, self._is_rare = tuple(self.statements), outer, False
@@ -144,7 +143,7 @@ class ExpressionBuilder:
         """value·2ⁿ, where the low nine bits of `exponent` are n and the result is normal."""
         count = Const(value=23, dtype=DType.I32)
         bits = Bitcast(value=exponent, dtype=DType.I32)
-        raised = Binary(op=BinaryOp.SHIFT_LEFT, left=bits, right=count)
+        raised = bits << count
         whole = add(Bitcast(value=value, dtype=DType.I32), raised)
         return Bitcast(value=whole, dtype=DType.F32)
 
@@ -157,19 +156,19 @@ class ExpressionBuilder:
 
 
 def add(left: Expression, right: Expression) -> Binary:
-    return Binary(op=BinaryOp.ADD, left=left, right=right)
+    return left + right
 
 
 def subtract(left: Expression, right: Expression) -> Binary:
-    return Binary(op=BinaryOp.SUB, left=left, right=right)
+    return left - right
 
 
 def multiply(left: Expression, right: Expression) -> Binary:
-    return Binary(op=BinaryOp.MUL, left=left, right=right)
+    return left * right
 
 
 def divide(left: Expression, right: Expression) -> Binary:
-    return Binary(op=BinaryOp.DIV, left=left, right=right)
+    return left / right
 
 
 def call(function: MathFunction, argument: Expression) -> Call:

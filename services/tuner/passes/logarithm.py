@@ -8,8 +8,6 @@ from math import inf, nan
 
 from kernelzoo.domain.dtype import DType
 from services.tuner.ir.nodes import (
-    Binary,
-    BinaryOp,
     Bitcast,
     Cast,
     CompareOp,
@@ -20,10 +18,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.expression_builder import (
     ExpressionBuilder,
-    add,
     call,
-    multiply,
-    subtract,
 )
 
 _LOG = (
@@ -56,11 +51,11 @@ def logarithm(x: Expression, build: ExpressionBuilder) -> Expression:
     """ln x; -inf at 0, NaN below."""
     x = build.keep(x)
     n, f = _split(x, build)
-    square = build.keep(multiply(f, f))
-    cube = multiply(multiply(f, square), build.polynomial(_LOG, f))
+    square = build.keep(f * f)
+    cube = f * square * build.polynomial(_LOG, f)
     lower = build.multiply_add(square, build.number(-0.5), cube)
     lower = build.multiply_add(n, build.number(_LN2_LOW), lower)
-    found = build.multiply_add(n, build.number(_LN2_HIGH), add(f, lower))
+    found = build.multiply_add(n, build.number(_LN2_HIGH), f + lower)
     at_edge = build.below(x, build.number(0), build.number(nan), x)
     zero = build.compared(CompareOp.EQ, x, build.number(0))
     edge = build.where(zero, build.number(-inf), at_edge)
@@ -70,10 +65,10 @@ def logarithm(x: Expression, build: ExpressionBuilder) -> Expression:
 def logarithm_past_one(x: Expression, build: ExpressionBuilder) -> Expression:
     """ln(1 + x). What 1 + x rounds away counts near 0 alone."""
     x = build.keep(x)
-    square = build.keep(multiply(x, x))
-    cube = multiply(multiply(x, square), build.polynomial(_LOG, x))
-    near = add(x, build.multiply_add(square, build.number(-0.5), cube))
-    far = logarithm(add(x, build.number(1)), build)
+    square = build.keep(x * x)
+    cube = x * square * build.polynomial(_LOG, x)
+    near = x + build.multiply_add(square, build.number(-0.5), cube)
+    far = logarithm(x + build.number(1), build)
     return build.below(call(MathFunction.ABS, x), build.number(_NEAR_ONE), near, far)
 
 
@@ -90,29 +85,29 @@ def scaled_logarithm(
     n, f = _split(size, build)
     # ln(1 + f) = first + rest: of f²/2 the part that is exact is subtracted exactly.
     top, bottom = _halves(f, build)
-    half = build.keep(multiply(multiply(top, top), build.number(0.5)))
-    first = build.keep(subtract(f, half))
-    lost = subtract(subtract(f, first), half)
-    cross = multiply(multiply(add(f, top), bottom), build.number(-0.5))
-    cube = multiply(multiply(f, multiply(f, f)), build.polynomial(_LOG, f))
-    rest = build.keep(add(add(lost, cross), cube))
+    half = build.keep(top * top * build.number(0.5))
+    first = build.keep(f - half)
+    lost = f - first - half
+    cross = (f + top) * bottom * build.number(-0.5)
+    cube = f * (f * f) * build.polynomial(_LOG, f)
+    rest = build.keep(lost + cross + cube)
     # ln x = n·ln 2 + first + rest.
-    whole = build.keep(multiply(n, build.number(_LN2_HIGH)))
-    total = build.keep(add(whole, first))
-    lost = subtract(first, subtract(total, whole))
-    rest = build.keep(add(add(rest, lost), multiply(n, build.number(_LN2_LOW))))
-    high = build.keep(add(total, rest))
-    low = build.keep(subtract(rest, subtract(high, total)))
+    whole = build.keep(n * build.number(_LN2_HIGH))
+    total = build.keep(whole + first)
+    lost = first - (total - whole)
+    rest = build.keep(rest + lost + n * build.number(_LN2_LOW))
+    high = build.keep(total + rest)
+    low = build.keep(rest - (high - total))
     # Times y.
-    product = build.keep(multiply(y, high))
+    product = build.keep(y * high)
     (y_top, y_bottom), (top, bottom) = _halves(y, build), _halves(high, build)
-    error = subtract(multiply(y_top, top), product)
-    error = add(error, multiply(y_top, bottom))
-    error = add(error, multiply(y_bottom, top))
-    error = add(error, multiply(y_bottom, bottom))
-    error = add(error, multiply(y, low))
+    error = y_top * top - product
+    error = error + y_top * bottom
+    error = error + y_bottom * top
+    error = error + y_bottom * bottom
+    error = error + y * low
     end = build.below(build.number(1), size, build.number(inf), build.number(-inf))
-    sum_ = build.keep(build.where(_is_positive(size, build), product, multiply(y, end)))
+    sum_ = build.keep(build.where(_is_positive(size, build), product, y * end))
     small = call(MathFunction.ABS, sum_)
     kept = build.below(small, build.number(_SURE_OVERFLOW), error, build.number(0))
     return sum_, build.keep(kept)
@@ -121,28 +116,28 @@ def scaled_logarithm(
 def _split(x: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, RegisterRead]:
     """n and f, for x > 0. A denormal number is scaled first."""
     tiny = build.compared(CompareOp.LT, x, build.number(_SMALLEST_NORMAL))
-    normal = build.where(tiny, multiply(x, build.number(2.0**_FRACTION_BITS)), x)
+    normal = build.where(tiny, x * build.number(2.0**_FRACTION_BITS), x)
     bits = build.keep(Bitcast(value=normal, dtype=DType.I32), DType.I32)
     count = Const(value=_FRACTION_BITS, dtype=DType.I32)
-    above = subtract(bits, build.whole(_TWO_THIRDS))
-    exponent = build.keep(Binary(op=BinaryOp.SHIFT_RIGHT, left=above, right=count), DType.I32)
-    raised = Binary(op=BinaryOp.SHIFT_LEFT, left=exponent, right=count)
-    m = Bitcast(value=subtract(bits, raised), dtype=DType.F32)
+    above = bits - build.whole(_TWO_THIRDS)
+    exponent = build.keep(above >> count, DType.I32)
+    raised = exponent << count
+    m = Bitcast(value=bits - raised, dtype=DType.F32)
     scaled = build.where(tiny, build.number(_FRACTION_BITS), build.number(0))
-    n = subtract(Cast(value=exponent, dtype=DType.F32), scaled)
-    return build.keep(n), build.keep(subtract(m, build.number(1)))
+    n = Cast(value=exponent, dtype=DType.F32) - scaled
+    return build.keep(n), build.keep(m - build.number(1))
 
 
 def _halves(x: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, RegisterRead]:
     """x as the sum of two numbers of 12 bits."""
     bits = Bitcast(value=x, dtype=DType.I32)
-    masked = Binary(op=BinaryOp.AND, left=bits, right=build.whole(_HIGH_HALF))
+    masked = bits & build.whole(_HIGH_HALF)
     top = build.keep(Bitcast(value=masked, dtype=DType.F32))
-    return top, build.keep(subtract(x, top))
+    return top, build.keep(x - top)
 
 
 def _is_positive(x: RegisterRead, build: ExpressionBuilder) -> Expression:
     """A mask: x is a number above 0, and not inf."""
     above = build.compared(CompareOp.LT, build.number(0), x)
     finite = build.compared(CompareOp.LT, x, build.number(inf))
-    return Binary(op=BinaryOp.AND, left=above, right=finite)
+    return above & finite

@@ -15,11 +15,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from services.tuner.ir.affine import Affine, Ranges
+from services.tuner.ir.affine import Affine, Bound, Ranges, variable
 from services.tuner.ir.nodes import (
     Allocate,
     Block,
-    Bound,
     If,
     Let,
     Loop,
@@ -43,7 +42,7 @@ def _range(loop: Loop, low: int, high: int) -> Block:
         if high - low == 1 < loop.extent:
             body = substitute(body, loop.var, Affine(constant=low))
         return _block(body, {loop.var: (low, high - 1)})
-    bound = Bound(index=Affine.variable(loop.var), limit=cut)
+    bound = Bound(index=variable(loop.var), limit=cut)
     main, rest = _range(loop, low, cut), _range(loop, cut, high)
     return (If(bounds=(bound,), body=main, otherwise=rest),)
 

@@ -12,10 +12,10 @@ a condition that stands around whole loops.
 
 from msgspec.structs import replace
 
+from services.tuner.ir.affine import Bound
 from services.tuner.ir.nodes import (
     Allocate,
     Block,
-    Bound,
     If,
     Let,
     Loop,

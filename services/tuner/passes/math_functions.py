@@ -60,11 +60,7 @@ from services.tuner.ir.rewrite import operands, values, with_operands
 from services.tuner.passes.expression_builder import (
     ExpressionBuilder,
     Native,
-    add,
     call,
-    divide,
-    multiply,
-    subtract,
 )
 from services.tuner.passes.logarithm import logarithm, logarithm_past_one, scaled_logarithm
 from services.tuner.passes.remainder import remainder
@@ -157,7 +153,7 @@ def approximation(function: MathFunction, x: Expression, build: ExpressionBuilde
         case MathFunction.SIGMOID:
             return _sigmoid(x, build)
         case MathFunction.RSQRT:
-            return divide(build.number(1), call(MathFunction.SQRT, x))
+            return build.number(1) / call(MathFunction.SQRT, x)
         case MathFunction.LOG:
             return logarithm(x, build)
         case MathFunction.EXPM1:
@@ -187,16 +183,16 @@ def power(base: Expression, exponent: Expression, build: ExpressionBuilder) -> E
     x, y = build.keep(base), build.keep(exponent)
     high, low = scaled_logarithm(x, y, build)
     whole = build.keep(_exp(high, build))
-    computed = multiply(whole, add(low, build.number(1)))
+    computed = whole * (low + build.number(1))
     one = Compare(op=CompareOp.EQ, left=call(MathFunction.ABS, x), right=build.number(1))
     size = build.keep(build.where(one, build.number(1), computed))
-    half = build.keep(multiply(y, build.number(0.5)))
+    half = build.keep(y * build.number(0.5))
     even = build.compared(CompareOp.EQ, half, call(MathFunction.NEAREST, half))
     integer = build.compared(CompareOp.EQ, y, call(MathFunction.NEAREST, y))
-    with_parity = build.where(even, size, multiply(size, build.number(-1)))
+    with_parity = build.where(even, size, size * build.number(-1))
     below = Compare(op=CompareOp.LT, left=x, right=build.number(0))
     finite = Compare(op=CompareOp.LT, left=build.number(-inf), right=x)
-    no_power = Binary(op=BinaryOp.AND, left=below, right=finite)
+    no_power = below & finite
     negative = build.where(integer, with_parity, build.where(no_power, build.number(nan), size))
     # Also of -0.
     bits = Bitcast(value=x, dtype=DType.I32)
@@ -211,7 +207,7 @@ def whole_power(base: Expression, exponent: Expression, build: ExpressionBuilder
     """xⁿ of integers modulo 2³², by squares; without its fraction where n is negative."""
 
     def product(left: Expression, right: Expression) -> Expression:
-        return build.keep(multiply(left, right), DType.I32)
+        return build.keep(left * right, DType.I32)
 
     x = build.keep(base, DType.I32)
     one = build.whole(1)
@@ -228,12 +224,12 @@ def whole_power(base: Expression, exponent: Expression, build: ExpressionBuilder
     total: Expression = one
     for bit in range(31):
         square = product(square, square) if bit else x
-        chosen = Binary(op=BinaryOp.AND, left=n, right=build.whole(1 << bit))
+        chosen = n & build.whole(1 << bit)
         taken = Compare(op=CompareOp.NE, left=chosen, right=build.whole(0))
-        total = build.keep(build.where(taken, multiply(total, square), total), DType.I32)
+        total = build.keep(build.where(taken, total * square, total), DType.I32)
     # Of 1 and -1 alone something is left: 1 or, where n is odd, the base.
-    odd = Compare(op=CompareOp.EQ, left=Binary(op=BinaryOp.AND, left=n, right=one), right=one)
-    size = Binary(op=BinaryOp.MAX, left=x, right=subtract(build.whole(0), x))
+    odd = Compare(op=CompareOp.EQ, left=n & one, right=one)
+    size = x.max(build.whole(0) - x)
     is_unit = Compare(op=CompareOp.EQ, left=size, right=one)
     small = build.where(is_unit, build.where(odd, x, one), build.whole(0))
     return build.below(n, build.whole(0), small, total)
@@ -253,11 +249,11 @@ def _exp(x: Expression, build: ExpressionBuilder, *, may_overflow: bool = True) 
     shifted = build.keep(
         build.multiply_add(x, build.number(_LOG2_E), build.number(_ROUNDING_SHIFT))
     )
-    n = build.keep(subtract(shifted, build.number(_ROUNDING_SHIFT)))
+    n = build.keep(shifted - build.number(_ROUNDING_SHIFT))
     high = build.multiply_add(n, build.number(-_LN2_HIGH), x)
     r = build.keep(build.multiply_add(n, build.number(-_LN2_LOW), high))
-    tail = build.multiply_add(multiply(r, r), build.polynomial(_EXP, r), r)
-    power = build.scaled(add(tail, build.number(1)), shifted)
+    tail = build.multiply_add(r * r, build.polynomial(_EXP, r), r)
+    power = build.scaled(tail + build.number(1), shifted)
     if least < _EXP_LOWEST:
         power = build.below(x, build.number(_EXP_LOWEST), build.number(0), power)
     if not may_overflow or most <= _EXP_HIGHEST:
@@ -269,11 +265,11 @@ def _exp_less_one(x: Expression, build: ExpressionBuilder) -> Expression:
     """eˣ - 1; up to |x| = ln 2 as u² + 2u with u = e^(x/2) - 1, which subtracts nothing."""
     x = build.keep(x)
     size = build.keep(call(MathFunction.ABS, x))
-    half = build.keep(multiply(x, build.number(0.5)))
-    u = build.multiply_add(multiply(half, half), build.polynomial(_EXP, half), half)
+    half = build.keep(x * build.number(0.5))
+    u = build.multiply_add(half * half, build.polynomial(_EXP, half), half)
     u = build.keep(u)
-    near = build.multiply_add(u, u, add(u, u))
-    far = subtract(_exp(x, build), build.number(1))
+    near = build.multiply_add(u, u, u + u)
+    far = _exp(x, build) - build.number(1)
     found = build.below(size, build.number(_LN2), near, far)
     return build.below(size, build.number(_OWN_EXP_LESS_ONE), x, found)
 
@@ -302,9 +298,9 @@ def _odd(
     instructions of one for small x and one with an exponential, which is right to 1.3 ulp: the
     GELU behind 128x384x1536 takes 0.2 ms instead of 0.4."""
     bounded = build.keep(build.larger(build.smaller(x, one), -one))
-    square = build.keep(multiply(bounded, bounded))
+    square = build.keep(bounded * bounded)
     above, below = (build.polynomial(each, square) for each in quotient)
-    share = divide(multiply(bounded, above), below)
+    share = bounded * above / below
     return build.larger(build.smaller(share, 1), -1)
 
 
@@ -315,11 +311,11 @@ def _sigmoid(x: Expression, build: ExpressionBuilder) -> Expression:
     """
     x = build.keep(x)
     size = call(MathFunction.ABS, x)
-    power = build.keep(_exp(subtract(build.number(0), size), build, may_overflow=False))
-    total = build.keep(add(power, build.number(1)))
-    lost = subtract(subtract(total, build.number(1)), power)
+    power = build.keep(_exp(build.number(0) - size, build, may_overflow=False))
+    total = build.keep(power + build.number(1))
+    lost = total - build.number(1) - power
     above = build.below(x, build.number(0), power, build.number(1))
-    share = build.keep(divide(above, total))
+    share = build.keep(above / total)
     return build.multiply_add(share, lost, share)
 
 

@@ -23,7 +23,7 @@ from math import isqrt, prod
 from msgspec.structs import replace
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, variable
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -162,7 +162,7 @@ class _Accumulator:
 
     def of_part(self, one: _Sum) -> Affine:
         """Where the part of an entry is."""
-        return one.place.plus(Affine(constant=-self.least))
+        return one.place - self.least
 
 
 def _in_parts(loop: Loop) -> Statement:
@@ -207,7 +207,7 @@ def _split(loop: Loop, size: int) -> tuple[Block, Loop, Block]:
     count, left = divmod(loop.extent, size)
     part, last = f"{loop.var}.part", f"{loop.var}.rest"
     if size == 1:
-        body = substitute(loop.body, loop.var, Affine.variable(part))
+        body = substitute(loop.body, loop.var, variable(part))
         return body, replace(loop, var=part), ()
     place = Affine.of(0, {part: size, loop.var: 1})
     inner = replace(loop, extent=size, body=substitute(loop.body, loop.var, place))
@@ -313,7 +313,7 @@ def _added(sums: _Accumulator, one: _Sum) -> Store:
     index = one.store.index
     whole = Load(buffer=sums.buffer, index=index)
     part = Load(buffer=sums.part, index=sums.of_part(one))
-    total = Binary(op=BinaryOp.ADD, left=whole, right=part)
+    total = whole + part
     return Store(buffer=sums.buffer, index=index, value=total)
 
 
@@ -331,7 +331,7 @@ def _for_entries(
         match each:
             case Loop(var=var) if each in one.along:
                 own = f"{var}.{suffix}"
-                block = (replace(each, var=own, body=substitute(block, var, Affine.variable(own))),)
+                block = (replace(each, var=own, body=substitute(block, var, variable(own))),)
             case If(bounds=bounds):
                 shared = tuple(
                     bound
@@ -355,7 +355,7 @@ def _onto_parts(block: Block, accumulators: Iterable[_Accumulator]) -> Block:
                 one = _Sum(store=statement, term=term, around=around)
                 place = sums.of_part(one)
                 held = Load(buffer=sums.part, index=place)
-                value = Binary(op=BinaryOp.ADD, left=held, right=term)
+                value = held + term
                 return Store(buffer=sums.part, index=place, value=value)
             case Loop(body=body):
                 return replace(statement, body=inside(body, (*around, statement)))

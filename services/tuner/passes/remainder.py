@@ -9,8 +9,6 @@ from math import inf, nan
 
 from kernelzoo.domain.dtype import DType
 from services.tuner.ir.nodes import (
-    Binary,
-    BinaryOp,
     Bitcast,
     Cast,
     CompareOp,
@@ -21,11 +19,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.expression_builder import (
     ExpressionBuilder,
-    add,
     call,
-    divide,
-    multiply,
-    subtract,
 )
 
 _FRACTION_BITS = 23
@@ -43,25 +37,25 @@ def remainder(x: Expression, y: Expression, build: ExpressionBuilder) -> Express
     x, y = build.keep(x), build.keep(y)
     a, b = (build.keep(call(MathFunction.ABS, each)) for each in (x, y))
     (whole, exponent), (divisor, scale) = _parts(a, build), _parts(b, build)
-    left = build.keep(subtract(exponent, scale), DType.I32)
-    seventh = multiply(left, build.whole(_SEVENTH))
+    left = build.keep(exponent - scale, DType.I32)
+    seventh = left * build.whole(_SEVENTH)
     digits = build.keep(_shifted(seventh, _SEVENTH_BITS), DType.I32)
-    first = subtract(left, multiply(digits, build.whole(_DIGIT_BITS)))
+    first = left - digits * build.whole(_DIGIT_BITS)
     rest = build.keep(_rest(whole, divisor, build), DType.I32)
-    build.change(rest, _rest(multiply(rest, _power(first, build)), divisor, build))
+    build.change(rest, _rest(rest * _power(first, build), divisor, build))
     with build.repeated(_MOST_DIGITS - 1):
-        next_ = multiply(rest, build.whole(1 << _DIGIT_BITS))
+        next_ = rest * build.whole(1 << _DIGIT_BITS)
         more = build.compared(CompareOp.LT, build.whole(0), digits)
         build.change(rest, build.where(more, _rest(next_, divisor, build), rest))
-        build.change(digits, subtract(digits, build.whole(1)))
+        build.change(digits, digits - build.whole(1))
     # A power of two that is no normal number is one of two factors that are.
-    small = multiply(Cast(value=rest, dtype=DType.F32), build.number(2.0**-_FRACTION_BITS))
-    size = build.keep(multiply(small, Bitcast(value=_raised(scale), dtype=DType.F32)))
-    signed = build.below(x, build.number(0), multiply(size, build.number(-1)), size)
+    small = Cast(value=rest, dtype=DType.F32) * build.number(2.0**-_FRACTION_BITS)
+    size = build.keep(small * Bitcast(value=_raised(scale), dtype=DType.F32))
+    signed = build.below(x, build.number(0), size * build.number(-1), size)
     found = build.below(a, b, x, signed)
     finite = build.compared(CompareOp.LT, a, build.number(inf))
     divides = build.compared(CompareOp.LT, build.number(0), b)
-    sound = Binary(op=BinaryOp.AND, left=finite, right=divides)
+    sound = finite & divides
     return build.where(sound, found, build.number(nan))
 
 
@@ -69,11 +63,9 @@ def _parts(size: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, 
     """A whole number of 24 bits and an exponent n of at least 1: size = whole · 2ⁿ⁻¹⁵⁰."""
     bits = build.keep(Bitcast(value=size, dtype=DType.I32), DType.I32)
     exponent = build.keep(_shifted(bits, _FRACTION_BITS), DType.I32)
-    fraction = build.keep(
-        Binary(op=BinaryOp.AND, left=bits, right=build.whole(_FRACTION)), DType.I32
-    )
+    fraction = build.keep(bits & build.whole(_FRACTION), DType.I32)
     normal = build.compared(CompareOp.LT, build.whole(0), exponent)
-    whole = build.where(normal, add(fraction, build.whole(_FRACTION + 1)), fraction)
+    whole = build.where(normal, fraction + build.whole(_FRACTION + 1), fraction)
     kept = build.where(normal, exponent, build.whole(1))
     return build.keep(whole, DType.I32), build.keep(kept, DType.I32)
 
@@ -81,26 +73,26 @@ def _parts(size: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, 
 def _rest(number: Expression, divisor: RegisterRead, build: ExpressionBuilder) -> Expression:
     number = build.keep(number, DType.I32)
     real, by = (Cast(value=each, dtype=DType.F32) for each in (number, divisor))
-    quotient = Cast(value=divide(real, by), dtype=DType.I32)
-    rest = build.keep(subtract(number, multiply(quotient, divisor)), DType.I32)
+    quotient = Cast(value=real / by, dtype=DType.I32)
+    rest = build.keep(number - quotient * divisor, DType.I32)
     above = build.compared(CompareOp.LT, rest, build.whole(0))
-    rest = build.keep(build.where(above, add(rest, divisor), rest), DType.I32)
+    rest = build.keep(build.where(above, rest + divisor, rest), DType.I32)
     below = build.compared(CompareOp.LE, divisor, rest)
-    return build.where(below, subtract(rest, divisor), rest)
+    return build.where(below, rest - divisor, rest)
 
 
 def _power(exponent: Expression, build: ExpressionBuilder) -> Expression:
     """2ⁿ as a whole number."""
-    raised = _raised(add(exponent, build.whole(_BIAS)))
+    raised = _raised(exponent + build.whole(_BIAS))
     return Cast(value=Bitcast(value=raised, dtype=DType.F32), dtype=DType.I32)
 
 
 def _shifted(bits: Expression, count: int) -> Expression:
     by = Const(value=count, dtype=DType.I32)
-    return Binary(op=BinaryOp.SHIFT_RIGHT, left=bits, right=by)
+    return bits >> by
 
 
 def _raised(exponent: Expression) -> Expression:
     """The bits of a power of two."""
     by = Const(value=_FRACTION_BITS, dtype=DType.I32)
-    return Binary(op=BinaryOp.SHIFT_LEFT, left=exponent, right=by)
+    return exponent << by

@@ -15,7 +15,6 @@ from math import pi
 from kernelzoo.domain.dtype import DType
 from services.tuner.ir.nodes import (
     Binary,
-    BinaryOp,
     Bitcast,
     Cast,
     Compare,
@@ -27,10 +26,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.expression_builder import (
     ExpressionBuilder,
-    add,
     call,
-    multiply,
-    subtract,
 )
 
 _HALF_PI = (1.5703125, 4.837512969970703e-4, 7.549789948768648e-8)
@@ -81,7 +77,7 @@ def _quarter(x: Expression, quarters: int, build: ExpressionBuilder) -> Expressi
     """sin(x + quarters·π/2)."""
     x = build.keep(x)
     # Not by adding 1.5·2²³, as exp does: WGSL may take that for nothing (section 15.7.5).
-    q = build.keep(call(MathFunction.NEAREST, multiply(x, build.number(2 / pi))))
+    q = build.keep(call(MathFunction.NEAREST, x * build.number(2 / pi)))
     r: Expression = x
     for part in _HALF_PI:
         r = build.multiply_add(q, build.number(-part), r)
@@ -96,28 +92,28 @@ def _quarter(x: Expression, quarters: int, build: ExpressionBuilder) -> Expressi
         turns, rest = _far(size, build)
         below = build.compared(CompareOp.LT, x, build.number(0))
         zero, nothing = build.number(0), build.whole(0)
-        build.change(r, build.where(far, build.where(below, subtract(zero, rest), rest), r))
-        signed_turns = build.where(below, subtract(nothing, turns), turns)
+        build.change(r, build.where(far, build.where(below, zero - rest, rest), r))
+        signed_turns = build.where(below, nothing - turns, turns)
         build.change(whole, build.where(far, signed_turns, whole))
-    square = build.keep(multiply(r, r))
-    odd = build.multiply_add(multiply(r, square), build.polynomial(_SINE, square), r)
+    square = build.keep(r * r)
+    odd = build.multiply_add(r * square, build.polynomial(_SINE, square), r)
     half = build.multiply_add(square, build.number(-0.5), build.number(1))
-    even = build.multiply_add(multiply(square, square), build.polynomial(_COSINE, square), half)
-    turn = build.keep(add(whole, build.whole(quarters)), DType.I32)
+    even = build.multiply_add(square * square, build.polynomial(_COSINE, square), half)
+    turn = build.keep(whole + build.whole(quarters), DType.I32)
     # Bit 0 of the quarter: which of the two; bit 1: the sign.
     is_even = Compare(op=CompareOp.EQ, left=_and(turn, build.whole(1)), right=build.whole(0))
     value = build.where(is_even, odd, even)
-    sign = subtract(build.whole(1), _and(turn, build.whole(2)))
-    return multiply(value, Cast(value=sign, dtype=DType.F32))
+    sign = build.whole(1) - _and(turn, build.whole(2))
+    return value * Cast(value=sign, dtype=DType.F32)
 
 
 def _far(size: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, RegisterRead]:
     """q mod 4 and r of a number beyond `_LARGEST_NEAR`."""
     bits = build.keep(Bitcast(value=size, dtype=DType.I32), DType.I32)
     fraction = _and(bits, build.whole((1 << _FRACTION_BITS) - 1))
-    number = build.keep(add(fraction, build.whole(1 << _FRACTION_BITS)), DType.I32)
+    number = build.keep(fraction + build.whole(1 << _FRACTION_BITS), DType.I32)
     biased = _right(bits, _FRACTION_BITS)
-    exponent = build.keep(subtract(biased, build.whole(_LEAST_EXPONENT)), DType.I32)
+    exponent = build.keep(biased - build.whole(_LEAST_EXPONENT), DType.I32)
 
     # 1. The words of 2/π from the one on that the exponent tells, and one more.
     words: list[Expression] = [build.whole(word) for word in _words()]
@@ -131,12 +127,12 @@ def _far(size: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, Re
 
     # 2. Their bits from the one on that the exponent tells.
     lowest = _and(exponent, build.whole(_WORD_BITS - 1))
-    one = Bitcast(value=_left(add(lowest, build.whole(_BIAS)), _FRACTION_BITS), dtype=DType.F32)
+    one = Bitcast(value=_left(lowest + build.whole(_BIAS), _FRACTION_BITS), dtype=DType.F32)
     power = build.keep(Cast(value=one, dtype=DType.I32), DType.I32)
-    raised = [build.keep(multiply(word, power), DType.I32) for word in words]
+    raised = [build.keep(word * power, DType.I32) for word in words]
     mask = build.whole((1 << _WORD_BITS) - 1)
     window = [
-        build.keep(add(_and(high, mask), _and(_right(low, _WORD_BITS), mask)), DType.I32)
+        build.keep(_and(high, mask) + _and(_right(low, _WORD_BITS), mask), DType.I32)
         for high, low in pairwise(raised)
     ]
 
@@ -146,35 +142,35 @@ def _far(size: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, Re
     product: list[RegisterRead] = []
     carried: Expression = build.whole(0)
     for word in reversed(window):
-        above = build.keep(multiply(upper, word), DType.I32)
+        above = build.keep(upper * word, DType.I32)
         low_bits = _left(_and(above, build.whole(15)), _HALF_BITS)
-        total = build.keep(add(add(multiply(lower, word), low_bits), carried), DType.I32)
+        total = build.keep(lower * word + low_bits + carried, DType.I32)
         product.append(build.keep(_and(total, mask), DType.I32))
-        carried = add(_right(total, _WORD_BITS), _right(above, 4))
+        carried = _right(total, _WORD_BITS) + _right(above, 4)
 
     # 4. Two bits are whole quarters; the fraction is taken from -1/2 on.
     top = product.pop()
     half = build.whole(1 << (_WORD_BITS - 3))
-    turns = build.keep(_right(add(top, half), _WORD_BITS - 2), DType.I32)
-    signed = subtract(top, _left(turns, _WORD_BITS - 2))
+    turns = build.keep(_right(top + half, _WORD_BITS - 2), DType.I32)
+    signed = top - _left(turns, _WORD_BITS - 2)
     share: Expression = build.number(0)
     for count, word in ((1, product[-2]), (0, product[-1])):
         scale = build.number(2.0 ** -(2 * _WORD_BITS - 2 + count * _WORD_BITS))
-        share = add(share, multiply(Cast(value=word, dtype=DType.F32), scale))
+        share = share + Cast(value=word, dtype=DType.F32) * scale
     scale = build.number(2.0 ** -(_WORD_BITS - 2))
-    share = add(share, multiply(Cast(value=signed, dtype=DType.F32), scale))
-    return turns, build.keep(multiply(share, build.number(pi / 2)))
+    share = share + Cast(value=signed, dtype=DType.F32) * scale
+    return turns, build.keep(share * build.number(pi / 2))
 
 
 def _and(left: Expression, right: Expression) -> Binary:
-    return Binary(op=BinaryOp.AND, left=left, right=right)
+    return left & right
 
 
 def _right(value: Expression, count: int) -> Binary:
     by = Const(value=count, dtype=DType.I32)
-    return Binary(op=BinaryOp.SHIFT_RIGHT, left=value, right=by)
+    return value >> by
 
 
 def _left(value: Expression, count: int) -> Binary:
     by = Const(value=count, dtype=DType.I32)
-    return Binary(op=BinaryOp.SHIFT_LEFT, left=value, right=by)
+    return value << by

@@ -26,14 +26,13 @@ from math import prod
 from msgspec.structs import replace
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, Bound, variable
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
     Binary,
     BinaryOp,
     Block,
-    Bound,
     Buffer,
     Const,
     Expression,
@@ -172,7 +171,7 @@ def _split_by_lanes(loops: list[Loop], body: Block) -> tuple[list[Loop], Block]:
     *outer, last = loops
     lane = f"{last.var}.lane"
     body = substitute(body, last.var, Affine.of(0, {last.var: LANES, lane: 1}))
-    body = accumulate_locally(body, LANES, Affine.variable(lane))
+    body = accumulate_locally(body, LANES, variable(lane))
     return [*outer, replace(last, extent=last.extent // LANES)], _lanes(body, lane)
 
 
@@ -207,7 +206,7 @@ def _unfused(loops: list[Loop], place: Affine, body: Block) -> Block:
         size = prod(each.extent for each in loops[: loops.index(loop)])
         lets.append(_let(loop.var, BinaryOp.FLOOR_MOD, rest, loop.extent, loop.extent))
         lets.append(_let(over, BinaryOp.FLOOR_DIV, rest, loop.extent, size))
-        rest = IndexValue(index=Affine.variable(over))
+        rest = IndexValue(index=variable(over))
     first = loops[0]
     body = substitute(body, first.var, rest.index)
     for let in reversed(lets):

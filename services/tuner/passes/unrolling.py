@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine, Ranges
+from services.tuner.ir.affine import Affine, Bound, Ranges
 from services.tuner.ir.nodes import (
     LANES,
     SHIFTS,
@@ -24,7 +24,6 @@ from services.tuner.ir.nodes import (
     Barrier,
     Binary,
     Block,
-    Bound,
     Broadcast,
     Buffer,
     Const,

@@ -14,12 +14,11 @@ for threads and for warm-up (ABI 1: lo and hi).
 from msgspec.structs import replace
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, Bound
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
     Block,
-    Bound,
     Buffer,
     Const,
     If,

@@ -5,11 +5,10 @@ from contextlib import contextmanager, suppress
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.affine import Affine, Bound, Range, variable
 from services.tuner.ir.nodes import (
     Binary,
     BinaryOp,
-    Bound,
     Buffer,
     Call,
     Cast,
@@ -238,7 +237,7 @@ class Expressions:
             case tirx.FloatImm(value=exponent) if exponent in range(1, MOST_FACTORS + 1):
                 power = base
                 for _ in range(int(exponent) - 1):
-                    power = Binary(op=BinaryOp.MUL, left=power, right=base)
+                    power = power * base
                 return power
         return Binary(op=BinaryOp.POW, left=base, right=self.value(node.args[1]))
 
@@ -309,9 +308,9 @@ class Expressions:
         if kind is tirx.Cast:
             return self._integer_cast(node)
         if kind is tirx.Add:
-            return self.affine(node.a).plus(self.affine(node.b))
+            return self.affine(node.a) + self.affine(node.b)
         if kind is tirx.Sub:
-            return self.affine(node.a).plus(self.affine(node.b).times(-1))
+            return self.affine(node.a) - self.affine(node.b)
         if kind in _INTEGER:
             return self._integer_operation(node, _INTEGER[kind])
         if kind is ir.expr.Call and node.op.name == _CONDITIONAL:
@@ -334,15 +333,15 @@ class Expressions:
         name, left, right = node.args
         match BinaryOp(name.value):
             case BinaryOp.ADD:
-                return self.affine(left).plus(self.affine(right))
+                return self.affine(left) + self.affine(right)
             case BinaryOp.SUB:
-                return self.affine(left).plus(self.affine(right).times(-1))
+                return self.affine(left) - self.affine(right)
             case BinaryOp.MUL:
                 one, other = self.affine(left), self.affine(right)
                 if not one.terms:
-                    return other.times(one.constant)
+                    return other * one.constant
                 if not other.terms:
-                    return one.times(other.constant)
+                    return one * other.constant
         return self._let(node, self.integer(node), DType.I32.value_range)
 
     def _within_range(self, node: Node) -> Affine:
@@ -369,8 +368,8 @@ class Expressions:
         if to in _WIDE or (first <= low and high <= last):
             return whole
         bits = Const(value=24, dtype=DType.I32)
-        top = Binary(op=BinaryOp.SHIFT_LEFT, left=IndexValue(index=whole), right=bits)
-        byte = Binary(op=BinaryOp.SHIFT_RIGHT, left=top, right=bits)
+        top = IndexValue(index=whole) << bits
+        byte = top >> bits
         return self._let(node, byte, DType.I8.value_range)
 
     def _integer_select(self, node: Node) -> Affine:
@@ -390,7 +389,7 @@ class Expressions:
     def _integer_operation(self, node: Node, op: BinaryOp) -> Affine:
         left, right = self._within_range(node.a), self._within_range(node.b)
         if op is BinaryOp.MUL and not (left.terms and right.terms):
-            return left.times(right.constant) if left.terms else right.times(left.constant)
+            return left * right.constant if left.terms else right * left.constant
         if op in (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD) and not right.terms:
             if right.constant < 0:
                 return self._divided_by_negative(node, op, left, -right.constant)
@@ -412,9 +411,9 @@ class Expressions:
         rest = self._divided((node, "rest"), BinaryOp.FLOOR_MOD, left, divisor)
         over = self._computed((node, "over"), BinaryOp.MIN, rest, Affine(constant=1))
         if op is BinaryOp.FLOOR_MOD:
-            return rest.plus(over.times(-divisor))
+            return rest + over * -divisor
         whole = self._divided((node, "whole"), BinaryOp.FLOOR_DIV, left, divisor)
-        return whole.plus(over).times(-1)
+        return (whole + over) * -1
 
     def _computed(self, node: Hashable, op: BinaryOp, left: Affine, right: Affine) -> Affine:
         """The result as a variable of its own; a constant divisor stays a constant."""
@@ -434,7 +433,7 @@ class Expressions:
             low, high = limits
             var = self._symbols.fresh_value("v", limits)
             self._steps.append(Let(var=var, value=value, low=low, high=high, body=()))
-            known = self._lets[node] = Affine.variable(var)
+            known = self._lets[node] = variable(var)
         return known
 
     def mask(self, node: Node) -> Expression:
@@ -470,12 +469,12 @@ class Expressions:
         if kind in _COMPARISONS and not _is_float(node.a):
             op, swapped = _COMPARISONS[kind]
             one, other = self._within_range(node.a), self._within_range(node.b)
-            difference = one.plus(other.times(-1))
-            found = integer_bounds(op, difference.times(-1) if swapped else difference, holds=holds)
+            difference = one - other
+            found = integer_bounds(op, difference * -1 if swapped else difference, holds=holds)
             if found is None or all(fits(bound, self._symbols.ranges) for bound in found):
                 return found
         flag = self._flag(node)
-        return (below(flag.times(-1), 0) if holds else below(flag, 1),)
+        return (below(flag * -1, 0) if holds else below(flag, 1),)
 
     def _flag(self, condition: Node) -> Affine:
         """1 where the condition holds, else 0."""
@@ -505,10 +504,10 @@ def _of_integers(op: BinaryOp, left: Expression, right: Expression) -> Expressio
     if known > 0 and not known & (known - 1):
         if op is BinaryOp.FLOOR_MOD:
             mask = Const(value=known - 1, dtype=DType.I32)
-            return Binary(op=BinaryOp.AND, left=left, right=mask)
+            return left & mask
         if op is BinaryOp.FLOOR_DIV:
             count = Const(value=known.bit_length() - 1, dtype=DType.I32)
-            return Binary(op=BinaryOp.SHIFT_RIGHT, left=left, right=count)
+            return left >> count
     return Binary(op=op, left=left, right=right)
 
 

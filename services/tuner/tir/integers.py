@@ -10,8 +10,8 @@ from operator import floordiv, mul
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.nodes import BinaryOp, Bound, CompareOp
+from services.tuner.ir.affine import Affine, Bound, Range
+from services.tuner.ir.nodes import BinaryOp, CompareOp
 
 
 def floor_divide(index: Affine, divisor: int, ranges: Mapping[str, Range]) -> Affine:
@@ -29,7 +29,7 @@ def _divide(index: Affine, divisor: int, ranges: Mapping[str, Range]) -> tuple[A
         constant=index.constant // divisor,
         terms=tuple((var, c // divisor) for var, c in index.terms if c % divisor == 0),
     )
-    rest = index.plus(whole.times(-divisor))
+    rest = index + whole * -divisor
     low, high = rest.bounds(ranges)
     if low < 0 or high >= divisor:
         raise UnsupportedProgram(
@@ -64,7 +64,7 @@ def combined(op: BinaryOp, left: Range, right: Range) -> Range:
 
 def integer_bounds(op: CompareOp, difference: Affine, *, holds: bool) -> tuple[Bound, ...] | None:
     """What keeps `difference op 0`, or the opposite of it; None where that is one of several."""
-    opposite = difference.times(-1)
+    opposite = difference * -1
     match op, holds:
         case (CompareOp.LT, True):
             return (below(difference, 0),)

@@ -10,8 +10,8 @@ from math import prod
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine, Range
-from services.tuner.ir.nodes import Block, Bound, Buffer, If, Scope
+from services.tuner.ir.affine import Affine, Bound, Range, variable
+from services.tuner.ir.nodes import Block, Buffer, If, Scope
 
 Shape = tuple[int, ...]
 
@@ -70,7 +70,7 @@ class Symbols:
         return var
 
     def variable(self, key: Hashable) -> Affine:
-        return Affine.variable(self._variables[key])
+        return variable(self._variables[key])
 
     def declare(
         self,
@@ -102,7 +102,7 @@ def _access(buffer: Buffer, at: tuple[Affine, ...], shape: Shape, stated: Shape)
     """Row-major flattening by the true `shape`; a bound for each axis `stated` larger than it."""
     flat = Affine(constant=0)
     for index, extent in zip(at, shape, strict=True):
-        flat = flat.times(extent).plus(index) if flat.terms or flat.constant else index
+        flat = flat * extent + index if flat.terms or flat.constant else index
     bounds = tuple(
         Bound(index=index, limit=extent)
         for index, extent, rounded in zip(at, shape, stated, strict=True)

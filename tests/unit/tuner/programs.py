@@ -1,13 +1,12 @@
 """Small loop programs that have nothing to do with matmul."""
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, Bound
 from services.tuner.ir.nodes import (
     Allocate,
     Binary,
     BinaryOp,
     Block,
-    Bound,
     Buffer,
     Call,
     Const,

@@ -8,12 +8,11 @@ from kernelzoo.domain.gpu import ANY_GPU, GPU_MODELS, SOFTWARE_DRIVER, GpuModel,
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import gpu_compilation
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Bound, variable
 from services.tuner.ir.build import number
 from services.tuner.ir.nodes import (
     Assign,
     Block,
-    Bound,
     Buffer,
     Expression,
     If,
@@ -127,7 +126,7 @@ def test_statements_are_estimated_before_a_kernel_is_lowered(key: str) -> None:
 
 A = Buffer(name="a", scope=Scope.GLOBAL, dtype=DType.F32, size=64)
 C = Buffer(name="c", scope=Scope.GLOBAL, dtype=DType.F32, size=64)
-I = Affine.variable("i")  # noqa: E741 # the loop's own name for it
+I = variable("i")  # noqa: E741 # the loop's own name for it
 
 
 def bound(limit: int) -> Bound:
@@ -140,7 +139,7 @@ def assign(name: str, value: Expression) -> Assign:
 
 def piece(n: int, *, bounds: int = 1) -> If:
     """DType n where all bounds hold, else 0."""
-    load = Load(buffer=A, index=I.plus(Affine(constant=n)))
+    load = Load(buffer=A, index=I + n)
     limits = tuple(bound(limit) for limit in range(1, bounds + 1))
     name = f"own{n}"
     return If(bounds=limits, body=(assign(name, load),), otherwise=(assign(name, number(0)),))

@@ -12,11 +12,11 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compile_candidate, gpu_compilation
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Bound, variable
 from services.tuner.ir.build import under
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Phase, faults
-from services.tuner.ir.nodes import Allocate, Block, Bound, Loop, Scope
+from services.tuner.ir.nodes import Allocate, Block, Loop, Scope
 from services.tuner.ir.rewrite import statements
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 from services.tuner.schedules.registry import lite_space
@@ -98,7 +98,7 @@ def test_a_reduction_by_subgroups_stands_where_every_thread_comes() -> None:
     config = reduction(8, 2, 2, subgroups=True)
     (program,) = gpu_compilation(config.candidate(Workload.parse("row_sum:f32:m3n20"))).scheduled
     threads = next(s for s in statements(program.body.body) if isinstance(s, Loop))
-    some = under((Bound(index=Affine.variable("thread"), limit=3),), threads.body)
+    some = under((Bound(index=variable("thread"), limit=3),), threads.body)
     body: Block = (structs.replace(threads, body=some),)
     for statement in statements(program.body.body):
         if isinstance(statement, Allocate) and statement.buffer.scope is Scope.WORKGROUP:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner.codegen.wasm.module import lower
-from services.tuner.ir.affine import Affine
+from services.tuner.ir.affine import Affine, Bound
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.legality import Phase, faults
 from services.tuner.ir.nodes import (
@@ -20,7 +20,6 @@ from services.tuner.ir.nodes import (
     Assign,
     Barrier,
     BinaryOp,
-    Bound,
     Broadcast,
     Buffer,
     Call,
@@ -65,8 +64,8 @@ def test_affine_forms_add_scale_and_substitute_as_numbers_do(
     one: Affine, other: Affine, factor: int, values: dict[str, int]
 ) -> None:
     value = evaluate(one, values)
-    assert evaluate(one.plus(other), values) == value + evaluate(other, values)
-    assert evaluate(one.times(factor), values) == value * factor
+    assert evaluate(one + other, values) == value + evaluate(other, values)
+    assert evaluate(one * factor, values) == value * factor
     moved = evaluate(one.substitute("i", other), values)
     assert moved == evaluate(one, {**values, "i": evaluate(other, values)})
     low, high = one.bounds({name: (min(0, v), max(0, v)) for name, v in values.items()})

@@ -8,8 +8,9 @@ from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
+from services.tuner.ir.affine import Bound
 from services.tuner.ir.interpreter import interpret
-from services.tuner.ir.nodes import Binary, BinaryOp, Bound, If, Loop, LoopKind, Program, Store
+from services.tuner.ir.nodes import If, Loop, LoopKind, Program, Store
 from services.tuner.passes.partial_sums import with_partial_sums
 from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.execution import execute
@@ -70,7 +71,7 @@ def nest(extents: tuple[int, ...], bound: int) -> Program:
         places[f"k{level}"] = step
         step *= extent
     own = load(Y, r=4, v=1)
-    total = Binary(op=BinaryOp.ADD, left=own, right=load(X, **places))
+    total = own + load(X, **places)
     store: Store | Loop | If = Store(buffer=Y, index=at(r=4, v=1), value=total)
     store = If(bounds=(Bound(index=at(k0=1), limit=bound),), body=(store,))
     store = loop("v", 4, (store,), LoopKind.VECTOR)

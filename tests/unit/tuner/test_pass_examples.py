@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from kernelzoo.domain.dtype import DType
+from services.tuner.ir.affine import Bound
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.nodes import (
     Allocate,
-    Binary,
     BinaryOp,
     Block,
-    Bound,
     Broadcast,
     Buffer,
     Call,
@@ -109,11 +108,7 @@ def _unrolled_product() -> Program:
 
 
 def _invariant_let() -> Program:
-    half = Binary(
-        op=BinaryOp.FLOOR_DIV,
-        left=IndexValue(index=at(j=1)),
-        right=Const(value=2, dtype=DType.I32),
-    )
+    half = IndexValue(index=at(j=1)) // Const(value=2, dtype=DType.I32)
     store = Store(buffer=Y, index=at(v=1, k=1), value=load(X, k=1))
     let = Let(var="v", value=half, low=0, high=3, body=(store,))
     return whole(loop("j", 8, (loop("k", 8, (let,)),)))

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
-from services.tuner.ir.build import f32_buffer, number
+from services.tuner.ir.build import number
 from services.tuner.ir.interpreter import interpret
 from services.tuner.ir.nodes import (
     Allocate,
@@ -59,7 +60,7 @@ def test_every_line_of_the_weights_but_the_first_panels_is_read_ahead(m: int, k:
     assert candidates
     for candidate in candidates:
         (nest,) = scheduled(candidate).nests
-        seen = f32_buffer("seen", k * 32, Scope.PARAMETER)
+        seen = Buffer(name="seen", scope=Scope.PARAMETER, dtype=DType.F32, size=k * 32)
         body = replace(nest.body, body=_marking(nest.body.body, seen))
         marked = replace(nest, parameters=(*nest.parameters, seen), body=body)
         given = {each.name: np.zeros(each.size, np.float32) for each in marked.parameters}

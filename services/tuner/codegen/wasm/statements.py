@@ -13,12 +13,12 @@ from services.tuner.codegen.wasm.instructions import (
     structured,
 )
 from services.tuner.codegen.wasm.memory import Addresses
+from services.tuner.ir.affine import Bound
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
     Assign,
     Block,
-    Bound,
     If,
     Let,
     Loop,

@@ -20,12 +20,11 @@ from services.tuner.codegen.wgsl.f16_storage import (
     store_four,
     store_one,
 )
-from services.tuner.ir.affine import Affine, Range
+from services.tuner.ir.affine import Affine, Bound, Range
 from services.tuner.ir.nodes import (
     LANES,
     Binary,
     BinaryOp,
-    Bound,
     Buffer,
     Const,
     Expression,

@@ -7,7 +7,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import argmax_count
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.schedules.base.limits import MAX_THREADS, required
+from services.tuner.schedules.base.limits import MAX_THREADS
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 MAX_PARTS = 1024
@@ -33,13 +33,6 @@ class WebgpuArgmaxConfig(WebgpuConfig):
 
     def workgroup_bytes_for(self, _: Workload) -> int:
         return 2 * self.threads * DType.F32.size_bytes
-
-    def requires(self, workload: Workload) -> tuple[str, ...]:
-        return required(
-            workload,
-            threads=self.threads,
-            workgroup_bytes=self.workgroup_bytes_for(workload),
-        )
 
 
 def count_of(workload: Workload) -> int:

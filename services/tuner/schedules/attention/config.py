@@ -6,7 +6,7 @@ from typing import ClassVar
 from kernelzoo.domain.operators.attention import ManyRowsAttention, attention_of
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.matmul.config import (
     MAX_SCRATCH_BYTES,
@@ -48,10 +48,10 @@ class WasmAttentionConfig(WasmConfig):
         given = attends(workload)
         if min(self.block_m, self.groups, self.tile_m, self.tile_n, self.unroll_k) < 1:
             return "tiles, blocks, groups and unroll_k start at 1"
-        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % LANES:
+        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % ir.LANES:
             return (
                 f"a register tile of {self.tile_m}x{self.tile_n} must have tile_n a multiple of "
-                f"{LANES} and at most {MAX_TILE_ELEMENTS} entries"
+                f"{ir.LANES} and at most {MAX_TILE_ELEMENTS} entries"
             )
         products = self.tile_m * self.tile_n * self.unroll_k
         if self.unroll_k > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 from kernelzoo.domain.operators.attention import SCORED, ManyRowsAttention
 from kernelzoo.domain.operators.epilogues import EpilogueKind
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, binary, total
-from services.tuner.ir.nodes import BinaryOp, Buffer, Expression, Load
+from services.tuner import ir
 
 LOWEST = -3.4028234663852886e38
 """No score is smaller, so that the largest of a row is one of its own, masked as it may be."""
@@ -14,14 +12,14 @@ LOWEST = -3.4028234663852886e38
 
 def scored(
     given: ManyRowsAttention,
-    parameters: Sequence[Buffer],
-    value: Expression,
-    at: tuple[Affine, Affine, Affine],
-) -> Expression:
+    parameters: Sequence[ir.Buffer],
+    value: ir.Expression,
+    at: tuple[ir.Affine, ir.Affine, ir.Affine],
+) -> ir.Expression:
     """The product `value` of the query and the key `at` a head, a row and a column, scaled and
     masked. `parameters` are those of the workload, flat."""
     head, row, column = at
-    entry = total(head.times(given.m * given.n), row.times(given.n), column)
+    entry = head * (given.m * given.n) + row * given.n + column
     extra = parameters[len(parameters) - 1 - len(given.epilogue) : -1]
     for name, buffer in zip(given.epilogue, extra, strict=True):
         kind = SCORED[name]
@@ -29,10 +27,10 @@ def scored(
             EpilogueKind.COLUMN: column,
             EpilogueKind.FACTOR: column,
             EpilogueKind.ENTRY: entry,
-            EpilogueKind.MATRIX: row.times(given.n).plus(column),
-            EpilogueKind.SCALAR: ZERO,
+            EpilogueKind.MATRIX: row * given.n + column,
+            EpilogueKind.SCALAR: ir.ZERO,
         }
         multiplies = kind in (EpilogueKind.FACTOR, EpilogueKind.SCALAR)
-        op = BinaryOp.MUL if multiplies else BinaryOp.ADD
-        value = binary(op, value, Load(buffer=buffer, index=places[kind]))
+        op = ir.BinaryOp.MUL if multiplies else ir.BinaryOp.ADD
+        value = ir.Binary(op=op, left=value, right=buffer[places[kind]])
     return value

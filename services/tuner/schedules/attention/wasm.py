@@ -35,38 +35,8 @@ from functools import partial
 from math import gcd
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    binary,
-    constant,
-    loop,
-    number,
-    serial,
-    total,
-    under,
-    unrolled,
-    vector,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    BinaryOp,
-    Block,
-    Bound,
-    Buffer,
-    Call,
-    Expression,
-    Load,
-    LoopKind,
-    MathFunction,
-    Program,
-    Scope,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.attention.config import WasmAttentionConfig, attends
 from services.tuner.schedules.attention.scores import LOWEST, scored
@@ -108,95 +78,100 @@ class _Nest:
 
     given: ManyRowsAttention
     config: WasmAttentionConfig
-    parameters: tuple[Buffer, ...]
+    parameters: tuple[ir.Buffer, ...]
 
-    def program(self) -> Program:
-        given, config, frame = self.given, self.config, Frame()
+    def program(self) -> ir.Program:
+        given, config, frame = self.given, self.config, ir.Frame()
         slices = given.heads * config.groups
         place = frame.variable("slice", slices)
         parts = (("head", given.heads), ("group", config.groups))
         head, group = frame.delinearize(place, parts)
-        body: Block = (*self._packed(head), *self._blocks(head, group))
-        for buffer in (self.keys, self.values, self.queries, self.scores, self.shares):
-            body = (Allocate(buffer=buffer, body=body),)
-        whole = loop("slice", slices, LoopKind.RANGE, frame.enclose(body))
-        return Program(parameters=self.parameters, body=whole)
+        body: ir.Block = (*self._packed(head), *self._blocks(head, group))
+        body = ir.allocated((self.keys, self.values, self.queries, self.scores, self.shares), body)
+        whole = ir.loop("slice", slices, frame.enclose(body), ir.LoopKind.RANGE)
+        return ir.Program(parameters=self.parameters, body=whole)
 
     @property
-    def keys(self) -> Buffer:
-        return _scratch("packed_keys", self.given.n * self.given.head_dim)
+    def keys(self) -> ir.Buffer:
+        return ir.scratch("packed_keys", self.given.n * self.given.head_dim)
 
     @property
-    def values(self) -> Buffer:
-        return _scratch("packed_values", self.given.n * self.given.width)
+    def values(self) -> ir.Buffer:
+        return ir.scratch("packed_values", self.given.n * self.given.width)
 
     @property
-    def queries(self) -> Buffer:
-        return _scratch("packed_queries", self.config.block_m * self.given.head_dim)
+    def queries(self) -> ir.Buffer:
+        return ir.scratch("packed_queries", self.config.block_m * self.given.head_dim)
 
     @property
-    def scores(self) -> Buffer:
-        return _scratch("scores", self.config.block_m * self.given.n)
+    def scores(self) -> ir.Buffer:
+        return ir.scratch("scores", self.config.block_m * self.given.n)
 
     @property
-    def shares(self) -> Buffer:
-        return _scratch("shares", self.config.block_m)
+    def shares(self) -> ir.Buffer:
+        return ir.scratch("shares", self.config.block_m)
 
     def _entry(
-        self, operand: HeadsOperand, rows: int, entries: int, at: tuple[Affine, Affine, Affine]
-    ) -> Load:
+        self,
+        operand: HeadsOperand,
+        rows: int,
+        entries: int,
+        at: tuple[ir.Affine, ir.Affine, ir.Affine],
+    ) -> ir.Load:
         """An entry of an operand, by head, row and entry of the row."""
         of_head, of_row = operand.steps(rows, entries)
         head, row, entry = at
-        index = total(head.times(of_head), row.times(of_row), entry, constant(operand.first))
-        return Load(buffer=self.parameters[operand.place], index=index)
+        index = head * of_head + row * of_row + entry + operand.first
+        return self.parameters[operand.place][index]
 
     # Step 1: keys and values of the head in panels.
 
-    def _packed(self, head: Affine) -> Block:
+    def _packed(self, head: ir.Affine) -> ir.Block:
         given, tile_n = self.given, self.config.tile_n
-        p, row, lane = (Affine.variable(name) for name in ("p", "row", "lane"))
-        body: list[Block] = []
+        p, row, lane = (ir.variable(name) for name in ("p", "row", "lane"))
+        body: list[ir.Block] = []
         for columns in _columns(given.n, tile_n):
-            own = total(constant(columns.first), p.times(columns.width), lane)
+            own = columns.first + p * columns.width + lane
             value = self._entry(given.keys, given.n, given.head_dim, (head, own, row))
             body.append(self._panels(columns, given.head_dim, self.keys, value))
         for columns in _columns(given.width, tile_n):
-            own = total(constant(columns.first), p.times(columns.width), lane)
+            own = columns.first + p * columns.width + lane
             value = self._entry(given.values, given.n, given.width, (head, row, own))
             body.append(self._panels(columns, given.n, self.values, value))
         return tuple(statement for block in body for statement in block)
 
-    def _panels(self, columns: _Columns, rows: int, buffer: Buffer, value: Load) -> Block:
+    def _panels(self, columns: _Columns, rows: int, buffer: ir.Buffer, value: ir.Load) -> ir.Block:
         width = columns.width
-        index = Affine.of(columns.first * rows, {"p": rows * width, "row": width, "lane": 1})
-        store = Store(buffer=buffer, index=index, value=value)
-        copied = loop("lane", width, LoopKind.VECTOR, (store,))
-        return serial("p", columns.count, serial("row", rows, (copied,)))
+        index = ir.affine(columns.first * rows, p=rows * width, row=width, lane=1)
+        store = buffer.store(index, value)
+        copied = ir.loop("lane", width, (store,), ir.LoopKind.VECTOR)
+        return ir.serial("p", columns.count, ir.serial("row", rows, (copied,)))
 
     # Blocks of rows.
 
-    def _blocks(self, head: Affine, group: Affine) -> Block:
+    def _blocks(self, head: ir.Affine, group: ir.Affine) -> ir.Block:
         config = self.config
         whole, rest = divmod(self.given.m, config.block_m)
         together = -(-whole // config.groups)
-        frame = Frame()
+        frame = ir.Frame()
         frame.variable("group", config.groups)
-        number_ = group.times(together).plus(frame.variable("block", together))
-        inside = frame.undecided((Bound(index=number_, limit=whole),))
-        first = number_.times(config.block_m)
-        blocks = serial("block", together, under(inside, self._block(head, first, config.block_m)))
+        number_ = group * together + frame.variable("block", together)
+        inside = frame.undecided((number_ < whole,))
+        first = number_ * config.block_m
+        blocks = ir.serial(
+            "block", together, ir.under(inside, self._block(head, first, config.block_m))
+        )
         if not rest:
             return blocks
         # The last group has the block of fewer rows.
-        last = total(constant(config.groups - 1), group.times(-1))
-        is_last = frame.undecided((Bound(index=last, limit=1),))
+        last = config.groups - 1 + group * -1
+        is_last = frame.undecided((last < 1,))
         return (
             *blocks,
-            *under(is_last, self._block(head, constant(whole * config.block_m), rest)),
+            *ir.under(is_last, self._block(head, ir.constant(whole * config.block_m), rest)),
         )
 
-    def _block(self, head: Affine, first: Affine, rows: int) -> Block:
+    def _block(self, head: ir.Affine, first: ir.Affine, rows: int) -> ir.Block:
         return (
             *self._gathered(head, first, rows),
             *self._products(head, first, rows),
@@ -207,43 +182,44 @@ class _Nest:
     # Step 2: scores. Rows of a wide matrix would fall into few sets of the first cache: those of
     # queries are put side by side before.
 
-    def _gathered(self, head: Affine, first: Affine, rows: int) -> Block:
+    def _gathered(self, head: ir.Affine, first: ir.Affine, rows: int) -> ir.Block:
         given = self.given
-        row, entry = Affine.variable("row"), Affine.variable("entry")
-        value = self._entry(given.queries, given.m, given.head_dim, (head, first.plus(row), entry))
-        store = Store(buffer=self.queries, index=row.times(given.head_dim).plus(entry), value=value)
-        return serial("row", rows, (loop("entry", given.head_dim, LoopKind.VECTOR, (store,)),))
+        row, entry = ir.variable("row"), ir.variable("entry")
+        value = self._entry(given.queries, given.m, given.head_dim, (head, first + row, entry))
+        store = self.queries.store(row * given.head_dim + entry, value)
+        return ir.serial(
+            "row", rows, (ir.loop("entry", given.head_dim, (store,), ir.LoopKind.VECTOR),)
+        )
 
-    def _products(self, head: Affine, first: Affine, rows: int) -> Block:
+    def _products(self, head: ir.Affine, first: ir.Affine, rows: int) -> ir.Block:
         given = self.given
-        k = Affine.of(0, {"k1": self._unroll(given.head_dim), "k0": 1})
+        k = ir.affine(k1=self._unroll(given.head_dim), k0=1)
 
-        def left(row: Affine) -> Load:
-            return Load(buffer=self.queries, index=row.times(given.head_dim).plus(k))
+        def left(row: ir.Affine) -> ir.Load:
+            return self.queries[row * given.head_dim + k]
 
-        def stored(row: Affine, column: Affine, value: Expression) -> Store:
-            return Store(
-                buffer=self.scores,
-                index=row.times(given.n).plus(column),
-                value=scored(given, self.parameters, value, (head, first.plus(row), column)),
+        def stored(row: ir.Affine, column: ir.Affine, value: ir.Expression) -> ir.Store:
+            return self.scores.store(
+                row * given.n + column,
+                scored(given, self.parameters, value, (head, first + row, column)),
             )
 
         return self._product(rows, given.n, given.head_dim, left, self.keys, stored)
 
     # Step 4: values, mixed.
 
-    def _mixed(self, head: Affine, first: Affine, rows: int) -> Block:
+    def _mixed(self, head: ir.Affine, first: ir.Affine, rows: int) -> ir.Block:
         given, output = self.given, self.parameters[-1]
-        k = Affine.of(0, {"k1": self._unroll(given.n), "k0": 1})
+        k = ir.affine(k1=self._unroll(given.n), k0=1)
 
-        def left(row: Affine) -> Load:
-            return Load(buffer=self.scores, index=row.times(given.n).plus(k))
+        def left(row: ir.Affine) -> ir.Load:
+            return self.scores[row * given.n + k]
 
-        def stored(row: Affine, column: Affine, value: Expression) -> Store:
-            place = first.plus(row).times(given.heads).plus(head).times(given.width)
-            share = Load(buffer=self.shares, index=row)
-            value = binary(BinaryOp.MUL, value, share)
-            return Store(buffer=output, index=place.plus(column), value=value)
+        def stored(row: ir.Affine, column: ir.Affine, value: ir.Expression) -> ir.Store:
+            place = ((first + row) * given.heads + head) * given.width
+            share = self.shares[row]
+            value = value * share
+            return output.store(place + column, value)
 
         return self._product(rows, given.width, given.n, left, self.values, stored)
 
@@ -257,117 +233,107 @@ class _Nest:
         rows: int,
         size: int,
         k: int,
-        left: Callable[[Affine], Load],
-        panels: Buffer,
-        stored: Callable[[Affine, Affine, Expression], Store],
-    ) -> Block:
+        left: Callable[[ir.Affine], ir.Load],
+        panels: ir.Buffer,
+        stored: Callable[[ir.Affine, ir.Affine, ir.Expression], ir.Store],
+    ) -> ir.Block:
         """Rows times panels of `size` columns in all: the rows of a block pass by each panel."""
         tile_m = self.config.tile_m
-        body: list[Block] = []
+        body: list[ir.Block] = []
         for columns in _columns(size, self.config.tile_n):
             tile = partial(self._tile, columns, k, left, panels, stored)
             whole, rest = divmod(rows, tile_m)
-            tiles = serial("m", whole, tile(Affine.of(0, {"m": tile_m}), tile_m)) if whole else ()
-            left_over = tile(constant(whole * tile_m), rest) if rest else ()
-            body.append(serial("p", columns.count, (*tiles, *left_over)))
+            tiles = ir.serial("m", whole, tile(ir.affine(m=tile_m), tile_m)) if whole else ()
+            left_over = tile(ir.constant(whole * tile_m), rest) if rest else ()
+            body.append(ir.serial("p", columns.count, (*tiles, *left_over)))
         return tuple(statement for block in body for statement in block)
 
     def _tile(
         self,
         columns: _Columns,
         k: int,
-        left: Callable[[Affine], Load],
-        panels: Buffer,
-        stored: Callable[[Affine, Affine, Expression], Store],
-        first: Affine,
+        left: Callable[[ir.Affine], ir.Load],
+        panels: ir.Buffer,
+        stored: Callable[[ir.Affine, ir.Affine, ir.Expression], ir.Store],
+        first: ir.Affine,
         rows: int,
-    ) -> Block:
+    ) -> ir.Block:
         width, unroll_k = columns.width, self._unroll(k)
-        sums = Buffer(name="sums", scope=Scope.LOCAL, dtype=DType.F32, size=rows * width)
-        own = Affine.of(0, {"t": width, "lane": 1})
-        held = Load(buffer=sums, index=own)
-        row = first.plus(Affine.variable("t"))
+        sums = ir.local("sums", rows * width)
+        own = ir.affine(t=width, lane=1)
+        held = sums[own]
+        row = first + ir.variable("t")
         terms = {"p": k * width, "k1": unroll_k * width, "k0": width, "lane": 1}
-        right = Load(buffer=panels, index=Affine.of(columns.first * k, terms))
-        value = binary(BinaryOp.ADD, held, binary(BinaryOp.MUL, left(row), right))
-        column = Affine.of(columns.first, {"p": width, "lane": 1})
+        right = panels[ir.Affine.of(columns.first * k, terms)]
+        value = held + left(row) * right
+        column = ir.affine(columns.first, p=width, lane=1)
 
-        def each(store: Store) -> Block:
-            lanes = loop("lane", width, LoopKind.VECTOR, (store,))
-            return (unrolled("t", rows, lanes),)
+        def each(store: ir.Store) -> ir.Block:
+            lanes = ir.loop("lane", width, (store,), ir.LoopKind.VECTOR)
+            return (ir.unrolled("t", rows, lanes),)
 
-        product = unrolled("k0", unroll_k, *each(Store(buffer=sums, index=own, value=value)))
-        tile: Block = (
-            *each(Store(buffer=sums, index=own, value=number(0))),
-            *serial("k1", k // unroll_k, (product,)),
+        product = ir.unrolled("k0", unroll_k, *each(sums.store(own, value)))
+        tile: ir.Block = (
+            *each(sums.store(own, 0.0)),
+            *ir.serial("k1", k // unroll_k, (product,)),
             *each(stored(row, column, held)),
         )
-        return (Allocate(buffer=sums, body=tile),)
+        return (ir.Allocate(buffer=sums, body=tile),)
 
     # Step 3: the softmax of each row, but for its division.
 
-    def _softmax(self, rows: int) -> Block:
+    def _softmax(self, rows: int) -> ir.Block:
         n = self.given.n
-        vectors = next(count for count in VECTORS if n % (LANES * count) == 0)
-        width = LANES * vectors
-        most, sums, kept = (_local(name, width) for name in ("most", "total", "power"))
-        one = _local("largest", 1)
-        lane = Affine.of(0, {"v": LANES, "lane": 1})
-        entry = Affine.of(0, {"row": n, "step": width, "v": LANES, "lane": 1})
-        score = Load(buffer=self.scores, index=entry)
+        vectors = next(count for count in VECTORS if n % (ir.LANES * count) == 0)
+        width = ir.LANES * vectors
+        most, sums, kept = (ir.local(name, width) for name in ("most", "total", "power"))
+        one = ir.local("largest", 1)
+        lane = ir.affine(v=ir.LANES, lane=1)
+        entry = ir.affine(row=n, step=width, v=ir.LANES, lane=1)
+        score = self.scores[entry]
 
-        def each(*stores: Store) -> Block:
-            return (unrolled("v", vectors, *(vector("lane", store) for store in stores)),)
+        def each(*stores: ir.Store) -> ir.Block:
+            return (ir.unrolled("v", vectors, *(ir.vector("lane", store) for store in stores)),)
 
-        def over_row(*stores: Store) -> Block:
-            return serial("step", n // width, each(*stores))
+        def over_row(*stores: ir.Store) -> ir.Block:
+            return ir.serial("step", n // width, each(*stores))
 
-        def kept_in(buffer: Buffer, value: Expression) -> Store:
-            return Store(buffer=buffer, index=lane, value=value)
+        def kept_in(buffer: ir.Buffer, value: ir.Expression) -> ir.Store:
+            return buffer.store(lane, value)
 
-        def folded(op: BinaryOp, buffer: Buffer) -> Block:
+        def folded(op: ir.BinaryOp, buffer: ir.Buffer) -> ir.Block:
             """All vectors of a buffer as the first."""
-            first, here = Affine.variable("lane"), Affine.of(LANES, {"v": LANES, "lane": 1})
-            loads = (Load(buffer=buffer, index=index) for index in (first, here))
-            store = Store(buffer=buffer, index=first, value=binary(op, *loads))
-            return (unrolled("v", vectors - 1, vector("lane", store)),) if vectors > 1 else ()
+            first, here = ir.variable("lane"), ir.affine(ir.LANES, v=ir.LANES, lane=1)
+            store = buffer.store(first, ir.Binary(op=op, left=buffer[first], right=buffer[here]))
+            return (ir.unrolled("v", vectors - 1, ir.vector("lane", store)),) if vectors > 1 else ()
 
-        def across(op: BinaryOp, buffer: Buffer) -> Expression:
+        def across(op: ir.BinaryOp, buffer: ir.Buffer) -> ir.Expression:
             """The lanes of the first vector as one number."""
-            w, x, y, z = (Load(buffer=buffer, index=constant(i)) for i in range(LANES))
-            return binary(op, binary(op, w, x), binary(op, y, z))
+            w, x, y, z = (buffer[i] for i in range(ir.LANES))
+            return ir.Binary(
+                op=op,
+                left=ir.Binary(op=op, left=w, right=x),
+                right=ir.Binary(op=op, left=y, right=z),
+            )
 
-        above = binary(BinaryOp.SUB, score, Load(buffer=one, index=ZERO))
+        above = score - one[0]
         # Within these bounds, which cost an instruction each, e to it needs no choices.
-        bounded = binary(BinaryOp.MAX, above, number(LOWEST_EXPONENT))
-        bounded = binary(BinaryOp.MIN, bounded, number(0))
-        power = Call(function=MathFunction.EXP, argument=bounded)
-        held = {buffer.name: Load(buffer=buffer, index=lane) for buffer in (most, sums, kept)}
-        body: Block = (
-            *each(kept_in(most, number(LOWEST)), kept_in(sums, number(0))),
-            *over_row(kept_in(most, binary(BinaryOp.MAX, held["most"], score))),
-            *folded(BinaryOp.MAX, most),
-            Store(buffer=one, index=ZERO, value=across(BinaryOp.MAX, most)),
+        bounded = above.max(ir.number(LOWEST_EXPONENT))
+        bounded = bounded.min(0.0)
+        power = ir.call(ir.MathFunction.EXP, bounded)
+        held = {buffer.name: buffer[lane] for buffer in (most, sums, kept)}
+        body: ir.Block = (
+            *each(kept_in(most, ir.number(LOWEST)), kept_in(sums, ir.number(0))),
+            *over_row(kept_in(most, held["most"].max(score))),
+            *folded(ir.BinaryOp.MAX, most),
+            one.store(0, across(ir.BinaryOp.MAX, most)),
             *over_row(
                 kept_in(kept, power),
-                Store(buffer=self.scores, index=entry, value=held["power"]),
-                kept_in(sums, binary(BinaryOp.ADD, held["total"], held["power"])),
+                self.scores.store(entry, held["power"]),
+                kept_in(sums, held["total"] + held["power"]),
             ),
-            *folded(BinaryOp.ADD, sums),
-            Store(
-                buffer=self.shares,
-                index=Affine.variable("row"),
-                value=binary(BinaryOp.DIV, number(1), across(BinaryOp.ADD, sums)),
-            ),
+            *folded(ir.BinaryOp.ADD, sums),
+            self.shares.store(ir.variable("row"), ir.number(1) / across(ir.BinaryOp.ADD, sums)),
         )
-        for buffer in (most, sums, kept, one):
-            body = (Allocate(buffer=buffer, body=body),)
-        return serial("row", rows, body)
-
-
-def _local(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.LOCAL, dtype=DType.F32, size=size)
-
-
-def _scratch(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.GLOBAL, dtype=DType.F32, size=size)
+        body = ir.allocated((most, sums, kept, one), body)
+        return ir.serial("row", rows, body)

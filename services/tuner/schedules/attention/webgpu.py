@@ -30,39 +30,7 @@ from collections.abc import Iterator
 from math import gcd
 
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    binary,
-    constant,
-    loop,
-    number,
-    numbers,
-    plus,
-    serial,
-    splat,
-    times,
-    under,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    Barrier,
-    BinaryOp,
-    Block,
-    Bound,
-    Buffer,
-    Expression,
-    ExtractLane,
-    Load,
-    LoopKind,
-    Program,
-    Select,
-    Statement,
-    Store,
-)
-from services.tuner.ir.nodes import Lanes as Joined
+from services.tuner import ir
 from services.tuner.schedules.attention.config import attends
 from services.tuner.schedules.attention.scores import LOWEST
 from services.tuner.schedules.attention.webgpu_config import WebgpuAttentionConfig
@@ -83,15 +51,15 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(nests=(attended(kernel, parameters),))
 
 
-def attended(kernel: AttentionKernel, parameters: tuple[Buffer, ...]) -> Program:
+def attended(kernel: AttentionKernel, parameters: tuple[ir.Buffer, ...]) -> ir.Program:
     """One dispatch, with the parameters of its program."""
     given, config = kernel.given, kernel.config
-    most = _shared_among_threads(kernel, BinaryOp.MAX)
-    sums = _shared_among_threads(kernel, BinaryOp.ADD)
+    most = _shared_among_threads(kernel, ir.BinaryOp.MAX)
+    sums = _shared_among_threads(kernel, ir.BinaryOp.ADD)
     copies, last = kernel.copies, kernel.blocks - 1
     keys, values = ((kernel.keys, kernel.next_keys), (kernel.values, kernel.next_values))
-    steps: Block = (
-        *((*_written(kernel, *keys), Barrier()) if copies else ()),
+    steps: ir.Block = (
+        *((*_written(kernel, *keys), ir.Barrier()) if copies else ()),
         *(_read(kernel, *values, kernel.block, last) if copies else ()),
         *_scores(kernel),
         *_powers(kernel, most),
@@ -102,54 +70,54 @@ def attended(kernel: AttentionKernel, parameters: tuple[Buffer, ...]) -> Program
         # Powers are written anew in the next block.
         *_barrier(config.shares_rows and not copies),
     )
-    body: Block = (
-        *((*_queries(kernel), *_read(kernel, *keys, kernel.block_at(ZERO), 0)) if copies else ()),
+    body: ir.Block = (
+        *(
+            (*_queries(kernel), *_read(kernel, *keys, kernel.block_at(ir.ZERO), 0))
+            if copies
+            else ()
+        ),
         *_nothing_yet(kernel),
-        *serial("block", kernel.blocks, under(kernel.last_block, steps)),
+        *ir.serial("block", kernel.blocks, ir.under(kernel.last_block, steps)),
         *sums.body,
         *_outputs(kernel, sums),
     )
-    for buffer in (*kernel.local, *most.local, *sums.local):
-        body = (Allocate(buffer=buffer, body=body),)
-    block: Block = (
-        loop("thread", config.threads, LoopKind.THREAD_INDEX, kernel.frame.enclose(body)),
-    )
-    for buffer in (*kernel.shared, *most.shared, *sums.shared):
-        block = (Allocate(buffer=buffer, body=block),)
+    body = ir.allocated((*kernel.local, *most.local, *sums.local), body)
+    block: ir.Block = (ir.threads(config.threads, kernel.frame.enclose(body)),)
+    block = ir.allocated((*kernel.shared, *most.shared, *sums.shared), block)
     workgroups = given.heads * -(-given.m // config.block_m) * config.parts
-    return Program(parameters=parameters, body=loop("group", workgroups, LoopKind.RANGE, block))
+    return ir.program(parameters, "group", workgroups, block)
 
 
-def _barrier(needed: bool) -> Block:
-    return (Barrier(),) if needed else ()
+def _barrier(needed: bool) -> ir.Block:
+    return (ir.Barrier(),) if needed else ()
 
 
-def _held(buffer: Buffer, index: int = 0, lanes: int = 1) -> Load:
-    return Load(buffer=buffer, index=constant(index), lanes=lanes)
+def _held(buffer: ir.Buffer, index: int = 0, lanes: int = 1) -> ir.Load:
+    return ir.Load(buffer=buffer, index=ir.constant(index), lanes=lanes)
 
 
-def _kept(buffer: Buffer, index: int, value: Expression) -> Store:
-    return Store(buffer=buffer, index=constant(index), value=value)
+def _kept(buffer: ir.Buffer, index: int, value: ir.Expression) -> ir.Store:
+    return buffer.store(index, value)
 
 
-def _shared_among_threads(kernel: AttentionKernel, op: BinaryOp) -> Reduced:
+def _shared_among_threads(kernel: AttentionKernel, op: ir.BinaryOp) -> Reduced:
     """The largest of a row's scores, so far and in this block; or the sums of its powers."""
     config = kernel.config
     sharing = RowThreads(
         threads=config.threads_per_row,
         rows=config.sliced_n * config.thread_rows,
-        own=kernel.slice.times(config.thread_rows).plus(kernel.group),
+        own=kernel.slice * config.thread_rows + kernel.group,
         lane=kernel.lane,
         subgroups=config.subgroups,
     )
-    if op is BinaryOp.ADD:
+    if op is ir.BinaryOp.ADD:
         sums = [_held(kernel.sum, i) for i in range(config.tile_m)]
         return reduced(sharing, sums, "row_total")
-    values: list[Expression] = []
+    values: list[ir.Expression] = []
     for i in range(config.tile_m):
-        value: Expression = _held(kernel.most, i)
+        value: ir.Expression = _held(kernel.most, i)
         for j in range(config.tile_n):
-            value = binary(op, value, _held(kernel.dot, i * config.tile_n + j))
+            value = ir.Binary(op=op, left=value, right=_held(kernel.dot, i * config.tile_n + j))
         values.append(value)
     return reduced(sharing, values, "row_most", op)
 
@@ -158,84 +126,84 @@ def _shared_among_threads(kernel: AttentionKernel, op: BinaryOp) -> Reduced:
 # their way while those of this block are multiplied.
 
 
-def _queries(kernel: AttentionKernel) -> Block:
+def _queries(kernel: AttentionKernel) -> ir.Block:
     given, queries = kernel.given, kernel.queries
-    found: Block = ()
+    found: ir.Block = ()
     for place in queries.places:
-        row = kernel.first.plus(place.row)
+        row = kernel.first + place.row
         source = kernel.frame.clamped(f"queries{place.slot}.at", row, given.m, 1)
         value = kernel.stored(queries, source, place.quad)
         index = queries.index(place.row, place.quad)
-        found += under(place.exists, (Store(buffer=kernel.staged, index=index, value=value),))
+        found += ir.under(place.exists, (kernel.staged.store(index, value),))
     return found
 
 
 def _read(
-    kernel: AttentionKernel, rows: OperandRows, into: Buffer, block: Affine, last: int
-) -> Block:
+    kernel: AttentionKernel, rows: OperandRows, into: ir.Buffer, block: ir.Affine, last: int
+) -> ir.Block:
     """The thread's share of rows of a block, into registers. `last` is the largest that the
     variable of the block may be."""
     inside = kernel.frame.nested()
     inside.ranges["block"] = (0, last)
-    body: Block = ()
+    body: ir.Block = ()
     for place in rows.places:
-        row = block.times(rows.count).plus(place.row)
+        row = block * rows.count + place.row
         source = inside.clamped(f"{rows.name}{place.slot}.at", row, rows.extent, 1)
         value = kernel.stored(rows, source, place.quad)
-        body += under(place.exists, (_kept(into, place.slot, value),))
+        body += ir.under(place.exists, (_kept(into, place.slot, value),))
     return inside.enclose(body)
 
 
-def _written(kernel: AttentionKernel, rows: OperandRows, registers: Buffer) -> Block:
+def _written(kernel: AttentionKernel, rows: OperandRows, registers: ir.Buffer) -> ir.Block:
     """The same, from registers to workgroup memory."""
-    found: Block = ()
+    found: ir.Block = ()
     for place in rows.places:
-        index, value = rows.index(place.row, place.quad), _held(registers, place.slot, LANES)
-        found += under(place.exists, (Store(buffer=kernel.staged, index=index, value=value),))
+        index, value = rows.index(place.row, place.quad), _held(registers, place.slot, ir.LANES)
+        found += ir.under(place.exists, (kernel.staged.store(index, value),))
     return found
 
 
-def _next_keys(kernel: AttentionKernel) -> Block:
+def _next_keys(kernel: AttentionKernel) -> ir.Block:
     if kernel.blocks == 1:
         return ()
-    another = (Bound(index=BLOCK, limit=kernel.blocks - 1),)
-    following = kernel.block.plus(constant(1))
+    another = (kernel.blocks - 1 > BLOCK,)
+    following = kernel.block + 1
     read = _read(kernel, kernel.keys, kernel.next_keys, following, kernel.blocks - 2)
-    return under(another, read)
+    return ir.under(another, read)
 
 
 # Step 2: the products of the thread's queries and keys.
 
 
-def _nothing_yet(kernel: AttentionKernel) -> Block:
+def _nothing_yet(kernel: AttentionKernel) -> ir.Block:
     config = kernel.config
-    zero = numbers(0)
+    zero = ir.numbers(0)
     return (
-        *(_kept(kernel.most, i, number(LOWEST)) for i in range(config.tile_m)),
-        *(_kept(kernel.sum, i, number(0)) for i in range(config.tile_m)),
-        *(_kept(kernel.acc, at, zero) for at in range(0, kernel.acc.size, LANES)),
+        *(_kept(kernel.most, i, ir.number(LOWEST)) for i in range(config.tile_m)),
+        *(_kept(kernel.sum, i, ir.number(0)) for i in range(config.tile_m)),
+        *(_kept(kernel.acc, at, zero) for at in range(0, kernel.acc.size, ir.LANES)),
     )
 
 
-def _scores(kernel: AttentionKernel) -> Block:
+def _scores(kernel: AttentionKernel) -> ir.Block:
     given, config = kernel.given, kernel.config
     inside = kernel.frame.nested()
     inside.variable("block", kernel.blocks)
     columns = [
         inside.clamped(f"column{j}", kernel.column(j), given.n, 1) for j in range(config.tile_n)
     ]
-    quads = given.head_dim // LANES
+    quads = given.head_dim // ir.LANES
     unroll = gcd(UNROLLED_QUADS, quads)
-    body: list[Statement] = []
+    body: list[ir.Statement] = []
     for n in range(unroll):
-        quad = Affine.of(n, {"step": unroll})
+        quad = ir.affine(n, step=unroll)
         for i, row in enumerate(kernel.rows):
             query = (
                 kernel.copied(kernel.queries, kernel.row(i), quad)
                 if kernel.copies
                 else kernel.stored(kernel.queries, row, quad)
             )
-            body.append(_kept(kernel.own_query, LANES * i, query))
+            body.append(_kept(kernel.own_query, ir.LANES * i, query))
         for j, column in enumerate(columns):
             key = (
                 kernel.copied(kernel.keys, kernel.own_column(j), quad)
@@ -256,38 +224,36 @@ def _scores(kernel: AttentionKernel) -> Block:
     )
     return inside.enclose(
         (
-            *(_kept(kernel.dot, at, number(0)) for at in range(kernel.dot.size)),
-            *serial("step", quads // unroll, tuple(body)),
+            *(_kept(kernel.dot, at, ir.number(0)) for at in range(kernel.dot.size)),
+            *ir.serial("step", quads // unroll, tuple(body)),
             *(scores if given.epilogue or kernel.cache else ()),
         )
     )
 
 
-def _multiplied(kernel: AttentionKernel, i: int, value: Expression) -> Expression:
+def _multiplied(kernel: AttentionKernel, i: int, value: ir.Expression) -> ir.Expression:
     """`value` and the products of four entries of query i and the key."""
-    query, key = _held(kernel.own_query, LANES * i, LANES), _held(kernel.own_key, 0, LANES)
-    for lane in range(LANES):
-        left, right = (ExtractLane(value=each, lane=lane) for each in (query, key))
-        value = plus(value, times(left, right))
+    query, key = _held(kernel.own_query, ir.LANES * i, ir.LANES), _held(kernel.own_key, 0, ir.LANES)
+    for lane in range(ir.LANES):
+        left, right = (each.extract(lane) for each in (query, key))
+        value = value + left * right
     return value
 
 
 # Step 3: e to the scores, below the largest that the row has had.
 
 
-def _powers(kernel: AttentionKernel, most: Reduced) -> Block:
+def _powers(kernel: AttentionKernel, most: Reduced) -> ir.Block:
     config = kernel.config
-    body: list[Statement] = [*most.body]
+    body: list[ir.Statement] = [*most.body]
     for i, found in enumerate(most.values):
         body += [
             _kept(kernel.larger, i, found),
             _kept(
-                kernel.share,
-                i,
-                exp_of_difference(_held(kernel.most, i), _held(kernel.larger, i)),
+                kernel.share, i, exp_of_difference(_held(kernel.most, i), _held(kernel.larger, i))
             ),
             _kept(kernel.most, i, _held(kernel.larger, i)),
-            _kept(kernel.sum, i, times(_held(kernel.sum, i), _held(kernel.share, i))),
+            _kept(kernel.sum, i, _held(kernel.sum, i) * _held(kernel.share, i)),
         ]
     for i, j in kernel.tile:
         at = i * config.tile_n + j
@@ -295,30 +261,32 @@ def _powers(kernel: AttentionKernel, most: Reduced) -> Block:
         seen = kernel.seen(i, kernel.column(j))
         if seen is not None:
             # Behind the last key its score was taken again, which leaves the largest as it is.
-            power = Select(condition=seen, then=power, otherwise=number(0))
+            power = ir.select(seen, power, ir.number(0))
         body += [
             _kept(kernel.dot, at, power),
-            _kept(kernel.sum, i, plus(_held(kernel.sum, i), _held(kernel.dot, at))),
+            _kept(kernel.sum, i, _held(kernel.sum, i) + _held(kernel.dot, at)),
         ]
     if config.shares_rows:
         for j in range(config.tile_n):
-            for i in range(0, config.tile_m, LANES):
-                four = tuple(_held(kernel.dot, (i + n) * config.tile_n + j) for n in range(LANES))
-                place = kernel.own_column(j).times(config.power_stride).plus(kernel.row(i))
-                body.append(Store(buffer=kernel.powers, index=place, value=Joined(values=four)))
+            for i in range(0, config.tile_m, ir.LANES):
+                four = tuple(
+                    _held(kernel.dot, (i + n) * config.tile_n + j) for n in range(ir.LANES)
+                )
+                place = kernel.own_column(j) * config.power_stride + kernel.row(i)
+                body.append(kernel.powers.store(place, ir.Lanes(values=four)))
     return tuple(body)
 
 
 # Step 4: values, mixed.
 
 
-def _mixed(kernel: AttentionKernel) -> Block:
+def _mixed(kernel: AttentionKernel) -> ir.Block:
     config = kernel.config
     shares = (
         _kept(
             kernel.acc,
-            at := LANES * (i * len(kernel.outputs) + c),
-            times(_held(kernel.acc, at, LANES), splat(_held(kernel.share, i))),
+            at := ir.LANES * (i * len(kernel.outputs) + c),
+            _held(kernel.acc, at, ir.LANES) * ir.splat(_held(kernel.share, i)),
         )
         for i in range(config.tile_m)
         for c in kernel.outputs
@@ -332,14 +300,16 @@ def _mixed(kernel: AttentionKernel) -> Block:
     body = tuple(
         statement for n in range(unroll) for statement in _key_mixed(kernel, inside, n, unroll)
     )
-    return (*shares, *serial("step", steps, inside.enclose(body)))
+    return (*shares, *ir.serial("step", steps, inside.enclose(body)))
 
 
-def _key_mixed(kernel: AttentionKernel, inside: Frame, n: int, unroll: int) -> Iterator[Statement]:
+def _key_mixed(
+    kernel: AttentionKernel, inside: ir.Frame, n: int, unroll: int
+) -> Iterator[ir.Statement]:
     """Adds the values of key n of a step."""
     given, config = kernel.given, kernel.config
-    place = kernel.key(Affine.of(n, {"step": unroll}))
-    source = kernel.block.times(config.block_n).plus(place)
+    place = kernel.key(ir.affine(n, step=unroll))
+    source = kernel.block * config.block_n + place
     if not kernel.copies:
         source = inside.clamped(f"source{n}", source, given.n, 1)
     for c in kernel.outputs:
@@ -349,89 +319,89 @@ def _key_mixed(kernel: AttentionKernel, inside: Frame, n: int, unroll: int) -> I
             if kernel.copies
             else kernel.stored(kernel.values, source, quad)
         )
-        yield _kept(kernel.own_value, LANES * c, value)
+        yield _kept(kernel.own_value, ir.LANES * c, value)
     for i in range(config.tile_m):
-        if config.shares_rows and not i % LANES:
-            index = place.times(config.power_stride).plus(kernel.row(i))
-            four = Load(buffer=kernel.powers, index=index, lanes=LANES)
+        if config.shares_rows and not i % ir.LANES:
+            index = place * config.power_stride + kernel.row(i)
+            four = kernel.powers.vector(index)
             yield _kept(kernel.own_power, i, four)
-        power: Expression = _held(kernel.dot, i * config.tile_n + n)
+        power: ir.Expression = _held(kernel.dot, i * config.tile_n + n)
         if config.shares_rows:
-            four = _held(kernel.own_power, i - i % LANES, LANES)
-            power = ExtractLane(value=four, lane=i % LANES)
+            four = _held(kernel.own_power, i - i % ir.LANES, ir.LANES)
+            power = four.extract(i % ir.LANES)
         for c in kernel.outputs:
-            at = LANES * (i * len(kernel.outputs) + c)
-            product = times(splat(power), _held(kernel.own_value, LANES * c, LANES))
-            yield _kept(kernel.acc, at, plus(_held(kernel.acc, at, LANES), product))
+            at = ir.LANES * (i * len(kernel.outputs) + c)
+            product = ir.splat(power) * _held(kernel.own_value, ir.LANES * c, ir.LANES)
+            yield _kept(kernel.acc, at, _held(kernel.acc, at, ir.LANES) + product)
 
 
 # Steps 5 and 6: the sums of a row's threads, then the outputs of all slices.
 
 
-def _outputs(kernel: AttentionKernel, sums: Reduced) -> Block:
+def _outputs(kernel: AttentionKernel, sums: Reduced) -> ir.Block:
     config = kernel.config
     if config.sliced_n > 1:
         return _added_up(kernel, sums)
-    found: Block = ()
+    found: ir.Block = ()
     for i in range(config.tile_m):
         for c in kernel.outputs:
-            acc = _held(kernel.acc, LANES * (i * len(kernel.outputs) + c), LANES)
-            quotient = acc if kernel.parts else binary(BinaryOp.DIV, acc, splat(sums.values[i]))
+            acc = _held(kernel.acc, ir.LANES * (i * len(kernel.outputs) + c), ir.LANES)
+            quotient = acc if kernel.parts else acc / ir.splat(sums.values[i])
             value = kernel.output(kernel.row(i), kernel.quads[c], quotient)
-            found += under(kernel.exists(c), value)
+            found += ir.under(kernel.exists(c), value)
         found += kernel.told(i, _held(kernel.most, i), sums.values[i])
     return found
 
 
-def _added_up(kernel: AttentionKernel, sums: Reduced) -> Block:
+def _added_up(kernel: AttentionKernel, sums: Reduced) -> ir.Block:
     """A slice brings its outputs to the largest score and the sum of all slices before."""
     given, config = kernel.given, kernel.config
-    block_m, slices, quads = config.block_m, config.sliced_n, given.width // LANES
-    told: list[Statement] = []
+    block_m, slices, quads = config.block_m, config.sliced_n, given.width // ir.LANES
+    told: list[ir.Statement] = []
     for i in range(config.tile_m):
-        place = kernel.slice.times(block_m).plus(kernel.row(i))
-        of_sums = place.plus(constant(slices * block_m))
+        place = kernel.slice * block_m + kernel.row(i)
+        of_sums = place + slices * block_m
         told += [
-            Store(buffer=kernel.slices, index=place, value=_held(kernel.most, i)),
-            Store(buffer=kernel.slices, index=of_sums, value=sums.values[i]),
+            kernel.slices.store(place, _held(kernel.most, i)),
+            kernel.slices.store(of_sums, sums.values[i]),
         ]
-    body: list[Statement] = [
-        *under(kernel.frame.undecided((Bound(index=kernel.lane, limit=1),)), tuple(told)),
-        Barrier(),
+    body: list[ir.Statement] = [
+        *ir.under(kernel.frame.undecided((kernel.lane < 1,)), tuple(told)),
+        ir.Barrier(),
     ]
     for i in range(config.tile_m):
-        places = [kernel.row(i).plus(constant(n * block_m)) for n in range(2 * slices)]
-        told_of = [Load(buffer=kernel.slices, index=place) for place in places]
-        larger: Expression = told_of[0]
+        places = [kernel.row(i) + n * block_m for n in range(2 * slices)]
+        told_of = [kernel.slices[place] for place in places]
+        larger: ir.Expression = told_of[0]
         for each in told_of[1:slices]:
-            larger = binary(BinaryOp.MAX, larger, each)
+            larger = larger.max(each)
         body.append(_kept(kernel.larger, i, larger))
-        summed: Expression = number(0)
+        summed: ir.Expression = ir.number(0)
         for most, sum_ in zip(told_of[:slices], told_of[slices:], strict=True):
-            summed = plus(summed, times(sum_, exp_of_difference(most, _held(kernel.larger, i))))
+            summed = summed + sum_ * exp_of_difference(most, _held(kernel.larger, i))
         share = exp_of_difference(_held(kernel.most, i), _held(kernel.larger, i))
-        whole = share if kernel.parts else binary(BinaryOp.DIV, share, summed)
+        whole = share if kernel.parts else share / summed
         body.append(_kept(kernel.share, i, whole))
         body += kernel.told(i, _held(kernel.larger, i), summed)
         for c in kernel.outputs:
-            acc = _held(kernel.acc, LANES * (i * len(kernel.outputs) + c), LANES)
-            row = kernel.slice.times(block_m).plus(kernel.row(i)).times(given.width)
-            index = row.plus(kernel.quads[c].times(LANES))
-            value = times(acc, splat(_held(kernel.share, i)))
-            store = Store(buffer=kernel.staged, index=index, value=value)
-            body += under(kernel.exists(c), (store,))
-    body.append(Barrier())
+            acc = _held(kernel.acc, ir.LANES * (i * len(kernel.outputs) + c), ir.LANES)
+            row = (kernel.slice * block_m + kernel.row(i)) * given.width
+            index = row + kernel.quads[c] * ir.LANES
+            value = acc * ir.splat(_held(kernel.share, i))
+            store = kernel.staged.store(index, value)
+            body += ir.under(kernel.exists(c), (store,))
+    body.append(ir.Barrier())
     items = block_m * quads
     for count in range(-(-items // config.threads)):
-        place = kernel.thread.plus(constant(count * config.threads))
-        exists = kernel.frame.undecided((Bound(index=place, limit=items),))
+        place = kernel.thread + count * config.threads
+        exists = kernel.frame.undecided((place < items,))
         parts = ((f"added{count}.row", block_m), (f"added{count}.quad", quads))
         row, quad = kernel.frame.delinearize(place, parts)
-        output: Expression | None = None
+        output: ir.Expression | None = None
         for n in range(slices):
-            at = row.plus(constant(n * block_m)).times(given.width).plus(quad.times(LANES))
-            each = Load(buffer=kernel.staged, index=at, lanes=LANES)
-            output = plus(output, each) if output else each
+            at = (row + n * block_m) * given.width + quad * ir.LANES
+            each = kernel.staged.vector(at)
+            output = output + each if output else each
         assert output is not None
-        body += under(exists, kernel.output(row, quad, output))
+        body += ir.under(exists, kernel.output(row, quad, output))
     return tuple(body)

@@ -7,7 +7,6 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.attention import LANES, ManyRowsAttention
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.attention.config import attends
-from services.tuner.schedules.base.limits import required
 from services.tuner.schedules.base.row_threads import shared_bytes
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.matmul.webgpu_config import Cache
@@ -150,14 +149,6 @@ class WebgpuAttentionConfig(WebgpuConfig):
         rows = self.sliced_n * self.thread_rows
         sums = shared_bytes(self.threads_per_row, rows, self.tile_m, subgroups=self.subgroups)
         return (held.size + held.powers + held.slices) * DType.F32.size_bytes + 2 * sums
-
-    def requires(self, workload: Workload) -> tuple[str, ...]:
-        return required(
-            workload,
-            threads=self.threads,
-            workgroup_bytes=self.workgroup_bytes_for(workload),
-            subgroups=self.subgroups,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

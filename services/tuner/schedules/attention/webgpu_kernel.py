@@ -6,29 +6,14 @@ from dataclasses import dataclass
 
 from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention
 from kernelzoo.domain.operators.decoding import AttentionShape
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, Frame, constant, f32_buffer, number, total, under
-from services.tuner.ir.nodes import (
-    LANES,
-    Block,
-    Bound,
-    Buffer,
-    Compare,
-    CompareOp,
-    Expression,
-    IndexValue,
-    Load,
-    Scope,
-    Select,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.schedules.attention.scores import LOWEST, scored
 from services.tuner.schedules.attention.webgpu_config import AttentionMemory, WebgpuAttentionConfig
 from services.tuner.schedules.base.cache import key_at, score_of, value_at
 from services.tuner.schedules.base.parts import OutputParts
 from services.tuner.schedules.matmul.webgpu_config import Cache
 
-BLOCK = Affine.variable("block")
+BLOCK = ir.variable("block")
 """The number of a block of keys, in the workgroup's part of them."""
 
 
@@ -38,8 +23,8 @@ class CachedTokens:
     query is at `here`, and the head shares the keys and values of number `kv_head`."""
 
     shape: AttentionShape
-    here: Affine
-    kv_head: Affine
+    here: ir.Affine
+    kv_head: ir.Affine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +33,9 @@ class CopiedVector:
     exists. It is kept from element `slot` of the thread's registers on."""
 
     slot: int
-    row: Affine
-    quad: Affine
-    exists: tuple[Bound, ...]
+    row: ir.Affine
+    quad: ir.Affine
+    exists: tuple[ir.Bound, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +55,8 @@ class OperandRows:
     @classmethod
     def of(
         cls,
-        frame: Frame,
-        thread: Affine,
+        frame: ir.Frame,
+        thread: ir.Affine,
         config: WebgpuAttentionConfig,
         *,
         name: str,
@@ -84,21 +69,21 @@ class OperandRows:
     ) -> "OperandRows":
         """With the places of a thread, if any is copied: threads side by side copy what lies side
         by side."""
-        quads, threads = entries // LANES, config.threads
+        quads, threads = entries // ir.LANES, config.threads
         items = count * quads if config.cache is Cache.ROWS else 0
         places: list[CopiedVector] = []
-        row = quad = ZERO
+        row = quad = ir.ZERO
         for turn in range(-(-items // threads)):
-            item = thread.plus(constant(turn * threads))
-            bound = Bound(index=item, limit=items)
+            item = thread + turn * threads
+            bound = item < items
             if turn and not threads % quads:
-                row = row.plus(constant(threads // quads))
-                bound = Bound(index=row, limit=count)
+                row = row + threads // quads
+                bound = row < count
             else:
                 parts = ((f"{name}{turn}.row", count), (f"{name}{turn}.quad", quads))
                 row, quad = frame.delinearize(item, parts)
             exists = frame.undecided((bound,))
-            places.append(CopiedVector(slot=LANES * turn, row=row, quad=quad, exists=exists))
+            places.append(CopiedVector(slot=ir.LANES * turn, row=row, quad=quad, exists=exists))
         return cls(
             name=name,
             operand=operand,
@@ -110,9 +95,9 @@ class OperandRows:
             places=tuple(places),
         )
 
-    def index(self, row: Affine, quad: Affine) -> Affine:
+    def index(self, row: ir.Affine, quad: ir.Affine) -> ir.Affine:
         """Where a vector lies in workgroup memory."""
-        return row.times(self.stride).plus(quad.times(LANES)).plus(constant(self.base))
+        return row * self.stride + quad * ir.LANES + self.base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,49 +111,49 @@ class AttentionKernel:
 
     given: ManyRowsAttention
     config: WebgpuAttentionConfig
-    parameters: tuple[Buffer, ...]
+    parameters: tuple[ir.Buffer, ...]
     cache: CachedTokens | None
     memory: AttentionMemory
-    frame: Frame
-    thread: Affine
-    head: Affine
-    first: Affine
-    slice: Affine
-    group: Affine
-    lane: Affine
-    rows: tuple[Affine, ...]
-    quads: tuple[Affine, ...]
+    frame: ir.Frame
+    thread: ir.Affine
+    head: ir.Affine
+    first: ir.Affine
+    slice: ir.Affine
+    group: ir.Affine
+    lane: ir.Affine
+    rows: tuple[ir.Affine, ...]
+    quads: tuple[ir.Affine, ...]
     queries: OperandRows
     keys: OperandRows
     values: OperandRows
-    part: Affine
+    part: ir.Affine
     parts: OutputParts | None
-    staged: Buffer
-    powers: Buffer
-    slices: Buffer
-    own_query: Buffer
-    own_key: Buffer
-    own_value: Buffer
-    own_power: Buffer
-    dot: Buffer
-    acc: Buffer
-    most: Buffer
-    larger: Buffer
-    share: Buffer
-    sum: Buffer
-    next_keys: Buffer
-    next_values: Buffer
+    staged: ir.Buffer
+    powers: ir.Buffer
+    slices: ir.Buffer
+    own_query: ir.Buffer
+    own_key: ir.Buffer
+    own_value: ir.Buffer
+    own_power: ir.Buffer
+    dot: ir.Buffer
+    acc: ir.Buffer
+    most: ir.Buffer
+    larger: ir.Buffer
+    share: ir.Buffer
+    sum: ir.Buffer
+    next_keys: ir.Buffer
+    next_values: ir.Buffer
 
     @classmethod
     def of(
         cls,
         given: ManyRowsAttention,
         config: WebgpuAttentionConfig,
-        parameters: tuple[Buffer, ...],
-        cached: Callable[[Frame, Affine], CachedTokens] | None = None,
+        parameters: tuple[ir.Buffer, ...],
+        cached: Callable[[ir.Frame, ir.Affine], CachedTokens] | None = None,
     ) -> "AttentionKernel":
         """`cached` answers for the frame and the head of a thread."""
-        frame, memory = Frame(), config.memory(given)
+        frame, memory = ir.Frame(), config.memory(given)
         tiles = -(-given.m // config.block_m)
         workgroup = frame.variable("group", given.heads * tiles * config.parts)
         thread = frame.variable("thread", config.threads)
@@ -184,9 +169,9 @@ class AttentionKernel:
             ),
         )
         outputs = range(config.outputs(given))
-        first = tile.times(config.block_m)
-        rows = (group.times(config.tile_m).plus(constant(i)) for i in range(config.tile_m))
-        quads = (lane.plus(constant(c * config.threads_per_row)) for c in outputs)
+        first = tile * config.block_m
+        rows = (group * config.tile_m + i for i in range(config.tile_m))
+        quads = (lane + c * config.threads_per_row for c in outputs)
 
         def copied(
             name: str, operand: HeadsOperand, extent: int, entries: int, base: int, stride: int
@@ -209,8 +194,8 @@ class AttentionKernel:
         keys = copied("keys", given.keys, given.n, given.head_dim, memory.keys, stride)
         values = copied("values", given.values, given.n, given.width, memory.values, given.width)
 
-        def local(name: str, size: int) -> Buffer:
-            return f32_buffer(name, size, Scope.LOCAL)
+        def local(name: str, size: int) -> ir.Buffer:
+            return ir.local(name, size)
 
         return cls(
             given=given,
@@ -226,10 +211,10 @@ class AttentionKernel:
             group=group,
             lane=lane,
             rows=tuple(
-                frame.clamped(f"row{i}", first.plus(row), given.m, 1) for i, row in enumerate(rows)
+                frame.clamped(f"row{i}", first + row, given.m, 1) for i, row in enumerate(rows)
             ),
             quads=tuple(
-                frame.clamped(f"quad{c}", quad, given.width // LANES, 1)
+                frame.clamped(f"quad{c}", quad, given.width // ir.LANES, 1)
                 for c, quad in enumerate(quads)
             ),
             queries=copied("queries", given.queries, given.m, given.head_dim, 0, stride),
@@ -239,25 +224,25 @@ class AttentionKernel:
             parts=OutputParts.of(given.m * given.heads, config.parts, given.width)
             if config.parts > 1
             else None,
-            staged=f32_buffer("staged", memory.size, Scope.WORKGROUP),
-            powers=f32_buffer("powers", memory.powers, Scope.WORKGROUP),
-            slices=f32_buffer("slices", memory.slices, Scope.WORKGROUP),
-            own_query=local("own_query", LANES * config.tile_m),
-            own_key=local("own_key", LANES),
-            own_value=local("own_value", LANES * len(outputs)),
-            own_power=local("own_power", LANES * -(-config.tile_m // LANES)),
+            staged=ir.shared("staged", memory.size),
+            powers=ir.shared("powers", memory.powers),
+            slices=ir.shared("slices", memory.slices),
+            own_query=local("own_query", ir.LANES * config.tile_m),
+            own_key=local("own_key", ir.LANES),
+            own_value=local("own_value", ir.LANES * len(outputs)),
+            own_power=local("own_power", ir.LANES * -(-config.tile_m // ir.LANES)),
             dot=local("dot", config.tile_m * config.tile_n),
-            acc=local("acc", LANES * config.tile_m * len(outputs)),
+            acc=local("acc", ir.LANES * config.tile_m * len(outputs)),
             most=local("most", config.tile_m),
             larger=local("larger", config.tile_m),
             share=local("share", config.tile_m),
             sum=local("sum", config.tile_m),
-            next_keys=local("next_keys", LANES * len(keys.places)),
-            next_values=local("next_values", LANES * len(values.places)),
+            next_keys=local("next_keys", ir.LANES * len(keys.places)),
+            next_values=local("next_values", ir.LANES * len(values.places)),
         )
 
     @property
-    def local(self) -> tuple[Buffer, ...]:
+    def local(self) -> tuple[ir.Buffer, ...]:
         copied = (self.next_keys, self.next_values) if self.copies else ()
         exchanged = (self.own_power,) if self.config.shares_rows else ()
         return (
@@ -268,7 +253,7 @@ class AttentionKernel:
         )
 
     @property
-    def shared(self) -> tuple[Buffer, ...]:
+    def shared(self) -> tuple[ir.Buffer, ...]:
         return tuple(each for each in (self.staged, self.powers, self.slices) if each.size)
 
     @property
@@ -281,12 +266,12 @@ class AttentionKernel:
         return self.config.blocks(self.given)
 
     @property
-    def block(self) -> Affine:
+    def block(self) -> ir.Affine:
         return self.block_at(BLOCK)
 
-    def block_at(self, place: Affine) -> Affine:
+    def block_at(self, place: ir.Affine) -> ir.Affine:
         """The number of a block, among all, by its place in the workgroup's part."""
-        return self.part.times(self.blocks).plus(place)
+        return self.part * self.blocks + place
 
     @property
     def outputs(self) -> range:
@@ -298,100 +283,92 @@ class AttentionKernel:
         """The thread's rows and keys of a block."""
         return ((i, j) for i in range(self.config.tile_m) for j in range(self.config.tile_n))
 
-    def row(self, i: int) -> Affine:
+    def row(self, i: int) -> ir.Affine:
         """The thread's query number i among the workgroup's."""
-        return self.group.times(self.config.tile_m).plus(constant(i))
+        return self.group * self.config.tile_m + i
 
-    def exists(self, c: int) -> tuple[Bound, ...]:
-        place = self.lane.plus(constant(c * self.config.threads_per_row))
-        return self.frame.undecided((Bound(index=place, limit=self.given.width // LANES),))
+    def exists(self, c: int) -> tuple[ir.Bound, ...]:
+        place = self.lane + c * self.config.threads_per_row
+        return self.frame.undecided((place < self.given.width // ir.LANES,))
 
-    def key(self, place: Affine) -> Affine:
+    def key(self, place: ir.Affine) -> ir.Affine:
         """The key at a place of the thread's slice, in the block."""
-        return self.slice.times(self.config.slice_n).plus(place)
+        return self.slice * self.config.slice_n + place
 
-    def own_column(self, j: int) -> Affine:
+    def own_column(self, j: int) -> ir.Affine:
         """The thread's key number j, in the block."""
-        return self.key(self.lane.plus(constant(j * self.config.threads_per_row)))
+        return self.key(self.lane + j * self.config.threads_per_row)
 
-    def stored(self, rows: OperandRows, row: Affine, quad: Affine) -> Load:
+    def stored(self, rows: OperandRows, row: ir.Affine, quad: ir.Affine) -> ir.Load:
         """A vector of an operand in storage, by row and number."""
         if self.cache and rows.name != "queries":
             at = key_at if rows.name == "keys" else value_at
             index = at(self.cache.shape, self.cache.kv_head, quad, row)
-            return Load(buffer=self.parameters[rows.operand.place], index=index, lanes=LANES)
+            return self.parameters[rows.operand.place].vector(index)
         of_head, of_row = rows.operand.steps(rows.extent, rows.entries)
-        parts = (self.head.times(of_head), row.times(of_row), quad.times(LANES))
-        return Load(
-            buffer=self.parameters[rows.operand.place],
-            index=total(*parts, constant(rows.operand.first)),
-            lanes=LANES,
-        )
+        index = self.head * of_head + row * of_row + quad * ir.LANES + rows.operand.first
+        return self.parameters[rows.operand.place].vector(index)
 
-    def copied(self, rows: OperandRows, row: Affine, quad: Affine) -> Load:
+    def copied(self, rows: OperandRows, row: ir.Affine, quad: ir.Affine) -> ir.Load:
         """The same in workgroup memory, by row of the block."""
-        return Load(buffer=self.staged, index=rows.index(row, quad), lanes=LANES)
+        return self.staged.vector(rows.index(row, quad))
 
-    def score(self, product: Expression, i: int, j: int, column: Affine) -> Expression:
+    def score(self, product: ir.Expression, i: int, j: int, column: ir.Affine) -> ir.Expression:
         """The score of query number i and the thread's key number j, at a `column` that exists."""
         if not self.cache:
             return scored(self.given, self.parameters, product, (self.head, self.rows[i], column))
         seen = self.seen(i, self.column(j))
         assert seen is not None
         value = score_of(product, self.cache.shape)
-        return Select(condition=seen, then=value, otherwise=number(LOWEST))
+        return ir.select(seen, value, ir.number(LOWEST))
 
-    def seen(self, i: int, column: Affine) -> Compare | None:
+    def seen(self, i: int, column: ir.Affine) -> ir.Compare | None:
         """Whether query number i takes a key into account; None where it takes all."""
-        limit: Affine | None = None
+        limit: ir.Affine | None = None
         if self.cache:
-            limit = self.cache.here.plus(self.first).plus(self.row(i)).plus(constant(1))
+            limit = self.cache.here + self.first + self.row(i) + 1
         elif self.blocks * self.config.parts * self.config.block_n > self.given.n:
-            limit = constant(self.given.n)
+            limit = ir.constant(self.given.n)
         if limit is None:
             return None
-        left, right = (IndexValue(index=index) for index in (column, limit))
-        return Compare(op=CompareOp.LT, left=left, right=right)
+        left, right = (ir.value(index) for index in (column, limit))
+        return left < right
 
     @property
-    def last_block(self) -> tuple[Bound, ...]:
+    def last_block(self) -> tuple[ir.Bound, ...]:
         """What holds of blocks that any query takes into account."""
         if not self.cache:
             return ()
-        first = self.cache.here.plus(self.first)
-        place = self.block.times(self.config.block_n).plus(first.times(-1))
+        first = self.cache.here + self.first
+        place = self.block * self.config.block_n - first
         inside = self.frame.nested()
         inside.variable("block", self.blocks)
-        return inside.undecided((Bound(index=place, limit=self.config.block_m),))
+        return inside.undecided((place < self.config.block_m,))
 
-    def column(self, j: int) -> Affine:
+    def column(self, j: int) -> ir.Affine:
         """The thread's key number j in all."""
-        return self.block.times(self.config.block_n).plus(self.own_column(j))
+        return self.block * self.config.block_n + self.own_column(j)
 
-    def output(self, row: Affine, quad: Affine, value: Expression) -> Block:
+    def output(self, row: ir.Affine, quad: ir.Affine, value: ir.Expression) -> ir.Block:
         """Stores a vector of the output, or of the part of it; a row behind the last has none."""
-        place = self.first.plus(row)
-        entry = place.times(self.given.heads).plus(self.head)
-        at = quad.times(LANES)
+        place = self.first + row
+        entry = place * self.given.heads + self.head
+        at = quad * ir.LANES
         if self.parts:
             store = self.parts.mixed(entry, self.part, at, value)
         else:
-            index = entry.times(self.given.width).plus(at)
-            store = Store(buffer=self.parameters[-1], index=index, value=value)
-        inside = self.frame.undecided((Bound(index=place, limit=self.given.m),))
-        return under(inside, (store,))
+            index = entry * self.given.width + at
+            store = self.parameters[-1].store(index, value)
+        inside = self.frame.undecided((place < self.given.m,))
+        return ir.under(inside, (store,))
 
-    def told(self, i: int, most: Expression, sum_: Expression) -> Block:
+    def told(self, i: int, most: ir.Expression, sum_: ir.Expression) -> ir.Block:
         """Stores the largest score of query number i in this part of the keys, and the sum of its
         powers: one of the threads that share it does."""
         if self.parts is None:
             return ()
-        place = self.first.plus(self.row(i))
-        entry = place.times(self.given.heads).plus(self.head)
-        bounds = (
-            Bound(index=self.lane, limit=1),
-            Bound(index=self.slice, limit=1),
-            Bound(index=place, limit=self.given.m),
-        )
+        place = self.first + self.row(i)
+        entry = place * self.given.heads + self.head
+        bounds = (self.lane < 1, self.slice < 1, place < self.given.m)
         store = self.parts.told(entry, self.part, most, sum_)
-        return under(self.frame.undecided(bounds), (store,))
+        return ir.under(self.frame.undecided(bounds), (store,))

@@ -20,26 +20,24 @@ from kernelzoo.domain.operators.expressions import (
     Real,
 )
 from kernelzoo.domain.workload import KEY_DTYPES
-from services.tuner.ir import nodes
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, binary, number
+from services.tuner import ir
 
 _OPERATIONS = {
-    BinaryOp.ADD: nodes.BinaryOp.ADD,
-    BinaryOp.SUB: nodes.BinaryOp.SUB,
-    BinaryOp.MUL: nodes.BinaryOp.MUL,
-    BinaryOp.DIV: nodes.BinaryOp.DIV,
-    BinaryOp.MIN: nodes.BinaryOp.MINIMUM,
-    BinaryOp.MAX: nodes.BinaryOp.MAXIMUM,
+    BinaryOp.ADD: ir.BinaryOp.ADD,
+    BinaryOp.SUB: ir.BinaryOp.SUB,
+    BinaryOp.MUL: ir.BinaryOp.MUL,
+    BinaryOp.DIV: ir.BinaryOp.DIV,
+    BinaryOp.MIN: ir.BinaryOp.MINIMUM,
+    BinaryOp.MAX: ir.BinaryOp.MAXIMUM,
 }
 _FUNCTIONS = {
-    Function.EXP: nodes.MathFunction.EXP,
-    Function.ERF: nodes.MathFunction.ERF,
-    Function.TANH: nodes.MathFunction.TANH,
-    Function.SQRT: nodes.MathFunction.SQRT,
-    Function.RSQRT: nodes.MathFunction.RSQRT,
-    Function.SIGMOID: nodes.MathFunction.SIGMOID,
-    Function.ABS: nodes.MathFunction.ABS,
+    Function.EXP: ir.MathFunction.EXP,
+    Function.ERF: ir.MathFunction.ERF,
+    Function.TANH: ir.MathFunction.TANH,
+    Function.SQRT: ir.MathFunction.SQRT,
+    Function.RSQRT: ir.MathFunction.RSQRT,
+    Function.SIGMOID: ir.MathFunction.SIGMOID,
+    Function.ABS: ir.MathFunction.ABS,
 }
 
 
@@ -62,50 +60,50 @@ def is_plain(value: Expression, inputs: Mapping[str, str], made: AbstractSet[str
 
 def entry_value(
     value: Expression,
-    places: Mapping[str, Affine],
-    held: Mapping[str, tuple[nodes.Buffer, tuple[int, ...]]],
-    made: Mapping[str, nodes.Expression],
-) -> nodes.Expression:
+    places: Mapping[str, ir.Affine],
+    held: Mapping[str, tuple[ir.Buffer, tuple[int, ...]]],
+    made: Mapping[str, ir.Expression],
+) -> ir.Expression:
     """`places` are those along axes; `held` are buffers with their shapes; `made` are values that
     the kernel has at this place already."""
 
-    def inside(part: Expression) -> nodes.Expression:
+    def inside(part: Expression) -> ir.Expression:
         return entry_value(part, places, held, made)
 
     match value:
         case Real(constant):
-            return number(constant)
+            return ir.number(constant)
         case Read(tensor, _) if tensor in made:
             return made[tensor]
         case Read(tensor, at):
             buffer, shape = held[tensor]
-            index = ZERO
+            index = ir.ZERO
             for place, size in zip(at, shape, strict=True):
                 found = _place(place, places)
                 if found is None:
-                    raise nodes.unsupported(value, "the value of an entry")
-                index = index.times(size).plus(found)
-            return nodes.Load(buffer=buffer, index=index)
+                    raise ir.unsupported(value, "the value of an entry")
+                index = index * size + found
+            return buffer[index]
         case Binary(op, left, right):
-            return binary(_OPERATIONS[op], inside(left), inside(right))
+            return ir.Binary(op=_OPERATIONS[op], left=inside(left), right=inside(right))
         case Call(function, argument):
-            return nodes.Call(function=_FUNCTIONS[function], argument=inside(argument))
-    raise nodes.unsupported(value, "the value of an entry")
+            return ir.call(_FUNCTIONS[function], inside(argument))
+    raise ir.unsupported(value, "the value of an entry")
 
 
-def _place(place: Expression, places: Mapping[str, Affine] | None) -> Affine | None:
+def _place(place: Expression, places: Mapping[str, ir.Affine] | None) -> ir.Affine | None:
     """A sum of axes and multiples of them; without `places` each stands for itself."""
     match place:
         case Integer(value):
-            return Affine(constant=value)
+            return ir.constant(value)
         case Axis(name):
-            return Affine.variable(name) if places is None else places[name]
+            return ir.variable(name) if places is None else places[name]
         case Binary(BinaryOp.ADD | BinaryOp.SUB as op, left, right):
             one, other = _place(left, places), _place(right, places)
             if one is None or other is None:
                 return None
-            return one.plus(other.times(1 if op is BinaryOp.ADD else -1))
+            return one + other * (1 if op is BinaryOp.ADD else -1)
         case Binary(BinaryOp.MUL, left, Integer(factor)):
             one = _place(left, places)
-            return None if one is None else one.times(factor)
+            return None if one is None else one * factor
     return None

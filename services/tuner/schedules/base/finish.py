@@ -14,9 +14,7 @@ from functools import lru_cache
 
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.nodes import Block, Buffer, Expression, Load, Loop, Store
-from services.tuner.ir.rewrite import with_operands
+from services.tuner import ir
 from services.tuner.operators.lowering import computed
 from services.tuner.schedules.base.epilogue import SUM, Epilogue, Shape, epilogue_of
 from services.tuner.schedules.base.extents import Extents
@@ -33,35 +31,31 @@ class Finish:
 
     shape: Shape
     axes: tuple[str, ...]
-    total: Buffer
-    entry: Store
+    total: ir.Buffer
+    entry: ir.Store
 
     def stored(
-        self, at: tuple[Affine, ...], value: Expression, held: Mapping[str, Buffer]
-    ) -> Store:
+        self, at: tuple[ir.Affine, ...], value: ir.Expression, held: Mapping[str, ir.Buffer]
+    ) -> ir.Store:
         """What stores the entry at a place of the output, given the value of its sum. `held` are
         the buffers of the kernel by the names of tensors."""
         longer = [place for place, size in zip(at, self.shape, strict=True) if size > 1]
         places = dict(zip(self.axes, longer, strict=True))
 
-        def moved(index: Affine) -> Affine:
+        def moved(index: ir.Affine) -> ir.Affine:
             for var, place in places.items():
                 index = index.substitute(var, place)
             return index
 
-        def inside(part: Expression) -> Expression:
+        def inside(part: ir.Expression) -> ir.Expression:
             match part:
-                case Load(buffer=buffer) if buffer == self.total:
+                case ir.Load(buffer=buffer) if buffer == self.total:
                     return value
-                case Load(buffer=buffer, index=index):
-                    return Load(buffer=held[buffer.name], index=moved(index))
-            return with_operands(part, inside)
+                case ir.Load(buffer=buffer, index=index):
+                    return held[buffer.name][moved(index)]
+            return ir.with_operands(part, inside)
 
-        return Store(
-            buffer=held[self.entry.buffer.name],
-            index=moved(self.entry.index),
-            value=inside(self.entry.value),
-        )
+        return held[self.entry.buffer.name].store(moved(self.entry.index), inside(self.entry.value))
 
 
 def finished(epilogue: Epilogue, entries: Node, extra: tuple[Node, ...]) -> Node:
@@ -84,29 +78,32 @@ def finish_of(epilogue: Epilogue, shape: Shape) -> Finish:
 
 
 def stored_product(
-    extents: Extents, parameters: Sequence[Buffer], at: tuple[Affine, ...], value: Expression
-) -> Store:
+    extents: Extents,
+    parameters: Sequence[ir.Buffer],
+    at: tuple[ir.Affine, ...],
+    value: ir.Expression,
+) -> ir.Store:
     """What stores the entry of a product at batch (0 without one), row and column, given the value
     of its sum. `parameters` are those of the workload, flat, the output last."""
     *_, output = parameters
     batch, row, column = at
     if extents.epilogue is None:
-        index = batch.times(extents.m).plus(row).times(extents.n).plus(column)
-        return Store(buffer=output, index=index, value=value)
+        index = (batch * extents.m + row) * extents.n + column
+        return output.store(index, value)
     held = {buffer.name: buffer for buffer in parameters} | {"c": output}
     finish = finish_of(extents.epilogue, extents.shapes[-1])
     return finish.stored(at if extents.batch else at[1:], value, held)
 
 
-def stored_entry(workload: Workload, at: tuple[Affine, ...], value: Expression) -> Store:
+def stored_entry(workload: Workload, at: tuple[ir.Affine, ...], value: ir.Expression) -> ir.Store:
     """What stores an entry of a workload's output, given the value of its reduction."""
     *_, output = parameters = parameters_of(workload)
     whole = fused(workload.program)
     if whole is None or whole.after is None:
-        index = Affine(constant=0)
+        index = ir.ZERO
         for place, size in zip(at, workload.output.shape, strict=True):
-            index = index.times(size).plus(place)
-        return Store(buffer=output, index=index, value=value)
+            index = index * size + place
+        return output.store(index, value)
     axes = (axis.name for axis in whole.reduction.axes)
     epilogue = epilogue_of(whole, tuple((name, (name,)) for name in axes))
     if epilogue is None:
@@ -115,12 +112,12 @@ def stored_entry(workload: Workload, at: tuple[Affine, ...], value: Expression) 
     return finish_of(epilogue, workload.output.shape).stored(at, value, held)
 
 
-def _entry(block: Block) -> tuple[tuple[str, ...], Store]:
+def _entry(block: ir.Block) -> tuple[tuple[str, ...], ir.Store]:
     """The loops of a nest and the store inside of them."""
     axes = []
-    while isinstance(block[-1], Loop):
+    while isinstance(block[-1], ir.Loop):
         axes.append(block[-1].var)
         block = block[-1].body
-    if not isinstance(block[-1], Store):
+    if not isinstance(block[-1], ir.Store):
         raise UnsupportedProgram("the epilogue is no plain store")
     return tuple(axes), block[-1]

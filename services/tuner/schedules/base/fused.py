@@ -31,7 +31,7 @@ from kernelzoo.domain.operators.expressions import (
     parts,
     rebuilt,
 )
-from services.tuner.ir.affine import Range, Ranges
+from services.tuner import ir
 
 Places = Mapping[str, Expression]
 """What stands in the place of an axis, by name."""
@@ -279,7 +279,7 @@ class _Needed:
         """The part of a tensor that is read; its own shape where nothing is."""
         return tuple(self._ends.get(tensor, self._true[tensor]))
 
-    def add(self, expression: Expression, ranges: Ranges) -> None:
+    def add(self, expression: Expression, ranges: ir.Ranges) -> None:
         match expression:
             case Read(tensor, at):
                 for place in at:
@@ -298,14 +298,14 @@ class _Needed:
                 self.add(then, _narrowed_ranges(ranges, conditions))
                 self.add(otherwise, ranges)
 
-    def _add(self, tensor: str, at: tuple[Expression, ...], ranges: Ranges) -> None:
+    def _add(self, tensor: str, at: tuple[Expression, ...], ranges: ir.Ranges) -> None:
         ends = self._ends.setdefault(tensor, [1] * len(at))
         for axis, (place, true) in enumerate(zip(at, self._true[tensor], strict=True)):
             found = range_of(place, ranges)
             ends[axis] = max(ends[axis], true if found is None else found[1] + 1)
 
 
-def _narrowed_ranges(ranges: Ranges, conditions: Iterable[Comparison]) -> Ranges:
+def _narrowed_ranges(ranges: ir.Ranges, conditions: Iterable[Comparison]) -> ir.Ranges:
     """The ranges of axes in which conditions on single axes hold."""
     found = dict(ranges)
     for each in conditions:
@@ -322,7 +322,7 @@ def _narrowed_ranges(ranges: Ranges, conditions: Iterable[Comparison]) -> Ranges
     return found
 
 
-def range_of(place: Expression, ranges: Ranges) -> Range | None:
+def range_of(place: Expression, ranges: ir.Ranges) -> ir.Range | None:
     """The least and the largest value of an index; None where it is not made of axes alone."""
     match place:
         case Integer(value):
@@ -335,7 +335,7 @@ def range_of(place: Expression, ranges: Ranges) -> Range | None:
     return None
 
 
-def _joined(op: BinaryOp, left: Range, right: Range) -> Range | None:
+def _joined(op: BinaryOp, left: ir.Range, right: ir.Range) -> ir.Range | None:
     match op:
         case BinaryOp.ADD:
             return left[0] + right[0], left[1] + right[1]

@@ -34,7 +34,7 @@ from kernelzoo.domain.operators.expressions import (
     parts,
 )
 from kernelzoo.domain.workload import KEY_DTYPES, Workload
-from services.tuner.ir.affine import Terms
+from services.tuner import ir
 from services.tuner.schedules.base.epilogue import Epilogue, epilogue_of
 from services.tuner.schedules.base.fused import Fused, fused, without_unit_axes
 
@@ -48,7 +48,7 @@ class Access:
 
     tensor: str
     dtype: DType
-    indices: tuple[Terms | None, ...]
+    indices: tuple[ir.Terms | None, ...]
 
     @property
     def axes(self) -> Axes:
@@ -331,7 +331,7 @@ def _reads(expression: Expression) -> Iterator[Read]:
             yield from _reads(otherwise)
 
 
-def terms_of(index: Expression) -> Terms | None:
+def terms_of(index: Expression) -> ir.Terms | None:
     """Axes of a sum of axes and what each is multiplied by; None for any other index."""
     match index:
         case Integer():

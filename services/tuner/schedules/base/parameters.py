@@ -3,18 +3,18 @@
 from msgspec.structs import replace
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import Buffer, Program, Scope
+from services.tuner import ir
 from services.tuner.schedules.base.extents import parameter_order
 
 
-def parameters_of(workload: Workload) -> tuple[Buffer, ...]:
+def parameters_of(workload: Workload) -> tuple[ir.Buffer, ...]:
     return tuple(
-        Buffer(name=each.name, scope=Scope.PARAMETER, dtype=each.dtype, size=each.elements)
+        ir.Buffer(name=each.name, scope=ir.Scope.PARAMETER, dtype=each.dtype, size=each.elements)
         for each in workload.tensors
     )
 
 
-Held = dict[str, tuple[Buffer, tuple[int, ...]]]
+Held = dict[str, tuple[ir.Buffer, tuple[int, ...]]]
 """Buffers of a kernel with their shapes, by the names of tensors."""
 
 
@@ -24,7 +24,7 @@ def held_by(workload: Workload) -> Held:
     return {b.name: (b, shape) for b, shape in zip(parameters_of(workload), shapes, strict=True)}
 
 
-def in_order(program: Program, workload: Workload) -> Program:
+def in_order(program: ir.Program, workload: Workload) -> ir.Program:
     """A contraction's program, whose parameters are a, b, the inputs of the epilogue and c, with
     its parameters in the order of the workload's tensors."""
     order = parameter_order(workload)

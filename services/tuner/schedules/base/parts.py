@@ -3,32 +3,7 @@ keys, the largest score there and the sum of powers, and a second dispatch joins
 
 from dataclasses import dataclass
 
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    binary,
-    constant,
-    f32_buffer,
-    number,
-    numbers,
-    plus,
-    splat,
-    times,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    BinaryOp,
-    Block,
-    Buffer,
-    Expression,
-    ExtractLane,
-    Lanes,
-    Load,
-    Scope,
-    Statement,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.schedules.base.cache import exp_of_difference
 
 
@@ -40,58 +15,56 @@ class OutputParts:
 
     count: int
     width: int
-    held: Buffer
+    held: ir.Buffer
 
     @classmethod
     def of(cls, rows: int, count: int, width: int) -> "OutputParts":
-        held = f32_buffer("parts", rows * count * (width + LANES), Scope.GLOBAL)
+        held = ir.scratch("parts", rows * count * (width + ir.LANES))
         return cls(count=count, width=width, held=held)
 
-    def place(self, row: Affine, part: Affine) -> Affine:
-        return row.times(self.count).plus(part).times(self.width + LANES)
+    def place(self, row: ir.Affine, part: ir.Affine) -> ir.Affine:
+        return (row * self.count + part) * (self.width + ir.LANES)
 
-    def mixed(self, row: Affine, part: Affine, place: Affine, value: Expression) -> Store:
+    def mixed(
+        self, row: ir.Affine, part: ir.Affine, place: ir.Affine, value: ir.Expression
+    ) -> ir.Store:
         """Stores four sums of a part of a row, from `place` on."""
-        return Store(buffer=self.held, index=self.place(row, part).plus(place), value=value)
+        return self.held.store(self.place(row, part) + place, value)
 
-    def told(self, row: Affine, part: Affine, most: Expression, powers: Expression) -> Store:
-        value = Lanes(values=(most, powers, number(0), number(0)))
-        index = self.place(row, part).plus(constant(self.width))
-        return Store(buffer=self.held, index=index, value=value)
+    def told(
+        self, row: ir.Affine, part: ir.Affine, most: ir.Expression, powers: ir.Expression
+    ) -> ir.Store:
+        value = ir.Lanes(values=(most, powers, ir.number(0), ir.number(0)))
+        index = self.place(row, part) + self.width
+        return self.held.store(index, value)
 
-    def joined(self, row: Affine, place: Affine, output: Buffer, index: Affine) -> Block:
+    def joined(
+        self, row: ir.Affine, place: ir.Affine, output: ir.Buffer, index: ir.Affine
+    ) -> ir.Block:
         """Stores four entries of a row, from `place` on. A part without keys has no power: its
         largest score is below all others."""
-        told = f32_buffer("told", LANES * self.count, Scope.LOCAL)
-        most, sums, share = (f32_buffer(name, 1, Scope.LOCAL) for name in ("most", "sum", "share"))
-        acc = f32_buffer("acc", LANES, Scope.LOCAL)
-        largest, total, own = (Load(buffer=each, index=ZERO) for each in (most, sums, share))
-        parts = [self.place(row, constant(part)) for part in range(self.count)]
-        body: list[Statement] = [
-            Store(buffer=sums, index=ZERO, value=number(0)),
-            Store(buffer=acc, index=ZERO, value=numbers(0)),
-        ]
-        weights: list[Load] = []
+        told = ir.local("told", ir.LANES * self.count)
+        most, sums, share = (ir.local(name, 1) for name in ("most", "sum", "share"))
+        acc = ir.local("acc", ir.LANES)
+        largest, total, own = (each[0] for each in (most, sums, share))
+        parts = [self.place(row, ir.constant(part)) for part in range(self.count)]
+        body: list[ir.Statement] = [sums.store(0, 0.0), acc.store(0, ir.numbers(0))]
+        weights: list[ir.Load] = []
         for part, at in enumerate(parts):
-            behind = Load(buffer=self.held, index=at.plus(constant(self.width)), lanes=LANES)
-            weights.append(Load(buffer=told, index=constant(LANES * part), lanes=LANES))
-            own_most: Expression = ExtractLane(value=weights[part], lane=0)
-            larger = binary(BinaryOp.MAX, largest, own_most) if part else own_most
-            body += (
-                Store(buffer=told, index=constant(LANES * part), value=behind),
-                Store(buffer=most, index=ZERO, value=larger),
-            )
-        so_far = Load(buffer=acc, index=ZERO, lanes=LANES)
+            behind = self.held.vector(at + self.width)
+            weights.append(told.vector(ir.LANES * part))
+            own_most: ir.Expression = weights[part].extract(0)
+            larger = largest.max(own_most) if part else own_most
+            body += (told.store(ir.LANES * part, behind), most.store(0, larger))
+        so_far = acc.vector(0)
         for weight, at in zip(weights, parts, strict=True):
-            each, powers = (ExtractLane(value=weight, lane=lane) for lane in (0, 1))
-            entries = Load(buffer=self.held, index=at.plus(place), lanes=LANES)
+            each, powers = (weight.extract(lane) for lane in (0, 1))
+            entries = self.held.vector(at + place)
             body += (
-                Store(buffer=share, index=ZERO, value=exp_of_difference(each, largest)),
-                Store(buffer=sums, index=ZERO, value=plus(total, times(own, powers))),
-                Store(buffer=acc, index=ZERO, value=plus(so_far, times(splat(own), entries))),
+                share.store(0, exp_of_difference(each, largest)),
+                sums.store(0, total + own * powers),
+                acc.store(0, so_far + ir.splat(own) * entries),
             )
-        value = binary(BinaryOp.DIV, so_far, splat(total))
-        block: Block = (*body, Store(buffer=output, index=index, value=value))
-        for buffer in (told, most, sums, share, acc):
-            block = (Allocate(buffer=buffer, body=block),)
-        return block
+        value = so_far / ir.splat(total)
+        block: ir.Block = (*body, output.store(index, value))
+        return ir.allocated((told, most, sums, share, acc), block)

@@ -189,9 +189,7 @@ def _norm(before: tuple[Stage, ...], source: str) -> tuple[str, RowNorm] | None:
         case Call(
             Function.RSQRT,
             Binary(
-                BinaryOp.ADD,
-                Binary(BinaryOp.MUL, Read(squares, (_,)), Real(share)),
-                Real(epsilon),
+                BinaryOp.ADD, Binary(BinaryOp.MUL, Read(squares, (_,)), Real(share)), Real(epsilon)
             ),
         ) if squares == square.name and share == 1.0 / number(k.extent):
             pass

@@ -3,13 +3,13 @@
 from math import inf
 
 from kernelzoo.domain.operators.expressions import Reducer
-from services.tuner.ir.nodes import BinaryOp
+from services.tuner import ir
 
 NEUTRAL = {Reducer.SUM: 0.0, Reducer.PROD: 1.0, Reducer.MAX: -inf, Reducer.MIN: inf}
 
 JOINS = {
-    Reducer.SUM: BinaryOp.ADD,
-    Reducer.PROD: BinaryOp.MUL,
-    Reducer.MAX: BinaryOp.MAXIMUM,
-    Reducer.MIN: BinaryOp.MINIMUM,
+    Reducer.SUM: ir.BinaryOp.ADD,
+    Reducer.PROD: ir.BinaryOp.MUL,
+    Reducer.MAX: ir.BinaryOp.MAXIMUM,
+    Reducer.MIN: ir.BinaryOp.MINIMUM,
 }

@@ -9,25 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, binary, f32_buffer, number, under
-from services.tuner.ir.nodes import (
-    LANES,
-    Barrier,
-    BinaryOp,
-    Block,
-    Bound,
-    Buffer,
-    Expression,
-    IndexValue,
-    Lanes,
-    Load,
-    Scope,
-    Statement,
-    Store,
-    SubgroupReduce,
-    lanes_of,
-)
+from services.tuner import ir
 
 RADIX = 8
 
@@ -39,13 +21,13 @@ class RowThreads:
 
     threads: int
     rows: int
-    own: Affine
-    lane: Affine
+    own: ir.Affine
+    lane: ir.Affine
     subgroups: bool
 
     @property
-    def thread(self) -> Affine:
-        return self.own.times(self.threads).plus(self.lane)
+    def thread(self) -> ir.Affine:
+        return self.own * self.threads + self.lane
 
 
 def shared_bytes(threads: int, rows: int, count: int, *, subgroups: bool) -> int:
@@ -53,7 +35,7 @@ def shared_bytes(threads: int, rows: int, count: int, *, subgroups: bool) -> int
     if threads == 1:
         return 0
     held = threads if subgroups else sum(levels(threads))
-    lanes = count if count % LANES == 1 else -(-count // LANES) * LANES
+    lanes = count if count % ir.LANES == 1 else -(-count // ir.LANES) * ir.LANES
     return lanes * held * rows * DType.F32.size_bytes
 
 
@@ -70,31 +52,30 @@ class Reduced:
     """`values` are what every thread of the row knows after `body`; `local` and `shared` are
     buffers that have to be allocated around it."""
 
-    values: tuple[Expression, ...]
-    body: Block
-    local: tuple[Buffer, ...]
-    shared: tuple[Buffer, ...]
+    values: tuple[ir.Expression, ...]
+    body: ir.Block
+    local: tuple[ir.Buffer, ...]
+    shared: tuple[ir.Buffer, ...]
 
 
 def reduced(
-    sharing: RowThreads, values: Sequence[Expression], name: str, op: BinaryOp = BinaryOp.ADD
+    sharing: RowThreads,
+    values: Sequence[ir.Expression],
+    name: str,
+    op: ir.BinaryOp = ir.BinaryOp.ADD,
 ) -> Reduced:
     """Every thread of the workgroup has to come here."""
     if sharing.threads == 1:
         return Reduced(values=tuple(values), body=(), local=(), shared=())
     local, shared, body = [], [], []
     for place, pack in enumerate(_packs(values)):
-        held = f32_buffer(f"{name}.row{place}", lanes_of(pack), Scope.LOCAL)
+        held = ir.local(f"{name}.row{place}", ir.lanes_of(pack))
         make = _by_subgroups if sharing.subgroups else _by_tree
         statements, buffers = make(sharing, pack, held, f"{name}.shared{place}", op)
         local.append(held)
         shared += buffers
         body += statements
-    found = [
-        Load(buffer=held, index=Affine(constant=lane))
-        for held in local
-        for lane in range(held.size)
-    ]
+    found = [held[lane] for held in local for lane in range(held.size)]
     return Reduced(
         values=tuple(found[: len(values)]),
         body=tuple(body),
@@ -103,65 +84,52 @@ def reduced(
     )
 
 
-def _packs(values: Sequence[Expression]) -> list[Expression]:
+def _packs(values: Sequence[ir.Expression]) -> list[ir.Expression]:
     """Vectors of them, with zeros in lanes that are left; one that is left is a single value."""
-    packs: list[Expression] = []
-    for n in range(0, len(values), LANES):
-        part = values[n : n + LANES]
-        padded = (*part, *[number(0)] * (LANES - len(part)))
-        packs.append(part[0] if len(part) == 1 else Lanes(values=padded))
+    packs: list[ir.Expression] = []
+    for n in range(0, len(values), ir.LANES):
+        part = values[n : n + ir.LANES]
+        padded = (*part, *[ir.number(0)] * (ir.LANES - len(part)))
+        packs.append(part[0] if len(part) == 1 else ir.Lanes(values=padded))
     return packs
 
 
 def _by_subgroups(
-    sharing: RowThreads, pack: Expression, held: Buffer, name: str, op: BinaryOp
-) -> tuple[list[Statement], list[Buffer]]:
-    shared = f32_buffer(name, lanes_of(pack) * sharing.threads * sharing.rows, Scope.WORKGROUP)
-    value = SubgroupReduce(
-        op=op,
-        value=pack,
-        thread=IndexValue(index=sharing.thread),
-        threads=sharing.threads,
-        shared=shared,
+    sharing: RowThreads, pack: ir.Expression, held: ir.Buffer, name: str, op: ir.BinaryOp
+) -> tuple[list[ir.Statement], list[ir.Buffer]]:
+    shared = ir.shared(name, ir.lanes_of(pack) * sharing.threads * sharing.rows)
+    value = ir.SubgroupReduce(
+        op=op, value=pack, thread=ir.value(sharing.thread), threads=sharing.threads, shared=shared
     )
-    return [Store(buffer=held, index=ZERO, value=value)], [shared]
+    return [held.store(0, value)], [shared]
 
 
 def _by_tree(
-    sharing: RowThreads, pack: Expression, held: Buffer, name: str, op: BinaryOp
-) -> tuple[list[Statement], list[Buffer]]:
+    sharing: RowThreads, pack: ir.Expression, held: ir.Buffer, name: str, op: ir.BinaryOp
+) -> tuple[list[ir.Statement], list[ir.Buffer]]:
     """A thread takes values that lie as far apart as its level has threads, so that neighbours read
     neighbours."""
-    counts, lanes = levels(sharing.threads), lanes_of(pack)
+    counts, lanes = levels(sharing.threads), ir.lanes_of(pack)
     shared = [
-        f32_buffer(f"{name}.{n}", lanes * count * sharing.rows, Scope.WORKGROUP)
-        for n, count in enumerate(counts)
+        ir.shared(f"{name}.{n}", lanes * count * sharing.rows) for n, count in enumerate(counts)
     ]
 
-    def place(level: int, at: Affine) -> Affine:
-        return sharing.own.times(counts[level]).plus(at).times(lanes)
+    def place(level: int, at: ir.Affine) -> ir.Affine:
+        return (sharing.own * counts[level] + at) * lanes
 
-    def spread(level: int, first: Affine, apart: int) -> Expression:
-        places = (first.plus(Affine(constant=n)) for n in range(0, counts[level], apart))
-        found: list[Expression] = [
-            Load(buffer=shared[level], index=place(level, at), lanes=lanes) for at in places
+    def spread(level: int, first: ir.Affine, apart: int) -> ir.Expression:
+        places = (first + n for n in range(0, counts[level], apart))
+        loads = [
+            ir.Load(buffer=shared[level], index=place(level, at), lanes=lanes) for at in places
         ]
-        while len(found) > 1:
-            pairs = zip(found[::2], found[1::2], strict=False)
-            found = [binary(op, *pair) for pair in pairs] + found[len(found) // 2 * 2 :]
-        return found[0]
+        return ir.pairwise(loads, op)
 
-    body: list[Statement] = [
-        Store(buffer=shared[0], index=place(0, sharing.lane), value=pack),
-        Barrier(),
-    ]
+    body: list[ir.Statement] = [shared[0].store(place(0, sharing.lane), pack), ir.Barrier()]
     for level in range(1, len(counts)):
-        store = Store(
-            buffer=shared[level],
-            index=place(level, sharing.lane),
-            value=spread(level - 1, sharing.lane, counts[level]),
+        store = shared[level].store(
+            place(level, sharing.lane), spread(level - 1, sharing.lane, counts[level])
         )
-        body += under((Bound(index=sharing.lane, limit=counts[level]),), (store,))
-        body.append(Barrier())
-    body.append(Store(buffer=held, index=ZERO, value=spread(len(counts) - 1, ZERO, 1)))
+        body += ir.under((sharing.lane < counts[level],), (store,))
+        body.append(ir.Barrier())
+    body.append(held.store(0, spread(len(counts) - 1, ir.ZERO, 1)))
     return body, shared

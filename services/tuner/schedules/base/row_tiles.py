@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import Frame, constant
+from services.tuner import ir
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +15,12 @@ class RowTiles:
     count: int
     rows: int
 
-    def read_ahead(self, frame: Frame, bodies: int, step: int, size: int) -> Affine:
+    def read_ahead(self, frame: ir.Frame, bodies: int, step: int, size: int) -> ir.Affine:
         """The word of a panel of `size` words that body k1 of tile m1 reads ahead: each of its
         `bodies` is `step` words from the one before, and tiles together go through the panel."""
-        place = frame.variable("m1", self.count).plus(constant(self.before)).times(bodies)
+        place = (frame.variable("m1", self.count) + self.before) * bodies
         part = frame.least(f"part{self.rows}", place, size // step - bodies)
-        return part.plus(Affine.variable("k1")).times(step)
+        return (part + ir.variable("k1")) * step
 
 
 def row_tiles(m: int, tile_m: int) -> Iterator[RowTiles]:

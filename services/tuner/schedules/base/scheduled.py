@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.tuner.ir.nodes import Program
+from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 
 AS_STATED = PassOptions()
@@ -16,7 +16,7 @@ class ScheduledProgram:
     `layout` is the one of b that the kernel wants; '' is b as it lies.
     """
 
-    nests: tuple[Program, ...]
+    nests: tuple[ir.Program, ...]
     options: PassOptions = AS_STATED
     layout: str = ""
 

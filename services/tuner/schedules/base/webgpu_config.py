@@ -3,11 +3,13 @@ made into a candidate."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidSchedule
+from services.tuner.schedules.base.limits import required
 from services.tuner.schedules.base.settings import CandidateSettings, webgpu_candidate
 
 
@@ -30,10 +32,28 @@ class WebgpuConfig(ABC):
     def fault(self, workload: Workload) -> str:
         """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
 
-    @abstractmethod
+    if TYPE_CHECKING:
+        # A setting of some families, and of others a property that their settings give.
+        @property
+        def threads(self) -> int: ...
+
     def requires(self, workload: Workload) -> tuple[str, ...]:
         """Features of the target, sorted. Raises InvalidSchedule for more than any step of a
         limit."""
+        return required(
+            workload,
+            threads=self.threads,
+            workgroup_bytes=self.workgroup_bytes_for(workload),
+            subgroups=getattr(self, "subgroups", False),
+        )
+
+    def fits(self, workload: Workload) -> bool:
+        """Whether some adapter has what the kernel requires."""
+        try:
+            self.requires(workload)
+        except InvalidSchedule:
+            return False
+        return True
 
     @abstractmethod
     def workgroup_bytes_for(self, workload: Workload, /) -> int:

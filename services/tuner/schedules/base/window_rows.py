@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, Frame, constant, loop, serial, under
-from services.tuner.ir.nodes import Block, Bound, Buffer, LoopKind, Program, Statement
+from services.tuner import ir
 
-Tile = Callable[[range, Affine], Block]
+Tile = Callable[[range, ir.Affine], ir.Block]
 """The body of a tile: columns of the output, moved by so many in a loop."""
-Products = Callable[[Affine, Affine], Block]
+Products = Callable[[ir.Affine, ir.Affine], ir.Block]
 """Those of one row of the windows: the row of the image, and which row of the window it is."""
 
 
@@ -24,15 +22,15 @@ Products = Callable[[Affine, Affine], Block]
 class WindowRow:
     """A row of the output, of `image` and at `y`, and the windows of its pixels."""
 
-    frame: Frame
+    frame: ir.Frame
     extent: Mapping[str, int]
     tile_x: int
-    image: Affine
-    y: Affine
+    image: ir.Affine
+    y: ir.Affine
 
     @classmethod
     def of(cls, workload: Workload, tile_x: int) -> Self:
-        e, frame = workload.extent, Frame()
+        e, frame = workload.extent, ir.Frame()
         row = frame.variable("row", e["b"] * e["y"])
         image, y = frame.delinearize(row, (("image", e["b"]), ("y", e["y"])))
         return cls(frame=frame, extent=e, tile_x=tile_x, image=image, y=y)
@@ -41,31 +39,31 @@ class WindowRow:
         """The first column of the image that the window of a pixel of the output covers."""
         return x * self.extent["stride"] - self.extent["pad"]
 
-    def program(self, parameters: tuple[Buffer, ...], tile: Tile) -> Program:
+    def program(self, parameters: tuple[ir.Buffer, ...], tile: Tile) -> ir.Program:
         """The loop over all rows of all images."""
         body = self.frame.enclose(tuple(self._tiles(tile)))
         rows = self.extent["b"] * self.extent["y"]
-        return Program(parameters=parameters, body=loop("row", rows, LoopKind.RANGE, body))
+        return ir.program(parameters, "row", rows, body)
 
-    def window(self, products: Products) -> Block:
+    def window(self, products: Products) -> ir.Block:
         """The loop over the rows of the windows that the image has."""
         e = self.extent
         r = self.frame.variable("r", e["kh"])
-        line = self.y.times(e["stride"]).plus(r).plus(constant(-e["pad"]))
-        inside = (Bound(index=line, limit=e["h"]), Bound(index=line.times(-1), limit=1))
-        body = under(self.frame.undecided(inside), products(line, r))
-        return serial("r", e["kh"], body)
+        line = self.y * e["stride"] + r - e["pad"]
+        inside = (line < e["h"], line * -1 < 1)
+        body = ir.under(self.frame.undecided(inside), products(line, r))
+        return ir.serial("r", e["kh"], body)
 
-    def _tiles(self, tile: Tile) -> Iterable[Statement]:
+    def _tiles(self, tile: Tile) -> Iterable[ir.Statement]:
         step, width = self.tile_x, self.extent["x"]
         firsts = range(0, width, step)
         whole = [first for first in firsts if self._is_whole(first)]
         for first in firsts:
             if first not in whole:
-                yield from tile(range(first, min(first + step, width)), ZERO)
+                yield from tile(range(first, min(first + step, width)), ir.ZERO)
             elif first == whole[0]:
-                move = self.frame.variable("x1", len(whole)).times(step)
-                yield from serial("x1", len(whole), tile(range(first, first + step), move))
+                move = self.frame.variable("x1", len(whole)) * step
+                yield from ir.serial("x1", len(whole), tile(range(first, first + step), move))
 
     def _is_whole(self, first: int) -> bool:
         """Whether all that a tile's windows cover lies in the image."""

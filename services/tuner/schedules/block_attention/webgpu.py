@@ -28,43 +28,7 @@ from dataclasses import dataclass
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators.decoding import LANES, LOWEST, AttentionShape
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    all_lanes,
-    binary,
-    constant,
-    f32_buffer,
-    loop,
-    number,
-    numbers,
-    plus,
-    serial,
-    splat,
-    times,
-    under,
-    whole,
-)
-from services.tuner.ir.nodes import (
-    Allocate,
-    Barrier,
-    BinaryOp,
-    Block,
-    Bound,
-    Buffer,
-    Compare,
-    CompareOp,
-    Expression,
-    IndexValue,
-    Load,
-    LoopKind,
-    Program,
-    Scope,
-    Select,
-    Statement,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.schedules.base.cache import (
     exp_of_difference,
     first_seen,
@@ -97,7 +61,7 @@ class BlockOperands:
 
     shape: AttentionShape
     rows: int
-    parameters: tuple[Buffer, ...]
+    parameters: tuple[ir.Buffer, ...]
 
     @classmethod
     def of(cls, workload: Workload) -> "BlockOperands":
@@ -110,77 +74,66 @@ class BlockOperands:
         return self.shape.head_dim // LANES
 
     @property
-    def keys(self) -> Buffer:
+    def keys(self) -> ir.Buffer:
         return self.parameters[4]
 
     @property
-    def values(self) -> Buffer:
+    def values(self) -> ir.Buffer:
         return self.parameters[5]
 
-    def position(self, frame: Frame) -> Affine:
+    def position(self, frame: ir.Frame) -> ir.Affine:
         return position(frame, self.parameters[3], self.shape)
 
-    def projected(self, row: Affine, head: Affine, quad: Affine) -> Load:
+    def projected(self, row: ir.Affine, head: ir.Affine, quad: ir.Affine) -> ir.Load:
         """Four entries of a head of a row: of the queries, then the keys, then the values."""
         heads = self.shape.heads + 2 * self.shape.kv_heads
-        place = row.times(heads).plus(head).times(self.quads).plus(quad)
-        return Load(buffer=self.parameters[0], index=place.times(LANES), lanes=LANES)
+        place = (row * heads + head) * self.quads + quad
+        return self.parameters[0].vector(place * LANES)
 
     def rotated(
-        self, frame: Frame, row: Affine, head: Affine, quad: Affine, token: Affine
-    ) -> Expression:
+        self, frame: ir.Frame, row: ir.Affine, head: ir.Affine, quad: ir.Affine, token: ir.Affine
+    ) -> ir.Expression:
         """Four entries of a query or key as they are at the token's place."""
         half = self.quads // 2
         opposite, angle = (
-            frame.let(
-                name, binary(BinaryOp.FLOOR_MOD, IndexValue(index=index), whole(size)), size - 1
-            )
-            for name, index, size in (
-                ("opposite", quad.plus(constant(half)), self.quads),
-                ("angle", quad, half),
-            )
+            frame.let(name, ir.value(index) % size, size - 1)
+            for name, index, size in (("opposite", quad + half, self.quads), ("angle", quad, half))
         )
-        place = token.times(half).plus(angle).times(LANES)
-        cosines, sines = (Load(buffer=self.parameters[n], index=place, lanes=LANES) for n in (1, 2))
-        low = Compare(op=CompareOp.LT, left=IndexValue(index=quad), right=whole(half))
-        sign = Select(condition=low, then=number(-1.0), otherwise=number(1.0))
-        partner = times(splat(sign), self.projected(row, head, opposite))
-        return plus(times(self.projected(row, head, quad), cosines), times(partner, sines))
+        place = (token * half + angle) * LANES
+        cosines, sines = (self.parameters[n].vector(place) for n in (1, 2))
+        low = ir.value(quad) < half
+        sign = ir.select(low, ir.number(-1.0), ir.number(1.0))
+        partner = ir.splat(sign) * self.projected(row, head, opposite)
+        return self.projected(row, head, quad) * cosines + partner * sines
 
 
-def _joined(operands: BlockOperands) -> Program:
+def _joined(operands: BlockOperands) -> ir.Program:
     """The first dispatch. A row that has no room is left out."""
-    shape, quads, frame = operands.shape, operands.quads, Frame()
+    shape, quads, frame = operands.shape, operands.quads, ir.Frame()
     items = operands.rows * shape.kv_heads * quads
     workgroups = -(-items // KEEPERS)
     group, thread = frame.variable("group", workgroups), frame.variable("thread", KEEPERS)
-    place = group.times(KEEPERS).plus(thread)
-    exists = frame.undecided((Bound(index=place, limit=items),))
+    place = group * KEEPERS + thread
+    exists = frame.undecided((place < items,))
     place = frame.clamped("place", place, items, 1)
     row, kv, quad = frame.delinearize(
         place, (("row", operands.rows), ("kv", shape.kv_heads), ("quad", quads))
     )
     here = operands.position(frame)
-    key = kv.plus(constant(shape.heads))
-    token = here.plus(row)
-    room = frame.undecided((Bound(index=token, limit=shape.length),))
+    key = kv + shape.heads
+    token = here + row
+    room = frame.undecided((token < shape.length,))
     stores = (
-        Store(
-            buffer=operands.keys,
-            index=key_at(shape, kv, quad, token),
-            value=operands.rotated(frame, row, key, quad, token),
+        operands.keys.store(
+            key_at(shape, kv, quad, token), operands.rotated(frame, row, key, quad, token)
         ),
-        Store(
-            buffer=operands.values,
-            index=value_at(shape, kv, quad, token),
-            value=operands.projected(row, key.plus(constant(shape.kv_heads)), quad),
+        operands.values.store(
+            value_at(shape, kv, quad, token), operands.projected(row, key + shape.kv_heads, quad)
         ),
     )
-    body = frame.enclose(under((*exists, *room), stores))
-    inner = loop("thread", KEEPERS, LoopKind.THREAD_INDEX, body)
-    return Program(
-        parameters=operands.parameters, body=loop("group", workgroups, LoopKind.RANGE, (inner,))
-    )
+    body = frame.enclose(ir.under((*exists, *room), stores))
+    inner = ir.threads(KEEPERS, body)
+    return ir.program(operands.parameters, "group", workgroups, (inner,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,26 +143,26 @@ class _Kernel:
 
     config: WebgpuBlockAttentionConfig
     operands: BlockOperands
-    frame: Frame
-    thread: Affine
-    row: Affine
-    lane: Affine
-    head: Affine
-    group: Affine
-    first: Affine
-    here: Affine
-    query: Buffer
-    mixed: Buffer
-    acc: Buffer
-    dot: Buffer
-    most: Buffer
-    score: Buffer
-    share: Buffer
-    sum: Buffer
+    frame: ir.Frame
+    thread: ir.Affine
+    row: ir.Affine
+    lane: ir.Affine
+    head: ir.Affine
+    group: ir.Affine
+    first: ir.Affine
+    here: ir.Affine
+    query: ir.Buffer
+    mixed: ir.Buffer
+    acc: ir.Buffer
+    dot: ir.Buffer
+    most: ir.Buffer
+    score: ir.Buffer
+    share: ir.Buffer
+    sum: ir.Buffer
 
     @classmethod
     def of(cls, operands: BlockOperands, config: WebgpuBlockAttentionConfig) -> "_Kernel":
-        shape, frame = operands.shape, Frame()
+        shape, frame = operands.shape, ir.Frame()
         tiles = -(-operands.rows // config.block_m)
         workgroup = frame.variable("group", shape.heads * tiles)
         thread = frame.variable("thread", config.threads)
@@ -228,24 +181,24 @@ class _Kernel:
             lane=lane,
             head=head,
             group=group,
-            first=tile.times(config.block_m),
+            first=tile * config.block_m,
             here=operands.position(frame),
-            query=f32_buffer("query", config.block_m * shape.head_dim, Scope.WORKGROUP),
-            mixed=f32_buffer("mixed", mixed, Scope.WORKGROUP),
-            acc=f32_buffer("acc", shape.head_dim, Scope.LOCAL),
-            dot=f32_buffer("dot", LANES, Scope.LOCAL),
-            most=f32_buffer("most", 1, Scope.LOCAL),
-            score=f32_buffer("score", 1, Scope.LOCAL),
-            share=f32_buffer("share", 1, Scope.LOCAL),
-            sum=f32_buffer("sum", 1, Scope.LOCAL),
+            query=ir.shared("query", config.block_m * shape.head_dim),
+            mixed=ir.shared("mixed", mixed),
+            acc=ir.local("acc", shape.head_dim),
+            dot=ir.local("dot", LANES),
+            most=ir.local("most", 1),
+            score=ir.local("score", 1),
+            share=ir.local("share", 1),
+            sum=ir.local("sum", 1),
         )
 
     @property
-    def local(self) -> tuple[Buffer, ...]:
+    def local(self) -> tuple[ir.Buffer, ...]:
         return self.acc, self.dot, self.most, self.score, self.share, self.sum
 
     @property
-    def shared(self) -> tuple[Buffer, ...]:
+    def shared(self) -> tuple[ir.Buffer, ...]:
         return (self.query, self.mixed) if self.mixed.size else (self.query,)
 
     @property
@@ -258,164 +211,151 @@ class _Kernel:
             subgroups=self.config.subgroups,
         )
 
-    def entries(self, quad: int) -> Load:
+    def entries(self, quad: int) -> ir.Load:
         """Four entries of the thread's output."""
-        return Load(buffer=self.acc, index=constant(LANES * quad), lanes=LANES)
+        return self.acc.vector(LANES * quad)
 
 
-def _attended(operands: BlockOperands, config: WebgpuBlockAttentionConfig) -> Program:
+def _attended(operands: BlockOperands, config: WebgpuBlockAttentionConfig) -> ir.Program:
     kernel = _Kernel.of(operands, config)
-    most = reduced(kernel.sharing, [_held(kernel.most)], "row_most", BinaryOp.MAX)
+    most = reduced(kernel.sharing, [_held(kernel.most)], "row_most", ir.BinaryOp.MAX)
     share = exp_of_difference(_held(kernel.most), most.values[0])
-    sums = reduced(kernel.sharing, [times(_held(kernel.sum), _held(kernel.share))], "row_total")
-    body: Block = (
+    sums = reduced(kernel.sharing, [_held(kernel.sum) * _held(kernel.share)], "row_total")
+    body: ir.Block = (
         *_queries(kernel),
-        Barrier(),
+        ir.Barrier(),
         *_tokens(kernel),
         *most.body,
-        Store(buffer=kernel.share, index=ZERO, value=share),
+        kernel.share.store(0, share),
         *sums.body,
         *_outputs(kernel, sums.values[0]),
     )
-    for buffer in (*kernel.local, *most.local, *sums.local):
-        body = (Allocate(buffer=buffer, body=body),)
-    block: Block = (
-        loop("thread", config.threads, LoopKind.THREAD_INDEX, kernel.frame.enclose(body)),
-    )
-    for buffer in (*kernel.shared, *most.shared, *sums.shared):
-        block = (Allocate(buffer=buffer, body=block),)
+    body = ir.allocated((*kernel.local, *most.local, *sums.local), body)
+    block: ir.Block = (ir.threads(config.threads, kernel.frame.enclose(body)),)
+    block = ir.allocated((*kernel.shared, *most.shared, *sums.shared), block)
     workgroups = operands.shape.heads * -(-operands.rows // config.block_m)
-    return Program(
-        parameters=operands.parameters, body=loop("group", workgroups, LoopKind.RANGE, block)
-    )
+    return ir.program(operands.parameters, "group", workgroups, block)
 
 
-def _held(buffer: Buffer) -> Load:
-    return Load(buffer=buffer, index=ZERO)
+def _held(buffer: ir.Buffer) -> ir.Load:
+    return buffer[0]
 
 
 # Step 1: the queries of the workgroup's rows.
 
 
-def _queries(kernel: _Kernel) -> Block:
+def _queries(kernel: _Kernel) -> ir.Block:
     config, operands, shape = kernel.config, kernel.operands, kernel.operands.shape
     items = config.block_m * operands.quads
     turns = -(-items // config.threads)
     inside = kernel.frame.nested()
-    place = inside.variable("read", turns).times(config.threads).plus(kernel.thread)
-    exists = inside.undecided((Bound(index=place, limit=items),))
+    place = inside.variable("read", turns) * config.threads + kernel.thread
+    exists = inside.undecided((place < items,))
     place = inside.clamped("place", place, items, 1)
     row, quad = inside.delinearize(place, (("query_row", config.block_m), ("quad", operands.quads)))
-    source = inside.clamped("source", kernel.first.plus(row), operands.rows, 1)
-    token = inside.clamped("token", kernel.here.plus(source), shape.length, 1)
-    scale = splat(number(shape.factor))
-    value = times(operands.rotated(inside, source, kernel.head, quad, token), scale)
-    store = Store(buffer=kernel.query, index=place.times(LANES), value=value)
-    return serial("read", turns, inside.enclose(under(exists, (store,))))
+    source = inside.clamped("source", kernel.first + row, operands.rows, 1)
+    token = inside.clamped("token", kernel.here + source, shape.length, 1)
+    scale = ir.splat(ir.number(shape.factor))
+    value = operands.rotated(inside, source, kernel.head, quad, token) * scale
+    store = kernel.query.store(place * LANES, value)
+    return ir.serial("read", turns, inside.enclose(ir.under(exists, (store,))))
 
 
 # Step 2: the thread's tokens, one after the other.
 
 
-def _tokens(kernel: _Kernel) -> Block:
+def _tokens(kernel: _Kernel) -> ir.Block:
     config, operands, shape = kernel.config, kernel.operands, kernel.operands.shape
     steps = -(-shape.span // config.threads_per_row)
-    place = kernel.here.plus(kernel.first).plus(kernel.row)
+    place = kernel.here + kernel.first + kernel.row
     inside = kernel.frame.nested()
     seen_from = first_seen(inside, place, shape)
-    token = Affine.variable("step").times(config.threads_per_row).plus(kernel.lane).plus(seen_from)
-    bounds = [Bound(index=token.plus(place.times(-1)), limit=1)]
+    token = ir.variable("step") * config.threads_per_row + kernel.lane + seen_from
+    bounds = [token - place < 1]
     if steps * config.threads_per_row + inside.upper_bound(seen_from) > shape.length:
-        bounds.append(Bound(index=token, limit=shape.length))
+        bounds.append(token < shape.length)
     score, most = _held(kernel.score), _held(kernel.most)
     share, sum_ = _held(kernel.share), _held(kernel.sum)
-    larger = binary(BinaryOp.MAX, most, score)
-    summed = plus(times(sum_, share), score)
-    body: list[Statement] = [
+    larger = most.max(score)
+    summed = sum_ * share + score
+    body: list[ir.Statement] = [
         *_scored(kernel, token),
-        Store(buffer=kernel.share, index=ZERO, value=exp_of_difference(most, larger)),
-        Store(buffer=kernel.most, index=ZERO, value=larger),
+        kernel.share.store(0, exp_of_difference(most, larger)),
+        kernel.most.store(0, larger),
         # From here on the power in place of the score.
-        Store(buffer=kernel.score, index=ZERO, value=exp_of_difference(score, most)),
-        Store(buffer=kernel.sum, index=ZERO, value=summed),
+        kernel.score.store(0, exp_of_difference(score, most)),
+        kernel.sum.store(0, summed),
     ]
     for quad in range(operands.quads):
-        index = value_at(shape, kernel.group, constant(quad), token)
-        value = Load(buffer=operands.values, index=index, lanes=LANES)
-        before = times(kernel.entries(quad), splat(share))
-        body.append(
-            Store(
-                buffer=kernel.acc,
-                index=constant(LANES * quad),
-                value=plus(before, times(splat(score), value)),
-            )
-        )
-    zero = numbers(0)
+        index = value_at(shape, kernel.group, ir.constant(quad), token)
+        value = operands.values.vector(index)
+        before = kernel.entries(quad) * ir.splat(share)
+        body.append(kernel.acc.store(LANES * quad, before + ir.splat(score) * value))
+    zero = ir.numbers(0)
     return (
-        Store(buffer=kernel.most, index=ZERO, value=number(LOWEST)),
-        Store(buffer=kernel.sum, index=ZERO, value=number(0)),
-        *(
-            Store(buffer=kernel.acc, index=constant(LANES * quad), value=zero)
-            for quad in range(operands.quads)
-        ),
-        *inside.enclose((loop("step", steps, LoopKind.SERIAL, under(bounds, tuple(body))),)),
+        kernel.most.store(0, ir.number(LOWEST)),
+        kernel.sum.store(0, 0.0),
+        *(kernel.acc.store(LANES * quad, zero) for quad in range(operands.quads)),
+        *inside.enclose((ir.loop("step", steps, ir.under(bounds, tuple(body))),)),
     )
 
 
-def _scored(kernel: _Kernel, token: Affine) -> Block:
+def _scored(kernel: _Kernel, token: ir.Affine) -> ir.Block:
     operands, shape = kernel.operands, kernel.operands.shape
-    body: list[Statement] = []
+    body: list[ir.Statement] = []
     for quad in range(operands.quads):
-        place = kernel.row.times(shape.head_dim).plus(constant(LANES * quad))
-        query = Load(buffer=kernel.query, index=place, lanes=LANES)
-        index = key_at(shape, kernel.group, constant(quad), token)
-        product = times(query, Load(buffer=operands.keys, index=index, lanes=LANES))
-        so_far = Load(buffer=kernel.dot, index=ZERO, lanes=LANES)
-        value = plus(so_far, product) if quad else product
-        body.append(Store(buffer=kernel.dot, index=ZERO, value=value))
-    score = score_of(all_lanes(Load(buffer=kernel.dot, index=ZERO, lanes=LANES)), shape)
-    return (*body, Store(buffer=kernel.score, index=ZERO, value=score))
+        place = kernel.row * shape.head_dim + LANES * quad
+        query = kernel.query.vector(place)
+        index = key_at(shape, kernel.group, ir.constant(quad), token)
+        product = query * operands.keys.vector(index)
+        so_far = kernel.dot.vector(0)
+        value = so_far + product if quad else product
+        body.append(kernel.dot.store(0, value))
+    score = score_of(ir.all_lanes(kernel.dot.vector(0)), shape)
+    return (*body, kernel.score.store(0, score))
 
 
 # Step 4: the outputs of a row's threads added up, some vectors at once, one to a thread.
 
 
-def _outputs(kernel: _Kernel, total: Expression) -> Block:
+def _outputs(kernel: _Kernel, total: ir.Expression) -> ir.Block:
     config, operands = kernel.config, kernel.operands
     if config.threads_per_row == 1:
         return tuple(
             statement
             for quad in range(operands.quads)
-            for statement in _stored(kernel, constant(quad), kernel.entries(quad), total)
+            for statement in _stored(kernel, ir.constant(quad), kernel.entries(quad), total)
         )
     at_once = config.outputs_at_once(operands.shape)
-    body: list[Statement] = []
+    body: list[ir.Statement] = []
     for first in range(0, operands.quads, at_once):
         count = min(at_once, operands.quads - first)
         for n in range(count):
-            place = kernel.thread.plus(constant(n * config.threads)).times(LANES)
-            value = times(kernel.entries(first + n), splat(_held(kernel.share)))
-            body.append(Store(buffer=kernel.mixed, index=place, value=value))
-        body.append(Barrier())
-        of_row = kernel.row.times(config.threads_per_row)
-        found: Expression | None = None
+            place = (kernel.thread + n * config.threads) * LANES
+            value = kernel.entries(first + n) * ir.splat(_held(kernel.share))
+            body.append(kernel.mixed.store(place, value))
+        body.append(ir.Barrier())
+        of_row = kernel.row * config.threads_per_row
+        found: ir.Expression | None = None
         for lane in range(config.threads_per_row):
-            thread = kernel.lane.times(config.threads).plus(of_row).plus(constant(lane))
-            each = Load(buffer=kernel.mixed, index=thread.times(LANES), lanes=LANES)
-            found = plus(found, each) if found else each
+            thread = kernel.lane * config.threads + of_row + lane
+            each = kernel.mixed.vector(thread * LANES)
+            found = found + each if found else each
         assert found is not None
-        exists = kernel.frame.undecided((Bound(index=kernel.lane, limit=count),))
-        body += under(exists, _stored(kernel, kernel.lane.plus(constant(first)), found, total))
-        body.append(Barrier())
+        exists = kernel.frame.undecided((kernel.lane < count,))
+        body += ir.under(exists, _stored(kernel, kernel.lane + first, found, total))
+        body.append(ir.Barrier())
     return tuple(body[:-1])
 
 
-def _stored(kernel: _Kernel, quad: Affine, value: Expression, total: Expression) -> Block:
+def _stored(
+    kernel: _Kernel, quad: ir.Affine, value: ir.Expression, total: ir.Expression
+) -> ir.Block:
     """Four entries of the output; a row behind the block's last has none."""
     operands, shape = kernel.operands, kernel.operands.shape
-    row = kernel.first.plus(kernel.row)
-    place = row.times(shape.heads).plus(kernel.head).times(operands.quads).plus(quad)
-    quotient = binary(BinaryOp.DIV, value, splat(total))
-    store = Store(buffer=operands.parameters[6], index=place.times(LANES), value=quotient)
-    exists = kernel.frame.undecided((Bound(index=row, limit=operands.rows),))
-    return under(exists, (store,))
+    row = kernel.first + kernel.row
+    place = (row * shape.heads + kernel.head) * operands.quads + quad
+    quotient = value / ir.splat(total)
+    store = operands.parameters[6].store(place * LANES, quotient)
+    exists = kernel.frame.undecided((row < operands.rows,))
+    return ir.under(exists, (store,))

@@ -8,7 +8,7 @@ from kernelzoo.domain.operators.decoding import LANES, AttentionShape
 from kernelzoo.domain.operators.prefill import block_attention_shape
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
+from services.tuner.schedules.base.limits import WORKGROUP_THREADS
 from services.tuner.schedules.base.row_threads import shared_bytes
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
@@ -55,14 +55,6 @@ class WebgpuBlockAttentionConfig(WebgpuConfig):
         if self.threads_per_row == 1:
             return 0
         return min(self.threads_per_row, shape.head_dim // LANES, OUTPUTS_AT_ONCE)
-
-    def requires(self, workload: Workload) -> tuple[str, ...]:
-        return required(
-            workload,
-            threads=self.threads,
-            workgroup_bytes=self.workgroup_bytes_for(workload),
-            subgroups=self.subgroups,
-        )
 
 
 def shape_of(workload: Workload) -> tuple[AttentionShape, int]:

@@ -11,7 +11,6 @@ from itertools import product
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.operators.decoding import LANES, AttentionShape
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.attention.webgpu_space import sharing_queries
 from services.tuner.schedules.base.limits import FEW_LANES
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
@@ -65,7 +64,7 @@ def _apart(
         config = WebgpuBlockAttentionConfig(
             block_m=block_m, threads_per_row=per_row, subgroups=subgroups
         )
-        if config.fault(workload) or not _fits(config, workload):
+        if config.fault(workload) or not config.fits(workload):
             continue
         if gpu.warp_lanes < FEW_LANES:
             wasted = block_m >= 2 * rows
@@ -88,11 +87,3 @@ def _estimate(
     of_core = -(-workgroups // gpu.cores)
     resident = min(of_core * warps, gpu.warps)
     return of_core * warps * (tokens * token + ending) * (1 + WARPS_WANTED / resident)
-
-
-def _fits(config: WebgpuConfig, workload: Workload) -> bool:
-    try:
-        config.requires(workload)
-    except InvalidSchedule:
-        return False
-    return True

@@ -9,17 +9,10 @@ x is the last axis but one of the output, channels are the last of it and of the
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kernelzoo.domain.operators.expressions import (
-    Axis,
-    Binary,
-    BinaryOp,
-    Expression,
-    Read,
-    Reducer,
-)
+from kernelzoo.domain.operators.expressions import Axis, Binary, BinaryOp, Expression, Read, Reducer
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine
+from services.tuner import ir
 from services.tuner.schedules.base.epilogue import epilogue_of
 from services.tuner.schedules.base.fused import Fused, fused
 from services.tuner.schedules.base.iteration import IterationSpace, has_windows, iteration_space
@@ -104,7 +97,7 @@ def _operands(value: Expression) -> tuple[Read | None, Read | None] | None:
 def _is_channel(dims: Dims, channel: str, whole: Fused) -> bool:
     """Whether the channel is the last index, and in no other."""
     *others, last = dims
-    return last == (Affine.variable(channel), whole.extents[channel]) and not any(
+    return last == (ir.variable(channel), whole.extents[channel]) and not any(
         index.coefficient(channel) for index, _ in others
     )
 
@@ -131,7 +124,7 @@ def _found(
             return None
         if names[-1] != axes[-1] or weights.tensor not in {each.name for each in whole.inputs}:
             return None
-        taps = tuple((Affine.variable(name), whole.extents[name]) for name in names)
+        taps = tuple((ir.variable(name), whole.extents[name]) for name in names)
     return Channelwise(
         whole=whole,
         reducer=whole.reduction.reducer or Reducer.SUM,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
 from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.conv.windows import Windows, windows_of
@@ -51,10 +51,10 @@ class WasmConvConfig(WasmConfig):
     def fault(self, workload: Workload) -> str:
         if min(self.tile_x, self.tile_c, self.unroll_c, self.block_y) < 1:
             return "tiles, blocks and unroll_c start at 1"
-        if self.tile_x * self.tile_c > MAX_TILE_ELEMENTS or self.tile_c % LANES:
+        if self.tile_x * self.tile_c > MAX_TILE_ELEMENTS or self.tile_c % ir.LANES:
             return (
                 f"a register tile of {self.tile_x}x{self.tile_c} must have tile_c a multiple of "
-                f"{LANES} and at most {MAX_TILE_ELEMENTS} entries"
+                f"{ir.LANES} and at most {MAX_TILE_ELEMENTS} entries"
             )
         products = self.tile_x * self.tile_c * self.unroll_c
         if self.unroll_c > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:

@@ -30,9 +30,7 @@ from kernelzoo.domain.operators.expressions import (
 )
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, Frame
-from services.tuner.ir.nodes import LANES, Bound
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.fused import Fused, fused, substituted
 from services.tuner.schedules.base.iteration import (
@@ -47,7 +45,7 @@ from services.tuner.schedules.base.iteration import (
 PIXELS, TAPS = ("t", "z", "b", "y", "x"), ("p", "s", "r", "q")
 """What axes are called in kernels; the last of them where there are fewer."""
 
-Dims = tuple[tuple[Affine, int], ...]
+Dims = tuple[tuple[ir.Affine, int], ...]
 """A place in the images: the index along each axis, and how long that is."""
 
 
@@ -76,14 +74,14 @@ def gathered(space: IterationSpace) -> Gathered | None:
     if found is None or len(product.m) > len(PIXELS) or len(product.k) > len(TAPS) + 1:
         return None
     images, dims = found[0], tuple((_moving(index, product), size) for index, size in found[1])
-    channels = (Affine.variable(product.k[-1]), product.nest.size(product.k[-1:]))
+    channels = (ir.variable(product.k[-1]), product.nest.size(product.k[-1:]))
     return Gathered(product=product, images=images, dims=dims) if dims[-1] == channels else None
 
 
-def _moving(index: Affine, product: Contraction) -> Affine:
+def _moving(index: ir.Affine, product: Contraction) -> ir.Affine:
     """Without axes of one entry, as windows of one pixel have."""
     terms = tuple(term for term in index.terms if term[0] in (*product.m, *product.k))
-    return Affine(constant=index.constant, terms=terms)
+    return ir.Affine(constant=index.constant, terms=terms)
 
 
 def images_of(whole: Fused, read: Read, outside: float) -> tuple[str, Dims] | None:
@@ -130,39 +128,39 @@ def _are_bounds(
         if left is None or right is None or each.op not in (CompareOp.LT, CompareOp.LE):
             return False
         limit = 0 if each.op is CompareOp.LT else 1
-        said.add(_alone(Bound(index=left.plus(right.times(-1)), limit=limit)))
+        said.add(_alone(left - right < limit))
     inside = {_alone(bound) for index, size in dims for bound in _bounds_of(index, size)}
-    left_out = Frame(ranges=dict(ranges)).undecided(inside - said)
+    left_out = ir.Frame(ranges=dict(ranges)).undecided(inside - said)
     return said <= inside and not left_out
 
 
-def _bounds_of(index: Affine, size: int) -> tuple[Bound, Bound]:
-    return Bound(index=index, limit=size), Bound(index=index.times(-1), limit=1)
+def _bounds_of(index: ir.Affine, size: int) -> tuple[ir.Bound, ir.Bound]:
+    return index < size, index * -1 < 1
 
 
-def _alone(bound: Bound) -> Bound:
+def _alone(bound: ir.Bound) -> ir.Bound:
     """With the constant of the index in the limit."""
-    index = Affine(constant=0, terms=bound.index.terms)
-    return Bound(index=index, limit=bound.limit - bound.index.constant)
+    index = ir.Affine(constant=0, terms=bound.index.terms)
+    return index < bound.limit - bound.index.constant
 
 
-def affine(place: Expression) -> Affine | None:
+def affine(place: Expression) -> ir.Affine | None:
     """By the names of axes; None for an index that is no sum of their multiples."""
     match place:
         case Integer(value):
-            return Affine(constant=value)
+            return ir.constant(value)
         case Axis(name):
-            return Affine.variable(name)
+            return ir.variable(name)
         case Binary(BinaryOp.MUL, part, Integer(factor)) | Binary(
             BinaryOp.MUL, Integer(factor), part
         ):
             whole = affine(part)
-            return None if whole is None else whole.times(factor)
+            return None if whole is None else whole * factor
         case Binary(BinaryOp.ADD | BinaryOp.SUB as op, left, right):
             one, other = affine(left), affine(right)
             if one is None or other is None:
                 return None
-            return one.plus(other.times(1 if op is BinaryOp.ADD else -1))
+            return one + other * (1 if op is BinaryOp.ADD else -1)
     return None
 
 
@@ -209,7 +207,7 @@ class ImageWindow:
     channels: int
     step: int
 
-    def pixel(self, frame: Frame, name: str, place: Affine) -> tuple[Affine, ...]:
+    def pixel(self, frame: ir.Frame, name: str, place: ir.Affine) -> tuple[ir.Affine, ...]:
         """Row number `place` of a as a pixel of the output."""
         parts = [(f"{name}.{called}", size) for _, called, size in self.pixels]
         return tuple(frame.delinearize(place, parts))
@@ -217,9 +215,11 @@ class ImageWindow:
     @property
     def unit(self) -> int:
         """Channels of a pixel that one tap covers: those of a whole step, or four, or one."""
-        return next(size for size in (self.step, LANES, 1) if self.channels % size == 0)
+        return next(size for size in (self.step, ir.LANES, 1) if self.channels % size == 0)
 
-    def tap(self, frame: Frame, name: str, start: Affine, k: Affine) -> tuple[Affine, ...]:
+    def tap(
+        self, frame: ir.Frame, name: str, start: ir.Affine, k: ir.Affine
+    ) -> tuple[ir.Affine, ...]:
         """Column `start + k` of a as a place in the window, and channel. Columns behind the last
         wrap around to the first."""
         unit = self.unit
@@ -229,34 +229,36 @@ class ImageWindow:
         )
         if unit == self.step:
             *place, channel = frame.delinearize(start.divided(unit), parts)
-            return (*place, channel.times(unit).plus(k))
-        *place, channel = frame.delinearize(start.plus(k).divided(unit), parts)
-        return (*place, channel.times(unit))
+            return (*place, channel * unit + k)
+        *place, channel = frame.delinearize((start + k).divided(unit), parts)
+        return (*place, channel * unit)
 
-    def element(self, pixel: tuple[Affine, ...], tap: tuple[Affine, ...]) -> Affine:
+    def element(self, pixel: tuple[ir.Affine, ...], tap: tuple[ir.Affine, ...]) -> ir.Affine:
         """The index of a pixel's tap in the images."""
-        index = ZERO
+        index = ir.ZERO
         for place, size in self._places(pixel, tap):
-            index = index.times(size).plus(place)
-        return index.times(self.channels).plus(tap[-1])
+            index = index * size + place
+        return index * self.channels + tap[-1]
 
-    def bounds(self, pixel: tuple[Affine, ...], tap: tuple[Affine, ...]) -> tuple[Bound, ...]:
+    def bounds(
+        self, pixel: tuple[ir.Affine, ...], tap: tuple[ir.Affine, ...]
+    ) -> tuple[ir.Bound, ...]:
         """What holds where the tap is inside of the image."""
         return tuple(
             bound for place, size in self._places(pixel, tap) for bound in _bounds_of(place, size)
         )
 
     def _places(
-        self, pixel: tuple[Affine, ...], tap: tuple[Affine, ...]
-    ) -> list[tuple[Affine, int]]:
+        self, pixel: tuple[ir.Affine, ...], tap: tuple[ir.Affine, ...]
+    ) -> list[tuple[ir.Affine, int]]:
         """The index along each axis of the images besides the channels."""
         names = (name for name, _, _ in (*self.pixels, *self.taps))
         values = dict(zip(names, (*pixel, *tap[:-1]), strict=True))
         found = []
         for index, size in self.dims[:-1]:
-            place = Affine(constant=index.constant)
+            place = ir.constant(index.constant)
             for name, factor in index.terms:
-                place = place.plus(values[name].times(factor))
+                place = place + values[name] * factor
             found.append((place, size))
         return found
 

@@ -4,7 +4,7 @@ block, input channels unrolled."""
 from itertools import product
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import round_up
 from services.tuner.schedules.base.rules import (
     ALIASING_BYTES,
@@ -93,7 +93,7 @@ def _window_configs(workload: Workload) -> tuple[WasmConvConfig, ...]:
 def _tiles(windows: Windows, *, fma: bool) -> list[tuple[int, int]]:
     """Within the live-vector rule, cut to the output; whole columns stand before a tail."""
     columns = windows.size(windows.x)
-    channels = round_up(windows.size(windows.c), LANES)
+    channels = round_up(windows.size(windows.c), ir.LANES)
     tiles = FMA_TILES if fma else BASE_TILES
     cut = dict.fromkeys((min(x, columns), min(c, channels)) for x, c in tiles)
     fitting = [tile for tile in cut if live_vectors(*tile, fma=fma) <= VECTOR_REGISTERS]
@@ -122,5 +122,5 @@ def _places(windows: Windows, workload: Workload) -> list[tuple[Pack, int]]:
         tall = max(block for block in range(1, MAX_BLOCK_ROWS + 1) if height % block == 0)
         return [(Pack.PREPACKED, block) for block in dict.fromkeys((rows[0], tall))] + plain
     packed = (Pack.KERNEL, rows[0])
-    aliased = LANES * channels * ALIASING_ROWS % ALIASING_BYTES == 0
+    aliased = ir.LANES * channels * ALIASING_ROWS % ALIASING_BYTES == 0
     return [packed, *plain] if aliased else [*plain, packed]

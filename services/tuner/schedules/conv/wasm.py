@@ -39,15 +39,10 @@ from functools import lru_cache
 from math import prod
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.operators.expressions import (
-    Expression,
-    Input,
-    Read,
-    rebuilt,
-)
+from kernelzoo.domain.operators.expressions import Expression, Input, Read, rebuilt
 from kernelzoo.domain.operators.expressions import Program as TensorProgram
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import Program
+from services.tuner import ir
 from services.tuner.operators.lowering import prim_func
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Shape
@@ -70,7 +65,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     )
 
 
-def conv_program(workload: Workload, config: WasmConvConfig) -> Program:
+def conv_program(workload: Workload, config: WasmConvConfig) -> ir.Program:
     """The scheduled loop nest; its parameters are those of the workload, flat."""
     windows = windows_of(workload)
     sizes = tuple(config.rounded(windows).items())

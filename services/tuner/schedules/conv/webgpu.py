@@ -29,35 +29,8 @@ from dataclasses import dataclass
 from math import prod
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    binary,
-    loop,
-    number,
-    serial,
-    under,
-    unrolled,
-    vector,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    BinaryOp,
-    Block,
-    Bound,
-    Buffer,
-    Expression,
-    Load,
-    LoopKind,
-    Program,
-    Scope,
-    Statement,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.schedules.base.finish import stored_entry
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.reducers import JOINS, NEUTRAL
@@ -73,7 +46,7 @@ MAX_ROWS_UNROLLED = 5
 OUTER, ROWS = ("u", "t", "z", "image", "y"), ("r", "s", "t", "u")
 """What axes of the output before x, and of the window besides its columns, are called."""
 
-CHANNEL = Affine.variable("channel")
+CHANNEL = ir.variable("channel")
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
@@ -81,10 +54,10 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(nests=(program,))
 
 
-def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
+def conv_program(workload: Workload, config: WebgpuConvConfig) -> ir.Program:
     """One dispatch; its parameters are those of the workload, flat."""
-    found, frame = channelwise_of(workload), Frame()
-    width = LANES if config.vec4 else 1
+    found, frame = channelwise_of(workload), ir.Frame()
+    width = ir.LANES if config.vec4 else 1
 
     # 1. Which pixels are the thread's. Threads beyond the last compute the same and store nothing.
     *others, x_axis, channel_axis = found.axes
@@ -96,8 +69,8 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
     count = prod(size for _, size in parts)
     groups = -(-count // config.threads)
     group = frame.variable("group", groups)
-    place = group.times(config.threads).plus(frame.variable("thread", config.threads))
-    exists = frame.undecided((Bound(index=place, limit=count),))
+    place = group * config.threads + frame.variable("thread", config.threads)
+    exists = frame.undecided((place < count,))
     *outer, x, unit = frame.delinearize(frame.clamped("place", place, count, 1), parts)
 
     parameters = parameters_of(workload)
@@ -109,30 +82,25 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> Program:
         tile_x=config.tile_x,
         width=width,
         outer=dict(zip(others, outer, strict=True)),
-        x=x.times(config.tile_x),
-        channel=unit.times(width).plus(CHANNEL),
+        x=x * config.tile_x,
+        channel=unit * width + CHANNEL,
         op=JOINS[found.reducer],
         # What lies outside of the image, and what sums start with.
         neutral=NEUTRAL[found.reducer],
-        sums=_local("sums", config.tile_x * width),
-        pixel=_local("pixel", width),
+        sums=ir.local("sums", config.tile_x * width),
+        pixel=ir.local("pixel", width),
     )
     # 2. Sums start at the neutral element.
-    here = Affine.of(0, {"i": width, "channel": 1})
-    start = Store(buffer=kernel.sums, index=here, value=number(kernel.neutral))
-    starts = unrolled("i", config.tile_x, kernel.lanes(start))
+    here = ir.affine(i=width, channel=1)
+    start = kernel.sums.store(here, ir.number(kernel.neutral))
+    starts = ir.unrolled("i", config.tile_x, kernel.lanes(start))
     # 3 to 5. Rows of windows, their pixels, the output.
-    body: Block = (starts, *_rows(kernel), *under(exists, _stores(kernel)))
+    body: ir.Block = (starts, *_rows(kernel), *ir.under(exists, _stores(kernel)))
 
-    for buffer in (kernel.sums, kernel.pixel):
-        body = (Allocate(buffer=buffer, body=body),)
-    threads = loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body))
-    nest = loop("group", groups, LoopKind.RANGE, (threads,))
-    return Program(parameters=parameters, body=nest)
-
-
-def _local(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.LOCAL, dtype=DType.F32, size=size)
+    body = ir.allocated((kernel.sums, kernel.pixel), body)
+    threads = ir.threads(config.threads, frame.enclose(body))
+    nest = ir.loop("group", groups, (threads,), ir.LoopKind.RANGE)
+    return ir.Program(parameters=parameters, body=nest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,38 +110,40 @@ class _Kernel:
     weights where there are any.
     """
 
-    tensors: Mapping[str, Buffer]
+    tensors: Mapping[str, ir.Buffer]
     workload: Workload
     windows: Channelwise
-    frame: Frame
+    frame: ir.Frame
     tile_x: int
     width: int
-    outer: Mapping[str, Affine]
-    x: Affine
-    channel: Affine
-    op: BinaryOp
+    outer: Mapping[str, ir.Affine]
+    x: ir.Affine
+    channel: ir.Affine
+    op: ir.BinaryOp
     neutral: float
-    sums: Buffer
-    pixel: Buffer
+    sums: ir.Buffer
+    pixel: ir.Buffer
 
-    def lanes(self, store: Store) -> Statement:
+    def lanes(self, store: ir.Store) -> ir.Statement:
         """The store for the channels of a pixel, by "channel"."""
-        return vector("channel", store) if self.width == LANES else unrolled("channel", 1, store)
-
-    def inside(self, place: Affine, size: int) -> tuple[Bound, ...]:
-        """0 ≤ place < size, as far as that does not hold anyway."""
-        return self.frame.undecided(
-            (Bound(index=place, limit=size), Bound(index=place.times(-1), limit=1))
+        return (
+            ir.vector("channel", store)
+            if self.width == ir.LANES
+            else ir.unrolled("channel", 1, store)
         )
+
+    def inside(self, place: ir.Affine, size: int) -> tuple[ir.Bound, ...]:
+        """0 ≤ place < size, as far as that does not hold anyway."""
+        return self.frame.undecided((place < size, place * -1 < 1))
 
 
 # Step 3: rows of the window that lie in the image.
 
 
-def _rows(kernel: _Kernel) -> Block:
+def _rows(kernel: _Kernel) -> ir.Block:
     found = kernel.windows
     names = ROWS[: len(found.rows)]
-    rows = dict(zip(found.rows, map(Affine.variable, names), strict=True))
+    rows = dict(zip(found.rows, map(ir.variable, names), strict=True))
     sizes = tuple(map(found.size, found.rows))
     for name, size in zip(names, sizes, strict=True):
         kernel.frame.variable(name, size)
@@ -182,109 +152,109 @@ def _rows(kernel: _Kernel) -> Block:
     span = (kernel.tile_x - 1) * found.stride + columns
     whole = span <= MAX_UNROLLED
     pixels = _pixels(kernel, rows, span) if whole else _pixels_in_loop(kernel, rows)
-    bounds: list[Bound] = []
+    bounds: list[ir.Bound] = []
     for index, size in found.dims[:-1]:
         if not index.coefficient(found.x):
             bounds += kernel.inside(_at(index, {**kernel.outer, **rows}), size)
-    body = under(bounds, pixels)
+    body = ir.under(bounds, pixels)
     for name, size in reversed(tuple(zip(names, sizes, strict=True))):
         if size <= MAX_ROWS_UNROLLED and whole:
-            body = (unrolled(name, size, *body),)
+            body = (ir.unrolled(name, size, *body),)
         else:
-            body = serial(name, size, body)
+            body = ir.serial(name, size, body)
     return body
 
 
-def _at(index: Affine, places: Mapping[str, Affine]) -> Affine:
-    found = Affine(constant=index.constant)
+def _at(index: ir.Affine, places: Mapping[str, ir.Affine]) -> ir.Affine:
+    found = ir.constant(index.constant)
     for name, factor in index.terms:
-        found = found.plus(places[name].times(factor))
+        found = found + places[name] * factor
     return found
 
 
-def _flat(dims: Dims, places: Mapping[str, Affine]) -> Affine:
-    place = ZERO
+def _flat(dims: Dims, places: Mapping[str, ir.Affine]) -> ir.Affine:
+    place = ir.ZERO
     for index, size in dims:
-        place = place.times(size).plus(_at(index, places))
+        place = place * size + _at(index, places)
     return place
 
 
 # Step 4: each pixel of that row, added to the sums of all windows that it is in.
 
 
-def _pixels(kernel: _Kernel, rows: Mapping[str, Affine], span: int) -> Block:
+def _pixels(kernel: _Kernel, rows: Mapping[str, ir.Affine], span: int) -> ir.Block:
     """Pixel j is in column (j - i·stride) / dilation of window i."""
     windows = kernel.windows
     columns = [column * windows.dilation for column in range(windows.size(windows.column))]
-    found: list[Statement] = []
+    found: list[ir.Statement] = []
     for j in range(span):
         inside = [i for i in range(kernel.tile_x) if j - i * windows.stride in columns]
         if inside:
             found += _pixel(
                 kernel,
                 rows,
-                Affine(constant=j),
-                {i: Affine(constant=(j - i * windows.stride) // windows.dilation) for i in inside},
+                ir.constant(j),
+                {i: ir.constant((j - i * windows.stride) // windows.dilation) for i in inside},
             )
     return tuple(found)
 
 
-def _pixels_in_loop(kernel: _Kernel, rows: Mapping[str, Affine]) -> Block:
+def _pixels_in_loop(kernel: _Kernel, rows: Mapping[str, ir.Affine]) -> ir.Block:
     """A loop over the columns of a window: each window reads its own pixel."""
     windows = kernel.windows
     count = windows.size(windows.column)
     column = kernel.frame.variable("q", count)
-    body: list[Statement] = []
+    body: list[ir.Statement] = []
     for i in range(kernel.tile_x):
-        j = column.times(windows.dilation).plus(Affine(constant=i * windows.stride))
+        j = column * windows.dilation + i * windows.stride
         body += _pixel(kernel, rows, j, {i: column})
-    return serial("q", count, tuple(body))
+    return ir.serial("q", count, tuple(body))
 
 
 def _pixel(
-    kernel: _Kernel, rows: Mapping[str, Affine], j: Affine, columns: Mapping[int, Affine]
-) -> Block:
+    kernel: _Kernel, rows: Mapping[str, ir.Affine], j: ir.Affine, columns: Mapping[int, ir.Affine]
+) -> ir.Block:
     """Pixel j of the row under the thread's windows, read once and joined to those it is in, each
     of which has it in its column."""
     windows = kernel.windows
     at = {**kernel.outer, **rows, windows.x: kernel.x, windows.channel: kernel.channel}
     images = kernel.tensors[windows.images]
-    bounds: tuple[Bound, ...] = ()
-    place = ZERO
+    bounds: tuple[ir.Bound, ...] = ()
+    place = ir.ZERO
     for index, size in windows.dims:
-        step = _at(index, {**at, windows.column: ZERO})
+        step = _at(index, {**at, windows.column: ir.ZERO})
         if index.coefficient(windows.x):
-            step = step.plus(j)
+            step = step + j
             bounds = kernel.inside(step, size)
-        place = place.times(size).plus(step)
+        place = place * size + step
     read, missing = (
-        kernel.lanes(Store(buffer=kernel.pixel, index=CHANNEL, value=value))
-        for value in (Load(buffer=images, index=place), number(kernel.neutral))
+        kernel.lanes(kernel.pixel.store(CHANNEL, value))
+        for value in (images[place], ir.number(kernel.neutral))
     )
-    found = [*under(bounds, (read,), (missing,) if bounds else ())]
+    found = [*ir.under(bounds, (read,), (missing,) if bounds else ())]
     for i, column in columns.items():
-        value: Expression = Load(buffer=kernel.pixel, index=CHANNEL)
+        value: ir.Expression = kernel.pixel[CHANNEL]
         if windows.weights:
             tap = _flat(windows.weights_dims, {**at, windows.column: column})
-            weight = Load(buffer=kernel.tensors[windows.weights], index=tap)
-            value = binary(BinaryOp.MUL, value, weight)
-        here = Affine(constant=i * kernel.width).plus(CHANNEL)
-        joined = binary(kernel.op, Load(buffer=kernel.sums, index=here), value)
-        found.append(kernel.lanes(Store(buffer=kernel.sums, index=here, value=joined)))
+            weight = kernel.tensors[windows.weights][tap]
+            value = value * weight
+        here = i * kernel.width + CHANNEL
+        joined = ir.Binary(op=kernel.op, left=kernel.sums[here], right=value)
+        found.append(kernel.lanes(kernel.sums.store(here, joined)))
     return tuple(found)
 
 
 # Step 5: the pixels of the output that exist, with the epilogue.
 
 
-def _stores(kernel: _Kernel) -> Block:
+def _stores(kernel: _Kernel) -> ir.Block:
     width = kernel.windows.size(kernel.windows.x)
-    found: list[Statement] = []
+    found: list[ir.Statement] = []
     for i in range(kernel.tile_x):
-        x = kernel.x.plus(Affine(constant=i))
-        held = Affine(constant=i * kernel.width).plus(CHANNEL)
-        value: Expression = Load(buffer=kernel.sums, index=held)
+        x = kernel.x + i
+        held = i * kernel.width + CHANNEL
+        value: ir.Expression = kernel.sums[held]
         at = (*kernel.outer.values(), x, kernel.channel)
         store = kernel.lanes(stored_entry(kernel.workload, at, value))
-        found += under(kernel.frame.undecided((Bound(index=x, limit=width),)), (store,))
+        found += ir.under(kernel.frame.undecided((x < width,)), (store,))
     return tuple(found)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
-from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
+from services.tuner import ir
+from services.tuner.schedules.base.limits import WORKGROUP_THREADS
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.conv.channelwise import channelwise_of
 
@@ -26,9 +26,6 @@ class WebgpuConvConfig(WebgpuConfig):
     def workgroup_bytes_for(self, _: Workload) -> int:
         return 0
 
-    def requires(self, workload: Workload) -> tuple[str, ...]:
-        return required(workload, threads=self.threads)
-
     def fault(self, workload: Workload) -> str:
         if self.threads not in WORKGROUP_THREADS:
             return f"threads={self.threads} must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
@@ -36,6 +33,6 @@ class WebgpuConvConfig(WebgpuConfig):
         most = min(MAX_TILE, windows.size(windows.x))
         if not 1 <= self.tile_x <= most:
             return f"tile_x={self.tile_x} must be from 1 to {most}"
-        if self.vec4 and windows.size(windows.channel) % LANES:
-            return f"vec4 needs channels in multiples of {LANES}; use false"
+        if self.vec4 and windows.size(windows.channel) % ir.LANES:
+            return f"vec4 needs channels in multiples of {ir.LANES}; use false"
         return ""

@@ -26,7 +26,7 @@ from kernelzoo.domain.operators.expressions import (
 )
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Shape
 from services.tuner.schedules.base.fused import Fused, enlarged, fused, without_unit_axes
 from services.tuner.schedules.base.iteration import axes_of, reads_neighbours, reads_of, terms_of
@@ -138,7 +138,7 @@ def _with_rows(whole: Fused) -> Fused:
     names = [axis.name for axis in whole.reduction.axes]
     if len(names) < RANK - 1:
         for name in names[-2:]:
-            inner = _inner(whole.extents[name], LANES if name == names[-1] else 1)
+            inner = _inner(whole.extents[name], ir.LANES if name == names[-1] else 1)
             if inner:
                 whole = whole.split(name, inner)
                 break
@@ -150,7 +150,7 @@ def _inner(size: int, step: int) -> int:
     """The largest divisor of `size` in multiples of `step` that leaves slices enough; 0 where
     there is none."""
     most = min(MAX_INNER, size // SLICES_WANTED)
-    sizes = (n for n in range(most // step * step, LANES - 1, -step) if size % n == 0)
+    sizes = (n for n in range(most // step * step, ir.LANES - 1, -step) if size % n == 0)
     return next(sizes, 0)
 
 

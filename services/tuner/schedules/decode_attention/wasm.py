@@ -33,47 +33,7 @@ from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators.decoding import LOWEST, AttentionShape
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    all_lanes,
-    binary,
-    constant,
-    f32_buffer,
-    loop,
-    number,
-    numbers,
-    plus,
-    serial,
-    splat,
-    store_vector,
-    times,
-    total,
-    under,
-    vector,
-    vector_at,
-    whole,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    BinaryOp,
-    Block,
-    Bound,
-    Buffer,
-    Call,
-    Expression,
-    ExtractLane,
-    IndexValue,
-    Load,
-    Loop,
-    LoopKind,
-    MathFunction,
-    Program,
-    Scope,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.cache import (
     before,
@@ -99,7 +59,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     shape, rows = attended_rows(candidate.workload)
     parameters = parameters_of(candidate.workload)
     nest = _Nest(config=config, shape=shape, rows=rows, parameters=parameters)
-    program = Program(parameters=parameters, body=nest.body())
+    program = ir.Program(parameters=parameters, body=nest.body())
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma))
 
 
@@ -108,12 +68,12 @@ class _Seen:
     """The tokens that the row at `place` sees. `first` is `skipped` behind `begin`, where a quad
     begins; `last`, the place within the cache, is `behind` it."""
 
-    place: Affine
-    begin: Affine
-    first: Affine
-    skipped: Affine
-    last: Affine
-    behind: Affine
+    place: ir.Affine
+    begin: ir.Affine
+    first: ir.Affine
+    skipped: ir.Affine
+    last: ir.Affine
+    behind: ir.Affine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,299 +83,279 @@ class _Nest:
     config: WasmDecodeAttentionConfig
     shape: AttentionShape
     rows: int
-    parameters: tuple[Buffer, ...]
+    parameters: tuple[ir.Buffer, ...]
 
-    def body(self) -> Loop:
-        shape, config, frame = self.shape, self.config, Frame()
+    def body(self) -> ir.Loop:
+        shape, config, frame = self.shape, self.config, ir.Frame()
         chunks = shape.shared // config.heads
         place = frame.variable("slice", shape.kv_heads * chunks)
         group, chunk = frame.delinearize(place, (("group", shape.kv_heads), ("chunk", chunks)))
         here = position(frame, self.parameters[3], shape)
         row = frame.variable("row", self.rows)
-        first = group.times(shape.shared).plus(chunk.times(config.heads))
-        body: Block = (
-            *serial("row", self.rows, self._joined(frame, group, here, row)),
-            *serial("row", self.rows, self._attended(frame, group, first, here, row)),
+        first = group * shape.shared + chunk * config.heads
+        body: ir.Block = (
+            *ir.serial("row", self.rows, self._joined(frame, group, here, row)),
+            *ir.serial("row", self.rows, self._attended(frame, group, first, here, row)),
         )
-        for buffer in (self._queries, self._scores, self._shares):
-            body = (Allocate(buffer=buffer, body=body),)
+        body = ir.allocated((self._queries, self._scores, self._shares), body)
         slices = shape.kv_heads * chunks
-        return loop("slice", slices, LoopKind.RANGE, frame.enclose(body))
+        return ir.loop("slice", slices, frame.enclose(body), ir.LoopKind.RANGE)
 
     @property
-    def _queries(self) -> Buffer:
-        return f32_buffer("queries", self.config.heads * self.shape.head_dim, Scope.GLOBAL)
+    def _queries(self) -> ir.Buffer:
+        return ir.scratch("queries", self.config.heads * self.shape.head_dim)
 
     @property
     def _most_quads(self) -> int:
         """Quads of the tokens that are seen, of which a window may begin with the last of one."""
         if not self.shape.window:
-            return self.shape.length // LANES
-        return -(-(self.shape.span + LANES - 1) // LANES)
+            return self.shape.length // ir.LANES
+        return -(-(self.shape.span + ir.LANES - 1) // ir.LANES)
 
     @property
     def _ahead(self) -> int:
         """Scores before those of the first quad, which are written and count for nothing."""
-        return LANES if self.shape.window else 0
+        return ir.LANES if self.shape.window else 0
 
     @property
     def _pitch(self) -> int:
         """Scores of a head: those of four more tokens are written, and count for nothing."""
-        return self._ahead + self._most_quads * LANES + LANES
+        return self._ahead + self._most_quads * ir.LANES + ir.LANES
 
     @property
-    def _scores(self) -> Buffer:
-        return f32_buffer("scores", self.config.heads * self._pitch, Scope.GLOBAL)
+    def _scores(self) -> ir.Buffer:
+        return ir.scratch("scores", self.config.heads * self._pitch)
 
     @property
-    def _shares(self) -> Buffer:
-        return f32_buffer("shares", self.config.heads, Scope.GLOBAL)
+    def _shares(self) -> ir.Buffer:
+        return ir.scratch("shares", self.config.heads)
 
     # Steps 1 and 2.
 
-    def _joined(self, frame: Frame, group: Affine, here: Affine, row: Affine) -> Block:
+    def _joined(
+        self, frame: ir.Frame, group: ir.Affine, here: ir.Affine, row: ir.Affine
+    ) -> ir.Block:
         """The key and the value of a row, where the cache has room for it."""
         shape, (_, _, _, _, keys, values, _) = self.shape, self.parameters
         inside = frame.nested()
-        place = here.plus(row)
-        own = self._projected(row, group.plus(constant(shape.heads)))
-        has_room = inside.undecided((Bound(index=place, limit=shape.length),))
+        place = here + row
+        own = self._projected(row, group + shape.heads)
+        has_room = inside.undecided((place < shape.length,))
         token = inside.clamped("token", place, shape.length, 1)
-        quad = Affine.variable("quad")
-        value = self._projected(row, group.plus(constant(shape.heads + shape.kv_heads)))
-        body: Block = (
+        quad = ir.variable("quad")
+        value = self._projected(row, group + shape.heads + shape.kv_heads)
+        body: ir.Block = (
             *self._rotated(own, token, keys, lambda quad: key_at(shape, group, quad, token), 1.0),
-            *serial(
+            *ir.serial(
                 "quad",
-                shape.head_dim // LANES,
+                shape.head_dim // ir.LANES,
                 (
-                    Store(
-                        buffer=values,
-                        index=value_at(shape, group, quad, token),
-                        value=self._vector(0, value.plus(quad.times(LANES))),
+                    values.store(
+                        value_at(shape, group, quad, token),
+                        self._vector(0, value + quad * ir.LANES),
                     ),
                 ),
             ),
         )
-        return inside.enclose(under(has_room, body))
+        return inside.enclose(ir.under(has_room, body))
 
-    def _projected(self, row: Affine, head: Affine) -> Affine:
+    def _projected(self, row: ir.Affine, head: ir.Affine) -> ir.Affine:
         shape = self.shape
         width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
-        return row.times(width).plus(head.times(shape.head_dim))
+        return row * width + head * shape.head_dim
 
-    def _vector(self, parameter: int, index: Affine) -> Load:
-        return Load(buffer=self.parameters[parameter], index=index, lanes=LANES)
+    def _vector(self, parameter: int, index: ir.Affine) -> ir.Load:
+        return self.parameters[parameter].vector(index)
 
     def _rotated(
         self,
-        source: Affine,
-        place: Affine,
-        target: Buffer,
-        index: Callable[[Affine], Affine],
+        source: ir.Affine,
+        place: ir.Affine,
+        target: ir.Buffer,
+        index: Callable[[ir.Affine], ir.Affine],
         scale: float,
-    ) -> Block:
+    ) -> ir.Block:
         """A head of the projected row, as at a place of the text; `index` is that of a quad."""
         half = self.shape.head_dim // 2
-        quad = Affine.variable("quad")
-        entry = quad.times(LANES)
-        low = self._vector(0, source.plus(entry))
-        high = self._vector(0, source.plus(entry).plus(constant(half)))
-        cosine, sine = (self._vector(table, place.times(half).plus(entry)) for table in (1, 2))
-        rotated = (
-            binary(BinaryOp.SUB, times(low, cosine), times(high, sine)),
-            plus(times(high, cosine), times(low, sine)),
-        )
-        quads = (quad, quad.plus(constant(half // LANES)))
+        quad = ir.variable("quad")
+        entry = quad * ir.LANES
+        low = self._vector(0, source + entry)
+        high = self._vector(0, source + entry + half)
+        cosine, sine = (self._vector(table, place * half + entry) for table in (1, 2))
+        rotated = (low * cosine - high * sine, high * cosine + low * sine)
+        quads = (quad, quad + half // ir.LANES)
         stores = tuple(
-            Store(
-                buffer=target,
-                index=index(each),
-                value=value if scale == 1 else times(value, numbers(scale)),
-            )
+            target.store(index(each), value if scale == 1 else value * ir.numbers(scale))
             for each, value in zip(quads, rotated, strict=True)
         )
-        return serial("quad", half // LANES, stores)
+        return ir.serial("quad", half // ir.LANES, stores)
 
     def _attended(
-        self, frame: Frame, group: Affine, first: Affine, here: Affine, row: Affine
-    ) -> Block:
+        self, frame: ir.Frame, group: ir.Affine, first: ir.Affine, here: ir.Affine, row: ir.Affine
+    ) -> ir.Block:
         shape, config = self.shape, self.config
         inside = frame.nested()
-        seen = self._seen(inside, here.plus(row))
+        seen = self._seen(inside, here + row)
         head = inside.variable("head", config.heads)
-        source = self._projected(row, first.plus(head))
-        queries = head.times(shape.head_dim)
+        source = self._projected(row, first + head)
+        queries = head * shape.head_dim
         rotated = self._rotated(
-            source,
-            seen.last,
-            self._queries,
-            lambda quad: queries.plus(quad.times(LANES)),
-            shape.factor,
+            source, seen.last, self._queries, lambda quad: queries + quad * ir.LANES, shape.factor
         )
-        body: Block = (
-            *serial("head", config.heads, rotated),
+        body: ir.Block = (
+            *ir.serial("head", config.heads, rotated),
             *self._scored(group, seen),
-            *(serial("head", config.heads, self._capped(head, seen)) if shape.cap else ()),
+            *(ir.serial("head", config.heads, self._capped(head, seen)) if shape.cap else ()),
             *self._padded(seen),
-            *serial("head", config.heads, self._softmax(head, seen)),
+            *ir.serial("head", config.heads, self._softmax(head, seen)),
             *self._mixed(group, first, seen, row),
         )
         return inside.enclose(body)
 
-    def _seen(self, frame: Frame, place: Affine) -> _Seen:
+    def _seen(self, frame: ir.Frame, place: ir.Affine) -> _Seen:
         shape = self.shape
         last = frame.clamped("rotated_at", place, shape.length, 1)
         first = first_seen(frame, place, shape)
         most = frame.upper_bound(first)
         if not most:
-            return _Seen(place=place, begin=ZERO, first=ZERO, skipped=ZERO, last=last, behind=last)
-        quad = binary(BinaryOp.FLOOR_DIV, IndexValue(index=first), whole(LANES))
-        begin = frame.let("first_quad", quad, most // LANES).times(LANES)
-        skipped = IndexValue(index=first.plus(begin.times(-1)))
-        behind = IndexValue(index=last.plus(begin.times(-1)))
+            return _Seen(
+                place=place, begin=ir.ZERO, first=ir.ZERO, skipped=ir.ZERO, last=last, behind=last
+            )
+        quad = ir.value(first) // ir.LANES
+        begin = frame.let("first_quad", quad, most // ir.LANES) * ir.LANES
+        skipped = ir.value(first - begin)
+        behind = ir.value(last - begin)
         return _Seen(
             place=place,
             begin=begin,
             first=first,
-            skipped=frame.let("skipped", skipped, LANES - 1),
+            skipped=frame.let("skipped", skipped, ir.LANES - 1),
             last=last,
-            behind=frame.let("behind", behind, shape.span + LANES - 2),
+            behind=frame.let("behind", behind, shape.span + ir.LANES - 2),
         )
 
     # Step 3: scores of four tokens at once.
 
-    def _scored(self, group: Affine, seen: _Seen) -> Block:
+    def _scored(self, group: ir.Affine, seen: _Seen) -> ir.Block:
         shape, heads = self.shape, self.config.heads
-        entry, quad = Affine.variable("entry"), Affine.variable("quad")
-        sums = f32_buffer("sums", heads * LANES * LANES, Scope.LOCAL)
+        entry, quad = ir.variable("entry"), ir.variable("quad")
+        sums = ir.local("sums", heads * ir.LANES * ir.LANES)
         terms = []
-        for t in range(LANES):
-            token = seen.begin.plus(quad.times(LANES)).plus(constant(t))
+        for t in range(ir.LANES):
+            token = seen.begin + quad * ir.LANES + t
             key = self._vector(4, key_at(shape, group, entry, token))
             for head in range(heads):
-                query = Load(
-                    buffer=self._queries,
-                    index=entry.times(LANES).plus(constant(head * shape.head_dim)),
-                    lanes=LANES,
-                )
-                terms.append(_added(sums, head * LANES + t, times(query, key)))
+                query = self._queries.vector(entry * ir.LANES + head * shape.head_dim)
+                terms.append(_added(sums, head * ir.LANES + t, query * key))
         stores = tuple(
-            Store(
-                buffer=self._scores,
-                index=quad.times(LANES).plus(constant(head * self._pitch + self._ahead + t)),
-                value=all_lanes(vector_at(sums, head * LANES + t)),
+            self._scores.store(
+                quad * ir.LANES + head * self._pitch + self._ahead + t,
+                ir.all_lanes(sums.vector(ir.LANES * (head * ir.LANES + t))),
             )
             for head in range(heads)
-            for t in range(LANES)
+            for t in range(ir.LANES)
         )
-        body: Block = (
-            *(store_vector(sums, n, numbers(0.0)) for n in range(heads * LANES)),
-            *serial("entry", shape.head_dim // LANES, tuple(terms)),
+        body: ir.Block = (
+            *(sums.store(ir.LANES * n, ir.numbers(0.0)) for n in range(heads * ir.LANES)),
+            *ir.serial("entry", shape.head_dim // ir.LANES, tuple(terms)),
             *stores,
         )
-        return self._quads(seen, (Allocate(buffer=sums, body=body),))
+        return self._quads(seen, (ir.Allocate(buffer=sums, body=body),))
 
-    def _quads(self, seen: _Seen, body: Block) -> Block:
+    def _quads(self, seen: _Seen, body: ir.Block) -> ir.Block:
         """For each four tokens of which the first is not behind the row's own."""
-        first = seen.begin.plus(Affine.variable("quad").times(LANES))
-        bounds = [before(first, seen.place.plus(constant(1)))]
+        first = seen.begin + ir.variable("quad") * ir.LANES
+        bounds = [before(first, seen.place + 1)]
         if self.shape.window:
-            bounds.append(Bound(index=first, limit=self.shape.length))
-        return serial("quad", self._most_quads, under(tuple(bounds), body))
+            bounds.append(first < self.shape.length)
+        return ir.serial("quad", self._most_quads, ir.under(tuple(bounds), body))
 
-    def _padded(self, seen: _Seen) -> Block:
+    def _padded(self, seen: _Seen) -> ir.Block:
         """The scores behind the last token, up to a whole vector, and those of its quad before the
         first: the lowest."""
-        behind = [seen.behind.plus(constant(1 + t)) for t in range(LANES - 1)]
-        ahead = [seen.skipped.plus(constant(-1 - t)) for t in range(LANES - 1)]
+        behind = [seen.behind + 1 + t for t in range(ir.LANES - 1)]
+        ahead = [seen.skipped + -1 - t for t in range(ir.LANES - 1)]
         return tuple(
-            Store(
-                buffer=self._scores,
-                index=place.plus(constant(head * self._pitch + self._ahead)),
-                value=number(LOWEST),
-            )
+            self._scores.store(place + head * self._pitch + self._ahead, ir.number(LOWEST))
             for head in range(self.config.heads)
             for place in (*behind, *(ahead if self._ahead else ()))
         )
 
     # Step 4: the softmax of a head.
 
-    def _capped(self, head: Affine, seen: _Seen) -> Block:
-        lane = self._quad_of(head).plus(Affine.variable("lane"))
-        capped = score_of(Load(buffer=self._scores, index=lane), self.shape)
-        each = vector("lane", Store(buffer=self._scores, index=lane, value=capped))
+    def _capped(self, head: ir.Affine, seen: _Seen) -> ir.Block:
+        lane = self._quad_of(head) + ir.variable("lane")
+        capped = score_of(self._scores[lane], self.shape)
+        each = ir.vector("lane", self._scores.store(lane, capped))
         return self._quads(seen, (each,))
 
-    def _quad_of(self, head: Affine) -> Affine:
+    def _quad_of(self, head: ir.Affine) -> ir.Affine:
         """Four scores of a head."""
-        quad = Affine.variable("quad").times(LANES).plus(constant(self._ahead))
-        return head.times(self._pitch).plus(quad)
+        quad = ir.variable("quad") * ir.LANES + self._ahead
+        return head * self._pitch + quad
 
-    def _softmax(self, head: Affine, seen: _Seen) -> Block:
-        most, sums = (f32_buffer(name, LANES, Scope.LOCAL) for name in ("most", "sum"))
+    def _softmax(self, head: ir.Affine, seen: _Seen) -> ir.Block:
+        most, sums = (ir.local(name, ir.LANES) for name in ("most", "sum"))
         index = self._quad_of(head)
-        score = Load(buffer=self._scores, index=index, lanes=LANES)
-        larger = binary(BinaryOp.MAX, vector_at(most, 0), score)
-        above = binary(BinaryOp.SUB, score, vector_at(most, 0))
+        score = self._scores.vector(index)
+        larger = most.vector(ir.LANES * 0).max(score)
+        above = score - most.vector(ir.LANES * 0)
         # Within these bounds e to it needs no choices.
-        bounded = binary(BinaryOp.MAX, above, numbers(LOWEST_EXPONENT))
-        bounded = binary(BinaryOp.MIN, bounded, numbers(0.0))
-        power = Call(function=MathFunction.EXP, argument=bounded)
-        stored = Store(buffer=self._scores, index=index, value=power)
-        w, x, y, z = (ExtractLane(value=vector_at(most, 0), lane=lane) for lane in range(LANES))
-        largest = binary(BinaryOp.MAX, binary(BinaryOp.MAX, w, x), binary(BinaryOp.MAX, y, z))
-        share = binary(BinaryOp.DIV, number(1.0), all_lanes(vector_at(sums, 0)))
-        body: Block = (
-            store_vector(most, 0, numbers(LOWEST)),
-            store_vector(sums, 0, numbers(0.0)),
-            *self._quads(seen, (store_vector(most, 0, larger),)),
-            store_vector(most, 0, splat(largest)),
+        bounded = above.max(ir.numbers(LOWEST_EXPONENT))
+        bounded = bounded.min(0.0)
+        power = ir.call(ir.MathFunction.EXP, bounded)
+        stored = self._scores.store(index, power)
+        w, x, y, z = (most.vector(ir.LANES * 0).extract(lane) for lane in range(ir.LANES))
+        largest = w.max(x).max(y.max(z))
+        share = ir.number(1.0) / ir.all_lanes(sums.vector(ir.LANES * 0))
+        body: ir.Block = (
+            most.store(ir.LANES * 0, ir.numbers(LOWEST)),
+            sums.store(ir.LANES * 0, ir.numbers(0.0)),
+            *self._quads(seen, (most.store(ir.LANES * 0, larger),)),
+            most.store(ir.LANES * 0, ir.splat(largest)),
             *self._quads(seen, (stored, _added(sums, 0, score))),
-            Store(buffer=self._shares, index=head, value=share),
+            self._shares.store(head, share),
         )
-        for buffer in (most, sums):
-            body = (Allocate(buffer=buffer, body=body),)
-        return body
+        return ir.allocated((most, sums), body)
 
     # Step 5: values, mixed.
 
-    def _mixed(self, group: Affine, first: Affine, seen: _Seen, row: Affine) -> Block:
+    def _mixed(self, group: ir.Affine, first: ir.Affine, seen: _Seen, row: ir.Affine) -> ir.Block:
         shape, config = self.shape, self.config
         heads, vectors = config.heads, config.vectors
-        part, place = Affine.variable("part"), Affine.variable("token")
-        token, scored = seen.first.plus(place), seen.skipped.plus(place)
-        sums = f32_buffer("mixed", heads * vectors * LANES, Scope.LOCAL)
+        part, place = ir.variable("part"), ir.variable("token")
+        token, scored = seen.first + place, seen.skipped + place
+        sums = ir.local("mixed", heads * vectors * ir.LANES)
         terms = []
         for head in range(heads):
-            at = constant(head * self._pitch + self._ahead)
-            power = Load(buffer=self._scores, index=scored.plus(at))
+            at = ir.constant(head * self._pitch + self._ahead)
+            power = self._scores[scored + at]
             for n in range(vectors):
-                quad = part.times(vectors).plus(constant(n))
+                quad = part * vectors + n
                 value = self._vector(5, value_at(shape, group, quad, token))
-                terms.append(_added(sums, head * vectors + n, times(splat(power), value)))
-        inside = before(token, seen.place.plus(constant(1)))
+                terms.append(_added(sums, head * vectors + n, ir.splat(power) * value))
+        inside = before(token, seen.place + 1)
         stores = []
         for head in range(heads):
-            share = splat(Load(buffer=self._shares, index=constant(head)))
-            own = first.plus(constant(head)).times(shape.head_dim)
+            share = ir.splat(self._shares[head])
+            own = (first + head) * shape.head_dim
             for n in range(vectors):
-                index = total(
-                    row.times(shape.heads * shape.head_dim),
-                    own,
-                    part.times(LANES * vectors),
-                    constant(LANES * n),
+                index = (
+                    row * (shape.heads * shape.head_dim)
+                    + own
+                    + part * (ir.LANES * vectors)
+                    + ir.LANES * n
                 )
-                mixed = times(vector_at(sums, head * vectors + n), share)
-                stores.append(Store(buffer=self.parameters[-1], index=index, value=mixed))
-        body: Block = (
-            *(store_vector(sums, n, numbers(0.0)) for n in range(heads * vectors)),
-            *serial("token", shape.span, under((inside,), tuple(terms))),
+                mixed = sums.vector(ir.LANES * (head * vectors + n)) * share
+                stores.append(self.parameters[-1].store(index, mixed))
+        body: ir.Block = (
+            *(sums.store(ir.LANES * n, ir.numbers(0.0)) for n in range(heads * vectors)),
+            *ir.serial("token", shape.span, ir.under((inside,), tuple(terms))),
             *stores,
         )
-        parts = shape.head_dim // (LANES * vectors)
-        return serial("part", parts, (Allocate(buffer=sums, body=body),))
+        parts = shape.head_dim // (ir.LANES * vectors)
+        return ir.serial("part", parts, (ir.Allocate(buffer=sums, body=body),))
 
 
-def _added(buffer: Buffer, place: int, value: Expression) -> Store:
-    return store_vector(buffer, place, plus(vector_at(buffer, place), value))
+def _added(buffer: ir.Buffer, place: int, value: ir.Expression) -> ir.Store:
+    return buffer.store(ir.LANES * place, buffer.vector(ir.LANES * place) + value)

@@ -7,7 +7,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import LANES, AttentionShape, attention_shape
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.schedules.base.limits import MAX_THREADS, required
+from services.tuner.schedules.base.limits import MAX_THREADS
 from services.tuner.schedules.base.row_threads import shared_bytes
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
@@ -44,14 +44,6 @@ class WebgpuDecodeAttentionConfig(WebgpuConfig):
         entries = self.tokens(shape) + 3 * shape.head_dim + LANES * self.threads
         sums = 2 * shared_bytes(self.threads, 1, 1, subgroups=self.subgroups)
         return entries * DType.F32.size_bytes + sums
-
-    def requires(self, workload: Workload) -> tuple[str, ...]:
-        return required(
-            workload,
-            threads=self.threads,
-            workgroup_bytes=self.workgroup_bytes_for(workload),
-            subgroups=self.subgroups,
-        )
 
 
 def shape_of(workload: Workload) -> AttentionShape:

@@ -2,7 +2,6 @@
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.decode_attention.webgpu_config import (
     WebgpuDecodeAttentionConfig,
     shape_of,
@@ -27,7 +26,7 @@ def decode_attention_configs(
                 config = WebgpuDecodeAttentionConfig(
                     threads=threads, parts=count, subgroups=subgroups
                 )
-                if not config.fault(workload) and _fits(config, workload):
+                if not config.fault(workload) and config.fits(workload):
                     ranked[config] = thread_rank + part_rank + group_rank
     found = sorted(ranked, key=ranked.__getitem__)
     plain = min(
@@ -35,11 +34,3 @@ def decode_attention_configs(
         key=lambda one: one.workgroup_bytes_for(workload) > SMALL_BYTES,
     )
     return (plain, *(one for one in found if one != plain))
-
-
-def _fits(config: WebgpuDecodeAttentionConfig, workload: Workload) -> bool:
-    try:
-        config.requires(workload)
-    except InvalidSchedule:
-        return False
-    return True

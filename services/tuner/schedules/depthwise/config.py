@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.rules import VECTOR_REGISTERS
 from services.tuner.schedules.base.wasm_config import WasmConfig
 
@@ -17,7 +17,7 @@ def is_depthwise(workload: Workload) -> bool:
     if workload.operator.name != "depthwise_conv2d":
         return False
     e = workload.extent
-    return e["c"] % LANES == 0 and max(e["kh"], e["kw"]) <= MAX_WINDOW
+    return e["c"] % ir.LANES == 0 and max(e["kh"], e["kw"]) <= MAX_WINDOW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,8 @@ class WasmDepthwiseConfig(WasmConfig):
     def fault(self, workload: Workload) -> str:
         if not is_depthwise(workload):
             return (
-                f"channels must be a multiple of {LANES}, and windows at most {MAX_WINDOW} wide, "
-                "of depthwise_conv2d"
+                f"channels must be a multiple of {ir.LANES}, and windows at most {MAX_WINDOW} "
+                "wide, of depthwise_conv2d"
             )
         most = min(VECTOR_REGISTERS, workload.extent["x"])
         if not 1 <= self.tile_x <= most:

@@ -26,28 +26,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    binary,
-    numbers,
-    serial,
-    total,
-    vector,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    BinaryOp,
-    Block,
-    Buffer,
-    Load,
-    Program,
-    Scope,
-    Statement,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.finish import stored_entry
 from services.tuner.schedules.base.parameters import parameters_of
@@ -59,12 +39,11 @@ from services.tuner.schedules.depthwise.config import WasmDepthwiseConfig
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmDepthwiseConfig.of(candidate)
     return ScheduledProgram(
-        nests=(depthwise_program(candidate.workload, config),),
-        options=PassOptions(fma=config.fma),
+        nests=(depthwise_program(candidate.workload, config),), options=PassOptions(fma=config.fma)
     )
 
 
-def depthwise_program(workload: Workload, config: WasmDepthwiseConfig) -> Program:
+def depthwise_program(workload: Workload, config: WasmDepthwiseConfig) -> ir.Program:
     """The loop nest; its parameters are those of the workload, flat."""
     a, b, *_ = parameters = parameters_of(workload)
     nest = _Nest(
@@ -72,7 +51,7 @@ def depthwise_program(workload: Workload, config: WasmDepthwiseConfig) -> Progra
         row=WindowRow.of(workload, config.tile_x),
         a=a,
         b=b,
-        sums=Buffer(name="sums", scope=Scope.LOCAL, dtype=DType.F32, size=LANES * config.tile_x),
+        sums=ir.local("sums", ir.LANES * config.tile_x),
     )
     return nest.row.program(parameters, partial(_tile, nest))
 
@@ -83,51 +62,53 @@ class _Nest:
 
     workload: Workload
     row: WindowRow
-    a: Buffer
-    b: Buffer
-    sums: Buffer
+    a: ir.Buffer
+    b: ir.Buffer
+    sums: ir.Buffer
 
 
-def _tile(nest: _Nest, pixels: range, move: Affine) -> Block:
-    sums = [Affine(constant=LANES * place) for place, _ in enumerate(pixels)]
+def _tile(nest: _Nest, pixels: range, move: ir.Affine) -> ir.Block:
+    sums = [ir.constant(ir.LANES * place) for place, _ in enumerate(pixels)]
     # 1. Zeros.
-    zero = numbers(0)
-    start = [Store(buffer=nest.sums, index=at, value=zero) for at in sums]
+    zero = ir.numbers(0)
+    start = [nest.sums.store(at, zero) for at in sums]
     # 2. Rows of the window that the image has.
     window = nest.row.window(partial(_products, nest, pixels, move))
     # 3. The entries with the epilogue.
     stores = [
-        vector("lane", _stored(nest, x, move, at)) for x, at in zip(pixels, sums, strict=True)
+        ir.vector("lane", _stored(nest, x, move, at)) for x, at in zip(pixels, sums, strict=True)
     ]
-    body: Block = (Allocate(buffer=nest.sums, body=(*start, *window, *stores)),)
-    return serial("c1", nest.row.extent["c"] // LANES, body)
+    body: ir.Block = (ir.Allocate(buffer=nest.sums, body=(*start, *window, *stores)),)
+    return ir.serial("c1", nest.row.extent["c"] // ir.LANES, body)
 
 
-def _products(nest: _Nest, pixels: range, move: Affine, line: Affine, r: Affine) -> Block:
+def _products(
+    nest: _Nest, pixels: range, move: ir.Affine, line: ir.Affine, r: ir.Affine
+) -> ir.Block:
     """The products of one row of the window, by columns of the image."""
     e = nest.row.extent
-    channel = Affine.of(0, {"c1": LANES})
-    row = nest.row.image.times(e["h"]).plus(line).times(e["w"])
-    found: list[Statement] = []
+    channel = ir.affine(c1=ir.LANES)
+    row = (nest.row.image * e["h"] + line) * e["w"]
+    found: list[ir.Statement] = []
     first, last = nest.row.column(pixels[0]), nest.row.column(pixels[-1]) + e["kw"]
     for column in range(max(first, 0), min(last, e["w"])):
-        place = total(row, move.times(e["stride"]), Affine(constant=column))
-        pixel = Load(buffer=nest.a, index=place.times(e["c"]).plus(channel), lanes=LANES)
+        place = row + move * e["stride"] + column
+        pixel = nest.a.vector(place * e["c"] + channel)
         for number, x in enumerate(pixels):
             q = column - nest.row.column(x)
             if not 0 <= q < e["kw"]:
                 continue
-            tap = r.times(e["kw"]).plus(Affine(constant=q)).times(e["c"]).plus(channel)
-            weight = Load(buffer=nest.b, index=tap, lanes=LANES)
-            at = Affine(constant=LANES * number)
-            held = Load(buffer=nest.sums, index=at, lanes=LANES)
-            value = binary(BinaryOp.ADD, held, binary(BinaryOp.MUL, pixel, weight))
-            found.append(Store(buffer=nest.sums, index=at, value=value))
+            tap = (r * e["kw"] + q) * e["c"] + channel
+            weight = nest.b.vector(tap)
+            at = ir.constant(ir.LANES * number)
+            held = nest.sums.vector(at)
+            value = held + pixel * weight
+            found.append(nest.sums.store(at, value))
     return tuple(found)
 
 
-def _stored(nest: _Nest, x: int, move: Affine, at: Affine) -> Store:
-    lane = Affine.variable("lane")
-    channel = Affine.of(0, {"c1": LANES}).plus(lane)
-    place = (nest.row.image, nest.row.y, move.plus(Affine(constant=x)), channel)
-    return stored_entry(nest.workload, place, Load(buffer=nest.sums, index=at.plus(lane)))
+def _stored(nest: _Nest, x: int, move: ir.Affine, at: ir.Affine) -> ir.Store:
+    lane = ir.variable("lane")
+    channel = ir.affine(c1=ir.LANES) + lane
+    place = (nest.row.image, nest.row.y, move + x, channel)
+    return stored_entry(nest.workload, place, nest.sums[at + lane])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.matmul.config import MAX_TILE_ELEMENTS
 
@@ -17,7 +17,7 @@ def has_few_channels(workload: Workload) -> bool:
     if workload.operator.name != "conv2d":
         return False
     e = workload.extent
-    return e["kw"] > 1 and e["kw"] * e["c"] <= MAX_TAPS and e["o"] % LANES == 0
+    return e["kw"] > 1 and e["kw"] * e["c"] <= MAX_TAPS and e["o"] % ir.LANES == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +32,13 @@ class WasmDirectConvConfig(WasmConfig):
         if not has_few_channels(workload):
             return (
                 f"only conv2d with at most {MAX_TAPS} products to a row of its windows, and output "
-                f"channels in multiples of {LANES}, reads images where they lie; use conv"
+                f"channels in multiples of {ir.LANES}, reads images where they lie; use conv"
             )
         e = workload.extent
         if not 1 <= self.tile_x <= e["x"]:
             return f"tile_x={self.tile_x} must be from 1 to {e['x']}"
-        if self.tile_o < LANES or self.tile_o % LANES or e["o"] % self.tile_o:
-            return f"{LANES} must divide tile_o={self.tile_o}, and that {e['o']}"
+        if self.tile_o < ir.LANES or self.tile_o % ir.LANES or e["o"] % self.tile_o:
+            return f"{ir.LANES} must divide tile_o={self.tile_o}, and that {e['o']}"
         if self.tile_x * self.tile_o > MAX_TILE_ELEMENTS:
             return (
                 f"a register tile of {self.tile_x}x{self.tile_o} must have at most "

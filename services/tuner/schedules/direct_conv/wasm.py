@@ -29,30 +29,7 @@ from functools import partial
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    constant,
-    f32_buffer,
-    numbers,
-    plus,
-    serial,
-    splat,
-    store_vector,
-    times,
-    total,
-    vector,
-    vector_at,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    Block,
-    Buffer,
-    Load,
-    Program,
-    Scope,
-    Statement,
-)
+from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.finish import stored_entry
 from services.tuner.schedules.base.parameters import parameters_of
@@ -64,12 +41,11 @@ from services.tuner.schedules.direct_conv.config import WasmDirectConvConfig
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmDirectConvConfig.of(candidate)
     return ScheduledProgram(
-        nests=(direct_program(candidate.workload, config),),
-        options=PassOptions(fma=config.fma),
+        nests=(direct_program(candidate.workload, config),), options=PassOptions(fma=config.fma)
     )
 
 
-def direct_program(workload: Workload, config: WasmDirectConvConfig) -> Program:
+def direct_program(workload: Workload, config: WasmDirectConvConfig) -> ir.Program:
     """The loop nest; its parameters are those of the workload, flat."""
     a, b, *_ = parameters = parameters_of(workload)
     row = WindowRow.of(workload, config.tile_x)
@@ -84,63 +60,63 @@ class _Nest:
     workload: Workload
     tile_o: int
     row: WindowRow
-    a: Buffer
-    b: Buffer
+    a: ir.Buffer
+    b: ir.Buffer
 
     @property
     def vectors(self) -> int:
         """Vectors of channels of a pixel in a tile."""
-        return self.tile_o // LANES
+        return self.tile_o // ir.LANES
 
     @property
-    def channel(self) -> Affine:
+    def channel(self) -> ir.Affine:
         """The first channel of a tile."""
-        return Affine.of(0, {"o1": self.tile_o})
+        return ir.affine(o1=self.tile_o)
 
 
-def _tile(nest: _Nest, pixels: range, move: Affine) -> Block:
+def _tile(nest: _Nest, pixels: range, move: ir.Affine) -> ir.Block:
     vectors = range(nest.vectors * len(pixels))
-    sums = f32_buffer("sums", LANES * len(vectors), Scope.LOCAL)
+    sums = ir.local("sums", ir.LANES * len(vectors))
     # 1. Zeros.
-    start = [store_vector(sums, place, numbers(0)) for place in vectors]
+    start = [sums.store(ir.LANES * place, ir.numbers(0)) for place in vectors]
     # 2. Rows of the window that the image has.
     window = nest.row.window(partial(_products, nest, sums, pixels, move))
     # 3. The entries with the epilogue.
-    stores = [vector("lane", _stored(nest, sums, pixels, move, place)) for place in vectors]
-    body: Block = (Allocate(buffer=sums, body=(*start, *window, *stores)),)
-    return serial("o1", nest.row.extent["o"] // nest.tile_o, body)
+    stores = [ir.vector("lane", _stored(nest, sums, pixels, move, place)) for place in vectors]
+    body: ir.Block = (ir.Allocate(buffer=sums, body=(*start, *window, *stores)),)
+    return ir.serial("o1", nest.row.extent["o"] // nest.tile_o, body)
 
 
 def _products(
-    nest: _Nest, sums: Buffer, pixels: range, move: Affine, line: Affine, r: Affine
-) -> Block:
+    nest: _Nest, sums: ir.Buffer, pixels: range, move: ir.Affine, line: ir.Affine, r: ir.Affine
+) -> ir.Block:
     """The products of one row of the window: of each of its entries with all pixels."""
     e = nest.row.extent
-    row = nest.row.image.times(e["h"]).plus(line).times(e["w"])
-    found: list[Statement] = []
+    row = (nest.row.image * e["h"] + line) * e["w"]
+    found: list[ir.Statement] = []
     for tap in range(e["kw"] * e["c"]):
         q, k = divmod(tap, e["c"])
-        held = r.times(e["kw"] * e["c"]).plus(constant(tap)).times(e["o"]).plus(nest.channel)
+        held = (r * (e["kw"] * e["c"]) + tap) * e["o"] + nest.channel
         for number, x in enumerate(pixels):
             column = nest.row.column(x) + q
             if not 0 <= column < e["w"]:
                 continue
-            place = total(row, move.times(e["stride"]), constant(column))
-            entry = splat(Load(buffer=nest.a, index=place.times(e["c"]).plus(constant(k))))
+            place = row + move * e["stride"] + column
+            entry = ir.splat(nest.a[place * e["c"] + k])
             for part in range(nest.vectors):
-                at = held.plus(constant(LANES * part))
-                weights = Load(buffer=nest.b, index=at, lanes=LANES)
+                at = held + ir.LANES * part
+                weights = nest.b.vector(at)
                 own = number * nest.vectors + part
-                value = plus(vector_at(sums, own), times(entry, weights))
-                found.append(store_vector(sums, own, value))
+                value = sums.vector(ir.LANES * own) + entry * weights
+                found.append(sums.store(ir.LANES * own, value))
     return tuple(found)
 
 
-def _stored(nest: _Nest, sums: Buffer, pixels: range, move: Affine, place: int) -> Statement:
+def _stored(
+    nest: _Nest, sums: ir.Buffer, pixels: range, move: ir.Affine, place: int
+) -> ir.Statement:
     number, part = divmod(place, nest.vectors)
-    lane = Affine.variable("lane")
-    channel = total(nest.channel, constant(LANES * part), lane)
-    at = (nest.row.image, nest.row.y, move.plus(constant(pixels[number])), channel)
-    return stored_entry(
-        nest.workload, at, Load(buffer=sums, index=constant(LANES * place).plus(lane))
-    )
+    lane = ir.variable("lane")
+    channel = nest.channel + ir.LANES * part + lane
+    at = (nest.row.image, nest.row.y, move + pixels[number], channel)
+    return stored_entry(nest.workload, at, sums[ir.LANES * place + lane])

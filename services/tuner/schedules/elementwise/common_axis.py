@@ -23,7 +23,7 @@ from kernelzoo.domain.operators.expressions import (
     parts,
     rebuilt,
 )
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.fused import substituted
 from services.tuner.schedules.base.iteration import reads_of
 from services.tuner.schedules.base.rules import SLICES_WANTED
@@ -94,7 +94,7 @@ def common_axis(program: Program) -> CommonAxis | None:
 def _block_of_neighbours(size: int) -> int:
     """The longest that leaves slices enough, or the shortest of whole lines; 0 where vectors would
     be cut."""
-    sizes = [n for n in range(LINE, size, LANES) if size % n == 0]
+    sizes = [n for n in range(LINE, size, ir.LANES) if size % n == 0]
     enough = [n for n in sizes if size // n >= SLICES_WANTED]
     return max(enough, default=min(sizes, default=0))
 

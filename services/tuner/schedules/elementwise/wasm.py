@@ -23,7 +23,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Program as TensorProgram
 from kernelzoo.domain.operators.expressions import Reducer, Stage, terms
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES, Allocate, Program
+from services.tuner import ir
 from services.tuner.operators.lowering import prim_func
 from services.tuner.passes.blocked_transpose import transpose_in_blocks
 from services.tuner.passes.partial_sums import MOST_TERMS
@@ -69,17 +69,16 @@ def _with_states(workload: Workload, config: WasmElementwiseConfig) -> Scheduled
         _interchanged(workload.program), tuple(tensor.dtype for tensor in tensors)
     )
     body = (*plain.body.body, *state_copies(plain, workload.program))
-    for scratch in plain.parameters[len(tensors) :]:
-        body = (Allocate(buffer=scratch, body=body),)
-    program = Program(
+    body = ir.allocated(plain.parameters[len(tensors) :], body)
+    program = ir.Program(
         parameters=plain.parameters[: len(tensors)], body=replace(plain.body, body=body)
     )
     options = PassOptions(fma=config.fma, vectors=config.vectors)
     return ScheduledProgram(nests=(program,), options=options)
 
 
-def _blocked(program: Program, config: WasmElementwiseConfig) -> Program:
-    return transpose_in_blocks(program, LANES * config.vectors)
+def _blocked(program: ir.Program, config: WasmElementwiseConfig) -> ir.Program:
+    return transpose_in_blocks(program, ir.LANES * config.vectors)
 
 
 def _interchanged(program: TensorProgram) -> Node:
@@ -128,7 +127,7 @@ def _in_slices(program: TensorProgram, common: CommonAxis) -> Node:
 
 
 def _runs_along_last_axis(stage: Stage) -> bool:
-    if stage.reducer is None or not stage.axes or stage.shape[-1] < LANES:
+    if stage.reducer is None or not stage.axes or stage.shape[-1] < ir.LANES:
         return False
     last = stage.axes[-1].name
     return all(reads_neighbours(read, last) for read in reads_of(stage.value))

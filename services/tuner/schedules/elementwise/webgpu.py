@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.operators.lowering import prim_func
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads, split_nests
 from services.tuner.schedules.base.scheduled import ScheduledProgram
@@ -22,7 +22,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     workload = candidate.workload
     held = tuple(tensor.dtype for tensor in workload.tensors)
     # Entries of one axis are whole vectors, since buffers are padded to 16 bytes.
-    vectors = None if workload.has_states else pointwise(workload.program, LANES)
+    vectors = None if workload.has_states else pointwise(workload.program, ir.LANES)
     stated = workload.program if workload.has_states else with_parts(workload.program)
     plain = plain_program(prim_func(vectors or stated), held)
     copies = (

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.passes.thread_binding import Stride
-from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
+from services.tuner.schedules.base.limits import WORKGROUP_THREADS
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 MAX_VECTORS = 8
@@ -35,6 +35,3 @@ class WebgpuElementwiseConfig(WebgpuConfig):
 
     def workgroup_bytes_for(self, _: Workload) -> int:
         return 0
-
-    def requires(self, workload: Workload) -> tuple[str, ...]:
-        return required(workload, threads=self.threads)

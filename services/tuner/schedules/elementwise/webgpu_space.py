@@ -5,7 +5,7 @@ from itertools import product
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.passes.thread_binding import Stride
 from services.tuner.schedules.elementwise.pointwise import pointwise
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
@@ -34,7 +34,7 @@ def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuElementwi
     for (rank, threads), (more, vectors), (far, stride), (narrow, vec4) in product(
         enumerate(counts), enumerate(VECTORS), enumerate(STRIDES), enumerate(_widths(workload))
     ):
-        lanes = LANES if vec4 else 1
+        lanes = ir.LANES if vec4 else 1
         if vectors > 1 and lanes * vectors * threads > workload.output.elements:
             continue
         if vectors == 1 and stride is not STRIDES[0]:

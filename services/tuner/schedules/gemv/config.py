@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.wasm_config import WasmConfig
 
@@ -31,7 +31,7 @@ class WasmGemvConfig(WasmConfig):
 
     @property
     def width(self) -> int:
-        return LANES * self.vectors
+        return ir.LANES * self.vectors
 
     def range_extent(self, extents: Extents) -> int:
         """Iterations of the outermost loop."""

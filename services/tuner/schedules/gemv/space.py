@@ -3,12 +3,9 @@
 from itertools import product
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents, round_up
-from services.tuner.schedules.base.rules import (
-    BASE_RANK,
-    FEWEST_SLICES,
-)
+from services.tuner.schedules.base.rules import BASE_RANK, FEWEST_SLICES
 from services.tuner.schedules.gemv.config import WasmGemvConfig
 from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
 from services.tuner.schedules.matmul.space import tile_configs
@@ -44,7 +41,7 @@ def wasm_gemv_configs(workload: Workload) -> tuple[WasmMatmulConfig | WasmGemvCo
 def _streams(extents: Extents) -> tuple[WasmGemvConfig, ...]:
     """Ordered by the sum of the ranks of their settings."""
     rows = [count for count in UNROLL_K if extents.k % count == 0][:3]
-    widest = max(VECTORS) * LANES
+    widest = max(VECTORS) * ir.LANES
     narrow = round_up(-(-extents.n // FEWEST_SLICES), widest)
     blocks = [b for b in BLOCK_N if b * FEWEST_SLICES <= extents.n] or [narrow]
     ranked: dict[WasmGemvConfig, int] = {}

@@ -22,7 +22,7 @@ from functools import lru_cache, reduce
 from operator import add
 
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.ir.nodes import Program
+from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, round_up
 from services.tuner.schedules.base.finish import finished
@@ -41,7 +41,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(nests=nests, options=PassOptions(fma=config.fma, vectors=1))
 
 
-def gemv_program(extents: Extents, config: WasmGemvConfig) -> Program:
+def gemv_program(extents: Extents, config: WasmGemvConfig) -> ir.Program:
     """The scheduled loop nest; its parameters are flat, with their true sizes."""
     whole = replace(extents, n=round_up(extents.n, config.block_n))
     schedule = _scheduled(_stated(whole, config.unroll_k), whole, config)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
 from services.tuner.schedules.base.wasm_config import WasmConfig
 
@@ -85,10 +85,10 @@ class WasmMatmulConfig(WasmConfig):
         tiles = (self.tile_m, self.tile_n, self.unroll_k, self.block_m, self.block_n)
         if min(tiles) < 1:
             return "tiles, blocks and unroll_k start at 1"
-        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % LANES:
+        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % ir.LANES:
             return (
                 f"a register tile of {self.tile_m}x{self.tile_n} must have tile_n a multiple of "
-                f"{LANES} and at most {MAX_TILE_ELEMENTS} entries"
+                f"{ir.LANES} and at most {MAX_TILE_ELEMENTS} entries"
             )
         if (
             self.unroll_k > MAX_UNROLL_K

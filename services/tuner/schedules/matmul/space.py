@@ -5,7 +5,7 @@ from itertools import product
 from math import comb, prod
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents, largest_divisor
 from services.tuner.schedules.base.rules import (
     ALIASING_BYTES,
@@ -96,15 +96,15 @@ def _points(extents: Extents) -> Iterator[tuple[WasmMatmulConfig, int]]:
 
 def _tiles(extents: Extents, *, fma: bool) -> list[tuple[int, tuple[int, int]]]:
     """Register tiles with their ranks, cut to the matrix, within the live-vector rule."""
-    columns = -(-extents.n // LANES) * LANES
+    columns = -(-extents.n // ir.LANES) * ir.LANES
     tiles = FMA_TILES if fma else BASE_TILES
-    if columns == LANES:
+    if columns == ir.LANES:
         tiles = (*TALL_TILES, *tiles)
     if extents.m == 1:
         tiles = (*WIDE_TILES, *tiles)
     cut = dict.fromkeys((min(m, extents.m), min(n, columns)) for m, n in tiles)
     fitting = [tile for tile in cut if live_vectors(*tile, fma=fma) <= VECTOR_REGISTERS]
-    full = [(m, n) for m, n in fitting if m * n // LANES >= ACCUMULATORS_WANTED]
+    full = [(m, n) for m, n in fitting if m * n // ir.LANES >= ACCUMULATORS_WANTED]
     return list(enumerate(full or fitting))
 
 

@@ -12,7 +12,7 @@ from math import ceil, prod
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.conv.implicit_gemm import product_extents, window_of
 from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
@@ -53,8 +53,8 @@ def occupancy_of(config: WebgpuMatmulConfig, gpu: GpuModel) -> Occupancy:
 def registers_of(config: WebgpuMatmulConfig) -> int:
     """Reg_thread: x0·r0 + r0·y0 + x0·y0, where a vector of four k of each row of a is held, or one
     k of each, and one of b; and the thread's share of the next blocks."""
-    k_of_a = LANES if config.cache is Cache.ROWS else 1
-    k_of_b = LANES if config.cache is Cache.NONE else 1
+    k_of_a = ir.LANES if config.cache is Cache.ROWS else 1
+    k_of_b = ir.LANES if config.cache is Cache.NONE else 1
     held = config.tile_m * k_of_a + config.tile_n * k_of_b + config.tile_m * config.tile_n
     if config.cache is not Cache.NONE and config.prefetch is not Prefetch.NONE:
         held += (config.block_m + config.block_n) * config.block_k // config.threads
@@ -159,7 +159,7 @@ def _blocks_share(config: WebgpuMatmulConfig, gpu: GpuModel) -> float:
     if config.thread_rows * config.thread_columns % gpu.warp_lanes:
         share *= SLICED_PARTIAL_WARPS
     block = config.block_m, config.block_n
-    if any(length * config.block_k % (LANES * config.threads) for length in block):
+    if any(length * config.block_k % (ir.LANES * config.threads) for length in block):
         share *= SLICED_UNEVEN
     staged = sum(block) * config.block_k / config.threads
     return share / (1 + max(0.0, staged - STAGED) / STAGED_MORE)
@@ -213,32 +213,32 @@ OTHER_STATEMENTS = 40
 def statements_of(config: WebgpuMatmulConfig, workload: Workload) -> int:
     """Statements of a thread once its loops are unrolled: products, reads for them, stores. The
     estimate is from a third below what the driver sees to twice as much for small kernels."""
-    products = config.tile_m * config.tile_n * config.unroll_k // LANES
-    stores = config.tile_m * config.tile_n // LANES * _each(product_extents(workload).n, 12, 2)
+    products = config.tile_m * config.tile_n * config.unroll_k // ir.LANES
+    stores = config.tile_m * config.tile_n // ir.LANES * _each(product_extents(workload).n, 12, 2)
     return products + _reads(config, workload) + stores + 4 * config.tile_m + OTHER_STATEMENTS
 
 
 def _reads(config: WebgpuMatmulConfig, workload: Workload) -> int:
     """Vectors of a and b, or their elements where vectors do not lie side by side; twice where k
     may end inside of a block, three times where zeros lie around an image."""
-    extents, window = product_extents(workload), window_of(workload, LANES)
+    extents, window = product_extents(workload), window_of(workload, ir.LANES)
     along_a = extents.m if extents.a_transposed else extents.k
     along_b = extents.k if extents.b_transposed else extents.n
     if window is not None:
         along_a = window.channels
     ends = 2 if extents.k % config.block_k else 1
-    each_a = _each(along_a, LANES, 1) * (ends if window is None else 3)
-    each_b = _each(along_b, LANES, 1) * ends
+    each_a = _each(along_a, ir.LANES, 1) * (ends if window is None else 3)
+    each_b = _each(along_b, ir.LANES, 1) * ends
     if config.cache is Cache.NONE:
-        fours = config.unroll_k // LANES
+        fours = config.unroll_k // ir.LANES
         return fours * (config.tile_m * each_a + config.tile_n * each_b)
     staged_a, staged_b = (
-        -(-length * config.block_k // (LANES * config.threads))
+        -(-length * config.block_k // (ir.LANES * config.threads))
         for length in (config.block_m, config.block_n)
     )
-    own = (config.tile_m + config.tile_n) * config.unroll_k // LANES
+    own = (config.tile_m + config.tile_n) * config.unroll_k // ir.LANES
     return own + staged_a * (each_a + 2) + staged_b * (each_b + 2)
 
 
 def _each(length: int, single: int, vector: int) -> int:
-    return single if length % LANES else vector
+    return single if length % ir.LANES else vector

@@ -38,7 +38,7 @@ from functools import lru_cache
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from services.tuner.ir.nodes import Program
+from services.tuner import ir
 from services.tuner.operators.lowering import DTYPES
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, panel_shape
@@ -61,7 +61,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     )
 
 
-def matmul_program(extents: Extents, config: WasmMatmulConfig) -> Program:
+def matmul_program(extents: Extents, config: WasmMatmulConfig) -> ir.Program:
     """The scheduled loop nest; its parameters are a, b and c, flat, with their true sizes."""
     function = lowered(scheduled(extents, config))
     return visited(function, config.shapes(extents), config.range_extent(extents))
@@ -78,7 +78,7 @@ def stated_and_scheduled(extents: Extents, config: WasmMatmulConfig) -> tuple[No
     return contraction_function(whole, config.panels), _schedule(whole, config)
 
 
-def packing_program(extents: Extents, width: int) -> Program:
+def packing_program(extents: Extents, width: int) -> ir.Program:
     """From b to its panels, in a range of one iteration."""
     return plain_program(_packing(extents, width))
 

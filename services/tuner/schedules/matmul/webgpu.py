@@ -42,35 +42,7 @@ from msgspec import structs
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    binary,
-    loop,
-    number,
-    serial,
-    total,
-    under,
-    unrolled,
-    vector,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    Barrier,
-    BinaryOp,
-    Block,
-    Bound,
-    Buffer,
-    Expression,
-    Load,
-    LoopKind,
-    Program,
-    Scope,
-    Statement,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.finish import stored_product
@@ -87,8 +59,8 @@ from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, Webgp
 SPLIT_K_THREADS = 64
 """Threads to a workgroup of the second dispatch, which adds partial sums."""
 
-LANE = Affine.variable("lane")
-BLOCK = Affine.variable("block")
+LANE = ir.variable("lane")
+BLOCK = ir.variable("block")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,16 +68,16 @@ class Product:
     """What is computed: `parameters` are the tensors of the workload, in their order."""
 
     extents: Extents
-    parameters: tuple[Buffer, ...]
+    parameters: tuple[ir.Buffer, ...]
 
-    def stored(self, at: tuple[Affine, ...], value: Expression) -> Store:
+    def stored(self, at: tuple[ir.Affine, ...], value: ir.Expression) -> ir.Store:
         """What stores the entry at batch, row and column, given the value of its sum."""
         return stored_product(self.extents, self.parameters, at, value)
 
-    def place(self, at: tuple[Affine, ...]) -> Affine:
+    def place(self, at: tuple[ir.Affine, ...]) -> ir.Affine:
         """The place of an entry of c, counted in elements."""
         batch, row, column = at
-        return batch.times(self.extents.m).plus(row).times(self.extents.n).plus(column)
+        return (batch * self.extents.m + row) * self.extents.n + column
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
@@ -113,14 +85,14 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(nests=nests)
 
 
-def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[Program, ...]:
+def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[ir.Program, ...]:
     """One dispatch, and with split_k > 1 a second one that adds the partial sums."""
     extents = product_extents(workload)
     product = Product(extents=extents, parameters=parameters_of(workload))
     held = {buffer.name: buffer for buffer in product.parameters}
     a, b = (held[name] for name in operand_names(workload))
     partial = _partial_sums(extents, config)
-    frame = Frame()
+    frame = ir.Frame()
     kernel = _Kernel(
         config=config,
         frame=frame,
@@ -132,34 +104,24 @@ def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[Pro
             extent=extents.m,
             k=extents.k,
             k_outer=extents.a_transposed,
-            window=window_of(workload, LANES if config.cache is Cache.NONE else config.block_k),
+            window=window_of(workload, ir.LANES if config.cache is Cache.NONE else config.block_k),
         ),
-        b=_Operand(
-            buffer=b,
-            extent=extents.n,
-            k=extents.k,
-            k_outer=not extents.b_transposed,
-        ),
+        b=_Operand(buffer=b, extent=extents.n, k=extents.k, k_outer=not extents.b_transposed),
         # 3. The thread's sums start at zero.
-        sums=_local("sums", config.tile_m * config.tile_n),
+        sums=ir.local("sums", config.tile_m * config.tile_n),
     )
-    zeros = _each_sum(kernel, Store(buffer=kernel.sums, index=_own_sum(), value=number(0)))
+    zeros = _each_sum(kernel, kernel.sums.store(_own_sum(), 0.0))
     # 4 to 7. The products of all blocks of k are added to them.
     make = _from_storage if config.cache is Cache.NONE else _through_workgroup_memory
     inner = make(kernel)
     # 8. Threads that share a sum add it up (sliced_k), and 9. one of them stores it.
     ending = _sliced_k(kernel, _stores(kernel, product, partial))
 
-    body: Block = (zeros, *inner.body, *ending)
-    for buffer in (kernel.sums, *inner.local):
-        body = (Allocate(buffer=buffer, body=body),)
-    block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body)),)
-    for buffer in dict.fromkeys((*inner.workgroup, *_shared_sums(config))):
-        block = (Allocate(buffer=buffer, body=block),)
-    main = Program(
-        parameters=(*product.parameters, *partial),
-        body=loop("group", config.workgroups(extents), LoopKind.RANGE, block),
-    )
+    body: ir.Block = (zeros, *inner.body, *ending)
+    body = ir.allocated((kernel.sums, *inner.local), body)
+    block: ir.Block = (ir.threads(config.threads, frame.enclose(body)),)
+    block = ir.allocated(dict.fromkeys((*inner.workgroup, *_shared_sums(config))), block)
+    main = ir.program((*product.parameters, *partial), "group", config.workgroups(extents), block)
     # 10. A second dispatch adds the sums of workgroups that share k (split_k).
     return (main, *(_split_k(product, config, buffer) for buffer in partial))
 
@@ -169,11 +131,11 @@ class _Kernel:
     """What all steps know. `frame` has the variables of one thread and collects what it names."""
 
     config: WebgpuMatmulConfig
-    frame: Frame
+    frame: ir.Frame
     tile: "_Tile"
     a: "_Operand"
     b: "_Operand"
-    sums: Buffer
+    sums: ir.Buffer
 
     @property
     def blocks(self) -> int:
@@ -185,31 +147,19 @@ class _Kernel:
 class _Inner:
     """`body` adds all products to the sums; it needs the buffers."""
 
-    local: tuple[Buffer, ...]
-    workgroup: tuple[Buffer, ...]
-    body: Block
+    local: tuple[ir.Buffer, ...]
+    workgroup: tuple[ir.Buffer, ...]
+    body: ir.Block
 
 
-def _local(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.LOCAL, dtype=DType.F32, size=size)
-
-
-def _shared(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.WORKGROUP, dtype=DType.F32, size=size)
-
-
-def _affine(constant: int = 0, **coefficients: int) -> Affine:
-    return Affine.of(constant, coefficients)
-
-
-def _own_sum(**first: int) -> Affine:
+def _own_sum(**first: int) -> ir.Affine:
     """Lane of a vector of sums; vectors are counted by "four"."""
-    return _affine(lane=1, four=LANES, **first)
+    return ir.affine(lane=1, four=ir.LANES, **first)
 
 
-def _each_sum(kernel: _Kernel, store: Store) -> Statement:
+def _each_sum(kernel: _Kernel, store: ir.Store) -> ir.Statement:
     """The store for every vector of the thread's sums."""
-    return unrolled("four", kernel.sums.size // LANES, vector("lane", store))
+    return ir.unrolled("four", kernel.sums.size // ir.LANES, ir.vector("lane", store))
 
 
 # Step 1: what the workgroup and the thread compute.
@@ -221,44 +171,44 @@ class _Tile:
     over part `split` of k. In it the thread has number `thread`, which is made of `z`, its share of
     each block of k, and of `y` and `x`, its place among `rows` × `columns` tiles."""
 
-    batch: Affine
-    split: Affine
-    row: Affine
-    column: Affine
-    thread: Affine
-    z: Affine
-    y: Affine
-    x: Affine
+    batch: ir.Affine
+    split: ir.Affine
+    row: ir.Affine
+    column: ir.Affine
+    thread: ir.Affine
+    z: ir.Affine
+    y: ir.Affine
+    x: ir.Affine
     z_inner: bool
     rows_in_fours: bool
     rows: int
     columns: int
 
-    def row_of(self, i: int) -> Affine:
+    def row_of(self, i: int) -> ir.Affine:
         """Row i of the thread's tile. Four rows are neighbours where a is read in vectors of rows;
         else rows lie apart, so that threads side by side read rows side by side."""
         if not self.rows_in_fours:
-            return total(self.row, self.y, _affine(i * self.rows))
-        return self.row.plus(self._in_fours(self.y, i, self.rows))
+            return self.row + self.y + i * self.rows
+        return self.row + self._in_fours(self.y, i, self.rows)
 
-    def column_of(self, j: int) -> Affine:
+    def column_of(self, j: int) -> ir.Affine:
         """Column j of the thread's tile: four are neighbours each time."""
-        return self.column.plus(self._in_fours(self.x, j, self.columns))
+        return self.column + self._in_fours(self.x, j, self.columns)
 
     @staticmethod
-    def _in_fours(first: Affine, index: int, step: int) -> Affine:
-        group, lane = divmod(index, LANES)
-        return first.plus(_affine(group * step)).times(LANES).plus(_affine(lane))
+    def _in_fours(first: ir.Affine, index: int, step: int) -> ir.Affine:
+        group, lane = divmod(index, ir.LANES)
+        return (first + group * step) * ir.LANES + lane
 
-    def thread_among(self, z: Affine, count: int) -> Affine:
+    def thread_among(self, z: ir.Affine, count: int) -> ir.Affine:
         """The number of the thread with this y and x and that `z`, were there `count` of z."""
-        tile = self.y.times(self.columns).plus(self.x)
+        tile = self.y * self.columns + self.x
         if self.z_inner:
-            return tile.times(count).plus(z)
-        return z.times(self.rows * self.columns).plus(tile)
+            return tile * count + z
+        return z * (self.rows * self.columns) + tile
 
 
-def _tile_of(frame: Frame, extents: Extents, config: WebgpuMatmulConfig) -> _Tile:
+def _tile_of(frame: ir.Frame, extents: Extents, config: WebgpuMatmulConfig) -> _Tile:
     batches, rows, columns = config.blocks(extents)
     group = frame.variable("group", config.workgroups(extents))
     # Workgroups that run at the same time take `group_m` rows of blocks and read the same columns
@@ -291,8 +241,8 @@ def _tile_of(frame: Frame, extents: Extents, config: WebgpuMatmulConfig) -> _Til
     return _Tile(
         batch=batch,
         split=split,
-        row=panel.times(config.group_m).plus(row).times(config.block_m),
-        column=column.times(config.block_n),
+        row=(panel * config.group_m + row) * config.block_m,
+        column=column * config.block_n,
         thread=thread,
         z=z,
         y=y,
@@ -315,7 +265,7 @@ class _Operand:
     the matrix of an implicit GEMM, whose rows are gathered from images.
     """
 
-    buffer: Buffer
+    buffer: ir.Buffer
     extent: int
     k: int
     k_outer: bool
@@ -331,11 +281,11 @@ class _Operand:
     @property
     def in_vectors(self) -> bool:
         """Whether four neighbours are always one aligned vector."""
-        return self.inner % LANES == 0
+        return self.inner % ir.LANES == 0
 
-    def at(self, batch: Affine, place: Affine, k: Affine) -> Load:
-        within = k.times(self.extent).plus(place) if self.k_outer else place.times(self.k).plus(k)
-        return Load(buffer=self.buffer, index=batch.times(self.extent * self.k).plus(within))
+    def at(self, batch: ir.Affine, place: ir.Affine, k: ir.Affine) -> ir.Load:
+        within = k * self.extent + place if self.k_outer else place * self.k + k
+        return self.buffer[batch * (self.extent * self.k) + within]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,26 +295,28 @@ class _Quad:
     In an implicit GEMM the places are image, row and column of one pixel of the output."""
 
     operand: _Operand
-    places: tuple[Affine, ...]
-    k: Affine
+    places: tuple[ir.Affine, ...]
+    k: ir.Affine
     slot: int
 
 
-def _quad(frame: Frame, name: str, operand: _Operand, place: Affine, k: Affine, slot: int) -> _Quad:
+def _quad(
+    frame: ir.Frame, name: str, operand: _Operand, place: ir.Affine, k: ir.Affine, slot: int
+) -> _Quad:
     """Rows and columns outside of a matrix are computed and never stored: instead of a condition,
     the last one inside is read for them. `name` is for what the frame has to name."""
-    places: tuple[Affine, ...]
+    places: tuple[ir.Affine, ...]
     if operand.window is not None:
         inside = frame.clamped(name, place, operand.extent, 1)
         places = operand.window.pixel(frame, name, inside)
     elif not operand.k_outer:
         places = (frame.clamped(name, place, operand.extent, 1),)
     elif operand.in_vectors:
-        places = (frame.clamped(name, place, operand.extent, LANES),)
+        places = (frame.clamped(name, place, operand.extent, ir.LANES),)
     else:
         places = tuple(
-            frame.clamped(f"{name}.{lane}", place.plus(_affine(lane)), operand.extent, 1)
-            for lane in range(LANES)
+            frame.clamped(f"{name}.{lane}", place + lane, operand.extent, 1)
+            for lane in range(ir.LANES)
         )
     return _Quad(operand=operand, places=places, k=k, slot=slot)
 
@@ -374,62 +326,62 @@ class _Read:
     """What a thread reads of a block at once, into a local buffer, where the bounds hold."""
 
     quads: tuple[_Quad, ...]
-    into: Buffer
-    bounds: tuple[Bound, ...] = ()
+    into: ir.Buffer
+    bounds: tuple[ir.Bound, ...] = ()
 
 
-def _read(kernel: _Kernel, read: _Read, start: Affine, *, tail: bool) -> Block:
+def _read(kernel: _Kernel, read: _Read, start: ir.Affine, *, tail: bool) -> ir.Block:
     """The read in the block of k at `start`; in the `tail`, zeros behind the end of k."""
     window = read.quads[0].operand.window
     if window is not None:
-        return under(read.bounds, _gathered(kernel.frame, window, read, start, tail=tail))
-    body: list[Statement] = []
+        return ir.under(read.bounds, _gathered(kernel.frame, window, read, start, tail=tail))
+    body: list[ir.Statement] = []
     for quad in read.quads:
         for index, load, k, lanes in _loads(kernel, quad, start):
-            stores = [Store(buffer=read.into, index=index, value=v) for v in (load, number(0))]
-            found, zero = (vector("lane", one) if lanes > 1 else one for one in stores)
+            stores = [read.into.store(index, v) for v in (load, ir.number(0))]
+            found, zero = (ir.vector("lane", one) if lanes > 1 else one for one in stores)
             # k is a multiple of four where a vector lies along it, so a vector ends with k or
             # before it.
             cut = tail and kernel.frame.upper_bound(k) >= quad.operand.k
-            limit = (Bound(index=k, limit=quad.operand.k),) if cut else ()
-            body += under(limit, (found,), (zero,))
-    return under(read.bounds, tuple(body))
+            limit = (k < quad.operand.k,) if cut else ()
+            body += ir.under(limit, (found,), (zero,))
+    return ir.under(read.bounds, tuple(body))
 
 
 def _loads(
-    kernel: _Kernel, quad: _Quad, start: Affine
-) -> Iterator[tuple[Affine, Load, Affine, int]]:
+    kernel: _Kernel, quad: _Quad, start: ir.Affine
+) -> Iterator[tuple[ir.Affine, ir.Load, ir.Affine, int]]:
     """Where it is kept, the load, its k and its lanes: one vector, or four single elements."""
-    operand, k, batch = quad.operand, start.plus(quad.k), kernel.tile.batch
+    operand, k, batch = quad.operand, start + quad.k, kernel.tile.batch
     if operand.in_vectors:
-        along = (LANE, ZERO) if operand.k_outer else (ZERO, LANE)
-        load = operand.at(batch, quad.places[0].plus(along[0]), k.plus(along[1]))
-        yield LANE.plus(_affine(quad.slot)), load, k, LANES
+        along = (LANE, ir.ZERO) if operand.k_outer else (ir.ZERO, LANE)
+        load = operand.at(batch, quad.places[0] + along[0], k + along[1])
+        yield LANE + quad.slot, load, k, ir.LANES
         return
-    for lane in range(LANES):
+    for lane in range(ir.LANES):
         place = quad.places[lane % len(quad.places)]
-        here = k if operand.k_outer else k.plus(_affine(lane))
-        yield _affine(quad.slot + lane), operand.at(batch, place, here), here, 1
+        here = k if operand.k_outer else k + lane
+        yield ir.constant(quad.slot + lane), operand.at(batch, place, here), here, 1
 
 
 def _gathered(
-    frame: Frame, window: ImageWindow, read: _Read, start: Affine, *, tail: bool
-) -> Block:
+    frame: ir.Frame, window: ImageWindow, read: _Read, start: ir.Affine, *, tail: bool
+) -> ir.Block:
     """The same of an implicit GEMM: pixels outside of the image are zero. Quads at one k are at the
     same tap of their windows, which is named once."""
     inside = frame.nested()
-    taps: dict[Affine, tuple[Affine, ...]] = {}
-    found: Block = ()
+    taps: dict[ir.Affine, tuple[ir.Affine, ...]] = {}
+    found: ir.Block = ()
     for quad in read.quads:
-        lanes = (0,) if quad.operand.in_vectors else range(LANES)
+        lanes = (0,) if quad.operand.in_vectors else range(ir.LANES)
         for lane in lanes:
-            k = quad.k.plus(_affine(lane))
+            k = quad.k + lane
             if k not in taps:
                 name = f"{quad.operand.buffer.name}.tap{len(taps)}"
                 taps[k] = window.tap(inside, name, start, k)
-            end = (Bound(index=start.plus(k), limit=quad.operand.k),) if tail else ()
+            end = (start + k < quad.operand.k,) if tail else ()
             bounds = inside.undecided((*end, *window.bounds(quad.places, taps[k])))
-            found += under(
+            found += ir.under(
                 bounds,
                 (_kept(window.element(quad.places, taps[k]), quad, lane, read.into),),
                 (_kept(None, quad, lane, read.into),) if bounds else (),
@@ -437,23 +389,27 @@ def _gathered(
     return inside.enclose(found)
 
 
-def _kept(element: Affine | None, quad: _Quad, lane: int, into: Buffer) -> Statement:
+def _kept(element: ir.Affine | None, quad: _Quad, lane: int, into: ir.Buffer) -> ir.Statement:
     """An element of the images, or zero, with its three neighbours where they are read together."""
     whole = quad.operand.in_vectors
-    along = LANE if whole else ZERO
-    value: Expression = number(0)
+    along = LANE if whole else ir.ZERO
+    value: ir.Expression = ir.number(0)
     if element is not None:
-        value = Load(buffer=quad.operand.buffer, index=element.plus(along))
-    store = Store(buffer=into, index=along.plus(_affine(quad.slot + lane)), value=value)
-    return vector("lane", store) if whole else store
+        value = quad.operand.buffer[element + along]
+    store = into.store(along + quad.slot + lane, value)
+    return ir.vector("lane", store) if whole else store
 
 
 # Step 4: which blocks of k the workgroup reads.
 
 
 def _read_block(
-    kernel: _Kernel, reads: tuple[_Read, ...], block: Affine, blocks: int, within: Affine = ZERO
-) -> Block:
+    kernel: _Kernel,
+    reads: tuple[_Read, ...],
+    block: ir.Affine,
+    blocks: int,
+    within: ir.Affine = ir.ZERO,
+) -> ir.Block:
     """The reads in the workgroup's block number `block`, a form of the variable "block", which
     counts `blocks` there. Reads are `within` elements behind the start of the block.
 
@@ -461,26 +417,26 @@ def _read_block(
     load of the others has a condition.
     """
     config, frame, k = kernel.config, kernel.frame, kernel.a.k
-    count = kernel.tile.split.times(kernel.blocks).plus(block)
+    count = kernel.tile.split * kernel.blocks + block
     frame.ranges["block"] = (0, blocks - 1)
     low, high = count.bounds(frame.ranges)
     whole = k // config.block_k
 
-    def at(start: Affine, *, tail: bool) -> Block:
-        here = start.plus(within)
+    def at(start: ir.Affine, *, tail: bool) -> ir.Block:
+        here = start + within
         return tuple(s for read in reads for s in _read(kernel, read, here, tail=tail))
 
-    start = count.times(config.block_k)
+    start = count * config.block_k
     if high < whole:
         return at(start, tail=False)
     gathers = kernel.a.window is not None and not kernel.a.in_vectors
     if gathers and low < whole:
         # Single elements of windows have conditions anyway, and are not worth a second copy.
         return at(start, tail=True)
-    tail = at(_affine(whole * config.block_k), tail=True)
+    tail = at(ir.constant(whole * config.block_k), tail=True)
     if low >= whole:
         return tail
-    return under((Bound(index=count, limit=whole),), at(start, tail=False), tail)
+    return ir.under((count < whole,), at(start, tail=False), tail)
 
 
 # Step 5 (cache=none): every thread reads its rows of a and columns of b from storage.
@@ -489,49 +445,51 @@ def _read_block(
 def _from_storage(kernel: _Kernel) -> _Inner:
     """A thread has `unroll_k` of every block of k, which is sliced_k × unroll_k long."""
     config, tile, frame = kernel.config, kernel.tile, kernel.frame
-    own_a = _local("own_a", LANES * config.tile_m)
-    own_b = _local("own_b", LANES * config.tile_n)
+    own_a = ir.local("own_a", ir.LANES * config.tile_m)
+    own_b = ir.local("own_b", ir.LANES * config.tile_n)
     rows = [tile.row_of(i) for i in range(config.tile_m)]
     columns = [tile.column_of(j) for j in range(config.tile_n)]
     reads = (
         _Read(quads=_own_quads(frame, kernel.a, rows), into=own_a),
         _Read(quads=_own_quads(frame, kernel.b, columns), into=own_b),
     )
-    frame.ranges["k4"] = (0, config.unroll_k // LANES - 1)
-    within = tile.z.times(config.unroll_k).plus(_affine(k4=LANES))
+    frame.ranges["k4"] = (0, config.unroll_k // ir.LANES - 1)
+    within = tile.z * config.unroll_k + ir.affine(k4=ir.LANES)
     products = _products(
         kernel,
-        a=Load(buffer=own_a, index=_own_index(kernel.a, _affine(i=1), config.tile_m)),
-        b=Load(buffer=own_b, index=_own_index(kernel.b, _affine(j=LANES, lane=1), config.tile_n)),
+        a=own_a[_own_index(kernel.a, ir.affine(i=1), config.tile_m)],
+        b=own_b[_own_index(kernel.b, ir.affine(j=ir.LANES, lane=1), config.tile_n)],
         before_four_k=_read_block(kernel, reads, BLOCK, kernel.blocks, within),
     )
-    return _Inner(local=(own_a, own_b), workgroup=(), body=serial("block", kernel.blocks, products))
+    return _Inner(
+        local=(own_a, own_b), workgroup=(), body=ir.serial("block", kernel.blocks, products)
+    )
 
 
-def _own_quads(frame: Frame, operand: _Operand, places: list[Affine]) -> tuple[_Quad, ...]:
+def _own_quads(frame: ir.Frame, operand: _Operand, places: list[ir.Affine]) -> tuple[_Quad, ...]:
     """Four k of every row or column of the thread's tile, kept as `_own_index` says."""
     name = f"{operand.buffer.name}.own"
     if not operand.k_outer:
         return tuple(
-            _quad(frame, f"{name}{n}", operand, place, ZERO, LANES * n)
+            _quad(frame, f"{name}{n}", operand, place, ir.ZERO, ir.LANES * n)
             for n, place in enumerate(places)
         )
     firsts = [
-        _quad(frame, f"{name}{n}", operand, places[n], ZERO, n)
-        for n in range(0, len(places), LANES)
+        _quad(frame, f"{name}{n}", operand, places[n], ir.ZERO, n)
+        for n in range(0, len(places), ir.LANES)
     ]
     return tuple(
-        replace(first, k=_affine(q), slot=q * len(places) + first.slot)
-        for q in range(LANES)
+        replace(first, k=ir.constant(q), slot=q * len(places) + first.slot)
+        for q in range(ir.LANES)
         for first in firsts
     )
 
 
-def _own_index(operand: _Operand, element: Affine, count: int) -> Affine:
+def _own_index(operand: _Operand, element: ir.Affine, count: int) -> ir.Affine:
     """Where element `element` of the tile's `count` rows or columns is at k = q."""
     if operand.k_outer:
-        return element.plus(_affine(q=count))
-    return element.times(LANES).plus(_affine(q=1))
+        return element + ir.affine(q=count)
+    return element * ir.LANES + ir.affine(q=1)
 
 
 # Step 6 (cache=rows and transposed): threads copy blocks into workgroup memory together.
@@ -547,24 +505,24 @@ class _Staged:
     """
 
     operand: _Operand
-    first: Affine
+    first: ir.Affine
     length: int
     k: int
     k_outer: bool
     stride: int
     half: int
     base: int
-    memory: Buffer
-    registers: Buffer
+    memory: ir.Buffer
+    registers: ir.Buffer
 
     @property
     def transposes(self) -> bool:
         """Whether it lies the other way than the operand in storage."""
         return self.k_outer is not self.operand.k_outer
 
-    def start(self, half: Affine) -> Affine:
+    def start(self, half: ir.Affine) -> ir.Affine:
         """In `memory`, of half 0 or 1."""
-        return half.times(self.half).plus(_affine(self.base))
+        return half * self.half + self.base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -576,7 +534,7 @@ class _Copy:
     """
 
     read: _Read
-    stores: tuple[Store, ...]
+    stores: tuple[ir.Store, ...]
 
 
 def _through_workgroup_memory(kernel: _Kernel) -> _Inner:
@@ -586,47 +544,47 @@ def _through_workgroup_memory(kernel: _Kernel) -> _Inner:
     staged_a, staged_b = _staged_operands(kernel)
     shares = [(staged, _copies(kernel, staged)) for staged in (staged_a, staged_b)]
     reads = tuple(copy.read for _, copies in shares for copy in copies)
-    own_a = _local("own_a", (LANES if config.cache is Cache.ROWS else 1) * config.tile_m)
+    own_a = ir.local("own_a", (ir.LANES if config.cache is Cache.ROWS else 1) * config.tile_m)
 
-    def written(half: Affine) -> Block:
+    def written(half: ir.Affine) -> ir.Block:
         return tuple(s for staged, copies in shares for s in _written(staged, copies, half))
 
-    def products(half: Affine) -> Block:
+    def products(half: ir.Affine) -> ir.Block:
         return _products_of_block(kernel, staged_a, staged_b, half, own_a)
 
-    def unless_last(body: Block) -> Block:
-        return under((Bound(index=BLOCK, limit=count - 1),), body)
+    def unless_last(body: ir.Block) -> ir.Block:
+        return ir.under((count - 1 > BLOCK,), body)
 
-    def read_next() -> Block:
+    def read_next() -> ir.Block:
         if count == 1:
             return ()
-        return unless_last(_read_block(kernel, reads, BLOCK.plus(_affine(1)), count - 1))
+        return unless_last(_read_block(kernel, reads, BLOCK + 1, count - 1))
 
     match config.prefetch:
         case Prefetch.NONE:
             # A barrier before workgroup memory is overwritten, and one before it is read.
             this = _read_block(kernel, reads, BLOCK, count)
-            steps = (*this, Barrier(), *written(ZERO), Barrier(), *products(ZERO))
-            body = serial("block", count, steps)
+            steps = (*this, ir.Barrier(), *written(ir.ZERO), ir.Barrier(), *products(ir.ZERO))
+            body = ir.serial("block", count, steps)
         case Prefetch.REGISTERS:
             # The next block is on its way to registers while this one is multiplied.
-            copied = (Barrier(), *written(ZERO), Barrier())
-            steps = (*copied, *read_next(), *products(ZERO))
-            first = _read_block(kernel, reads, ZERO, count)
-            body = (*first, *serial("block", count, steps))
+            copied = (ir.Barrier(), *written(ir.ZERO), ir.Barrier())
+            steps = (*copied, *read_next(), *products(ir.ZERO))
+            first = _read_block(kernel, reads, ir.ZERO, count)
+            body = (*first, *ir.serial("block", count, steps))
         case Prefetch.BLOCKS:
             # Double buffering: what is written is not what is read, so one barrier is enough.
-            inside = Frame(ranges={"block": (0, count - 1)})
+            inside = ir.Frame(ranges={"block": (0, count - 1)})
             this_half = inside.parity("this", BLOCK)
-            other_half = inside.parity("other", BLOCK.plus(_affine(1)))
+            other_half = inside.parity("other", BLOCK + 1)
             steps = (
                 *read_next(),
                 *products(this_half),
                 *(unless_last(written(other_half)) if count > 1 else ()),
-                Barrier(),
+                ir.Barrier(),
             )
-            ahead = (*_read_block(kernel, reads, ZERO, count), *written(ZERO), Barrier())
-            body = (*ahead, *serial("block", count, inside.enclose(steps)))
+            ahead = (*_read_block(kernel, reads, ir.ZERO, count), *written(ir.ZERO), ir.Barrier())
+            body = (*ahead, *ir.serial("block", count, inside.enclose(steps)))
     return _Inner(
         local=(own_a, staged_a.registers, staged_b.registers),
         workgroup=(staged_a.memory, staged_b.memory),
@@ -650,14 +608,14 @@ def _staged_operands(kernel: _Kernel) -> tuple[_Staged, _Staged]:
 def _staged(
     config: WebgpuMatmulConfig,
     operand: _Operand,
-    first: Affine,
+    first: ir.Affine,
     length: int,
     k_outer: bool,
     stride: int,
 ) -> _Staged:
     halves = 2 if config.prefetch is Prefetch.BLOCKS else 1
     rows = config.block_k if k_outer else length
-    copied = LANES * LANES if k_outer is not operand.k_outer else LANES
+    copied = ir.LANES * ir.LANES if k_outer is not operand.k_outer else ir.LANES
     copies = -(-length * config.block_k // (copied * config.threads))
     name = operand.buffer.name
     return _Staged(
@@ -669,8 +627,8 @@ def _staged(
         stride=stride,
         half=rows * stride,
         base=0,
-        memory=_shared(f"block_{name}", halves * rows * stride),
-        registers=_local(f"next_{name}", copies * copied),
+        memory=ir.shared(f"block_{name}", halves * rows * stride),
+        registers=ir.local(f"next_{name}", copies * copied),
     )
 
 
@@ -683,66 +641,66 @@ def _copies(kernel: _Kernel, staged: _Staged) -> tuple[_Copy, ...]:
     outer, inner = staged.length, staged.k
     if staged.operand.k_outer:
         outer, inner = inner, outer
-    rows, steps = outer // LANES if staged.transposes else outer, inner // LANES
+    rows, steps = outer // ir.LANES if staged.transposes else outer, inner // ir.LANES
     found = []
-    row = step = ZERO
+    row = step = ir.ZERO
     for count in range(-(-rows * steps // threads)):
-        place = thread.plus(_affine(count * threads))
+        place = thread + count * threads
         name = f"{staged.operand.buffer.name}{count}"
         if count and not threads % steps:
-            row = row.plus(_affine(threads // steps))
+            row = row + threads // steps
         else:
             row, step = frame.delinearize(place, ((f"{name}.row", rows), (f"{name}.step", steps)))
         copy = _transposed_copy if staged.transposes else _plain_copy
-        quads, stores = copy(frame, staged, name, row, step.times(LANES), count)
+        quads, stores = copy(frame, staged, name, row, step * ir.LANES, count)
         beyond = (count + 1) * threads > rows * steps
-        bounds = (Bound(index=place, limit=rows * steps),) if beyond else ()
+        bounds = (place < rows * steps,) if beyond else ()
         read = _Read(quads=quads, into=staged.registers, bounds=bounds)
         found.append(_Copy(read=read, stores=stores))
     return tuple(found)
 
 
 def _plain_copy(
-    frame: Frame, staged: _Staged, name: str, row: Affine, inner: Affine, count: int
-) -> tuple[tuple[_Quad, ...], tuple[Store, ...]]:
+    frame: ir.Frame, staged: _Staged, name: str, row: ir.Affine, inner: ir.Affine, count: int
+) -> tuple[tuple[_Quad, ...], tuple[ir.Store, ...]]:
     """registers[4·count + lane] = storage[row][inner + lane];
     memory[row][inner + lane] = registers[4·count + lane]."""
     place, k = (inner, row) if staged.operand.k_outer else (row, inner)
-    at, slot = staged.first.plus(place), LANES * count
-    kept = Load(buffer=staged.registers, index=LANE.plus(_affine(slot)))
-    here = total(row.times(staged.stride), inner, LANE)
+    at, slot = staged.first + place, ir.LANES * count
+    kept = staged.registers[LANE + slot]
+    here = row * staged.stride + inner + LANE
     quad = _quad(frame, f"{name}.at", staged.operand, at, k, slot)
-    return (quad,), (Store(buffer=staged.memory, index=here, value=kept),)
+    return (quad,), (staged.memory.store(here, kept),)
 
 
 def _transposed_copy(
-    frame: Frame, staged: _Staged, name: str, row: Affine, inner: Affine, count: int
-) -> tuple[tuple[_Quad, ...], tuple[Store, ...]]:
+    frame: ir.Frame, staged: _Staged, name: str, row: ir.Affine, inner: ir.Affine, count: int
+) -> tuple[tuple[_Quad, ...], tuple[ir.Store, ...]]:
     """A square of 4×4, read along its rows and written along its columns:
     registers[16·count + 4·n + lane] = storage[4·row + n][inner + lane];
     memory[inner + n][4·row + lane] = registers[16·count + 4·lane + n]."""
-    first, slot = row.times(LANES), LANES * LANES * count
+    first, slot = row * ir.LANES, ir.LANES * ir.LANES * count
     quads: list[_Quad] = []
-    stores: list[Store] = []
-    for n in range(LANES):
-        at = total(staged.first, first, _affine(n))
-        quads.append(_quad(frame, f"{name}.at{n}", staged.operand, at, inner, slot + LANES * n))
-        kept = Load(buffer=staged.registers, index=LANE.times(LANES).plus(_affine(slot + n)))
-        here = total(inner.plus(_affine(n)).times(staged.stride), first, LANE)
-        stores.append(Store(buffer=staged.memory, index=here, value=kept))
+    stores: list[ir.Store] = []
+    for n in range(ir.LANES):
+        at = staged.first + first + n
+        quads.append(_quad(frame, f"{name}.at{n}", staged.operand, at, inner, slot + ir.LANES * n))
+        kept = staged.registers[LANE * ir.LANES + slot + n]
+        here = (inner + n) * staged.stride + first + LANE
+        stores.append(staged.memory.store(here, kept))
     return tuple(quads), tuple(stores)
 
 
-def _written(staged: _Staged, copies: tuple[_Copy, ...], half: Affine) -> Block:
+def _written(staged: _Staged, copies: tuple[_Copy, ...], half: ir.Affine) -> ir.Block:
     """The thread's share of a block, from registers to a half of workgroup memory."""
     start = staged.start(half)
     return tuple(
         statement
         for copy in copies
-        for statement in under(
+        for statement in ir.under(
             copy.read.bounds,
             tuple(
-                vector("lane", structs.replace(store, index=store.index.plus(start)))
+                ir.vector("lane", structs.replace(store, index=store.index + start))
                 for store in copy.stores
             ),
         )
@@ -750,61 +708,65 @@ def _written(staged: _Staged, copies: tuple[_Copy, ...], half: Affine) -> Block:
 
 
 def _products_of_block(
-    kernel: _Kernel, staged_a: _Staged, staged_b: _Staged, half: Affine, own_a: Buffer
-) -> Block:
+    kernel: _Kernel, staged_a: _Staged, staged_b: _Staged, half: ir.Affine, own_a: ir.Buffer
+) -> ir.Block:
     """Adds products of the thread's share of the block in a half of memory, from z·slice_k on.
 
     Four k of each row of a are one vector there (cache=rows), or one k of four rows (transposed).
     """
     config, tile = kernel.config, kernel.tile
-    k = total(tile.z.times(config.slice_k), _affine(k2=config.unroll_k, k4=LANES))
-    one_k = k.plus(_affine(q=1))
-    column = tile.x.plus(_affine(j=tile.columns)).times(LANES)
-    b = total(staged_b.start(half), one_k.times(staged_b.stride), column, LANE)
-    load_b = Load(buffer=staged_b.memory, index=b)
+    k = tile.z * config.slice_k + ir.affine(k2=config.unroll_k, k4=ir.LANES)
+    one_k = k + ir.affine(q=1)
+    column = (tile.x + ir.affine(j=tile.columns)) * ir.LANES
+    b = staged_b.start(half) + one_k * staged_b.stride + column + LANE
+    load_b = staged_b.memory[b]
     if config.cache is Cache.ROWS:
-        row = tile.y.plus(_affine(i=tile.rows))
-        there = total(staged_a.start(half), row.times(staged_a.stride), k, LANE)
-        kept = Load(buffer=staged_a.memory, index=there)
-        copy = Store(buffer=own_a, index=_affine(i=LANES, lane=1), value=kept)
+        row = tile.y + ir.affine(i=tile.rows)
+        there = staged_a.start(half) + row * staged_a.stride + k + LANE
+        kept = staged_a.memory[there]
+        copy = own_a.store(ir.affine(i=ir.LANES, lane=1), kept)
         body = _products(
             kernel,
-            a=Load(buffer=own_a, index=_affine(i=LANES, q=1)),
+            a=own_a[ir.affine(i=ir.LANES, q=1)],
             b=load_b,
-            before_four_k=(unrolled("i", config.tile_m, vector("lane", copy)),),
+            before_four_k=(ir.unrolled("i", config.tile_m, ir.vector("lane", copy)),),
         )
     else:
-        row = tile.y.plus(_affine(g=tile.rows)).times(LANES)
-        there = total(staged_a.start(half), one_k.times(staged_a.stride), row, LANE)
-        kept = Load(buffer=staged_a.memory, index=there)
-        copy = Store(buffer=own_a, index=_affine(g=LANES, lane=1), value=kept)
+        row = (tile.y + ir.affine(g=tile.rows)) * ir.LANES
+        there = staged_a.start(half) + one_k * staged_a.stride + row + LANE
+        kept = staged_a.memory[there]
+        copy = own_a.store(ir.affine(g=ir.LANES, lane=1), kept)
         body = _products(
             kernel,
-            a=Load(buffer=own_a, index=_affine(i=1)),
+            a=own_a[ir.affine(i=1)],
             b=load_b,
-            before_each_k=(unrolled("g", config.tile_m // LANES, vector("lane", copy)),),
+            before_each_k=(ir.unrolled("g", config.tile_m // ir.LANES, ir.vector("lane", copy)),),
         )
-    return serial("k2", config.slice_k // config.unroll_k, body)
+    return ir.serial("k2", config.slice_k // config.unroll_k, body)
 
 
 # Step 7: the products of a tile.
 
 
 def _products(
-    kernel: _Kernel, a: Load, b: Load, before_four_k: Block = (), before_each_k: Block = ()
-) -> Block:
+    kernel: _Kernel,
+    a: ir.Load,
+    b: ir.Load,
+    before_four_k: ir.Block = (),
+    before_each_k: ir.Block = (),
+) -> ir.Block:
     """sums[i, 4j + lane] += a[i]·b[4j + lane] for unroll_k of k, which is 4·k4 + q.
 
     Rows are outside of columns, as for wasm.
     """
     config, sums = kernel.config, kernel.sums
-    here = _affine(i=config.tile_n, j=LANES, lane=1)
-    product = binary(BinaryOp.MUL, a, b)
-    value = binary(BinaryOp.ADD, Load(buffer=sums, index=here), product)
-    add = vector("lane", Store(buffer=sums, index=here, value=value))
-    row = unrolled("j", config.tile_n // LANES, add)
-    each = unrolled("q", LANES, *before_each_k, unrolled("i", config.tile_m, row))
-    return (unrolled("k4", config.unroll_k // LANES, *before_four_k, each),)
+    here = ir.affine(i=config.tile_n, j=ir.LANES, lane=1)
+    product = a * b
+    value = sums[here] + product
+    add = ir.vector("lane", sums.store(here, value))
+    row = ir.unrolled("j", config.tile_n // ir.LANES, add)
+    each = ir.unrolled("q", ir.LANES, *before_each_k, ir.unrolled("i", config.tile_m, row))
+    return (ir.unrolled("k4", config.unroll_k // ir.LANES, *before_four_k, each),)
 
 
 # Step 8 (sliced_k > 1): threads that share the sums of a tile add them up in workgroup memory.
@@ -833,123 +795,118 @@ def rounds(sliced_k: int, slots: int) -> Iterator[Round]:
         left = middle
 
 
-def _shared_sums(config: WebgpuMatmulConfig) -> tuple[Buffer, ...]:
+def _shared_sums(config: WebgpuMatmulConfig) -> tuple[ir.Buffer, ...]:
     """Workgroup memory of the sums of other threads, and before that of blocks of a and b."""
     if config.sliced_k == 1:
         return ()
-    return (_shared("layers", config.workgroup_bytes // DType.F32.size_bytes),)
+    return (ir.shared("layers", config.workgroup_bytes // DType.F32.size_bytes),)
 
 
-def _sliced_k(kernel: _Kernel, stores: Block) -> Block:
+def _sliced_k(kernel: _Kernel, stores: ir.Block) -> ir.Block:
     """The stores, by the threads that have whole sums: all of them where sums are not shared."""
     config, z = kernel.config, kernel.tile.z
     memory = _shared_sums(config)
     if not memory:
         return stores
-    found: Block = ()
+    found: ir.Block = ()
     # Double buffering ends with a barrier: nobody reads blocks any more.
     still_read = config.cache is not Cache.NONE and config.prefetch is not Prefetch.BLOCKS
     for each in rounds(config.sliced_k, config.sum_slots):
-        before = (Barrier(),) if still_read else ()
-        lower = Bound(index=z.times(-1), limit=1 - each.middle)
-        upper = Bound(index=z, limit=each.last)
+        before = (ir.Barrier(),) if still_read else ()
+        lower = z * -1 < 1 - each.middle
+        upper = z < each.last
         above = (lower, upper) if each.last < config.sliced_k else (lower,)
-        kept = under(above, _keep_sums(kernel, memory[0], each))
-        below = (Bound(index=z, limit=min(each.middle, each.kept)),)
+        kept = ir.under(above, _keep_sums(kernel, memory[0], each))
+        below = (z < min(each.middle, each.kept),)
         last = stores if each.middle == 1 else ()
-        added = under(below, (*_add_sums(kernel, memory[0], each), *last))
-        found = (*found, *before, *kept, Barrier(), *added)
+        added = ir.under(below, (*_add_sums(kernel, memory[0], each), *last))
+        found = (*found, *before, *kept, ir.Barrier(), *added)
         still_read = True
     return found
 
 
-def _keep_sums(kernel: _Kernel, memory: Buffer, each: Round) -> Block:
-    slot = kernel.tile.z.plus(_affine(-each.middle))
-    own = Load(buffer=kernel.sums, index=_own_sum())
-    return (_each_sum(kernel, Store(buffer=memory, index=_slot(kernel, slot), value=own)),)
+def _keep_sums(kernel: _Kernel, memory: ir.Buffer, each: Round) -> ir.Block:
+    slot = kernel.tile.z - each.middle
+    own = kernel.sums[_own_sum()]
+    return (_each_sum(kernel, memory.store(_slot(kernel, slot), own)),)
 
 
-def _add_sums(kernel: _Kernel, memory: Buffer, each: Round) -> Block:
-    slot = kernel.tile.z.plus(_affine(above=each.middle))
-    own = Load(buffer=kernel.sums, index=_own_sum())
-    other = Load(buffer=memory, index=_slot(kernel, slot))
-    store = Store(buffer=kernel.sums, index=own.index, value=binary(BinaryOp.ADD, own, other))
+def _add_sums(kernel: _Kernel, memory: ir.Buffer, each: Round) -> ir.Block:
+    slot = kernel.tile.z + ir.affine(above=each.middle)
+    own = kernel.sums[_own_sum()]
+    other = memory[_slot(kernel, slot)]
+    store = kernel.sums.store(own.index, own + other)
     exists = each.kept <= each.middle or each.kept % each.middle == 0
-    inside = () if exists else (Bound(index=slot, limit=each.kept),)
-    body = under(inside, (_each_sum(kernel, store),))
-    return serial("above", -(-each.kept // each.middle), body)
+    inside = () if exists else (slot < each.kept,)
+    body = ir.under(inside, (_each_sum(kernel, store),))
+    return ir.serial("above", -(-each.kept // each.middle), body)
 
 
-def _slot(kernel: _Kernel, slot: Affine) -> Affine:
+def _slot(kernel: _Kernel, slot: ir.Affine) -> ir.Affine:
     """Where vectors of the sums lie in a slot; those of threads side by side are neighbours."""
     slots, tile = kernel.config.sum_slots, kernel.tile
-    first = _affine(four=slots * tile.rows * tile.columns)
-    return first.plus(tile.thread_among(slot, slots)).times(LANES).plus(LANE)
+    first = ir.affine(four=slots * tile.rows * tile.columns)
+    return (first + tile.thread_among(slot, slots)) * ir.LANES + LANE
 
 
 # Step 9: the entries of the thread's tile that exist, with the epilogue, or the partial sums.
 
 
-def _stores(kernel: _Kernel, product: Product, partial: tuple[Buffer, ...]) -> Block:
+def _stores(kernel: _Kernel, product: Product, partial: tuple[ir.Buffer, ...]) -> ir.Block:
     """Only blocks at an edge have conditions."""
     config, tile, frame, extents = kernel.config, kernel.tile, kernel.frame, product.extents
-    found: list[Statement] = []
+    found: list[ir.Statement] = []
     for i in range(config.tile_m):
         row = tile.row_of(i)
-        columns: list[Statement] = []
-        for j in range(0, config.tile_n, LANES):
+        columns: list[ir.Statement] = []
+        for j in range(0, config.tile_n, ir.LANES):
             column = tile.column_of(j)
-            at = (tile.batch, row, column.plus(LANE))
-            value = Load(buffer=kernel.sums, index=LANE.plus(_affine(i * config.tile_n + j)))
+            at = (tile.batch, row, column + LANE)
+            value = kernel.sums[LANE + i * config.tile_n + j]
             if partial:
                 entries = extents.m * extents.n * max(1, extents.batch)
-                here = tile.split.times(entries).plus(product.place(at))
-                store = Store(buffer=partial[0], index=here, value=value)
+                here = tile.split * entries + product.place(at)
+                store = partial[0].store(here, value)
             else:
                 store = product.stored(at, value)
             columns += _columns_inside(frame, column, extents.n, store)
-        bounds = [Bound(index=row, limit=extents.m)] if frame.upper_bound(row) >= extents.m else []
-        found += under(bounds, tuple(columns))
+        bounds = [row < extents.m] if frame.upper_bound(row) >= extents.m else []
+        found += ir.under(bounds, tuple(columns))
     return tuple(found)
 
 
-def _columns_inside(frame: Frame, column: Affine, n: int, store: Store) -> Block:
+def _columns_inside(frame: ir.Frame, column: ir.Affine, n: int, store: ir.Store) -> ir.Block:
     """Four neighbours of a row, as far as they are columns: all or none where n % 4 is 0."""
-    if frame.upper_bound(column) + LANES <= n:
-        return (vector("lane", store),)
-    if n % LANES == 0:
-        return under((Bound(index=column, limit=n),), (vector("lane", store),))
-    edge = Bound(index=column.plus(LANE), limit=n)
-    return (vector("lane", *under((edge,), (store,))),)
+    if frame.upper_bound(column) + ir.LANES <= n:
+        return (ir.vector("lane", store),)
+    if n % ir.LANES == 0:
+        return ir.under((column < n,), (ir.vector("lane", store),))
+    edge = column + LANE < n
+    return (ir.vector("lane", *ir.under((edge,), (store,))),)
 
 
 # Step 10 (split_k > 1): a second dispatch, a thread for each entry of c.
 
 
-def _partial_sums(extents: Extents, config: WebgpuMatmulConfig) -> tuple[Buffer, ...]:
+def _partial_sums(extents: Extents, config: WebgpuMatmulConfig) -> tuple[ir.Buffer, ...]:
     """partial[split_k, batch, m, n] in scratch memory."""
     if config.split_k == 1:
         return ()
     size = config.scratch_bytes(extents) // DType.F32.size_bytes
-    return (Buffer(name="partial", scope=Scope.GLOBAL, dtype=DType.F32, size=size),)
+    return (ir.scratch("partial", size),)
 
 
-def _split_k(product: Product, config: WebgpuMatmulConfig, partial: Buffer) -> Program:
+def _split_k(product: Product, config: WebgpuMatmulConfig, partial: ir.Buffer) -> ir.Program:
     """c[entry] = epilogue(Σ_part partial[part, entry])."""
     extents = product.extents
     axes = {"batch": max(1, extents.batch), "m": extents.m, "n": extents.n}
-    at = tuple(Affine.variable(name) if size > 1 else ZERO for name, size in axes.items())
+    at = tuple(ir.variable(name) if size > 1 else ir.ZERO for name, size in axes.items())
     entry, entries = product.place(at), axes["batch"] * extents.m * extents.n
-    parts: list[Expression] = [
-        Load(buffer=partial, index=entry.plus(_affine(part * entries)))
-        for part in range(config.split_k)
-    ]
-    value = reduce(lambda left, right: binary(BinaryOp.ADD, left, right), parts)
-    block: Block = (product.stored(at, value),)
+    parts: list[ir.Expression] = [partial[entry + part * entries] for part in range(config.split_k)]
+    value = reduce(lambda left, right: left + right, parts)
+    block: ir.Block = (product.stored(at, value),)
     for name, size in reversed(axes.items()):
         if size > 1:
-            block = (loop(name, size, LoopKind.SERIAL, block),)
-    whole = Program(
-        parameters=(*product.parameters, partial), body=loop("whole", 1, LoopKind.RANGE, block)
-    )
+            block = (ir.loop(name, size, block),)
+    whole = ir.program((*product.parameters, partial), "whole", 1, block)
     return bind_threads(whole, ThreadBinding(count=SPLIT_K_THREADS, vectors=1, vec4=True))

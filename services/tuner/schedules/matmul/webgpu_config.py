@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.workload import KEY_DTYPES, Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.limits import MAX_THREADS, required
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
@@ -87,10 +87,10 @@ class WebgpuMatmulConfig(WebgpuConfig):
         """Elements from row to row of a in workgroup memory, so that rows that are read at once lie
         in different banks."""
         if self.cache is Cache.TRANSPOSED:
-            return self.block_m + LANES
+            return self.block_m + ir.LANES
         rows = min(self.thread_rows, max(1, 32 // self.thread_columns))
         places = {4 * row * self.block_k % BANK_BYTES // 16 for row in range(rows)}
-        return self.block_k + (0 if len(places) == rows else LANES)
+        return self.block_k + (0 if len(places) == rows else ir.LANES)
 
     @property
     def slice_k(self) -> int:
@@ -128,11 +128,7 @@ class WebgpuMatmulConfig(WebgpuConfig):
 
     def blocks(self, extents: Extents) -> tuple[int, int, int]:
         """Blocks along the batch, m and n."""
-        return (
-            max(1, extents.batch),
-            -(-extents.m // self.block_m),
-            -(-extents.n // self.block_n),
-        )
+        return (max(1, extents.batch), -(-extents.m // self.block_m), -(-extents.n // self.block_n))
 
     def workgroups(self, extents: Extents) -> int:
         return self.split_k * prod(self.blocks(extents))
@@ -165,18 +161,18 @@ class WebgpuMatmulConfig(WebgpuConfig):
         return self._tile_fault() or self._block_fault(extents)
 
     def _tile_fault(self) -> str:
-        if self.tile_n % LANES or self.tile_m * self.tile_n > MAX_TILE:
+        if self.tile_n % ir.LANES or self.tile_m * self.tile_n > MAX_TILE:
             return (
                 f"a thread's tile of {self.tile_m}x{self.tile_n} must have tile_n a multiple of "
-                f"{LANES} and at most {MAX_TILE} entries"
+                f"{ir.LANES} and at most {MAX_TILE} entries"
             )
         if self.block_m % self.tile_m or self.block_n % self.tile_n:
             return f"a block of {self.block_m}x{self.block_n} must be whole tiles"
         if self.threads > MAX_THREADS:
             return f"{self.threads} threads to a workgroup are too many; use at most {MAX_THREADS}"
-        if self.unroll_k % LANES or self.block_k % (self.unroll_k * self.sliced_k):
+        if self.unroll_k % ir.LANES or self.block_k % (self.unroll_k * self.sliced_k):
             return (
-                f"unroll_k={self.unroll_k} must be a multiple of {LANES} and divide "
+                f"unroll_k={self.unroll_k} must be a multiple of {ir.LANES} and divide "
                 "block_k/sliced_k"
             )
         if self.tile_m * self.tile_n * self.unroll_k > MAX_UNROLLED_PRODUCTS:
@@ -184,8 +180,8 @@ class WebgpuMatmulConfig(WebgpuConfig):
                 f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLLED_PRODUCTS} "
                 "products in the loop body"
             )
-        if self.cache is Cache.TRANSPOSED and (self.tile_m % LANES or self.block_m % LANES):
-            return f"cache=transposed needs tile_m in multiples of {LANES}"
+        if self.cache is Cache.TRANSPOSED and (self.tile_m % ir.LANES or self.block_m % ir.LANES):
+            return f"cache=transposed needs tile_m in multiples of {ir.LANES}"
         return self._memory_fault()
 
     def _memory_fault(self) -> str:
@@ -194,15 +190,15 @@ class WebgpuMatmulConfig(WebgpuConfig):
                 return "cache=none has block_k=unroll_k·sliced_k and no prefetch"
             return ""
         staged = (self.block_m + self.block_n) * self.block_k / self.threads
-        if staged > MAX_STAGED * LANES:
+        if staged > MAX_STAGED * ir.LANES:
             return f"{staged:.0f} elements of a block to a thread are too many"
         return ""
 
     def _block_fault(self, extents: Extents) -> str:
         if extents.a_transposed and self.cache is Cache.ROWS:
             return "a is stored transposed; use cache=transposed or none"
-        if extents.a_transposed and self.tile_m % LANES:
-            return f"a is stored transposed; use tile_m in multiples of {LANES}"
+        if extents.a_transposed and self.tile_m % ir.LANES:
+            return f"a is stored transposed; use tile_m in multiples of {ir.LANES}"
         if self.split_k > MAX_SPLIT or self.k_blocks(extents) % self.split_k:
             return (
                 f"split_k={self.split_k} must divide {self.k_blocks(extents)} blocks and be at "

@@ -6,7 +6,7 @@ from math import ceil, prod
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.limits import FEW_LANES
 from services.tuner.schedules.conv.implicit_gemm import product_extents
@@ -235,7 +235,7 @@ def _direct(extents: Extents, gpu: GpuModel) -> Iterator[WebgpuMatmulConfig]:
     """Without workgroup memory: for small matrices, and where it is no faster than the rest."""
     for tile, grid, unroll in product(DIRECT_TILES, DIRECT_GRIDS, DIRECT_UNROLL):
         block = (tile[0] * grid[0], tile[1] * grid[1])
-        if extents.a_transposed and tile[0] % LANES:
+        if extents.a_transposed and tile[0] % ir.LANES:
             continue
         for split in _splits(extents, gpu, block, unroll):
             yield _config(extents, tile, block, unroll, unroll, Cache.NONE, Prefetch.NONE, 1, split)

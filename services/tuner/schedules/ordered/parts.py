@@ -9,39 +9,16 @@ from kernelzoo.domain.operators import expressions as domain
 from kernelzoo.domain.operators.expressions import Reducer, number
 from kernelzoo.domain.operators.ordered import Selection, Updates
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, binary, constant, serial, under, whole
-from services.tuner.ir.nodes import (
-    Allocate,
-    Binary,
-    BinaryOp,
-    Bitcast,
-    Block,
-    Bound,
-    Buffer,
-    Compare,
-    CompareOp,
-    Const,
-    Expression,
-    IndexValue,
-    Let,
-    Load,
-    Loop,
-    LoopKind,
-    Scope,
-    Select,
-    Statement,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.schedules.base.parameters import Held
 
 _COMBINED = {
-    Reducer.SUM: BinaryOp.ADD,
-    Reducer.PROD: BinaryOp.MUL,
-    Reducer.MAX: BinaryOp.MAX,
-    Reducer.MIN: BinaryOp.MIN,
+    Reducer.SUM: ir.BinaryOp.ADD,
+    Reducer.PROD: ir.BinaryOp.MUL,
+    Reducer.MAX: ir.BinaryOp.MAX,
+    Reducer.MIN: ir.BinaryOp.MIN,
 }
-_OF_REALS = {Reducer.MAX: BinaryOp.MAXIMUM, Reducer.MIN: BinaryOp.MINIMUM}
+_OF_REALS = {Reducer.MAX: ir.BinaryOp.MAXIMUM, Reducer.MIN: ir.BinaryOp.MINIMUM}
 """Those that keep NaN."""
 NEUTRAL = {Reducer.SUM: 0, Reducer.PROD: 1}
 LEAST, MOST = DType.I32.value_range
@@ -50,127 +27,76 @@ _INFINITE = 0x7F800000
 INTEGER_BITS = 32
 
 
-def combined(reducer: Reducer, dtype: DType) -> BinaryOp:
+def combined(reducer: Reducer, dtype: DType) -> ir.BinaryOp:
     """What puts a value to those before."""
     if dtype.compute_dtype is DType.F32 and reducer in _OF_REALS:
         return _OF_REALS[reducer]
     return _COMBINED[reducer]
 
 
-def of_dtype(value: float, dtype: DType) -> Const:
+def of_dtype(value: float, dtype: DType) -> ir.Const:
     compute = dtype.compute_dtype
-    return Const(value=int(value) if compute is DType.I32 else value, dtype=compute)
+    return ir.Const(value=int(value) if compute is DType.I32 else value, dtype=compute)
 
 
-def integers(name: str, size: int, scope: Scope) -> Buffer:
-    return Buffer(name=name, scope=scope, dtype=DType.I32, size=size)
-
-
-def less(left: Expression, right: Expression) -> Compare:
-    return Compare(op=CompareOp.LT, left=left, right=right)
-
-
-def same(left: Expression, right: Expression) -> Compare:
-    return Compare(op=CompareOp.EQ, left=left, right=right)
-
-
-def both(left: Expression, right: Expression) -> Binary:
-    return binary(BinaryOp.AND, left, right)
-
-
-def when(name: str, condition: Expression, body: Block, otherwise: Block = ()) -> Block:
+def when(name: str, condition: ir.Expression, body: ir.Block, otherwise: ir.Block = ()) -> ir.Block:
     """Runs the body where a condition on entries holds: a variable that is 0 there. Without a body
     it is 0 elsewhere."""
-    holds, fails = (whole(0), whole(1)) if body else (whole(1), whole(0))
-    value = Select(condition=condition, then=holds, otherwise=fails)
-    bound = Bound(index=Affine.variable(name), limit=1)
-    inside = under((bound,), body, otherwise) if body else under((bound,), otherwise)
-    return (Let(var=name, value=value, low=0, high=1, body=inside),)
+    value = ir.select(condition, *((0, 1) if body else (1, 0)))
+    bound = ir.variable(name) < 1
+    inside = ir.under((bound,), body, otherwise) if body else ir.under((bound,), otherwise)
+    return (ir.Let(var=name, value=value, low=0, high=1, body=inside),)
 
 
-def key(entry: Expression, dtype: DType, *, largest: bool) -> Expression:
+def key(entry: ir.Expression, dtype: DType, *, largest: bool) -> ir.Expression:
     """An integer that is the lower, the earlier an entry comes. The bits of a real number are a
     sign and a magnitude, which is the order of its size; NaN is above all, and both zeros are 0."""
     if dtype.compute_dtype is DType.F32:
-        bits = Bitcast(value=entry, dtype=DType.I32)
-        magnitude = binary(BinaryOp.AND, bits, whole(_MAGNITUDE))
-        signed = Select(
-            condition=less(bits, whole(0)),
-            then=binary(BinaryOp.SUB, whole(0), magnitude),
-            otherwise=bits,
-        )
-        entry = Select(
-            condition=less(whole(_INFINITE), magnitude), then=whole(MOST), otherwise=signed
-        )
-    return binary(BinaryOp.SUB, whole(-1), entry) if largest else entry
+        bits = entry.bitcast(DType.I32)
+        magnitude = bits & _MAGNITUDE
+        signed = ir.select(bits < 0, 0 - magnitude, bits)
+        entry = ir.select(ir.whole(_INFINITE) < magnitude, MOST, signed)
+    return -1 - entry if largest else entry
 
 
-def digit_of(value: Expression, start: int, bits: int) -> Expression:
+def digit_of(value: ir.Expression, start: int, bits: int) -> ir.Expression:
     """So many bits of a key from bit `start` on, as a number from 0. That of the highest bits, with
     the sign, rises as keys do."""
     if start:
-        value = binary(BinaryOp.SHIFT_RIGHT, value, whole(start))
+        value = value >> start
     top = 1 << (bits - 1)
     if start + bits == INTEGER_BITS:
-        value = binary(BinaryOp.ADD, value, whole(top))
-    return binary(BinaryOp.AND, value, whole(2 * top - 1))
+        value = value + top
+    return value & 2 * top - 1
 
 
-KeyAt = Callable[[Affine], Expression]
+KeyAt = Callable[[ir.Affine], ir.Expression]
 """The key of an entry of a row."""
-Told = Callable[[Affine, Expression], Statement]
+Told = Callable[[ir.Affine, ir.Expression], ir.Statement]
 """Stores which place a rank has."""
 
 
-def found_one_by_one(selection: Selection, key_at: KeyAt, told: Told) -> Block:
+def found_one_by_one(selection: Selection, key_at: KeyAt, told: Told) -> ir.Block:
     """For each rank the first of all entries that come after the one of the rank before."""
     names = ("best", "best_place", "last", "last_place")
-    best, best_place, last, last_place = (integers(name, 1, Scope.LOCAL) for name in names)
-    t, r = Affine.variable("t"), Affine.variable("r")
-
-    def held(buffer: Buffer) -> Load:
-        return Load(buffer=buffer, index=ZERO)
-
-    def keep(buffer: Buffer, value: Expression) -> Store:
-        return Store(buffer=buffer, index=ZERO, value=value)
-
-    after = binary(
-        BinaryOp.OR,
-        less(held(last), key_at(t)),
-        both(same(held(last), key_at(t)), less(held(last_place), IndexValue(index=t))),
+    buffers = best, best_place, last, last_place = [ir.local(name, 1, DType.I32) for name in names]
+    t, r = ir.variable("t"), ir.variable("r")
+    after = (last[0] < key_at(t)) | last[0].equals(key_at(t)) & (last_place[0] < t)
+    better = after & (best_place[0].equals(selection.extent) | (key_at(t) < best[0]))
+    take = when("take", better, (best.store(0, key_at(t)), best_place.store(0, t)))
+    find = (
+        best.store(0, MOST),
+        best_place.store(0, selection.extent),
+        *ir.serial("t", selection.extent, take),
+        told(r, best_place[0]),
+        last.store(0, best[0]),
+        last_place.store(0, best_place[0]),
     )
-    none_yet = same(held(best_place), whole(selection.extent))
-    better = both(after, binary(BinaryOp.OR, none_yet, less(key_at(t), held(best))))
-    body: Block = (
-        keep(last, whole(LEAST)),
-        keep(last_place, whole(-1)),
-        *serial(
-            "r",
-            selection.count,
-            (
-                keep(best, whole(MOST)),
-                keep(best_place, whole(selection.extent)),
-                *serial(
-                    "t",
-                    selection.extent,
-                    when(
-                        "take",
-                        better,
-                        (keep(best, key_at(t)), keep(best_place, IndexValue(index=t))),
-                    ),
-                ),
-                told(r, held(best_place)),
-                keep(last, held(best)),
-                keep(last_place, held(best_place)),
-            ),
-        ),
-    )
-    for buffer in (best, best_place, last, last_place):
-        body = (Allocate(buffer=buffer, body=body),)
-    return body
+    start = (last.store(0, LEAST), last_place.store(0, -1))
+    return ir.allocated(buffers, (*start, *ir.serial("r", selection.count, find)))
 
 
-Read = Callable[[str, Sequence[Affine]], Load]
+Read = Callable[[str, Sequence[ir.Affine]], ir.Load]
 """The entry of a tensor at a place."""
 
 
@@ -181,14 +107,16 @@ class UpdateNest:
 
     updates: Updates
     entry: Read
-    output: Buffer
+    output: ir.Buffer
 
-    def block(self, given: dict[str, Affine]) -> Block:
+    def block(self, given: dict[str, ir.Affine]) -> ir.Block:
         """Each place is bound as soon as the axes that it is read at are, and its bounds stand
         there: a row that is written as a whole is one loop without a condition."""
         return self._inside(dict(given), {}, 0)
 
-    def _inside(self, axes: dict[str, Affine], places: dict[int, Affine], depth: int) -> Block:
+    def _inside(
+        self, axes: dict[str, ir.Affine], places: dict[int, ir.Affine], depth: int
+    ) -> ir.Block:
         for number_, part in enumerate(self.updates.value.at):
             if number_ not in places and _axes_in(part) <= axes.keys():
                 return self._bound(axes, places, depth, number_)
@@ -200,14 +128,16 @@ class UpdateNest:
         axis = over[depth]
         extent = number(axis.extent)
         if extent == 1:
-            return self._inside({**axes, axis.name: ZERO}, places, depth + 1)
+            return self._inside({**axes, axis.name: ir.ZERO}, places, depth + 1)
         var = f"over{depth}"
-        body = self._inside({**axes, axis.name: Affine.variable(var)}, places, depth + 1)
-        return (Loop(var=var, extent=extent, kind=LoopKind.SERIAL, body=body),) if body else ()
+        body = self._inside({**axes, axis.name: ir.variable(var)}, places, depth + 1)
+        return (
+            (ir.Loop(var=var, extent=extent, kind=ir.LoopKind.SERIAL, body=body),) if body else ()
+        )
 
     def _bound(
-        self, axes: dict[str, Affine], places: dict[int, Affine], depth: int, number_: int
-    ) -> Block:
+        self, axes: dict[str, ir.Affine], places: dict[int, ir.Affine], depth: int, number_: int
+    ) -> ir.Block:
         """The rest under the condition that a place lies within the stage. It is kept within one
         entry of it before, so that no condition that a pass may lose leads far outside."""
         part, extent = self.updates.value.at[number_], self.updates.shape[number_]
@@ -215,38 +145,36 @@ class UpdateNest:
             at = axes[part.name]
             inside = self._inside(axes, {**places, number_: at}, depth)
             whole_axis = number(part.extent) <= extent
-            return inside if whole_axis else under((Bound(index=at, limit=extent),), inside)
+            return inside if whole_axis else ir.under((at < extent,), inside)
         if isinstance(part, domain.Integer):
-            at = constant(part.value)
+            at = ir.constant(part.value)
             is_inside = 0 <= part.value < extent
             return self._inside(axes, {**places, number_: at}, depth) if is_inside else ()
         if not isinstance(part, domain.Read):
             raise UnsupportedProgram(f"{part} is no place that updates are written at")
         var = f"place{number_}"
-        at = Affine.variable(var)
-        value = binary(
-            BinaryOp.MIN,
-            binary(BinaryOp.MAX, self._read(part, axes), whole(-1)),
-            whole(extent),
-        )
-        bounds = (Bound(index=at, limit=extent), Bound(index=at.times(-1), limit=1))
-        body = under(bounds, self._inside(axes, {**places, number_: at}, depth))
-        return (Let(var=var, value=value, low=-1, high=extent, body=body),)
+        at = ir.variable(var)
+        value = self._read(part, axes).max(-1).min(extent)
+        bounds = (at < extent, at * -1 < 1)
+        body = ir.under(bounds, self._inside(axes, {**places, number_: at}, depth))
+        return (ir.Let(var=var, value=value, low=-1, high=extent, body=body),)
 
-    def _read(self, read: domain.Read, axes: dict[str, Affine]) -> Load:
+    def _read(self, read: domain.Read, axes: dict[str, ir.Affine]) -> ir.Load:
         return self.entry(read.tensor, [_affine(place, axes) for place in read.at])
 
-    def _store(self, axes: dict[str, Affine], places: dict[int, Affine]) -> Store:
-        index = ZERO
+    def _store(self, axes: dict[str, ir.Affine], places: dict[int, ir.Affine]) -> ir.Store:
+        index = ir.ZERO
         for number_, extent in enumerate(self.updates.shape):
-            index = index.times(extent).plus(places[number_])
+            index = index * extent + places[number_]
         value = self._update(axes)
         if self.updates.reducer is not Reducer.LAST:
-            held = Load(buffer=self.output, index=index)
-            value = binary(combined(self.updates.reducer, self.output.dtype), held, value)
-        return Store(buffer=self.output, index=index, value=value)
+            held = self.output[index]
+            value = ir.Binary(
+                op=combined(self.updates.reducer, self.output.dtype), left=held, right=value
+            )
+        return self.output.store(index, value)
 
-    def _update(self, axes: dict[str, Affine]) -> Expression:
+    def _update(self, axes: dict[str, ir.Affine]) -> ir.Expression:
         match self.updates.value.update:
             case domain.Real(value) | domain.Integer(value):
                 return of_dtype(value, self.output.dtype)
@@ -258,23 +186,23 @@ class UpdateNest:
 def entry_of(held: Held) -> Read:
     """How buffers that are held by the names of tensors are read."""
 
-    def entry(tensor: str, at: Sequence[Affine]) -> Load:
+    def entry(tensor: str, at: Sequence[ir.Affine]) -> ir.Load:
         buffer, shape = held[tensor]
-        index = ZERO
+        index = ir.ZERO
         for place, extent in zip(at, shape, strict=True):
-            index = index.times(extent).plus(place)
-        return Load(buffer=buffer, index=index)
+            index = index * extent + place
+        return buffer[index]
 
     return entry
 
 
-def start(updates: Updates, index: Affine, held: Held, dtype: DType) -> Expression:
+def start(updates: Updates, index: ir.Affine, held: Held, dtype: DType) -> ir.Expression:
     """What a flat place of the stage has before any update."""
     match updates.value.initial:
         case domain.Real(value) | domain.Integer(value):
             return of_dtype(value, dtype)
         case domain.Read(tensor):
-            return Load(buffer=held[tensor][0], index=index)
+            return held[tensor][0][index]
     raise UnsupportedProgram(f"{updates.value.initial} is nothing to start as")
 
 
@@ -286,10 +214,10 @@ def own_axes(updates: Updates) -> list[int]:
     return [n for n in found if named.count(updates.value.at[n]) == 1]
 
 
-def _affine(place: domain.Expression, axes: dict[str, Affine]) -> Affine:
+def _affine(place: domain.Expression, axes: dict[str, ir.Affine]) -> ir.Affine:
     match place:
         case domain.Integer(value):
-            return constant(value)
+            return ir.constant(value)
         case domain.Axis(name):
             return axes[name]
     raise UnsupportedProgram(f"{place} is neither an axis nor a number")

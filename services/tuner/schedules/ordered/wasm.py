@@ -29,38 +29,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Axis, Reducer, number
 from kernelzoo.domain.operators.ordered import Scan, Selection, Updates, ordered_of
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    binary,
-    constant,
-    loop,
-    plus,
-    serial,
-    splat,
-    total,
-    whole,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    Block,
-    Buffer,
-    Compare,
-    CompareOp,
-    Expression,
-    ExtractLane,
-    IndexValue,
-    Let,
-    Load,
-    Loop,
-    LoopKind,
-    Program,
-    Scope,
-    Statement,
-    Store,
-    dtype_of,
-)
+from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
@@ -72,17 +41,13 @@ from services.tuner.schedules.ordered.parts import (
     KeyAt,
     Told,
     UpdateNest,
-    both,
     combined,
     digit_of,
     entry_of,
     found_one_by_one,
-    integers,
     key,
-    less,
     of_dtype,
     own_axes,
-    same,
     start,
     when,
 )
@@ -112,120 +77,103 @@ def lower(candidate: Candidate) -> ScheduledProgram:
             body = _selection(selection, *parameters)
         case Updates() as updates:
             body = _updates(updates, held_by(workload), parameters[-1])
-    program = Program(parameters=parameters, body=body)
+    program = ir.Program(parameters=parameters, body=body)
     return ScheduledProgram(nests=(program,), options=PassOptions(vectors=2))
 
 
-def _serial(var: str, extent: int, *body: Statement) -> Block:
-    return serial(var, extent, body)
-
-
-def _allocated(body: Block, *buffers: Buffer) -> Block:
-    for buffer in buffers:
-        body = (Allocate(buffer=buffer, body=body),)
-    return body
+def _serial(var: str, extent: int, *body: ir.Statement) -> ir.Block:
+    return ir.serial(var, extent, body)
 
 
 # Scans.
 
 
-def _scan(scan: Scan, x: Buffer, output: Buffer) -> Loop:
+def _scan(scan: Scan, x: ir.Buffer, output: ir.Buffer) -> ir.Loop:
     if scan.inner == 1:
-        row = Affine.variable("row").times(scan.extent)
-        return loop("row", scan.outer, LoopKind.RANGE, _scanned_row(scan, x, output, row))
+        row = ir.variable("row") * scan.extent
+        return ir.loop("row", scan.outer, _scanned_row(scan, x, output, row), ir.LoopKind.RANGE)
     columns = COLUMNS if scan.inner % COLUMNS == 0 else scan.inner
     slices = scan.inner // columns
-    row, part = ZERO, ZERO
+    row, part = ir.ZERO, ir.ZERO
     if scan.outer > 1 or slices == 1:
         slices, columns = 1, scan.inner
-        row = Affine.variable("slice").times(scan.extent * scan.inner)
+        row = ir.variable("slice") * (scan.extent * scan.inner)
     else:
-        part = Affine.variable("slice").times(columns)
-    held = Buffer(name="held", scope=Scope.GLOBAL, dtype=output.dtype, size=columns)
-    column = Affine.variable("column")
-    at = total(row, part, Affine.variable("t").times(scan.inner), column)
-    value = binary(
-        combined(scan.reducer, output.dtype),
-        Load(buffer=held, index=column),
-        Load(buffer=x, index=at),
-    )
+        part = ir.variable("slice") * columns
+    held = ir.scratch("held", columns, output.dtype)
+    column = ir.variable("column")
+    at = row + part + ir.variable("t") * scan.inner + column
+    value = ir.Binary(op=combined(scan.reducer, output.dtype), left=held[column], right=x[at])
     first = of_dtype(NEUTRAL[scan.reducer], output.dtype)
     body = (
-        *_serial("column", columns, Store(buffer=held, index=column, value=first)),
+        *_serial("column", columns, held.store(column, first)),
         *_serial(
             "t",
             scan.extent,
-            *_serial(
-                "column",
-                columns,
-                Store(buffer=held, index=column, value=value),
-                Store(buffer=output, index=at, value=Load(buffer=held, index=column)),
-            ),
+            *_serial("column", columns, held.store(column, value), output.store(at, held[column])),
         ),
     )
-    return loop("slice", scan.outer * slices, LoopKind.RANGE, _allocated(body, held))
+    return ir.loop("slice", scan.outer * slices, ir.allocated((held,), body), ir.LoopKind.RANGE)
 
 
-def _scanned_row(scan: Scan, x: Buffer, output: Buffer, row: Affine) -> Block:
+def _scanned_row(scan: Scan, x: ir.Buffer, output: ir.Buffer, row: ir.Affine) -> ir.Block:
     """`before` has the sum of all whole blocks, `held` that of the block so far."""
     op, neutral = (
         combined(scan.reducer, output.dtype),
         of_dtype(NEUTRAL[scan.reducer], output.dtype),
     )
-    before, held = (
-        Buffer(name=name, scope=Scope.LOCAL, dtype=output.dtype, size=1)
-        for name in ("before", "held")
-    )
+    before, held = (ir.local(name, 1, output.dtype) for name in ("before", "held"))
     in_blocks = scan.reducer is Reducer.SUM and output.dtype.compute_dtype is DType.F32
     size = min(BLOCK, scan.extent) if in_blocks else scan.extent
 
-    def value(buffer: Buffer) -> Load:
-        return Load(buffer=buffer, index=ZERO)
+    def value(buffer: ir.Buffer) -> ir.Load:
+        return buffer[0]
 
-    def block(first: Affine, length: int) -> Block:
-        at = total(row, first, Affine.variable("t"))
-        term = binary(op, value(held), Load(buffer=x, index=at))
-        result: Expression = value(held)
+    def block(first: ir.Affine, length: int) -> ir.Block:
+        at = row + first + ir.variable("t")
+        term = ir.Binary(op=op, left=value(held), right=x[at])
+        result: ir.Expression = value(held)
         if in_blocks:
-            result = binary(op, value(before), result)
+            result = ir.Binary(op=op, left=value(before), right=result)
         return (
-            Store(buffer=held, index=ZERO, value=neutral),
-            *_serial(
-                "t",
-                length,
-                Store(buffer=held, index=ZERO, value=term),
-                Store(buffer=output, index=at, value=result),
-            ),
-            Store(buffer=before, index=ZERO, value=binary(op, value(before), value(held))),
+            held.store(0, neutral),
+            *_serial("t", length, held.store(0, term), output.store(at, result)),
+            before.store(0, ir.Binary(op=op, left=value(before), right=value(held))),
         )
 
     blocks, left = divmod(scan.extent, size)
     body = (
-        Store(buffer=before, index=ZERO, value=neutral),
-        *_serial("block", blocks, *block(Affine.variable("block").times(size), size)),
-        *(block(constant(blocks * size), left) if left else ()),
+        before.store(0, neutral),
+        *_serial("block", blocks, *block(ir.variable("block") * size, size)),
+        *(block(ir.constant(blocks * size), left) if left else ()),
     )
-    return _allocated(body, before, held)
+    return ir.allocated(
+        (
+            before,
+            held,
+        ),
+        body,
+    )
 
 
 # Updates.
 
 
-def _updates(updates: Updates, held: Held, output: Buffer) -> Loop:
+def _updates(updates: Updates, held: Held, output: ir.Buffer) -> ir.Loop:
     """Slices are along the first axis of the stage where updates have it, too."""
-    given: dict[str, Affine] = {}
-    slice_at, slices = Affine.variable("slice"), 1
+    given: dict[str, ir.Affine] = {}
+    slice_at, slices = ir.variable("slice"), 1
     if _has_first_axis(updates):
         slices = updates.shape[0]
         given[str(updates.value.at[0])] = slice_at
     size = prod(updates.shape) // slices
-    at = slice_at.times(size).plus(Affine.variable("entry"))
+    at = slice_at * size + ir.variable("entry")
     first = start(updates, at, held, output.dtype)
     body = (
-        *_serial("entry", size, Store(buffer=output, index=at, value=first)),
+        *_serial("entry", size, output.store(at, first)),
         *UpdateNest(updates=updates, entry=entry_of(held), output=output).block(given),
     )
-    return loop("slice", slices, LoopKind.RANGE, body)
+    return ir.loop("slice", slices, body, ir.LoopKind.RANGE)
 
 
 def _has_first_axis(updates: Updates) -> bool:
@@ -238,128 +186,142 @@ def _has_first_axis(updates: Updates) -> bool:
 
 # Selections.
 
-Pairs = tuple[Buffer, Buffer]
+Pairs = tuple[ir.Buffer, ir.Buffer]
 """Keys and places."""
 
 
-def _selection(selection: Selection, x: Buffer, output: Buffer) -> Loop:
-    row = Affine.variable("row")
+def _selection(selection: Selection, x: ir.Buffer, output: ir.Buffer) -> ir.Loop:
+    row = ir.variable("row")
 
-    def entry_at(t: Affine) -> Load:
-        return Load(buffer=x, index=row.times(selection.extent).plus(t))
+    def entry_at(t: ir.Affine) -> ir.Load:
+        return x[row * selection.extent + t]
 
-    def key_at(t: Affine) -> Expression:
+    def key_at(t: ir.Affine) -> ir.Expression:
         return key(entry_at(t), x.dtype, largest=selection.largest)
 
-    def told(r: Affine, place: Expression) -> Statement:
-        return Store(buffer=output, index=row.times(selection.count).plus(r), value=place)
+    def told(r: ir.Affine, place: ir.Expression) -> ir.Statement:
+        return output.store(row * selection.count + r, place)
 
     if selection.extent * selection.count <= MOST_FOUND_ONE_BY_ONE:
         body = found_one_by_one(selection, key_at, told)
     else:
         body = _found_by_sorting(selection, entry_at, key_at, told)
-    return loop("row", selection.rows, LoopKind.RANGE, body)
+    return ir.loop("row", selection.rows, body, ir.LoopKind.RANGE)
 
 
 def _found_by_sorting(
-    selection: Selection, entry_at: Callable[[Affine], Load], key_at: KeyAt, told: Told
-) -> Block:
+    selection: Selection, entry_at: Callable[[ir.Affine], ir.Load], key_at: KeyAt, told: Told
+) -> ir.Block:
     count, extent = selection.count, selection.extent
     size = min(extent, 2 * count + SPARE)
     size += (extent - size) % LINE
     bits = 4 if size <= FEW else 8
     names = ("keys", "places", "other_keys", "other_places")
-    keys, places, *others = (integers(name, size, Scope.GLOBAL) for name in names)
-    digits = integers("digits", 1 << bits, Scope.GLOBAL)
-    t, r = Affine.variable("t"), Affine.variable("r")
+    keys, places, *others = (ir.scratch(name, size, DType.I32) for name in names)
+    digits = ir.scratch("digits", 1 << bits, DType.I32)
+    t, r = ir.variable("t"), ir.variable("r")
     sort = _sorted((keys, places), (others[0], others[1]), digits, size, bits)
-    hold = (
-        Store(buffer=keys, index=t, value=key_at(t)),
-        Store(buffer=places, index=t, value=IndexValue(index=t)),
-    )
-    body: Block = (*_serial("t", size, *hold), *sort)
+    hold = (keys.store(t, key_at(t)), places.store(t, ir.value(t)))
+    body: ir.Block = (*_serial("t", size, *hold), *sort)
     if size < extent:
         body = (*body, *_others(selection, entry_at, key_at, (keys, places), sort, size))
-    body = (*body, *_serial("r", count, told(r, Load(buffer=places, index=r))))
-    return _allocated(body, digits, keys, places, *others)
+    body = (*body, *_serial("r", count, told(r, places[r])))
+    return ir.allocated(
+        (
+            digits,
+            keys,
+            places,
+            *others,
+        ),
+        body,
+    )
 
 
 def _others(
     selection: Selection,
-    entry_at: Callable[[Affine], Load],
+    entry_at: Callable[[ir.Affine], ir.Load],
     key_at: KeyAt,
     held: Pairs,
-    sort: Block,
+    sort: ir.Block,
     size: int,
-) -> Block:
+) -> ir.Block:
     """Puts those of the entries from `size` on that come before the worst of the best behind them,
     where they are sorted whenever all places are taken, and at the end."""
     count, (keys, places) = selection.count, held
-    filled, worst = (integers(name, 1, Scope.LOCAL) for name in ("filled", "worst"))
-    first = entry_at(ZERO)
-    worst_entry = Buffer(name="worst_entry", scope=Scope.LOCAL, dtype=dtype_of(first), size=1)
-    slot, last = Affine.variable("slot"), Affine.variable("last")
-    spare = Store(
-        buffer=keys, index=Affine.variable("spare").plus(constant(count)), value=whole(MOST)
-    )
+    filled, worst = (ir.local(name, 1, DType.I32) for name in ("filled", "worst"))
+    first = entry_at(ir.ZERO)
+    worst_entry = ir.local("worst_entry", 1, ir.dtype_of(first))
+    slot, last = ir.variable("slot"), ir.variable("last")
+    spare = keys.store(ir.variable("spare") + count, ir.whole(MOST))
     drop = (
-        Store(buffer=worst, index=ZERO, value=Load(buffer=keys, index=constant(count - 1))),
-        Let(
+        worst.store(0, keys[count - 1]),
+        ir.Let(
             var="last",
-            value=Load(buffer=places, index=constant(count - 1)),
+            value=places[count - 1],
             low=0,
             high=selection.extent - 1,
-            body=(Store(buffer=worst_entry, index=ZERO, value=entry_at(last)),),
+            body=(worst_entry.store(0, entry_at(last)),),
         ),
-        Store(buffer=filled, index=ZERO, value=whole(count)),
+        filled.store(0, ir.whole(count)),
         *_serial("spare", size - count, spare),
     )
-    one_more = plus(Load(buffer=filled, index=ZERO), whole(1))
+    one_more = filled[0] + 1
 
-    def taken(at: Affine) -> Block:
-        put: Block = (
-            Let(
+    def taken(at: ir.Affine) -> ir.Block:
+        put: ir.Block = (
+            ir.Let(
                 var="slot",
-                value=Load(buffer=filled, index=ZERO),
+                value=filled[0],
                 low=0,
                 high=size - 1,
-                body=(
-                    Store(buffer=keys, index=slot, value=key_at(at)),
-                    Store(buffer=places, index=slot, value=IndexValue(index=at)),
-                ),
+                body=(keys.store(slot, key_at(at)), places.store(slot, ir.value(at))),
             ),
-            Store(buffer=filled, index=ZERO, value=one_more),
-            *when("full", same(Load(buffer=filled, index=ZERO), whole(size)), (*sort, *drop)),
+            filled.store(0, one_more),
+            *when("full", filled[0].equals(size), (*sort, *drop)),
         )
-        return when("take", less(key_at(at), Load(buffer=worst, index=ZERO)), put)
+        return when("take", key_at(at) < worst[0], put)
 
     left = selection.extent - size
-    if dtype_of(first) is DType.I32:
-        at = Affine.variable("later").plus(constant(size))
+    if ir.dtype_of(first) is DType.I32:
+        at = ir.variable("later") + size
         body = (*drop, *_serial("later", left, *taken(at)), *sort)
-        return _allocated(body, filled, worst, worst_entry)
-    start_at = Affine.variable("line").times(LINE).plus(constant(size))
-    limit = splat(Load(buffer=worst_entry, index=ZERO))
-    late: Expression | None = None
-    for vector in range(LINE // LANES):
-        some = replace(entry_at(start_at.plus(constant(LANES * vector))), lanes=LANES)
+        return ir.allocated(
+            (
+                filled,
+                worst,
+                worst_entry,
+            ),
+            body,
+        )
+    start_at = ir.variable("line") * LINE + size
+    limit = ir.splat(worst_entry[0])
+    late: ir.Expression | None = None
+    for vector in range(LINE // ir.LANES):
+        some = replace(entry_at(start_at + ir.LANES * vector), lanes=ir.LANES)
         # NaN is neither at most the worst nor at least: what it is, its key tells.
         sides = (some, limit) if selection.largest else (limit, some)
-        holds = Compare(op=CompareOp.LE, left=sides[0], right=sides[1])
-        late = holds if late is None else both(late, holds)
+        holds = sides[0] <= sides[1]
+        late = holds if late is None else late & holds
     assert late is not None
-    all_late: Expression = ExtractLane(value=late, lane=0)
-    for lane in range(1, LANES):
-        all_late = both(all_late, ExtractLane(value=late, lane=lane))
-    each = _serial("later", LINE, *taken(start_at.plus(Affine.variable("later"))))
-    line = when("late", same(all_late, whole(0)), each)
+    all_late: ir.Expression = late.extract(0)
+    for lane in range(1, ir.LANES):
+        all_late = all_late & late.extract(lane)
+    each = _serial("later", LINE, *taken(start_at + ir.variable("later")))
+    line = when("late", all_late.equals(0), each)
     body = (*drop, *_serial("line", left // LINE, *line), *sort)
-    return _allocated(body, filled, worst, worst_entry)
+    return ir.allocated(
+        (
+            filled,
+            worst,
+            worst_entry,
+        ),
+        body,
+    )
 
 
-def _sorted(held: Pairs, other: Pairs, digits: Buffer, size: int, bits: int) -> Block:
+def _sorted(held: Pairs, other: Pairs, digits: ir.Buffer, size: int, bits: int) -> ir.Block:
     """Passes go from one pair of buffers to the other and back."""
-    body: list[Statement] = []
+    body: list[ir.Statement] = []
     for number_ in range(INTEGER_BITS // bits):
         source, target = (held, other) if number_ % 2 == 0 else (other, held)
         body += _sorted_by_digit(source, target, digits, size, number_ * bits)
@@ -367,49 +329,43 @@ def _sorted(held: Pairs, other: Pairs, digits: Buffer, size: int, bits: int) -> 
 
 
 def _sorted_by_digit(
-    source: Pairs, target: Pairs, digits: Buffer, size: int, first_bit: int
-) -> Block:
+    source: Pairs, target: Pairs, digits: ir.Buffer, size: int, first_bit: int
+) -> ir.Block:
     """Counts how often each digit occurs, from that where the first of each goes, and moves all."""
-    t, d, slot = (Affine.variable(name) for name in ("t", "d", "slot"))
-    digit = Affine.variable("digit")
-    running = integers("running", 1, Scope.LOCAL)
-    held = Load(buffer=digits, index=digit)
+    t, d, slot = (ir.variable(name) for name in ("t", "d", "slot"))
+    digit = ir.variable("digit")
+    running = ir.local("running", 1, DType.I32)
+    held = digits[digit]
 
-    def of_entry(*body: Statement) -> Let:
+    def of_entry(*body: ir.Statement) -> ir.Let:
         bits = digits.size.bit_length() - 1
-        value = digit_of(Load(buffer=source[0], index=t), first_bit, bits)
-        return Let(var="digit", value=value, low=0, high=digits.size - 1, body=body)
+        value = digit_of(source[0][t], first_bit, bits)
+        return ir.Let(var="digit", value=value, low=0, high=digits.size - 1, body=body)
 
-    count = of_entry(Store(buffer=digits, index=digit, value=plus(held, whole(1))))
-    here = Load(buffer=digits, index=d)
-    move = Let(
+    count = of_entry(digits.store(digit, held + 1))
+    here = digits[d]
+    move = ir.Let(
         var="slot",
         value=held,
         low=0,
         high=size - 1,
         body=(
-            *(
-                Store(buffer=to, index=slot, value=Load(buffer=of, index=t))
-                for of, to in zip(source, target, strict=True)
-            ),
-            Store(buffer=digits, index=digit, value=plus(IndexValue(index=slot), whole(1))),
+            *(to.store(slot, of[t]) for of, to in zip(source, target, strict=True)),
+            digits.store(digit, ir.value(slot) + 1),
         ),
     )
-    first = Let(
+    first = ir.Let(
         var="slot",
-        value=Load(buffer=running, index=ZERO),
+        value=running[0],
         low=0,
         high=size,
-        body=(
-            Store(buffer=running, index=ZERO, value=plus(Load(buffer=running, index=ZERO), here)),
-            Store(buffer=digits, index=d, value=IndexValue(index=slot)),
-        ),
+        body=(running.store(0, running[0] + here), digits.store(d, ir.value(slot))),
     )
     body = (
-        *_serial("d", digits.size, Store(buffer=digits, index=d, value=whole(0))),
+        *_serial("d", digits.size, digits.store(d, 0)),
         *_serial("t", size, count),
-        Store(buffer=running, index=ZERO, value=whole(0)),
+        running.store(0, 0),
         *_serial("d", digits.size, first),
         *_serial("t", size, of_entry(move)),
     )
-    return _allocated(body, running)
+    return ir.allocated((running,), body)

@@ -18,38 +18,10 @@ from collections.abc import Sequence
 from math import prod
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import number
 from kernelzoo.domain.operators.ordered import Scan, Selection, Updates, ordered_of
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    binary,
-    constant,
-    loop,
-    plus,
-    serial,
-    total,
-    under,
-    whole,
-)
-from services.tuner.ir.nodes import (
-    Allocate,
-    Barrier,
-    BinaryOp,
-    Block,
-    Bound,
-    Buffer,
-    Expression,
-    IndexValue,
-    Let,
-    Load,
-    LoopKind,
-    Program,
-    Scope,
-    Statement,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.ordered.parts import (
@@ -59,7 +31,6 @@ from services.tuner.schedules.ordered.parts import (
     combined,
     entry_of,
     found_one_by_one,
-    integers,
     key,
     of_dtype,
     own_axes,
@@ -91,117 +62,112 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(nests=nests)
 
 
-def _threads_for(count: int, threads: int, body: Block, parameters: tuple[Buffer, ...]) -> Program:
+def _threads_for(
+    count: int, threads: int, body: ir.Block, parameters: tuple[ir.Buffer, ...]
+) -> ir.Program:
     """Runs `body` for each number below `count`, which it calls `item`."""
     groups = -(-count // threads)
-    frame = Frame()
+    frame = ir.Frame()
     group, thread = frame.variable("group", groups), frame.variable("thread", threads)
-    at = group.times(threads).plus(thread)
-    item = Let(var="item", value=IndexValue(index=at), low=0, high=count - 1, body=body)
-    inside = under(frame.undecided((Bound(index=at, limit=count),)), (item,))
-    block = (loop("thread", threads, LoopKind.THREAD_INDEX, inside),)
-    return Program(parameters=parameters, body=loop("group", groups, LoopKind.RANGE, block))
+    at = group * threads + thread
+    item = ir.Let(var="item", value=ir.value(at), low=0, high=count - 1, body=body)
+    inside = ir.under(frame.undecided((at < count,)), (item,))
+    block = (ir.threads(threads, inside),)
+    return ir.program(parameters, "group", groups, block)
 
 
-ITEM = Affine.variable("item")
+ITEM = ir.variable("item")
 
 
 def _digits(
-    place: Affine, most: int, sizes: Sequence[tuple[str, int]]
-) -> tuple[Frame, list[Affine]]:
+    place: ir.Affine, most: int, sizes: Sequence[tuple[str, int]]
+) -> tuple[ir.Frame, list[ir.Affine]]:
     """A number below `most` as one for each of sizes, the outermost first."""
-    frame = Frame(ranges={var: (0, most - 1) for var, _ in place.terms})
+    frame = ir.Frame(ranges={var: (0, most - 1) for var, _ in place.terms})
     return frame, frame.delinearize(place, sizes)
 
 
 # Scans.
 
 
-def _scan(scan: Scan, parameters: tuple[Buffer, ...], threads: int) -> tuple[Program, ...]:
+def _scan(scan: Scan, parameters: tuple[ir.Buffer, ...], threads: int) -> tuple[ir.Program, ...]:
     rows = scan.outer * scan.inner
     if rows >= MANY or scan.extent <= SHORT:
         frame, (outer, inner) = _digits(ITEM, rows, (("outer", scan.outer), ("inner", scan.inner)))
-        body = _scanned(scan, parameters, outer, inner, ZERO, scan.extent, None)
+        body = _scanned(scan, parameters, outer, inner, ir.ZERO, scan.extent, None)
         return (_threads_for(rows, threads, frame.enclose(body), parameters),)
     return (_in_parts(scan, parameters, threads),)
 
 
-def _held(output: Buffer) -> Buffer:
-    return Buffer(name="held", scope=Scope.LOCAL, dtype=output.dtype, size=1)
+def _held(output: ir.Buffer) -> ir.Buffer:
+    return ir.local("held", 1, output.dtype)
 
 
 def _scanned(
     scan: Scan,
-    parameters: tuple[Buffer, ...],
-    outer: Affine,
-    inner: Affine,
-    first: Affine,
+    parameters: tuple[ir.Buffer, ...],
+    outer: ir.Affine,
+    inner: ir.Affine,
+    first: ir.Affine,
     length: int,
-    before: Block | None,
+    before: ir.Block | None,
     *,
-    told: Block | None = None,
-) -> Block:
+    told: ir.Block | None = None,
+) -> ir.Block:
     """Combines `length` entries from `first` on: after `before`, which sets what comes before, each
     is stored; with `told` only that runs at the end."""
     x, output = parameters
     op, held = combined(scan.reducer, output.dtype), _held(output)
-    at_t = first.plus(Affine.variable("t"))
-    at = total(outer.times(scan.extent * scan.inner), at_t.times(scan.inner), inner)
-    value = binary(op, Load(buffer=held, index=ZERO), Load(buffer=x, index=at))
-    body: Block = (Store(buffer=held, index=ZERO, value=value),)
+    at_t = first + ir.variable("t")
+    at = outer * (scan.extent * scan.inner) + at_t * scan.inner + inner
+    value = ir.Binary(op=op, left=held[0], right=x[at])
+    body: ir.Block = (held.store(0, value),)
     if told is None:
-        body = (*body, Store(buffer=output, index=at, value=Load(buffer=held, index=ZERO)))
-    frame = Frame(ranges={var: (0, scan.extent) for var, _ in first.terms})
+        body = (*body, output.store(at, held[0]))
+    frame = ir.Frame(ranges={var: (0, scan.extent) for var, _ in first.terms})
     frame.ranges["t"] = (0, length - 1)
-    body = under(frame.undecided((Bound(index=at_t, limit=scan.extent),)), body)
+    body = ir.under(frame.undecided((at_t < scan.extent,)), body)
     neutral = of_dtype(NEUTRAL[scan.reducer], output.dtype)
-    block = (
-        Store(buffer=held, index=ZERO, value=neutral),
-        *(before or ()),
-        *serial("t", length, body),
-        *(told or ()),
-    )
-    return (Allocate(buffer=held, body=block),)
+    block = (held.store(0, neutral), *(before or ()), *ir.serial("t", length, body), *(told or ()))
+    return (ir.Allocate(buffer=held, body=block),)
 
 
-def _in_parts(scan: Scan, parameters: tuple[Buffer, ...], threads: int) -> Program:
+def _in_parts(scan: Scan, parameters: tuple[ir.Buffer, ...], threads: int) -> ir.Program:
     output = parameters[-1]
     rows, part = scan.outer * scan.inner, -(-scan.extent // threads)
-    thread = Affine.variable("thread")
-    shared = Buffer(name="shared", scope=Scope.WORKGROUP, dtype=output.dtype, size=threads)
-    held = Load(buffer=_held(output), index=ZERO)
+    thread = ir.variable("thread")
+    shared = ir.shared("shared", threads, output.dtype)
+    held = _held(output)[0]
     frame, (outer, inner) = _digits(
-        Affine.variable("row"), rows, (("outer", scan.outer), ("inner", scan.inner))
+        ir.variable("row"), rows, (("outer", scan.outer), ("inner", scan.inner))
     )
-    first = thread.times(part)
-    other = Affine.variable("other")
-    sum_before = Store(
-        buffer=_held(output),
-        index=ZERO,
-        value=binary(combined(scan.reducer, output.dtype), held, Load(buffer=shared, index=other)),
+    first = thread * part
+    other = ir.variable("other")
+    sum_before = _held(output).store(
+        0, ir.Binary(op=combined(scan.reducer, output.dtype), left=held, right=shared[other])
     )
-    is_before = Bound(index=other.plus(thread.times(-1)), limit=0)
-    before = serial("other", threads, under((is_before,), (sum_before,)))
-    told = (Store(buffer=shared, index=thread, value=held),)
+    is_before = other - thread < 0
+    before = ir.serial("other", threads, ir.under((is_before,), (sum_before,)))
+    told = (shared.store(thread, held),)
     body = (
         *_scanned(scan, parameters, outer, inner, first, part, None, told=told),
-        Barrier(),
+        ir.Barrier(),
         *_scanned(scan, parameters, outer, inner, first, part, before),
     )
-    block: Block = (loop("thread", threads, LoopKind.THREAD_INDEX, body),)
-    block = frame.enclose((Allocate(buffer=shared, body=block),))
-    return Program(parameters=parameters, body=loop("row", rows, LoopKind.RANGE, block))
+    block: ir.Block = (ir.threads(threads, body),)
+    block = frame.enclose((ir.Allocate(buffer=shared, body=block),))
+    return ir.program(parameters, "row", rows, block)
 
 
 # Updates.
 
 
 def _updates(
-    updates: Updates, held: Held, parameters: tuple[Buffer, ...], threads: int
-) -> tuple[Program, ...]:
+    updates: Updates, held: Held, parameters: tuple[ir.Buffer, ...], threads: int
+) -> tuple[ir.Program, ...]:
     output = parameters[-1]
     first = start(updates, ITEM, held, output.dtype)
-    copy = (Store(buffer=output, index=ITEM, value=first),)
+    copy = (output.store(ITEM, first),)
     own = [updates.value.at[n] for n in own_axes(updates)]
     axes = [axis for axis in updates.over if axis in own and number(axis.extent) > 1]
     count = prod(number(axis.extent) for axis in axes)
@@ -221,16 +187,16 @@ def _updates(
 
 
 def _selection(
-    selection: Selection, parameters: tuple[Buffer, ...], threads: int
-) -> tuple[Program, ...]:
+    selection: Selection, parameters: tuple[ir.Buffer, ...], threads: int
+) -> tuple[ir.Program, ...]:
     x, output = parameters
 
-    def key_at(row: Affine, t: Affine) -> Expression:
-        entry = Load(buffer=x, index=row.times(selection.extent).plus(t))
+    def key_at(row: ir.Affine, t: ir.Affine) -> ir.Expression:
+        entry = x[row * selection.extent + t]
         return key(entry, x.dtype, largest=selection.largest)
 
-    def told(row: Affine, r: Affine, place: Expression) -> Statement:
-        return Store(buffer=output, index=row.times(selection.count).plus(r), value=place)
+    def told(row: ir.Affine, r: ir.Affine, place: ir.Expression) -> ir.Statement:
+        return output.store(row * selection.count + r, place)
 
     if selection.extent * selection.count <= MOST_FOUND_ONE_BY_ONE:
         found = found_one_by_one(
@@ -239,38 +205,32 @@ def _selection(
         return (_threads_for(selection.rows, threads, found, parameters),)
     entries = selection.rows * selection.extent
     names = ("keys", "places", "other_keys", "other_places")
-    buffers = tuple(integers(name, entries, Scope.GLOBAL) for name in names)
+    buffers = tuple(ir.scratch(name, entries, DType.I32) for name in names)
     sorting = _Sorting(
         selection.extent, threads, (buffers[0], buffers[1]), (buffers[2], buffers[3])
     )
-    row, r = Affine.variable("row"), Affine.variable("r")
+    row, r = ir.variable("row"), ir.variable("r")
     t = sorting.t
-    biased = plus(key_at(row, t), whole(LEAST))
-    at = sorting.row.plus(t)
-    fill = (
-        Store(buffer=buffers[0], index=at, value=biased),
-        Store(buffer=buffers[1], index=at, value=IndexValue(index=t)),
-    )
+    biased = key_at(row, t) + LEAST
+    at = sorting.row + t
+    fill = (buffers[0].store(at, biased), buffers[1].store(at, ir.value(t)))
     steps = -(-selection.count // threads)
-    rank = r.times(threads).plus(sorting.thread)
-    frame = Frame(ranges={"r": (0, steps - 1), "thread": (0, threads - 1)})
-    tell = told(row, rank, Load(buffer=buffers[1], index=sorting.row.plus(rank)))
-    in_output = frame.undecided((Bound(index=rank, limit=selection.count),))
-    body: Block = (
+    rank = r * threads + sorting.thread
+    frame = ir.Frame(ranges={"r": (0, steps - 1), "thread": (0, threads - 1)})
+    tell = told(row, rank, buffers[1][sorting.row + rank])
+    in_output = frame.undecided((rank < selection.count,))
+    body: ir.Block = (
         *sorting.part(fill),
-        *serial("round", PASSES // 2, sorting.two_passes()),
-        *serial("r", steps, under(in_output, (tell,))),
+        *ir.serial("round", PASSES // 2, sorting.two_passes()),
+        *ir.serial("r", steps, ir.under(in_output, (tell,))),
     )
-    body = (loop("thread", threads, LoopKind.THREAD_INDEX, body),)
-    for shared in (sorting.counts, sorting.starts):
-        body = (Allocate(buffer=shared, body=body),)
-    program = Program(
-        parameters=(*parameters, *buffers), body=loop("row", selection.rows, LoopKind.RANGE, body)
-    )
+    body = (ir.threads(threads, body),)
+    body = ir.allocated((sorting.counts, sorting.starts), body)
+    program = ir.program((*parameters, *buffers), "row", selection.rows, body)
     return (program,)
 
 
-Pairs = tuple[Buffer, Buffer]
+Pairs = tuple[ir.Buffer, ir.Buffer]
 """Keys and places."""
 
 
@@ -282,99 +242,93 @@ class _Sorting:
         self._extent, self._threads = extent, threads
         self._held, self._other = held, other
         self._length = -(-extent // threads)
-        self.counts = integers("counts", DIGITS * threads, Scope.WORKGROUP)
-        self.starts = integers("starts", DIGITS, Scope.WORKGROUP)
-        self.thread = Affine.variable("thread")
-        self.row = Affine.variable("row").times(extent)
-        self.t = self.thread.times(self._length).plus(Affine.variable("t"))
+        self.counts = ir.shared("counts", DIGITS * threads, DType.I32)
+        self.starts = ir.shared("starts", DIGITS, DType.I32)
+        self.thread = ir.variable("thread")
+        self.row = ir.variable("row") * extent
+        self.t = self.thread * self._length + ir.variable("t")
 
-    def part(self, body: Block) -> Block:
+    def part(self, body: ir.Block) -> ir.Block:
         """Runs `body` for each entry `t` of the thread's part of the row."""
-        frame = Frame(ranges={"thread": (0, self._threads - 1), "t": (0, self._length - 1)})
-        exists = frame.undecided((Bound(index=self.t, limit=self._extent),))
-        return serial("t", self._length, under(exists, body))
+        frame = ir.Frame(ranges={"thread": (0, self._threads - 1), "t": (0, self._length - 1)})
+        exists = frame.undecided((self.t < self._extent,))
+        return ir.serial("t", self._length, ir.under(exists, body))
 
-    def two_passes(self) -> Block:
+    def two_passes(self) -> ir.Block:
         """Those of number `round`: by the next two digits."""
         return (
-            Barrier(storage=True),
+            ir.Barrier(storage=True),
             *self._pass(self._held, self._other, 0),
-            Barrier(storage=True),
+            ir.Barrier(storage=True),
             *self._pass(self._other, self._held, DIGIT_BITS),
-            Barrier(storage=True),
+            ir.Barrier(storage=True),
         )
 
-    def _pass(self, source: Pairs, target: Pairs, start_bit: int) -> Block:
-        shift = IndexValue(
-            index=Affine.variable("round").times(2 * DIGIT_BITS).plus(constant(start_bit))
-        )
-        entry = self.row.plus(self.t)
-        digit, d, slot = (Affine.variable(name) for name in ("digit", "d", "slot"))
-        bits = binary(BinaryOp.SHIFT_RIGHT, Load(buffer=source[0], index=entry), shift)
+    def _pass(self, source: Pairs, target: Pairs, start_bit: int) -> ir.Block:
+        shift = ir.value(ir.variable("round") * (2 * DIGIT_BITS) + start_bit)
+        entry = self.row + self.t
+        digit, d, slot = (ir.variable(name) for name in ("digit", "d", "slot"))
+        bits = source[0][entry] >> shift
 
-        def of_entry(*body: Statement) -> Block:
-            value = binary(BinaryOp.AND, bits, whole(DIGITS - 1))
-            return (Let(var="digit", value=value, low=0, high=DIGITS - 1, body=body),)
+        def of_entry(*body: ir.Statement) -> ir.Block:
+            value = bits & DIGITS - 1
+            return (ir.Let(var="digit", value=value, low=0, high=DIGITS - 1, body=body),)
 
-        own = digit.times(self._threads).plus(self.thread)
-        count = Load(buffer=self.counts, index=own)
-        counted = Store(buffer=self.counts, index=own, value=plus(count, whole(1)))
-        column = d.times(self._threads).plus(self.thread)
-        at = self.row.plus(slot)
-        place = plus(count, Load(buffer=self.starts, index=digit))
-        moved = Let(
+        own = digit * self._threads + self.thread
+        count = self.counts[own]
+        counted = self.counts.store(own, count + 1)
+        column = d * self._threads + self.thread
+        at = self.row + slot
+        place = count + self.starts[digit]
+        moved = ir.Let(
             var="slot",
             value=place,
             low=0,
             high=self._extent - 1,
             body=(
-                *(
-                    Store(buffer=to, index=at, value=Load(buffer=of, index=entry))
-                    for of, to in zip(source, target, strict=True)
-                ),
+                *(to.store(at, of[entry]) for of, to in zip(source, target, strict=True)),
                 counted,
             ),
         )
         return (
-            *serial("d", DIGITS, (Store(buffer=self.counts, index=column, value=whole(0)),)),
+            *ir.serial("d", DIGITS, (self.counts.store(column, 0),)),
             *self.part(of_entry(counted)),
-            Barrier(),
-            *under((Bound(index=self.thread, limit=DIGITS),), self._counts_before()),
-            Barrier(),
-            *under((Bound(index=self.thread, limit=1),), self._starts_before()),
-            Barrier(),
+            ir.Barrier(),
+            *ir.under((self.thread < DIGITS,), self._counts_before()),
+            ir.Barrier(),
+            *ir.under((self.thread < 1,), self._starts_before()),
+            ir.Barrier(),
             *self.part(of_entry(moved)),
         )
 
-    def _counts_before(self) -> Block:
+    def _counts_before(self) -> ir.Block:
         """For the digit of the thread's number: counts become those of all threads before."""
-        other = self.thread.times(self._threads).plus(Affine.variable("other"))
+        other = self.thread * self._threads + ir.variable("other")
         return _running(self.counts, other, "other", self._threads, self.starts, self.thread)
 
-    def _starts_before(self) -> Block:
-        return _running(self.starts, Affine.variable("other"), "other", DIGITS, None, ZERO)
+    def _starts_before(self) -> ir.Block:
+        return _running(self.starts, ir.variable("other"), "other", DIGITS, None, ir.ZERO)
 
 
 def _running(
-    counts: Buffer, at: Affine, var: str, length: int, all_of: Buffer | None, told: Affine
-) -> Block:
+    counts: ir.Buffer,
+    at: ir.Affine,
+    var: str,
+    length: int,
+    all_of: ir.Buffer | None,
+    told: ir.Affine,
+) -> ir.Block:
     """Each count becomes the sum of those before it; that of all is stored, where wanted."""
-    running = integers("running", 1, Scope.LOCAL)
-    held, before = Load(buffer=running, index=ZERO), Affine.variable("before")
-    step = Let(
+    running = ir.local("running", 1, DType.I32)
+    held, before = running[0], ir.variable("before")
+    step = ir.Let(
         var="before",
         value=held,
         low=0,
         high=LARGEST_COUNT,
-        body=(
-            Store(buffer=running, index=ZERO, value=plus(held, Load(buffer=counts, index=at))),
-            Store(buffer=counts, index=at, value=IndexValue(index=before)),
-        ),
+        body=(running.store(0, held + counts[at]), counts.store(at, ir.value(before))),
     )
-    body: Block = (
-        Store(buffer=running, index=ZERO, value=whole(0)),
-        *serial(var, length, (step,)),
-    )
+    body: ir.Block = (running.store(0, 0), *ir.serial(var, length, (step,)))
     if all_of is not None:
-        body = (*body, Store(buffer=all_of, index=told, value=held))
-    return (Allocate(buffer=running, body=body),)
+        body = (*body, all_of.store(told, held))
+    return (ir.Allocate(buffer=running, body=body),)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import PROGRAM, Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.matmul.config import (
@@ -55,9 +55,9 @@ class WasmPrefetchingMatmulConfig(WasmConfig):
             return f"the tiles of {extents.m} rows are too few to read a panel ahead; use matmul"
         if extents.k % self.unroll_k:
             return f"unroll_k={self.unroll_k} must divide {extents.k}"
-        if self.tile_n % LANES or self.block_n % self.tile_n or extents.n % self.block_n:
+        if self.tile_n % ir.LANES or self.block_n % self.tile_n or extents.n % self.block_n:
             return (
-                f"{LANES} must divide tile_n={self.tile_n}, that block_n={self.block_n}, and that "
-                f"{extents.n}"
+                f"{ir.LANES} must divide tile_n={self.tile_n}, that block_n={self.block_n}, and "
+                f"that {extents.n}"
             )
         return ""

@@ -32,29 +32,7 @@ register-only limit in their network.
 from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    constant,
-    f32_buffer,
-    loop,
-    number,
-    plus,
-    serial,
-    times,
-    unrolled,
-)
-from services.tuner.ir.nodes import (
-    Allocate,
-    Block,
-    Buffer,
-    Load,
-    LoopKind,
-    Program,
-    Scope,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.finish import stored_product
@@ -84,60 +62,58 @@ class _Nest:
 
     extents: Extents
     config: WasmPrefetchingMatmulConfig
-    parameters: tuple[Buffer, ...]
+    parameters: tuple[ir.Buffer, ...]
 
     @property
     def panels(self) -> int:
         """Panels of a block of columns."""
         return self.config.block_n // self.config.tile_n
 
-    def program(self) -> Program:
-        extents, frame = self.extents, Frame()
+    def program(self) -> ir.Program:
+        extents, frame = self.extents, ir.Frame()
         blocks = extents.n // self.config.block_n
         block, panel = frame.variable("block", blocks), frame.variable("panel", self.panels)
-        place = block.times(self.panels).plus(panel)
-        following = frame.least("next", place.plus(constant(1)), blocks * self.panels - 1)
-        tiles: Block = ()
+        place = block * self.panels + panel
+        following = frame.least("next", place + 1, blocks * self.panels - 1)
+        tiles: ir.Block = ()
         for each in row_tiles(extents.m, self.config.tile_m):
             tiles = (*tiles, *self._rows(each, place, following))
-        body = serial("panel", self.panels, frame.enclose(tiles))
-        return Program(parameters=self.parameters, body=loop("block", blocks, LoopKind.RANGE, body))
+        body = ir.serial("panel", self.panels, frame.enclose(tiles))
+        return ir.program(self.parameters, "block", blocks, body)
 
-    def _rows(self, tiles: RowTiles, panel: Affine, following: Affine) -> Block:
+    def _rows(self, tiles: RowTiles, panel: ir.Affine, following: ir.Affine) -> ir.Block:
         """Tiles of as many rows. Each reads its part of the next panel."""
-        config, size, frame = self.config, self.extents.k * self.config.tile_n, Frame()
+        config, size, frame = self.config, self.extents.k * self.config.tile_n, ir.Frame()
         bodies = self.extents.k // config.unroll_k
         word = tiles.read_ahead(frame, bodies, config.step(self.extents.m), size)
-        ahead = following.times(size).plus(word)
+        ahead = following * size + word
         m1 = frame.variable("m1", tiles.count)
-        first = m1.times(tiles.rows).plus(constant(tiles.first))
+        first = m1 * tiles.rows + tiles.first
         tile = self._tile(first, tiles.rows, panel, ahead)
-        return serial("m1", tiles.count, frame.enclose(tile))
+        return ir.serial("m1", tiles.count, frame.enclose(tile))
 
-    def _tile(self, first: Affine, rows: int, panel: Affine, ahead: Affine) -> Block:
+    def _tile(self, first: ir.Affine, rows: int, panel: ir.Affine, ahead: ir.Affine) -> ir.Block:
         config, extents, width = self.config, self.extents, self.config.tile_n
         a, b, *_ = self.parameters
-        sums = f32_buffer("sums", rows * width, Scope.LOCAL)
-        unused = f32_buffer("ahead", 1, Scope.LOCAL)
-        lane, row = Affine.variable("n0"), first.plus(Affine.variable("m0"))
-        own = Affine.of(0, {"m0": width, "n0": 1})
-        k = Affine.of(0, {"k1": config.unroll_k, "k0": 1})
-        left = Load(buffer=a, index=row.times(extents.k).plus(k))
-        right = Load(buffer=b, index=panel.times(extents.k).plus(k).times(width).plus(lane))
-        held = Load(buffer=sums, index=own)
+        sums = ir.local("sums", rows * width)
+        unused = ir.local("ahead", 1)
+        lane, row = ir.variable("n0"), first + ir.variable("m0")
+        own = ir.affine(m0=width, n0=1)
+        k = ir.affine(k1=config.unroll_k, k0=1)
+        left = a[row * extents.k + k]
+        right = b[(panel * extents.k + k) * width + lane]
+        held = sums[own]
 
-        def each(store: Store) -> Block:
-            return (unrolled("m0", rows, loop("n0", width, LoopKind.VECTOR, (store,))),)
+        def each(store: ir.Store) -> ir.Block:
+            return (ir.unrolled("m0", rows, ir.loop("n0", width, (store,), ir.LoopKind.VECTOR)),)
 
-        column = panel.times(width).plus(lane)
-        product = Store(buffer=sums, index=own, value=plus(held, times(left, right)))
-        read = Store(buffer=unused, index=ZERO, value=Load(buffer=b, index=ahead))
-        body: Block = (read, unrolled("k0", config.unroll_k, *each(product)))
-        tile: Block = (
-            *each(Store(buffer=sums, index=own, value=number(0))),
-            *serial("k1", extents.k // config.unroll_k, body),
-            *each(stored_product(extents, self.parameters, (ZERO, row, column), held)),
+        column = panel * width + lane
+        product = sums.store(own, held + left * right)
+        read = unused.store(0, b[ahead])
+        body: ir.Block = (read, ir.unrolled("k0", config.unroll_k, *each(product)))
+        tile: ir.Block = (
+            *each(sums.store(own, 0.0)),
+            *ir.serial("k1", extents.k // config.unroll_k, body),
+            *each(stored_product(extents, self.parameters, (ir.ZERO, row, column), held)),
         )
-        for buffer in (unused, sums):
-            tile = (Allocate(buffer=buffer, body=tile),)
-        return tile
+        return ir.allocated((unused, sums), tile)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
 from services.tuner.schedules.base.wasm_config import WasmConfig
 
@@ -30,10 +30,10 @@ class WasmQuantisedGemvConfig(WasmConfig):
             return "the blocks of a row's weights must be equal, of a multiple of 32 weights"
         if not 1 <= self.tile_n * len(product.weights) * product.m <= MAX_SUMS:
             return f"tile_n={self.tile_n} makes 0 or more than {MAX_SUMS} sums"
-        if self.block_n < 1 or product.n % self.block_n or self.block_n % (LANES * self.tile_n):
+        if self.block_n < 1 or product.n % self.block_n or self.block_n % (ir.LANES * self.tile_n):
             return (
                 f"block_n={self.block_n} must divide {product.n} and be a multiple of "
-                f"{LANES * self.tile_n}"
+                f"{ir.LANES * self.tile_n}"
             )
         return ""
 
@@ -45,5 +45,5 @@ def streams(product: QuantisedProduct) -> bool:
         product.m <= MAX_M
         and block % ROW_STEP == 0
         and product.k % block == 0
-        and product.n % LANES == 0
+        and product.n % ir.LANES == 0
     )

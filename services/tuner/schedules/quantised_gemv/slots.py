@@ -9,9 +9,9 @@ weights e, W + e, 2W + e and 3W + e, and slot number e of the vector has the act
 from dataclasses import dataclass
 
 from kernelzoo.domain.operators.quantised import ROW_STEP, per_word
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 
-SLOTS = ROW_STEP // LANES
+SLOTS = ROW_STEP // ir.LANES
 HALF_WORD = 16
 """Bits that are converted where they stand; those of the higher half are shifted there."""
 
@@ -49,7 +49,7 @@ class Slot:
 
     def weight(self, lane: int) -> int:
         """Which weight of the stretch a lane has."""
-        return (self.vector * LANES + lane) * per_word(self.width) + self.bit
+        return (self.vector * ir.LANES + lane) * per_word(self.width) + self.bit
 
 
 def slots_of(width: int) -> tuple[Slot, ...]:

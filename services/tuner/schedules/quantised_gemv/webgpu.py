@@ -40,48 +40,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import ROW_STEP, Form, per_word
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    all_lanes,
-    binary,
-    f32_buffer,
-    loop,
-    number,
-    numbers,
-    plus,
-    serial,
-    splat,
-    times,
-    total,
-    under,
-    whole,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    Barrier,
-    BinaryOp,
-    Bitcast,
-    Block,
-    Bound,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expression,
-    ExtractLane,
-    IndexValue,
-    Lanes,
-    Load,
-    LoopKind,
-    MathFunction,
-    Program,
-    Scope,
-    Statement,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.schedules.base.entry import entry_value
 from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
 from services.tuner.schedules.base.quantised import (
@@ -95,7 +54,7 @@ from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.quantised_gemv.slots import HALF_WORD, SLOTS, Slot, slots_of
 from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
 
-WORDS_AT_ONCE = LANES
+WORDS_AT_ONCE = ir.LANES
 MANTISSA = 23
 """Bits of a number of f32 behind its first one."""
 _EXPONENT_BIAS = 127
@@ -114,28 +73,28 @@ class _Kernel:
     config: WebgpuQuantisedGemvConfig
     product: QuantisedProduct
     held: Held
-    frame: Frame
-    thread: Affine
+    frame: ir.Frame
+    thread: ir.Affine
     sharing: RowThreads
-    rows: tuple[Affine, ...]
-    staged: Buffer
-    own: Buffer
-    sums: Buffer
-    squares: Buffer
+    rows: tuple[ir.Affine, ...]
+    staged: ir.Buffer
+    own: ir.Buffer
+    sums: ir.Buffer
+    squares: ir.Buffer
 
-    def sum_at(self, place: int) -> Affine:
-        return Affine(constant=LANES * place)
+    def sum_at(self, place: int) -> ir.Affine:
+        return ir.constant(ir.LANES * place)
 
     def sum_of(self, product: int, row: int, m: int) -> int:
         return (product * len(self.rows) + row) * self.product.m + m
 
-    def load(self, name: str, index: Affine, lanes: int = 1) -> Load:
-        return Load(buffer=self.held[name][0], index=index, lanes=lanes)
+    def load(self, name: str, index: ir.Affine, lanes: int = 1) -> ir.Load:
+        return ir.Load(buffer=self.held[name][0], index=index, lanes=lanes)
 
 
-def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig) -> Program:
+def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig) -> ir.Program:
     """One dispatch; its parameters are those of the workload, flat."""
-    product, frame = quantised_product_of(workload), Frame()
+    product, frame = quantised_product_of(workload), ir.Frame()
     parameters = parameters_of(workload)
 
     # 1. Which rows of the weights are the thread's.
@@ -145,9 +104,9 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
     own, lane = frame.delinearize(
         thread, (("own", config.row_tiles), ("lane", config.threads_per_row))
     )
-    first = group.times(config.block_n).plus(own.times(config.tile_n))
-    unclamped = [first.plus(Affine(constant=row)) for row in range(config.tile_n)]
-    exist = [frame.undecided((Bound(index=row, limit=product.n),)) for row in unclamped]
+    first = group * config.block_n + own * config.tile_n
+    unclamped = [first + row for row in range(config.tile_n)]
+    exist = [frame.undecided((row < product.n,)) for row in unclamped]
     kernel = _Kernel(
         config=config,
         product=product,
@@ -162,27 +121,24 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
             subgroups=config.subgroups,
         ),
         rows=tuple(frame.clamped(f"row{n}", row, product.n, 1) for n, row in enumerate(unclamped)),
-        staged=f32_buffer("staged", LANES * SLOTS * config.pitch * product.m, Scope.WORKGROUP),
-        own=f32_buffer("own", ROW_STEP * product.m, Scope.LOCAL),
-        sums=f32_buffer(
-            "sums", LANES * len(product.weights) * config.tile_n * product.m, Scope.LOCAL
-        ),
-        squares=f32_buffer("squares", product.m, Scope.LOCAL),
+        staged=ir.shared("staged", ir.LANES * SLOTS * config.pitch * product.m),
+        own=ir.local("own", ROW_STEP * product.m),
+        sums=ir.local("sums", ir.LANES * len(product.weights) * config.tile_n * product.m),
+        squares=ir.local("squares", product.m),
     )
     zeros = tuple(
-        Store(buffer=kernel.sums, index=Affine(constant=n), value=numbers(0.0))
-        for n in range(0, kernel.sums.size, LANES)
+        kernel.sums.store(n, ir.numbers(0.0)) for n in range(0, kernel.sums.size, ir.LANES)
     )
 
     # 2 and 3. Part by part of k: activations into workgroup memory, then their products.
     if config.block_k:
         parts = product.k // config.block_k
         part = frame.variable("part", parts)
-        after = (Barrier(),) if parts > 1 else ()
-        body: Block = (*_staging(kernel, part), Barrier(), *_products(kernel, part), *after)
-        body = serial("part", parts, body)
+        after = (ir.Barrier(),) if parts > 1 else ()
+        body: ir.Block = (*_staging(kernel, part), ir.Barrier(), *_products(kernel, part), *after)
+        body = ir.serial("part", parts, body)
     else:
-        body = _products(kernel, ZERO)
+        body = _products(kernel, ir.ZERO)
     body = (*zeros, *_no_squares(kernel), *body)
     # 4. Sums over the threads of a row, and over the whole workgroup for the norm.
     totals, factors = _totals(kernel)
@@ -190,103 +146,93 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
     body = (*body, *totals.body, *factors.body, *_stores(kernel, totals, factors, exist))
 
     local = (kernel.sums, *totals.local, *factors.local)
-    for buffer in (*local, *((kernel.squares,) if product.norm else ())):
-        body = (Allocate(buffer=buffer, body=body),)
-    block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body)),)
+    body = ir.allocated((*local, *((kernel.squares,) if product.norm else ())), body)
+    block: ir.Block = (ir.threads(config.threads, frame.enclose(body)),)
     staged = (kernel.staged,) if config.block_k else ()
-    for buffer in (*staged, *totals.shared, *factors.shared):
-        block = (Allocate(buffer=buffer, body=block),)
-    return Program(parameters=parameters, body=loop("group", groups, LoopKind.RANGE, block))
+    block = ir.allocated((*staged, *totals.shared, *factors.shared), block)
+    return ir.program(parameters, "group", groups, block)
 
 
 # Step 2: activations into workgroup memory, in the order in which words have their weights.
 
 
-def _staging(kernel: _Kernel, part: Affine) -> Block:
+def _staging(kernel: _Kernel, part: ir.Affine) -> ir.Block:
     """Threads take vectors in turn, so that neighbours read neighbours."""
     config, width = kernel.config, kernel.product.form.width
     count = per_word(width)
-    blocks, vectors = config.block_k // ROW_STEP, ROW_STEP // (count * LANES)
+    blocks, vectors = config.block_k // ROW_STEP, ROW_STEP // (count * ir.LANES)
     items = blocks * SLOTS
     inside = kernel.frame.nested()
     load = inside.variable("load", -(-items // config.threads))
-    place = load.times(config.threads).plus(kernel.thread)
-    exists = inside.undecided((Bound(index=place, limit=items),))
+    place = load * config.threads + kernel.thread
+    exists = inside.undecided((place < items,))
     block, vector, bit = inside.delinearize(
         inside.clamped("place", place, items, 1),
         (("block", blocks), ("vector", vectors), ("bit", count)),
     )
-    first = total(
-        part.times(config.block_k),
-        block.times(ROW_STEP),
-        vector.times(LANES * count),
-        bit,
-    )
-    slot = vector.times(count).plus(bit).times(config.pitch).plus(block)
+    first = part * config.block_k + block * ROW_STEP + vector * (ir.LANES * count) + bit
+    slot = (vector * count + bit) * config.pitch + block
     held = HALF_WORD // width
-    among = inside.let(
-        "among", binary(BinaryOp.FLOOR_MOD, IndexValue(index=bit), whole(held)), held - 1
-    )
+    among = inside.let("among", ir.value(bit) % held, held - 1)
     # 2^-p has the exponent 127 - p.
-    exponent = among.times(-width << MANTISSA).plus(Affine(constant=_EXPONENT_BIAS << MANTISSA))
-    power = Bitcast(value=IndexValue(index=exponent), dtype=DType.F32)
-    body: Block = ()
+    exponent = among * (-width << MANTISSA) + (_EXPONENT_BIAS << MANTISSA)
+    power = ir.value(exponent).bitcast(DType.F32)
+    body: ir.Block = ()
     for m in range(kernel.product.m):
         body = (*body, *_staged_row(kernel, m, first, slot, power))
-    return serial("load", -(-items // config.threads), inside.enclose(under(exists, body)))
+    return ir.serial("load", -(-items // config.threads), inside.enclose(ir.under(exists, body)))
 
 
-def _staged_row(kernel: _Kernel, m: int, first: Affine, slot: Affine, power: Expression) -> Block:
+def _staged_row(
+    kernel: _Kernel, m: int, first: ir.Affine, slot: ir.Affine, power: ir.Expression
+) -> ir.Block:
     product = kernel.product
-    row = Affine(constant=m * product.k).plus(first)
+    row = m * product.k + first
     count = per_word(product.form.width)
-    places = [Affine(constant=lane * count) for lane in range(LANES)]
-    entries: Expression = Lanes(
-        values=tuple(kernel.load(product.a, row.plus(place)) for place in places)
+    places = [ir.constant(lane * count) for lane in range(ir.LANES)]
+    entries: ir.Expression = ir.Lanes(
+        values=tuple(kernel.load(product.a, row + place) for place in places)
     )
-    squares: Block = ()
+    squares: ir.Block = ()
     if product.norm is not None:
-        gamma = (kernel.load(product.norm.gamma, first.plus(place)) for place in places)
-        held = Load(buffer=kernel.squares, index=Affine(constant=m))
-        squared = plus(held, all_lanes(times(entries, entries)))
-        squares = (Store(buffer=kernel.squares, index=held.index, value=squared),)
-        entries = times(entries, Lanes(values=tuple(gamma)))
-    scaled = times(entries, splat(power))
-    return (*squares, Store(buffer=kernel.staged, index=_slot(kernel, m, slot), value=scaled))
+        gamma = (kernel.load(product.norm.gamma, first + place) for place in places)
+        held = kernel.squares[m]
+        squared = held + ir.all_lanes(entries * entries)
+        squares = (kernel.squares.store(held.index, squared),)
+        entries = entries * ir.Lanes(values=tuple(gamma))
+    scaled = entries * ir.splat(power)
+    return (*squares, kernel.staged.store(_slot(kernel, m, slot), scaled))
 
 
-def _slot(kernel: _Kernel, m: int, slot: Affine) -> Affine:
-    return Affine(constant=m * SLOTS * kernel.config.pitch).plus(slot).times(LANES)
+def _slot(kernel: _Kernel, m: int, slot: ir.Affine) -> ir.Affine:
+    return (m * SLOTS * kernel.config.pitch + slot) * ir.LANES
 
 
-def _no_squares(kernel: _Kernel) -> Block:
+def _no_squares(kernel: _Kernel) -> ir.Block:
     if kernel.product.norm is None:
         return ()
-    return tuple(
-        Store(buffer=kernel.squares, index=Affine(constant=m), value=number(0))
-        for m in range(kernel.product.m)
-    )
+    return tuple(kernel.squares.store(m, 0.0) for m in range(kernel.product.m))
 
 
 # Step 3: the products of one stretch of each row with the activations.
 
 
-def _products(kernel: _Kernel, part: Affine) -> Block:
+def _products(kernel: _Kernel, part: ir.Affine) -> ir.Block:
     config, product = kernel.config, kernel.product
     blocks = (config.block_k or product.k) // ROW_STEP
     steps = -(-blocks // config.threads_per_row)
     inside = kernel.frame.nested()
     step = inside.variable("step", steps)
-    block = step.times(config.threads_per_row).plus(kernel.sharing.lane)
-    exists = inside.undecided((Bound(index=block, limit=blocks),))
+    block = step * config.threads_per_row + kernel.sharing.lane
+    exists = inside.undecided((block < blocks,))
     block = inside.clamped("own_block", block, blocks, 1) if not exists else block
-    place = part.times(blocks).plus(block)
-    dot = f32_buffer("dot", LANES * product.m, Scope.LOCAL)
-    weight = f32_buffer("weight", LANES, Scope.LOCAL)
-    body: Block = () if config.block_k else _own_activations(kernel, block)
+    place = part * blocks + block
+    dot = ir.local("dot", ir.LANES * product.m)
+    weight = ir.local("weight", ir.LANES)
+    body: ir.Block = () if config.block_k else _own_activations(kernel, block)
     for number_, operand in enumerate(product.weights):
         for row, at in enumerate(kernel.rows):
-            index = at.plus(Affine(constant=operand.first_row))
+            index = at + operand.first_row
             for slots in _scaled_together(operand.form):
                 body = (
                     *body,
@@ -294,54 +240,49 @@ def _products(kernel: _Kernel, part: Affine) -> Block:
                     *_added(kernel, operand, slots, (number_, row), index, place, inside, dot),
                 )
     local = (dot, weight) if config.block_k else (dot, weight, kernel.own)
-    for buffer in local:
-        body = (Allocate(buffer=buffer, body=body),)
-    return serial("step", steps, inside.enclose(under(exists, body)))
+    body = ir.allocated(local, body)
+    return ir.serial("step", steps, inside.enclose(ir.under(exists, body)))
 
 
-def _own_activations(kernel: _Kernel, block: Affine) -> Block:
+def _own_activations(kernel: _Kernel, block: ir.Affine) -> ir.Block:
     """The slots of the thread's own stretch, of activations that are read where they lie."""
     product = kernel.product
     slots = slots_of(product.form.width)
-    body: list[Statement] = []
+    body: list[ir.Statement] = []
     for m in range(product.m):
-        row = Affine(constant=m * product.k).plus(block.times(ROW_STEP))
-        vectors = [Affine(constant=LANES * n) for n in range(ROW_STEP // LANES)]
-        entries: list[Expression] = [kernel.load(product.a, row.plus(at), LANES) for at in vectors]
+        row = m * product.k + block * ROW_STEP
+        vectors = [ir.constant(ir.LANES * n) for n in range(ROW_STEP // ir.LANES)]
+        entries: list[ir.Expression] = [
+            kernel.load(product.a, row + at, ir.LANES) for at in vectors
+        ]
         if product.norm is not None:
-            held = Load(buffer=kernel.squares, index=Affine(constant=m))
-            squared = all_lanes(_pairwise([times(each, each) for each in entries]))
-            body.append(Store(buffer=kernel.squares, index=held.index, value=plus(held, squared)))
-            gamma = [block.times(ROW_STEP).plus(at) for at in vectors]
+            held = kernel.squares[m]
+            squared = ir.all_lanes(ir.pairwise([each * each for each in entries]))
+            body.append(kernel.squares.store(held.index, held + squared))
+            gamma = [block * ROW_STEP + at for at in vectors]
             entries = [
-                times(each, kernel.load(product.norm.gamma, at, LANES))
+                each * kernel.load(product.norm.gamma, at, ir.LANES)
                 for each, at in zip(entries, gamma, strict=True)
             ]
         for slot in slots:
-            lanes = [slot.weight(lane) for lane in range(LANES)]
-            parts = [ExtractLane(value=entries[at // LANES], lane=at % LANES) for at in lanes]
-            value: Expression = Lanes(values=tuple(parts))
+            lanes = [slot.weight(lane) for lane in range(ir.LANES)]
+            parts = [entries[at // ir.LANES].extract(at % ir.LANES) for at in lanes]
+            value: ir.Expression = ir.Lanes(values=tuple(parts))
             if slot.power:
-                value = times(value, numbers(2.0**-slot.power))
-            body.append(Store(buffer=kernel.own, index=_own_slot(m, slot.number), value=value))
+                value = value * 2.0**-slot.power
+            body.append(kernel.own.store(_own_slot(m, slot.number), value))
     return tuple(body)
 
 
-def _own_slot(m: int, slot: int) -> Affine:
-    return Affine(constant=(m * SLOTS + slot) * LANES)
+def _own_slot(m: int, slot: int) -> ir.Affine:
+    return ir.constant((m * SLOTS + slot) * ir.LANES)
 
 
-def _pairwise(values: list[Expression]) -> Expression:
-    while len(values) > 1:
-        values = [plus(*pair) for pair in zip(values[::2], values[1::2], strict=True)]
-    return values[0]
-
-
-def _activations(kernel: _Kernel, m: int, slot: int, block: Affine) -> Load:
+def _activations(kernel: _Kernel, m: int, slot: int, block: ir.Affine) -> ir.Load:
     if not kernel.config.block_k:
-        return Load(buffer=kernel.own, index=_own_slot(m, slot), lanes=LANES)
-    place = Affine(constant=slot * kernel.config.pitch).plus(block)
-    return Load(buffer=kernel.staged, index=_slot(kernel, m, place), lanes=LANES)
+        return kernel.own.vector(_own_slot(m, slot))
+    place = slot * kernel.config.pitch + block
+    return kernel.staged.vector(_slot(kernel, m, place))
 
 
 def _scaled_together(form: Form) -> tuple[range, ...]:
@@ -353,82 +294,73 @@ def _scaled_together(form: Form) -> tuple[range, ...]:
 
 
 def _own_blocks(
-    form: Form, k: int, vector: int, place: Affine, inside: Frame
-) -> tuple[Affine, ...]:
+    form: Form, k: int, vector: int, place: ir.Affine, inside: ir.Frame
+) -> tuple[ir.Affine, ...]:
     """For each word of a vector of a stretch, which is at `place`, the block of its row."""
     if form.block < ROW_STEP:
-        first = place.times(ROW_STEP // form.block)
-        words = (vector * LANES + lane for lane in range(LANES))
-        return tuple(
-            first.plus(Affine(constant=word * form.per_word // form.block)) for word in words
-        )
+        first = place * (ROW_STEP // form.block)
+        words = (vector * ir.LANES + lane for lane in range(ir.LANES))
+        return tuple(first + word * form.per_word // form.block for word in words)
     if form.block > ROW_STEP:
         stretches = form.block // ROW_STEP
-        value = binary(BinaryOp.FLOOR_DIV, IndexValue(index=place), whole(stretches))
+        value = ir.value(place) // stretches
         place = _bound_once(inside, "whole_block", value, form.blocks(k) - 1)
-    return (place,) * LANES
+    return (place,) * ir.LANES
 
 
-def _bound_once(inside: Frame, name: str, value: Expression, most: int) -> Affine:
-    return Affine.variable(name) if name in inside.ranges else inside.let(name, value, most)
+def _bound_once(inside: ir.Frame, name: str, value: ir.Expression, most: int) -> ir.Affine:
+    return ir.variable(name) if name in inside.ranges else inside.let(name, value, most)
 
 
 def _dots(
     kernel: _Kernel,
     operand: Weights,
     slots: range,
-    row: Affine,
-    place: Affine,
-    block: Affine,
-    inside: Frame,
-    into: Buffer,
-    weight: Buffer,
-) -> Block:
+    row: ir.Affine,
+    place: ir.Affine,
+    block: ir.Affine,
+    inside: ir.Frame,
+    into: ir.Buffer,
+    weight: ir.Buffer,
+) -> ir.Block:
     """Σ (q - zero) · a of some slots of a stretch, lane by lane, for all rows of a."""
     product, form = kernel.product, operand.form
     words = ROW_STEP // form.per_word
-    at = row.times(product.k // ROW_STEP).plus(place).times(words)
+    at = (row * (product.k // ROW_STEP) + place) * words
     zeros = _zero_points(kernel, operand, slots, row, place, inside)
-    body: list[Statement] = []
+    body: list[ir.Statement] = []
     for number_ in slots:
         slot = Slot(number=number_, width=form.width)
-        held: Expression = kernel.load(
-            operand.words, at.plus(Affine(constant=slot.vector * WORDS_AT_ONCE)), LANES
-        )
+        held: ir.Expression = kernel.load(operand.words, at + slot.vector * WORDS_AT_ONCE, ir.LANES)
         if slot.shift:
-            held = binary(BinaryOp.SHIFT_RIGHT, held, whole(slot.shift))
-        held = binary(BinaryOp.AND, held, _words(slot.mask))
-        held = binary(BinaryOp.OR, held, _words((_EXPONENT_BIAS + MANTISSA) << MANTISSA))
-        value = binary(
-            BinaryOp.SUB, Bitcast(value=held, dtype=DType.F32), _centre(form, slot, zeros)
-        )
-        body.append(Store(buffer=weight, index=ZERO, value=value))
+            held = held >> slot.shift
+        held = held & _words(slot.mask)
+        held = held | _words((_EXPONENT_BIAS + MANTISSA) << MANTISSA)
+        value = held.bitcast(DType.F32) - _centre(form, slot, zeros)
+        body.append(weight.store(0, value))
         for m in range(product.m):
             index = kernel.sum_at(m)
-            own = times(
-                Load(buffer=weight, index=ZERO, lanes=LANES),
-                _activations(kernel, m, number_, block),
-            )
-            so_far = Load(buffer=into, index=index, lanes=LANES)
-            value = plus(so_far, own) if number_ > slots.start else own
-            body.append(Store(buffer=into, index=index, value=value))
+            own = weight.vector(0) * _activations(kernel, m, number_, block)
+            so_far = into.vector(index)
+            value = so_far + own if number_ > slots.start else own
+            body.append(into.store(index, value))
     return tuple(body)
 
 
-def _words(value: int) -> Const:
-    return Const(value=value, dtype=DType.I32, lanes=LANES)
+def _words(value: int) -> ir.Const:
+    return ir.Const(value=value, dtype=DType.I32, lanes=ir.LANES)
 
 
-def _centre(form: Form, slot: Slot, zeros: tuple[Expression, ...]) -> Expression:
+def _centre(form: Form, slot: Slot, zeros: tuple[ir.Expression, ...]) -> ir.Expression:
     """What the mantissa has where a weight is its zero point, of which `zeros` has one a word."""
     one, power = float(1 << MANTISSA), float(1 << slot.power)
     if not zeros:
-        return numbers(one + power * form.middle)
-    return _lanes(tuple(plus(times(zero, number(power)), number(one)) for zero in zeros))
+        return ir.numbers(one + power * form.middle)
+    return _lanes(tuple(zero * ir.number(power) + ir.number(one) for zero in zeros))
 
 
-def _lanes(values: tuple[Expression, ...]) -> Expression:
-    return splat(values[0]) if len(set(values)) == 1 else Lanes(values=values)
+def _lanes(values: tuple[ir.Expression, ...]) -> ir.Expression:
+    return ir.splat(values[0]) if len(set(values)) == 1 else ir.Lanes(values=values)
 
 
 def _added(
@@ -436,22 +368,22 @@ def _added(
     operand: Weights,
     slots: range,
     which: tuple[int, int],
-    row: Affine,
-    place: Affine,
-    inside: Frame,
-    dot: Buffer,
-) -> Block:
+    row: ir.Affine,
+    place: ir.Affine,
+    inside: ir.Frame,
+    dot: ir.Buffer,
+) -> ir.Block:
     """The part of each sum that some slots of a stretch have: scale · Σ (q - zero) · a."""
     form, k = operand.form, kernel.product.k
-    first = row.times(form.blocks(k))
+    first = row * form.blocks(k)
     blocks = _own_blocks(form, k, _vector_of(form, slots), place, inside)
-    scale = _lanes(tuple(kernel.load(operand.scales, first.plus(each)) for each in blocks))
+    scale = _lanes(tuple(kernel.load(operand.scales, first + each) for each in blocks))
     body = []
     for m in range(kernel.product.m):
-        own = times(scale, Load(buffer=dot, index=kernel.sum_at(m), lanes=LANES))
+        own = scale * dot.vector(kernel.sum_at(m))
         index = kernel.sum_at(kernel.sum_of(*which, m))
-        so_far = Load(buffer=kernel.sums, index=index, lanes=LANES)
-        body.append(Store(buffer=kernel.sums, index=index, value=plus(so_far, own)))
+        so_far = kernel.sums.vector(index)
+        body.append(kernel.sums.store(index, so_far + own))
     return tuple(body)
 
 
@@ -460,31 +392,29 @@ def _vector_of(form: Form, slots: range) -> int:
 
 
 def _zero_points(
-    kernel: _Kernel, operand: Weights, slots: range, row: Affine, place: Affine, inside: Frame
-) -> tuple[Expression, ...]:
+    kernel: _Kernel,
+    operand: Weights,
+    slots: range,
+    row: ir.Affine,
+    place: ir.Affine,
+    inside: ir.Frame,
+) -> tuple[ir.Expression, ...]:
     """The zero point of each word of a vector; () where weights have none."""
     if not operand.zeros:
         return ()
     form, k = operand.form, kernel.product.k
-    first = row.times(form.zero_words(k))
+    first = row * form.zero_words(k)
     found = []
     for block in _own_blocks(form, k, _vector_of(form, slots), place, inside):
-        value, count = IndexValue(index=block), form.per_word
+        value, count = ir.value(block), form.per_word
         # Two blocks of a stretch may have their zero points in different words.
         name = f"{block.constant or ''}"
-        word = _bound_once(
-            inside,
-            f"zero_word{name}",
-            binary(BinaryOp.FLOOR_DIV, value, whole(count)),
-            form.zero_words(k) - 1,
-        )
-        digit = _bound_once(
-            inside, f"zero_digit{name}", binary(BinaryOp.FLOOR_MOD, value, whole(count)), count - 1
-        )
-        held = kernel.load(operand.zeros, first.plus(word))
-        shifted = binary(BinaryOp.SHIFT_RIGHT, held, IndexValue(index=digit.times(form.width)))
+        word = _bound_once(inside, f"zero_word{name}", value // count, form.zero_words(k) - 1)
+        digit = _bound_once(inside, f"zero_digit{name}", value % count, count - 1)
+        held = kernel.load(operand.zeros, first + word)
+        shifted = held >> digit * form.width
         most = (1 << form.width) - 1
-        found.append(Cast(value=binary(BinaryOp.AND, shifted, whole(most)), dtype=DType.F32))
+        found.append((shifted & most).cast(DType.F32))
     return tuple(found)
 
 
@@ -493,13 +423,8 @@ def _zero_points(
 
 def _totals(kernel: _Kernel) -> tuple[Reduced, Reduced]:
     """The sums of all rows, and the sums of squares of the rows of a."""
-    sums = [
-        all_lanes(Load(buffer=kernel.sums, index=Affine(constant=n), lanes=LANES))
-        for n in range(0, kernel.sums.size, LANES)
-    ]
-    squares = [
-        Load(buffer=kernel.squares, index=Affine(constant=m)) for m in range(kernel.product.m)
-    ]
+    sums = [ir.all_lanes(kernel.sums.vector(n)) for n in range(0, kernel.sums.size, ir.LANES)]
+    squares = [kernel.squares[m] for m in range(kernel.product.m)]
     nothing = Reduced(values=(), body=(), local=(), shared=())
     if kernel.product.norm is None:
         return reduced(kernel.sharing, sums, "sums"), nothing
@@ -512,7 +437,7 @@ def _totals(kernel: _Kernel) -> tuple[Reduced, Reduced]:
     workgroup = RowThreads(
         threads=kernel.config.threads,
         rows=1,
-        own=ZERO,
+        own=ir.ZERO,
         lane=kernel.thread,
         subgroups=kernel.config.subgroups,
     )
@@ -520,12 +445,12 @@ def _totals(kernel: _Kernel) -> tuple[Reduced, Reduced]:
 
 
 def _stores(
-    kernel: _Kernel, totals: Reduced, factors: Reduced, exist: list[tuple[Bound, ...]]
-) -> Block:
+    kernel: _Kernel, totals: Reduced, factors: Reduced, exist: list[tuple[ir.Bound, ...]]
+) -> ir.Block:
     product = kernel.product
     output, shape = kernel.held[list(kernel.held)[-1]]
-    first = kernel.frame.undecided((Bound(index=kernel.sharing.lane, limit=1),))
-    body: Block = ()
+    first = kernel.frame.undecided((kernel.sharing.lane < 1,))
+    body: ir.Block = ()
     for row, bounds in enumerate(exist):
         stores = []
         for m in range(product.m):
@@ -536,19 +461,19 @@ def _stores(
                 for n, name in enumerate(product.products)
             }
             i, j = product.axes
-            places = {i.name: Affine(constant=m), j.name: kernel.rows[row]}
+            places = {i.name: ir.constant(m), j.name: kernel.rows[row]}
             value = entry_value(product.value, places, kernel.held, made)
-            index = Affine(constant=m * shape[-1]).plus(kernel.rows[row])
-            stores.append(Store(buffer=output, index=index, value=value))
-        body = (*body, *under((*first, *bounds), tuple(stores)))
+            index = m * shape[-1] + kernel.rows[row]
+            stores.append(output.store(index, value))
+        body = (*body, *ir.under((*first, *bounds), tuple(stores)))
     return body
 
 
 def _finished(
-    norm: RowNorm | None, value: Expression, factors: Reduced, m: int, k: int
-) -> Expression:
+    norm: RowNorm | None, value: ir.Expression, factors: Reduced, m: int, k: int
+) -> ir.Expression:
     if norm is None:
         return value
-    mean = times(factors.values[m], number(1 / k))
-    factor = Call(function=MathFunction.RSQRT, argument=plus(mean, number(norm.epsilon)))
-    return times(value, factor)
+    mean = factors.values[m] * (1 / k)
+    factor = ir.call(ir.MathFunction.RSQRT, mean + ir.number(norm.epsilon))
+    return value * factor

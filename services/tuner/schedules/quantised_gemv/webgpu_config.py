@@ -6,7 +6,7 @@ from typing import ClassVar
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
-from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
+from services.tuner.schedules.base.limits import WORKGROUP_THREADS
 from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
 from services.tuner.schedules.base.row_threads import shared_bytes
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
@@ -88,14 +88,6 @@ class WebgpuQuantisedGemvConfig(WebgpuConfig):
         if product.norm is not None and self.block_k:
             sums += shared_bytes(self.threads, 1, product.m, subgroups=self.subgroups)
         return staged + sums
-
-    def requires(self, workload: Workload) -> tuple[str, ...]:
-        return required(
-            workload,
-            threads=self.threads,
-            workgroup_bytes=self.workgroup_bytes_for(workload),
-            subgroups=self.subgroups,
-        )
 
 
 def _sums(product: QuantisedProduct, tile_n: int) -> int:

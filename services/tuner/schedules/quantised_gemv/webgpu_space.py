@@ -7,7 +7,6 @@ from math import log2
 from kernelzoo.domain.gpu import SOFTWARE_DRIVER, GpuModel
 from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.quantised import quantised_product_of
 from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
 
@@ -30,7 +29,7 @@ def quantised_gemv_configs(
     """Ordered by the sum of the ranks of their settings."""
     ranked: dict[WebgpuQuantisedGemvConfig, float] = {}
     for config, rank in _points(workload, gpu):
-        if config.fault(workload) or not _fits(config, workload):
+        if config.fault(workload) or not config.fits(workload):
             continue
         if gpu.driver is not SOFTWARE_DRIVER or _is_small(config, workload):
             ranked[config] = min(rank, ranked.get(config, rank))
@@ -81,14 +80,6 @@ def _staged(k: int, m: int) -> list[tuple[float, int]]:
     least = next(part for part in parts if part * m <= max(FEW_STAGED // 4, ROW_STEP * m))
     found = [(1.5 * rank, part) for rank, part in enumerate(dict.fromkeys((many, few, least)))]
     return found if m > 1 else [*found, (0.25, 0)]
-
-
-def _fits(config: WebgpuQuantisedGemvConfig, workload: Workload) -> bool:
-    try:
-        config.requires(workload)
-    except InvalidSchedule:
-        return False
-    return True
 
 
 def _is_small(config: WebgpuQuantisedGemvConfig, workload: Workload) -> bool:

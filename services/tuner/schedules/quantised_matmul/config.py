@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
 from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.quantised_gemv.config import MAX_M
@@ -30,8 +30,8 @@ class WasmQuantisedMatmulConfig(WasmConfig):
         product = quantised_product_of(workload)
         if not unpacks(product):
             return "it needs many rows that are not normalised, and blocks of equal size"
-        vectors = self.tile_m * self.tile_n * len(product.weights) // LANES
-        if self.tile_m < 1 or self.tile_n % LANES or not 1 <= vectors <= MAX_TILE_VECTORS:
+        vectors = self.tile_m * self.tile_n * len(product.weights) // ir.LANES
+        if self.tile_m < 1 or self.tile_n % ir.LANES or not 1 <= vectors <= MAX_TILE_VECTORS:
             return f"a tile of {self.tile_m}x{self.tile_n} makes 0 or too many sums"
         if self.block_n < 1 or product.n % self.block_n or self.block_n % self.tile_n:
             return f"block_n={self.block_n} must divide {product.n}, and tile_n divide it"
@@ -48,5 +48,5 @@ def unpacks(product: QuantisedProduct) -> bool:
         product.m > MAX_M
         and product.norm is None
         and product.k % product.form.block == 0
-        and product.n % LANES == 0
+        and product.n % ir.LANES == 0
     )

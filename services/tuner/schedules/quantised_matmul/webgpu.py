@@ -29,50 +29,11 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import ROW_STEP, Form
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    binary,
-    f32_buffer,
-    loop,
-    number,
-    numbers,
-    serial,
-    under,
-    whole,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    Barrier,
-    BinaryOp,
-    Block,
-    Bound,
-    Broadcast,
-    Buffer,
-    Cast,
-    Const,
-    Expression,
-    ExtractLane,
-    IndexValue,
-    Lanes,
-    Load,
-    LoopKind,
-    Program,
-    Scope,
-    Statement,
-    Store,
-)
-from services.tuner.ir.rewrite import substitute
+from services.tuner import ir
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads
 from services.tuner.schedules.base.entry import entry_value
 from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
-from services.tuner.schedules.base.quantised import (
-    QuantisedProduct,
-    Weights,
-    quantised_product_of,
-)
+from services.tuner.schedules.base.quantised import QuantisedProduct, Weights, quantised_product_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.quantised_matmul.webgpu_config import WebgpuQuantisedMatmulConfig
 
@@ -89,38 +50,34 @@ class _Kernel:
     config: WebgpuQuantisedMatmulConfig
     product: QuantisedProduct
     held: Held
-    frame: Frame
-    thread: Affine
-    first_m: Affine
-    first_n: Affine
-    part: Affine
-    x: Affine
-    y: Affine
+    frame: ir.Frame
+    thread: ir.Affine
+    first_m: ir.Affine
+    first_n: ir.Affine
+    part: ir.Affine
+    x: ir.Affine
+    y: ir.Affine
     pitch_m: int
     pitch_n: int
-    rows: Buffer
-    columns: tuple[Buffer, ...]
-    sums: Buffer
-    partial: Buffer
+    rows: ir.Buffer
+    columns: tuple[ir.Buffer, ...]
+    sums: ir.Buffer
+    partial: ir.Buffer
 
-    def load(self, name: str, index: Affine) -> Load:
-        return Load(buffer=self.held[name][0], index=index)
+    def load(self, name: str, index: ir.Affine) -> ir.Load:
+        return self.held[name][0][index]
 
-    def sum_at(self, product: int, row: int, quad: int) -> Affine:
-        quads = self.config.tile_n // LANES
-        return _at(((product * self.config.tile_m + row) * quads + quad) * LANES)
-
-
-def _at(constant: int) -> Affine:
-    return Affine(constant=constant)
+    def sum_at(self, product: int, row: int, quad: int) -> ir.Affine:
+        quads = self.config.tile_n // ir.LANES
+        return ir.constant(((product * self.config.tile_m + row) * quads + quad) * ir.LANES)
 
 
 def quantised_matmul_programs(
     workload: Workload, config: WebgpuQuantisedMatmulConfig
-) -> tuple[Program, ...]:
+) -> tuple[ir.Program, ...]:
     """One dispatch, and with split_k > 1 a second one that adds the partial sums; their parameters
     are those of the workload, flat."""
-    product, frame = quantised_product_of(workload), Frame()
+    product, frame = quantised_product_of(workload), ir.Frame()
     parameters = parameters_of(workload)
     # 1. Which tile is the workgroup's, and which the thread's.
     down, along = -(-product.m // config.block_m), -(-product.n // config.block_n)
@@ -131,8 +88,7 @@ def quantised_matmul_programs(
         group, (("part", config.split_k), ("own_m", down), ("own_n", along))
     )
     y, x = frame.delinearize(
-        thread,
-        (("y", config.block_m // config.tile_m), ("x", config.block_n // config.tile_n)),
+        thread, (("y", config.block_m // config.tile_m), ("x", config.block_n // config.tile_n))
     )
     products = range(len(product.weights))
     pitch_m, pitch_n = config.pitches(workload)
@@ -142,60 +98,51 @@ def quantised_matmul_programs(
         held=held_by(workload),
         frame=frame,
         thread=thread,
-        first_m=own_m.times(config.block_m),
-        first_n=own_n.times(config.block_n),
+        first_m=own_m * config.block_m,
+        first_n=own_n * config.block_n,
         part=part,
         x=x,
         y=y,
         pitch_m=pitch_m,
         pitch_n=pitch_n,
-        rows=f32_buffer("rows", ROW_STEP * pitch_m, Scope.WORKGROUP),
-        columns=tuple(
-            f32_buffer(f"columns{n}", ROW_STEP * pitch_n, Scope.WORKGROUP) for n in products
-        ),
-        sums=f32_buffer("sums", len(products) * config.tile_m * config.tile_n, Scope.LOCAL),
-        partial=f32_buffer(
-            "partial", config.split_k * len(products) * product.m * product.n, Scope.GLOBAL
-        ),
+        rows=ir.shared("rows", ROW_STEP * pitch_m),
+        columns=tuple(ir.shared(f"columns{n}", ROW_STEP * pitch_n) for n in products),
+        sums=ir.local("sums", len(products) * config.tile_m * config.tile_n),
+        partial=ir.scratch("partial", config.split_k * len(products) * product.m * product.n),
     )
-    zero = numbers(0)
-    zeros = tuple(
-        Store(buffer=kernel.sums, index=_at(n), value=zero)
-        for n in range(0, kernel.sums.size, LANES)
-    )
+    zero = ir.numbers(0)
+    zeros = tuple(kernel.sums.store(n, zero) for n in range(0, kernel.sums.size, ir.LANES))
     # 2 to 4. Block by block of k.
     blocks = product.k // ROW_STEP // config.split_k
-    block, first = frame.variable("block", blocks), part.times(blocks)
+    block, first = frame.variable("block", blocks), part * blocks
     ahead = blocks > 1 and _fit_registers(kernel)
     readings = (_activations(kernel, ahead), *(_weights(kernel, n, ahead) for n in products))
     if ahead:
         # While products are computed the next block is on its way; behind the last it comes again.
         later = frame.nested()
-        following = later.clamped("following", block.plus(_at(1)), blocks, 1)
-        following = following.plus(first)
+        following = later.clamped("following", block + 1, blocks, 1)
+        following = following + first
         before = tuple(s for each in readings for s in each.read_all(first))
         inner = (
             *(s for each in readings for s in each.keep_all()),
-            Barrier(),
+            ir.Barrier(),
             *later.enclose(tuple(s for each in readings for s in each.read_all(following))),
             *_products(kernel),
-            Barrier(),
+            ir.Barrier(),
         )
     else:
         before = ()
-        brought = tuple(s for each in readings for s in each.brought(first.plus(block)))
-        inner = (*brought, Barrier(), *_products(kernel), Barrier())
-    body: Block = (*zeros, *before, *serial("block", blocks, inner))
-    for buffer in (buffer for each in readings for buffer in each.registers):
-        body = (Allocate(buffer=buffer, body=body),)
+        brought = tuple(s for each in readings for s in each.brought(first + block))
+        inner = (*brought, ir.Barrier(), *_products(kernel), ir.Barrier())
+    body: ir.Block = (*zeros, *before, *ir.serial("block", blocks, inner))
+    body = ir.allocated((buffer for each in readings for buffer in each.registers), body)
     # 5. Each thread stores its entries, or its sums.
     body = (*body, *(_stores(kernel) if config.split_k == 1 else _partial_stores(kernel)))
-    body = (Allocate(buffer=kernel.sums, body=body),)
-    nest: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body)),)
-    for buffer in (kernel.rows, *kernel.columns):
-        nest = (Allocate(buffer=buffer, body=nest),)
+    body = (ir.Allocate(buffer=kernel.sums, body=body),)
+    nest: ir.Block = (ir.threads(config.threads, frame.enclose(body)),)
+    nest = ir.allocated((kernel.rows, *kernel.columns), nest)
     parameters = parameters if config.split_k == 1 else (*parameters, kernel.partial)
-    main = Program(parameters=parameters, body=loop("group", workgroups, LoopKind.RANGE, nest))
+    main = ir.program(parameters, "group", workgroups, nest)
     return (main,) if config.split_k == 1 else (main, _added(kernel, parameters))
 
 
@@ -211,12 +158,12 @@ def _fit_registers(kernel: _Kernel) -> bool:
     """Whether a thread has room for what it reads of the next block."""
     config, product = kernel.config, kernel.product
     words = ROW_STEP // product.form.per_word
-    turns = _turns(kernel, config.block_m // LANES * ROW_STEP)
-    turns += 3 * len(product.weights) * _turns(kernel, config.block_n // LANES * words)
-    return kernel.sums.size + LANES * turns <= MOST_REGISTERS
+    turns = _turns(kernel, config.block_m // ir.LANES * ROW_STEP)
+    turns += 3 * len(product.weights) * _turns(kernel, config.block_n // ir.LANES * words)
+    return kernel.sums.size + ir.LANES * turns <= MOST_REGISTERS
 
 
-Turn = Callable[[Frame, Sequence[Affine], Affine], Block]
+Turn = Callable[[ir.Frame, Sequence[ir.Affine], ir.Affine], ir.Block]
 """What is done for an item, whose place is told in its `axes`; then where it lies in registers."""
 
 
@@ -228,76 +175,76 @@ class _Reading:
     var: str
     kernel: _Kernel
     axes: tuple[tuple[str, int], ...]
-    registers: tuple[Buffer, ...]
-    read: Callable[[Affine], Turn]
+    registers: tuple[ir.Buffer, ...]
+    read: Callable[[ir.Affine], Turn]
     keep: Turn
 
     @property
     def items(self) -> int:
         return prod(size for _, size in self.axes)
 
-    def read_all(self, block: Affine) -> Block:
+    def read_all(self, block: ir.Affine) -> ir.Block:
         return self._unrolled(self.read(block))
 
-    def keep_all(self) -> Block:
+    def keep_all(self) -> ir.Block:
         return self._unrolled(self.keep)
 
-    def brought(self, block: Affine) -> Block:
+    def brought(self, block: ir.Affine) -> ir.Block:
         """Read and kept item by item."""
         read = self.read(block)
 
-        def both(inside: Frame, places: Sequence[Affine], at: Affine) -> Block:
+        def both(inside: ir.Frame, places: Sequence[ir.Affine], at: ir.Affine) -> ir.Block:
             return (*read(inside, places, at), *self.keep(inside, places, at))
 
-        return serial(self.var, _turns(self.kernel, self.items), self._turn(both, ZERO))
+        return ir.serial(self.var, _turns(self.kernel, self.items), self._turn(both, ir.ZERO))
 
-    def _unrolled(self, body: Turn) -> Block:
-        turn = self._turn(body, Affine.variable(self.var).times(LANES))
+    def _unrolled(self, body: Turn) -> ir.Block:
+        turn = self._turn(body, ir.variable(self.var) * ir.LANES)
         turns = range(_turns(self.kernel, self.items))
-        return tuple(s for at in turns for s in substitute(turn, self.var, _at(at)))
+        return tuple(s for at in turns for s in ir.substitute(turn, self.var, ir.constant(at)))
 
-    def _turn(self, body: Turn, at: Affine) -> Block:
+    def _turn(self, body: Turn, at: ir.Affine) -> ir.Block:
         inside = self.kernel.frame.nested()
         inside.ranges[self.var] = (0, _turns(self.kernel, self.items) - 1)
         threads = self.kernel.config.threads
-        place = Affine.variable(self.var).times(threads).plus(self.kernel.thread)
-        exists = inside.undecided((Bound(index=place, limit=self.items),))
+        place = ir.variable(self.var) * threads + self.kernel.thread
+        exists = inside.undecided((place < self.items,))
         place = inside.clamped(f"{self.var}.place", place, self.items, 1)
         places = inside.delinearize(place, self.axes)
-        return inside.enclose(under(exists, body(inside, places, at)))
+        return inside.enclose(ir.under(exists, body(inside, places, at)))
 
 
-def _registers(kernel: _Kernel, name: str, items: int, ahead: bool, dtype: DType) -> Buffer:
-    size = LANES * (_turns(kernel, items) if ahead else 1)
-    return Buffer(name=name, scope=Scope.LOCAL, dtype=dtype, size=size)
+def _registers(kernel: _Kernel, name: str, items: int, ahead: bool, dtype: DType) -> ir.Buffer:
+    size = ir.LANES * (_turns(kernel, items) if ahead else 1)
+    return ir.local(name, size, dtype)
 
 
 # Step 2: four rows of a to a vector; threads side by side read neighbours of one row.
 
 
 def _activations(kernel: _Kernel, ahead: bool) -> _Reading:
-    product, quads = kernel.product, kernel.config.block_m // LANES
+    product, quads = kernel.product, kernel.config.block_m // ir.LANES
     items = quads * ROW_STEP
     held = _registers(kernel, "held_a", items, ahead, DType.F32)
 
-    def read(block: Affine) -> Turn:
-        def turn(inside: Frame, places: Sequence[Affine], at: Affine) -> Block:
+    def read(block: ir.Affine) -> Turn:
+        def turn(inside: ir.Frame, places: Sequence[ir.Affine], at: ir.Affine) -> ir.Block:
             quad, k = places
             entries = []
-            for lane in range(LANES):
-                row = kernel.first_m.plus(quad.times(LANES)).plus(_at(lane))
+            for lane in range(ir.LANES):
+                row = kernel.first_m + quad * ir.LANES + lane
                 row = inside.clamped(f"a_row{lane}", row, product.m, 1)
-                index = row.times(product.k).plus(block.times(ROW_STEP)).plus(k)
+                index = row * product.k + block * ROW_STEP + k
                 entries.append(kernel.load(product.a, index))
-            return (Store(buffer=held, index=at, value=Lanes(values=tuple(entries))),)
+            return (held.store(at, ir.Lanes(values=tuple(entries))),)
 
         return turn
 
-    def keep(_: Frame, places: Sequence[Affine], at: Affine) -> Block:
+    def keep(_: ir.Frame, places: Sequence[ir.Affine], at: ir.Affine) -> ir.Block:
         quad, k = places
-        index = k.times(kernel.pitch_m).plus(quad.times(LANES))
-        value = Load(buffer=held, index=at, lanes=LANES)
-        return (Store(buffer=kernel.rows, index=index, value=value),)
+        index = k * kernel.pitch_m + quad * ir.LANES
+        value = held.vector(at)
+        return (kernel.rows.store(index, value),)
 
     return _Reading(
         var="read_a",
@@ -315,48 +262,46 @@ def _activations(kernel: _Kernel, ahead: bool) -> _Reading:
 def _weights(kernel: _Kernel, number_: int, ahead: bool) -> _Reading:
     operand, product = kernel.product.weights[number_], kernel.product
     form, count = operand.form, operand.form.per_word
-    words, quads = ROW_STEP // count, kernel.config.block_n // LANES
+    words, quads = ROW_STEP // count, kernel.config.block_n // ir.LANES
     items, blocks = quads * words, product.k // ROW_STEP
     packed = _registers(kernel, f"packed{number_}", items, ahead, DType.I32)
     scale = _registers(kernel, f"scale{number_}", items, ahead, DType.F32)
     zero = _registers(kernel, f"zero{number_}", items, ahead, DType.F32)
 
-    def read(block: Affine) -> Turn:
-        def turn(inside: Frame, places: Sequence[Affine], at: Affine) -> Block:
+    def read(block: ir.Affine) -> Turn:
+        def turn(inside: ir.Frame, places: Sequence[ir.Affine], at: ir.Affine) -> ir.Block:
             quad, word = places
             held, scales, zeros = [], [], []
             own = _own_block(form, product.k, block, word, inside, number_)
-            for lane in range(LANES):
-                row = kernel.first_n.plus(quad.times(LANES)).plus(_at(lane))
+            for lane in range(ir.LANES):
+                row = kernel.first_n + quad * ir.LANES + lane
                 row = inside.clamped(f"b_row{number_}.{lane}", row, product.n, 1)
-                row = row.plus(_at(operand.first_row))
-                place = row.times(blocks).plus(block)
-                held.append(kernel.load(operand.words, place.times(words).plus(word)))
-                scales.append(
-                    kernel.load(operand.scales, row.times(form.blocks(product.k)).plus(own))
-                )
+                row = row + operand.first_row
+                place = row * blocks + block
+                held.append(kernel.load(operand.words, place * words + word))
+                scales.append(kernel.load(operand.scales, row * form.blocks(product.k) + own))
                 zeros.append(_zero(kernel, operand, row, own, inside, number_))
             return tuple(
-                Store(buffer=into, index=at, value=Lanes(values=tuple(values)))
+                into.store(at, ir.Lanes(values=tuple(values)))
                 for into, values in ((packed, held), (scale, scales), (zero, zeros))
             )
 
         return turn
 
-    def keep(_: Frame, places: Sequence[Affine], at: Affine) -> Block:
+    def keep(_: ir.Frame, places: Sequence[ir.Affine], at: ir.Affine) -> ir.Block:
         quad, word = places
-        mask = Const(value=(1 << form.width) - 1, dtype=DType.I32, lanes=LANES)
-        body: list[Statement] = []
+        mask = ir.Const(value=(1 << form.width) - 1, dtype=DType.I32, lanes=ir.LANES)
+        body: list[ir.Statement] = []
         for bit in range(count):
-            value: Expression = Load(buffer=packed, index=at, lanes=LANES)
+            value: ir.Expression = packed.vector(at)
             if bit:
-                value = binary(BinaryOp.SHIFT_RIGHT, value, whole(bit * form.width))
-            value = Cast(value=binary(BinaryOp.AND, value, mask), dtype=DType.F32)
-            value = binary(BinaryOp.SUB, value, Load(buffer=zero, index=at, lanes=LANES))
-            value = binary(BinaryOp.MUL, value, Load(buffer=scale, index=at, lanes=LANES))
-            k = word.times(count).plus(_at(bit))
-            index = k.times(kernel.pitch_n).plus(quad.times(LANES))
-            body.append(Store(buffer=kernel.columns[number_], index=index, value=value))
+                value = value >> bit * form.width
+            value = (value & mask).cast(DType.F32)
+            value = value - zero.vector(at)
+            value = value * scale.vector(at)
+            k = word * count + bit
+            index = k * kernel.pitch_n + quad * ir.LANES
+            body.append(kernel.columns[number_].store(index, value))
         return tuple(body)
 
     return _Reading(
@@ -370,145 +315,146 @@ def _weights(kernel: _Kernel, number_: int, ahead: bool) -> _Reading:
 
 
 def _own_block(
-    form: Form, k: int, stretch: Affine, word: Affine, inside: Frame, number_: int
-) -> Affine:
+    form: Form, k: int, stretch: ir.Affine, word: ir.Affine, inside: ir.Frame, number_: int
+) -> ir.Affine:
     """The block of a row that a word of a stretch of it is in."""
     if form.block > ROW_STEP:
         stretches = form.block // ROW_STEP
-        value = binary(BinaryOp.FLOOR_DIV, IndexValue(index=stretch), whole(stretches))
+        value = ir.value(stretch) // stretches
         return inside.let(f"whole_block{number_}", value, form.blocks(k) - 1)
     if form.block < ROW_STEP:
         words, parts = form.block // form.per_word, ROW_STEP // form.block
-        value = binary(BinaryOp.FLOOR_DIV, IndexValue(index=word), whole(words))
-        return stretch.times(parts).plus(inside.let(f"part{number_}", value, parts - 1))
+        value = ir.value(word) // words
+        return stretch * parts + inside.let(f"part{number_}", value, parts - 1)
     return stretch
 
 
 def _zero(
-    kernel: _Kernel, operand: Weights, row: Affine, block: Affine, inside: Frame, number_: int
-) -> Expression:
+    kernel: _Kernel,
+    operand: Weights,
+    row: ir.Affine,
+    block: ir.Affine,
+    inside: ir.Frame,
+    number_: int,
+) -> ir.Expression:
     form = operand.form
     if not form.zeros:
-        return number(float(form.middle))
+        return ir.number(float(form.middle))
     words, count = form.zero_words(kernel.product.k), form.per_word
     names = f"zero_word{number_}", f"zero_digit{number_}"
     if names[0] not in inside.ranges:
         for name, op, most in zip(
             names,
-            (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD),
+            (ir.BinaryOp.FLOOR_DIV, ir.BinaryOp.FLOOR_MOD),
             (words - 1, count - 1),
             strict=True,
         ):
-            inside.let(name, binary(op, IndexValue(index=block), whole(count)), most)
-    held = kernel.load(operand.zeros, row.times(words).plus(Affine.variable(names[0])))
-    shift = IndexValue(index=Affine.variable(names[1]).times(form.width))
-    mask = whole((1 << form.width) - 1)
-    bits = binary(BinaryOp.AND, binary(BinaryOp.SHIFT_RIGHT, held, shift), mask)
-    return Cast(value=bits, dtype=DType.F32)
+            inside.let(name, ir.Binary(op=op, left=ir.value(block), right=ir.whole(count)), most)
+    held = kernel.load(operand.zeros, row * words + ir.variable(names[0]))
+    shift = ir.value(ir.variable(names[1]) * form.width)
+    mask = ir.whole((1 << form.width) - 1)
+    bits = held >> shift & mask
+    return bits.cast(DType.F32)
 
 
 # Step 4: products of the thread's rows and columns.
 
 
-def _products(kernel: _Kernel) -> Block:
-    config, k = kernel.config, Affine.variable("k")
-    body: list[Statement] = []
+def _products(kernel: _Kernel) -> ir.Block:
+    config, k = kernel.config, ir.variable("k")
+    body: list[ir.Statement] = []
     for number_, columns in enumerate(kernel.columns):
-        for quad in range(config.tile_n // LANES):
-            column = kernel.x.times(config.tile_n).plus(_at(quad * LANES))
-            index = k.times(kernel.pitch_n).plus(column)
-            right = Load(buffer=columns, index=index, lanes=LANES)
+        for quad in range(config.tile_n // ir.LANES):
+            column = kernel.x * config.tile_n + quad * ir.LANES
+            index = k * kernel.pitch_n + column
+            right = columns.vector(index)
             for row in range(config.tile_m):
-                quad_m, lane = divmod(row, LANES)
-                place = kernel.y.times(config.tile_m).plus(_at(quad_m * LANES))
-                index = k.times(kernel.pitch_m).plus(place)
-                left = Load(buffer=kernel.rows, index=index, lanes=LANES)
-                one = Broadcast(value=ExtractLane(value=left, lane=lane), lanes=LANES)
+                quad_m, lane = divmod(row, ir.LANES)
+                place = kernel.y * config.tile_m + quad_m * ir.LANES
+                index = k * kernel.pitch_m + place
+                left = kernel.rows.vector(index)
+                one = ir.splat(left.extract(lane))
                 at = kernel.sum_at(number_, row, quad)
-                so_far = Load(buffer=kernel.sums, index=at, lanes=LANES)
-                value = binary(BinaryOp.ADD, so_far, binary(BinaryOp.MUL, one, right))
-                body.append(Store(buffer=kernel.sums, index=at, value=value))
-    return serial("k", ROW_STEP, tuple(body))
+                so_far = kernel.sums.vector(at)
+                value = so_far + one * right
+                body.append(kernel.sums.store(at, value))
+    return ir.serial("k", ROW_STEP, tuple(body))
 
 
 # Step 5: the entries of the output.
 
 
-def _entry(kernel: _Kernel, at_m: Affine, at_n: Affine, made: Mapping[str, Expression]) -> Store:
+def _entry(
+    kernel: _Kernel, at_m: ir.Affine, at_n: ir.Affine, made: Mapping[str, ir.Expression]
+) -> ir.Store:
     """What stores an entry, given its sums."""
     output, shape = kernel.held[list(kernel.held)[-1]]
     i, j = kernel.product.axes
     value = entry_value(kernel.product.value, {i.name: at_m, j.name: at_n}, kernel.held, made)
-    return Store(buffer=output, index=at_m.times(shape[-1]).plus(at_n), value=value)
+    return output.store(at_m * shape[-1] + at_n, value)
 
 
-def _stores(kernel: _Kernel) -> Block:
+def _stores(kernel: _Kernel) -> ir.Block:
     config, product = kernel.config, kernel.product
-    body: Block = ()
+    body: ir.Block = ()
     for row in range(config.tile_m):
-        at_m = kernel.first_m.plus(kernel.y.times(config.tile_m)).plus(_at(row))
+        at_m = kernel.first_m + kernel.y * config.tile_m + row
         for column in range(config.tile_n):
-            at_n = kernel.first_n.plus(kernel.x.times(config.tile_n)).plus(_at(column))
-            quad, lane = divmod(column, LANES)
+            at_n = kernel.first_n + kernel.x * config.tile_n + column
+            quad, lane = divmod(column, ir.LANES)
             made = {
-                name: ExtractLane(
-                    value=Load(buffer=kernel.sums, index=kernel.sum_at(n, row, quad), lanes=LANES),
-                    lane=lane,
-                )
+                name: kernel.sums.vector(kernel.sum_at(n, row, quad)).extract(lane)
                 for n, name in enumerate(product.products)
             }
             store = _entry(kernel, at_m, at_n, made)
-            bounds = (Bound(index=at_m, limit=product.m), Bound(index=at_n, limit=product.n))
-            body = (*body, *under(kernel.frame.undecided(bounds), (store,)))
+            bounds = (at_m < product.m, at_n < product.n)
+            body = (*body, *ir.under(kernel.frame.undecided(bounds), (store,)))
     return body
 
 
 # split_k > 1: partial[split_k][products][m][n] in scratch memory, four columns at a time.
 
 
-def _partial_stores(kernel: _Kernel) -> Block:
+def _partial_stores(kernel: _Kernel) -> ir.Block:
     config, product = kernel.config, kernel.product
     count = len(product.products)
-    body: Block = ()
+    body: ir.Block = ()
     for number_ in range(count):
-        plane = kernel.part.times(count).plus(_at(number_)).times(product.m)
+        plane = (kernel.part * count + number_) * product.m
         for row in range(config.tile_m):
-            at_m = kernel.first_m.plus(kernel.y.times(config.tile_m)).plus(_at(row))
-            for quad in range(config.tile_n // LANES):
-                column = kernel.x.times(config.tile_n).plus(_at(quad * LANES))
-                at_n = kernel.first_n.plus(column)
+            at_m = kernel.first_m + kernel.y * config.tile_m + row
+            for quad in range(config.tile_n // ir.LANES):
+                column = kernel.x * config.tile_n + quad * ir.LANES
+                at_n = kernel.first_n + column
                 index = kernel.sum_at(number_, row, quad)
-                value = Load(buffer=kernel.sums, index=index, lanes=LANES)
-                index = plane.plus(at_m).times(product.n).plus(at_n)
-                store = Store(buffer=kernel.partial, index=index, value=value)
-                bounds = (Bound(index=at_m, limit=product.m), Bound(index=at_n, limit=product.n))
-                body = (*body, *under(kernel.frame.undecided(bounds), (store,)))
+                value = kernel.sums.vector(index)
+                index = (plane + at_m) * product.n + at_n
+                store = kernel.partial.store(index, value)
+                bounds = (at_m < product.m, at_n < product.n)
+                body = (*body, *ir.under(kernel.frame.undecided(bounds), (store,)))
     return body
 
 
 SPLIT_K_THREADS = 64
 
 
-def _added(kernel: _Kernel, parameters: tuple[Buffer, ...]) -> Program:
+def _added(kernel: _Kernel, parameters: tuple[ir.Buffer, ...]) -> ir.Program:
     """The second dispatch: each entry from the partial sums of all workgroups."""
     product = kernel.product
-    at_m, at_n = Affine.variable("m"), Affine.variable("n")
+    at_m, at_n = ir.variable("m"), ir.variable("n")
     entries, count = product.m * product.n, len(product.products)
-    place = at_m.times(product.n).plus(at_n)
+    place = at_m * product.n + at_n
 
-    def total(number_: int) -> Expression:
-        parts: list[Expression] = [
-            Load(
-                buffer=kernel.partial,
-                index=place.plus(_at((part * count + number_) * entries)),
-            )
+    def total(number_: int) -> ir.Expression:
+        parts: list[ir.Expression] = [
+            kernel.partial[place + (part * count + number_) * entries]
             for part in range(kernel.config.split_k)
         ]
-        return reduce(lambda left, right: binary(BinaryOp.ADD, left, right), parts)
+        return reduce(lambda left, right: left + right, parts)
 
     made = {name: total(n) for n, name in enumerate(product.products)}
     store = _entry(kernel, at_m, at_n, made)
-    block: Block = (loop("n", product.n, LoopKind.SERIAL, (store,)),)
-    block = (loop("m", product.m, LoopKind.SERIAL, block),)
-    whole = Program(parameters=parameters, body=loop("whole", 1, LoopKind.RANGE, block))
+    block: ir.Block = (ir.loop("n", product.n, (store,)),)
+    block = (ir.loop("m", product.m, block),)
+    whole = ir.program(parameters, "whole", 1, block)
     return bind_threads(whole, ThreadBinding(count=SPLIT_K_THREADS, vectors=1, vec4=True))

@@ -6,8 +6,8 @@ from typing import ClassVar
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
-from services.tuner.schedules.base.limits import WORKGROUP_BYTES, WORKGROUP_THREADS, required
+from services.tuner import ir
+from services.tuner.schedules.base.limits import WORKGROUP_BYTES, WORKGROUP_THREADS
 from services.tuner.schedules.base.quantised import quantised_product_of
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
@@ -37,7 +37,7 @@ class WebgpuQuantisedMatmulConfig(WebgpuConfig):
     def fault(self, workload: Workload) -> str:
         if self.tile_m not in TILES or self.tile_n not in TILES:
             return f"tile_m={self.tile_m} and tile_n={self.tile_n} must be 4 or 8"
-        if not LANES <= self.block_m <= 256 or not LANES <= self.block_n <= 256:
+        if not ir.LANES <= self.block_m <= 256 or not ir.LANES <= self.block_n <= 256:
             return f"block_m={self.block_m} and block_n={self.block_n} must be from 4 to 256"
         if self.block_m % self.tile_m or self.block_n % self.tile_n:
             return "block_m and block_n must be multiples of tile_m and tile_n"
@@ -49,7 +49,7 @@ class WebgpuQuantisedMatmulConfig(WebgpuConfig):
                 f"split_k={self.split_k} must be one of {', '.join(map(str, SPLITS))} that divides "
                 f"the {product.k // ROW_STEP} stretches of k"
             )
-        if self.split_k > 1 and product.n % LANES:
+        if self.split_k > 1 and product.n % ir.LANES:
             return f"split_k={self.split_k} wants columns in fours, not {product.n}"
         return ""
 
@@ -59,21 +59,14 @@ class WebgpuQuantisedMatmulConfig(WebgpuConfig):
         in different banks, unless that needs more memory than every adapter has."""
         plain = self.block_m, self.block_n
         apart = (
-            self.block_m + LANES * (self.block_m >= 64),
-            self.block_n + LANES * (self.block_n >= 32),
+            self.block_m + ir.LANES * (self.block_m >= 64),
+            self.block_n + ir.LANES * (self.block_n >= 32),
         )
         steps = {_step(_bytes(pitches, workload)) for pitches in (plain, apart)}
         return apart if len(steps) == 1 else plain
 
     def workgroup_bytes_for(self, workload: Workload) -> int:
         return _bytes(self.pitches(workload), workload)
-
-    def requires(self, workload: Workload) -> tuple[str, ...]:
-        return required(
-            workload,
-            threads=self.threads,
-            workgroup_bytes=self.workgroup_bytes_for(workload),
-        )
 
 
 def _bytes(pitches: tuple[int, int], workload: Workload) -> int:

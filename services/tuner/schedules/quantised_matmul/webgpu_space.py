@@ -11,8 +11,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidSchedule
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
 from services.tuner.schedules.quantised_matmul.webgpu_config import (
     SPLITS,
@@ -46,7 +45,7 @@ def quantised_matmul_configs(
         config = WebgpuQuantisedMatmulConfig(
             block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, split_k=split_k
         )
-        if not config.fault(workload) and _fits(config, workload):
+        if not config.fault(workload) and config.fits(workload):
             ranked[config] = _estimate(operands, workload, config, gpu)
     ordered = sorted(ranked, key=ranked.__getitem__)
     return plain_first(ordered, workload, gpu)[:MOST_CANDIDATES]
@@ -61,7 +60,7 @@ def _estimate(
     """Grows with the time of the kernel."""
     products = len(operands.weights)
     tile = config.tile_m * config.tile_n
-    read = (config.tile_m + products * config.tile_n) / LANES
+    read = (config.tile_m + products * config.tile_n) / ir.LANES
     unpacked = (products * config.block_n + config.block_m / 3) / config.threads
     block = ROW_STEP * (products * tile + LOAD * read + UNPACK * unpacked)
     blocks = operands.k / ROW_STEP / config.split_k
@@ -75,11 +74,3 @@ def _estimate(
         return time
     moved = 2 * DType.F32.size_bytes * config.split_k * products * operands.m * operands.n
     return time + DISPATCH + SCRATCH_BYTE * moved
-
-
-def _fits(config: WebgpuQuantisedMatmulConfig, workload: Workload) -> bool:
-    try:
-        config.requires(workload)
-    except InvalidSchedule:
-        return False
-    return True

@@ -39,23 +39,7 @@ from kernelzoo.domain.operators.recurrence import (
 )
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import ZERO, Frame, loop, total
-from services.tuner.ir.nodes import (
-    Allocate,
-    Block,
-    Bound,
-    Buffer,
-    If,
-    Let,
-    Load,
-    Loop,
-    LoopKind,
-    Statement,
-    Store,
-)
-from services.tuner.ir.nodes import Expression as Value
-from services.tuner.ir.rewrite import substitute, with_operands
+from services.tuner import ir
 from services.tuner.operators.lowering import DTYPES, computed
 from services.tuner.passes.thread_binding import accumulate_locally
 from services.tuner.schedules.base.parameters import parameters_of
@@ -63,7 +47,7 @@ from services.tuner.schedules.recurrence.slices import held_entries
 from services.tuner.tir.lowering import plain_program
 from services.tuner.tir.tvm import te
 
-Known = dict[Bound, bool]
+Known = dict[ir.Bound, bool]
 """Conditions that hold, or do not, where a statement stands: gates ask the same ones again."""
 STEP, SLICE, ROW = "step", "slice", "row"
 
@@ -72,11 +56,11 @@ STEP, SLICE, ROW = "step", "slice", "row"
 class Held:
     """Entries of a slice: those from `first` on of a buffer."""
 
-    buffer: Buffer
-    first: Affine = ZERO
+    buffer: ir.Buffer
+    first: ir.Affine = ir.ZERO
 
-    def at(self, index: Affine) -> Affine:
-        return self.first.plus(index)
+    def at(self, index: ir.Affine) -> ir.Affine:
+        return self.first + index
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +71,7 @@ class Recurrence:
     workload: Workload
     rows: int
     held: Mapping[str, Held]
-    frame: Frame
+    frame: ir.Frame
 
     @cached_property
     def program(self) -> Program:
@@ -107,7 +91,7 @@ class Recurrence:
         return prod(self.outer) // self.rows
 
     @cached_property
-    def places(self) -> tuple[Affine, ...]:
+    def places(self) -> tuple[ir.Affine, ...]:
         """The place of the slice's first row along each outer axis."""
         if not self.outer:
             return ()
@@ -116,14 +100,14 @@ class Recurrence:
         sizes = (*before, last // self.rows)
         named = [(f"outer{n}", size) for n, size in enumerate(sizes)]
         *found, block = self.frame.delinearize(whole, named)
-        return *found, block.times(self.rows)
+        return *found, block * self.rows
 
     @cached_property
-    def parameters(self) -> dict[str, Buffer]:
+    def parameters(self) -> dict[str, ir.Buffer]:
         return {buffer.name: buffer for buffer in parameters_of(self.workload)}
 
     @property
-    def output(self) -> Buffer:
+    def output(self) -> ir.Buffer:
         return self.parameters[self.program.output.name]
 
     def product(self, stage: Stage) -> StepProduct | None:
@@ -135,15 +119,15 @@ class Recurrence:
         last_of_batch = len(found.batch) == len(outer) > 0
         return None if last_of_batch and self.rows > 1 else found
 
-    def weights_place(self, product: StepProduct) -> Affine:
+    def weights_place(self, product: StepProduct) -> ir.Affine:
         """Where the weights of the slice begin."""
         k, n = number(product.k.extent), number(product.n[0].extent)
-        index = ZERO
+        index = ir.ZERO
         for place, axis in zip(self.places, product.batch, strict=False):
-            index = index.times(number(axis.extent)).plus(place)
-        return index.times(k * n)
+            index = index * number(axis.extent) + place
+        return index * (k * n)
 
-    def entering(self, stage: Stage, product: StepProduct) -> tuple[Held, Block]:
+    def entering(self, stage: Stage, product: StepProduct) -> tuple[Held, ir.Block]:
         """What a product takes, [rows, k], and what makes it where it is no stage of this step."""
         match product.entering:
             case Read(tensor, at) if f"{tensor}.now" in self.held and at == (
@@ -154,7 +138,7 @@ class Recurrence:
         held = self.held[f"{stage.name}.entering"]
         return held, self.nest(entering_stage(stage, product), held)
 
-    def nest(self, stage: Stage, target: Held | None = None) -> Block:
+    def nest(self, stage: Stage, target: Held | None = None) -> ir.Block:
         """What makes the entries of a stage in one step."""
         names = {each.name for each in self.program.stages}
         held = {**self.held, "made": target or self.held[f"{stage.name}.now"]}
@@ -172,7 +156,7 @@ class Recurrence:
         block = self._peeled(stated, self._stated(stated))
         return self._placed(block, held)
 
-    def _stated(self, stage: Stage) -> Block:
+    def _stated(self, stage: Stage) -> ir.Block:
         """The loops of a stage over all its axes."""
         used = {part.tensor for part in parts(stage.value) if isinstance(part, Read)}
         shapes = {
@@ -189,57 +173,57 @@ class Recurrence:
         function = te.create_prim_func([*tensors.values(), computed(stage, tensors)])
         return plain_program(function).body.body
 
-    def _peeled(self, stage: Stage, block: Block) -> Block:
+    def _peeled(self, stage: Stage, block: ir.Block) -> ir.Block:
         """Without the loops over the step and the outer axes, whose variables get their names."""
         names = (STEP, *(f"at{n}" for n in range(len(self.outer))))
         for name, axis in zip(names, stage.axes, strict=False):
             if number(axis.extent) == 1:
                 continue
             match block:
-                case (Loop(var=var, body=body),):
-                    block = substitute(body, var, Affine.variable(name))
+                case (ir.Loop(var=var, body=body),):
+                    block = ir.substitute(body, var, ir.variable(name))
                 case _:
                     raise UnsupportedProgram(f"stage {stage.name} is not one nest of loops")
-        return accumulate_locally(block, 1, ZERO)
+        return accumulate_locally(block, 1, ir.ZERO)
 
-    def _placed(self, block: Block, held: Mapping[str, Held]) -> Block:
+    def _placed(self, block: ir.Block, held: Mapping[str, Held]) -> ir.Block:
         """The nest for each row of the slice, with the buffers of the kernel."""
-        row = Affine.variable(ROW) if self.rows > 1 else ZERO
-        own = {STEP: ZERO} | {f"at{n}": ZERO for n in range(len(self.outer))}
+        row = ir.variable(ROW) if self.rows > 1 else ir.ZERO
+        own = {STEP: ir.ZERO} | {f"at{n}": ir.ZERO for n in range(len(self.outer))}
         if self.outer:
             own[f"at{len(self.outer) - 1}"] = row
 
-        def local(index: Affine, where: Held) -> Affine:
+        def local(index: ir.Affine, where: Held) -> ir.Affine:
             for name, place in own.items():
                 index = index.substitute(name, place)
             return where.at(index)
 
-        def value(part: Value) -> Value:
+        def value(part: ir.Expression) -> ir.Expression:
             match part:
-                case Load(buffer=buffer, index=index) if buffer.name in held:
+                case ir.Load(buffer=buffer, index=index) if buffer.name in held:
                     where = held[buffer.name]
                     return with_fields(part, buffer=where.buffer, index=local(index, where))
-                case Load(buffer=buffer) if buffer.name in self.parameters:
+                case ir.Load(buffer=buffer) if buffer.name in self.parameters:
                     return with_fields(part, buffer=self.parameters[buffer.name])
-            return with_operands(part, value)
+            return ir.with_operands(part, value)
 
-        def block_of(part: Block, known: Known) -> Block:
+        def block_of(part: ir.Block, known: Known) -> ir.Block:
             return tuple(new for each in part for new in statement(each, known))
 
-        def statement(each: Statement, known: Known) -> Block:
+        def statement(each: ir.Statement, known: Known) -> ir.Block:
             match each:
-                case Store(buffer=buffer, index=index, value=stored) if buffer.name in held:
+                case ir.Store(buffer=buffer, index=index, value=stored) if buffer.name in held:
                     where = held[buffer.name]
                     index = local(index, where)
-                    return (Store(buffer=where.buffer, index=index, value=value(stored)),)
-                case Store():
+                    return (where.buffer.store(index, value(stored)),)
+                case ir.Store():
                     return (with_fields(each, value=value(each.value)),)
-                case Let():
+                case ir.Let():
                     body = block_of(each.body, known)
                     return (with_fields(each, value=value(each.value), body=body),)
-                case Loop() | Allocate():
+                case ir.Loop() | ir.Allocate():
                     return (with_fields(each, body=block_of(each.body, known)),)
-                case If(bounds=bounds):
+                case ir.If(bounds=bounds):
                     if any(known.get(bound) is False for bound in bounds):
                         return block_of(each.otherwise, known)
                     asked = tuple(bound for bound in bounds if bound not in known)
@@ -248,26 +232,25 @@ class Recurrence:
                         return body
                     fails = dict.fromkeys(asked, False) if len(asked) == 1 else {}
                     otherwise = block_of(each.otherwise, known | fails)
-                    return (If(bounds=asked, body=body, otherwise=otherwise),)
+                    return (ir.If(bounds=asked, body=body, otherwise=otherwise),)
             raise UnsupportedProgram(f"{each} is no statement of a nest")
 
         placed = block_of(block, {})
         for n, place in enumerate(self.places):
-            own_row = row if n == len(self.outer) - 1 else ZERO
-            placed = substitute(placed, f"at{n}", place.plus(own_row))
+            own_row = row if n == len(self.outer) - 1 else ir.ZERO
+            placed = ir.substitute(placed, f"at{n}", place + own_row)
         if self.rows == 1:
             return placed
-        return (loop(ROW, self.rows, LoopKind.SERIAL, placed),)
+        return (ir.loop(ROW, self.rows, placed),)
 
-    def copies(self) -> list[tuple[int, Callable[[Affine], Store]]]:
+    def copies(self) -> list[tuple[int, Callable[[ir.Affine], ir.Store]]]:
         """What ends a step: how many entries are copied, and how each is, of the output and of
         stages that the next step reads."""
         name = self.program.output.name
         made = self.held[f"{name}.now"]
         _, count = held_entries(self.program, self.rows)[f"{name}.now"]
-        place = total(
-            Affine.variable(STEP).times(self.slices * count) if self.steps > 1 else ZERO,
-            Affine.variable(SLICE).times(count) if self.slices > 1 else ZERO,
+        place = (ir.variable(STEP) * (self.slices * count) if self.steps > 1 else ir.ZERO) + (
+            ir.variable(SLICE) * count if self.slices > 1 else ir.ZERO
         )
         found = [(count, self._copy(made, Held(buffer=self.output, first=place)))]
         for name, (_, count) in held_entries(self.program, self.rows).items():
@@ -277,21 +260,15 @@ class Recurrence:
         return found
 
     @staticmethod
-    def _copy(source: Held, target: Held) -> Callable[[Affine], Store]:
-        def entry(index: Affine) -> Store:
-            value = Load(buffer=source.buffer, index=source.at(index))
-            return Store(buffer=target.buffer, index=target.at(index), value=value)
+    def _copy(source: Held, target: Held) -> Callable[[ir.Affine], ir.Store]:
+        def entry(index: ir.Affine) -> ir.Store:
+            value = source.buffer[source.at(index)]
+            return target.buffer.store(target.at(index), value)
 
         return entry
 
-    def over_steps(self, body: Block) -> Block:
+    def over_steps(self, body: ir.Block) -> ir.Block:
         """The body of a step for each of them."""
         if self.steps == 1:
-            return substitute(body, STEP, ZERO)
-        return (loop(STEP, self.steps, LoopKind.SERIAL, body),)
-
-
-def allocated(buffers: list[Buffer], block: Block) -> Block:
-    for buffer in buffers:
-        block = (Allocate(buffer=buffer, body=block),)
-    return block
+            return ir.substitute(body, STEP, ir.ZERO)
+        return (ir.loop(STEP, self.steps, body),)

@@ -3,12 +3,7 @@
 from math import prod
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.operators.expressions import (
-    Program,
-    Read,
-    number,
-    parts,
-)
+from kernelzoo.domain.operators.expressions import Program, Read, number, parts
 from kernelzoo.domain.operators.recurrence import outer_axes, reads_step_before, step_product
 
 

@@ -5,7 +5,7 @@ from itertools import product
 from kernelzoo.domain.operators.expressions import number
 from kernelzoo.domain.operators.recurrence import step_count, step_product
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.rules import BASE_RANK, FEWEST_SLICES
 from services.tuner.schedules.recurrence.config import (
     MAX_SUMS,
@@ -34,9 +34,9 @@ def wasm_recurrence_configs(workload: Workload) -> tuple[WasmRecurrenceConfig, .
     )
     products = [step_product(program, stage) for stage in program.stages]
     columns = [number(each.n[-1].extent) for each in products if each]
-    vectors = [count for count in VECTORS if count * LANES <= max(columns, default=0)] or [1]
+    vectors = [count for count in VECTORS if count * ir.LANES <= max(columns, default=0)] or [1]
     # Columns that are no whole vectors are packed anyway.
-    always = step_count(program) >= FEWEST_STEPS or any(n % LANES for n in columns)
+    always = step_count(program) >= FEWEST_STEPS or any(n % ir.LANES for n in columns)
     packs = ((True,) if always else (False, True)) if columns else (False,)
     ranked: dict[WasmRecurrenceConfig, int] = {}
     for (row_rank, count), (rank, width), fma, packed in product(

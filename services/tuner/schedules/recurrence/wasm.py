@@ -23,43 +23,11 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Stage, number
 from kernelzoo.domain.operators.recurrence import StepProduct
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    Frame,
-    constant,
-    f32_buffer,
-    loop,
-    numbers,
-    plus,
-    serial,
-    splat,
-    store_vector,
-    times,
-    total,
-    vector_at,
-)
-from services.tuner.ir.build import number as constant_value
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    Block,
-    Buffer,
-    ExtractLane,
-    Load,
-    LoopKind,
-    Program,
-    Scope,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.recurrence.config import WasmRecurrenceConfig
-from services.tuner.schedules.recurrence.nests import (
-    SLICE,
-    Held,
-    Recurrence,
-    allocated,
-)
+from services.tuner.schedules.recurrence.nests import SLICE, Held, Recurrence
 from services.tuner.schedules.recurrence.slices import held_entries
 
 UNROLLED_K = (4, 2, 1)
@@ -75,13 +43,10 @@ def lower(candidate: Candidate) -> ScheduledProgram:
             name: scratch.hold(name, dtype, size)
             for name, (dtype, size) in held_entries(candidate.workload.program, config.rows).items()
         },
-        frame=Frame(),
+        frame=ir.Frame(),
     )
     body = _Nest(recurrence=recurrence, config=config, scratch=scratch).body()
-    program = Program(
-        parameters=tuple(recurrence.parameters.values()),
-        body=loop(SLICE, recurrence.slices, LoopKind.RANGE, body),
-    )
+    program = ir.program(tuple(recurrence.parameters.values()), SLICE, recurrence.slices, body)
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma, vectors=1))
 
 
@@ -89,10 +54,10 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 class _Scratch:
     """Scratch memory of one slice."""
 
-    buffers: list[Buffer] = field(default_factory=list)
+    buffers: list[ir.Buffer] = field(default_factory=list)
 
     def hold(self, name: str, dtype: DType, size: int) -> Held:
-        buffer = Buffer(name=name, scope=Scope.GLOBAL, dtype=dtype, size=size)
+        buffer = ir.scratch(name, size, dtype)
         self.buffers.append(buffer)
         return Held(buffer=buffer)
 
@@ -103,7 +68,7 @@ class _Nest:
     config: WasmRecurrenceConfig
     scratch: _Scratch
 
-    def body(self) -> Block:
+    def body(self) -> ir.Block:
         recurrence = self.recurrence
         packing: list[Any] = []
         made: list[Any] = []
@@ -115,27 +80,27 @@ class _Nest:
                 before, step = self._product(stage, product)
                 packing += before
                 made += step
-        entry = Affine.variable("entry")
+        entry = ir.variable("entry")
         for count, copied in recurrence.copies():
-            made += serial("entry", count, (copied(entry),))
+            made += ir.serial("entry", count, (copied(entry),))
         body = (*packing, *recurrence.over_steps(tuple(made)))
-        return recurrence.frame.enclose(allocated(self.scratch.buffers, body))
+        return recurrence.frame.enclose(ir.allocated(self.scratch.buffers, body))
 
     # Steps 1 and 2: products, by blocks of columns; the last block may be narrower.
 
-    def _product(self, stage: Stage, product: StepProduct) -> tuple[Block, Block]:
+    def _product(self, stage: Stage, product: StepProduct) -> tuple[ir.Block, ir.Block]:
         """What packs the weights, and what makes the stage in a step."""
         recurrence, vectors = self.recurrence, self.config.vectors
         entering, made = recurrence.entering(stage, product)
         k, n = number(product.k.extent), number(product.n[0].extent)
-        blocks, rest = divmod(n, LANES * vectors)
+        blocks, rest = divmod(n, ir.LANES * vectors)
         weights = recurrence.parameters[product.weights]
         first = recurrence.weights_place(product)
-        packs = self.config.packs or n % LANES > 0
+        packs = self.config.packs or n % ir.LANES > 0
         packing: list[Any] = []
         step = list(made)
         for name, place, count, columns in (
-            ("columns", 0, blocks, LANES * vectors),
+            ("columns", 0, blocks, ir.LANES * vectors),
             ("last", n - rest, 1 if rest else 0, rest),
         ):
             if not count:
@@ -158,29 +123,29 @@ class _Nest:
         weights: Held,
         *,
         packed_columns: bool,
-    ) -> Block:
+    ) -> ir.Block:
         rows, vectors = self.config.rows, whole.vectors
-        sums = f32_buffer("sums", rows * vectors * LANES, Scope.LOCAL)
+        sums = ir.local("sums", rows * vectors * ir.LANES)
         unrolled = next(n for n in UNROLLED_K if whole.k % n == 0)
-        block, part = Affine.variable("block"), Affine.variable("part")
+        block, part = ir.variable("block"), ir.variable("part")
         products = []
         for at in range(unrolled):
-            k = part.times(unrolled).plus(constant(at))
+            k = part * unrolled + at
             for row in range(rows):
-                index = entering.at(constant(row * whole.k).plus(k))
-                value = splat(Load(buffer=entering.buffer, index=index))
+                index = entering.at(row * whole.k + k)
+                value = ir.splat(entering.buffer[index])
                 for vector in range(vectors):
-                    place = whole.place(block, k, LANES * vector, packed=packed_columns)
-                    weight = Load(buffer=weights.buffer, index=weights.at(place), lanes=LANES)
+                    place = whole.place(block, k, ir.LANES * vector, packed=packed_columns)
+                    weight = weights.buffer.vector(weights.at(place))
                     own = row * vectors + vector
-                    more = plus(vector_at(sums, own), times(value, weight))
-                    products.append(store_vector(sums, own, more))
-        body: Block = (
-            *(store_vector(sums, own, numbers(0.0)) for own in range(rows * vectors)),
-            *serial("part", whole.k // unrolled, tuple(products)),
+                    more = sums.vector(ir.LANES * own) + value * weight
+                    products.append(sums.store(ir.LANES * own, more))
+        body: ir.Block = (
+            *(sums.store(ir.LANES * own, ir.numbers(0.0)) for own in range(rows * vectors)),
+            *ir.serial("part", whole.k // unrolled, tuple(products)),
             *whole.stored(sums, self.recurrence.held[f"{stage.name}.now"], block, rows),
         )
-        return serial("block", whole.blocks, (Allocate(buffer=sums, body=body),))
+        return ir.serial("block", whole.blocks, (ir.Allocate(buffer=sums, body=body),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,59 +160,49 @@ class _Columns:
 
     @property
     def vectors(self) -> int:
-        return -(-self.columns // LANES)
+        return -(-self.columns // ir.LANES)
 
     @property
     def packed_entries(self) -> int:
-        return self.blocks * self.k * self.vectors * LANES
+        return self.blocks * self.k * self.vectors * ir.LANES
 
-    def place(self, block: Affine, k: Affine, column: int, *, packed: bool) -> Affine:
+    def place(self, block: ir.Affine, k: ir.Affine, column: int, *, packed: bool) -> ir.Affine:
         """The place of a column of a block in the weights, as they are packed or as they are."""
-        width = self.vectors * LANES
+        width = self.vectors * ir.LANES
         if packed:
-            return total(block.times(self.k * width), k.times(width), constant(column))
-        return total(k.times(self.n), block.times(self.columns), constant(self.first + column))
+            return block * (self.k * width) + k * width + column
+        return k * self.n + block * self.columns + self.first + column
 
-    def packed(self, source: Held, target: Held) -> Block:
+    def packed(self, source: Held, target: Held) -> ir.Block:
         """The copy, with zeros in columns that there are none of."""
-        block, k, column = map(Affine.variable, ("block", "k", "column"))
+        block, k, column = map(ir.variable, ("block", "k", "column"))
 
-        def store(at: Affine, column: int) -> Store:
-            index = target.at(self.place(block, k, column, packed=True).plus(at))
-            place = source.at(self.place(block, k, column, packed=False).plus(at))
-            return Store(
-                buffer=target.buffer, index=index, value=Load(buffer=source.buffer, index=place)
-            )
+        def store(at: ir.Affine, column: int) -> ir.Store:
+            index = target.at(self.place(block, k, column, packed=True) + at)
+            place = source.at(self.place(block, k, column, packed=False) + at)
+            return target.buffer.store(index, source.buffer[place])
 
         zeros = tuple(
-            Store(
-                buffer=target.buffer,
-                index=target.at(self.place(block, k, more, packed=True)),
-                value=constant_value(0.0),
-            )
-            for more in range(self.columns, self.vectors * LANES)
+            target.buffer.store(target.at(self.place(block, k, more, packed=True)), 0.0)
+            for more in range(self.columns, self.vectors * ir.LANES)
         )
-        columns = serial("column", self.columns, (store(column, 0),))
-        return serial("block", self.blocks, serial("k", self.k, (*columns, *zeros)))
+        columns = ir.serial("column", self.columns, (store(column, 0),))
+        return ir.serial("block", self.blocks, ir.serial("k", self.k, (*columns, *zeros)))
 
-    def stored(self, sums: Buffer, target: Held, block: Affine, rows: int) -> Block:
-        made: list[Store] = []
+    def stored(self, sums: ir.Buffer, target: Held, block: ir.Affine, rows: int) -> ir.Block:
+        made: list[ir.Store] = []
         for row in range(rows):
             for vector in range(self.vectors):
                 own = row * self.vectors + vector
-                column = LANES * vector
-                place = block.times(self.columns).plus(constant(row * self.n + self.first + column))
-                lanes = min(LANES, self.columns - column)
-                value = vector_at(sums, own)
-                if lanes == LANES:
-                    made.append(Store(buffer=target.buffer, index=target.at(place), value=value))
+                column = ir.LANES * vector
+                place = block * self.columns + row * self.n + self.first + column
+                lanes = min(ir.LANES, self.columns - column)
+                value = sums.vector(ir.LANES * own)
+                if lanes == ir.LANES:
+                    made.append(target.buffer.store(target.at(place), value))
                     continue
                 made += (
-                    Store(
-                        buffer=target.buffer,
-                        index=target.at(place.plus(constant(lane))),
-                        value=ExtractLane(value=value, lane=lane),
-                    )
+                    target.buffer.store(target.at(place + lane), value.extract(lane))
                     for lane in range(lanes)
                 )
         return tuple(made)

@@ -26,43 +26,9 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators.expressions import Stage, number
 from kernelzoo.domain.operators.recurrence import StepProduct
 from kernelzoo.errors import UnsupportedProgram
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    constant,
-    f32_buffer,
-    loop,
-    plus,
-    serial,
-    splat,
-    times,
-    total,
-    under,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    Barrier,
-    Block,
-    Bound,
-    Buffer,
-    Const,
-    Load,
-    Loop,
-    LoopKind,
-    Program,
-    Scope,
-    Store,
-)
-from services.tuner.ir.rewrite import substitute
+from services.tuner import ir
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.recurrence.nests import (
-    SLICE,
-    Held,
-    Recurrence,
-    allocated,
-)
+from services.tuner.schedules.recurrence.nests import SLICE, Held, Recurrence
 from services.tuner.schedules.recurrence.slices import held_entries
 from services.tuner.schedules.recurrence.webgpu_config import WebgpuRecurrenceConfig
 
@@ -74,24 +40,21 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     config = WebgpuRecurrenceConfig.of(candidate)
     program = candidate.workload.program
     near = config.shared(program)
-    frame = Frame()
-    slices = Recurrence(workload=candidate.workload, rows=1, held={}, frame=Frame()).slices
+    frame = ir.Frame()
+    slices = Recurrence(workload=candidate.workload, rows=1, held={}, frame=ir.Frame()).slices
     group = frame.variable(SLICE, slices)
     held: dict[str, Held] = {}
     for name, (dtype, size) in held_entries(program, 1).items():
-        scope, copies = (Scope.WORKGROUP, 1) if name in near else (Scope.GLOBAL, slices)
-        buffer = Buffer(name=name, scope=scope, dtype=dtype, size=copies * size)
-        held[name] = Held(buffer=buffer, first=group.times(size) if copies > 1 else ZERO)
+        scope, copies = (ir.Scope.WORKGROUP, 1) if name in near else (ir.Scope.GLOBAL, slices)
+        buffer = ir.Buffer(name=name, scope=scope, dtype=dtype, size=copies * size)
+        held[name] = Held(buffer=buffer, first=group * size if copies > 1 else ir.ZERO)
     recurrence = Recurrence(workload=candidate.workload, rows=1, held=held, frame=frame)
     buffers = [each.buffer for each in held.values()]
-    scratch = tuple(each for each in buffers if each.scope is Scope.GLOBAL)
-    kernel = _Kernel(config=config, recurrence=recurrence, waits=Barrier(storage=bool(scratch)))
-    thread = loop(THREAD, config.threads, LoopKind.THREAD_INDEX, kernel.body())
-    body = allocated([each for each in buffers if each.scope is Scope.WORKGROUP], (thread,))
-    nest = Program(
-        parameters=(*recurrence.parameters.values(), *scratch),
-        body=loop(SLICE, slices, LoopKind.RANGE, body),
-    )
+    scratch = tuple(each for each in buffers if each.scope is ir.Scope.GLOBAL)
+    kernel = _Kernel(config=config, recurrence=recurrence, waits=ir.Barrier(storage=bool(scratch)))
+    thread = ir.threads(config.threads, kernel.body())
+    body = ir.allocated([each for each in buffers if each.scope is ir.Scope.WORKGROUP], (thread,))
+    nest = ir.program((*recurrence.parameters.values(), *scratch), SLICE, slices, body)
     return ScheduledProgram(nests=(nest,))
 
 
@@ -101,9 +64,9 @@ class _Kernel:
 
     config: WebgpuRecurrenceConfig
     recurrence: Recurrence
-    waits: Barrier
+    waits: ir.Barrier
 
-    def body(self) -> Block:
+    def body(self) -> ir.Block:
         recurrence = self.recurrence
         made: list[Any] = []
         for stage in recurrence.program.stages:
@@ -117,39 +80,39 @@ class _Kernel:
         made.append(self.waits)
         return recurrence.frame.enclose(recurrence.over_steps(tuple(made)))
 
-    def _product(self, stage: Stage, product: StepProduct) -> Block:
+    def _product(self, stage: Stage, product: StepProduct) -> ir.Block:
         recurrence = self.recurrence
         entering, made = recurrence.entering(stage, product)
         k, n = number(product.k.extent), number(product.n[0].extent)
-        lanes = LANES if self.config.vec4 and n % LANES == 0 else 1
+        lanes = ir.LANES if self.config.vec4 and n % ir.LANES == 0 else 1
         weights = recurrence.parameters[product.weights]
         first = recurrence.weights_place(product)
         target = recurrence.held[f"{stage.name}.now"]
-        acc = f32_buffer("acc", lanes, Scope.LOCAL)
-        so_far = Load(buffer=acc, index=ZERO, lanes=lanes)
+        acc = ir.local("acc", lanes)
+        so_far = ir.Load(buffer=acc, index=ir.ZERO, lanes=lanes)
         unrolled = next(count for count in UNROLLED_K if k % count == 0)
 
-        def columns(place: Affine) -> Block:
-            column = place.times(lanes)
+        def columns(place: ir.Affine) -> ir.Block:
+            column = place * lanes
             products = []
             for at in range(unrolled):
-                row = Affine.variable("part").times(unrolled).plus(constant(at))
-                value = Load(buffer=entering.buffer, index=entering.at(row))
-                weight = Load(buffer=weights, index=total(first, row.times(n), column), lanes=lanes)
-                more = times(splat(value) if lanes > 1 else value, weight)
-                products.append(Store(buffer=acc, index=ZERO, value=plus(so_far, more)))
-            zero = Const(value=0.0, dtype=acc.dtype, lanes=lanes)
-            body: Block = (
-                Store(buffer=acc, index=ZERO, value=zero),
-                *serial("part", k // unrolled, tuple(products)),
-                Store(buffer=target.buffer, index=target.at(column), value=so_far),
+                row = ir.variable("part") * unrolled + at
+                value = entering.buffer[entering.at(row)]
+                weight = ir.Load(buffer=weights, index=first + row * n + column, lanes=lanes)
+                more = (ir.splat(value) if lanes > 1 else value) * weight
+                products.append(acc.store(0, so_far + more))
+            zero = ir.Const(value=0.0, dtype=acc.dtype, lanes=lanes)
+            body: ir.Block = (
+                acc.store(0, zero),
+                *ir.serial("part", k // unrolled, tuple(products)),
+                target.buffer.store(target.at(column), so_far),
             )
-            return (Allocate(buffer=acc, body=body),)
+            return (ir.Allocate(buffer=acc, body=body),)
 
         before = (*self._shared_out(stage, made, k), self.waits) if made else ()
         return (*before, *self._each(n // lanes, columns), self.waits)
 
-    def _shared_out(self, stage: Stage, block: Block, last: int = 0) -> Block:
+    def _shared_out(self, stage: Stage, block: ir.Block, last: int = 0) -> ir.Block:
         """The nest of a stage with its last axis shared out among the threads."""
         outer = 1 + len(self.recurrence.outer)
         inner = (last,) if last else stage.shape[outer:]
@@ -158,19 +121,19 @@ class _Kernel:
             return self._each(1, lambda _: block)
         return self._innermost(block, loops)
 
-    def _innermost(self, block: Block, loops: int) -> Block:
+    def _innermost(self, block: ir.Block, loops: int) -> ir.Block:
         match block:
-            case (Loop(var=var, extent=extent, body=body) as each,):
+            case (ir.Loop(var=var, extent=extent, body=body) as each,):
                 if loops > 1:
                     return (replace(each, body=self._innermost(body, loops - 1)),)
-                return self._each(extent, lambda place: substitute(body, var, place))
+                return self._each(extent, lambda place: ir.substitute(body, var, place))
         raise UnsupportedProgram("a stage of a recurrence is not one nest of loops")
 
-    def _each(self, count: int, body: Any) -> Block:
+    def _each(self, count: int, body: Any) -> ir.Block:
         """The body for so many places, which the threads take in turns."""
         threads = self.config.threads
         turns = -(-count // threads)
-        turn = Affine.variable(TURN) if turns > 1 else ZERO
-        place = turn.times(threads).plus(Affine.variable(THREAD))
-        bounds = (Bound(index=place, limit=count),) if count % threads else ()
-        return serial(TURN, turns, under(bounds, body(place)))
+        turn = ir.variable(TURN) if turns > 1 else ir.ZERO
+        place = turn * threads + ir.variable(THREAD)
+        bounds = (place < count,) if count % threads else ()
+        return ir.serial(TURN, turns, ir.under(bounds, body(place)))

@@ -6,7 +6,7 @@ from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.operators.expressions import number
 from kernelzoo.domain.operators.recurrence import step_product
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.recurrence.webgpu_config import SHARED_BYTES, WebgpuRecurrenceConfig
 
 THREADS = (256, 128, 64, 32)
@@ -17,7 +17,7 @@ def recurrence_configs(workload: Workload, _: GpuModel) -> tuple[WebgpuRecurrenc
     that leaves none of the most threads without any."""
     found = (step_product(workload.program, each) for each in workload.program.stages)
     columns = [number(each.n[-1].extent) for each in found if each]
-    wide = max(columns, default=0) >= LANES * max(THREADS)
+    wide = max(columns, default=0) >= ir.LANES * max(THREADS)
     ranked: dict[WebgpuRecurrenceConfig, int] = {}
     alike: set[frozenset[str]] = set()
     for size_rank, size in enumerate(SHARED_BYTES):

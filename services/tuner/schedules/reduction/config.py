@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.reduction.rows import rows_of
 
@@ -23,7 +23,7 @@ class WasmReductionConfig(WasmConfig):
     @property
     def width(self) -> int:
         """Entries of a row that are taken at once."""
-        return LANES * self.vectors
+        return ir.LANES * self.vectors
 
     def fault(self, workload: Workload) -> str:
         if not 1 <= self.vectors <= MAX_VECTORS:

@@ -3,7 +3,7 @@
 from itertools import product
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.rules import SLICES_WANTED
 from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.reduction.rows import rows_of
@@ -18,7 +18,7 @@ BLOCK_M = (1, 4, 16)
 def wasm_reduction_configs(workload: Workload) -> tuple[WasmReductionConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Plain sums have no products to round."""
     rows = rows_of(workload)
-    vectors = [v for v in VECTORS if LANES * (v - 1) < rows.n]
+    vectors = [v for v in VECTORS if ir.LANES * (v - 1) < rows.n]
     most = max(1, rows.slices // SLICES_WANTED)
     blocks = [b for b in BLOCK_M if rows.slices % b == 0 and b <= most]
     roundings = (True, False) if rows.multiplies else (False,)

@@ -44,7 +44,7 @@ from kernelzoo.domain.operators.expressions import (
     rebuilt,
 )
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES, Program
+from services.tuner import ir
 from services.tuner.operators.lowering import LARGEST_NUMBER, REDUCERS, value_of
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import round_up
@@ -64,7 +64,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma, vectors=1))
 
 
-def reduction_program(workload: Workload, config: WasmReductionConfig) -> Program:
+def reduction_program(workload: Workload, config: WasmReductionConfig) -> ir.Program:
     """The scheduled loop nest; its parameters are those of the workload, flat."""
     rows = rows_of(workload)
     named = dict(rows.inputs)
@@ -201,8 +201,8 @@ class _Row:
         drops_nan, name = self.rows.may_drop_nan(stage), stage.name
         reduce = LARGEST_NUMBER if drops_nan else REDUCERS[stage.reducer]
         step = te.reduce_axis((0, self.steps), name="step")
-        vector = te.reduce_axis((0, self.width // LANES), name="vector")
-        lane = te.reduce_axis((0, LANES), name="lane")
+        vector = te.reduce_axis((0, self.width // ir.LANES), name="vector")
+        lane = te.reduce_axis((0, ir.LANES), name="lane")
         skips = self._skips(stage)
 
         def lanes(*at: Node) -> Node:
@@ -220,12 +220,12 @@ class _Row:
         if sources and sources[-1] not in self.followers.values():
             self.followers[f"{name}_lanes"] = sources[-1]
         self.stages.append(f"{name}_lanes")
-        if self.width > LANES:
+        if self.width > ir.LANES:
             wide = partial
             self.stages.append(f"{name}_vectors")
             partial = te.compute(
-                (*self.sizes, LANES),
-                lambda *at: reduce(wide[(*at[:-1], vector * LANES + at[-1])], axis=[vector]),
+                (*self.sizes, ir.LANES),
+                lambda *at: reduce(wide[(*at[:-1], vector * ir.LANES + at[-1])], axis=[vector]),
                 name=f"{name}_vectors",
                 varargs_names=names,
             )

@@ -35,38 +35,7 @@ from dataclasses import dataclass, field
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators import expressions as domain
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    binary,
-    f32_buffer,
-    loop,
-    number,
-    serial,
-    total,
-    under,
-    unrolled,
-    vector,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    Barrier,
-    BinaryOp,
-    Block,
-    Bound,
-    Buffer,
-    Expression,
-    IndexValue,
-    Load,
-    LoopKind,
-    Program,
-    Scope,
-    Statement,
-    Store,
-    SubgroupReduce,
-)
+from services.tuner import ir
 from services.tuner.operators.direct import value_of
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.reducers import JOINS, NEUTRAL
@@ -74,7 +43,7 @@ from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.reduction.rows import Rows, rows_of, size_of
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig, width_of
 
-FOUR = Affine.variable("four")
+FOUR = ir.variable("four")
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
@@ -82,9 +51,9 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(nests=nests)
 
 
-def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tuple[Program, ...]:
+def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tuple[ir.Program, ...]:
     """One dispatch; its parameters are those of the workload, flat."""
-    rows, frame = rows_of(workload), Frame()
+    rows, frame = rows_of(workload), ir.Frame()
     m, n, width = rows.m, rows.n, width_of(workload)
     groups = -(-m // config.block_m)
     steps = -(-n // (width * config.threads_per_row * config.vectors))
@@ -96,9 +65,9 @@ def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tup
     own, lane = frame.delinearize(
         thread, (("own", config.block_m), ("lane", config.threads_per_row))
     )
-    unclamped = group.times(config.block_m).plus(own)
-    exists = frame.undecided((Bound(index=unclamped, limit=m),))
-    entries = f32_buffer("entries", config.vectors * width, Scope.LOCAL) if steps == 1 else None
+    unclamped = group * config.block_m + own
+    exists = frame.undecided((unclamped < m,))
+    entries = ir.local("entries", config.vectors * width) if steps == 1 else None
     row = frame.clamped("row", unclamped, m, 1)
     parameters = parameters_of(workload)
     kernel = _Kernel(
@@ -119,25 +88,23 @@ def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tup
     )
 
     # 2 to 4. The values of the row, one pass after another.
-    body: Block = ()
+    body: ir.Block = ()
     for place, stage in enumerate(rows.passes):
         body = (*body, *_pass(kernel, stage, place))
     # 5. The entries of the output, or the row's one value.
-    body = (*body, *under(exists, _stored(kernel)))
+    body = (*body, *ir.under(exists, _stored(kernel)))
 
-    for buffer in kernel.local:
-        body = (Allocate(buffer=buffer, body=body),)
-    block: Block = (loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body)),)
-    for buffer in kernel.shared:
-        block = (Allocate(buffer=buffer, body=block),)
-    nest = loop("group", groups, LoopKind.RANGE, block)
-    return (Program(parameters=kernel.parameters, body=nest),)
+    body = ir.allocated(kernel.local, body)
+    block: ir.Block = (ir.threads(config.threads, frame.enclose(body)),)
+    block = ir.allocated(kernel.shared, block)
+    nest = ir.loop("group", groups, block, ir.LoopKind.RANGE)
+    return (ir.Program(parameters=kernel.parameters, body=nest),)
 
 
 # Step 2: where rows lie, and what an entry is at any time.
 
 
-def _rows_of_inputs(frame: Frame, rows: Rows, row: Affine) -> dict[str, Affine]:
+def _rows_of_inputs(frame: ir.Frame, rows: Rows, row: ir.Affine) -> dict[str, ir.Affine]:
     """The row of each input: an input may have only some of the axes of rows."""
     parts = [(axis.name, size_of(axis)) for axis in rows.axes]
     whole = {axis for axis in rows.axes if size_of(axis) > 1}
@@ -148,10 +115,10 @@ def _rows_of_inputs(frame: Frame, rows: Rows, row: Affine) -> dict[str, Affine]:
         if whole <= {*axes}:
             found[name] = row
             continue
-        place = ZERO
+        place = ir.ZERO
         for axis, digit in zip(rows.axes, digits, strict=False):
             if axis in axes:
-                place = place.times(size_of(axis)).plus(digit)
+                place = place * size_of(axis) + digit
         found[name] = place
     return found
 
@@ -167,62 +134,62 @@ class _Kernel:
     """
 
     config: WebgpuReductionConfig
-    parameters: tuple[Buffer, ...]
-    tensors: Mapping[str, Buffer]
+    parameters: tuple[ir.Buffer, ...]
+    tensors: Mapping[str, ir.Buffer]
     rows: Rows
     n: int
     width: int
     steps: int
-    row: Affine
-    row_of: Mapping[str, Affine]
-    own: Affine
-    lane: Affine
-    entries: Buffer | None
-    local: list[Buffer]
-    shared: list[Buffer]
-    values: dict[domain.Expression, Load] = field(default_factory=dict)
+    row: ir.Affine
+    row_of: Mapping[str, ir.Affine]
+    own: ir.Affine
+    lane: ir.Affine
+    entries: ir.Buffer | None
+    local: list[ir.Buffer]
+    shared: list[ir.Buffer]
+    values: dict[domain.Expression, ir.Load] = field(default_factory=dict)
     held: list[domain.Expression] = field(default_factory=list)
 
-    def new_local(self, name: str, size: int) -> Buffer:
-        self.local.append(f32_buffer(name, size, Scope.LOCAL))
+    def new_local(self, name: str, size: int) -> ir.Buffer:
+        self.local.append(ir.local(name, size))
         return self.local[-1]
 
-    def new_shared(self, name: str, size: int) -> Buffer:
-        self.shared.append(f32_buffer(name, size, Scope.WORKGROUP))
+    def new_shared(self, name: str, size: int) -> ir.Buffer:
+        self.shared.append(ir.shared(name, size))
         return self.shared[-1]
 
-    def unit(self, store: Store) -> Statement:
+    def unit(self, store: ir.Store) -> ir.Statement:
         """The store for the entries of a unit, by "four"."""
-        return vector("four", store) if self.width == LANES else unrolled("four", 1, store)
+        return ir.vector("four", store) if self.width == ir.LANES else ir.unrolled("four", 1, store)
 
 
 # Step 3: the part of a row that one thread reduces.
 
 
-def _pass(kernel: _Kernel, stage: domain.Stage, place: int) -> Block:
+def _pass(kernel: _Kernel, stage: domain.Stage, place: int) -> ir.Block:
     """What makes the values of a row that need this pass, and those before."""
     reducer = stage.reducer or domain.Reducer.SUM
-    op = BinaryOp.MAX if kernel.rows.may_drop_nan(stage) else JOINS[reducer]
+    op = ir.BinaryOp.MAX if kernel.rows.may_drop_nan(stage) else JOINS[reducer]
     holds = _held_in(kernel.rows, stage)
     part = kernel.new_local(f"part{place}", kernel.width)
-    start = kernel.unit(Store(buffer=part, index=FOUR, value=number(NEUTRAL[reducer])))
+    start = kernel.unit(part.store(FOUR, ir.number(NEUTRAL[reducer])))
     before = kernel.held[-1:]
 
-    def reduced(v: Affine, unit: Affine) -> Block:
-        kept: Block = ()
+    def reduced(v: ir.Affine, unit: ir.Affine) -> ir.Block:
+        kept: ir.Block = ()
         held = before
         if kernel.entries is not None:
-            here = v.times(kernel.width).plus(FOUR)
+            here = v * kernel.width + FOUR
             entry = _value(kernel, holds, v, unit, held)
-            kept = (kernel.unit(Store(buffer=kernel.entries, index=here, value=entry)),)
+            kept = (kernel.unit(kernel.entries.store(here, entry)),)
             held = [holds]
         term = _value(kernel, stage.value, v, unit, held)
-        value = binary(op, Load(buffer=part, index=FOUR), term)
-        return (*kept, kernel.unit(Store(buffer=part, index=FOUR, value=value)))
+        value = ir.Binary(op=op, left=part[FOUR], right=term)
+        return (*kept, kernel.unit(part.store(FOUR, value)))
 
     units = _each_unit(kernel, reduced)
-    lanes = [Load(buffer=part, index=Affine(constant=lane)) for lane in range(part.size)]
-    value, tree = _of_all_threads(kernel, op, _pairwise(op, lanes), str(place))
+    lanes = [part[lane] for lane in range(part.size)]
+    value, tree = _of_all_threads(kernel, op, ir.pairwise(lanes, op), str(place))
     kernel.held.append(holds)
     return (start, *units, *tree, *_singles(kernel, stage, place, value))
 
@@ -237,7 +204,7 @@ def _held_in(rows: Rows, stage: domain.Stage) -> domain.Expression:
     return next(iter(read)) if len(read) == 1 else stage.value
 
 
-def _singles(kernel: _Kernel, stage: domain.Stage, place: int, value: Expression) -> Block:
+def _singles(kernel: _Kernel, stage: domain.Stage, place: int, value: ir.Expression) -> ir.Block:
     """The values of the row that this pass is the last to be needed for; that of the pass itself
     where others need it."""
     rows = kernel.rows
@@ -252,50 +219,50 @@ def _singles(kernel: _Kernel, stage: domain.Stage, place: int, value: Expression
     later = [part for part in wanted if last(part) > place and own in domain.parts(part)]
     found: list[domain.Expression] = [own] if later else []
     found += [part for part in wanted if last(part) == place and part not in found]
-    stores: list[Statement] = []
+    stores: list[ir.Statement] = []
     for count, part in enumerate(found):
         single = kernel.new_local(f"single{place}" + (f"_{count}" if count else ""), 1)
-        made = _value(kernel, part, ZERO, ZERO, [], reduced={own: value})
-        stores.append(Store(buffer=single, index=ZERO, value=made))
-        kernel.values[part] = Load(buffer=single, index=ZERO)
+        made = _value(kernel, part, ir.ZERO, ir.ZERO, [], reduced={own: value})
+        stores.append(single.store(0, made))
+        kernel.values[part] = single[0]
         value = kernel.values[part] if part == own else value
     return tuple(stores)
 
 
-def _each_unit(kernel: _Kernel, body: Callable[[Affine, Affine], Block]) -> Block:
+def _each_unit(kernel: _Kernel, body: Callable[[ir.Affine, ir.Affine], ir.Block]) -> ir.Block:
     """The body for each unit of the thread, by its number in a step and in the row. Threads side by
     side take units side by side."""
     config, units = kernel.config, kernel.n // kernel.width
-    v, stride = Affine.variable("v"), config.threads_per_row * config.vectors
-    unit = total(Affine.of(0, {"step": stride, "v": config.threads_per_row}), kernel.lane)
+    v, stride = ir.variable("v"), config.threads_per_row * config.vectors
+    unit = ir.affine(step=stride, v=config.threads_per_row) + kernel.lane
     whole = kernel.steps * stride == units
-    inside = () if whole else (Bound(index=unit, limit=units),)
-    step = unrolled("v", config.vectors, *under(inside, body(v, unit)))
-    return serial("step", kernel.steps, (step,))
+    inside = () if whole else (unit < units,)
+    step = ir.unrolled("v", config.vectors, *ir.under(inside, body(v, unit)))
+    return ir.serial("step", kernel.steps, (step,))
 
 
 def _value(
     kernel: _Kernel,
     wanted: domain.Expression,
-    v: Affine,
-    unit: Affine,
+    v: ir.Affine,
+    unit: ir.Affine,
     held: list[domain.Expression],
-    reduced: Mapping[domain.Expression, Expression] | None = None,
-) -> Expression:
+    reduced: Mapping[domain.Expression, ir.Expression] | None = None,
+) -> ir.Expression:
     """An expression at the entries of a unit: read from storage and computed again, apart from what
     is `held` in registers, and from values of the row."""
     rows = kernel.rows
-    column = unit.times(kernel.width).plus(FOUR)
+    column = unit * kernel.width + FOUR
     known = {**kernel.values, **(reduced or {})}
     if kernel.entries is not None and held:
-        known[held[-1]] = Load(buffer=kernel.entries, index=v.times(kernel.width).plus(FOUR))
+        known[held[-1]] = kernel.entries[v * kernel.width + FOUR]
     entries, inputs = rows.entries, dict(rows.inputs)
 
-    def place(tensor: str) -> Affine:
+    def place(tensor: str) -> ir.Affine:
         row = kernel.row_of[tensor]
-        return row.times(kernel.n).plus(column) if rows.column in inputs[tensor] else row
+        return row * kernel.n + column if rows.column in inputs[tensor] else row
 
-    def found(part: domain.Expression) -> Expression | domain.Expression | None:
+    def found(part: domain.Expression) -> ir.Expression | domain.Expression | None:
         """What an operand is, or the expression to take for it; None for its own operation."""
         if part in known:
             return known[part]
@@ -303,7 +270,7 @@ def _value(
             case domain.Read(tensor) if tensor in entries:
                 return entries[tensor]
             case domain.Read(tensor):
-                return Load(buffer=kernel.tensors[tensor], index=place(tensor))
+                return kernel.tensors[tensor][place(tensor)]
         return None
 
     return value_of(wanted, found)
@@ -313,8 +280,8 @@ def _value(
 
 
 def _of_all_threads(
-    kernel: _Kernel, op: BinaryOp, value: Expression, name: str
-) -> tuple[Expression, Block]:
+    kernel: _Kernel, op: ir.BinaryOp, value: ir.Expression, name: str
+) -> tuple[ir.Expression, ir.Block]:
     """What every thread of the row knows once the block is done."""
     if kernel.config.threads_per_row == 1:
         return value, ()
@@ -324,24 +291,24 @@ def _of_all_threads(
 
 
 def _by_subgroups(
-    kernel: _Kernel, op: BinaryOp, value: Expression, name: str
-) -> tuple[Expression, Block]:
+    kernel: _Kernel, op: ir.BinaryOp, value: ir.Expression, name: str
+) -> tuple[ir.Expression, ir.Block]:
     config = kernel.config
     whole = kernel.new_local(f"whole{name}", 1)
-    thread = kernel.own.times(config.threads_per_row).plus(kernel.lane)
-    reduced = SubgroupReduce(
+    thread = kernel.own * config.threads_per_row + kernel.lane
+    reduced = ir.SubgroupReduce(
         op=op,
         value=value,
-        thread=IndexValue(index=thread),
+        thread=ir.value(thread),
         threads=config.threads_per_row,
         shared=kernel.new_shared(f"shared{name}", config.threads),
     )
-    return Load(buffer=whole, index=ZERO), (Store(buffer=whole, index=ZERO, value=reduced),)
+    return whole[0], (whole.store(0, reduced),)
 
 
 def _by_tree(
-    kernel: _Kernel, op: BinaryOp, value: Expression, name: str
-) -> tuple[Expression, Block]:
+    kernel: _Kernel, op: ir.BinaryOp, value: ir.Expression, name: str
+) -> tuple[ir.Expression, ir.Block]:
     """A tree of radix R in workgroup memory: level 0 has a value for each thread, every next level
     1/R of them, and all threads read the last. A thread takes values that lie as far apart as its
     level has threads, so that neighbours read neighbours."""
@@ -352,47 +319,38 @@ def _by_tree(
         for n, count in enumerate(counts)
     ]
 
-    def spread(level: int, first: Affine, apart: int) -> Expression:
-        start = own.times(counts[level]).plus(first)
+    def spread(level: int, first: ir.Affine, apart: int) -> ir.Expression:
+        start = own * counts[level] + first
         places = range(0, counts[level], apart)
-        values = [Load(buffer=levels[level], index=start.plus(Affine(constant=n))) for n in places]
-        return _pairwise(op, values)
+        values = [levels[level][start + n] for n in places]
+        return ir.pairwise(values, op)
 
-    place = own.times(config.threads_per_row).plus(lane)
-    body: list[Statement] = [Store(buffer=levels[0], index=place, value=value), Barrier()]
+    place = own * config.threads_per_row + lane
+    body: list[ir.Statement] = [levels[0].store(place, value), ir.Barrier()]
     for level in range(1, len(counts)):
         count = counts[level]
         reduced = spread(level - 1, lane, count)
-        store = Store(buffer=levels[level], index=own.times(count).plus(lane), value=reduced)
-        body += under((Bound(index=lane, limit=count),), (store,))
-        body.append(Barrier())
-    return spread(len(counts) - 1, ZERO, 1), tuple(body)
-
-
-def _pairwise(op: BinaryOp, parts: list[Load]) -> Expression:
-    """A tree: nothing waits longer than it has to, and sums lose less."""
-    values: list[Expression] = list(parts)
-    while len(values) > 1:
-        pairs = zip(values[::2], values[1::2], strict=False)
-        values = [binary(op, *pair) for pair in pairs] + values[len(values) // 2 * 2 :]
-    return values[0]
+        store = levels[level].store(own * count + lane, reduced)
+        body += ir.under((lane < count,), (store,))
+        body.append(ir.Barrier())
+    return spread(len(counts) - 1, ir.ZERO, 1), tuple(body)
 
 
 # Step 5: the row's second pass.
 
 
-def _stored(kernel: _Kernel) -> Block:
+def _stored(kernel: _Kernel) -> ir.Block:
     """Every entry of the row's output, or by the first thread of the row its one value."""
     output, result = kernel.parameters[-1], kernel.rows.output
     held = kernel.held[-1:]
     if not kernel.rows.has_columns:
-        first = (Bound(index=kernel.lane, limit=1),) if kernel.lane.terms else ()
-        value = _value(kernel, result, ZERO, ZERO, held)
-        return under(first, (Store(buffer=output, index=kernel.row, value=value),))
+        first = (kernel.lane < 1,) if kernel.lane.terms else ()
+        value = _value(kernel, result, ir.ZERO, ir.ZERO, held)
+        return ir.under(first, (output.store(kernel.row, value),))
 
-    def body(v: Affine, unit: Affine) -> Block:
+    def body(v: ir.Affine, unit: ir.Affine) -> ir.Block:
         value = _value(kernel, result, v, unit, held)
-        place = kernel.row.times(kernel.n).plus(unit.times(kernel.width).plus(FOUR))
-        return (kernel.unit(Store(buffer=output, index=place, value=value)),)
+        place = kernel.row * kernel.n + unit * kernel.width + FOUR
+        return (kernel.unit(output.store(place, value)),)
 
     return _each_unit(kernel, body)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
-from services.tuner.schedules.base.limits import MAX_THREADS, required
+from services.tuner import ir
+from services.tuner.schedules.base.limits import MAX_THREADS
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.reduction.rows import rows_of
 
@@ -46,15 +46,6 @@ class WebgpuReductionConfig(WebgpuConfig):
     def workgroup_bytes_for(self, workload: Workload) -> int:
         return 4 * len(rows_of(workload).passes) * self.block_m * sum(self.levels)
 
-    def requires(self, workload: Workload) -> tuple[str, ...]:
-        shared_bytes = self.workgroup_bytes_for(workload)
-        return required(
-            workload,
-            threads=self.threads,
-            workgroup_bytes=shared_bytes,
-            subgroups=self.subgroups,
-        )
-
     def fault(self, workload: Workload) -> str:
         if min(self.threads_per_row, self.block_m) < 1 or self.threads > MAX_THREADS:
             return f"{self._shape} must be from 1 to {MAX_THREADS} threads"
@@ -83,4 +74,4 @@ class WebgpuReductionConfig(WebgpuConfig):
 
 def width_of(workload: Workload) -> int:
     """Neighbours that are read at once: four where every row starts at a vector."""
-    return 1 if rows_of(workload).n % LANES else LANES
+    return 1 if rows_of(workload).n % ir.LANES else ir.LANES

@@ -8,8 +8,7 @@ Large tiles of scores and outputs leave few workgroups; the parts are as many as
 """
 
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.ir.build import Frame, loop, under
-from services.tuner.ir.nodes import LANES, Bound, Buffer, LoopKind, Program
+from services.tuner import ir
 from services.tuner.schedules.attention.config import attends
 from services.tuner.schedules.attention.webgpu import attended
 from services.tuner.schedules.attention.webgpu_kernel import AttentionKernel
@@ -31,17 +30,19 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(nests=(attended(kernel, parameters), joined))
 
 
-def _joined(kernel: AttentionKernel, parts: OutputParts, parameters: tuple[Buffer, ...]) -> Program:
-    given, frame = kernel.given, Frame()
-    rows, quads = given.m * given.heads, given.width // LANES
+def _joined(
+    kernel: AttentionKernel, parts: OutputParts, parameters: tuple[ir.Buffer, ...]
+) -> ir.Program:
+    given, frame = kernel.given, ir.Frame()
+    rows, quads = given.m * given.heads, given.width // ir.LANES
     workgroups = -(-rows * quads // JOINERS)
     group, thread = frame.variable("group", workgroups), frame.variable("thread", JOINERS)
-    item = group.times(JOINERS).plus(thread)
-    exists = frame.undecided((Bound(index=item, limit=rows * quads),))
+    item = group * JOINERS + thread
+    exists = frame.undecided((item < rows * quads,))
     item = frame.clamped("item", item, rows * quads, 1)
     row, quad = frame.delinearize(item, (("row", rows), ("quad", quads)))
-    place = quad.times(LANES)
-    index = row.times(given.width).plus(place)
-    block = under(exists, parts.joined(row, place, kernel.parameters[-1], index))
-    inner = loop("thread", JOINERS, LoopKind.THREAD_INDEX, frame.enclose(block))
-    return Program(parameters=parameters, body=loop("group", workgroups, LoopKind.RANGE, (inner,)))
+    place = quad * ir.LANES
+    index = row * given.width + place
+    block = ir.under(exists, parts.joined(row, place, kernel.parameters[-1], index))
+    inner = ir.threads(JOINERS, frame.enclose(block))
+    return ir.program(parameters, "group", workgroups, (inner,))

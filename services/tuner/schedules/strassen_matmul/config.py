@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import PROGRAM, Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.matmul.config import (
@@ -61,17 +61,19 @@ class WasmStrassenMatmulConfig(WasmConfig):
         products = self.tile_m * self.tile_n * self.unroll_k
         if self.unroll_k > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:
             return f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLL_K}"
-        if extents.k % (2 * LANES) or extents.k // 2 % self.unroll_k:
-            return f"{2 * LANES} must divide {extents.k}, and unroll_k={self.unroll_k} half of it"
+        if extents.k % (2 * ir.LANES) or extents.k // 2 % self.unroll_k:
+            return (
+                f"{2 * ir.LANES} must divide {extents.k}, and unroll_k={self.unroll_k} half of it"
+            )
         if (
-            self.tile_n % LANES
+            self.tile_n % ir.LANES
             or self.block_n % self.tile_n
             or extents.n % 2
             or extents.n // 2 % self.block_n
         ):
             return (
-                f"{LANES} must divide tile_n={self.tile_n}, that block_n={self.block_n}, and that "
-                f"half of {extents.n}"
+                f"{ir.LANES} must divide tile_n={self.tile_n}, that block_n={self.block_n}, and "
+                f"that half of {extents.n}"
             )
         if 4 * self.scratch_entries(extents.k) > MAX_SCRATCH_BYTES:
             return f"block_m={self.block_m} takes more than {MAX_SCRATCH_BYTES} bytes of scratch"

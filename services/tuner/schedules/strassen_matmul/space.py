@@ -4,12 +4,7 @@ from itertools import product
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.extents import Extents, largest_divisor
-from services.tuner.schedules.base.rules import (
-    BASE_TILES,
-    FEWEST_SLICES,
-    FMA_TILES,
-    SLICES_WANTED,
-)
+from services.tuner.schedules.base.rules import BASE_TILES, FEWEST_SLICES, FMA_TILES, SLICES_WANTED
 from services.tuner.schedules.strassen_matmul.config import SUMS, WasmStrassenMatmulConfig
 
 LEAST_ROWS, LEAST_K, LEAST_COLUMNS = 96, 256, 128

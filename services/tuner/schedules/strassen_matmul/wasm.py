@@ -46,34 +46,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    ZERO,
-    Frame,
-    binary,
-    constant,
-    f32_buffer,
-    loop,
-    number,
-    plus,
-    serial,
-    times,
-    unrolled,
-    vector,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    BinaryOp,
-    Block,
-    Buffer,
-    Expression,
-    Load,
-    LoopKind,
-    Program,
-    Scope,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.finish import stored_product
@@ -101,8 +74,8 @@ class Quarter(IntEnum):
 
 
 Q11, Q12, Q21, Q22 = Quarter
-ADD, SUB = BinaryOp.ADD, BinaryOp.SUB
-Sum = tuple[Quarter, BinaryOp, Quarter]
+ADD, SUB = ir.BinaryOp.ADD, ir.BinaryOp.SUB
+Sum = tuple[Quarter, ir.BinaryOp, Quarter]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +88,7 @@ class _Product:
     right: Quarter | Sum
     begun: Quarter | None = None
     first: tuple[Quarter, ...] = ()
-    changes: tuple[tuple[BinaryOp, Quarter], ...] = ()
+    changes: tuple[tuple[ir.BinaryOp, Quarter], ...] = ()
     done: Quarter | None = None
 
 
@@ -155,186 +128,183 @@ class _Nest:
 
     extents: Extents
     config: WasmStrassenMatmulConfig
-    parameters: tuple[Buffer, ...]
+    parameters: tuple[ir.Buffer, ...]
 
     @property
     def k(self) -> int:
         return self.extents.k // 2
 
     @property
-    def row_sums(self) -> Buffer:
-        return f32_buffer("row_sums", SUMS * self.config.block_m * self.k, Scope.GLOBAL)
+    def row_sums(self) -> ir.Buffer:
+        return ir.scratch("row_sums", SUMS * self.config.block_m * self.k)
 
     @property
-    def panel_sums(self) -> Buffer:
-        return f32_buffer("panel_sums", SUMS * self.k * self.config.tile_n, Scope.GLOBAL)
+    def panel_sums(self) -> ir.Buffer:
+        return ir.scratch("panel_sums", SUMS * self.k * self.config.tile_n)
 
     @property
-    def kept(self) -> Buffer:
-        return f32_buffer("kept", KEPT * self.config.block_m * self.config.tile_n, Scope.GLOBAL)
+    def kept(self) -> ir.Buffer:
+        return ir.scratch("kept", KEPT * self.config.block_m * self.config.tile_n)
 
-    def program(self) -> Program:
-        extents, config, frame = self.extents, self.config, Frame()
+    def program(self) -> ir.Program:
+        extents, config, frame = self.extents, self.config, ir.Frame()
         down, across = extents.m // 2 // config.block_m, extents.n // 2 // config.block_n
         block = frame.variable("block", config.range_extent(extents))
         rows, columns = frame.delinearize(block, (("rows", down), ("columns", across)))
-        first, panels = rows.times(config.block_m), config.block_n // config.tile_n
+        first, panels = rows * config.block_m, config.block_n // config.tile_n
         within = frame.nested()
-        panel = columns.times(panels).plus(within.variable("panel", panels))
-        following = within.least("next", panel.plus(constant(1)), across * panels - 1)
+        panel = columns * panels + within.variable("panel", panels)
+        following = within.least("next", panel + 1, across * panels - 1)
         one_panel = (*self._summed_panel(panel), *self._products(first, panel, following))
-        body: Block = (
+        body: ir.Block = (
             *self._summed_rows(first),
-            *serial("panel", panels, within.enclose(one_panel)),
+            *ir.serial("panel", panels, within.enclose(one_panel)),
         )
-        for buffer in (self.row_sums, self.panel_sums, self.kept):
-            body = (Allocate(buffer=buffer, body=body),)
-        whole = loop("block", config.range_extent(extents), LoopKind.RANGE, frame.enclose(body))
-        return Program(parameters=self.parameters, body=whole)
+        body = ir.allocated((self.row_sums, self.panel_sums, self.kept), body)
+        whole = ir.loop(
+            "block", config.range_extent(extents), frame.enclose(body), ir.LoopKind.RANGE
+        )
+        return ir.Program(parameters=self.parameters, body=whole)
 
     # Where entries lie.
 
-    def _of_rows(self, quarter: Quarter, row: Affine, k: Affine) -> Load:
+    def _of_rows(self, quarter: Quarter, row: ir.Affine, k: ir.Affine) -> ir.Load:
         """An entry of a quarter of a."""
-        below = row.plus(constant(quarter.lower * self.extents.m // 2))
-        index = below.times(self.extents.k).plus(k).plus(constant(quarter.right * self.k))
-        return Load(buffer=self.parameters[0], index=index)
+        below = row + quarter.lower * self.extents.m // 2
+        index = below * self.extents.k + k + quarter.right * self.k
+        return self.parameters[0][index]
 
-    def _of_panel(self, quarter: Quarter, panel: Affine, entry: Affine) -> Load:
+    def _of_panel(self, quarter: Quarter, panel: ir.Affine, entry: ir.Affine) -> ir.Load:
         """An entry of a quarter of b, by its place in the panel of that quarter."""
         width, of_half = self.config.tile_n, self.extents.n // 2 // self.config.tile_n
-        there = panel.plus(constant(quarter.right * of_half)).times(self.extents.k * width)
-        index = there.plus(entry).plus(constant(quarter.lower * self.k * width))
-        return Load(buffer=self.parameters[1], index=index)
+        there = (panel + quarter.right * of_half) * (self.extents.k * width)
+        index = there + entry + quarter.lower * self.k * width
+        return self.parameters[1][index]
 
     # Steps 1 and 2.
 
-    def _summed_rows(self, first: Affine) -> Block:
-        row = Affine.variable("row")
-        k = Affine.of(0, {"k1": LANES, "lane": 1})
-        own = row.times(self.k).plus(k)
+    def _summed_rows(self, first: ir.Affine) -> ir.Block:
+        row = ir.variable("row")
+        k = ir.affine(k1=ir.LANES, lane=1)
+        own = row * self.k + k
         size = self.config.block_m * self.k
 
-        def value(of: Quarter) -> Load:
-            return self._of_rows(of, first.plus(row), k)
+        def value(of: Quarter) -> ir.Load:
+            return self._of_rows(of, first + row, k)
 
         stores = [
-            Store(
-                buffer=self.row_sums,
-                index=own.plus(constant(place * size)),
-                value=binary(op, value(left), value(right)),
+            self.row_sums.store(
+                own + place * size, ir.Binary(op=op, left=value(left), right=value(right))
             )
             for place, (left, op, right) in enumerate(LEFT_SUMS)
         ]
-        summed = serial("k1", self.k // LANES, (vector("lane", *stores),))
-        return serial("row", self.config.block_m, summed)
+        summed = ir.serial("k1", self.k // ir.LANES, (ir.vector("lane", *stores),))
+        return ir.serial("row", self.config.block_m, summed)
 
-    def _summed_panel(self, panel: Affine) -> Block:
+    def _summed_panel(self, panel: ir.Affine) -> ir.Block:
         size = self.k * self.config.tile_n
-        entry = Affine.of(0, {"entry": LANES, "lane": 1})
+        entry = ir.affine(entry=ir.LANES, lane=1)
 
-        def value(of: Quarter) -> Load:
+        def value(of: Quarter) -> ir.Load:
             return self._of_panel(of, panel, entry)
 
         stores = [
-            Store(
-                buffer=self.panel_sums,
-                index=entry.plus(constant(place * size)),
-                value=binary(op, value(left), value(right)),
+            self.panel_sums.store(
+                entry + place * size, ir.Binary(op=op, left=value(left), right=value(right))
             )
             for place, (left, op, right) in enumerate(RIGHT_SUMS)
         ]
-        return serial("entry", size // LANES, (vector("lane", *stores),))
+        return ir.serial("entry", size // ir.LANES, (ir.vector("lane", *stores),))
 
     # Steps 3 to 6.
 
-    def _products(self, first: Affine, panel: Affine, following: Affine) -> Block:
+    def _products(self, first: ir.Affine, panel: ir.Affine, following: ir.Affine) -> ir.Block:
         """All tiles of one product before the next, for which its panel is in the first cache. The
         last two read the following panel of each half."""
-        body: Block = ()
+        body: ir.Block = ()
         for place, product in enumerate(PRODUCTS, start=-len(PRODUCTS)):
             half = place + 2
             for tiles in row_tiles(self.config.block_m, self.config.tile_m):
-                frame = Frame()
+                frame = ir.Frame()
                 ahead = self._ahead(frame, tiles, following, half) if half >= 0 else None
                 tile = self._product(product, tiles, (first, panel), ahead)
-                body = (*body, *serial("m1", tiles.count, frame.enclose(tile)))
+                body = (*body, *ir.serial("m1", tiles.count, frame.enclose(tile)))
         return body
 
-    def _ahead(self, frame: Frame, tiles: RowTiles, following: Affine, half: int) -> Load:
+    def _ahead(self, frame: ir.Frame, tiles: RowTiles, following: ir.Affine, half: int) -> ir.Load:
         """What a body reads: each tile has its part of a panel."""
         size, bodies = self.extents.k * self.config.tile_n, self.k // self.config.unroll_k
         count = -(-self.config.block_m // self.config.tile_m)
         step = -(-size // (bodies * count))
-        panel = following.plus(constant(half * self.extents.n // 2 // self.config.tile_n))
+        panel = following + half * self.extents.n // 2 // self.config.tile_n
         word = tiles.read_ahead(frame, bodies, step, size)
-        return Load(buffer=self.parameters[1], index=panel.times(size).plus(word))
+        return self.parameters[1][panel * size + word]
 
     def _product(
         self,
         product: _Product,
         tiles: RowTiles,
-        at: tuple[Affine, Affine],
-        ahead: Load | None,
-    ) -> Block:
+        at: tuple[ir.Affine, ir.Affine],
+        ahead: ir.Load | None,
+    ) -> ir.Block:
         """The tiles of a product `at` a first row and a panel."""
         config, width, rows = self.config, self.config.tile_n, tiles.rows
-        (first, panel), lane = at, Affine.variable("n0")
-        sums = f32_buffer("sums", rows * width, Scope.LOCAL)
-        unused = f32_buffer("ahead", 1, Scope.LOCAL)
-        row = Affine.of(tiles.first, {"m1": rows, "m0": 1})
-        own = Affine.of(0, {"m0": width, "n0": 1})
-        k = Affine.of(0, {"k1": config.unroll_k, "k0": 1})
-        held = Load(buffer=sums, index=own)
-        entry = k.times(width).plus(lane)
-        terms = times(self._left(product, first, row, k), self._right(product, panel, entry))
+        (first, panel), lane = at, ir.variable("n0")
+        sums = ir.local("sums", rows * width)
+        unused = ir.local("ahead", 1)
+        row = ir.affine(tiles.first, m1=rows, m0=1)
+        own = ir.affine(m0=width, n0=1)
+        k = ir.affine(k1=config.unroll_k, k0=1)
+        held = sums[own]
+        entry = k * width + lane
+        terms = self._left(product, first, row, k) * self._right(product, panel, entry)
 
-        def each(store: Store) -> Block:
-            return (unrolled("m0", rows, loop("n0", width, LoopKind.VECTOR, (store,))),)
+        def each(store: ir.Store) -> ir.Block:
+            return (ir.unrolled("m0", rows, ir.loop("n0", width, (store,), ir.LoopKind.VECTOR)),)
 
-        def kept(quarter: Quarter) -> Load:
-            place = row.plus(constant(quarter * config.block_m))
-            return Load(buffer=self.kept, index=place.times(width).plus(lane))
+        def kept(quarter: Quarter) -> ir.Load:
+            place = row + quarter * config.block_m
+            return self.kept[place * width + lane]
 
-        def keep(quarter: Quarter, value: Expression) -> Store:
-            return Store(buffer=self.kept, index=kept(quarter).index, value=value)
+        def keep(quarter: Quarter, value: ir.Expression) -> ir.Store:
+            return self.kept.store(kept(quarter).index, value)
 
-        begun = number(0) if product.begun is None else kept(product.begun)
-        added = Store(buffer=sums, index=own, value=plus(held, terms))
-        body: Block = (unrolled("k0", config.unroll_k, *each(added)),)
+        begun = ir.number(0) if product.begun is None else kept(product.begun)
+        added = sums.store(own, held + terms)
+        body: ir.Block = (ir.unrolled("k0", config.unroll_k, *each(added)),)
         if ahead is not None:
-            body = (Store(buffer=unused, index=ZERO, value=ahead), *body)
-        block: Block = (
-            *each(Store(buffer=sums, index=own, value=begun)),
-            *serial("k1", self.k // config.unroll_k, body),
+            body = (unused.store(0, ahead), *body)
+        block: ir.Block = (
+            *each(sums.store(own, begun)),
+            *ir.serial("k1", self.k // config.unroll_k, body),
         )
         for quarter in product.first:
             block = (*block, *each(keep(quarter, held)))
         for op, quarter in product.changes:
-            block = (*block, *each(keep(quarter, binary(op, kept(quarter), held))))
+            block = (*block, *each(keep(quarter, ir.Binary(op=op, left=kept(quarter), right=held))))
         if product.done is not None:
-            value = held if product.begun is not None else plus(kept(product.done), held)
-            place = (first.plus(row), panel.times(width).plus(lane))
+            value = held if product.begun is not None else kept(product.done) + held
+            place = (first + row, panel * width + lane)
             block = (*block, *each(self._entry(product.done, place, value)))
-        for buffer in (unused, sums):
-            block = (Allocate(buffer=buffer, body=block),)
-        return block
+        return ir.allocated((unused, sums), block)
 
-    def _left(self, product: _Product, first: Affine, row: Affine, k: Affine) -> Load:
+    def _left(self, product: _Product, first: ir.Affine, row: ir.Affine, k: ir.Affine) -> ir.Load:
         if isinstance(product.left, Quarter):
-            return self._of_rows(product.left, first.plus(row), k)
+            return self._of_rows(product.left, first + row, k)
         size = self.config.block_m * self.k
-        place = constant(LEFT_SUMS.index(product.left) * size)
-        return Load(buffer=self.row_sums, index=row.times(self.k).plus(k).plus(place))
+        place = ir.constant(LEFT_SUMS.index(product.left) * size)
+        return self.row_sums[row * self.k + k + place]
 
-    def _right(self, product: _Product, panel: Affine, entry: Affine) -> Load:
+    def _right(self, product: _Product, panel: ir.Affine, entry: ir.Affine) -> ir.Load:
         if isinstance(product.right, Quarter):
             return self._of_panel(product.right, panel, entry)
-        place = constant(RIGHT_SUMS.index(product.right) * self.k * self.config.tile_n)
-        return Load(buffer=self.panel_sums, index=entry.plus(place))
+        place = ir.constant(RIGHT_SUMS.index(product.right) * self.k * self.config.tile_n)
+        return self.panel_sums[entry + place]
 
-    def _entry(self, quarter: Quarter, at: tuple[Affine, Affine], value: Expression) -> Store:
+    def _entry(
+        self, quarter: Quarter, at: tuple[ir.Affine, ir.Affine], value: ir.Expression
+    ) -> ir.Store:
         """What stores an entry of a quarter of the output, given its sum."""
-        row = at[0].plus(constant(quarter.lower * self.extents.m // 2))
-        column = at[1].plus(constant(quarter.right * self.extents.n // 2))
-        return stored_product(self.extents, self.parameters, (ZERO, row, column), value)
+        row = at[0] + quarter.lower * self.extents.m // 2
+        column = at[1] + quarter.right * self.extents.n // 2
+        return stored_product(self.extents, self.parameters, (ir.ZERO, row, column), value)

@@ -11,9 +11,7 @@ place are left out one by one.
 """
 
 from kernelzoo.domain.candidate import Candidate
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import Frame, constant, f32_buffer, loop, number, splat, times, under
-from services.tuner.ir.nodes import LANES, Bound, Buffer, LoopKind, Program, Scope, Store
+from services.tuner import ir
 from services.tuner.schedules.attention.webgpu import attended
 from services.tuner.schedules.attention.webgpu_kernel import AttentionKernel, CachedTokens
 from services.tuner.schedules.base.cache import key_at, value_at
@@ -29,10 +27,10 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     operands = BlockOperands.of(workload)
     shape = operands.shape
     entries = operands.rows * shape.heads * shape.head_dim
-    rotated = f32_buffer("rotated", entries, Scope.GLOBAL)
+    rotated = ir.scratch("rotated", entries)
     parameters = (*operands.parameters, rotated)
 
-    def cached(frame: Frame, head: Affine) -> CachedTokens:
+    def cached(frame: ir.Frame, head: ir.Affine) -> CachedTokens:
         kv_head, _ = frame.delinearize(head, (("shared", shape.kv_heads), ("among", shape.shared)))
         return CachedTokens(shape=shape, here=operands.position(frame), kv_head=kv_head)
 
@@ -44,35 +42,36 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     )
 
 
-def _joined(operands: BlockOperands, rotated: Buffer, parameters: tuple[Buffer, ...]) -> Program:
+def _joined(
+    operands: BlockOperands, rotated: ir.Buffer, parameters: tuple[ir.Buffer, ...]
+) -> ir.Program:
     """The first dispatch. A row that has no room does not join the cache."""
-    shape, quads, frame = operands.shape, operands.quads, Frame()
+    shape, quads, frame = operands.shape, operands.quads, ir.Frame()
     heads = shape.heads + shape.kv_heads
     items = operands.rows * heads * quads
     workgroups = -(-items // KEEPERS)
     group, thread = frame.variable("group", workgroups), frame.variable("thread", KEEPERS)
-    place = group.times(KEEPERS).plus(thread)
-    exists = frame.undecided((Bound(index=place, limit=items),))
+    place = group * KEEPERS + thread
+    exists = frame.undecided((place < items,))
     place = frame.clamped("place", place, items, 1)
     row, head, quad = frame.delinearize(
         place, (("row", operands.rows), ("head", heads), ("quad", quads))
     )
-    after = operands.position(frame).plus(row)
-    room = frame.undecided((Bound(index=after, limit=shape.length),))
+    after = operands.position(frame) + row
+    room = frame.undecided((after < shape.length,))
     token = frame.clamped("token", after, shape.length, 1)
     entry = operands.rotated(frame, row, head, quad, token)
-    at = row.times(shape.heads).plus(head).times(shape.head_dim).plus(quad.times(LANES))
-    query = Store(buffer=rotated, index=at, value=times(entry, splat(number(shape.factor))))
-    kv_head = head.plus(constant(-shape.heads))
+    at = (row * shape.heads + head) * shape.head_dim + quad * ir.LANES
+    query = rotated.store(at, entry * ir.splat(ir.number(shape.factor)))
+    kv_head = head - shape.heads
     kept = (
-        Store(buffer=operands.keys, index=key_at(shape, kv_head, quad, token), value=entry),
-        Store(
-            buffer=operands.values,
-            index=value_at(shape, kv_head, quad, token),
-            value=operands.projected(row, head.plus(constant(shape.kv_heads)), quad),
+        operands.keys.store(key_at(shape, kv_head, quad, token), entry),
+        operands.values.store(
+            value_at(shape, kv_head, quad, token),
+            operands.projected(row, head + shape.kv_heads, quad),
         ),
     )
-    is_query = (Bound(index=head, limit=shape.heads),)
-    body = under(exists, under(is_query, (query,), otherwise=under(room, kept)))
-    inner = loop("thread", KEEPERS, LoopKind.THREAD_INDEX, frame.enclose(body))
-    return Program(parameters=parameters, body=loop("group", workgroups, LoopKind.RANGE, (inner,)))
+    is_query = (head < shape.heads,)
+    body = ir.under(exists, ir.under(is_query, (query,), otherwise=ir.under(room, kept)))
+    inner = ir.threads(KEEPERS, frame.enclose(body))
+    return ir.program(parameters, "group", workgroups, (inner,))

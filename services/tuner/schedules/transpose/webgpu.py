@@ -21,22 +21,8 @@ Of transpose:f32:m11n38 with tile=16 and threads=64:
 """
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import Frame, loop, under, unrolled
-from services.tuner.ir.nodes import (
-    Allocate,
-    Barrier,
-    Block,
-    Bound,
-    Buffer,
-    Load,
-    LoopKind,
-    Program,
-    Scope,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.transpose.webgpu_config import WebgpuTransposeConfig
@@ -47,42 +33,44 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(nests=(program,))
 
 
-def transpose_program(workload: Workload, config: WebgpuTransposeConfig) -> Program:
+def transpose_program(workload: Workload, config: WebgpuTransposeConfig) -> ir.Program:
     """One dispatch; its parameters are a and c, flat."""
     a, c = parameters_of(workload)
     m, n, tile = workload.extent["m"], workload.extent["n"], config.tile
-    memory = Buffer(name="square", scope=Scope.WORKGROUP, dtype=DType.F32, size=config.elements)
+    memory = ir.shared("square", config.elements)
     steps = tile // config.rows
     down, across = -(-m // tile), -(-n // tile)
 
-    frame = Frame()
+    frame = ir.Frame()
     group = frame.variable("group", down * across)
     digits = frame.delinearize(group, (("down", down), ("across", across)))
-    top, left = (digit.times(tile) for digit in digits)
+    top, left = (digit * tile for digit in digits)
     thread = frame.variable("thread", config.threads)
     own, lane = frame.delinearize(thread, (("own", config.rows), ("lane", tile)))
     frame.variable("step", steps)
-    row = own.plus(Affine.of(0, {"step": config.rows}))
+    row = own + ir.affine(step=config.rows)
 
-    def each_step(store: Store, outer: Affine, inner: Affine, shape: tuple[int, int]) -> Block:
+    def each_step(
+        store: ir.Store, outer: ir.Affine, inner: ir.Affine, shape: tuple[int, int]
+    ) -> ir.Block:
         """The store for every step, where [outer, inner] is inside of the shape."""
         limits = zip((outer, inner), shape, strict=True)
-        bounds = frame.undecided(Bound(index=index, limit=size) for index, size in limits)
-        return (unrolled("step", steps, *under(bounds, (store,))),)
+        bounds = frame.undecided(index < size for index, size in limits)
+        return (ir.unrolled("step", steps, *ir.under(bounds, (store,))),)
 
     # 1. square[row][lane] = a[top + row, left + lane]
-    load = Load(buffer=a, index=top.plus(row).times(n).plus(left).plus(lane))
-    keep = Store(buffer=memory, index=row.times(tile + 1).plus(lane), value=load)
+    load = a[(top + row) * n + left + lane]
+    keep = memory.store(row * (tile + 1) + lane, load)
     # 2. c[left + row, top + lane] = square[lane][row]
-    kept = Load(buffer=memory, index=lane.times(tile + 1).plus(row))
-    store = Store(buffer=c, index=left.plus(row).times(m).plus(top).plus(lane), value=kept)
+    kept = memory[lane * (tile + 1) + row]
+    store = c.store((left + row) * m + top + lane, kept)
     body = (
-        *each_step(keep, top.plus(row), left.plus(lane), (m, n)),
-        Barrier(),
-        *each_step(store, left.plus(row), top.plus(lane), (n, m)),
+        *each_step(keep, top + row, left + lane, (m, n)),
+        ir.Barrier(),
+        *each_step(store, left + row, top + lane, (n, m)),
     )
 
-    threads = loop("thread", config.threads, LoopKind.THREAD_INDEX, frame.enclose(body))
-    workgroup = (Allocate(buffer=memory, body=(threads,)),)
-    nest = loop("group", down * across, LoopKind.RANGE, workgroup)
-    return Program(parameters=(a, c), body=nest)
+    threads = ir.threads(config.threads, frame.enclose(body))
+    workgroup = (ir.Allocate(buffer=memory, body=(threads,)),)
+    nest = ir.loop("group", down * across, workgroup, ir.LoopKind.RANGE)
+    return ir.Program(parameters=(a, c), body=nest)

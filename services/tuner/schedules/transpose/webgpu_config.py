@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
-from services.tuner.schedules.base.limits import WORKGROUP_THREADS, required
+from services.tuner.schedules.base.limits import WORKGROUP_THREADS
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
 TILES = (8, 16, 32, 64)
@@ -36,9 +36,6 @@ class WebgpuTransposeConfig(WebgpuConfig):
 
     def workgroup_bytes_for(self, _: Workload) -> int:
         return self.workgroup_bytes
-
-    def requires(self, workload: Workload) -> tuple[str, ...]:
-        return required(workload, threads=self.threads, workgroup_bytes=self.workgroup_bytes)
 
     def fault(self, _: Workload) -> str:
         if self.tile not in TILES or self.threads not in WORKGROUP_THREADS:

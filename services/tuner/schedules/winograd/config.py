@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.nodes import LANES
+from services.tuner import ir
 from services.tuner.schedules.base.extents import Shape, round_up
 from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.matmul.config import (
@@ -39,7 +39,7 @@ def is_winograd(workload: Workload) -> bool:
     return (
         (e["kh"], e["kw"], e["stride"]) == (WINDOW, WINDOW, 1)
         and min(channels) >= FEWEST_CHANNELS
-        and all(count % LANES == 0 for count in channels)
+        and all(count % ir.LANES == 0 for count in channels)
         and -(-e["y"] // OUT) * -(-e["x"] // OUT) >= FEWEST_TILES
     )
 
@@ -83,14 +83,14 @@ class WasmWinogradConfig(WasmConfig):
         if not is_winograd(workload):
             return (
                 "transforms are for windows of 3x3 side by side over channels in multiples of "
-                f"{LANES}, {FEWEST_CHANNELS} at least, and {FEWEST_TILES} tiles, with constant=b"
+                f"{ir.LANES}, {FEWEST_CHANNELS} at least, and {FEWEST_TILES} tiles, with constant=b"
             )
         if min(self.block_y, self.block_n, self.tile_m, self.tile_n, self.unroll_k) < 1:
             return "tiles, blocks and unroll_k start at 1"
-        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % LANES:
+        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % ir.LANES:
             return (
                 f"a register tile of {self.tile_m}x{self.tile_n} must have tile_n a multiple of "
-                f"{LANES} and at most {MAX_TILE_ELEMENTS} entries"
+                f"{ir.LANES} and at most {MAX_TILE_ELEMENTS} entries"
             )
         e = workload.extent
         if e["o"] % self.block_n or self.block_n % self.tile_n:

@@ -30,42 +30,15 @@ from dataclasses import dataclass
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
-from services.tuner.ir.affine import Affine
-from services.tuner.ir.build import (
-    Frame,
-    binary,
-    constant,
-    loop,
-    number,
-    numbers,
-    serial,
-    under,
-    unrolled,
-    vector,
-)
-from services.tuner.ir.nodes import (
-    LANES,
-    Allocate,
-    BinaryOp,
-    Block,
-    Bound,
-    Buffer,
-    Expression,
-    Load,
-    LoopKind,
-    Program,
-    Scope,
-    Statement,
-    Store,
-)
+from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.finish import stored_entry
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.winograd.config import IN, OUT, POINTS, WINDOW, WasmWinogradConfig
 
-Vectors = list[Expression]
-KEPT = Buffer(name="kept", scope=Scope.LOCAL, dtype=DType.F32, size=LANES * 256)
+Vectors = list[ir.Expression]
+KEPT = ir.local("kept", ir.LANES * 256)
 """Vectors that a transformation keeps in registers."""
 
 
@@ -78,9 +51,9 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     )
 
 
-def winograd_program(workload: Workload, config: WasmWinogradConfig) -> Program:
+def winograd_program(workload: Workload, config: WasmWinogradConfig) -> ir.Program:
     """The loop nest; its parameters are those of the workload, flat, b transformed."""
-    e, frame = workload.extent, Frame()
+    e, frame = workload.extent, ir.Frame()
     blocks, tiles, across = config.blocks(workload), config.tiles(workload), -(-e["x"] // OUT)
     rows, columns = OUT * config.block_y + 2, OUT * across + 2
     a, b, *rest = parameters_of(workload)
@@ -97,20 +70,19 @@ def winograd_program(workload: Workload, config: WasmWinogradConfig) -> Program:
         rows=rows,
         columns=columns,
         image=image,
-        first=block.times(OUT * config.block_y),
+        first=block * (OUT * config.block_y),
         group=group,
         a=a,
-        b=Buffer(name=b.name, scope=b.scope, dtype=b.dtype, size=POINTS * e["c"] * e["o"]),
-        padded=_scratch("padded", rows * columns * e["c"]),
-        points=_scratch("points", POINTS * tiles * e["c"]),
-        products=_scratch("products", POINTS * tiles * config.block_n),
-        patch=_scratch("patch", OUT * OUT * config.block_n),
+        b=ir.Buffer(name=b.name, scope=b.scope, dtype=b.dtype, size=POINTS * e["c"] * e["o"]),
+        padded=ir.scratch("padded", rows * columns * e["c"]),
+        points=ir.scratch("points", POINTS * tiles * e["c"]),
+        products=ir.scratch("products", POINTS * tiles * config.block_n),
+        patch=ir.scratch("patch", OUT * OUT * config.block_n),
     )
-    body: Block = (*_copied(nest), *_transformed(nest), *_multiplied(nest), *_output(nest))
-    for buffer in (KEPT, nest.patch, nest.products, nest.points, nest.padded):
-        body = (Allocate(buffer=buffer, body=body),)
-    whole = loop("block", config.range_extent(workload), LoopKind.RANGE, frame.enclose(body))
-    return Program(parameters=(a, nest.b, *rest), body=whole)
+    body: ir.Block = (*_copied(nest), *_transformed(nest), *_multiplied(nest), *_output(nest))
+    body = ir.allocated((KEPT, nest.patch, nest.products, nest.points, nest.padded), body)
+    whole = ir.loop("block", config.range_extent(workload), frame.enclose(body), ir.LoopKind.RANGE)
+    return ir.Program(parameters=(a, nest.b, *rest), body=whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,128 +94,126 @@ class _Nest:
     workload: Workload
     config: WasmWinogradConfig
     extent: Mapping[str, int]
-    frame: Frame
+    frame: ir.Frame
     across: int
     tiles: int
     rows: int
     columns: int
-    image: Affine
-    first: Affine
-    group: Affine
-    a: Buffer
-    b: Buffer
-    padded: Buffer
-    points: Buffer
-    products: Buffer
-    patch: Buffer
+    image: ir.Affine
+    first: ir.Affine
+    group: ir.Affine
+    a: ir.Buffer
+    b: ir.Buffer
+    padded: ir.Buffer
+    points: ir.Buffer
+    products: ir.Buffer
+    patch: ir.Buffer
 
     @property
-    def tile(self) -> tuple[Affine, Affine]:
+    def tile(self) -> tuple[ir.Affine, ir.Affine]:
         """The row and column of a tile in the block."""
         down = self.frame.variable("down", self.config.block_y)
         return down, self.frame.variable("right", self.across)
 
-    def over_tiles(self, body: Block) -> Block:
-        return serial("down", self.config.block_y, serial("right", self.across, body))
+    def over_tiles(self, body: ir.Block) -> ir.Block:
+        return ir.serial("down", self.config.block_y, ir.serial("right", self.across, body))
 
 
 # Step 1: pixels of the block, with zeros around the image.
 
 
-def _copied(nest: _Nest) -> Block:
+def _copied(nest: _Nest) -> ir.Block:
     e, frame = nest.extent, nest.frame
     row, column = frame.variable("row", nest.rows), frame.variable("column", nest.columns)
-    before = constant(-e["pad"])
-    y, x = nest.first.plus(row).plus(before), column.plus(before)
-    line = nest.image.times(e["h"]).plus(y)
-    pixel = line.times(e["w"]).plus(x).times(e["c"]).plus(_four("c1"))
-    here = row.times(nest.columns).plus(column).times(e["c"]).plus(_four("c1"))
+    before = ir.constant(-e["pad"])
+    y, x = nest.first + row + before, column + before
+    line = nest.image * e["h"] + y
+    pixel = (line * e["w"] + x) * e["c"] + _four("c1")
+    here = (row * nest.columns + column) * e["c"] + _four("c1")
     copy, zero = (
-        serial("c1", e["c"] // LANES, (Store(buffer=nest.padded, index=here, value=value),))
-        for value in (_vector(nest.a, pixel), numbers(0))
+        ir.serial("c1", e["c"] // ir.LANES, (nest.padded.store(here, value),))
+        for value in (_vector(nest.a, pixel), ir.numbers(0))
     )
     inside = frame.undecided((*_inside(y, e["h"]), *_inside(x, e["w"])))
-    return serial("row", nest.rows, serial("column", nest.columns, under(inside, copy, zero)))
+    return ir.serial(
+        "row", nest.rows, ir.serial("column", nest.columns, ir.under(inside, copy, zero))
+    )
 
 
 # Step 2: the points of each tile.
 
 
-def _transformed(nest: _Nest) -> Block:
+def _transformed(nest: _Nest) -> ir.Block:
     e, work = nest.extent, _Vectors()
     down, right = nest.tile
-    corner = down.times(OUT * nest.columns).plus(right.times(OUT)).times(e["c"]).plus(_four("c1"))
+    corner = (down * (OUT * nest.columns) + right * OUT) * e["c"] + _four("c1")
     read = [
-        [
-            _vector(nest.padded, corner.plus(constant((u * nest.columns + v) * e["c"])))
-            for v in range(IN)
-        ]
+        [_vector(nest.padded, corner + (u * nest.columns + v) * e["c"]) for v in range(IN)]
         for u in range(IN)
     ]
-    place = down.times(nest.across).plus(right).times(e["c"]).plus(_four("c1"))
+    place = (down * nest.across + right) * e["c"] + _four("c1")
     made = _both_ways(_to_points, read, work)
     work.store(nest.points, place, nest.tiles * e["c"], made)
-    return nest.over_tiles(serial("c1", e["c"] // LANES, work.body))
+    return nest.over_tiles(ir.serial("c1", e["c"] // ir.LANES, work.body))
 
 
 # Step 3: their products with the weights, a matrix for each point.
 
 
-def _multiplied(nest: _Nest) -> Block:
+def _multiplied(nest: _Nest) -> ir.Block:
     """products[p, t, o] = Σ points[p, t, k] · b[p, o / tile_n, k, o % tile_n]."""
     config, depth, channels = nest.config, nest.extent["c"], nest.config.block_n
     tile_m, tile_n, panels = config.tile_m, config.tile_n, channels // config.tile_n
-    sums = Buffer(name="sums", scope=Scope.LOCAL, dtype=DType.F32, size=tile_m * tile_n)
-    p, panel, lane = (Affine.variable(name) for name in ("p", "panel", "lane"))
-    k = Affine.of(0, {"k1": config.unroll_k, "k0": 1})
-    t = Affine.of(0, {"m": tile_m, "t": 1})
-    own = Affine.of(0, {"t": tile_n, "lane": 1})
-    left = Load(buffer=nest.points, index=p.times(nest.tiles).plus(t).times(depth).plus(k))
-    first = p.times(nest.extent["o"] // tile_n).plus(nest.group.times(panels))
-    row = first.plus(panel).times(depth).plus(k)
-    right = Load(buffer=nest.b, index=row.times(tile_n).plus(lane))
-    held = Load(buffer=sums, index=own)
-    value = binary(BinaryOp.ADD, held, binary(BinaryOp.MUL, left, right))
-    entry = p.times(nest.tiles).plus(t).times(channels).plus(panel.times(tile_n)).plus(lane)
+    sums = ir.local("sums", tile_m * tile_n)
+    p, panel, lane = (ir.variable(name) for name in ("p", "panel", "lane"))
+    k = ir.affine(k1=config.unroll_k, k0=1)
+    t = ir.affine(m=tile_m, t=1)
+    own = ir.affine(t=tile_n, lane=1)
+    left = nest.points[(p * nest.tiles + t) * depth + k]
+    first = p * (nest.extent["o"] // tile_n) + nest.group * panels
+    row = (first + panel) * depth + k
+    right = nest.b[row * tile_n + lane]
+    held = sums[own]
+    value = held + left * right
+    entry = (p * nest.tiles + t) * channels + panel * tile_n + lane
 
-    def each(store: Store) -> Statement:
-        return unrolled("t", tile_m, loop("lane", tile_n, LoopKind.VECTOR, (store,)))
+    def each(store: ir.Store) -> ir.Statement:
+        return ir.unrolled("t", tile_m, ir.loop("lane", tile_n, (store,), ir.LoopKind.VECTOR))
 
-    body = unrolled("k0", config.unroll_k, each(Store(buffer=sums, index=own, value=value)))
-    tile: Block = (
-        each(Store(buffer=sums, index=own, value=number(0))),
-        *serial("k1", depth // config.unroll_k, (body,)),
-        each(Store(buffer=nest.products, index=entry, value=held)),
+    body = ir.unrolled("k0", config.unroll_k, each(sums.store(own, value)))
+    tile: ir.Block = (
+        each(sums.store(own, 0.0)),
+        *ir.serial("k1", depth // config.unroll_k, (body,)),
+        each(nest.products.store(entry, held)),
     )
-    tile = (Allocate(buffer=sums, body=tile),)
-    return serial("p", POINTS, serial("panel", panels, serial("m", nest.tiles // tile_m, tile)))
+    tile = (ir.Allocate(buffer=sums, body=tile),)
+    return ir.serial(
+        "p", POINTS, ir.serial("panel", panels, ir.serial("m", nest.tiles // tile_m, tile))
+    )
 
 
 # Steps 4 and 5: a tile back from its products, of which the output takes what it has.
 
 
-def _output(nest: _Nest) -> Block:
+def _output(nest: _Nest) -> ir.Block:
     e, channels, work = nest.extent, nest.config.block_n, _Vectors()
     down, right = nest.tile
-    place = down.times(nest.across).plus(right).times(channels).plus(_four("o1"))
+    place = (down * nest.across + right) * channels + _four("o1")
     read = [
-        [
-            _vector(nest.products, place.plus(constant((u * IN + v) * nest.tiles * channels)))
-            for v in range(IN)
-        ]
+        [_vector(nest.products, place + (u * IN + v) * nest.tiles * channels) for v in range(IN)]
         for u in range(IN)
     ]
     work.store(nest.patch, _four("o1"), channels, _both_ways(_from_points, read, work))
-    back = serial("o1", channels // LANES, work.body)
+    back = ir.serial("o1", channels // ir.LANES, work.body)
     i, j = nest.frame.variable("i", OUT), nest.frame.variable("j", OUT)
-    y, x = nest.first.plus(down.times(OUT)).plus(i), right.times(OUT).plus(j)
-    own = _four("o1").plus(Affine.variable("lane"))
-    channel = nest.group.times(channels).plus(own)
-    kept = Load(buffer=nest.patch, index=i.times(OUT).plus(j).times(channels).plus(own))
+    y, x = nest.first + down * OUT + i, right * OUT + j
+    own = _four("o1") + ir.variable("lane")
+    channel = nest.group * channels + own
+    kept = nest.patch[(i * OUT + j) * channels + own]
     store = stored_entry(nest.workload, (nest.image, y, x, channel), kept)
-    exists = nest.frame.undecided((Bound(index=y, limit=e["y"]), Bound(index=x, limit=e["x"])))
-    entries = serial("o1", channels // LANES, (vector("lane", store),))
-    stores = serial("i", OUT, serial("j", OUT, under(exists, entries)))
+    exists = nest.frame.undecided((y < e["y"], x < e["x"]))
+    entries = ir.serial("o1", channels // ir.LANES, (ir.vector("lane", store),))
+    stores = ir.serial("i", OUT, ir.serial("j", OUT, ir.under(exists, entries)))
     return nest.over_tiles((*back, *stores))
 
 
@@ -251,28 +221,28 @@ class _Vectors:
     """The body of a loop that computes vectors, and those that it keeps."""
 
     def __init__(self) -> None:
-        self._statements: list[Statement] = []
+        self._statements: list[ir.Statement] = []
         self._count = 0
 
     @property
-    def body(self) -> Block:
+    def body(self) -> ir.Block:
         return tuple(self._statements)
 
-    def keep(self, value: Expression) -> Expression:
-        at = constant(LANES * self._count)
+    def keep(self, value: ir.Expression) -> ir.Expression:
+        at = ir.constant(ir.LANES * self._count)
         self._count += 1
-        self._statements.append(Store(buffer=KEPT, index=at, value=value))
+        self._statements.append(KEPT.store(at, value))
         return _vector(KEPT, at)
 
-    def store(self, buffer: Buffer, first: Affine, step: int, vectors: Vectors) -> None:
+    def store(self, buffer: ir.Buffer, first: ir.Affine, step: int, vectors: Vectors) -> None:
         """Vectors that lie `step` apart."""
         for place, value in enumerate(vectors):
-            at = first.plus(constant(place * step))
-            self._statements.append(Store(buffer=buffer, index=at, value=value))
+            at = first + place * step
+            self._statements.append(buffer.store(at, value))
 
 
 def _both_ways(
-    transform: Callable[[Vectors, _Vectors], Vectors], square: list[list[Load]], work: _Vectors
+    transform: Callable[[Vectors, _Vectors], Vectors], square: list[list[ir.Load]], work: _Vectors
 ) -> Vectors:
     """T s Tᵀ, row by row."""
     columns = [
@@ -327,58 +297,56 @@ def _from_points(m: Vectors, work: _Vectors) -> Vectors:
     ]
 
 
-def packing_program(workload: Workload, width: int) -> Program:
+def packing_program(workload: Workload, width: int) -> ir.Program:
     """The program that transforms b into points, in panels of `width` channels; one iteration."""
     e = workload.extent
     depth, channels = e["c"], e["o"]
-    b = Buffer(
-        name="b", scope=Scope.PARAMETER, dtype=DType.F32, size=WINDOW * WINDOW * depth * channels
+    b = ir.Buffer(
+        name="b", scope=ir.Scope.PARAMETER, dtype=DType.F32, size=WINDOW * WINDOW * depth * channels
     )
-    packed = Buffer(
-        name="packed", scope=Scope.PARAMETER, dtype=DType.F32, size=POINTS * depth * channels
+    packed = ir.Buffer(
+        name="packed", scope=ir.Scope.PARAMETER, dtype=DType.F32, size=POINTS * depth * channels
     )
     work = _Vectors()
-    channel = Affine.of(0, {"panel": width, "v": LANES})
-    k = Affine.variable("k")
+    channel = ir.affine(panel=width, v=ir.LANES)
+    k = ir.variable("k")
     read = [
         [
-            _vector(b, k.times(channels).plus(channel).plus(constant(tap * depth * channels)))
+            _vector(b, k * channels + channel + tap * depth * channels)
             for tap in range(WINDOW * r, WINDOW * (r + 1))
         ]
         for r in range(WINDOW)
     ]
-    place = Affine.of(0, {"panel": depth * width, "k": width, "v": LANES})
+    place = ir.affine(panel=depth * width, k=width, v=ir.LANES)
     work.store(packed, place, depth * channels, _both_ways(_of_weights, read, work))
-    vectors = serial("v", width // LANES, work.body)
-    body: Block = (loop("k", depth, LoopKind.SERIAL, vectors),)
-    body = (Allocate(buffer=KEPT, body=body),)
-    panels = loop("panel", channels // width, LoopKind.SERIAL, body)
-    return Program(parameters=(b, packed), body=loop("whole", 1, LoopKind.RANGE, (panels,)))
+    vectors = ir.serial("v", width // ir.LANES, work.body)
+    body: ir.Block = (ir.loop("k", depth, vectors),)
+    body = (ir.Allocate(buffer=KEPT, body=body),)
+    panels = ir.loop("panel", channels // width, body)
+    return ir.program((b, packed), "whole", 1, (panels,))
 
 
-def _scratch(name: str, size: int) -> Buffer:
-    return Buffer(name=name, scope=Scope.GLOBAL, dtype=DType.F32, size=size)
-
-
-def _four(var: str) -> Affine:
+def _four(var: str) -> ir.Affine:
     """Vector number `var`."""
-    return Affine.of(0, {var: LANES})
+    return ir.Affine.of(0, {var: ir.LANES})
 
 
-def _vector(buffer: Buffer, index: Affine) -> Load:
-    return Load(buffer=buffer, index=index, lanes=LANES)
+def _vector(buffer: ir.Buffer, index: ir.Affine) -> ir.Load:
+    return buffer.vector(index)
 
 
-def _inside(place: Affine, size: int) -> tuple[Bound, ...]:
-    return Bound(index=place, limit=size), Bound(index=place.times(-1), limit=1)
+def _inside(place: ir.Affine, size: int) -> tuple[ir.Bound, ...]:
+    return place < size, place * -1 < 1
 
 
-def _scaled(value: Expression, factor: float) -> Expression:
-    return binary(BinaryOp.MUL, value, numbers(factor))
+def _scaled(value: ir.Expression, factor: float) -> ir.Expression:
+    return value * ir.numbers(factor)
 
 
-def _sum(left: Expression, right: Expression, factor: float) -> Expression:
+def _sum(left: ir.Expression, right: ir.Expression, factor: float) -> ir.Expression:
     """left + factor · right."""
     if factor in (1, -1):
-        return binary(BinaryOp.ADD if factor == 1 else BinaryOp.SUB, left, right)
-    return binary(BinaryOp.ADD, left, _scaled(right, factor))
+        return ir.Binary(
+            op=ir.BinaryOp.ADD if factor == 1 else ir.BinaryOp.SUB, left=left, right=right
+        )
+    return left + _scaled(right, factor)
