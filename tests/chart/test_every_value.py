@@ -7,7 +7,7 @@ import pytest
 
 from helm.readme import ChartValue, documented_values
 from tests.chart.rendering import CHART, PLAIN, Values, render
-from tests.chart.test_features import INGRESS, PEERS, PROXIED
+from tests.chart.test_features import INGRESS, PEERS, PROXIED, ROUTE
 from tests.chart.test_refusals import merged
 
 VALUES = {value.path: value for value in documented_values((CHART / "values.yaml").read_text())}
@@ -23,7 +23,9 @@ EVERYTHING: Values = {
     "gateway": {**PROXIED, "autoscaling": {"enabled": True}, "models": {"enabled": True}},
     **{name: {"autoscaling": {"kind": "keda", "minReplicas": 1}} for name in WORKERS},
     "fleet": {"enabled": True, "url": "https://zoo.example"},
+    "caSecret": {"name": "authorities"},
     "ingress": {**INGRESS, "controller": "nginx"},
+    "httpRoute": ROUTE,
     "networkPolicy": {**PEERS, "monitoringPeers": PEERS["gatewayPeers"]},
     "monitoring": {name: {"enabled": True} for name in ("serviceMonitor", "rules", "dashboards")},
 }
@@ -51,6 +53,8 @@ OTHERS: dict[str, Any] = {
     "aggregate.autoscaling.kind": "cpu",
     "fleet.enabled": False,
     "ingress.enabled": False,
+    "httpRoute.enabled": False,
+    "httpRoute.parentRefs": [{"name": "other"}],
     "networkPolicy.redis.port": 7000,
     "fleet.browsers": ["firefox=1"],
     "fleet.url": "https://other.example",
@@ -88,6 +92,10 @@ def _another(value: ChartValue) -> Any:
             return [{"key": "gpu", "operator": "Exists"}]
         case _ if name.lower().endswith("peers"):
             return [PEER]
+        case _ if name in ("extraEnv", "extraVolumes", "extraVolumeMounts"):
+            return [{"name": "other"}]
+        case _ if name == "strategy":
+            return {"type": "Recreate"}
         case _ if name == "resources":
             return {"requests": {"cpu": "3"}}
         case dict():

@@ -15,7 +15,21 @@ PEERS: dict[str, Any] = {
 }
 BODY = "nginx.ingress.kubernetes.io/proxy-body-size"
 INGRESS = {"enabled": True, "host": "zoo.example", "tlsSecretName": "zoo-tls"}
+ROUTE = {"enabled": True, "host": "route.example", "parentRefs": [{"name": "public"}]}
+GATEWAY = "kz-kernelzoo-gateway"
+MOUNTED: dict[str, dict[str, Any]] = {
+    "authorities": {
+        "name": "authorities",
+        "mountPath": "/etc/kernelzoo/authorities",
+        "readOnly": True,
+    },
+    "own": {"name": "own", "mountPath": "/own"},
+}
 PROXIED = {"trustedProxies": ["10.0.0.0/8"]}
+
+
+MAKERS = ("Deployment", "StatefulSet", "Job")
+BUDGET = "PodDisruptionBudget"
 
 
 def variable(name: str, **given: Any) -> dict[str, Any]:
@@ -198,6 +212,47 @@ FEATURES = {
             )
         ),
     ),
+    "the route's host is the zoo's own origin, beside the ingress'": Feature(
+        on={"ingress": INGRESS, "httpRoute": ROUTE, "gateway": PROXIED},
+        shows=lambda r: (
+            environment(r.pods()["gateway"]).get("KERNELZOO_ORIGINS", {}).get("value")
+            == "https://zoo.example,https://route.example"
+        ),
+    ),
+    "browsers come in through the Gateway API": Feature(
+        on={"httpRoute": {**ROUTE, "longPollSeconds": 90}, "gateway": PROXIED},
+        shows=lambda r: [
+            rules
+            for route in r.of("HTTPRoute").values()
+            if route["spec"]["hostnames"] == ["route.example"]
+            and route["spec"]["parentRefs"] == [{"name": "public"}]
+            and (rules := route["spec"]["rules"])
+            and [(rule["matches"][0]["path"]["value"], rule["timeouts"]) for rule in rules]
+            == [("/", {"request": "90s"}), ("/v1/blobs", {"request": "0s"})]
+            and all(rule["backendRefs"] == [{"name": GATEWAY, "port": 80}] for rule in rules)
+        ],
+    ),
+    "every pod trusts an authority of the house's own": Feature(
+        on={"caSecret": {"name": "house", "key": "root.pem"}},
+        shows=lambda r: (
+            all(
+                environment(pod).get(variable, {}).get("value")
+                == "/etc/kernelzoo/authorities/ca.crt"
+                for pod in r.pods().values()
+                for variable in ("SSL_CERT_FILE", "PGSSLROOTCERT")
+                if {
+                    "name": "authorities",
+                    "secret": {
+                        "secretName": "house",
+                        "items": [{"key": "root.pem", "path": "ca.crt"}],
+                    },
+                }
+                in pod.get("volumes", [])
+                and MOUNTED["authorities"] in container(pod)["volumeMounts"]
+            )
+            and "authorities" in str(r.pods()["migrate"])
+        ),
+    ),
     "browsers come in": Feature(
         on={"ingress": INGRESS, "gateway": PROXIED},
         shows=lambda r: set(r.of("Ingress")) == {"gateway", "gateway-cached", "gateway-blobs"},
@@ -258,11 +313,60 @@ def test_a_feature_shows_where_it_is_on_and_only_there(name: str) -> None:
     assert not feature.shows(render(PLAIN)), "there when off"
 
 
+PROCESSES = ("gateway", "compile", "aggregate", "clock", "fleet", "migrations")
+OWN: dict[str, Any] = {
+    "podLabels": {"team": "zoo"},
+    "priorityClassName": "measured",
+    "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
+    "extraVolumes": [{"name": "own", "configMap": {"name": "own"}}],
+    "extraVolumeMounts": [MOUNTED["own"]],
+}
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_pods_of_a_process_get_what_their_operator_adds(process: str) -> None:
+    fleet = {"fleet": {"enabled": True, "url": "https://zoo.example"}}
+    values = {**PLAIN, **fleet}
+    rendered = render({**values, process: {**values.get(process, {}), **OWN}})
+    name = "migrate" if process == "migrations" else process
+    for other, pod in rendered.pods().items():
+        assert (pod.get("priorityClassName") == "measured") is (other == name)
+    pod = rendered.pods()[name]
+    assert "nodeAffinity" in pod["affinity"]
+    assert ("podAntiAffinity" in pod["affinity"]) is (process == "fleet")
+    assert environment(pod)["HTTPS_PROXY"] == OWN["extraEnv"][0]
+    assert OWN["extraVolumes"][0] in pod["volumes"]
+    assert MOUNTED["own"] in container(pod)["volumeMounts"]
+    maker = next(found for kind in MAKERS if (found := rendered.of(kind).get(name)))
+    labels = maker["spec"]["template"]["metadata"]["labels"]
+    assert labels["team"] == "zoo"
+    assert "team" not in maker["spec"].get("selector", {}).get("matchLabels", {})
+
+
+def test_a_fleet_may_share_its_nodes_where_its_operator_says_so() -> None:
+    fleet = {"enabled": True, "url": "https://zoo.example", "affinity": {"podAntiAffinity": {}}}
+    pod = render({**PLAIN, "fleet": fleet}).pods()["fleet"]
+    assert pod["affinity"] == {"podAntiAffinity": {}}
+
+
+@pytest.mark.parametrize("process", ["gateway", "compile", "aggregate"])
+def test_pods_are_replaced_as_their_operator_says(process: str) -> None:
+    rendered = render({**PLAIN, process: {"strategy": {"type": "Recreate"}}})
+    assert rendered.of("Deployment")[process]["spec"]["strategy"] == {"type": "Recreate"}
+
+
+@pytest.mark.parametrize("process", ["gateway", "compile", "aggregate"])
+def test_a_process_survives_drains_unless_that_is_switched_off(process: str) -> None:
+    budget = render({**PLAIN, process: {"disruptionBudget": {"maxUnavailable": 2}}}).of(BUDGET)
+    spec = budget[process]["spec"]
+    assert spec["maxUnavailable"] == 2
+    assert spec["selector"]["matchLabels"]["app.kubernetes.io/component"] == process
+    off = render({**PLAIN, process: {"disruptionBudget": {"enabled": False}}}).of(BUDGET)
+    assert budget.keys() - off.keys() == {process}
+
+
 DEFAULTS: dict[str, tuple[Values, str]] = {
-    "a gateway survives drains": (
-        {"gateway": {"disruptionBudget": {"enabled": False}}},
-        "PodDisruptionBudget",
-    ),
     "an upgrade migrates the database": ({"migrations": {"enabled": False}}, "Job"),
     "pods have an account of their own": ({"serviceAccount": {"create": False}}, "ServiceAccount"),
 }

@@ -1,14 +1,17 @@
-"""What the examples render to is what Kubernetes and the operators accept."""
+"""What the examples and all values at once render to, Kubernetes and the operators accept."""
 
 import helm_python
 import kubernetes_validate
 import pytest
 
 from tests.chart.complaints import custom_complaints
-from tests.chart.rendering import CHART, EXAMPLES, Manifest, example, render
+from tests.chart.rendering import CHART, EXAMPLES, Manifest, Values, example, render
+from tests.chart.test_every_value import EVERYTHING
+from tests.chart.test_features import OWN, PROCESSES
+from tests.chart.test_refusals import merged
 from tests.snapshots import golden_in
 
-CUSTOM = ("keda.sh/", "monitoring.coreos.com/")
+CUSTOM = ("keda.sh/", "monitoring.coreos.com/", "gateway.networking.k8s.io/")
 
 # The oldest that Chart.yaml allows, and the newest that there are schemas of.
 KUBERNETES = ("1.29", "1.37")
@@ -18,10 +21,16 @@ def _is_custom(manifest: Manifest) -> bool:
     return str(manifest["apiVersion"]).startswith(CUSTOM)
 
 
+SETS: dict[str, Values] = {
+    **{name: example(name) for name in EXAMPLES},
+    "everything": merged(EVERYTHING, dict.fromkeys(PROCESSES, OWN)),
+}
+
+
 @pytest.mark.parametrize("version", KUBERNETES)
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_kubernetes_accepts_every_manifest_of_an_example(name: str, version: str) -> None:
-    builtin = [m for m in render(example(name)).manifests if not _is_custom(m)]
+@pytest.mark.parametrize("name", SETS)
+def test_kubernetes_accepts_every_manifest(name: str, version: str) -> None:
+    builtin = [m for m in render(SETS[name]).manifests if not _is_custom(m)]
     assert {"Deployment", "Service", "Job"} <= {m["kind"] for m in builtin}
     for manifest in builtin:
         kubernetes_validate.validate(manifest, version, strict=True)
@@ -35,15 +44,18 @@ def test_kubernetes_refuses_a_manifest_with_a_misspelt_field(version: str) -> No
         kubernetes_validate.validate(service, version, strict=True)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_the_operators_accept_every_custom_resource_of_an_example(name: str) -> None:
-    assert custom_complaints(filter(_is_custom, render(example(name)).manifests)) == ""
+@pytest.mark.parametrize("name", SETS)
+def test_the_operators_accept_every_custom_resource(name: str) -> None:
+    assert custom_complaints(filter(_is_custom, render(SETS[name]).manifests)) == ""
 
 
 def test_the_operators_refuse_a_resource_without_what_they_need() -> None:
     scaled = render(example("production")).of("ScaledObject")["compile"]
     del scaled["spec"]["scaleTargetRef"]["name"]
     assert "must have required property name" in custom_complaints([scaled])
+    route = render(EVERYTHING).of("HTTPRoute")["gateway"]
+    route["spec"]["rules"][0]["timeouts"]["request"] = "75 seconds"
+    assert "HTTPRoute kz-kernelzoo-gateway" in custom_complaints([route])
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -54,9 +66,9 @@ def test_an_example_reads_as_recorded(name: str) -> None:
     golden(f"{name}.notes.txt", rendered.notes)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_helms_linter_has_nothing_against_an_example(name: str) -> None:
-    report = helm_python.lint(CHART, dict(example(name)), strict=True)
+@pytest.mark.parametrize("name", SETS)
+def test_helms_linter_has_nothing_against_it(name: str) -> None:
+    report = helm_python.lint(CHART, dict(SETS[name]), strict=True)
     assert report["errors"] == []
     assert [m["error"] for m in report["messages"]] == ["icon is recommended"]
 

@@ -6,7 +6,7 @@ import helm_python
 import pytest
 
 from tests.chart.rendering import PLAIN, Values, render
-from tests.chart.test_features import INGRESS, PEERS, PROXIED
+from tests.chart.test_features import INGRESS, PEERS, PROXIED, ROUTE
 
 
 def merged(base: Values, more: Values) -> dict[str, Any]:
@@ -39,6 +39,30 @@ REFUSALS: dict[str, tuple[Values, str, Values]] = {
         {**PLAIN, "ingress": INGRESS},
         "gateway.trustedProxies is empty",
         {"gateway": {"trustedProxies": ["10.0.0.0/8"]}},
+    ),
+    "a route without a host": (
+        {**OPEN, "httpRoute": {**ROUTE, "host": ""}},
+        "set httpRoute.host",
+        {"httpRoute": {"host": "zoo.example"}},
+    ),
+    "a route that no gateway serves": (
+        {**OPEN, "httpRoute": {**ROUTE, "parentRefs": []}},
+        "httpRoute.parentRefs is empty",
+        {"httpRoute": {"parentRefs": [{"name": "public"}]}},
+    ),
+    "a route whose proxies nobody believes": (
+        {**PLAIN, "httpRoute": ROUTE},
+        "set it to the addresses of the Gateway API's gateway",
+        {"gateway": {"trustedProxies": ["10.0.0.0/8"]}},
+    ),
+    "a route that may not reach the gateway": (
+        {
+            "httpRoute": ROUTE,
+            "gateway": PROXIED,
+            "networkPolicy": {"database": PEERS["database"], "redis": PEERS["redis"]},
+        },
+        "httpRoute.enabled, but networkPolicy.gatewayPeers is empty",
+        {"networkPolicy": {"gatewayPeers": PEERS["gatewayPeers"]}},
     ),
     "a proxy that anybody can be": (
         {**PLAIN, "gateway": {"trustedProxies": ["10.0.0.0/8", "*"]}},

@@ -27,11 +27,23 @@
   {{- if not (or $ingress.tlsSecretName $ingress.allowHttp) -}}
     {{- fail "ingress.enabled without a certificate: browsers isolate pages over https only, and without that there are no threads and no fine clock; set ingress.tlsSecretName, or ingress.allowHttp=true to do without" -}}
   {{- end -}}
-  {{- if not .Values.gateway.trustedProxies -}}
-    {{- fail "ingress.enabled, but gateway.trustedProxies is empty: all visitors would count as one network, which may open only 20 identities a day; set it to the ingress controller's addresses" -}}
+{{- end -}}
+{{- with .Values.httpRoute -}}
+  {{- if and .enabled (not .host) -}}
+    {{- fail "httpRoute.enabled needs a name to answer to: set httpRoute.host" -}}
   {{- end -}}
-  {{- if and $policy.enabled (not $policy.gatewayPeers) -}}
-    {{- fail "ingress.enabled, but networkPolicy.gatewayPeers is empty, so the ingress controller cannot reach the gateway: name its pods there, or set networkPolicy.enabled=false" -}}
+  {{- if and .enabled (not .parentRefs) -}}
+    {{- fail "httpRoute.enabled, but httpRoute.parentRefs is empty, so no gateway would serve the route: name one, for example [{name: public, namespace: gateways}]" -}}
+  {{- end -}}
+{{- end -}}
+{{- range $way, $proxy := dict "ingress" "the ingress controller" "httpRoute" "the Gateway API's gateway" -}}
+  {{- if (index $.Values $way).enabled -}}
+    {{- if not $.Values.gateway.trustedProxies -}}
+      {{- fail (printf "%s.enabled, but gateway.trustedProxies is empty: all visitors would count as one network, which may open only 20 identities a day; set it to the addresses of %s" $way $proxy) -}}
+    {{- end -}}
+    {{- if and $policy.enabled (not $policy.gatewayPeers) -}}
+      {{- fail (printf "%s.enabled, but networkPolicy.gatewayPeers is empty, so %s cannot reach the gateway: name its pods there, or set networkPolicy.enabled=false" $way $proxy) -}}
+    {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- if $policy.enabled -}}

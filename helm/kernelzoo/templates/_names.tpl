@@ -42,12 +42,28 @@ helm.sh/chart: {{ printf "%s-%s" $top.Chart.Name $top.Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{- /* Origins by which browsers come in, with commas between them: through ingress and route. */ -}}
+{{- define "kernelzoo.publicUrls" -}}
+{{- $found := list -}}
+{{- with .Values.ingress -}}
+  {{- if .enabled -}}
+    {{- $found = append $found (printf "%s://%s" (ternary "https" "http" (ne .tlsSecretName "")) .host) -}}
+  {{- end -}}
+{{- end -}}
+{{- with .Values.httpRoute -}}
+  {{- if .enabled -}}
+    {{- $found = append $found (printf "https://%s" .host) -}}
+  {{- end -}}
+{{- end -}}
+{{- uniq $found | join "," -}}
+{{- end -}}
+
 {{/* Where people who are alerted reach a gateway. */}}
 {{- define "kernelzoo.gatewayUrl" -}}
 {{- if .Values.monitoring.rules.gatewayUrl -}}
 {{ .Values.monitoring.rules.gatewayUrl }}
-{{- else if .Values.ingress.enabled -}}
-{{ ternary "https" "http" (not (empty .Values.ingress.tlsSecretName)) }}://{{ .Values.ingress.host }}
+{{- else if include "kernelzoo.publicUrls" . -}}
+{{ include "kernelzoo.publicUrls" . | splitList "," | first }}
 {{- else -}}
 http://{{ include "kernelzoo.fullname" . }}-gateway.{{ .Release.Namespace }}.svc:{{ .Values.gateway.service.port }}
 {{- end -}}

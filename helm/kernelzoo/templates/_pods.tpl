@@ -1,4 +1,4 @@
-{{- /* What every pod says: (list $ values-of-the-component). */ -}}
+{{- /* What every pod says: (list $ values-of-the-component affinity), the latter where it has its own. */ -}}
 {{- define "kernelzoo.pod" -}}
 {{- $top := index . 0 -}}
 {{- $values := index . 1 -}}
@@ -26,6 +26,86 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- $affinity := deepCopy (index (append . dict) 2) }}
+{{- range $kind, $terms := $values.affinity }}{{ $affinity = set $affinity $kind $terms }}{{ end }}
+{{- with $affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* (list $ component values-of-the-component): labels and annotations of a pod. */ -}}
+{{- define "kernelzoo.podMetadata" -}}
+{{- $values := index . 2 -}}
+labels:
+  {{- include "kernelzoo.labels" . | nindent 2 }}
+  {{- with $values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with $values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* (list $ values-of-the-component): variables beside those of the process. Debian's authorities
+stay: OpenSSL reads its folder beside SSL_CERT_FILE. */ -}}
+{{- define "kernelzoo.extraEnvironment" -}}
+{{- if (index . 0).Values.caSecret.name }}
+- name: SSL_CERT_FILE
+  value: /etc/kernelzoo/authorities/ca.crt
+- name: PGSSLROOTCERT
+  value: /etc/kernelzoo/authorities/ca.crt
+{{- end }}
+{{- with (index . 1).extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* (list $ values-of-the-component) */ -}}
+{{- define "kernelzoo.extraMounts" -}}
+{{- if (index . 0).Values.caSecret.name }}
+- name: authorities
+  mountPath: /etc/kernelzoo/authorities
+  readOnly: true
+{{- end }}
+{{- with (index . 1).extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* (list $ values-of-the-component) */ -}}
+{{- define "kernelzoo.extraVolumes" -}}
+{{- with (index . 0).Values.caSecret }}
+{{- if .name }}
+- name: authorities
+  secret:
+    secretName: {{ .name }}
+    items:
+      - {key: {{ .key }}, path: ca.crt}
+{{- end }}
+{{- end }}
+{{- with (index . 1).extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* (list $ component disruptionBudget) */ -}}
+{{- define "kernelzoo.disruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "kernelzoo.fullname" (index . 0) }}-{{ index . 1 }}
+  labels:
+    {{- include "kernelzoo.labels" (list (index . 0) (index . 1)) | nindent 4 }}
+spec:
+  maxUnavailable: {{ (index . 2).maxUnavailable }}
+  selector:
+    matchLabels:
+      {{- include "kernelzoo.selector" (list (index . 0) (index . 1)) | nindent 6 }}
 {{- end -}}
 
 {{- /* What every container says: (list $ image values-of-the-component). */ -}}

@@ -17,17 +17,16 @@ spec:
   {{- if eq $values.autoscaling.kind "none" }}
   replicas: {{ $values.replicas }}
   {{- end }}
+  {{- with $values.strategy }}
+  strategy:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   selector:
     matchLabels:
       {{- include "kernelzoo.selector" (list $top $component) | nindent 6 }}
   template:
     metadata:
-      labels:
-        {{- include "kernelzoo.labels" (list $top $component) | nindent 8 }}
-      {{- with $values.podAnnotations }}
-      annotations:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
+      {{- include "kernelzoo.podMetadata" (list $top $component $values) | nindent 6 }}
     spec:
       serviceAccountName: {{ include "kernelzoo.serviceAccount" $top }}
       # The longest task ends within 60 s; Celery waits for it after SIGTERM.
@@ -40,6 +39,7 @@ spec:
             {{- include "kernelzoo.environment" $top | nindent 12 }}
             - name: CELERY_WORKER_CONCURRENCY
               value: {{ $values.processes | quote }}
+            {{- with include "kernelzoo.extraEnvironment" (list $top $values) | trim }}{{ . | nindent 12 }}{{ end }}
           ports:
             - name: metrics
               containerPort: 9464
@@ -47,8 +47,14 @@ spec:
           volumeMounts:
             - name: temporary
               mountPath: /tmp
+            {{- with include "kernelzoo.extraMounts" (list $top $values) | trim }}{{ . | nindent 12 }}{{ end }}
       volumes:
         {{- include "kernelzoo.temporary" $top | nindent 8 }}
+        {{- with include "kernelzoo.extraVolumes" (list $top $values) | trim }}{{ . | nindent 8 }}{{ end }}
+{{- if $values.disruptionBudget.enabled }}
+---
+{{ include "kernelzoo.disruptionBudget" (list $top $component $values.disruptionBudget) }}
+{{- end }}
 {{- if eq $values.autoscaling.kind "keda" }}
 ---
 apiVersion: keda.sh/v1alpha1

@@ -3,10 +3,15 @@
  * standard input, a line for each complaint on standard output.
  */
 import { readFileSync } from "node:fs";
+import * as gateway from "@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1";
 import * as keda from "@kubernetes-models/keda/keda.sh/v1alpha1";
 import * as prometheus from "@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1";
 
-const groups = { "keda.sh/v1alpha1": keda, "monitoring.coreos.com/v1": prometheus };
+const groups = {
+  "gateway.networking.k8s.io/v1": gateway,
+  "keda.sh/v1alpha1": keda,
+  "monitoring.coreos.com/v1": prometheus,
+};
 
 function complaint(manifest) {
   const kind = groups[manifest.apiVersion]?.[manifest.kind];
