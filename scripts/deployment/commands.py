@@ -1,0 +1,47 @@
+"""Commands of other programs, and what they said where they failed."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from kernelzoo.errors import StackError
+
+LINES = 40
+"""The last ones are shown: they say why."""
+
+
+def output(
+    *command: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> str:
+    """What a command prints on standard output. Raises StackError with its last lines where it
+    fails, or where there is no such program."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise StackError(f"{words[0]} is not installed; {' '.join(words)} needs it") from error
+    if done.returncode != 0:
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-LINES:])
+        raise StackError(f"{' '.join(words)} ended with {done.returncode}:\n{said}")
+    return done.stdout
+
+
+def shown(*command: str | Path, env: Mapping[str, str], cwd: Path) -> None:
+    """Runs a command that takes minutes, whose output people see. Raises StackError."""
+    status = subprocess.run(command, env=env, cwd=cwd, check=False).returncode
+    if status != 0:
+        raise StackError(
+            f"{' '.join(map(str, command))} ended with {status}; the lines above say why"
+        )
+
+
+def succeeds(*command: str | Path, env: Mapping[str, str] | None = None) -> bool:
+    """Whether a command is there and ends with 0."""
+    try:
+        output(*command, env=env)
+    except StackError:
+        return False
+    return True
