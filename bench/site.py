@@ -20,6 +20,7 @@ MODULES = PAGE / "node_modules"
 FOLDERS = {
     "": PAGE / "dist",
     "client": PAGE.parents[1] / "client" / "dist",
+    "client/chunks": PAGE.parents[1] / "client" / "dist" / "chunks",
     "litertjs": MODULES / "@litertjs" / "core" / "wasm",
     "onnxruntime-web": MODULES / "onnxruntime-web" / "dist",
     "tfjs": MODULES / "@tensorflow" / "tfjs-backend-wasm" / "dist",

@@ -232,7 +232,7 @@ class GatewayClient:
         return body
 
     def client_file(self, name: str) -> bytes:
-        return self._send("GET", f"/client/{quote(name, safe='')}").content
+        return self._send("GET", f"/client/{quote(name)}").content
 
     def artifact(self, kernel: ArtifactWire) -> bytes:
         """Raises StackError when the bytes are not those that the hash names."""

@@ -15,7 +15,7 @@ INDEX = "sdk.json"
 ENTRY = "sdk.js"
 CHAT = "chat.js"
 """What a page with a language model imports beside it."""
-Chunk = Annotated[str, StringConstraints(pattern=r"^[a-z-]{1,40}-[0-9A-Z]{8}\.js$")]
+Chunk = Annotated[str, StringConstraints(pattern=r"^chunks/[a-z-]{1,40}-[0-9a-f]{8}\.js$")]
 
 
 class SdkIndex(BaseModel):
@@ -37,8 +37,8 @@ def sdk(
     with reach(state, url) as gateway:
         found = index_of(gateway)
         files = files_of(gateway, found)
-    output.mkdir(parents=True, exist_ok=True)
     for name, body in files.items():
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
         (output / name).write_bytes(body)
     size = sum(len(body) for body in files.values())
     note(f"wrote {len(files)} files of the SDK {found.version}, {size} bytes, to {output}")

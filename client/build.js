@@ -6,21 +6,34 @@ import { createHash } from "node:crypto";
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import { build } from "esbuild";
-import { buildChat, buildSdk, CHAT_EXAMPLE, chatExample, pages } from "./bundles.js";
+import {
+  buildChat,
+  buildPages,
+  buildPinnedSdk,
+  buildSdk,
+  CHAT_EXAMPLE,
+  chatExample,
+  style,
+} from "./bundles.js";
 import { buildDeclarations } from "./declarations.js";
 import { writeGuide } from "./guide.js";
 
 const COMPRESSED = /\.(js|css|html|json|svg)$/;
 
-/** @param {string} algorithm @param {string | Buffer} content @param {"hex" | "base64"} form */
-const hash = (algorithm, content, form) => createHash(algorithm).update(content).digest(form);
-
 process.chdir(import.meta.dirname);
 rmSync("dist", { recursive: true, force: true });
-mkdirSync("dist");
+for (const folder of ["chunks", "pinned"]) mkdirSync(`dist/${folder}`, { recursive: true });
 
-const [sdk, chat] = await Promise.all([buildSdk(), buildChat(), build(pages)]);
-for (const [name, text] of [...sdk, ...chat]) writeFileSync(`dist/${name}`, text);
+const [sdk, pinned, chat, scripts] = await Promise.all([
+  buildSdk(),
+  buildPinnedSdk(),
+  buildChat(),
+  buildPages(),
+  build(style),
+]);
+for (const [name, text] of [...sdk, ...pinned, ...chat, ...scripts]) {
+  writeFileSync(`dist/${name}`, text);
+}
 rmSync(`${CHAT_EXAMPLE}/dist`, { recursive: true, force: true });
 await build(chatExample);
 cpSync("pages", "dist", { recursive: true });
@@ -29,18 +42,20 @@ for (const file of ["swagger-ui-bundle.js", "swagger-ui.css"]) {
   cpSync(`node_modules/swagger-ui-dist/${file}`, `dist/${file}`);
 }
 
-// The same bytes at a name that never means others, and what pages need to know to use it.
-const script = readFileSync("dist/sdk.js");
-const file = `sdk-${hash("sha256", script, "hex").slice(0, 12)}.js`;
+// What pages need to know to use the SDK at the name that never means other bytes.
 const { version } = JSON.parse(readFileSync("package.json", "utf8"));
-const integrity = `sha384-${hash("sha384", script, "base64")}`;
+const [file = ""] = [...pinned.keys()].filter((name) => /^sdk-\w+\.js$/.test(name));
+const digest = createHash("sha384").update(pinned.get(file) ?? "");
+const integrity = `sha384-${digest.digest("base64")}`;
 /** What sdk.js loads when a page needs it. */
 const chunks = [...sdk.keys()].filter((name) => name.endsWith(".js") && name !== "sdk.js");
-writeFileSync(`dist/${file}`, script);
 const index = { version, file, integrity, chunks };
 writeFileSync("dist/sdk.json", `${JSON.stringify(index, null, 2)}\n`);
 
-for (const name of readdirSync("dist").filter((each) => COMPRESSED.test(each))) {
+const served = ["", "chunks/", "pinned/"].flatMap((folder) =>
+  readdirSync(`dist/${folder}`).map((name) => folder + name),
+);
+for (const name of served.filter((path) => COMPRESSED.test(path))) {
   const content = readFileSync(`dist/${name}`);
   const params = { [constants.BROTLI_PARAM_SIZE_HINT]: content.length };
   writeFileSync(`dist/${name}.br`, brotliCompressSync(content, { params }));

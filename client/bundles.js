@@ -1,66 +1,132 @@
 /** What becomes of the client: shared by the build and by the test of its size. */
-import { basename } from "node:path";
-import { build } from "esbuild";
+import { resolve } from "node:path";
+import { rolldown } from "rolldown";
 import { minify } from "terser";
 import { inlineWorker, TERSER } from "./inline-worker.js";
 
-/** @type {import("esbuild").BuildOptions} */
-const shared = {
-  outdir: "dist",
-  bundle: true,
-  format: "esm",
-  target: "es2022",
-  minify: true,
-  sourcemap: true,
-  sourcesContent: false,
-  legalComments: "none",
-  logLevel: "warning",
-  plugins: [inlineWorker],
+/** Terser makes 5 percent less of a file than Rolldown does. @type {import("rolldown").Plugin} */
+const terser = {
+  name: "terser",
+  async renderChunk(text) {
+    const { code = "", map } = await minify(text, { ...TERSER, sourceMap: true });
+    return { code, map: String(map) };
+  },
 };
 
 /**
- * The SDK as the texts of files by name: `sdk.js`, the probes of GPUs beside it for the one visit that
- * runs them, and their maps. Terser makes 5 percent less of it than esbuild does.
+ * Each module is in the first file of those that a page loads in this order: what other chunks share
+ * with one of them they import from there, and it needs none that is asked for after it.
+ * @param {Record<string, string>} entries
+ */
+function inOrder(entries) {
+  const layers = Object.entries(entries).map(([name, entry]) => ({
+    name,
+    modules: new Set([resolve(entry)]),
+  }));
+  /** @type {import("rolldown").Plugin} */
+  const plugin = {
+    name: "in-order",
+    buildEnd() {
+      for (const { modules } of layers)
+        for (const id of modules)
+          for (const imported of this.getModuleInfo(id)?.importedIds ?? []) modules.add(imported);
+    },
+  };
+  const groups = layers.map(({ name, modules }) => ({
+    name,
+    test: (/** @type {string} */ id) => modules.has(id),
+  }));
+  return { plugin, codeSplitting: { groups, includeDependenciesRecursively: false } };
+}
+
+/**
+ * The files of a bundle as texts by name, and their maps, which hold the sources.
+ * @param {Record<string, string>} input
+ * @param {import("rolldown").OutputOptions} options
+ * @param {import("rolldown").Plugin[]} plugins
  * @returns {Promise<Map<string, string>>}
  */
-export function buildSdk() {
-  return minified({ sdk: "src/sdk/index.ts" }, true);
+async function bundled(input, options, plugins = []) {
+  const bundle = await rolldown({
+    input,
+    plugins: [inlineWorker, terser, ...plugins],
+    // A chunk imports what it shares with the entry from there: one file is all that a page loads.
+    preserveEntrySignatures: "allow-extension",
+  });
+  const { output } = await bundle.generate({
+    format: "esm",
+    minify: true,
+    comments: false,
+    sourcemap: true,
+    entryFileNames: "[name].js",
+    hashCharacters: "hex",
+    ...options,
+  });
+  return new Map(
+    output.map((file) => [file.fileName, file.type === "chunk" ? file.code : String(file.source)]),
+  );
 }
+
+const SDK = "src/sdk/index.ts";
+
+/** @param {import("rolldown").OutputOptions} names */
+function buildSdkAt(names) {
+  const { plugin, codeSplitting } = inOrder({ sdk: SDK, runtime: "src/runtime/runtime.ts" });
+  return bundled({ sdk: SDK }, { ...names, codeSplitting }, [plugin]);
+}
+
+/**
+ * The SDK: `sdk.js`, and in `chunks/` what it loads when a page needs it.
+ * @returns {Promise<Map<string, string>>}
+ */
+export const buildSdk = () => buildSdkAt({ chunkFileNames: "chunks/[name]-[hash].js" });
+
+/**
+ * The SDK at a name that never means other bytes. Its chunks are its own, as they import it by name.
+ * @returns {Promise<Map<string, string>>}
+ */
+export const buildPinnedSdk = () =>
+  buildSdkAt({
+    entryFileNames: "[name]-[hash:12].js",
+    chunkFileNames: "pinned/[name]-[hash].js",
+  });
 
 /**
  * What a page with a language model takes beside the SDK, which it shares nothing with but types.
  * @returns {Promise<Map<string, string>>}
  */
 export function buildChat() {
-  return minified({ chat: "src/chat/index.ts" }, false);
+  return bundled({ chat: "src/chat/index.ts" }, { codeSplitting: false });
 }
 
-/** @param {Record<string, string>} entryPoints @param {boolean} splitting */
-async function minified(entryPoints, splitting) {
-  const { outputFiles } = await build({ ...shared, entryPoints, splitting, write: false });
-  const texts = new Map(outputFiles.map(({ path, text }) => [basename(path), text]));
-  for (const name of [...texts.keys()].filter((each) => each.endsWith(".js"))) {
-    const { code = "", map } = await minify(texts.get(name) ?? "", {
-      ...TERSER,
-      sourceMap: { content: texts.get(`${name}.map`) ?? "", url: `${name}.map` },
-    });
-    texts.set(name, code).set(`${name}.map`, String(map));
-  }
-  return texts;
+const PAGES = {
+  "agent-page": "src/agent/page.ts",
+  "agent-worker": "src/agent/worker.ts",
+  console: "src/console/page.ts",
+};
+
+/**
+ * The scripts of the gateway's pages, one file each.
+ * @returns {Promise<Map<string, string>>}
+ */
+export async function buildPages() {
+  const scripts = Object.entries(PAGES).map(([name, file]) =>
+    bundled({ [name]: file }, { codeSplitting: false }),
+  );
+  return new Map((await Promise.all(scripts)).flatMap((files) => [...files]));
 }
 
 /**
- * One file each.
+ * The style sheet of the gateway's pages: Rolldown bundles no CSS.
  * @type {import("esbuild").BuildOptions}
  */
-export const pages = {
-  ...shared,
-  entryPoints: {
-    "agent-page": "src/agent/page.ts",
-    "agent-worker": "src/agent/worker.ts",
-    console: "src/console/page.ts",
-    style: "src/style/style.css",
-  },
+export const style = {
+  entryPoints: { style: "src/style/style.css" },
+  outdir: "dist",
+  bundle: true,
+  minify: true,
+  sourcemap: true,
+  logLevel: "warning",
 };
 
 export const CHAT_EXAMPLE = "../examples/chat";
@@ -70,13 +136,28 @@ export const CHAT_EXAMPLE = "../examples/chat";
  * @type {import("esbuild").BuildOptions}
  */
 export const chatExample = {
-  ...shared,
   entryPoints: { chat: `${CHAT_EXAMPLE}/chat.ts` },
   outdir: `${CHAT_EXAMPLE}/dist`,
+  bundle: true,
+  format: "esm",
+  target: "es2022",
+  minify: true,
+  sourcemap: true,
+  sourcesContent: false,
+  legalComments: "none",
+  logLevel: "warning",
   splitting: true,
   alias: { kernelzoo: "./dist/sdk.js", "kernelzoo/chat": "./dist/chat.js" },
-  // Chunks of dist/ import others for the order in which they run, which has no effect here.
-  logOverride: { "ignored-bare-import": "silent" },
   tsconfigRaw: {},
   nodePaths: ["node_modules"],
 };
+
+/**
+ * One script of a page with parts of the client.
+ * @param {string} input
+ * @param {string} file
+ */
+export async function writePageScript(input, file) {
+  const bundle = await rolldown({ input, plugins: [inlineWorker], platform: "browser" });
+  await bundle.write({ file, format: "esm", codeSplitting: false });
+}

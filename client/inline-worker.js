@@ -1,13 +1,12 @@
 /**
  * `import source from "./worker.js?inlined"` is that worker, bundled, as text. A worker's address
  * must be of the page's own origin, and the SDK may come from any: so it carries its worker along.
- *
- * `import … from "./module.js?own"` is a copy of a small module for its importer alone: two files that
- * shared it would need a third one.
  */
 import { dirname, resolve } from "node:path";
-import { build } from "esbuild";
+import { rolldown } from "rolldown";
 import { minify } from "terser";
+
+const INLINED = "?inlined";
 
 /**
  * No getter of ours does anything but answer, and no function is constructed that is no class.
@@ -19,29 +18,30 @@ export const TERSER = {
   compress: { passes: 4, pure_getters: true, unsafe_arrows: true },
 };
 
-/** @type {import("esbuild").Plugin} */
+/** Texts of workers by their files: several bundles of a build carry the same. @type {Map<string, Promise<string>>} */
+const texts = new Map();
+
+/** @param {string} file */
+async function bundledText(file) {
+  const bundle = await rolldown({ input: file, plugins: [inlineWorker] });
+  const { output } = await bundle.generate({ format: "iife", minify: true, comments: false });
+  const { code = "" } = await minify(output[0].code, TERSER);
+  return code;
+}
+
+/** @type {import("rolldown").Plugin} */
 export const inlineWorker = {
   name: "inline-worker",
-  setup({ onResolve, onLoad }) {
-    onResolve({ filter: /\?inlined$/ }, ({ path, importer }) => ({
-      path: resolve(dirname(importer), path.replace(/\.js\?inlined$/, ".ts")),
-      namespace: "inlined",
-    }));
-    onResolve({ filter: /\?own$/ }, ({ path, importer }) => ({
-      path: resolve(dirname(importer), path.replace(/\.js\?own$/, ".ts")),
-      suffix: `?${importer}`,
-    }));
-    onLoad({ filter: /.*/, namespace: "inlined" }, async ({ path }) => {
-      const { outputFiles } = await build({
-        entryPoints: [path],
-        bundle: true,
-        format: "iife",
-        target: "es2022",
-        minify: true,
-        write: false,
-      });
-      const { code = "" } = await minify(outputFiles[0]?.text ?? "", TERSER);
-      return { contents: code, loader: "text" };
-    });
+  resolveId(path, importer) {
+    if (!path.endsWith(`.js${INLINED}`)) return null;
+    const file = path.slice(0, -`.js${INLINED}`.length);
+    return resolve(dirname(importer ?? ""), `${file}.ts${INLINED}`);
+  },
+  async load(id) {
+    if (!id.endsWith(INLINED)) return null;
+    const file = id.slice(0, -INLINED.length);
+    const text = texts.get(file) ?? bundledText(file);
+    texts.set(file, text);
+    return { code: `export default ${JSON.stringify(await text)};`, moduleType: "js" };
   },
 };

@@ -7,7 +7,7 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { basename, resolve } from "node:path";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
-import { build } from "esbuild";
+import { rolldown } from "rolldown";
 import { inlineWorker } from "./inline-worker.js";
 
 process.chdir(import.meta.dirname);
@@ -20,17 +20,18 @@ const [, , wanted = ""] = process.argv;
 const tests = readdirSync("tests").filter(
   (name) => name.endsWith(".test.ts") && name.includes(wanted),
 );
-await build({
-  entryPoints: tests.map((name) => `tests/${name}`),
-  outdir: OUTPUT,
-  outExtension: { ".js": ".mjs" },
-  bundle: true,
-  packages: "external",
+const bundle = await rolldown({
+  input: tests.map((name) => `./tests/${name}`),
+  external: /^[@a-z]/,
   platform: "node",
+  plugins: [inlineWorker],
+});
+await bundle.write({
+  dir: OUTPUT,
+  entryFileNames: "[name].mjs",
+  chunkFileNames: "chunks/[name]-[hash].mjs",
   format: "esm",
   sourcemap: "inline",
-  logLevel: "warning",
-  plugins: [inlineWorker],
 });
 
 process.setSourceMapsEnabled(true);
@@ -52,7 +53,9 @@ async function failing(files, concurrency) {
   return [...failed];
 }
 
-const files = readdirSync(OUTPUT).map((name) => resolve(OUTPUT, name));
+const files = readdirSync(OUTPUT)
+  .filter((name) => name.endsWith(".mjs"))
+  .map((name) => resolve(OUTPUT, name));
 const failed = await failing(files, true);
 const again = failed.length > 0 ? await failing(failed, false) : [];
 const flaky = failed.filter((file) => !again.includes(file)).map((file) => basename(file));

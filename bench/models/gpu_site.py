@@ -200,6 +200,7 @@ def write_page(folder: Path, page: str, scripts: Sequence[str], script: str) -> 
         "index.html": built / page,
         **{name: built / name for name in scripts},
         **{f"client/{file.name}": file for file in CLIENT.glob("*.js")},
+        **{f"client/chunks/{file.name}": file for file in CLIENT.glob("chunks/*.js")},
         **{f"onnxruntime-web/{name}": runtime / name for name in ONNX_RUNTIME},
     }
     for name, source in sources.items():

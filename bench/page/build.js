@@ -1,37 +1,29 @@
 /** Builds dist/: a script for each page, with the client's own engine and timing inside. */
 import { cpSync, rmSync } from "node:fs";
-import { build } from "esbuild";
-import { inlineWorker } from "../../client/inline-worker.js";
+import { basename } from "node:path";
+import { writePageScript } from "../../client/bundles.js";
 
 process.chdir(import.meta.dirname);
 rmSync("dist", { recursive: true, force: true });
 
-await build({
-  entryPoints: [
-    "src/decode-wasm.ts",
-    "src/decode-webgpu.ts",
-    "src/frameworks.ts",
-    "src/models/litert-session.ts",
-    "src/models/models.ts",
-    "src/models/onnxruntime-session.ts",
-    "src/models/onnxruntime-webgpu-session.ts",
-    "src/models/tensorflow-session.ts",
-    "src/models-webgpu.ts",
-    "src/onnxruntime-decoder.ts",
-    "src/page.ts",
-    "src/race.ts",
-    "src/webgpu.ts",
-  ],
-  outdir: "dist",
-  entryNames: "[name]",
-  bundle: true,
-  format: "esm",
-  target: "es2022",
-  // tfjs-core asks for Node's modules where there is no fetch.
-  platform: "browser",
-  logLevel: "warning",
-  plugins: [inlineWorker],
-});
+const SCRIPTS = [
+  "src/decode-wasm.ts",
+  "src/decode-webgpu.ts",
+  "src/frameworks.ts",
+  "src/models/litert-session.ts",
+  "src/models/models.ts",
+  "src/models/onnxruntime-session.ts",
+  "src/models/onnxruntime-webgpu-session.ts",
+  "src/models/tensorflow-session.ts",
+  "src/models-webgpu.ts",
+  "src/onnxruntime-decoder.ts",
+  "src/page.ts",
+  "src/race.ts",
+  "src/webgpu.ts",
+];
+await Promise.all(
+  SCRIPTS.map((script) => writePageScript(script, `dist/${basename(script, ".ts")}.js`)),
+);
 for (const page of [
   "decode-wasm",
   "decode-webgpu",

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { memoryNotebook, storedNotes } from "../src/device/notebook.js";
+import { memoryNotebook } from "../src/device/notebook.js";
 import { Arena } from "../src/engine/arena.js";
 import { KernelZooError } from "../src/engine/error.js";
-import { Failures, postReport } from "../src/gateway/failures.js";
+import { Failures } from "../src/gateway/failures.js";
 import { deadline } from "../src/gateway/request.js";
 import type { ModelAnswer } from "../src/runtime/answer.js";
 import type { Stored } from "../src/runtime/golden.js";
@@ -13,11 +13,6 @@ import { Model } from "../src/runtime/model.js";
 import { Opener } from "../src/runtime/opener.js";
 import { type Answered, requestModel } from "../src/runtime/request.js";
 import { Refused, type RuntimeWorker } from "../src/runtime/session.js";
-import { chooseOffer } from "../src/sdk/address.js";
-import { giveUpGpu } from "../src/sdk/backend.js";
-import { loadKernel } from "../src/sdk/load.js";
-import { fresh, hashOf } from "../src/sdk/manifest.js";
-import { latest, openManifest, refuseAged } from "../src/sdk/signature.js";
 import { Threads } from "../src/threads/threads.js";
 import type { FailureReport } from "../src/wire/types.js";
 import { bytesOf, type Tiny, tinyKernel } from "./kernels.js";
@@ -31,8 +26,6 @@ function hostOf(origin: string, told: FailureReport[] = []): Host {
     bundle: undefined,
     deadline: deadline(1000, undefined),
   };
-  const notes = memoryNotebook();
-  const tools = { KernelZooError, chooseOffer, fresh, hashOf, latest, loadKernel, notes };
   const arena = new Arena();
   const gpu = { kind: "none", reason: null } as const;
   return {
@@ -48,7 +41,7 @@ function hostOf(origin: string, told: FailureReport[] = []): Host {
     gpu,
     openGpu: async () => gpu,
     shares: false,
-    tools: { ...tools, giveUpGpu, openManifest, postReport, refuseAged, storedNotes },
+    notes: memoryNotebook(),
   };
 }
 

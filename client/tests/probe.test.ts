@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { memoryNotebook } from "../src/device/notebook.js";
-import { PROBE_TOOLS, usualClass } from "../src/device/profile.js";
+import { usualClass } from "../src/device/profile.js";
 import { wasmFeatures } from "../src/engine/features.js";
 import { bit, doubtful } from "../src/probe/duel.js";
 import {
@@ -129,7 +129,7 @@ test("a device is of the usual class until it is probed", async () => {
 });
 
 test("the probe answers one bit for each primitive and both peaks", async () => {
-  const { rho, peaks } = await probe(["simd128"], PROBE_TOOLS);
+  const { rho, peaks } = await probe(["simd128"]);
   assert.match(rho, new RegExp(`^r${SUITE}-0[01]{${PRIMITIVES.length - 1}}$`));
   assert.equal(peaks.fma, 0);
   assert.ok(peaks.mulAdd > 0.5);
@@ -137,13 +137,13 @@ test("the probe answers one bit for each primitive and both peaks", async () => 
 
 test("the peak with fma is measured where the engine has it", async () => {
   const features = wasmFeatures();
-  const { mulAdd, fma } = await measurePeaks(features, PROBE_TOOLS);
+  const { mulAdd, fma } = await measurePeaks(features);
   assert.ok(mulAdd > 0.5);
   assert.equal(fma > 0.5, features.includes("relaxed-simd"));
 });
 
 test("lines of every working set arrive, those of the smallest soonest", async () => {
-  const { rates: gbps } = await measureLines(WORKING_SETS, PROBE_TOOLS);
+  const { rates: gbps } = await measureLines(WORKING_SETS);
   assert.equal(gbps.length, WORKING_SETS.length);
   assert.ok((gbps[0] ?? 0) > (gbps.at(-1) ?? 0) && (gbps.at(-1) ?? 0) > 0);
 });

@@ -206,50 +206,34 @@ test("the command that registers a workload follows from its key", () => {
   assert.equal(registerCommand(half), `kernelzoo tune ${half} --target webgpu`);
 });
 
+const FILES = buildSdk();
+
 test("SDK and engine are at most 20 kB gzip in one file, 30 kB with the runtime of models", async () => {
-  const files = await buildSdk();
+  const files = await FILES;
   const size = (text: string): number => gzipSync(text, { level: 9 }).length;
   const entry = files.get("sdk.js") ?? "";
   assert.ok(size(entry) <= 20_000, `${size(entry)} bytes`);
   assert.doesNotMatch(entry, /@compute/);
   assert.doesNotMatch(entry, /\b(from|import)\s*"/, "sdk.js needs no other file to start");
-  const names = [...files.keys()].filter((name) => name.endsWith(".js")).sort();
-  const parts = names.map((name) => name.replace(/-\w+\.js/, ""));
-  const lazy = [
-    "branches",
-    "bundled",
-    "compiling",
-    "contributing",
-    "few-runs",
-    "full",
-    "gpu-run",
-    "graphs",
-    "kernel",
-    "kernel-files",
-    "language",
-    "mending",
-    "model-source",
-    "pool",
-    "probe",
-    "profile",
-    "refusals",
-    "runtime",
-    "sdk.js",
-    "signing",
-    "source",
-    "source",
-    "source",
-    "sources",
-    "sources",
-    "sources",
-    "target",
-    "tuned",
-  ];
-  const asked = parts.filter((part) => part !== "chunk");
-  assert.deepEqual(asked, lazy, "beside what the bundler cuts out of several of them");
-  const loaded = files.get(names[parts.indexOf("runtime")] ?? "") ?? "";
-  assert.doesNotMatch(loaded, /\bfrom\s*"/, "the runtime needs no file that is asked for after it");
-  const runtime = names[parts.indexOf("runtime")] ?? "";
-  const both = size(entry) + size(files.get(runtime) ?? "");
+  const names = [...files.keys()].filter((name) => name.endsWith(".js"));
+  assert.ok(names.every((name) => name === "sdk.js" || name.startsWith("chunks/")));
+  const [name = ""] = names.filter((name) => name.startsWith("chunks/runtime-"));
+  const runtime = files.get(name) ?? "";
+  const imported = [...runtime.matchAll(/\bfrom\s*"([^"]+)"/g)].map(([, file]) => file);
+  assert.deepEqual(imported, ["../sdk.js"], "the runtime needs no file that is asked for after it");
+  const both = size(entry) + size(runtime);
   assert.ok(both <= 30_000, `${both} bytes`);
+});
+
+test("source maps hold the sources, by their paths in the repository", async () => {
+  const files = await FILES;
+  for (const [name, text] of files) {
+    if (!name.endsWith(".map")) continue;
+    const { sources, sourcesContent } = JSON.parse(text) as Record<string, readonly string[]>;
+    assert.ok(
+      sources?.every((path) => /^(\.\.\/)+src\/[\w/-]+\.ts/.test(path)),
+      name,
+    );
+    assert.equal(sourcesContent?.length, sources?.length, name);
+  }
 });

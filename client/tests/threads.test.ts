@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { Arena } from "../src/engine/arena.js";
-import { KernelZooError } from "../src/engine/error.js";
 import { addresses } from "../src/engine/instance.js";
 import { planMemory } from "../src/engine/tensors.js";
 import {
@@ -15,7 +14,6 @@ import {
 } from "../src/threads/chunks.js";
 import { type Thread, ThreadPool } from "../src/threads/pool.js";
 import { planThreads, Threads } from "../src/threads/threads.js";
-import source from "../src/threads/worker.js?inlined";
 import { bytesOf, type Tiny, tinyKernel } from "./kernels.js";
 
 const control = (): Int32Array =>
@@ -33,8 +31,8 @@ after(() => {
   for (const thread of spawned) thread.terminate();
 });
 
-function spawn(text = PRELUDE + source): Thread {
-  const worker = new Worker(text, { eval: true });
+function spawn(text: string): Thread {
+  const worker = new Worker(PRELUDE + text, { eval: true });
   const thread: Thread = {
     onmessage: null,
     onerror: null,
@@ -161,7 +159,7 @@ test("threads are planned from what is asked for and what the page is allowed", 
 
 test("threads give the output of one thread, for several kernels and many runs", async () => {
   const arena = new Arena();
-  const pool = await ThreadPool.start(arena, 2, KernelZooError, spawn);
+  const pool = await ThreadPool.start(arena, 2, spawn);
   const sum = bound(pool, arena, "add", 1000, 2);
   const difference = bound(pool, arena, "subtract", 77, 2);
   for (let round = 0; round < 50; round++) {
@@ -176,7 +174,7 @@ test("threads give the output of one thread, for several kernels and many runs",
 
 test("a trap rejects its run, and the threads go on", async () => {
   const arena = new Arena();
-  const pool = await ThreadPool.start(arena, 2, KernelZooError, spawn);
+  const pool = await ThreadPool.start(arena, 2, spawn);
   await assert.rejects(bound(pool, arena, "trap", 9, 0).threaded.run(), /trapped in a thread/);
   const { threaded, output } = bound(pool, arena, "add", 9, 1);
   await threaded.run();
@@ -186,7 +184,7 @@ test("a trap rejects its run, and the threads go on", async () => {
 
 test("a kernel of no extent is done at once, and never called", async () => {
   const arena = new Arena();
-  const pool = await ThreadPool.start(arena, 1, KernelZooError, spawn);
+  const pool = await ThreadPool.start(arena, 1, spawn);
   await assert.doesNotReject(
     bound(pool, arena, "trap", 0, 0).threaded.run(),
     "its call would trap",
@@ -196,7 +194,7 @@ test("a kernel of no extent is done at once, and never called", async () => {
 
 test("after disposal runs are rejected, and the control block is lent again", async () => {
   const arena = new Arena();
-  const pool = await ThreadPool.start(arena, 1, KernelZooError, spawn);
+  const pool = await ThreadPool.start(arena, 1, spawn);
   const { threaded } = bound(pool, arena, "add", 9, 1);
   pool.dispose();
   pool.dispose();
@@ -206,9 +204,9 @@ test("after disposal runs are rejected, and the control block is lent again", as
 
 test("threads start with the first kernel that runs on them", async () => {
   let started = 0;
-  const counted = (): Thread => {
+  const counted = (text: string): Thread => {
     started += 1;
-    return spawn();
+    return spawn(text);
   };
   const arena = new Arena();
   const threads = new Threads(arena, 2, TWO_CORES, counted);

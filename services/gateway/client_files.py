@@ -12,8 +12,8 @@ from starlette.types import Scope
 CODINGS = {"br": ".br", "gzip": ".gz"}
 """The shortest first; `client/build.js` writes them beside each file that they make shorter."""
 
-# Names with a hash of what is in them, by esbuild and by client/build.js.
-_HASHED = re.compile(r"-([0-9A-Z]{8}|[0-9a-f]{12})\.js")
+# Names with a hash of what is in them, as client/bundles.js gives them.
+_HASHED = re.compile(r"-([0-9a-f]{8}|[0-9a-f]{12})\.js")
 _ALIASES = ("sdk.js", "sdk.json", "chat.js")
 FOR_EVER = "public, max-age=31536000, immutable"
 FOR_MINUTES = "public, max-age=300, stale-if-error=86400"

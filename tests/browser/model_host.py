@@ -155,7 +155,7 @@ class Handler(SimpleHTTPRequestHandler):
 
     def translate_path(self, path: str) -> str:
         if path.startswith("/client/"):
-            return str(CLIENT / Path(path).name)
+            return str(CLIENT / path.removeprefix("/client/").partition("?")[0])
         return super().translate_path(path)
 
     def do_GET(self) -> None:

@@ -50,8 +50,9 @@ def folder(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Path:
         verified(files, ())
         write(files, site / "kernels")
     (site / "index.html").write_text("<!doctype html><title>a site</title>")
+    (site / "chunks").mkdir()
     for name in ("sdk.js", *json.loads((DIST / "sdk.json").read_text())["chunks"]):
-        copy(DIST / name, site)
+        copy(DIST / name, site / name)
     return site
 
 

@@ -10,7 +10,6 @@ import type { DeviceOwner, OpenDevice } from "../gpu/device.js";
 import type { Program } from "../gpu/program.js";
 import { gpuSampleNs, PASS_MS, type SampleShape, shapeOf } from "../gpu/sample.js";
 import { type GpuTimer, gpuTimer, restingTimer } from "../gpu/timer.js";
-import { TIMER_TOOLS } from "../gpu/timer-tools.js";
 import type { Sampler } from "../timing/samples.js";
 import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
 import { GpuBench } from "./gpu-bench.js";
@@ -95,7 +94,7 @@ export async function gpuReference(
   const { callMs } = await ranMs(bench, bound, untilMs, pacing);
   const { output, states } = await told(bench, untilMs, pacing);
   const oneSlice = (pass: GPUComputePassEncoder): void => bound.encode(pass, 0, 1);
-  const own = await gpuTimer(bench.open, oneSlice, untilMs - clock(), TIMER_TOOLS);
+  const own = await gpuTimer(bench.open, oneSlice, untilMs - clock());
   const timer = rest === null ? own : restingTimer(own, rest);
   return { bound, output, states, callMs, timer, activity: noActivity(), pacing, shape: null };
 }

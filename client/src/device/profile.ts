@@ -1,8 +1,6 @@
-import { fromHex } from "../engine/bytes.js";
 import { wasmFeatures } from "../engine/features.js";
 import type { Peaks, ProbeResult } from "../probe/probe.js";
 import { SUITE, USUAL_RHO } from "../probe/suite.js";
-import { clockStepMs, now } from "../timing/clock.js";
 import {
   deviceClass,
   deviceId,
@@ -44,13 +42,10 @@ export async function noted<T>(
   return value;
 }
 
-/** What the probe takes from here. */
-export const PROBE_TOOLS = { clockStepMs, fromHex, now } as const;
-
 /** The register-only limit of one core in GFLOP/s, measured now. About 50 ms. */
 export async function measurePeakGflops(): Promise<number> {
   const { measurePeaks } = await import("../probe/probe.js");
-  return peakOf(await measurePeaks(wasmFeatures(), PROBE_TOOLS));
+  return peakOf(await measurePeaks(wasmFeatures()));
 }
 
 /** Register-only limit of one core in GFLOP/s, whichever way is faster. */
@@ -89,7 +84,7 @@ export async function readProfile(
   const features = wasmFeatures();
   const measure = async (): Promise<ProbeResult> => {
     const { probe } = await import("../probe/probe.js");
-    return alone(() => probe(features, PROBE_TOOLS));
+    return alone(() => probe(features));
   };
   const [hardware, { rho, peaks, settled }] = await Promise.all([
     notedHardware(notebook),

@@ -64,10 +64,11 @@ export interface MemoryPlan {
   readonly totalBytes: number;
 }
 
+export const productOf = (shape: readonly number[]): number =>
+  shape.reduce((product, extent) => product * extent, 1);
+
 /** Number of entries of a dense tensor. */
-export function elementsOf(tensor: Pick<TensorWire, "shape">): number {
-  return tensor.shape.reduce((product, extent) => product * extent, 1);
-}
+export const elementsOf = ({ shape }: Pick<TensorWire, "shape">): number => productOf(shape);
 
 /** Bytes of a tensor in the page's memory, without padding. */
 export function tensorBytes(tensor: Pick<TensorWire, "dtype" | "shape">): number {

@@ -1,6 +1,9 @@
 /** How long a compute pass takes on the GPU. */
+import { KernelZooError } from "../engine/error.js";
+import { now } from "../timing/clock.js";
+import { submitPass } from "./bound-program.js";
+import { readBuffer } from "./buffers.js";
 import type { OpenDevice } from "./device.js";
-import type { TimerTools } from "./timer-tools.js";
 
 type Encode = (pass: GPUComputePassEncoder) => void;
 
@@ -56,15 +59,13 @@ export function quantumNs(stamps: readonly bigint[]): number | null {
 /** Begin and end of `count` passes in turn. */
 class Stamps {
   readonly #open: OpenDevice;
-  readonly #tools: TimerTools;
   readonly #queries: GPUQuerySet;
   readonly #resolved: GPUBuffer;
 
-  constructor(open: OpenDevice, passes: number, tools: TimerTools) {
+  constructor(open: OpenDevice, passes: number) {
     const { device } = open;
     const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
     this.#open = open;
-    this.#tools = tools;
     this.#queries = device.createQuerySet({ type: "timestamp", count: 2 * passes });
     this.#resolved = device.createBuffer({ size: 2 * passes * BYTES_PER_STAMP, usage });
   }
@@ -86,7 +87,7 @@ class Stamps {
     encoder.resolveQuerySet(this.#queries, 0, 2 * encodes.length, this.#resolved, 0);
     device.queue.submit([encoder.finish()]);
     const bytes = 2 * encodes.length * BYTES_PER_STAMP;
-    const read = await this.#tools.readBuffer(this.#open, this.#resolved, bytes, limitMs);
+    const read = await readBuffer(this.#open, this.#resolved, bytes, limitMs);
     return [...new BigInt64Array(read)];
   }
 
@@ -101,7 +102,6 @@ async function measuredQuantumNs(
   stamps: Stamps,
   encode: Encode,
   limitMs: number,
-  { now }: TimerTools,
 ): Promise<number | null> {
   for (let calls = 1; ; calls *= 2) {
     const repeated: Encode = (pass) => {
@@ -120,7 +120,7 @@ async function measuredQuantumNs(
  */
 const FINEST_STEP_MS = 0.05;
 
-function timestampTimer(stamps: Stamps, stepNs: number, { KernelZooError }: TimerTools): GpuTimer {
+function timestampTimer(stamps: Stamps, stepNs: number): GpuTimer {
   return {
     kind: "timestamp",
     tickMs: stepNs / 1e6,
@@ -141,7 +141,7 @@ function timestampTimer(stamps: Stamps, stepNs: number, { KernelZooError }: Time
 const WALL_STEP_MS = 0.5;
 const EMPTY_PASSES = 3;
 
-function wallTimer(open: OpenDevice, { now, submitPass }: TimerTools): GpuTimer {
+function wallTimer(open: OpenDevice): GpuTimer {
   const elapsedMs = async (encode: Encode, limitMs: number): Promise<number> => {
     const start = now();
     submitPass(open.device, encode);
@@ -172,12 +172,11 @@ export async function gpuTimer(
   open: OpenDevice,
   encode: Encode,
   limitMs: number,
-  tools: TimerTools,
 ): Promise<GpuTimer> {
-  if (!open.device.features.has("timestamp-query")) return wallTimer(open, tools);
-  const stamps = new Stamps(open, QUANTUM_PASSES, tools);
-  const stepNs = await measuredQuantumNs(stamps, encode, limitMs, tools);
-  if (stepNs !== null) return timestampTimer(stamps, stepNs, tools);
+  if (!open.device.features.has("timestamp-query")) return wallTimer(open);
+  const stamps = new Stamps(open, QUANTUM_PASSES);
+  const stepNs = await measuredQuantumNs(stamps, encode, limitMs);
+  if (stepNs !== null) return timestampTimer(stamps, stepNs);
   stamps.dispose();
-  return wallTimer(open, tools);
+  return wallTimer(open);
 }

@@ -1,15 +1,16 @@
 /** Opens language models. Loaded by pages that ask for one. */
 import type { Host } from "../runtime/host.js";
+import { Listeners } from "../runtime/listeners.js";
 import type { Progress } from "../runtime/messages.js";
-import type { Spawn } from "../runtime/opener.js";
-import type { Answered } from "../runtime/request.js";
-import type { RuntimeWorker } from "../runtime/session.js";
+import { Opener, type Spawn } from "../runtime/opener.js";
+import { type Answered, isFile } from "../runtime/request.js";
+import { type RuntimeWorker, spawnRuntime } from "../runtime/session.js";
 import type { Tuned } from "../tuning/tuned.js";
 import type { TuneOptions, TuningEvents } from "../tuning/tuning.js";
 import type { MeasuredTarget } from "../wire/types.js";
 import { contextsOf } from "./contexts.js";
 import { LanguageModel, type LanguageModel as Model, type Stopping, toldOf } from "./model.js";
-import { Targets, targetOf } from "./targets.js";
+import { measuredTargetOf, Targets } from "./targets.js";
 
 export interface LanguageOptions extends Omit<TuneOptions, "runs"> {
   /**
@@ -38,12 +39,10 @@ export async function openModel(
 ): Promise<Model> {
   const { onProgress: progress = () => undefined, signal, memoryBytes } = rest;
   const stopping: Stopping = { signal };
-  const runtime = await import("../runtime/runtime.js");
-  const { isFile, Listeners, Opener, spawnRuntime } = runtime;
   signal?.throwIfAborted();
   const several = contextLength === undefined && !isFile(name);
   const contexts = several ? await contextsOf(host, name) : [];
-  const targets = new Targets(host, runtime, name, { progress, signal });
+  const targets = new Targets(host, name, { progress, signal });
   const answered = await targets.planned(contextLength ?? contexts[0]);
   signal?.throwIfAborted();
   progress({ phase: "plan", loaded: 1, total: 1 });
@@ -60,11 +59,13 @@ export async function openModel(
   const plain = (): RuntimeWorker => spawnRuntime(order.source);
   const asked = rest.tune === "idle";
   const tuned = asked
-    ? await tunedOn(targetOf(answered.answer), host, answered, rest, plain)
+    ? await tunedOn(measuredTargetOf(answered.answer), host, answered, rest, plain)
     : null;
   const spawn: Spawn = (source) => {
     // A GPU that was given up has no kernels to tune.
-    return tuned?.spawn(targetOf(opener.answer) === "webgpu" ? source : undefined) ?? plain();
+    return (
+      tuned?.spawn(measuredTargetOf(opener.answer) === "webgpu" ? source : undefined) ?? plain()
+    );
   };
   const opener = new Opener(host, answered, order, spawn);
   const opened = await opener.open();
@@ -72,7 +73,7 @@ export async function openModel(
     await opened.session.complete;
   } catch (thrown) {
     opener.close(thrown);
-    throw signal?.aborted ? signal.reason : toldOf(host, thrown);
+    throw signal?.aborted ? signal.reason : toldOf(thrown);
   }
   const planned = (context: number): Promise<Answered> => targets.planned(context);
   const larger = { contexts, planned };

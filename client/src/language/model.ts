@@ -1,10 +1,11 @@
 /** A language model that generates tokens, in a worker of its own. */
+import { KernelZooError } from "../engine/error.js";
 import type { DecoderWire, PlanWire } from "../runtime/answer.js";
-import type { Host } from "../runtime/host.js";
 import type { Listeners } from "../runtime/listeners.js";
 import type { Opened, Opener } from "../runtime/opener.js";
 import type { Answered } from "../runtime/request.js";
 import type { Ran, Refused } from "../runtime/session.js";
+import { now } from "../timing/clock.js";
 import type { ModelTuning, TuningEvents } from "../tuning/tuning.js";
 import type { TargetKind } from "../wire/types.js";
 import { GREEDY, knownTokens, MOST_STEPS, orderFeeds, type Sampling } from "./order.js";
@@ -63,11 +64,8 @@ const FLIGHTS = 3;
 const FETCH_MS = 8;
 /** Failures of one text after which the model is opened anew. */
 const MOST_FAILURES = 2;
-/** The SDK's own clock would be in a file that both load. */
-const now = (): number => performance.now();
-
 /** What a page is told of a failure: a worker's is no KernelZooError of the page's. */
-export function toldOf({ tools: { KernelZooError } }: Host, thrown: unknown): unknown {
+export function toldOf(thrown: unknown): unknown {
   const failure = (thrown as Partial<Refused> | undefined)?.failure;
   return failure ? new KernelZooError(failure.stage, failure.message, thrown) : thrown;
 }
@@ -206,7 +204,7 @@ export class LanguageModel {
         }
       }
     } catch (thrown) {
-      throw toldOf(this.#opener.host, thrown);
+      throw toldOf(thrown);
     } finally {
       signal?.removeEventListener("abort", stop);
       ending.abort();
@@ -405,6 +403,6 @@ export class LanguageModel {
   }
 
   #error(message: string): Error {
-    return new this.#opener.host.tools.KernelZooError("run", message);
+    return new KernelZooError("run", message);
   }
 }

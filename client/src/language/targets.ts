@@ -1,18 +1,19 @@
 /** What a language model runs on: the GPU where there is one, else WebAssembly. */
-import type { DecoderWire, ModelAnswer, PlanTensor, PlanWire } from "../runtime/answer.js";
+import { KernelZooError } from "../engine/error.js";
+import {
+  type DecoderWire,
+  type ModelAnswer,
+  type PlanTensor,
+  type PlanWire,
+  targetOf,
+} from "../runtime/answer.js";
 import type { Waiting } from "../runtime/compiling.js";
 import type { Host } from "../runtime/host.js";
-import type { Answered } from "../runtime/request.js";
-import type { compiled, requestModel } from "../runtime/runtime.js";
+import { type Answered, requestModel } from "../runtime/request.js";
+import { compiled } from "../runtime/runtime.js";
 import type { Gpu } from "../sdk/backend.js";
 import type { MeasuredTarget } from "../wire/types.js";
 import gpuSource from "./worker.js?inlined";
-
-/** What of the runtime asks for plans. */
-interface Runtime {
-  readonly requestModel: typeof requestModel;
-  readonly compiled: typeof compiled;
-}
 
 /** A cache line: where activations of a plan begin, too. */
 const ALIGNMENT = 64;
@@ -35,9 +36,9 @@ export function withStates(plan: PlanWire, target: MeasuredTarget): PlanWire {
   return { ...plan, tensors, memory: { ...plan.memory, activations: end } };
 }
 
-// The runtime's own would be in a file that both load.
-export const targetOf = ({ device_class }: ModelAnswer): MeasuredTarget =>
-  device_class.includes(":webgpu") ? "webgpu" : "wasm";
+/** Language models are not compiled to JavaScript. */
+export const measuredTargetOf = (answer: ModelAnswer): MeasuredTarget =>
+  targetOf(answer) === "webgpu" ? "webgpu" : "wasm";
 
 /** What a block of the prompt and as many tokens take; NaN where a call of them was not timed. */
 function runNs({ plan, kernels }: ModelAnswer): number {
@@ -58,8 +59,6 @@ async function whyNot(gpu: Gpu, onGpu: ModelAnswer, onWasm: ModelAnswer): Promis
 /** Asks for plans of one language model, and says which worker runs them. */
 export class Targets {
   readonly #host: Host;
-  readonly #request: Runtime["requestModel"];
-  readonly #compiled: Runtime["compiled"];
   readonly #waiting: Waiting;
   readonly #name: string;
   /** Whether the GPU is asked for. */
@@ -67,10 +66,8 @@ export class Targets {
   /** The text of the worker of WebAssembly, once that is answered. */
   #wasmSource = "";
 
-  constructor(host: Host, { requestModel, compiled }: Runtime, name: string, waiting: Waiting) {
+  constructor(host: Host, name: string, waiting: Waiting) {
     this.#host = host;
-    this.#request = requestModel;
-    this.#compiled = compiled;
     this.#waiting = waiting;
     this.#name = name;
     this.#gpu = host.gpu.kind === "gpu";
@@ -78,7 +75,7 @@ export class Targets {
 
   /** The text of the worker that runs an answer. */
   sourceOf(answer: ModelAnswer): string {
-    return targetOf(answer) === "wasm" ? this.#wasmSource : gpuSource;
+    return measuredTargetOf(answer) === "wasm" ? this.#wasmSource : gpuSource;
   }
 
   /**
@@ -110,17 +107,17 @@ export class Targets {
 
   /** A file may be for a GPU, which it says itself. */
   async #onWasm(context: number | undefined): Promise<Answered> {
-    const { deviceClass, forbidden, tools } = this.#host;
+    const { deviceClass, forbidden } = this.#host;
     if (forbidden !== null) {
       const why = `Language models run on WebGPU or WebAssembly: ${forbidden}`;
-      throw new tools.KernelZooError("profile", why);
+      throw new KernelZooError("profile", why);
     }
     return this.#answered(deviceClass, context);
   }
 
   /** What takes the place of a GPU, from now on. */
   async #taken(answered: Answered): Promise<Answered> {
-    if (targetOf(answered.answer) === "wasm") {
+    if (measuredTargetOf(answered.answer) === "wasm") {
       this.#wasmSource = (await import("./wasm/source.js")).source;
     }
     this.#gpu = false;
@@ -128,17 +125,16 @@ export class Targets {
   }
 
   async #answered(deviceClass: string, context: number | undefined): Promise<Answered> {
-    const { KernelZooError } = this.#host.tools;
     const asked = { ...this.#host, deviceClass, format: 2 } as const;
     const dimensions = context === undefined ? {} : { context };
-    const ask = () => this.#request(asked, this.#name, dimensions);
-    const answered = await this.#compiled(this.#host, await ask(), ask, this.#waiting);
+    const ask = () => requestModel(asked, this.#name, dimensions);
+    const answered = await compiled(this.#host, await ask(), ask, this.#waiting);
     const { plan } = answered.answer;
     if (plan.decoder === undefined) {
       const text = `${this.#name} is no language model; open it by zoo.model().`;
       throw new KernelZooError("manifest", text);
     }
-    const target = targetOf(answered.answer);
+    const target = measuredTargetOf(answered.answer);
     return { ...answered, answer: { ...answered.answer, plan: withStates(plan, target) } };
   }
 }

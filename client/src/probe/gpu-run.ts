@@ -1,27 +1,15 @@
-/** The microbenchmark suite of GPUs. It imports nothing that a page has without it. */
-import type { BoundProgram } from "../gpu/bound-program.js";
-import type { storageBuffer } from "../gpu/buffers.js";
+/** The microbenchmark suite of GPUs. */
+import { BoundProgram } from "../gpu/bound-program.js";
+import { storageBuffer } from "../gpu/buffers.js";
 import type { OpenDevice } from "../gpu/device.js";
-import type { compileProgram, Program } from "../gpu/program.js";
+import { compileProgram, type Program } from "../gpu/program.js";
 import { type GpuTimer, gpuTimer } from "../gpu/timer.js";
-import type { TimerTools } from "../gpu/timer-tools.js";
-import type { faster } from "./duel.js";
+import { now } from "../timing/clock.js";
+import { faster } from "./duel.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS } from "./gpu-modules.js";
-import type { Entrant, RaceLimits, race } from "./race.js";
+import { type Entrant, type RaceLimits, race } from "./race.js";
 
 type Name = keyof typeof GPU_SETTINGS;
-
-/**
- * What the suite takes from the page instead of importing it: its own file would hold these modules
- * a second time.
- */
-export interface Tools extends TimerTools {
-  readonly BoundProgram: typeof BoundProgram;
-  readonly compileProgram: typeof compileProgram;
-  readonly faster: typeof faster;
-  readonly race: typeof race;
-  readonly storageBuffer: typeof storageBuffer;
-}
 
 /**
  * Bits of ρ in the order of the primitives. Rates are of the whole GPU; 0 is unknown. A probe that
@@ -55,7 +43,7 @@ const named = (names: readonly Name[], rates: readonly number[]): Rates =>
 const offered = ({ features }: OpenDevice, name: Name): boolean =>
   GPU_SETTINGS[name].requires.every((feature) => features.includes(feature));
 
-async function compiled(open: OpenDevice, tools: Tools, name: Name): Promise<Program> {
+async function compiled(open: OpenDevice, name: Name): Promise<Program> {
   const { code, dispatches, scratchBytes } = GPU_SETTINGS[name];
   const tensor = { dtype: "f32", shape: [], limit: 0 } as const;
   const kernel = {
@@ -68,49 +56,46 @@ async function compiled(open: OpenDevice, tools: Tools, name: Name): Promise<Pro
       { ...tensor, name: "sink", role: "output" },
     ],
   } as const;
-  return tools.compileProgram(open, kernel, code);
+  return compileProgram(open, kernel, code);
 }
 
 /** Settings bound to buffers that they share; the caller disposes of them. */
 class Track {
   readonly #open: OpenDevice;
-  readonly #tools: Tools;
   readonly #bound: ReadonlyMap<Name, BoundProgram>;
   readonly #buffers: readonly GPUBuffer[];
 
   private constructor(
     open: OpenDevice,
-    tools: Tools,
     bound: ReadonlyMap<Name, BoundProgram>,
     buffers: readonly GPUBuffer[],
   ) {
     this.#open = open;
-    this.#tools = tools;
     this.#bound = bound;
     this.#buffers = buffers;
   }
 
-  static async make(open: OpenDevice, tools: Tools, names: readonly Name[]): Promise<Track> {
-    const programs = await Promise.all(names.map((name) => compiled(open, tools, name)));
+  static async make(open: OpenDevice, names: readonly Name[]): Promise<Track> {
+    const programs = await Promise.all(names.map((name) => compiled(open, name)));
     const largest = (of: "sourceBytes" | "sinkBytes" | "scratchBytes"): number =>
       Math.max(...names.map((name) => GPU_SETTINGS[name][of]));
     return open.scoped(() => {
       const [source, sink, scratch] = [
-        tools.storageBuffer(open.device, largest("sourceBytes")),
-        tools.storageBuffer(open.device, largest("sinkBytes")),
-        tools.storageBuffer(open.device, largest("scratchBytes")),
+        storageBuffer(open.device, largest("sourceBytes")),
+        storageBuffer(open.device, largest("sinkBytes")),
+        storageBuffer(open.device, largest("scratchBytes")),
       ] as const;
       const bound = programs.map((program, i) => {
         const own = program.kernel.scratch_bytes > 0 ? [scratch] : [];
-        return [names[i] as Name, new tools.BoundProgram(program, [source, sink, ...own])] as const;
+        return [names[i] as Name, new BoundProgram(program, [source, sink, ...own])] as const;
       });
-      return new Track(open, tools, new Map(bound), [source, sink, scratch]);
+      return new Track(open, new Map(bound), [source, sink, scratch]);
     }, LIMIT_MS);
   }
 
   timer(name: Name): Promise<GpuTimer> {
     const bound = this.#bound.get(name) as BoundProgram;
-    return gpuTimer(this.#open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS, this.#tools);
+    return gpuTimer(this.#open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS);
   }
 
   /** One iteration is a slice, or a whole call. */
@@ -138,15 +123,14 @@ class Track {
 /** Rates in units of the settings' work per nanosecond. */
 async function ratesOf(
   open: OpenDevice,
-  tools: Tools,
   names: readonly Name[],
   limits: (stepMs: number) => RaceLimits,
 ): Promise<{ readonly rates: Rates; readonly settled: boolean }> {
-  const track = await Track.make(open, tools, names);
+  const track = await Track.make(open, names);
   try {
     const timer = await track.timer(names[0] as Name);
     const entrants = names.map((name) => track.entrant(name, timer));
-    const { rates, settled } = await tools.race(entrants, limits(timer.stepMs), tools.now);
+    const { rates, settled } = await race(entrants, limits(timer.stepMs), now);
     timer.dispose();
     return { rates: named(names, rates), settled };
   } finally {
@@ -157,13 +141,12 @@ async function ratesOf(
 /** One bit for each primitive, by a comparison of its own. */
 async function bitsOf(
   open: OpenDevice,
-  tools: Tools,
 ): Promise<{ readonly bits: string; readonly settled: boolean }> {
   const compared = GPU_PRIMITIVES.filter(
     ({ base, advanced }) => offered(open, base) && offered(open, advanced),
   );
   const names = [...new Set(compared.flatMap(({ base, advanced }) => [base, advanced]))];
-  const track = await Track.make(open, tools, names);
+  const track = await Track.make(open, names);
   const timer = await track.timer("direct");
   try {
     const limits = { sampleMs: Math.max(1, STEPS * timer.stepMs), limitMs: DUEL_MS };
@@ -175,7 +158,7 @@ async function bitsOf(
       }
       const { base, advanced, margin } = primitive;
       const pair = [track.entrant(base, timer), track.entrant(advanced, timer)] as const;
-      const found = await tools.faster(...pair, margin, limits, tools.now);
+      const found = await faster(...pair, margin, limits, now);
       bits += found.faster ? "1" : "0";
       settled &&= found.settled;
     }
@@ -203,9 +186,9 @@ const fine = (stepMs: number): RaceLimits => ({
 });
 
 /** 0 where the buffer does not fit, or takes too long to fill with zeros. */
-async function bandwidthGbps(open: OpenDevice, tools: Tools): Promise<number> {
+async function bandwidthGbps(open: OpenDevice): Promise<number> {
   try {
-    return (await ratesOf(open, tools, ["stream"], rough)).rates.get("stream") ?? 0;
+    return (await ratesOf(open, ["stream"], rough)).rates.get("stream") ?? 0;
   } catch (thrown) {
     if (open.loss !== null) throw thrown;
     return 0;
@@ -217,17 +200,17 @@ async function bandwidthGbps(open: OpenDevice, tools: Tools): Promise<number> {
  * has other work: its bits are all 0, and the probe of wasm has measured its memory. Throws
  * KernelZooError.
  */
-export async function runSuite(open: OpenDevice, tools: Tools): Promise<SuiteResult> {
+export async function runSuite(open: OpenDevice): Promise<SuiteResult> {
   const software = open.isSoftware;
   const none = { bits: GPU_PRIMITIVES.map(() => "0").join(""), settled: true };
-  const { bits, settled } = software ? none : await bitsOf(open, tools);
-  const peak = await ratesOf(open, tools, ["peak"], fine);
-  const dispatches = await ratesOf(open, tools, ["nothing"], rough);
+  const { bits, settled } = software ? none : await bitsOf(open);
+  const peak = await ratesOf(open, ["peak"], fine);
+  const dispatches = await ratesOf(open, ["nothing"], rough);
   const perNs = dispatches.rates.get("nothing") ?? 0;
   return {
     bits,
     peakGflops: peak.rates.get("peak") ?? 0,
-    bandwidthGbps: software ? 0 : await bandwidthGbps(open, tools),
+    bandwidthGbps: software ? 0 : await bandwidthGbps(open),
     dispatchUs: perNs > 0 ? 1 / (1e3 * perNs) : 0,
     settled: settled && peak.settled,
   };

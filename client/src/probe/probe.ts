@@ -1,22 +1,12 @@
 /**
  * The microbenchmark suite of the page: ρ, the limit of one core, and what the caches give. It is
- * fetched when it runs, and imports nothing that a page has without it.
+ * fetched when it runs.
  */
-import type { fromHex } from "../engine/bytes.js";
-import type { clockStepMs, now } from "../timing/clock.js";
+import { fromHex } from "../engine/bytes.js";
+import { clockStepMs, now } from "../timing/clock.js";
 import { bit, type DuelLimits, doubtful, faster } from "./duel.js";
 import { DATA_BYTES, PEAKS, PRIMITIVES, STREAM, SUITE } from "./modules.js";
 import { type Entrant, onClock, type RaceLimits, type RaceStanding, race } from "./race.js";
-
-// For the suite of GPUs, which is a file of its own.
-export { faster, race };
-
-/** What the suite takes from the page, as its own file would hold these functions a second time. */
-export interface ProbeTools {
-  readonly clockStepMs: typeof clockStepMs;
-  readonly fromHex: typeof fromHex;
-  readonly now: typeof now;
-}
 
 type Primitives = readonly { readonly margin: number }[];
 
@@ -71,8 +61,8 @@ const BASELINE_BELOW = 0.6;
 type Main = (bytes: number, lo: number, hi: number) => void;
 
 /** Samples are longer where the clock is coarse, as its steps would make rates differ. */
-function onThisClock({ clockStepMs: stepMs }: ProbeTools, limits: RaceLimits): RaceLimits {
-  const shortestMs = STEPS * stepMs();
+function onThisClock(limits: RaceLimits): RaceLimits {
+  const shortestMs = STEPS * clockStepMs();
   if (shortestMs <= limits.sampleMs / 2) return limits;
   const sameWithin = Math.max(limits.sameWithin, COARSE_CLOCK_WITHIN);
   return { ...limits, sampleMs: 2 * shortestMs, sameWithin };
@@ -88,14 +78,13 @@ function zeros(bytes: number): WebAssembly.Memory {
   return memory;
 }
 
-function mainOf(tools: ProbeTools, body: string, memory: WebAssembly.Memory): Main {
-  const module = new WebAssembly.Module(tools.fromHex(body));
+function mainOf(body: string, memory: WebAssembly.Memory): Main {
+  const module = new WebAssembly.Module(fromHex(body));
   return new WebAssembly.Instance(module, { env: { memory } }).exports.main as Main;
 }
 
 /** The entrant of each setting, which read `bytes`; null where its features are missing. */
 function entrantsOf(
-  tools: ProbeTools,
   settings: readonly Setting[],
   bytes: number,
   features: readonly string[],
@@ -103,19 +92,18 @@ function entrantsOf(
   const memory = zeros(bytes);
   return settings.map(({ requires, flops, body }) => {
     if (!requires.every((feature) => features.includes(feature))) return null;
-    const main = mainOf(tools, body, memory);
-    return { work: flops, timed: onClock((count) => main(0, 0, count), tools.now) };
+    const main = mainOf(body, memory);
+    return { work: flops, timed: onClock((count) => main(0, 0, count), now) };
   });
 }
 
 /** GFLOP/s of each entrant; 0 where there is none. */
 async function flopRates(
-  tools: ProbeTools,
   entrants: readonly (Entrant | null)[],
   limits: RaceLimits,
 ): Promise<RaceStanding> {
   const offered = entrants.filter((entrant) => entrant !== null);
-  const { rates, settled } = await race(offered, onThisClock(tools, limits), tools.now);
+  const { rates, settled } = await race(offered, onThisClock(limits), now);
   const found = new Map(offered.map((entrant, i) => [entrant, rates[i] as number]));
   return { rates: entrants.map((entrant) => (entrant && found.get(entrant)) ?? 0), settled };
 }
@@ -137,7 +125,6 @@ export function unlikely(primitives: Primitives, rates: readonly number[]): bool
  * one disturbed best would turn the bit, and rounds in which both take part decide.
  */
 async function settledBit(
-  tools: ProbeTools,
   i: number,
   margin: number,
   entrants: readonly (Entrant | null)[],
@@ -149,7 +136,7 @@ async function settledBit(
     return { value: bit(rates[2 * i] ?? 0, rates[2 * i + 1] ?? 0, margin), settled: true };
   }
   const limits: DuelLimits = { sampleMs, limitMs: DUEL_MS };
-  const verdict = await faster(base, advanced, margin, limits, tools.now);
+  const verdict = await faster(base, advanced, margin, limits, now);
   return { value: verdict.faster ? "1" : "0", settled: verdict.settled };
 }
 
@@ -157,17 +144,17 @@ async function settledBit(
  * Measures ρ and the limit of one core; never holds a page long. About 100 ms where the clock is
  * fine, 250 ms elsewhere, and more on a busy machine.
  */
-export async function probe(features: readonly string[], tools: ProbeTools): Promise<ProbeResult> {
+export async function probe(features: readonly string[]): Promise<ProbeResult> {
   const pairs = PRIMITIVES.flatMap(({ base, advanced }): readonly Setting[] => [base, advanced]);
-  const entrants = entrantsOf(tools, [...pairs, PEAKS.mulAdd, PEAKS.fma], DATA_BYTES, features);
+  const entrants = entrantsOf([...pairs, PEAKS.mulAdd, PEAKS.fma], DATA_BYTES, features);
   const coarse: RaceLimits = {
     ...COARSE,
     quietRounds: (rates) => (unlikely(PRIMITIVES, rates) ? 12 : 3),
   };
-  const { rates, settled } = await flopRates(tools, entrants, coarse);
+  const { rates, settled } = await flopRates(entrants, coarse);
   const bits: Awaited<ReturnType<typeof settledBit>>[] = [];
   for (const [i, { margin }] of PRIMITIVES.entries()) {
-    bits.push(await settledBit(tools, i, margin, entrants, rates, onThisClock(tools, coarse)));
+    bits.push(await settledBit(i, margin, entrants, rates, onThisClock(coarse)));
   }
   const [mulAdd = 0, fma = 0] = rates.slice(2 * PRIMITIVES.length);
   return {
@@ -178,25 +165,22 @@ export async function probe(features: readonly string[], tools: ProbeTools): Pro
 }
 
 /** About 50 ms. */
-export async function measurePeaks(features: readonly string[], tools: ProbeTools): Promise<Peaks> {
-  const entrants = entrantsOf(tools, [PEAKS.mulAdd, PEAKS.fma], DATA_BYTES, features);
-  const { rates } = await flopRates(tools, entrants, FINE);
+export async function measurePeaks(features: readonly string[]): Promise<Peaks> {
+  const entrants = entrantsOf([PEAKS.mulAdd, PEAKS.fma], DATA_BYTES, features);
+  const { rates } = await flopRates(entrants, FINE);
   const [mulAdd = 0, fma = 0] = rates;
   return { mulAdd, fma };
 }
 
 /** GB/s of working sets of so many bytes, one line of 64 for each load. About 50 ms, in 28 MiB. */
-export async function measureLines(
-  sets: readonly number[],
-  tools: ProbeTools,
-): Promise<RaceStanding> {
+export async function measureLines(sets: readonly number[]): Promise<RaceStanding> {
   const memory = zeros(Math.max(...sets));
-  const main = mainOf(tools, STREAM, memory);
+  const main = mainOf(STREAM, memory);
   const entrants = sets.map(
     (bytes): Entrant => ({
       work: bytes,
-      timed: onClock((count) => main(bytes, 0, count), tools.now),
+      timed: onClock((count) => main(bytes, 0, count), now),
     }),
   );
-  return race(entrants, onThisClock(tools, ROUGH), tools.now);
+  return race(entrants, onThisClock(ROUGH), now);
 }

@@ -126,11 +126,6 @@ export interface ModelAnswer extends Omit<ModelManifest, "plan"> {
   readonly plan: PlanWire;
 }
 
-// The engine's `elementsOf` is part of the SDK's one file, which would be two if files that are loaded
-// later asked for it.
-export const productOf = (shape: readonly number[]): number =>
-  shape.reduce((product, extent) => product * extent, 1);
-
 /** An address in an answer: absolute, or relative to the folder of the zoo. */
 export const addressOf = (url: string, origin: string): URL =>
   new URL(url.startsWith("/") ? `.${url}` : url, origin);

@@ -1,4 +1,7 @@
 /** Which kernels of a model are at fault, and their defaults in their places. */
+import { KernelZooError } from "../engine/error.js";
+import { postReport } from "../gateway/failures.js";
+import { loadKernel } from "../sdk/load.js";
 import type { ServedKernel, TargetKind } from "../wire/types.js";
 import type { Host } from "./host.js";
 import type { Failure } from "./messages.js";
@@ -19,9 +22,9 @@ export async function replaced(
   fallbacks: Fallbacks,
   { fault, stage, message, output }: Failure,
 ): Promise<Fallbacks> {
-  const { failures, tools } = host;
+  const { failures } = host;
   const { device_class, kernels } = answered.answer;
-  const error = new tools.KernelZooError(stage, message);
+  const error = new KernelZooError(stage, message);
   const left = Object.entries(kernels).filter(
     ([workload, { kernel, fallback }]) =>
       kernel.sha256 !== fallback.sha256 && !fallbacks.has(workload),
@@ -40,7 +43,7 @@ export async function replaced(
     if (!known) for (const [workload] of left) next.set(workload, message);
   }
   if (next.size > fallbacks.size) return next;
-  if (output !== undefined) tellWrong(host, answered, output);
+  if (output !== undefined) tellWrong(answered, output);
   throw error;
 }
 
@@ -51,14 +54,14 @@ const told = new Set<string>();
  * Tells the zoo, once in a page, that a model is wrong on default kernels. A file or a bundle on a
  * static host has nobody to tell.
  */
-function tellWrong({ tools }: Host, { answer, origin }: Answered, output: string): void {
+function tellWrong({ answer, origin }: Answered, output: string): void {
   const { name, device_class, plan } = answer;
   const golden = plan.golden.sha256;
   const about = `${golden} ${device_class}`;
   if (new URL(origin).pathname.endsWith(".json") || told.has(about)) return;
   told.add(about);
   const url = new URL("./v1/wrong-outputs", origin);
-  tools.postReport(url, { model: name, golden, device_class, output });
+  postReport(url, { model: name, golden, device_class, output });
 }
 
 /** What is wrong with a kernel beside its default, which the zoo is told; null where nothing is. */
@@ -71,7 +74,7 @@ async function wrong(
 ): Promise<string | null> {
   const { device_class } = answer;
   const advice = { target, basis: "none" } as const;
-  const kernel = await host.tools.loadKernel({
+  const kernel = await loadKernel({
     ...host,
     gpu: await host.openGpu(),
     origin: new URL(origin),

@@ -1,5 +1,7 @@
 /** The models of a bundle. Loaded by pages that open one of a bundle. */
-import type { Bundle, BundledModel } from "../sdk/address.js";
+import { KernelZooError } from "../engine/error.js";
+import { type Bundle, type BundledModel, chooseOffer } from "../sdk/address.js";
+import { hashOf } from "../sdk/manifest.js";
 import type { ModelAnswer } from "./answer.js";
 import type { Host } from "./host.js";
 
@@ -17,16 +19,16 @@ export async function requestInBundle(
   dimensions: Readonly<Record<string, number>>,
   { text: read, open }: AnswerReader,
 ): Promise<ModelAnswer> {
-  const { origin, bundle: pinned, tools } = host;
+  const { origin, bundle: pinned } = host;
   const index = await read(origin);
-  if (pinned !== undefined && tools.hashOf(index) !== pinned) {
-    throw new tools.KernelZooError("signature", `${origin} is another bundle than the page pins.`);
+  if (pinned !== undefined && hashOf(index) !== pinned) {
+    throw new KernelZooError("signature", `${origin} is another bundle than the page pins.`);
   }
   const { models = [], file_bytes: fileBytes = Infinity } = JSON.parse(index) as Bundle;
   const url = new URL(`.${chosenOf(host, models, name, dimensions).url}`, origin);
   const text = await read(url);
-  if (pinned !== undefined && !url.pathname.endsWith(`/${tools.hashOf(text)}.json`)) {
-    throw new tools.KernelZooError("signature", `${url} is not what its name says.`);
+  if (pinned !== undefined && !url.pathname.endsWith(`/${hashOf(text)}.json`)) {
+    throw new KernelZooError("signature", `${url} is not what its name says.`);
   }
   const answer = await open(url, text);
   const { weights, plan } = answer;
@@ -37,7 +39,7 @@ export async function requestInBundle(
 
 /** Throws KernelZooError (manifest). */
 function chosenOf(
-  { origin, deviceClass, tools }: Host,
+  { origin, deviceClass }: Host,
   models: readonly BundledModel[],
   name: string,
   dimensions: Readonly<Record<string, number>>,
@@ -46,9 +48,9 @@ function chosenOf(
   const offers = models.filter(
     (model) => model.name === name && asked.every(([axis, n]) => model.dimensions[axis] === n),
   );
-  const chosen = tools.chooseOffer(offers, [deviceClass]);
+  const chosen = chooseOffer(offers, [deviceClass]);
   if (chosen !== undefined) return chosen;
   const size = asked.map(([axis, n]) => ` with ${axis} ${n}`).join("");
   const message = `${origin} has no model ${name}${size} for ${deviceClass}.`;
-  throw new tools.KernelZooError("manifest", message);
+  throw new KernelZooError("manifest", message);
 }

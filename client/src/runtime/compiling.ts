@@ -2,6 +2,8 @@
  * Waits for kernels that the zoo is compiling: those of a model that was added a moment ago. Loaded
  * where some are missing.
  */
+import { KernelZooError } from "../engine/error.js";
+import { targetOf } from "./answer.js";
 import type { Host } from "./host.js";
 import type { Progress } from "./messages.js";
 import type { Answered } from "./request.js";
@@ -21,7 +23,7 @@ export interface Waiting {
  * Throws KernelZooError (manifest), which says what to do; what `ask` throws; and the reason of a signal.
  */
 export async function compiled(
-  { deadline, tools }: Host,
+  { deadline }: Host,
   first: Answered,
   ask: () => Promise<Answered>,
   { progress, signal }: Waiting,
@@ -30,16 +32,15 @@ export async function compiled(
   const began = performance.now();
   let answered = first;
   for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(2 * waitMs, LONGEST_WAIT_MS)) {
-    const { name, missing, compiling = [], plan, device_class } = answered.answer;
+    const { name, missing, compiling = [], plan } = answered.answer;
     const total = plan.kernels.length;
     if (missing.length === 0) return answered;
     const lacking = missing.find((workload) => !compiling.includes(workload));
     if (lacking !== undefined) {
-      // The runtime's `targetOf` would be in a file that both load.
-      const target = /:(\w+)[^:]*$/.exec(device_class)?.[1];
+      const target = targetOf(answered.answer);
       const text = `The zoo has no kernel of ${target} for ${lacking}, which ${name} needs, and compiles none.`;
       const remedy = `On its machine, kernelzoo models add FILE --name ${name} --target ${target} says why.`;
-      throw new tools.KernelZooError("manifest", `${text} ${remedy}`);
+      throw new KernelZooError("manifest", `${text} ${remedy}`);
     }
     progress({ phase: "compile", loaded: total - missing.length, total });
     signal?.throwIfAborted();
@@ -50,7 +51,7 @@ export async function compiled(
       const text = `The zoo is still compiling ${missing.length} of the ${total} kernels of ${name} after ${Math.round(elapsedMs / 1000)} s.`;
       const remedy =
         "Open it again in a moment, or give KernelZoo.open a larger timeoutMs; if it stays so, a compile worker must run where the zoo is.";
-      throw new tools.KernelZooError("manifest", `${text} ${remedy}`);
+      throw new KernelZooError("manifest", `${text} ${remedy}`);
     }
     await new Promise((resolve) => setTimeout(resolve, waitMs));
     answered = await ask();

@@ -1,9 +1,9 @@
 /** A model in its memory: loads it, checks it, and runs it. */
 import { download } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
-import { viewOf } from "../engine/tensors.js";
+import { productOf, viewOf } from "../engine/tensors.js";
 import type { KernelWire } from "../wire/types.js";
-import { addressOf, type PortWire, productOf, targetOf, type WeightWire } from "./answer.js";
+import { addressOf, type PortWire, targetOf, type WeightWire } from "./answer.js";
 import { Arrivals } from "./arrivals.js";
 import type { Crew, Hand } from "./crew.js";
 import { type CallTimes, Dispatcher, type Ports, type Ready } from "./dispatch.js";

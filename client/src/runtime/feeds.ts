@@ -1,6 +1,6 @@
 /** From what a page gives a model to entries as they lie in its memory, and back. */
+import { productOf } from "../engine/tensors.js";
 import type { PortDType, PortWire } from "./answer.js";
-import { productOf } from "./answer.js";
 import type { Stored } from "./golden.js";
 
 /** What a page reads of an output: int64, int32, uint32, bool and uint8, float32. */

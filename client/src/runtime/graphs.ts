@@ -2,9 +2,9 @@
  * Models that are kept on the device, by keys of the page: the graph cache that the WebNN group
  * proposes, for graphs of this engine. Loaded by pages that use it.
  */
-import type { KernelZooError, Stage } from "../engine/error.js";
+import { KernelZooError, sentence } from "../engine/error.js";
 import type { ServedKernel, TargetKind } from "../wire/types.js";
-import type { ModelAnswer, targetOf } from "./answer.js";
+import { type ModelAnswer, targetOf } from "./answer.js";
 import {
   type Bytes,
   GRAPH_VERSION,
@@ -22,10 +22,10 @@ import { type GraphFiles, graphFiles } from "./graph-files.js";
 import type { Host } from "./host.js";
 import type { Linked } from "./kernels.js";
 import type { Progress, Question } from "./messages.js";
-import type { AnyModel, Model, ModelTypes } from "./model.js";
-import type { Opened, Opener } from "./opener.js";
+import { type AnyModel, Model, type ModelTypes } from "./model.js";
+import { type Opened, Opener } from "./opener.js";
 import type { Fallbacks } from "./planned.js";
-import type { startWorkers } from "./session.js";
+import { startWorkers } from "./session.js";
 import { type WeightSource, written } from "./writing.js";
 
 export interface GraphOptions {
@@ -35,14 +35,6 @@ export interface GraphOptions {
   readonly signal?: AbortSignal;
   /** Bytes that all models of the page may take together; half of the device's memory unless told. */
   readonly memoryBytes?: number;
-}
-
-/** What the runtime has, whose file would else be another. */
-export interface Runtime {
-  readonly Model: typeof Model;
-  readonly Opener: typeof Opener;
-  readonly startWorkers: typeof startWorkers;
-  readonly targetOf: typeof targetOf;
 }
 
 /** How long a piece waits where runs are under way. */
@@ -72,12 +64,8 @@ function graphOf(text: string | undefined): Graph | undefined {
   }
 }
 
-const sentence = (thrown: unknown): string =>
-  thrown instanceof Error ? thrown.message : String(thrown);
-
-function storageError({ tools }: Host, message: string, cause?: unknown): KernelZooError {
-  return new tools.KernelZooError("storage" satisfies Stage, message, cause);
-}
+const storageError = (message: string, cause?: unknown): KernelZooError =>
+  new KernelZooError("storage", message, cause);
 
 type Kernels = Pick<GraphOrder, "modules" | "texts">;
 
@@ -98,8 +86,8 @@ const orderOf = (
 ): GraphOrder => ({ files: kind, name, weights, costs, queues, ...kernels });
 
 /** The graph of `key` for a model whose kernels come from the zoo; null where none is kept. */
-export async function kept({ tools }: Host, key: string): Promise<GraphOrder | null> {
-  if (tools.notes.read(noteOf(key)) === null) return null;
+export async function kept({ notes }: Host, key: string): Promise<GraphOrder | null> {
+  if (notes.read(noteOf(key)) === null) return null;
   try {
     const name = await nameOf(key);
     const files = await graphFiles();
@@ -143,7 +131,7 @@ function textsOf({ modules }: Graph): GraphOrder["texts"] {
 }
 
 /** Throws KernelZooError (storage). */
-async function linkedOf(host: Host, { key, modules }: Graph): Promise<readonly Linked[]> {
+async function linkedOf({ key, modules }: Graph): Promise<readonly Linked[]> {
   try {
     return await Promise.all(
       modules.map(async ({ bytes, functions }) => {
@@ -153,39 +141,38 @@ async function linkedOf(host: Host, { key, modules }: Graph): Promise<readonly L
     );
   } catch (cause) {
     const message = `This browser does not run the kernels of graph ${key} any more`;
-    throw storageError(host, `${message}: ${sentence(cause)}. Open the model anew.`, cause);
+    throw storageError(`${message}: ${sentence(cause)}. Open the model anew.`, cause);
   }
 }
 
 /** Throws KernelZooError (storage). */
-const kernelsOf = async (host: Host, graph: Graph, target: TargetKind): Promise<Kernels> =>
+const kernelsOf = async (graph: Graph, target: TargetKind): Promise<Kernels> =>
   target === "webgpu"
     ? { modules: null, texts: textsOf(graph) }
-    : { modules: await linkedOf(host, graph), texts: null };
+    : { modules: await linkedOf(graph), texts: null };
 
 export async function loadGraph<Types extends ModelTypes = AnyModel>(
   host: Host,
-  { Model: Made, Opener: Opening, startWorkers: start, targetOf: targeted }: Runtime,
   key: string,
   { onProgress: progress = () => undefined, signal, memoryBytes }: GraphOptions = {},
 ): Promise<Model<Types>> {
-  const { forbidden, tools } = host;
-  const name = await explained(host, () => nameOf(key));
-  const files = await explained(host, graphFiles);
-  const text = await explained(host, () => files.description(name));
+  const { forbidden } = host;
+  const name = await explained(() => nameOf(key));
+  const files = await explained(graphFiles);
+  const text = await explained(() => files.description(name));
   const graph = graphOf(text);
   if (graph === undefined) {
     if (text !== undefined) await files.remove(name);
     const why = text === undefined ? "The device keeps no" : "Another version has written";
-    throw storageError(host, `${why} graph ${key}. Open the model anew, and save it.`);
+    throw storageError(`${why} graph ${key}. Open the model anew, and save it.`);
   }
   progress({ phase: "plan", loaded: 1, total: 1 });
-  const target = targeted(graph.answer);
-  if (forbidden && target === "wasm") throw new tools.KernelZooError("compile", forbidden);
+  const target = targetOf(graph.answer);
+  if (forbidden && target === "wasm") throw new KernelZooError("compile", forbidden);
   // A worker starts while kernels are compiled.
-  const starting = workerOf(target).then(({ source }) => ({ source, ...start(source) }));
+  const starting = workerOf(target).then(({ source }) => ({ source, ...startWorkers(source) }));
   try {
-    const compiled = kernelsOf(host, graph, target).catch(async (thrown) => {
+    const compiled = kernelsOf(graph, target).catch(async (thrown) => {
       await files.remove(name);
       throw thrown;
     });
@@ -197,8 +184,8 @@ export async function loadGraph<Types extends ModelTypes = AnyModel>(
       ...{ memoryBytes, progress, signal, source },
     };
     const { answer, origin } = graph;
-    const opener = new Opening(host, { answer, origin, modules: graph.modules }, order, next);
-    const model = new Made<Types>(opener, await opener.open());
+    const opener = new Opener(host, { answer, origin, modules: graph.modules }, order, next);
+    const model = new Model<Types>(opener, await opener.open());
     return await completed(model);
   } finally {
     starting.then(({ drop }) => drop()).catch(() => undefined);
@@ -217,12 +204,12 @@ async function completed<Types extends ModelTypes>(model: Model<Types>): Promise
 }
 
 /** Throws KernelZooError (storage) where the browser denies it. */
-async function explained<T>(host: Host, work: () => Promise<T>): Promise<T> {
+async function explained<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (cause) {
     const message = `This browser keeps nothing for this page: ${sentence(cause)}`;
-    throw storageError(host, message, cause);
+    throw storageError(message, cause);
   }
 }
 
@@ -237,24 +224,20 @@ function withoutWrong(answer: ModelAnswer, fallbacks: Fallbacks): ModelAnswer {
 }
 
 /** What is at an address, as it was when it was loaded: its hash is that of the answer. */
-async function fetched(host: Host, url: URL, wanted: string): Promise<Bytes> {
+async function fetched(url: URL, wanted: string): Promise<Bytes> {
   const bytes = new Uint8Array(await (await fetch(url)).arrayBuffer());
   if ((await sha256(bytes)) === wanted) return bytes;
-  throw storageError(host, `${url} is not what the model says. A proxy may have changed it.`);
+  throw storageError(`${url} is not what the model says. A proxy may have changed it.`);
 }
 
-async function modulesOf(
-  host: Host,
-  opener: Opener,
-  answer: ModelAnswer,
-): Promise<readonly KeptModule[]> {
+async function modulesOf(opener: Opener, answer: ModelAnswer): Promise<readonly KeptModule[]> {
   const { modules } = opener.answered;
   if (opener.answer === answer && modules !== undefined) return modules;
   const kernels = answer.plan.kernels.map((key) => (answer.kernels[key] as ServedKernel).kernel);
   const { kernelFiles } = await import("./kernel-files.js");
   return Promise.all(
     kernelFiles(answer, kernels).map(async ({ url, sha256: wanted, functions }) => {
-      const bytes = await fetched(host, opener.located(url), wanted);
+      const bytes = await fetched(opener.located(url), wanted);
       return { bytes: toBase64(bytes), functions };
     }),
   );
@@ -318,7 +301,7 @@ async function rested(model: Pick<Model, "running" | "ran">): Promise<void> {
 
 /** With `anew` even where these very kernels and weights are kept. Throws KernelZooError. */
 export async function saveGraph<Types extends ModelTypes>(
-  host: Host,
+  { notes }: Pick<Host, "notes">,
   key: string,
   model: Model<Types>,
   anew = true,
@@ -329,7 +312,7 @@ export async function saveGraph<Types extends ModelTypes>(
   if (target.target === "javascript" || model.tuning) {
     const why = model.tuning ? "is tuned in this page" : "runs in JavaScript";
     const kept = "models as the zoo has them for wasm and webgpu are kept";
-    throw storageError(host, `${answer.name} ${why}; ${kept}.`);
+    throw storageError(`${answer.name} ${why}; ${kept}.`);
   }
   const own = withoutWrong(answer, fallbacks);
   const { placement } = loaded;
@@ -340,7 +323,7 @@ export async function saveGraph<Types extends ModelTypes>(
     await files.sweep();
     try {
       await workerOf(target.target);
-      const modules = await modulesOf(host, opener, own);
+      const modules = await modulesOf(opener, own);
       const { ways } = await session.ask({ type: "ways", files: files.kind });
       const { plain, ...planned } = ways ?? unmeasured(places);
       const weights = ways
@@ -359,10 +342,10 @@ export async function saveGraph<Types extends ModelTypes>(
   try {
     const [files, name] = await Promise.all([graphFiles(), nameOf(key)]);
     await navigator.locks.request(LOCK, () => save(files, name));
-    host.tools.notes.write(noteOf(key), "kept");
+    notes.write(noteOf(key), "kept");
   } catch (cause) {
-    if (cause instanceof host.tools.KernelZooError) throw cause;
-    throw storageError(host, `Graph ${key} cannot be kept: ${sentence(cause)}`, cause);
+    if (cause instanceof KernelZooError) throw cause;
+    throw storageError(`Graph ${key} cannot be kept: ${sentence(cause)}`, cause);
   }
 }
 

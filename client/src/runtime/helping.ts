@@ -1,5 +1,5 @@
 /** What the workers hear that a model's worker starts: they run parts of calls, or prepare weights. */
-import { scriptUrl } from "../engine/script-url.js";
+import { scriptUrl } from "../engine/page-worker.js";
 import { canShare } from "../engine/sharing.js";
 import { Crew, crewMember, type FromCrew, type Hand, type Helping, type ToCrew } from "./crew.js";
 import type { Linked } from "./kernels.js";

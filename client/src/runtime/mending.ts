@@ -3,6 +3,8 @@
  * WebAssembly in that of the GPU, and at once where f16 cannot hold its values. Loaded with the first
  * failure.
  */
+import { KernelZooError } from "../engine/error.js";
+import { giveUpGpu } from "../sdk/backend.js";
 import type { TargetKind } from "../wire/types.js";
 import { replaced } from "./blame.js";
 import type { Host } from "./host.js";
@@ -42,14 +44,14 @@ export async function mended(
       return [{ ...(await answered.spare()), reason: message }, null];
     }
     const remedy = "Give it smaller inputs, or have it added with --dtype f32.";
-    throw new host.tools.KernelZooError(stage, `${message} ${remedy}`);
+    throw new KernelZooError(stage, `${message} ${remedy}`);
   }
   try {
     return [answered, await replaced(host, target, answered, fallbacks, failure)];
   } catch (thrown) {
     if (answered.spare === undefined) throw thrown;
     const { stage, message } = failure;
-    if (stage === "run" || stage === "timeout") host.tools.giveUpGpu(message);
+    if (stage === "run" || stage === "timeout") giveUpGpu(message);
     return [{ ...(await answered.spare()), reason: message }, null];
   }
 }

@@ -1,12 +1,12 @@
 /** A network that runs on the zoo's kernels, in a worker of its own. */
 
+import { KernelZooError } from "../engine/error.js";
 import type { ModelTuning, TuningEvents } from "../tuning/tuning.js";
 import type { TargetKind } from "../wire/types.js";
 import type { ModelAnswer } from "./answer.js";
 import type { Branches } from "./branches.js";
 import { copied, type Feed, Misfit, storedFeeds, type TensorData, tensorData } from "./feeds.js";
 import type { Stored } from "./golden.js";
-import type { Host } from "./host.js";
 import { Listeners } from "./listeners.js";
 import type { Opened, Opener } from "./opener.js";
 import { type ModelTensor, type PlannedCall, plannedCalls } from "./planned.js";
@@ -103,13 +103,13 @@ function refuseOverflow(
 }
 
 /** What a page is told of feeds that do not fit. */
-async function refusal({ tools }: Host, thrown: unknown): Promise<unknown> {
+async function refusal(thrown: unknown): Promise<unknown> {
   if (!(thrown instanceof Misfit)) return thrown;
   const { misfitText } = await import("../sdk/refusals.js").catch(() => ({
     // A page that is offline by now.
     misfitText: ({ message }: Misfit) => message,
   }));
-  return new tools.KernelZooError("run", misfitText(thrown));
+  return new KernelZooError("run", misfitText(thrown));
 }
 
 export class Model<Types extends ModelTypes = AnyModel> {
@@ -232,7 +232,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
   ): Promise<Types["outputs"]> {
     const { answer, host } = this.#opener;
     const { inputs, outputs, dimensions } = answer.plan;
-    const refuse = (message: string) => new host.tools.KernelZooError("run", message);
+    const refuse = (message: string) => new KernelZooError("run", message);
     const chooses = (name: string) =>
       Object.hasOwn(dimensions, name) && !inputs.some((port) => port.name === name);
     if (this.#open !== undefined && Object.keys(feeds).some(chooses)) {
@@ -247,7 +247,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     try {
       last = storedFeeds(inputs, feeds, spare, host.shares);
     } catch (thrown) {
-      throw await refusal(host, thrown);
+      throw await refusal(thrown);
     }
     this.#last = last;
     const running = this.#ready?.run(this.#sent(last), options);
@@ -276,9 +276,8 @@ export class Model<Types extends ModelTypes = AnyModel> {
 
   /** Ends the worker and gives its memory back. Runs that are under way are rejected. */
   async dispose(): Promise<void> {
-    const { host } = this.#opener;
     const text = `${this.name} was disposed of. Open it again.`;
-    this.#opener.close(new host.tools.KernelZooError("run", text));
+    this.#opener.close(new KernelZooError("run", text));
     await this.#branches?.dispose();
   }
 

@@ -2,6 +2,7 @@
  * Opens a model until it works: kernels that are found wrong are told to the zoo and replaced by
  * their defaults.
  */
+import { KernelZooError } from "../engine/error.js";
 import type { TargetKind } from "../wire/types.js";
 import { addressOf, type ModelAnswer, targetOf } from "./answer.js";
 import { release, reserve } from "./budget.js";
@@ -141,7 +142,7 @@ export class Opener {
 
   async #started(fallbacks: Fallbacks): Promise<Session> {
     const { signal, progress, check } = this.#order;
-    const { threads, tools } = this.host;
+    const { notes, threads } = this.host;
     const source = this.#order.source ?? (await this.#source());
     signal?.throwIfAborted();
     if (this.#closed !== null) throw this.#closed.reason;
@@ -149,14 +150,14 @@ export class Opener {
       answer: this.answer,
       origin: this.answered.origin,
       threads: threads.size,
-      check: this.host.tools.notes.read(this.#note) !== this.#right(fallbacks) && check,
+      check: notes.read(this.#note) !== this.#right(fallbacks) && check,
       graph: this.#order.graph,
       replaced: [...fallbacks.keys()],
     };
     const worker = this.#spawn(source);
     const onWasm = this.target.target === "wasm";
     const beside = onWasm && this.#order.beside?.(order, this.located(this.answer.weights.url));
-    this.#session = new Session(order, tools.KernelZooError, progress, worker, beside || null);
+    this.#session = new Session(order, progress, worker, beside || null);
     signal?.addEventListener("abort", this.#abort, { once: true });
     return this.#session;
   }
@@ -169,11 +170,7 @@ export class Opener {
       case "webgpu":
         return (await import("./webgpu/source.js")).source;
       case "javascript":
-        return (await import("./javascript/source.js")).sourceOf(
-          this.host,
-          this.answered,
-          addressOf,
-        );
+        return (await import("./javascript/source.js")).sourceOf(this.answered);
     }
   }
 
@@ -204,11 +201,11 @@ export class Opener {
   }
 
   async #reserve(bytes: number): Promise<void> {
-    const { answer, host } = this;
+    const { answer } = this;
     const lack = reserve(this, answer.name, bytes, this.#order.memoryBytes);
     if (lack === null) return;
     const { noRoom } = await import("../sdk/refusals.js");
-    throw new host.tools.KernelZooError("memory", noRoom(answer.name, bytes, lack));
+    throw new KernelZooError("memory", noRoom(answer.name, bytes, lack));
   }
 
   get #note(): string {
@@ -223,6 +220,6 @@ export class Opener {
   }
 
   #noteRight(fallbacks: Fallbacks): void {
-    if (this.#order.check) this.host.tools.notes.write(this.#note, this.#right(fallbacks));
+    if (this.#order.check) this.host.notes.write(this.#note, this.#right(fallbacks));
   }
 }

@@ -13,10 +13,10 @@
  */
 import { KernelZooError } from "../engine/error.js";
 import { packTensors, plainTensors } from "../engine/packing.js";
-import { ALIGNMENT, align, tensorBytes } from "../engine/tensors.js";
+import { ALIGNMENT, align, productOf, tensorBytes } from "../engine/tensors.js";
 import { CONTROL_WORDS } from "../threads/chunks.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";
-import { type PlanTensor, type PlanWire, productOf } from "./answer.js";
+import type { PlanTensor, PlanWire } from "./answer.js";
 import { ARRIVAL_WORDS } from "./arrivals.js";
 import { packOf } from "./artifacts.js";
 

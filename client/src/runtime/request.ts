@@ -1,5 +1,8 @@
 /** Asks for a model: a gateway, a bundle, or a file of any static host. */
+import { KernelZooError } from "../engine/error.js";
 import type { Answer } from "../gateway/request.js";
+import { fresh } from "../sdk/manifest.js";
+import { latest, openManifest, refuseAged } from "../sdk/signature.js";
 import type { ModelAnswer } from "./answer.js";
 import type { KeptModule } from "./graph.js";
 import type { Host } from "./host.js";
@@ -20,19 +23,17 @@ export interface Answered {
 
 export const isFile = (name: string): boolean => name.endsWith(".json");
 
-function refused(host: Host, message: string): Error {
-  return new host.tools.KernelZooError("manifest", message);
-}
+const refused = (message: string): KernelZooError => new KernelZooError("manifest", message);
 
 /** What pages did wrong is said by a file that few of them load. */
 const refusals = () => import("../sdk/refusals.js");
 
 /** The text of an answer. Throws KernelZooError: network, manifest. */
-async function textOf(host: Host, url: URL, name: string, answer: Answer<string>): Promise<string> {
+async function textOf(url: URL, name: string, answer: Answer<string>): Promise<string> {
   if (answer.kind === "ok") return answer.value;
   if (answer.kind === "empty") return "";
-  if (answer.kind === "unavailable") throw new host.tools.KernelZooError("network", answer.detail);
-  throw refused(host, (await refusals()).noModel(url, name, answer));
+  if (answer.kind === "unavailable") throw new KernelZooError("network", answer.detail);
+  throw refused((await refusals()).noModel(url, name, answer));
 }
 
 function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL {
@@ -49,13 +50,13 @@ async function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): Promi
   // What formats of 3 and 4 add every reader of the first one knows, and 5 adds so to 2.
   const format = [0, 1, 2, 1, 1, 2][plan?.format];
   if (model === 1 && format === (host.format ?? 1) && kernels) return;
-  throw refused(host, (await refusals()).otherKind(url, answer, format));
+  throw refused((await refusals()).otherKind(url, answer, format));
 }
 
 /** Throws KernelZooError (signature) for a signed answer to another question. */
-function refuseOther({ tools, deviceClass }: Host, answer: ModelAnswer, name: string): void {
+function refuseOther({ deviceClass }: Host, answer: ModelAnswer, name: string): void {
   if (answer.name === name && answer.device_class === deviceClass) return;
-  throw new tools.KernelZooError("signature", `${answer.name} was sent for ${name}.`);
+  throw new KernelZooError("signature", `${answer.name} was sent for ${name}.`);
 }
 
 /**
@@ -68,15 +69,15 @@ export async function requestModel(
   dimensions: Dimensions,
   asked?: Promise<Answer<string>>,
 ): Promise<Answered> {
-  const { tools, pins, maxAgeMs, deadline, origin } = host;
+  const { pins, maxAgeMs, deadline, origin } = host;
   const stored = isFile(name);
   const growing = pins !== null && !stored;
   const text = async (url: URL): Promise<string> =>
-    textOf(host, url, name, await (asked ?? tools.fresh(url, deadline)));
+    textOf(url, name, await (asked ?? fresh(url, deadline)));
   const open = async (url: URL, text: string): Promise<ModelAnswer> => {
-    const answer = await tools.openManifest<ModelAnswer>(text, pins);
+    const answer = await openManifest<ModelAnswer>(text, pins);
     await refuseMalformed(host, answer, url);
-    if (maxAgeMs !== null && !stored) await tools.refuseAged(answer, maxAgeMs);
+    if (maxAgeMs !== null && !stored) await refuseAged(answer, maxAgeMs);
     return answer;
   };
   const opened = async (url: URL): Promise<ModelAnswer> => {
@@ -93,10 +94,10 @@ export async function requestModel(
     const url = stored
       ? new URL(name, globalThis.document?.baseURI)
       : addressAtGateway(host, name, dimensions);
-    const answer = await (growing ? tools.latest(url, opened) : opened(url));
+    const answer = await (growing ? latest(url, opened) : opened(url));
     return { answer, origin: (stored ? url : origin).href };
   } catch (thrown) {
     if (!(thrown instanceof SyntaxError || thrown instanceof TypeError)) throw thrown;
-    throw refused(host, (await refusals()).notOf(origin, name, thrown));
+    throw refused((await refusals()).notOf(origin, name, thrown));
   }
 }

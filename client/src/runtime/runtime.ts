@@ -3,29 +3,14 @@
 import type { Answer } from "../gateway/request.js";
 import type { Backend } from "../sdk/backend.js";
 import type { TuneOptions } from "../tuning/tuning.js";
-import { addressOf, targetOf } from "./answer.js";
+import { targetOf } from "./answer.js";
 import type { Waiting } from "./compiling.js";
 import type { Host } from "./host.js";
-import { Listeners } from "./listeners.js";
 import type { Check, Progress } from "./messages.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
 import { Opener } from "./opener.js";
 import { type Answered, type Dimensions, isFile, requestModel } from "./request.js";
-import { Session, spawnRuntime, startWorkers } from "./session.js";
-
-// For language models, graphs and kernels in JavaScript, which are files of their own.
-export {
-  addressOf,
-  isFile,
-  Listeners,
-  Model,
-  Opener,
-  requestModel,
-  Session,
-  spawnRuntime,
-  startWorkers,
-  targetOf,
-};
+import { startWorkers } from "./session.js";
 
 export interface ModelOptions extends TuneOptions {
   /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */
@@ -86,7 +71,7 @@ export async function compiled(
 async function workersOf({ threads, forbidden, shares }: Host, saved: boolean) {
   const wanted = saved || threads.size > 1 || shares;
   const full = wanted ? await import("./full.js") : null;
-  const beside = shares ? full?.besideOf.bind(null, spawnRuntime) : undefined;
+  const beside = shares ? full?.besideOf : undefined;
   return { ...startWorkers(full?.source, !forbidden), beside };
 }
 
@@ -121,7 +106,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   const onWasm = forbidden
     ? () =>
         import("./javascript/source.js").then(async (source) =>
-          source.inPlace(host, forbidden, await patient()),
+          source.inPlace(forbidden, await patient()),
         )
     : patient;
   // A file says itself what it is for.

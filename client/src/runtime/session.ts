@@ -1,6 +1,6 @@
 /** A model's worker as the page sees it. */
-import type { KernelZooError } from "../engine/error.js";
-import { scriptUrl } from "../engine/script-url.js?own";
+import { KernelZooError } from "../engine/error.js";
+import { workerOf } from "../engine/page-worker.js";
 import type { CallTimes } from "./dispatch.js";
 import type { Stored } from "./golden.js";
 import type {
@@ -59,25 +59,9 @@ interface Waiting {
   readonly signal: AbortSignal | undefined;
 }
 
-type Make = typeof KernelZooError;
-
 const REMEDY = "A content security policy must allow worker-src blob:.";
 
-/**
- * A worker from a blob, which is of the page's own origin and inherits its isolation. The tuner's
- * are made alike: a module that both import would be one more file to load first.
- */
-export function spawnRuntime(text = source): RuntimeWorker {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
-  const worker: Worker = new Worker(scriptUrl(url), { name: "kernelzoo model" });
-  const terminate = worker.terminate.bind(worker);
-  worker.terminate = () => {
-    terminate();
-    // Its threads are loaded from the same address.
-    URL.revokeObjectURL(url);
-  };
-  return worker;
-}
+export const spawnRuntime = (text = source): RuntimeWorker => workerOf(text, "kernelzoo model");
 
 /**
  * Workers for a model; the first starts now, where it `may`. One that does not start is started once
@@ -114,7 +98,6 @@ export class Session {
   /** `loaded` and `complete` reject with Refused, or with KernelZooError where the worker does not start. */
   constructor(
     order: LoadOrder,
-    make: Make,
     progress: (progress: Progress) => void,
     worker: RuntimeWorker,
     beside: Beside | null = null,
@@ -137,7 +120,7 @@ export class Session {
     };
     const stopped = ({ message }: ErrorEvent): void => {
       const text = `The model's worker stopped: ${message || "it is not loaded"}. ${REMEDY}`;
-      this.end(new make("run", text));
+      this.end(new KernelZooError("run", text));
     };
     this.#worker.onerror = stopped;
     if (beside) beside.worker.onerror = stopped;

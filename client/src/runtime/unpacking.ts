@@ -3,15 +3,11 @@
  * f32 piece by piece, so that no second copy of a weight is held. kernelzoo/domain/weight_storage.py
  * says what the types mean.
  */
+
 import { KernelZooError } from "../engine/error.js";
 import { fromFloat16 } from "../engine/float16.js";
-import {
-  type ChunkWire,
-  type PlanWire,
-  productOf,
-  type StorageWire,
-  type WeightWire,
-} from "./answer.js";
+import { productOf } from "../engine/tensors.js";
+import type { ChunkWire, PlanWire, StorageWire, WeightWire } from "./answer.js";
 import type { TakeBytes } from "./stream.js";
 import type { FileReading } from "./weights.js";
 

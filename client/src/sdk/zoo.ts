@@ -1,6 +1,6 @@
 import { isGpuProbed } from "../device/gpu-profile.js";
 import { type Hardware, readEngine } from "../device/hardware.js";
-import { storedNotebook, storedNotes } from "../device/notebook.js";
+import { storedNotebook } from "../device/notebook.js";
 import { notedHardware, peakOf, readProfile, usualClass } from "../device/profile.js";
 import { Arena, pageArena } from "../engine/arena.js";
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
@@ -16,12 +16,11 @@ import type { AnyModel, Model, ModelTypes } from "../runtime/model.js";
 import type { ModelOptions } from "../runtime/runtime.js";
 import { type ThreadCount, Threads } from "../threads/threads.js";
 import type { ManifestEntry } from "../wire/types.js";
-import { chooseOffer, isBundle, zooAddress } from "./address.js";
+import { isBundle, zooAddress } from "./address.js";
 import {
   type Backend,
   chooseTarget,
   type GpuSide,
-  giveUpGpu,
   gpuFailure,
   livingGpu,
   openGpu,
@@ -33,7 +32,6 @@ import {
   entriesOf,
   entryOf,
   fresh,
-  hashOf,
   requestManifest,
   type Source,
   type TimedManifest,
@@ -45,15 +43,7 @@ import {
   type InputViews,
   type WorkloadKey,
 } from "./names.js";
-import {
-  latest,
-  MAX_AGE_MS,
-  notes,
-  openManifest,
-  pinsOf,
-  refuseAged,
-  signatureError,
-} from "./signature.js";
+import { MAX_AGE_MS, notes, pinsOf, signatureError } from "./signature.js";
 
 export interface OpenOptions {
   /**
@@ -142,13 +132,6 @@ function refuseWithoutWorkers(): void {
   const message = "Models run in workers, and there are none here: open them in a page.";
   throw new KernelZooError("run", message);
 }
-
-/** What the runtime of models takes from here. */
-// biome-ignore format: names alone
-const TOOLS = {
-  KernelZooError, chooseOffer, fresh, giveUpGpu, hashOf, latest, loadKernel, notes, openManifest,
-  postReport, refuseAged, storedNotes,
-};
 
 /**
  * What `work` gives. Whatever else it throws becomes a KernelZooError that begins with `what`; an
@@ -243,7 +226,7 @@ const graphs = () => import("../runtime/graphs.js");
 const script = () => import("../runtime/javascript/kernel.js");
 
 const inJavaScript: Required<LoadRequest>["inJavaScript"] = async (request, served) =>
-  (await script()).inJavaScript(TOOLS, request, served);
+  (await script()).inJavaScript(request, served);
 
 /** Kernels of one zoo for this device, in one shared memory. */
 export class KernelZoo {
@@ -495,9 +478,7 @@ export class KernelZoo {
   ): Promise<Model<Types>> {
     await refuseUnknown("zoo.loadGraph", options);
     return this.#opened(key, options?.signal, async () => {
-      const loading = [graphs(), import("../runtime/runtime.js")] as const;
-      const [{ loadGraph }, runtime] = await Promise.all(loading);
-      return loadGraph<Types>(this.#host(ANY_DEVICE), runtime, key, options);
+      return (await graphs()).loadGraph<Types>(this.#host(ANY_DEVICE), key, options);
     });
   }
 
@@ -532,7 +513,7 @@ export class KernelZoo {
   #host(device: AskingDevice): Host {
     const gpu = livingGpu(device.gpu);
     const shares = canShare();
-    return { ...this.#parts, ...device, gpu, openGpu: this.#openGpu, shares, tools: TOOLS };
+    return { ...this.#parts, ...device, gpu, openGpu: this.#openGpu, shares, notes };
   }
 
   #explained<T>(work: () => Promise<T>): Promise<T> {

@@ -1,7 +1,6 @@
 /** The threads of one arena, which pages load whose kernels run on them. */
 import type { Arena, Block } from "../engine/arena.js";
-import type { KernelZooError } from "../engine/error.js";
-import { scriptUrl } from "../engine/script-url.js?own";
+import { KernelZooError } from "../engine/error.js";
 import {
   CONTROL_WORDS,
   chunking,
@@ -20,6 +19,9 @@ export interface Thread {
   onerror: ((event: ErrorEvent) => void) | null;
   terminate(): void;
 }
+
+/** Starts a thread of a text. */
+export type Spawn = (text: string) => Thread;
 
 /** A kernel as it is bound to each thread. `wordsOf` are the addresses for one of them. */
 export interface Binding {
@@ -41,22 +43,10 @@ interface Waiting {
 
 const TRAPPED = "The kernel trapped in a thread; `run()` says at what.";
 
-/** The SDK's, of which this file would hold another. */
-type Make = typeof KernelZooError;
-
-/** A worker from a blob, which is of the page's own origin and inherits its isolation. */
-function spawnFromBlob(): Thread {
-  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-  const worker = new Worker(scriptUrl(url), { name: "kernelzoo" });
-  worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
-  return worker;
-}
-
 /** Owns the threads of one arena. Runs follow each other in the order in which they were asked. */
 export class ThreadPool {
   readonly #threads: readonly Thread[];
   readonly #arena: Arena;
-  readonly #make: Make;
   readonly #block: Block;
   readonly #control: Int32Array;
   #waiting: Waiting | null = null;
@@ -64,9 +54,8 @@ export class ThreadPool {
   #broken: KernelZooError | null = null;
   #kernels = 0;
 
-  private constructor(arena: Arena, threads: readonly Thread[], make: Make) {
+  private constructor(arena: Arena, threads: readonly Thread[]) {
     this.#arena = arena;
-    this.#make = make;
     this.#threads = threads;
     this.#block = arena.allocate(CONTROL_WORDS * Int32Array.BYTES_PER_ELEMENT);
     this.#control = controlView(arena.memory, this.#block.start);
@@ -76,22 +65,17 @@ export class ThreadPool {
   /**
    * Resolves when every thread has answered. Throws KernelZooError (run) when one does not start.
    */
-  static async start(
-    arena: Arena,
-    count: number,
-    make: Make,
-    spawn = spawnFromBlob,
-  ): Promise<ThreadPool> {
+  static async start(arena: Arena, count: number, spawn: Spawn): Promise<ThreadPool> {
     const threads: Thread[] = [];
     try {
-      for (let i = 0; i < count; i++) threads.push(spawn());
-      const pool = new ThreadPool(arena, threads, make);
+      for (let i = 0; i < count; i++) threads.push(spawn(source));
+      const pool = new ThreadPool(arena, threads);
       await Promise.all(threads.map((thread) => pool.#ready(thread)));
       return pool;
     } catch (cause) {
       for (const thread of threads) thread.terminate();
-      if (cause instanceof make) throw cause;
-      throw new make("run", "This page may not start workers.", cause);
+      if (cause instanceof KernelZooError) throw cause;
+      throw new KernelZooError("run", "This page may not start workers.", cause);
     }
   }
 
@@ -123,7 +107,7 @@ export class ThreadPool {
       thread.onerror = ({ message }) => {
         const text = `A thread stopped: ${message || "it could not be loaded"}.`;
         this.#stop(`${text} Open the zoo again.`);
-        reject(new this.#make("run", text));
+        reject(new KernelZooError("run", text));
       };
       thread.postMessage({
         type: "start",
@@ -154,12 +138,12 @@ export class ThreadPool {
   #settle(): void {
     const waiting = this.#waiting;
     this.#waiting = null;
-    if (failed(this.#control)) waiting?.reject(new this.#make("run", TRAPPED));
+    if (failed(this.#control)) waiting?.reject(new KernelZooError("run", TRAPPED));
     else waiting?.resolve();
   }
 
   #stop(reason: string): void {
-    this.#broken ??= new this.#make("run", reason);
+    this.#broken ??= new KernelZooError("run", reason);
     for (const thread of this.#threads) thread.terminate();
     this.#waiting?.reject(this.#broken);
     this.#waiting = null;

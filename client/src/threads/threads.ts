@@ -1,7 +1,8 @@
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError, sentence } from "../engine/error.js";
+import { workerOf } from "../engine/page-worker.js";
 import { canShare } from "../engine/sharing.js";
-import type { Thread, ThreadPool } from "./pool.js";
+import type { Spawn, ThreadPool } from "./pool.js";
 
 /** What a page asks for: `auto` is one thread for each logical core, 8 at the most. */
 export type ThreadCount = number | "auto";
@@ -58,13 +59,18 @@ const limitsHere = (): ThreadLimits => ({
 /** Owns the threads of a zoo. They start with the first kernel that runs on them: models have their own. */
 export class Threads {
   readonly #arena: Arena;
-  readonly #spawn: (() => Thread) | undefined;
+  readonly #spawn: Spawn;
   #plan: ThreadPlan;
   #starting: Promise<ThreadPool | null> | null = null;
   #disposed = false;
 
   /** Throws KernelZooError (run) for a senseless count. */
-  constructor(arena: Arena, asked: ThreadCount, limits = limitsHere(), spawn?: () => Thread) {
+  constructor(
+    arena: Arena,
+    asked: ThreadCount,
+    limits = limitsHere(),
+    spawn: Spawn = (text) => workerOf(text, "kernelzoo"),
+  ) {
     this.#arena = arena;
     this.#plan = planThreads(asked, limits);
     this.#spawn = spawn;
@@ -93,7 +99,7 @@ export class Threads {
   async #start(): Promise<ThreadPool | null> {
     try {
       const { ThreadPool } = await import("./pool.js");
-      return await ThreadPool.start(this.#arena, this.size, KernelZooError, this.#spawn);
+      return await ThreadPool.start(this.#arena, this.size, this.#spawn);
     } catch (thrown) {
       this.#plan = { count: 1, reason: `${sentence(thrown)} ${REMEDY}` };
       return null;

@@ -4,8 +4,8 @@
  * that none is noticeably slower: of GPT-2 one call alone takes 30 %.
  */
 import type { Arena, Block } from "../engine/arena.js";
-import { align, viewOf } from "../engine/tensors.js";
-import { type PlanTensor, productOf } from "../runtime/answer.js";
+import { align, productOf, viewOf } from "../engine/tensors.js";
+import type { PlanTensor } from "../runtime/answer.js";
 import type { CallTimes, Ready, Watch } from "../runtime/dispatch.js";
 import { type Engine, WrongKernel } from "../runtime/engine.js";
 import type { Stored } from "../runtime/golden.js";

@@ -3,13 +3,12 @@ import type { AgentEvent, Finalist, FromWorker, ToWorker } from "../agent/messag
 import type { Pause } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/sent.js";
 import source from "../agent/worker.js?inlined";
-import type { Notebook, storedNotes } from "../device/notebook.js";
+import { type Notebook, storedNotes } from "../device/notebook.js";
+import { workerOf } from "../engine/page-worker.js";
 import type { MeasuredTarget } from "../wire/types.js";
-import { workerOf } from "./page-worker.js";
 
 export interface ContributingPorts {
   readonly notes: Notebook;
-  readonly storedNotes: typeof storedNotes;
   readonly sent: (request: SentRequest) => void;
   readonly spent: (ms: number) => void;
   /** Whether it has work. */
@@ -60,7 +59,7 @@ export class Contributing {
         // The site has asked its visitor.
         approved: true,
         allowed: { leftMs, share: 1 },
-        notes: ports.storedNotes(),
+        notes: storedNotes(),
       },
     });
   }

@@ -1,4 +1,4 @@
-import type { Clock } from "../timing/clock.js";
+import { type Clock, now } from "../timing/clock.js";
 
 /** A run that takes longer than this, and longer than so many usual ones, does not end. */
 const LEAST_MS = 4_000;
@@ -19,8 +19,7 @@ export class Patience {
   #beganMs = 0;
   #lookedMs = 0;
 
-  /** The usual clock is no import: what this file took from the SDK would be a third file of both. */
-  constructor(clock: Clock = () => performance.now()) {
+  constructor(clock: Clock = now) {
     this.#clock = clock;
   }
 

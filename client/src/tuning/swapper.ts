@@ -15,8 +15,8 @@
 import { Arena, type Block } from "../engine/arena.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { packTensors } from "../engine/packing.js";
-import { align, tensorBytes, viewOf } from "../engine/tensors.js";
-import { type PlanTensor, productOf } from "../runtime/answer.js";
+import { align, productOf, tensorBytes, viewOf } from "../engine/tensors.js";
+import type { PlanTensor } from "../runtime/answer.js";
 import { packOf } from "../runtime/artifacts.js";
 import { Dispatcher, type Ready, readyOf } from "../runtime/dispatch.js";
 import { type Engine, type RunResult, WrongKernel } from "../runtime/engine.js";

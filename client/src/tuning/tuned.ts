@@ -1,6 +1,7 @@
 /** Entry of the tuner, which a page loads with the first model that it has tuned. */
 import { mainPause, PAUSES, type Pause, pauses, watchDevice, watchPage } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/sent.js";
+import { workerOf } from "../engine/page-worker.js";
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { Host } from "../runtime/host.js";
 import type { Failure, LoadOrder } from "../runtime/messages.js";
@@ -13,7 +14,6 @@ import type { Contributing } from "./contributing.js";
 import measurer from "./measurer.js?inlined";
 import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer, ToTuned } from "./messages.js";
 import model from "./model-worker.js?inlined";
-import { workerOf } from "./page-worker.js";
 import { RunTimes } from "./run-times.js";
 import type { ModelTuning, Swap, TuneOptions, TuningEvents } from "./tuning.js";
 import { WatchedRuntime } from "./watched.js";
@@ -111,7 +111,7 @@ class Tuning implements ModelTuning, Tuned {
     this.#plain = plain;
     const { device_class, plan: its } = answered.answer;
     this.#times = new RunTimes(its, globalThis.crossOriginIsolated);
-    this.#wins = new Wins(host.tools.notes, answered.origin, device_class, navigator.userAgent);
+    this.#wins = new Wins(host.notes, answered.origin, device_class, navigator.userAgent);
     for (const artifact of this.#wins.avoided) this.#tried.add(artifact);
   }
 
@@ -280,8 +280,7 @@ class Tuning implements ModelTuning, Tuned {
       inTokens,
       leftMs,
       {
-        notes: this.#host.tools.notes,
-        storedNotes: this.#host.tools.storedNotes,
+        notes: this.#host.notes,
         sent: (request) => this.#sends(request),
         spent: (spentMs) => this.#spent(spentMs),
         works: (works) => this.#post({ type: "explore", explore: !works }),

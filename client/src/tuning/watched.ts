@@ -1,9 +1,10 @@
 /** The worker of a model that is tuned: who runs it, and what the tuner tells it. */
+
+import { workerOf } from "../engine/page-worker.js";
 import type { CallTimes } from "../runtime/dispatch.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "../runtime/messages.js";
 import type { RuntimeWorker } from "../runtime/session.js";
 import type { FromTuned, ToTuned } from "./messages.js";
-import { workerOf } from "./page-worker.js";
 import { LOOK_MS, Patience } from "./patience.js";
 
 type FromModel = FromRuntime | FromTuned;

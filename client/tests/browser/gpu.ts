@@ -9,7 +9,6 @@ import { readBuffer, storageBuffer } from "../../src/gpu/buffers.js";
 import { DeviceOwner, OpenDevice } from "../../src/gpu/device.js";
 import { compileProgram } from "../../src/gpu/program.js";
 import { gpuTimer } from "../../src/gpu/timer.js";
-import { TIMER_TOOLS } from "../../src/gpu/timer-tools.js";
 import { probeGpu } from "../../src/probe/gpu-probe.js";
 import { type Clock, now } from "../../src/timing/clock.js";
 import type { KernelWire, Lease, MeasurementWire } from "../../src/wire/types.js";
@@ -239,7 +238,7 @@ export async function timed(timestamps: boolean) {
   const open = timestamps ? await new DeviceOwner().device() : await bareDevice();
   const { bound } = await boundRight(open);
   await runInSlices(open, bound, now() + LIMIT_MS);
-  const timer = await gpuTimer(open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS, TIMER_TOOLS);
+  const timer = await gpuTimer(open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS);
   const least = async (count: number) => {
     let ns = Number.POSITIVE_INFINITY;
     for (let reading = 0; reading < 5; reading++) {

@@ -2,7 +2,6 @@
 import type { BoundCall } from "../../../../client/src/gpu/bound-program.js";
 import { noActivity } from "../../../../client/src/gpu/clock.js";
 import { type GpuTimer, gpuTimer } from "../../../../client/src/gpu/timer.js";
-import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
 import { loadWholeProgram } from "../../../../client/src/gpu/whole-program.js";
 import { Decoder } from "../../../../client/src/language/decoder.js";
 import type { DecoderWire, ModelAnswer } from "../../../../client/src/runtime/answer.js";
@@ -63,7 +62,7 @@ class WholeTimer {
     await decoder.stored;
     const token = new Chain(decoder.calls.slice((answer.plan.decoder as DecoderWire).step));
     const encode = (pass: GPUComputePassEncoder): void => token.encode(pass);
-    const timer = await gpuTimer(decoder.plan.open, encode, LIMIT_MS, TIMER_TOOLS);
+    const timer = await gpuTimer(decoder.plan.open, encode, LIMIT_MS);
     return new WholeTimer(asked, url, answer, decoder, timer);
   }
 

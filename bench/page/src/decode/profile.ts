@@ -4,7 +4,6 @@ import { noActivity, raiseClock } from "../../../../client/src/gpu/clock.js";
 import type { OpenDevice } from "../../../../client/src/gpu/device.js";
 import { gpuSampleNs } from "../../../../client/src/gpu/sample.js";
 import { gpuTimer } from "../../../../client/src/gpu/timer.js";
-import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
 import { Chain } from "../../../../client/src/runtime/webgpu/loading.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Profile } from "./request.js";
@@ -30,7 +29,7 @@ export async function profiled(
   contexts: readonly number[],
 ): Promise<readonly Profile[]> {
   const token = new Chain(calls);
-  const timer = await gpuTimer(open, (pass) => token.encode(pass), LIMIT_MS, TIMER_TOOLS);
+  const timer = await gpuTimer(open, (pass) => token.encode(pass), LIMIT_MS);
   const activity = noActivity();
   const meanNs = async (chain: Chain, times: number, place: number): Promise<number> => {
     await raiseClock(timer, chain, activity, now() + LIMIT_MS);

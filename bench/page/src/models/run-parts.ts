@@ -2,10 +2,12 @@
  * What a run of ours on a GPU is made of, without the SDK and its worker around it: of how many
  * milliseconds the page needs to hand it over, the GPU to compute it, and its outputs to be there.
  */
+
+import { productOf } from "../../../../client/src/engine/tensors.js";
 import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
 import { padded, stagingBuffer } from "../../../../client/src/gpu/buffers.js";
 import { Nudger } from "../../../../client/src/gpu/nudger.js";
-import { type ModelAnswer, productOf } from "../../../../client/src/runtime/answer.js";
+import type { ModelAnswer } from "../../../../client/src/runtime/answer.js";
 import { breathing } from "../../../../client/src/runtime/breathing.js";
 import { median } from "../../../../client/src/runtime/profile.js";
 import {

@@ -16,7 +16,6 @@ import type { OpenDevice } from "../../../../client/src/gpu/device.js";
 import { compileProgram } from "../../../../client/src/gpu/program.js";
 import { gpuSampleNs, shapeOf } from "../../../../client/src/gpu/sample.js";
 import { gpuTimer } from "../../../../client/src/gpu/timer.js";
-import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { KernelWire, TensorWire } from "../../../../client/src/wire/types.js";
 
@@ -81,7 +80,7 @@ export async function fastest(
   words: Words = {},
 ) {
   const { entrants: all, buffers } = await entrants(open, kernels, site, words);
-  const timer = await gpuTimer(open, (pass) => all[0]?.bound.encode(pass), LIMIT_MS, TIMER_TOOLS);
+  const timer = await gpuTimer(open, (pass) => all[0]?.bound.encode(pass), LIMIT_MS);
   const best = all.map(() => Number.POSITIVE_INFINITY);
   const [first] = all;
   if (first !== undefined) {

@@ -2,7 +2,6 @@
 import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
 import { OpenDevice } from "../../../../client/src/gpu/device.js";
 import { type GpuTimer, gpuTimer } from "../../../../client/src/gpu/timer.js";
-import { TIMER_TOOLS } from "../../../../client/src/gpu/timer-tools.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Caller, GpuEntrant } from "./entrant.js";
 import { shortWork } from "./limit.js";
@@ -59,7 +58,7 @@ async function timerOf(device: GPUDevice): Promise<GpuTimer> {
   if (kept !== undefined) return kept;
   const open = new OpenDevice(device);
   const { encode } = await shortWork(open);
-  const timer = await gpuTimer(open, encode, TIMER_MS, TIMER_TOOLS);
+  const timer = await gpuTimer(open, encode, TIMER_MS);
   timers.set(device, timer);
   return timer;
 }

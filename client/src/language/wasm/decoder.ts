@@ -2,13 +2,8 @@
  * A language model on WebAssembly. Its token, place and cache lie among the activations, and its
  * calls are those of any plan, of which each run takes a part.
  */
-import { viewOf } from "../../engine/tensors.js";
-import {
-  type DecoderWire,
-  type PlanTensor,
-  type PlanWire,
-  productOf,
-} from "../../runtime/answer.js";
+import { productOf, viewOf } from "../../engine/tensors.js";
+import type { DecoderWire, PlanTensor, PlanWire } from "../../runtime/answer.js";
 import type { Dispatcher } from "../../runtime/dispatch.js";
 import { checked, Engine, type EnginePorts, type RunResult } from "../../runtime/engine.js";
 import type { Stored } from "../../runtime/golden.js";

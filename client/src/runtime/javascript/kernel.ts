@@ -2,7 +2,7 @@
  * A kernel in JavaScript, for pages that may not run WebAssembly: a model of one call, in a worker of
  * its own. Loaded by such pages with their first kernel.
  */
-import type { KernelZooError } from "../../engine/error.js";
+import { KernelZooError } from "../../engine/error.js";
 import type { TensorView } from "../../engine/tensors.js";
 import type { RemoteKernel } from "../../sdk/info.js";
 import type { LoadRequest } from "../../sdk/load.js";
@@ -10,13 +10,9 @@ import type { TimedManifest } from "../../sdk/manifest.js";
 import type { KernelWire, ServedKernel, TensorWire } from "../../wire/types.js";
 import type { ModelAnswer, PlanTensor, PlanWire, PortWire } from "../answer.js";
 import type { Stored } from "../golden.js";
-import type { Tools } from "../host.js";
 import type { LoadOrder } from "../messages.js";
-import type { Refused, Session } from "../session.js";
+import { type Refused, Session, spawnRuntime } from "../session.js";
 import { sourceOf } from "./source.js";
-
-/** What the kernel takes from the page, whose file would else be another. */
-type PageTools = Pick<Tools, "KernelZooError" | "hashOf">;
 
 const WAIT_MS = 500;
 const TRIES = 40;
@@ -39,12 +35,12 @@ const entriesOf = ({ shape }: Pick<PlanTensor, "shape">): number =>
  * The kernel as a plan has it, whose tensors are of words: bytes of an input lie in them. Throws
  * KernelZooError (manifest) for halves, which no kernel in JavaScript reads.
  */
-function inWords(workload: string, kernel: KernelWire, Fault: typeof KernelZooError): KernelWire {
+function inWords(workload: string, kernel: KernelWire): KernelWire {
   const tensors = kernel.tensors.map((tensor): TensorWire => {
     const { name, dtype } = tensor;
     if (dtype === "f16") {
       const message = `${workload} has ${name} of f16, which no kernel in JavaScript takes.`;
-      throw new Fault("manifest", message);
+      throw new KernelZooError("manifest", message);
     }
     if (dtype !== "i8") return tensor;
     return { ...tensor, dtype: "i32", shape: [Math.ceil(entriesOf(tensor) / 4)] };
@@ -130,37 +126,35 @@ type Asked = Pick<LoadRequest, "origin" | "entry" | "deviceClass" | "forbidden">
  * may be all that the page has to mend.
  */
 export async function inJavaScript(
-  tools: PageTools,
   { origin, entry, deviceClass, forbidden }: Asked,
   served: ServedKernel,
 ): Promise<RemoteKernel> {
   const { workload } = entry;
-  const kernel = inWords(workload, served.kernel, tools.KernelZooError);
+  const kernel = inWords(workload, served.kernel);
   const plan = planOf(workload, kernel);
-  const { addressOf, Session: Begun, spawnRuntime } = await import("../runtime.js");
   const answer = {
     ...{ plan, module: null, missing: [], name: workload, device_class: deviceClass },
     kernels: { [workload]: { ...served, kernel } },
     weights: { url: "" },
   } as unknown as ModelAnswer;
   const answered = { answer, origin: origin.href };
-  const source = await sourceOf({ tools }, answered, addressOf);
+  const source = await sourceOf(answered);
   const order: LoadOrder = {
     ...answered,
     ...{ threads: 1, check: false, graph: null, replaced: [] },
   };
   const fault = (thrown: unknown): unknown => {
     const { failure } = thrown as Partial<Refused>;
-    return failure ? new tools.KernelZooError(failure.stage, failure.message, thrown) : thrown;
+    return failure ? new KernelZooError(failure.stage, failure.message, thrown) : thrown;
   };
-  const session = new Begun(order, tools.KernelZooError, () => undefined, spawnRuntime(source));
+  const session = new Session(order, () => undefined, spawnRuntime(source));
   try {
     await session.complete;
   } catch (thrown) {
     session.end(thrown);
     const found = fault(thrown);
-    if (!(found instanceof tools.KernelZooError) || forbidden === null) throw found;
-    throw new tools.KernelZooError(found.stage, `${forbidden} ${found.message}`, thrown);
+    if (!(found instanceof KernelZooError) || forbidden === null) throw found;
+    throw new KernelZooError(found.stage, `${forbidden} ${found.message}`, thrown);
   }
   return new ScriptKernel(plan, session, fault);
 }

@@ -3,7 +3,6 @@ import type { BoundCall } from "../../gpu/bound-program.js";
 import type { OpenDevice } from "../../gpu/device.js";
 import { gpuSampleNs, shapeOf } from "../../gpu/sample.js";
 import { type GpuTimer, gpuTimer, restingTimer } from "../../gpu/timer.js";
-import { TIMER_TOOLS } from "../../gpu/timer-tools.js";
 import { now } from "../../timing/clock.js";
 import type { CallTimes } from "../dispatch.js";
 
@@ -22,7 +21,7 @@ export class CallTimer {
     rest: (() => Promise<void>) | null,
   ): Promise<CallTimer> {
     const encode = (pass: GPUComputePassEncoder): void => some.encode(pass);
-    const timer = await gpuTimer(open, encode, limitMs, TIMER_TOOLS);
+    const timer = await gpuTimer(open, encode, limitMs);
     return new CallTimer(rest === null ? timer : restingTimer(timer, rest));
   }
 

@@ -2,12 +2,13 @@
  * Runs a plan on the GPU: all calls of a run in one pass and one submission, of a long one in a few,
  * so that the GPU begins with the first while the others are handed over.
  */
+import { productOf } from "../../engine/tensors.js";
 import { type BoundProgram, runInSlices, type Sliced } from "../../gpu/bound-program.js";
 import { padded, readBuffer } from "../../gpu/buffers.js";
 import type { OpenDevice } from "../../gpu/device.js";
 import { Nudger } from "../../gpu/nudger.js";
 import { now } from "../../timing/clock.js";
-import { productOf, type WeightWire } from "../answer.js";
+import type { WeightWire } from "../answer.js";
 import { breathing } from "../breathing.js";
 import { checked, type EnginePorts, type RunResult } from "../engine.js";
 import type { Stored } from "../golden.js";

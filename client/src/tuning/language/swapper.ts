@@ -16,7 +16,6 @@ import { noActivity } from "../../gpu/clock.js";
 import type { Program } from "../../gpu/program.js";
 import { gpuSampleNs } from "../../gpu/sample.js";
 import { type GpuTimer, gpuTimer, restingTimer } from "../../gpu/timer.js";
-import { TIMER_TOOLS } from "../../gpu/timer-tools.js";
 import { loadWholeProgram } from "../../gpu/whole-program.js";
 import { Decoder } from "../../language/decoder.js";
 import { goldenOrder } from "../../language/order.js";
@@ -273,7 +272,7 @@ export class DecoderSwapper {
     };
     const token = (chosen: Chosen): Chain => new Chain(calls(chosen).slice(step));
     const encode = (pass: GPUComputePassEncoder): void => new Chain(apart.calls).encode(pass, 0, 1);
-    const made = await gpuTimer(open, encode, LIMIT_MS, TIMER_TOOLS);
+    const made = await gpuTimer(open, encode, LIMIT_MS);
     const timer = restingTimer(made, this.#runs.rest);
     try {
       const goTo = (place: number): void => apart.goTo(place);

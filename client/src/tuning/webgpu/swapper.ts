@@ -7,11 +7,11 @@
  *  3. Let the calls run the new kernels. Those before are kept: a kernel that disagrees with the one
  *     before on an inference's own numbers is taken back, and the inference is computed again.
  */
-import { viewOf } from "../../engine/tensors.js";
+import { productOf, viewOf } from "../../engine/tensors.js";
 import { type BoundProgram, runInSlices } from "../../gpu/bound-program.js";
 import { readBuffer } from "../../gpu/buffers.js";
 import { loadProgram, type Program } from "../../gpu/program.js";
-import { type PlanTensor, productOf } from "../../runtime/answer.js";
+import type { PlanTensor } from "../../runtime/answer.js";
 import { kernelsOf, type RunResult } from "../../runtime/engine.js";
 import type { Stored } from "../../runtime/golden.js";
 import type { GpuEngine } from "../../runtime/webgpu/engine.js";
