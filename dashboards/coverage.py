@@ -5,7 +5,8 @@ from dashboards.model import Dashboard, Metric, Panel, SqlQuery
 COVERAGE = Dashboard(
     uid="kernelzoo-coverage",
     title="Device coverage",
-    text="From PostgreSQL. Page loads are those that reached a gateway, not a cache before it.",
+    text="Page loads are those that reached a gateway, not a cache before it; they are added up "
+    "within half an hour where classes are thousands.",
     panels=(
         Panel(
             title="Page loads with a confirmed kernel",
@@ -15,28 +16,21 @@ COVERAGE = Dashboard(
             width=6,
             height=6,
             ask=(
-                SqlQuery(
-                    query="""
-                    SELECT coalesce(sum(loads) FILTER (WHERE state = 'confirmed')
-                                    / nullif(sum(loads), 0), 0)::float8 AS share
-                    FROM coverage
-                    """
+                Metric(
+                    query='max(kernelzoo_coverage_page_loads{coverage="confirmed"}) '
+                    "/ clamp_min(sum(max by (coverage) (kernelzoo_coverage_page_loads)), 1)",
+                    legend="confirmed",
                 ),
             ),
         ),
         Panel(
             title="Keys by state",
-            text="Workloads times classes of devices.",
-            kind="table",
+            text="A workload on a class of devices that measured it or whose pages asked for it.",
+            kind="stat",
             width=6,
             height=6,
             ask=(
-                SqlQuery(
-                    query="""
-                    SELECT state, count(*) AS keys, sum(loads)::bigint AS page_loads
-                    FROM coverage GROUP BY state ORDER BY state
-                    """
-                ),
+                Metric(query="max by (coverage) (kernelzoo_coverage_keys)", legend="{{coverage}}"),
             ),
         ),
         Panel(
@@ -91,12 +85,27 @@ COVERAGE = Dashboard(
             ask=(
                 SqlQuery(
                     query="""
-                    SELECT model, dimensions::text AS dimensions, device_class, workloads,
-                           confirmed, provisional,
-                           round(100 * coalesce(confirmed_flops, 0)) AS percent_of_operations,
-                           loads AS page_loads
-                    FROM model_coverage
-                    ORDER BY loads DESC, model, position, device_class LIMIT 100
+                    WITH asked AS MATERIALIZED (
+                        SELECT name, device_class, loads FROM page_load
+                        WHERE name LIKE 'model:%' AND target = 'wasm'
+                        ORDER BY loads DESC, name, device_class LIMIT 100
+                    )
+                    SELECT p.model, p.dimensions::text AS dimensions, a.device_class,
+                           count(*) AS workloads,
+                           count(*) FILTER (WHERE c.state = 'confirmed') AS confirmed,
+                           count(*) FILTER (WHERE c.state = 'provisional') AS provisional,
+                           round(100 * coalesce(
+                               sum(m.calls * w.flops) FILTER (WHERE c.state = 'confirmed')
+                               / sum(m.calls * w.flops), 0)) AS percent_of_operations,
+                           a.loads AS page_loads
+                    FROM asked a
+                    JOIN model_plan p ON 'model:' || p.model = a.name
+                    JOIN model_workload m ON m.plan_id = p.id
+                    JOIN workload w ON w.key = m.workload_key
+                    LEFT JOIN coverage c ON c.workload_key = m.workload_key
+                        AND c.device_class = a.device_class
+                    GROUP BY p.id, a.device_class, a.loads
+                    ORDER BY a.loads DESC, p.model, p.position, a.device_class LIMIT 100
                     """
                 ),
             ),
@@ -129,16 +138,28 @@ COVERAGE = Dashboard(
             ask=(
                 SqlQuery(
                     query="""
-                    WITH class AS (
-                        SELECT device_class FROM coverage GROUP BY 1
+                    WITH class AS MATERIALIZED (
+                        SELECT device_class FROM page_load GROUP BY 1
                         ORDER BY sum(loads) DESC, 1 LIMIT 40
-                    ), workload AS (
-                        SELECT workload_key FROM coverage GROUP BY 1
-                        ORDER BY sum(loads) DESC, 1 LIMIT 40
+                    ), asked AS MATERIALIZED (
+                        SELECT name, sum(loads) AS loads FROM page_load GROUP BY name
+                    ), workload AS MATERIALIZED (
+                        SELECT member.workload_key
+                        FROM asked a CROSS JOIN LATERAL (
+                            SELECT key AS workload_key FROM workload WHERE key = a.name
+                            UNION
+                            SELECT workload_key FROM workload_set s WHERE s.name = a.name
+                            UNION
+                            SELECT w.workload_key FROM model_plan m
+                            JOIN model_workload w ON w.plan_id = m.id
+                            WHERE 'model:' || m.model = a.name
+                        ) member
+                        GROUP BY 1 ORDER BY sum(a.loads) DESC, 1 LIMIT 40
                     )
-                    SELECT device_class, workload_key, state FROM coverage
-                    JOIN class USING (device_class) JOIN workload USING (workload_key)
-                    ORDER BY device_class, workload_key
+                    SELECT c.device_class, c.workload_key, c.state
+                    FROM class CROSS JOIN workload
+                    JOIN coverage c USING (workload_key, device_class)
+                    ORDER BY c.device_class, c.workload_key
                     """
                 ),
             ),

@@ -32,15 +32,7 @@ SERVING = Dashboard(
             unit="x",
             width=6,
             height=6,
-            ask=(
-                SqlQuery(
-                    query="""
-                    SELECT coalesce(sum(loads) / nullif(sum(loads * relative_time), 0), 1)::float8
-                               AS speed_up
-                    FROM coverage WHERE state = 'confirmed' AND loads > 0
-                    """
-                ),
-            ),
+            ask=(Metric(query="max(kernelzoo_served_speed_up_ratio)", legend="times as fast"),),
         ),
         Panel(
             title="Estimated seconds saved",
@@ -50,18 +42,7 @@ SERVING = Dashboard(
             unit="s",
             width=6,
             height=6,
-            ask=(
-                SqlQuery(
-                    query="""
-                    SELECT coalesce(
-                        sum(c.loads * t.best_ns * (1 / c.relative_time - 1)) / 1e9, 0)::float8
-                               AS seconds
-                    FROM coverage c
-                    CROSS JOIN LATERAL kernel_time(c.candidate_id, c.device_class) t
-                    WHERE c.state = 'confirmed' AND c.loads > 0 AND c.relative_time > 0
-                    """
-                ),
-            ),
+            ask=(Metric(query="max(kernelzoo_saved_seconds)", legend="saved"),),
         ),
         Panel(
             title="Page loads",

@@ -110,6 +110,7 @@ LABEL_VALUES: Mapping[str, tuple[str, ...]] = {
     "removed": tuple(Removed),
     "level": (*HitLevel, MISSING),
     "state": tuple(EntryState),
+    "coverage": (MISSING, EntryState.PROVISIONAL, EntryState.CONFIRMED),
     "task": JOBS,
     "periodic": PERIODIC,
     "queue": QUEUES,
@@ -274,6 +275,24 @@ MODEL_CONFIRMED = DatabaseGauge(
     "pages that asked for it on WebAssembly, by their number; of the models asked for most",
     label="model",
 )
+COVERAGE_KEYS = DatabaseGauge(
+    name="kernelzoo_coverage_keys",
+    help="Workloads on device classes that measured them or whose pages asked for them",
+    label="coverage",
+)
+COVERAGE_PAGE_LOADS = DatabaseGauge(
+    name="kernelzoo_coverage_page_loads",
+    help="Kernels that page loads asked for, by what there is of their key",
+    label="coverage",
+)
+SERVED_SPEED_UP = DatabaseGauge(
+    name="kernelzoo_served_speed_up_ratio",
+    help="Speed of confirmed kernels over the default ones, each key by its page loads",
+)
+SAVED_SECONDS = DatabaseGauge(
+    name="kernelzoo_saved_seconds",
+    help="What confirmed kernels saved if each page load ran each of its kernels once",
+)
 DATABASE_SIZE = DatabaseGauge(
     name="kernelzoo_database_size_bytes", help="Size of the database on disk, with everything in it"
 )
@@ -295,6 +314,7 @@ PERIODIC_TASK_AGE = DatabaseGauge(
 
 COUNTED = (
     *(QUEUE_DEPTH, QUEUE_OLDEST_AGE, AGENTS_ONLINE, ZOO_ENTRIES, MODELS, MODEL_CONFIRMED),
+    *(COVERAGE_KEYS, COVERAGE_PAGE_LOADS, SERVED_SPEED_UP, SAVED_SECONDS),
     *(DATABASE_SIZE, TABLE_SIZE),
 )
 """Once a minute by the task `take_census`."""

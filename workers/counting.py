@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from kernelzoo import metrics
+from kernelzoo.domain.zoo import EntryState
 from kernelzoo.metrics import DatabaseGauge, engine_label
 from kernelzoo.store import census, coverage
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
@@ -28,6 +29,8 @@ def _counted(db: Database) -> dict[DatabaseGauge, dict[str, float]]:
     waiting = fetch_all(db, census.waiting())
     models = fetch_one(db, census.models())
     assert models is not None, "an aggregate is one row"
+    covered = {row.state: row for row in fetch_all(db, census.covered())}
+    served = covered.get(EntryState.CONFIRMED)
     sizes = {row.name: row.bytes for row in fetch_all(db, census.sizes())}
     return {
         metrics.QUEUE_DEPTH: {row.queue: row.rows for row in waiting},
@@ -38,9 +41,18 @@ def _counted(db: Database) -> dict[DatabaseGauge, dict[str, float]]:
         metrics.MODEL_CONFIRMED: {
             row.model: row.share for row in fetch_all(db, census.confirmed(metrics.MOST_MODELS))
         },
+        metrics.COVERAGE_KEYS: {state: row.keys for state, row in covered.items()},
+        metrics.COVERAGE_PAGE_LOADS: {state: row.loads for state, row in covered.items()},
+        metrics.SERVED_SPEED_UP: {"": _speed_up(served)},
+        metrics.SAVED_SECONDS: {"": served.saved_s if served else 0},
         metrics.DATABASE_SIZE: {"": sizes.pop("")},
         metrics.TABLE_SIZE: sizes,
     }
+
+
+def _speed_up(served: census.CoverageRow | None) -> float:
+    """1 where no page has asked for a confirmed kernel."""
+    return served.loads / served.relative_loads if served and served.relative_loads else 1
 
 
 def _online(rows: list[census.EngineRow]) -> dict[str, float]:

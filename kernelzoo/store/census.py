@@ -51,6 +51,19 @@ class ConfirmedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageRow:
+    """`state`: missing, provisional or confirmed. `relative_loads`: page loads times the time of
+    the kernel over the default one's. Both sums are 0 where there is no kernel.
+    """
+
+    state: str
+    keys: int
+    loads: int
+    relative_loads: float
+    saved_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizeRow:
     name: str
     bytes: float
@@ -147,6 +160,19 @@ def confirmed(most: int) -> Query[ConfirmedRow]:
         """,
         parameters={"most": most},
         row=ConfirmedRow,
+    )
+
+
+def covered() -> Query[CoverageRow]:
+    return Query(
+        sql="""
+            SELECT state, count(*) AS keys, sum(loads)::bigint AS loads,
+                   coalesce(sum(loads * relative_time), 0)::float8 AS relative_loads,
+                   coalesce(sum(loads * best_ns * (1 / nullif(relative_time, 0) - 1)) / 1e9,
+                            0)::float8 AS saved_s
+            FROM coverage GROUP BY state
+        """,
+        row=CoverageRow,
     )
 
 

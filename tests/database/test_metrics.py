@@ -141,6 +141,38 @@ def test_what_waits_and_who_is_online_is_counted_by_a_task_and_read_when_scraped
     assert said["kernelzoo_database_up"] == 1
 
 
+@pytest.mark.usefixtures("job_id")
+def test_coverage_is_counted_by_state_with_what_it_is_worth(
+    settings: Settings, db: Connection
+) -> None:
+    for name, state, loads, relative_time in (
+        ("0123456789abcdef", "confirmed", 10, 0.5),
+        ("0123456789abcde0", "confirmed", 30, 1.0),
+        ("0123456789abcde1", "provisional", 5, 0.25),
+        ("0123456789abcde2", "missing", 15, None),
+    ):
+        db.execute(
+            "INSERT INTO coverage (workload_key, device_class, state, loads, relative_time,"
+            " best_ns, noted_at) VALUES (%s, %s, %s, %s, %s, 2e9, now())",
+            (WORKLOAD.key, f"{name}:r1-0:wasm+simd128", state, loads, relative_time),
+        )
+    take_census(db)
+    said = scraped(settings)
+    assert said['kernelzoo_coverage_keys{coverage="confirmed"}'] == 2
+    assert said['kernelzoo_coverage_keys{coverage="missing"}'] == 1
+    assert said['kernelzoo_coverage_page_loads{coverage="missing"}'] == 15
+    assert said['kernelzoo_coverage_page_loads{coverage="confirmed"}'] == 40
+    assert said["kernelzoo_served_speed_up_ratio"] == 40 / (10 * 0.5 + 30 * 1.0)
+    assert said["kernelzoo_saved_seconds"] == 10 * 2.0
+
+
+def scraped(settings: Settings) -> dict[str, float]:
+    """By name with labels."""
+    text = generate_latest(registry(Census(settings.database_url))).decode()
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}
+
+
 def test_a_scrape_waits_for_no_table_that_grows(
     settings: Settings, owner: Connection, db: Connection
 ) -> None:

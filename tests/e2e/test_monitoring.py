@@ -106,6 +106,9 @@ def _add_model(stack: Stack) -> None:
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         add(gateway)
     _await_compiled(stack)
+    assert httpx2.get(f"{stack.url}/v1/models/{TINY_NAME}/{STRANGER}").is_success
+    asked = "SELECT loads::int FROM page_load WHERE name LIKE 'model:%'"
+    eventually(lambda: rows(stack, asked) == [(1,)], "a page of the model on disk")
     wrong = {
         "model": TINY_NAME,
         "golden": tiny_model().plan.golden.sha256,
