@@ -63,7 +63,7 @@ def rollback(
     """Deny what a class is served for a workload: the version before it is served again."""
     workload = Workload.parse(key).key
     with reach(state, url) as gateway:
-        entries = [e for e in gateway.entries() if e.workload == workload]
+        entries = list(gateway.entries(workload))
         wanted = one_named(device_class, (e.device_class for e in entries))
         live = next((e for e in entries if e.device_class == wanted), None)
         if live is None:

@@ -53,6 +53,9 @@ _Answer = TypeVar("_Answer", bound=BaseModel)
 OPERATOR_KEY = "KERNELZOO_OPERATOR_KEY"
 APPLICATION_KEY = "KERNELZOO_KEY"
 DEVICES_AT_ONCE = 200
+JOBS_PAGE = 200
+PAGE = 1000
+"""Entries of the zoo at once."""
 WRONG_KEY = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -120,8 +123,14 @@ class GatewayClient:
         """Jobs of a workload and target, where they are given; oldest first. webgpu has one for
         each model of GPU that has asked for work.
         """
-        of = "" if workload_key is None else f"?workload={quote(workload_key)}"
-        found = self._ask(JobList, "GET", f"/v1/jobs{of}", keyed=True).jobs
+        of = "" if workload_key is None else f"&workload={quote(workload_key)}"
+        found: list[Job] = []
+        total = 1
+        while len(found) < total:
+            path = f"/v1/jobs?limit={JOBS_PAGE}&offset={len(found)}{of}"
+            page = self._ask(JobList, "GET", path, keyed=True)
+            found += page.jobs
+            total = page.total if page.jobs else 0
         return tuple(job for job in reversed(found) if target in (None, job.target))
 
     def forget_lost_devices(self, workload_key: str, device_class: str) -> None:
@@ -132,8 +141,17 @@ class GatewayClient:
     def cancel(self, job: int) -> Job:
         return self._ask(Job, "DELETE", f"/v1/jobs/{job}")
 
-    def entries(self) -> tuple[ZooEntry, ...]:
-        return tuple(self._ask(ZooList, "GET", "/v1/zoo").entries)
+    def entries(self, workload_key: str = "") -> tuple[ZooEntry, ...]:
+        """Every live entry, of one workload or of all: page by page."""
+        path = f"/v1/zoo?limit={PAGE}"
+        if workload_key:
+            path += f"&workload={quote(workload_key, safe=':')}"
+        page = self._ask(ZooList, "GET", path)
+        found = list(page.entries)
+        while page.next is not None:
+            page = self._ask(ZooList, "GET", f"{path}&after={page.next}")
+            found += page.entries
+        return tuple(found)
 
     def manifest(
         self, workload_key: str, *device_classes: str, hardware: Hardware | None = None
@@ -166,8 +184,14 @@ class GatewayClient:
         return self._ask(Decision, "PUT", "/v1/denied", body=request.model_dump(mode="json"))
 
     def results(self, workload_key: str) -> tuple[Results, ...]:
+        """Those of every class that measured the workload: page by page."""
         path = f"/v1/results?workload={quote(workload_key, safe=':')}"
-        return tuple(self._ask(ResultsList, "GET", path, keyed=True).results)
+        page = self._ask(ResultsList, "GET", path, keyed=True)
+        found = list(page.results)
+        while page.next is not None:
+            page = self._ask(ResultsList, "GET", f"{path}&after={page.next}", keyed=True)
+            found += page.results
+        return tuple(found)
 
     def claim(self, request: ClaimsRequest) -> ClaimsAccepted:
         body = request.model_dump(mode="json")

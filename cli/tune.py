@@ -24,7 +24,7 @@ from cli.options import (
     parse_targets,
 )
 from cli.stack.signals import INTERRUPTED, interruptible
-from cli.terminal import live_display, note, out
+from cli.terminal import live_display, note, notes, out
 from cli.workload import parse_workload
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import EntryState
@@ -148,9 +148,9 @@ def follow(
     """
     started_s = changed_s = time.monotonic()
     seen: tuple[object, ...] = ()
-    with live_display() as show:
+    with live_display(notes) as show:
         while True:
-            entries = gateway.entries()
+            entries = gateway.entries(workload_key)
             awaited = winners_of(workload_key, targets, entries, patience.until)
             lacking = set(targets) - {winner.target for winner in awaited}
             entries = winners_of(workload_key, targets, entries)

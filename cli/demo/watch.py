@@ -172,7 +172,7 @@ def _sights(stack: Stack, gateway: GatewayClient, registered: RegisteredJob) -> 
             note(sentence)
         with suppress(StackError):
             *_, job = gateway.jobs(job.workload, job.target)
-            entries = gateway.entries()
+            entries = gateway.entries(job.workload)
             winners = winners_of(job.workload, (job.target,), entries, Until.FINAL)
         yield Sight(
             job=job,

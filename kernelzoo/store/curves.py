@@ -60,22 +60,11 @@ def by_class(job_id: int, limit: int) -> Query[ProgressOfClassRow]:
     return Query(
         sql="""
             WITH measured AS (
-                SELECT m.device_class, count(DISTINCT m.candidate_id) AS candidates,
-                       count(*) FILTER (WHERE m.outcome = 'ok' AND m.verdict <> 'rejected') AS ok,
-                       count(*) FILTER (WHERE m.outcome = 'validate') AS validate,
-                       count(*) FILTER (WHERE m.outcome = 'compile') AS compile,
-                       count(*) FILTER (WHERE m.outcome = 'run') AS run,
-                       count(*) FILTER (WHERE m.outcome = 'compare') AS compare,
-                       count(*) FILTER (WHERE m.outcome = 'timeout') AS timeout,
-                       count(*) FILTER (WHERE m.verdict = 'rejected') AS rejected,
-                       extract(epoch FROM max(m.created_at) - min(l.created_at))
-                           ::double precision AS elapsed_s,
-                       max(m.created_at) AS last_at
-                FROM space_point p
-                JOIN measurement m ON m.candidate_id = p.candidate_id
-                JOIN lease l ON l.id = m.lease_id AND l.job_id = p.job_id
-                WHERE p.job_id = %(job)s
-                GROUP BY m.device_class
+                SELECT device_class, candidates, ok, validate, compile, run, compare, timeout,
+                       rejected,
+                       extract(epoch FROM last_at - begun_at)::double precision AS elapsed_s,
+                       last_at
+                FROM job_progress WHERE job_id = %(job)s AND last_at IS NOT NULL
                 ORDER BY last_at DESC LIMIT %(limit)s
             )
             SELECT measured.*, d.cpu_architecture, d.logical_cores, d.gpu_vendor,
@@ -100,24 +89,8 @@ def improvements(job_id: int, device_classes: list[DeviceClass]) -> Query[Improv
     """Each measurement that was faster than all before it on its class, and not refused."""
     return Query(
         sql="""
-            WITH rounds AS (
-                SELECT m.device_class, m.best_ns, m.created_at, m.verdict, m.outcome,
-                       row_number() OVER made AS round,
-                       min(l.created_at) OVER (PARTITION BY m.device_class) AS begun_at,
-                       min(m.best_ns) FILTER (WHERE m.verdict <> 'rejected') OVER (
-                           PARTITION BY m.device_class ORDER BY m.created_at, m.candidate_id
-                           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS best_before
-                FROM space_point p
-                JOIN measurement m ON m.candidate_id = p.candidate_id
-                JOIN lease l ON l.id = m.lease_id AND l.job_id = p.job_id
-                WHERE p.job_id = %(job)s AND m.device_class = ANY (%(classes)s)
-                WINDOW made AS (PARTITION BY m.device_class ORDER BY m.created_at, m.candidate_id)
-            )
-            SELECT device_class, round, best_ns,
-                   extract(epoch FROM created_at - begun_at)::double precision AS elapsed_s
-            FROM rounds
-            WHERE outcome = 'ok' AND verdict <> 'rejected'
-              AND (best_before IS NULL OR best_ns < best_before)
+            SELECT device_class, round, best_ns, elapsed_s FROM improvement
+            WHERE job_id = %(job)s AND device_class = ANY (%(classes)s)
             ORDER BY device_class, round
         """,
         parameters={"job": job_id, "classes": device_classes},

@@ -83,6 +83,14 @@ class TrialRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuringClassRow:
+    """`total` counts classes without the limit."""
+
+    device_class: DeviceClass
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
     """What an identity found a kernel to cost: the medians of what precedes warm runs, and its best
     time of one.
@@ -120,24 +128,50 @@ def costs(
     )
 
 
-def trials(workload_key: str, device_class: DeviceClass | None) -> Query[TrialRow]:
-    """By device class, then in the order of promise in the space that it was lent from. A candidate
-    that any identity has run is ok; else its outcome is the latest failure.
+LATEST = 64
+"""Measurements of a candidate on a class that are looked at; retention keeps as many."""
+
+
+def measuring_classes(workload_key: str, after: str, limit: int) -> Query[MeasuringClassRow]:
+    """Classes that measured a workload, in their order, from the one behind `after` on."""
+    return Query(
+        sql="""
+            WITH measured AS (
+                SELECT DISTINCT p.device_class
+                FROM tuning_job j JOIN job_progress p ON p.job_id = j.id
+                WHERE j.workload_key = %(key)s AND p.last_at IS NOT NULL
+            )
+            SELECT device_class, (SELECT count(*) FROM measured) AS total FROM measured
+            WHERE device_class > %(after)s ORDER BY device_class LIMIT %(limit)s
+        """,
+        parameters={"key": workload_key, "after": after, "limit": limit},
+        row=MeasuringClassRow,
+    )
+
+
+def trials(workload_key: str, device_classes: Sequence[DeviceClass]) -> Query[TrialRow]:
+    """By device class, then in the order of promise in its space, of each candidate by its latest
+    verified measurements. A candidate that any identity has run is ok; else its outcome is the
+    latest failure.
     """
     return Query(
         sql="""
             WITH found AS (
-                SELECT m.device_class, m.candidate_id, m.identity_id, min(m.best_ns) AS best_ns,
+                SELECT of.device_class, m.candidate_id, m.identity_id, min(m.best_ns) AS best_ns,
                        min(m.relative_time) AS relative_time,
                        (array_agg(m.outcome ORDER BY m.outcome = 'ok' DESC, m.created_at DESC))[1]
                            AS outcome,
-                       max(m.created_at) AS measured_at, max(l.job_id) AS job_id
-                FROM measurement m
-                JOIN lease l ON l.id = m.lease_id
-                JOIN tuning_job j ON j.id = l.job_id
-                WHERE j.workload_key = %(key)s AND m.verdict = 'verified'
-                  AND (%(class)s::text IS NULL OR m.device_class = %(class)s)
-                GROUP BY m.device_class, m.candidate_id, m.identity_id
+                       max(m.created_at) AS measured_at
+                FROM unnest(%(classes)s::text[]) AS of (device_class)
+                JOIN candidate c ON c.workload_key = %(key)s
+                    AND c.target = target_of(of.device_class)
+                CROSS JOIN LATERAL (
+                    SELECT * FROM measurement m
+                    WHERE m.candidate_id = c.candidate_id AND m.device_class = of.device_class
+                      AND m.verdict = 'verified'
+                    ORDER BY m.created_at DESC LIMIT %(latest)s
+                ) m
+                GROUP BY of.device_class, m.candidate_id, m.identity_id
             )
             SELECT f.device_class, c.candidate_id, c.artifact_sha256 AS sha256,
                    c.config, c.requires,
@@ -150,11 +184,15 @@ def trials(workload_key: str, device_class: DeviceClass | None) -> Query[TrialRo
                    coalesce(c.compile_ns, 0) AS compile_ns, max(f.measured_at) AS measured_at
             FROM found f
             JOIN candidate c ON c.candidate_id = f.candidate_id
-            JOIN space_point p ON p.job_id = f.job_id AND p.candidate_id = f.candidate_id
             GROUP BY f.device_class, c.candidate_id
-            ORDER BY f.device_class, min(p.ordinal), c.candidate_id
+            ORDER BY f.device_class, (
+                SELECT p.ordinal FROM tuning_job j JOIN space_point p ON p.job_id = j.id
+                WHERE j.workload_key = %(key)s AND j.target = c.target
+                  AND p.candidate_id = c.candidate_id
+                ORDER BY j.space <> space_of(c.target, device_id_of(f.device_class)), j.id LIMIT 1
+            ), c.candidate_id
         """,
-        parameters={"key": workload_key, "class": device_class},
+        parameters={"key": workload_key, "classes": list(device_classes), "latest": LATEST},
         row=TrialRow,
     )
 

@@ -21,8 +21,9 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress:
-    """Counts of candidates, of accepted measurements by any agent, of ballots, of live entries of
-    the zoo and of those whose vote is final. `total` counts jobs without the limit.
+    """Counts of candidates, of accepted measurements by any agent that there ever were, of agents
+    that made them, of ballots, of live entries of the zoo and of those whose vote is final. `total`
+    counts jobs without the limit.
     """
 
     id: int
@@ -234,29 +235,13 @@ def progress(
             SELECT j.id, j.workload_key, j.target, j.space,
                    CASE WHEN j.cancelled_at IS NULL THEN j.state ELSE 'cancelled' END AS state,
                    j.detail, w.flops,
-                   count(c.candidate_id) AS candidates,
-                   count(*) FILTER (WHERE c.state = 'compiled') AS compiled,
-                   count(*) FILTER (WHERE c.state = 'failed') AS failed,
-                   percentile_cont(0.5) WITHIN GROUP (ORDER BY c.compile_ns) AS compile_ns_median,
-                   (array_agg(c.compile_ns ORDER BY c.compiled_at DESC NULLS LAST))[1]
-                       AS compile_ns_last,
-                   coalesce(sum(m.measurements), 0)::bigint AS measurements,
-                   coalesce(max(m.agents), 0) AS agents,
-                   (SELECT count(*) FROM ballot b WHERE b.workload_key = j.workload_key
-                       AND b.target = j.target AND space_of(j.target, b.device_id) = j.space)
-                       AS ballots,
+                   space.candidates, space.compiled, space.failed, space.compile_ns_median,
+                   space.compile_ns_last,
+                   made.measurements, made.agents, made.ballots,
                    ARRAY(SELECT s FROM skipping(j.workload_key) s
                          WHERE target_of(s) = j.target
                            AND space_of(j.target, device_id_of(s)) = j.space) AS skipped_by,
-                   min(m.best_ns) AS best_ns,
-                   (SELECT count(*) FROM zoo_entry e
-                    WHERE e.workload_key = j.workload_key AND e.state <> 'retired'
-                      AND e.target = j.target AND space_of(j.target, e.device_id) = j.space)
-                       AS entries,
-                   (SELECT count(*) FROM zoo_entry e
-                    WHERE e.workload_key = j.workload_key AND e.state <> 'retired' AND e.final
-                      AND e.target = j.target AND space_of(j.target, e.device_id) = j.space)
-                       AS final,
+                   made.best_ns, entered.entries, entered.final,
                    j.total
             FROM (
                 SELECT *, count(*) OVER () AS total FROM tuning_job j
@@ -270,18 +255,30 @@ def progress(
                 ORDER BY j.id DESC LIMIT %(limit)s OFFSET %(offset)s
             ) j
             JOIN workload w ON w.key = j.workload_key
-            LEFT JOIN space_point p ON p.job_id = j.id
-            LEFT JOIN candidate c ON c.candidate_id = p.candidate_id
-            LEFT JOIN LATERAL (
-                SELECT count(*) AS measurements,
-                       count(DISTINCT m.identity_id) AS agents,
-                       min(m.best_ns) FILTER (WHERE m.verdict IN ('pending', 'verified'))
-                           AS best_ns
-                FROM measurement m JOIN lease l ON l.id = m.lease_id
-                WHERE m.candidate_id = c.candidate_id AND l.job_id = j.id
-            ) m ON true
-            GROUP BY j.id, j.workload_key, j.target, j.space, j.state, j.cancelled_at, j.detail,
-                     j.total, w.flops
+            CROSS JOIN LATERAL (
+                SELECT count(*) AS candidates,
+                       count(*) FILTER (WHERE c.state = 'compiled') AS compiled,
+                       count(*) FILTER (WHERE c.state = 'failed') AS failed,
+                       percentile_cont(0.5) WITHIN GROUP (ORDER BY c.compile_ns)
+                           AS compile_ns_median,
+                       (array_agg(c.compile_ns ORDER BY c.compiled_at DESC NULLS LAST))[1]
+                           AS compile_ns_last
+                FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
+                WHERE p.job_id = j.id
+            ) space
+            CROSS JOIN LATERAL (
+                SELECT coalesce(sum(p.ok + p.validate + p.compile + p.run + p.compare + p.timeout
+                                    + p.rejected), 0)::bigint AS measurements,
+                       coalesce(sum(p.agents), 0) AS agents,
+                       coalesce(sum(p.ballots), 0)::bigint AS ballots, min(p.best_ns) AS best_ns
+                FROM job_progress p WHERE p.job_id = j.id
+            ) made
+            CROSS JOIN LATERAL (
+                SELECT count(*) AS entries, count(*) FILTER (WHERE e.final) AS final
+                FROM zoo_entry e
+                WHERE e.workload_key = j.workload_key AND e.state <> 'retired'
+                  AND e.target = j.target AND space_of(j.target, e.device_id) = j.space
+            ) entered
             ORDER BY j.id DESC
         """,
         parameters={

@@ -124,6 +124,20 @@ class EntryRow:
     best_ns: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveCountRow:
+    entries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """Where an entry stands in the list of all."""
+
+    published_at: datetime
+    workload_key: str
+    device_class: str
+
+
 def live_entry(workload_key: str, device_class: DeviceClass) -> Query[LiveEntry]:
     return Query(
         sql="""
@@ -346,23 +360,51 @@ def versions(device_class: DeviceClass) -> Query[VersionRow]:
     )
 
 
-def entries(workload_key: str | None = None) -> Query[EntryRow]:
-    """Live entries, the latest first. `best_ns`: median over identities of their best sample."""
+def live(workload_key: str | None = None) -> Query[LiveCountRow]:
+    """How many live entries there are, of one workload or of all."""
+    return Query(
+        sql="""
+            SELECT count(*) AS entries FROM zoo_entry e
+            WHERE e.state <> 'retired' AND (%(key)s::text IS NULL OR e.workload_key = %(key)s)
+        """,
+        parameters={"key": workload_key},
+        row=LiveCountRow,
+    )
+
+
+def entries(
+    workload_key: str | None = None, behind: Listed | None = None, limit: int = 1000
+) -> Query[EntryRow]:
+    """Live entries, the latest first, from the one `behind` another on. `best_ns`: median over
+    identities of their best sample.
+    """
     return Query(
         sql="""
             SELECT e.workload_key, w.flops, e.device_class, e.version, e.state, e.published_at,
                    e.candidate_id, a.target, c.config, a.sha256, c.manifest, e.ballots, e.weight,
                    e.total_weight, e.relative_time, e.engines, e.reason, e.contenders, e.final,
                    t.best_ns
-            FROM zoo_entry e
+            FROM (
+                SELECT * FROM zoo_entry e
+                WHERE e.state <> 'retired' AND (%(key)s::text IS NULL OR e.workload_key = %(key)s)
+                  AND (e.published_at, e.workload_key, e.device_class)
+                      < (%(at)s::timestamptz, %(last_key)s::text, %(last_class)s::text)
+                ORDER BY e.published_at DESC, e.workload_key DESC, e.device_class DESC
+                LIMIT %(limit)s
+            ) e
             JOIN workload w ON w.key = e.workload_key
             JOIN candidate c ON c.candidate_id = e.candidate_id
             JOIN artifact a ON a.sha256 = c.artifact_sha256
             CROSS JOIN LATERAL kernel_time(e.candidate_id, e.device_class) t
-            WHERE e.state <> 'retired' AND (%(key)s::text IS NULL OR e.workload_key = %(key)s)
-            ORDER BY e.published_at DESC LIMIT 1000
+            ORDER BY e.published_at DESC, e.workload_key DESC, e.device_class DESC
         """,
-        parameters={"key": workload_key},
+        parameters={
+            "key": workload_key,
+            "at": behind.published_at.isoformat() if behind else "infinity",
+            "last_key": behind.workload_key if behind else "",
+            "last_class": behind.device_class if behind else "",
+            "limit": limit,
+        },
         row=EntryRow,
     )
 

@@ -792,7 +792,8 @@ export interface paths {
         };
         /**
          * List Results
-         * @description Every candidate of a workload that a device class has measured; of all classes without one.
+         * @description Every candidate of a workload that a device class has measured; without one, of `limit`
+         *     classes in their order, and `next` for those behind them.
          *
          *     For the operator alone: a class of few devices is nearly a person.
          */
@@ -917,7 +918,8 @@ export interface paths {
         };
         /**
          * List Entries
-         * @description Every key's live entry, provisional or confirmed, the latest first.
+         * @description Every key's live entry, provisional or confirmed, the latest first: `limit` of them, and
+         *     `next` for those behind them.
          */
         readonly get: operations["list_entries_v1_zoo_get"];
         readonly put?: never;
@@ -2599,10 +2601,18 @@ export interface components {
              */
             readonly workload: string;
         };
-        /** ResultsList */
+        /**
+         * ResultsList
+         * @description `total` counts classes that measured the workload; `next` is `after` of the next page, null
+         *     on the last one.
+         */
         readonly ResultsList: {
+            /** Next */
+            readonly next: string | null;
             /** Results */
             readonly results: readonly components["schemas"]["Results"][];
+            /** Total */
+            readonly total: number;
         };
         /**
          * Role
@@ -2790,8 +2800,8 @@ export interface components {
         };
         /**
          * Trial
-         * @description `times_ns`: the best sample of each identity, `relative_times` over that of the reference
-         *     that ran in turn with it, both ascending; empty for a failure.
+         * @description `times_ns`: the best sample of each identity in the latest 64 measurements, `relative_times`
+         *     over that of the reference that ran in turn with it, both ascending; empty for a failure.
          */
         readonly Trial: {
             /** Candidate */
@@ -2963,10 +2973,18 @@ export interface components {
              */
             readonly workload: string;
         };
-        /** ZooList */
+        /**
+         * ZooList
+         * @description `total` counts what the limit left out, too; `next` is `after` of the next page, null on the
+         *     last one.
+         */
         readonly ZooList: {
             /** Entries */
             readonly entries: readonly components["schemas"]["ZooEntry"][];
+            /** Next */
+            readonly next: string | null;
+            /** Total */
+            readonly total: number;
         };
     };
     responses: never;
@@ -4538,6 +4556,9 @@ export interface operations {
             readonly query: {
                 readonly workload: string;
                 readonly device_class?: string | null;
+                readonly limit?: number;
+                /** @description `next` of the page before; a list that is read so has every row that was there from the first page to the last once. */
+                readonly after?: string | null;
             };
             readonly header?: {
                 readonly "x-kernelzoo-operator"?: string | null;
@@ -4740,6 +4761,9 @@ export interface operations {
         readonly parameters: {
             readonly query?: {
                 readonly workload?: string | null;
+                readonly limit?: number;
+                /** @description `next` of the page before; a list that is read so has every row that was there from the first page to the last once. */
+                readonly after?: string | null;
             };
             readonly header?: never;
             readonly path?: never;

@@ -121,7 +121,7 @@ async def get_key(
                 HTTPStatus.NOT_FOUND,
                 f"no agent of class {of} has met {key}; GET /v1/keys lists the keys there are",
             )
-        trials = await fetch_all(db, measurements.trials(key, of))
+        trials = await fetch_all(db, measurements.trials(key, [of]))
         votes = await fetch_all(db, keys.votes(key, of))
         versions = await fetch_all(db, keys.versions(key, of, MOST_VERSIONS))
         decisions = await fetch_all(db, denials.decisions(key, of))

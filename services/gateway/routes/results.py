@@ -12,6 +12,7 @@ from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import evidence, measurements
 from kernelzoo.store.asynchronous import execute, fetch_all
+from services.gateway.cursors import Cursor, cursor, position
 from services.gateway.problems import refuse_stranger
 from services.gateway.state import Operator, Shared
 from services.gateway.wire.model import WorkloadKey
@@ -33,16 +34,25 @@ async def list_results(
     operated: Operator,
     workload: WorkloadKey,
     device_class: Annotated[str | None, Query(max_length=256)] = None,
+    limit: Annotated[int, Query(ge=1, le=50)] = 10,
+    after: Cursor = None,
 ) -> ResultsList:
-    """Every candidate of a workload that a device class has measured; of all classes without one.
+    """Every candidate of a workload that a device class has measured; without one, of `limit`
+    classes in their order, and `next` for those behind them.
 
     For the operator alone: a class of few devices is nearly a person.
     """
     refuse_stranger(operated=operated)
     key = Workload.parse(workload).key
-    of = None if device_class is None else DeviceClass.parse(device_class)
     async with state.pool.connection() as db:
-        rows = await fetch_all(db, measurements.trials(key, of))
+        if device_class is None:
+            (behind,) = position(after, 1) if after else ("",)
+            found = await fetch_all(db, measurements.measuring_classes(key, behind, limit + 1))
+            classes = [row.device_class for row in found[:limit]]
+            total, more = found[0].total if found else 0, len(found) > limit
+        else:
+            classes, total, more = [DeviceClass.parse(device_class)], 1, False
+        rows = await fetch_all(db, measurements.trials(key, classes))
     by_class: dict[DeviceClass, list[Trial]] = {}
     for row in rows:
         by_class.setdefault(row.device_class, []).append(_trial(row))
@@ -50,7 +60,9 @@ async def list_results(
         results=[
             Results(workload=key, device_class=str(name), trials=trials)
             for name, trials in by_class.items()
-        ]
+        ],
+        total=total,
+        next=cursor(str(classes[-1])) if more else None,
     )
 
 

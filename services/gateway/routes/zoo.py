@@ -1,6 +1,7 @@
 """What the zoo serves: manifests, artifacts, and lists for people."""
 
 import time
+from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated
@@ -9,11 +10,13 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import MEASURED, TargetKind
+from kernelzoo.errors import InvalidInput
 from kernelzoo.metrics import ARTIFACT_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS
 from kernelzoo.store import agents, candidates, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import manifests
 from services.gateway.answering import answer, hardware_of
+from services.gateway.cursors import Cursor, cursor, position
 from services.gateway.models import have_compiled
 from services.gateway.problems import Refusal
 from services.gateway.recall import Asked, asked, recalled
@@ -62,11 +65,40 @@ MEDIA_TYPES = {
 
 
 @router.get("/v1/zoo")
-async def list_entries(state: Shared, workload: WorkloadKey | None = None) -> ZooList:
-    """Every key's live entry, provisional or confirmed, the latest first."""
+async def list_entries(
+    state: Shared,
+    workload: WorkloadKey | None = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    after: Cursor = None,
+) -> ZooList:
+    """Every key's live entry, provisional or confirmed, the latest first: `limit` of them, and
+    `next` for those behind them.
+    """
+    behind = _published_before(after) if after else None
     async with state.pool.connection() as db:
-        rows = await fetch_all(db, zoo.entries(workload))
-    return ZooList(entries=[_entry(row) for row in rows])
+        total = await fetch_one(db, zoo.live(workload))
+        rows = await fetch_all(db, zoo.entries(workload, behind, limit + 1))
+    assert total is not None, "an aggregate is one row"
+    page, more = rows[:limit], len(rows) > limit
+    return ZooList(
+        entries=[_entry(row) for row in page],
+        total=total.entries,
+        next=_next(page) if more else None,
+    )
+
+
+def _next(page: list[zoo.EntryRow]) -> str:
+    last = page[-1]
+    return cursor(last.published_at.isoformat(), last.workload_key, str(last.device_class))
+
+
+def _published_before(after: str) -> zoo.Listed:
+    published_at, workload_key, device_class = position(after, 3)
+    try:
+        at = datetime.fromisoformat(published_at)
+    except ValueError as error:
+        raise InvalidInput(f"after={after[:80]!r} is no cursor of this list") from error
+    return zoo.Listed(published_at=at, workload_key=workload_key, device_class=device_class)
 
 
 @router.get("/v1/zoo/{name}/{device_class}", response_model=Manifest)

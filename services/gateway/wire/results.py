@@ -18,8 +18,8 @@ SettingWire = bool | int | str
 
 
 class Trial(WireModel):
-    """`times_ns`: the best sample of each identity, `relative_times` over that of the reference
-    that ran in turn with it, both ascending; empty for a failure.
+    """`times_ns`: the best sample of each identity in the latest 64 measurements, `relative_times`
+    over that of the reference that ran in turn with it, both ascending; empty for a failure.
     """
 
     candidate: CandidateId
@@ -39,7 +39,13 @@ class Results(WireModel):
 
 
 class ResultsList(WireModel):
+    """`total` counts classes that measured the workload; `next` is `after` of the next page, null
+    on the last one.
+    """
+
     results: list[Results]
+    total: int
+    next: str | None
 
 
 MOST_CLAIMS = 2_000

@@ -179,7 +179,13 @@ class ZooEntry(WireModel):
 
 
 class ZooList(WireModel):
+    """`total` counts what the limit left out, too; `next` is `after` of the next page, null on the
+    last one.
+    """
+
     entries: list[ZooEntry]
+    total: int
+    next: str | None
 
 
 class Device(WireModel):

@@ -1,0 +1,82 @@
+"""Long lists, page by page: each row comes once, and `next` leads on."""
+
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from fixtures.rows import compile_row
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.zoo import EntryState
+from kernelzoo.store import zoo
+from kernelzoo.store.blocking import execute
+from kernelzoo.store.zoo import NO_EVIDENCE
+from tests.database.client import OPERATOR, open_agent
+from tests.database.conftest import WORKLOAD, Connection, make_candidate, open_space
+from tests.reports import all_ok
+
+CLASS = "{:016x}:r1-0:wasm+simd128"
+
+
+def pages(http: TestClient, path: str, of: str) -> list[list[Any]]:
+    joint = "&" if "?" in path else "?"
+    answer = http.get(path, headers=OPERATOR).json()
+    found = [answer[of]]
+    while answer["next"] is not None:
+        answer = http.get(f"{path}{joint}after={answer['next']}", headers=OPERATOR).json()
+        found.append(answer[of])
+    return found
+
+
+def test_the_zoo_is_listed_page_by_page(http: TestClient, db: Connection, job_id: int) -> None:
+    assert job_id
+    name = make_candidate(0).candidate_id
+    with db.transaction():
+        # Published in the same instant, as a transaction has one.
+        for number in range(5):
+            of = DeviceClass.parse(CLASS.format(number))
+            execute(db, zoo.publish(WORKLOAD.key, of, name, EntryState.CONFIRMED, NO_EVIDENCE))
+    found = pages(http, "/v1/zoo?limit=2", "entries")
+    assert [len(page) for page in found] == [2, 2, 1]
+    listed = [entry["device_class"] for page in found for entry in page]
+    assert sorted(listed) == [CLASS.format(number) for number in range(5)]
+    assert http.get("/v1/zoo?limit=2").json()["total"] == 5
+    none = http.get("/v1/zoo", params={"workload": "relu:f32:n4"}).json()
+    assert none == {"entries": [], "total": 0, "next": None}
+    assert http.get("/v1/zoo?limit=5").json()["next"] is None
+
+
+def test_a_cursor_of_no_list_is_refused(http: TestClient) -> None:
+    for after in ("x", "é", "W10", "WyJhIiwiYiIsImMiXQ", "AAAA"):
+        answer = http.get("/v1/zoo", params={"after": after})
+        assert (answer.status_code, "cursor" in answer.json()["detail"]) == (422, True), after
+
+
+def test_results_are_listed_class_by_class(http: TestClient, db: Connection, job_id: int) -> None:
+    assert job_id
+    for number in range(3):
+        agent = open_agent(http, rho=f"r1-{number:02b}")
+        lease = agent.lease(limit=2).json()
+        agent.report(lease, all_ok(lease))
+    db.execute("UPDATE measurement SET verdict = 'verified'")
+    path = f"/v1/results?workload={WORKLOAD.key}&limit=2"
+    found = pages(http, path, "results")
+    assert [len(page) for page in found] == [2, 1]
+    assert all(len(results["trials"]) == 2 for page in found for results in page)
+    assert http.get(path, headers=OPERATOR).json()["total"] == 3
+
+
+def test_a_job_of_another_space_is_on_a_page_of_its_own(http: TestClient, db: Connection) -> None:
+    for extent in range(3):
+        workload = Workload.of("matmul", (2 + extent, 3, 4))
+        candidate = Candidate(
+            workload=workload, target=TargetKind.WASM, config=(("tile", 1),), requires=()
+        )
+        open_space(db, [candidate])
+        compile_row(db, candidate)
+    first = http.get("/v1/jobs?limit=2").json()
+    rest = http.get("/v1/jobs?limit=2&offset=2").json()
+    assert (len(first["jobs"]), len(rest["jobs"])) == (2, 1)
+    assert first["total"] == rest["total"] == 3

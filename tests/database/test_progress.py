@@ -1,0 +1,116 @@
+"""Counts of a job's measurements, kept as they come, against what the rows themselves say."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from fastapi.testclient import TestClient
+
+from kernelzoo.domain.measurement import Verdict
+from kernelzoo.store import erasure, measurements, tuning
+from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from kernelzoo.store.migrate import migrate
+from tests.database.client import Agent, open_agent
+from tests.database.conftest import WORKLOAD, Connection
+from tests.reports import failure, ok
+
+COUNTED = """
+    SELECT count(DISTINCT m.identity_id), count(DISTINCT m.candidate_id),
+           count(*) FILTER (WHERE m.outcome = 'ok' AND m.verdict <> 'rejected'),
+           count(*) FILTER (WHERE m.outcome = 'run'),
+           count(*) FILTER (WHERE m.verdict = 'rejected'),
+           min(m.best_ns) FILTER (WHERE m.verdict IN ('pending', 'verified')),
+           min(l.created_at), max(m.created_at)
+    FROM measurement m JOIN lease l ON l.id = m.lease_id
+"""
+KEPT = """
+    SELECT agents, candidates, ok, run, rejected, best_ns, begun_at, last_at FROM job_progress
+"""
+IMPROVED = """
+    SELECT round, best_ns FROM (
+        SELECT m.best_ns, m.verdict, row_number() OVER made AS round,
+               min(m.best_ns) FILTER (WHERE m.verdict <> 'rejected')
+                   OVER (made ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
+        FROM measurement m WINDOW made AS (ORDER BY m.created_at, m.candidate_id, m.lease_id)
+    ) rounds
+    WHERE verdict <> 'rejected' AND best_ns < coalesce(before_ns, 'infinity') ORDER BY round
+"""
+
+
+def report(agent: Agent, *times_ns: float | None) -> list[tuple[str, str]]:
+    """Borrows as many kernels and says that they took so long, or failed; each in a lease."""
+    told = []
+    for time_ns in times_ns:
+        lease = agent.lease(limit=1).json()
+        (name,) = (kernel["candidate"] for kernel in lease["candidates"])
+        said = failure(name, "run") if time_ns is None else ok(lease, name, time_ns)
+        assert agent.report(lease, [said]).status_code == 202
+        told.append((lease["lease"], name))
+    return told
+
+
+def is_kept(db: Connection) -> None:
+    assert db.execute(KEPT).fetchall() == db.execute(COUNTED).fetchall()
+    kept = db.execute("SELECT round, best_ns FROM improvement ORDER BY round").fetchall()
+    assert kept == db.execute(IMPROVED).fetchall()
+
+
+@pytest.mark.parametrize("verdict", [Verdict.REJECTED, Verdict.QUARANTINED, Verdict.UNJUDGED])
+def test_what_is_not_believed_is_taken_back(
+    http: TestClient, db: Connection, job_id: int, verdict: Verdict
+) -> None:
+    one, other = open_agent(http), open_agent(http)
+    report(one, 9e5, None)
+    ((lease, name),) = report(other, 5e5)
+    report(other, 7e5)
+    report(one, 6e5)
+    is_kept(db)
+    progress = fetch_one(db, tuning.progress(job_id=job_id))
+    assert progress is not None
+    assert (progress.measurements, progress.agents, progress.best_ns) == (5, 2, 5e5)
+    execute(db, measurements.judge(int(lease), name, verdict, "why"))
+    is_kept(db)
+    progress = fetch_one(db, tuning.progress(job_id=job_id))
+    assert progress is not None
+    assert (progress.measurements, progress.best_ns) == (5, 6e5)
+
+
+def test_standing_ballots_are_counted(http: TestClient, db: Connection, job_id: int) -> None:
+    def counted() -> int:
+        progress = fetch_one(db, tuning.progress(job_id=job_id))
+        assert progress is not None
+        return progress.ballots
+
+    one, other = open_agent(http), open_agent(http)
+    for agent in (one, other):
+        ((_, name),) = report(agent, 1e6)
+        assert agent.vote(WORKLOAD.key, [name]).status_code == 202
+        assert agent.vote(WORKLOAD.key, [name]).status_code == 202
+    assert counted() == 2
+    voter = db.execute("SELECT identity_id FROM ballot LIMIT 1").fetchone()
+    assert voter is not None
+    fetch_all(db, erasure.ballots(voter[0]))
+    assert counted() == 1
+
+
+def test_what_was_measured_before_is_counted_once(
+    database_url: str, http: TestClient, db: Connection, job_id: int
+) -> None:
+    """As an upgrade finds it: old rows have no job, and new ones came while it ran."""
+    agent = open_agent(http)
+    report(agent, 9e5, None)
+    before: list[Any] = db.execute(COUNTED).fetchall()
+    with psycopg.connect(database_url, autocommit=True) as owner:
+        owner.execute("UPDATE measurement SET job_id = NULL")
+        owner.execute("DELETE FROM improvement")
+        owner.execute(
+            "UPDATE job_progress SET agents = 0, candidates = 0, ok = 0, run = 0, best_ns = NULL,"
+            " begun_at = NULL, last_at = NULL"
+        )
+        report(agent, 8e5)
+        report(open_agent(http), 6e5)
+        owner.execute("DELETE FROM migration WHERE name = '0053_measured_before'")
+    assert migrate(database_url) == ("0053_measured_before",)
+    assert before != db.execute(COUNTED).fetchall()
+    is_kept(db)
+    assert db.execute("SELECT job_id FROM job_progress").fetchall() == [(job_id,)]
