@@ -18,8 +18,19 @@ def ballot(identity: str, *ranking: str, time: float = 1.0, step: float = 0.0) -
 
 
 def cast(
-    *ballots: Ballot, network: str = "", measured: Mapping[str, float] = MappingProxyType({})
+    *ballots: Ballot,
+    network: str | None = None,
+    measured: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[CastBallot, ...]:
-    """`measured`: relative times of what these identities measured and do not name."""
+    """`measured`: relative times of what these identities measured and do not name. `network`: ''
+    for the operator's agents; each has one of its own where none is told.
+    """
     lines = tuple(BallotLine(candidate_id=c, relative_time=t) for c, t in measured.items())
-    return tuple(CastBallot(network=network, ballot=each, measured=lines) for each in ballots)
+    return tuple(
+        CastBallot(
+            network=f"network of {each.identity}" if network is None else network,
+            ballot=each,
+            measured=lines,
+        )
+        for each in ballots
+    )

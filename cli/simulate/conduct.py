@@ -4,7 +4,7 @@
 slows a kernel and the reference beside it alike cancels in a relative time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 from random import Random
@@ -121,13 +121,20 @@ def measured_again(
     condition: Condition,
     relative: Mapping[str, float],
     times: Mapping[str, float],
+    named: Sequence[str] = (),
 ) -> dict[str, float]:
-    """The fastest of `relative`, as first measured, by their true `times`, measured with care."""
+    """Those `named` and the fastest of `relative`, as first measured, by their true `times`,
+    measured with care."""
     noise = FINAL_NOISE * condition.noise
-    return {
-        name: times[name] * exp(abs(chance.gauss(0, noise)))
-        for name, _ in fastest(relative, LEADERS)
-    }
+    compared = compared_in_turn(relative, named)
+    return {name: times[name] * exp(abs(chance.gauss(0, noise))) for name in compared}
+
+
+def compared_in_turn(relative: Mapping[str, float], named: Sequence[str]) -> tuple[str, ...]:
+    """What an agent compares in its last rounds, of all that it has measured."""
+    known = (name for name in named if name in relative)
+    own = (name for name, _ in fastest(relative, LEADERS))
+    return tuple(dict.fromkeys((*known, *own)))[:LEADERS]
 
 
 def fastest(

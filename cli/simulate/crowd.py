@@ -179,9 +179,11 @@ class Crowd:
             await one.vote(_ballot(lease.workload, fastest(visit.told)))
         if lease.complete and visit.told and not member.lies:
             relative = {name: time / reference_ns for name, time in times.items()}
-            again = measured_again(visit.chance, visit.condition, visit.told, relative)
+            again = measured_again(
+                visit.chance, visit.condition, visit.told, relative, lease.finalists
+            )
             await asyncio.sleep(self.cost_s * len(again))
-            await one.vote(_ballot(lease.workload, fastest(again)))
+            await one.vote(_ballot(lease.workload, fastest(again, len(again)), paired=True))
 
     def _timing(
         self,
@@ -302,9 +304,11 @@ def _report(lease: Lease, timings: dict[str, Timing], entries: list[float]) -> L
     return LeaseReport(nonce=lease.nonce, measurements=measurements)
 
 
-def _ballot(workload: str, lines: tuple[tuple[str, float], ...]) -> BallotRequest:
+def _ballot(
+    workload: str, lines: tuple[tuple[str, float], ...], *, paired: bool = False
+) -> BallotRequest:
     wired = [BallotLineWire(candidate=name, relative_time=time) for name, time in lines]
-    return BallotRequest(workload=workload, lines=wired)
+    return BallotRequest(workload=workload, lines=wired, paired=paired)
 
 
 WEAK_GFLOPS = 0.5

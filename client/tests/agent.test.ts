@@ -198,6 +198,23 @@ test("what this browser reported before this page takes part in the ballot", asy
   assert.deepEqual(orders, ["bza", "zba"], "and is measured again for the final one");
 });
 
+test("the final ballot is paired, and compares what the lease names beside the agent's own best", async () => {
+  const own = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`k${i}`, 50 + i]));
+  const asked = { finalists: ["k8", "unknown"] };
+  const { ballots } = await play({
+    leases: [ok(lease(Object.keys(own), asked))],
+    times: own,
+  });
+  assert.deepEqual(
+    ballots.map(({ paired, lines }) => [paired, lines.length]),
+    [
+      [false, 5],
+      [true, 8],
+    ],
+  );
+  assert.equal(ballots[1]?.lines.at(-1)?.candidate, "k8");
+});
+
 test("while candidates are still being compiled there is no final ballot", async () => {
   const { ballots } = await play({
     leases: [ok(lease(["a"], { complete: false }))],

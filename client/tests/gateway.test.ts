@@ -90,7 +90,7 @@ test("the operator key goes with sessions and failures, the token with everythin
   await gateway.openSession({} as never);
   await gateway.lease("t", { limit: 1, wait_s: 0 });
   await gateway.report("t", "l1", { nonce: "n", measurements: [] });
-  await gateway.fileBallot("t", { workload: "w", lines: [], in_tokens: false });
+  await gateway.fileBallot("t", { workload: "w", lines: [], paired: false, in_tokens: false });
   await gateway.reportFailure({} as never);
   assert.deepEqual(seen, [
     ["http://zoo.test/v1/sessions", "key", null],

@@ -6,6 +6,10 @@ from kernelzoo.domain.device import Engine
 
 RANK_WEIGHTS = (5, 4, 3, 2, 1)
 
+MOST_LINES = 8
+"""A ballot has as many as an agent compares kernels in its last rounds. Those behind the fifth have
+no weight, and a time."""
+
 UNTOLD = Engine(name="", version="")
 
 
@@ -19,8 +23,9 @@ class BallotLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballot:
-    """At most `len(RANK_WEIGHTS)` lines; rank 1 first.
+    """At most `MOST_LINES` lines; rank 1 first.
 
+    `paired`: the lines say what rounds found in which all of them and the reference took turns.
     `in_tokens`: the fastest were timed within whole tokens of a language model, too, and the lines
     say what those say.
     """
@@ -28,6 +33,7 @@ class Ballot:
     identity: str
     lines: tuple[BallotLine, ...]
     in_tokens: bool = False
+    paired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,12 @@ class CastBallot:
     measured: tuple[BallotLine, ...]
     engine: Engine = UNTOLD
     valid_in_row: int = 1
+
+    @property
+    def paired_times(self) -> dict[str, float]:
+        """By candidate, of those that took turns with each other; none of a ballot of before."""
+        lines = self.ballot.lines if self.ballot.paired else ()
+        return {line.candidate_id: line.relative_time for line in lines}
 
     @property
     def relative_times(self) -> dict[str, float]:

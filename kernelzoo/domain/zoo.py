@@ -51,7 +51,9 @@ class Evidence:
     """`weight` of `total_weight` is the share of rank weights that the winner received. `engines`
     are those of the counted ballots. `contenders` were measured faster than the winner by more
     than the noise, by too few to say so; they are lent to more. `final`: a quorum has voted, all
-    that the class can run is measured, and nothing contends.
+    that the class can run is measured, and nothing measured better by more than the noise. `rank`:
+    the place of the winner's time among those of all kernels that voters measured, from 1;
+    `spread`: how far apart the middle half of the voters find it, as a share of its time.
     """
 
     ballots: int
@@ -61,3 +63,5 @@ class Evidence:
     engines: tuple[EngineVotes, ...] = ()
     contenders: tuple[str, ...] = ()
     final: bool = False
+    rank: int | None = None
+    spread: float | None = None

@@ -34,13 +34,19 @@ class BallotRow:
     engine_name: str
     engine_version: str
     in_tokens: bool
+    paired: bool
 
     def to_cast(self) -> CastBallot:
         lines = _lines(self.candidate_ids, self.relative_times)
         return CastBallot(
             network=self.network,
             valid_in_row=self.valid_in_row,
-            ballot=Ballot(identity=str(self.identity_id), lines=lines, in_tokens=self.in_tokens),
+            ballot=Ballot(
+                identity=str(self.identity_id),
+                lines=lines,
+                in_tokens=self.in_tokens,
+                paired=self.paired,
+            ),
             measured=_lines(self.measured_ids, self.measured_times),
             engine=Engine(name=self.engine_name, version=self.engine_version),
         )
@@ -53,23 +59,26 @@ def _lines(candidate_ids: list[str], relative_times: list[float]) -> tuple[Ballo
 
 def file(workload_key: str, device_class: DeviceClass, ballot: Ballot) -> Statement:
     """Replaces the identity's earlier ballot for the key. No row is written where nothing changes:
-    the ballot is the same, and of the same session, which tells the engine's version.
+    the ballot is the same, and of the same session, which tells the engine's version. Nor does one
+    of first measurements replace one of paired rounds that the same session has filed.
     """
     return Statement(
         sql="""
             INSERT INTO ballot AS b
                 (identity_id, workload_key, device_class, candidate_ids, relative_times,
-                 in_tokens)
+                 in_tokens, paired)
             VALUES (%(identity)s::uuid, %(key)s, %(device_class)s, %(candidates)s, %(times)s,
-                    %(in_tokens)s)
+                    %(in_tokens)s, %(paired)s)
             ON CONFLICT (identity_id, workload_key, device_class) DO UPDATE SET
                 candidate_ids = EXCLUDED.candidate_ids,
                 relative_times = EXCLUDED.relative_times,
                 in_tokens = EXCLUDED.in_tokens,
+                paired = EXCLUDED.paired,
                 filed_at = now(), requeued_at = now(), tallied = false
-            WHERE (b.candidate_ids, b.relative_times, b.in_tokens)
-                  IS DISTINCT FROM
-                  (EXCLUDED.candidate_ids, EXCLUDED.relative_times, EXCLUDED.in_tokens)
+            WHERE b.paired <= EXCLUDED.paired
+              AND (b.candidate_ids, b.relative_times, b.in_tokens, b.paired)
+                  IS DISTINCT FROM (EXCLUDED.candidate_ids, EXCLUDED.relative_times,
+                                    EXCLUDED.in_tokens, EXCLUDED.paired)
                OR EXISTS (SELECT FROM agent_session s
                           WHERE s.identity_id = b.identity_id AND s.device_class = b.device_class
                             AND s.created_at > b.filed_at)
@@ -81,6 +90,7 @@ def file(workload_key: str, device_class: DeviceClass, ballot: Ballot) -> Statem
             "candidates": [line.candidate_id for line in ballot.lines],
             "times": [line.relative_time for line in ballot.lines],
             "in_tokens": ballot.in_tokens,
+            "paired": ballot.paired,
         },
     )
 
@@ -127,7 +137,7 @@ def countable(workload_key: str, device_class: DeviceClass, trust: Trust) -> Que
             SELECT b.identity_id, CASE WHEN i.operated THEN '' ELSE i.network END AS network,
                    i.valid_in_row, line.candidate_ids, line.relative_times,
                    measured.ids AS measured_ids, measured.times AS measured_times,
-                   b.engine_name, b.engine_version, b.in_tokens
+                   b.engine_name, b.engine_version, b.in_tokens, b.paired
             FROM filed b
             JOIN identity i ON i.id = b.identity_id
              AND is_trusted(%(trust)s, i.operated, b.application_id)

@@ -75,7 +75,8 @@ def voices(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[
     the class and is not decided yet; by artifact, those of older identities first.
 
     A failure counts where the identity has timed another kernel of the class, so that its device
-    works; what quarantine or a wrong output took out of the count does not.
+    works; what quarantine or a wrong output took out of the count does not. The reference of a
+    lease ran wherever anything was timed beside it.
     """
     return Query(
         sql="""
@@ -101,8 +102,7 @@ def voices(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[
                        i.created_at AS since
                 FROM undecided u
                 JOIN candidate c ON c.artifact_sha256 = u.sha256
-                JOIN measurement m ON m.candidate_id = c.candidate_id
-                    AND m.device_class = %(class)s AND m.verdict = 'verified'
+                CROSS JOIN LATERAL tried(c.candidate_id, %(class)s) m
                 JOIN identity i ON i.id = m.identity_id
                 JOIN lease l ON l.id = m.lease_id
                 JOIN agent_session s ON s.id = l.session_id
@@ -166,15 +166,14 @@ def device_voices(
                 FROM counted u
                 JOIN candidate c ON c.artifact_sha256 = u.sha256
                 JOIN device_class k ON k.device_id = device_id_of(%(class)s)
-                JOIN measurement m ON m.candidate_id = c.candidate_id
-                 AND m.device_class = k.device_class AND m.verdict = 'verified'
+                CROSS JOIN LATERAL tried(c.candidate_id, k.device_class) m
                 JOIN identity i ON i.id = m.identity_id
                 JOIN lease l ON l.id = m.lease_id
                 JOIN agent_session s ON s.id = l.session_id
                  AND is_trusted(%(trust)s, i.operated, s.application_id)
                 WHERE (i.operated OR i.valid_in_row > 0)
                   AND EXISTS (SELECT FROM measurement w
-                              WHERE w.identity_id = i.id AND w.device_class = m.device_class
+                              WHERE w.identity_id = i.id AND w.device_class = k.device_class
                                 AND w.outcome = 'ok' AND w.verdict = 'verified')
                 ORDER BY u.sha256, u.device_class, i.id, m.created_at DESC
             ), pages AS (

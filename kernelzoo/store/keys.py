@@ -56,6 +56,8 @@ class VersionOfKeyRow:
     total_weight: int
     relative_time: float
     engines: list[dict[str, object]]
+    rank: int | None
+    spread: float | None
     published_at: datetime
 
 
@@ -134,7 +136,7 @@ def versions(workload_key: str, device_class: DeviceClass, limit: int) -> Query[
             SELECT e.version, e.state, e.reason, e.served,
                    lag(e.served) OVER (ORDER BY e.version) AS served_before,
                    e.candidate_id, c.artifact_sha256 AS sha256, e.ballots, e.weight,
-                   e.total_weight, e.relative_time, e.engines, e.published_at
+                   e.total_weight, e.relative_time, e.engines, e.rank, e.spread, e.published_at
             FROM zoo_entry e JOIN candidate c ON c.candidate_id = e.candidate_id
             WHERE e.workload_key = %(key)s AND e.device_class = %(class)s
             ORDER BY e.version DESC LIMIT %(limit)s

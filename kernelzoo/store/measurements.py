@@ -198,26 +198,37 @@ def trials(workload_key: str, device_classes: Sequence[DeviceClass]) -> Query[Tr
 
 
 def fastest(
-    job_id: int, identity_id: UUID, device_class: DeviceClass, limit: int
+    job_id: int,
+    identity_id: UUID,
+    device_class: DeviceClass,
+    limit: int,
+    named: Sequence[str] = (),
 ) -> Query[RankedRow]:
-    """An identity's fastest candidates of a job, fastest first, each by its best measurement.
+    """An identity's fastest candidates of a job, fastest first, each by its best measurement; and
+    those that are `named`, behind them.
 
     Whatever the verdict: what an agent is told of its own must not tell whether it is believed.
     """
     return Query(
         sql="""
-            SELECT m.candidate_id, min(m.relative_time) AS relative_time
-            FROM measurement m
-            JOIN space_point p ON p.candidate_id = m.candidate_id
-            WHERE p.job_id = %(job_id)s AND m.identity_id = %(identity)s::uuid
-              AND m.device_class = %(device_class)s AND m.outcome = 'ok'
-            GROUP BY m.candidate_id ORDER BY relative_time, m.candidate_id LIMIT %(limit)s
+            SELECT candidate_id, relative_time FROM (
+                SELECT m.candidate_id, min(m.relative_time) AS relative_time,
+                       row_number() OVER (ORDER BY min(m.relative_time), m.candidate_id) AS place
+                FROM measurement m
+                JOIN space_point p ON p.candidate_id = m.candidate_id
+                WHERE p.job_id = %(job_id)s AND m.identity_id = %(identity)s::uuid
+                  AND m.device_class = %(device_class)s AND m.outcome = 'ok'
+                GROUP BY m.candidate_id
+            ) own
+            WHERE place <= %(limit)s OR candidate_id = ANY (%(named)s::text[])
+            ORDER BY place
         """,
         parameters={
             "job_id": job_id,
             "identity": str(identity_id),
             "device_class": device_class,
             "limit": limit,
+            "named": list(named),
         },
         row=RankedRow,
     )

@@ -365,13 +365,16 @@ CREATE TABLE ballot (
     device_id text NOT NULL GENERATED ALWAYS AS (device_id_of(device_class)) STORED,
     target text NOT NULL GENERATED ALWAYS AS (target_of(device_class)) STORED,
     in_tokens boolean NOT NULL DEFAULT false,
+    paired boolean NOT NULL DEFAULT false,
     PRIMARY KEY (identity_id, workload_key, device_class),
-    CHECK (cardinality(candidate_ids) BETWEEN 1 AND 5),
+    CHECK (cardinality(candidate_ids) BETWEEN 1 AND 8),
     CHECK (cardinality(candidate_ids) = cardinality(relative_times))
 );
 COMMENT ON TABLE ballot IS 'The latest ballot of an identity for a key, fastest kernel first.';
 COMMENT ON COLUMN ballot.in_tokens IS
     'Whether the fastest were timed within whole tokens of a language model, too.';
+COMMENT ON COLUMN ballot.paired IS
+    'Whether its times are of rounds in which all of its kernels and the reference took turns.';
 CREATE INDEX ballot_key ON ballot (workload_key, device_class);
 CREATE INDEX ballot_waiting ON ballot (requeued_at) WHERE NOT tallied;
 
@@ -406,6 +409,8 @@ CREATE TABLE zoo_entry (
     device_id text NOT NULL GENERATED ALWAYS AS (device_id_of(device_class)) STORED,
     rho text NOT NULL GENERATED ALWAYS AS (rho_of(device_class)) STORED,
     target text NOT NULL GENERATED ALWAYS AS (target_of(device_class)) STORED,
+    rank integer CHECK (rank > 0),
+    spread double precision CHECK (spread >= 0),
     PRIMARY KEY (workload_key, device_class, version)
 );
 COMMENT ON TABLE zoo_entry IS 'The kernel dataset of nnJIT section 5.3, with its history.';
@@ -421,6 +426,10 @@ COMMENT ON COLUMN zoo_entry.contenders IS
     'Measured faster than this by more than the noise, by too few to say so: they are lent to more.';
 COMMENT ON COLUMN zoo_entry.final IS
     'A quorum has voted, all that the class can run is measured, and nothing contends.';
+COMMENT ON COLUMN zoo_entry.rank IS
+    'Place of its time among those of all kernels that voters measured, from 1; null of before.';
+COMMENT ON COLUMN zoo_entry.spread IS
+    'How far apart the middle half of the voters find it, as a share of its time; null of one voter.';
 CREATE UNIQUE INDEX zoo_entry_live ON zoo_entry (workload_key, device_class)
     WHERE state <> 'retired';
 CREATE INDEX zoo_entry_unaggregated ON zoo_entry (workload_key) WHERE NOT aggregated;
@@ -563,6 +572,22 @@ CREATE FUNCTION is_denied(candidate_id text, device_class text)
         WHERE c.candidate_id = $1 AND d.device_class = $2 AND d.denied)
 $$;
 COMMENT ON FUNCTION is_denied IS 'Whether devices of this class must never run this kernel.';
+
+CREATE FUNCTION tried(candidate_id text, device_class text)
+    RETURNS TABLE (identity_id uuid, lease_id bigint, outcome text, created_at timestamptz)
+    LANGUAGE sql STABLE AS $$
+    SELECT m.identity_id, m.lease_id, m.outcome, m.created_at FROM measurement m
+    WHERE m.candidate_id = $1 AND m.device_class = $2 AND m.verdict = 'verified'
+    UNION ALL
+    (SELECT m.identity_id, m.lease_id, m.outcome, m.created_at
+     FROM lease l JOIN measurement m ON m.lease_id = l.id
+     WHERE l.device_class = $2 AND l.reference_id = $1
+       AND m.outcome = 'ok' AND m.verdict = 'verified'
+     ORDER BY l.id DESC LIMIT 4096)
+$$;
+COMMENT ON FUNCTION tried IS
+    'Who ran a kernel on a class, and how that ended: verified measurements of it, and the latest of '
+    'those that were made beside it.';
 
 CREATE FUNCTION space_of(target text, device_id text) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN target <> 'webgpu' THEN ''

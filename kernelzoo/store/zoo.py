@@ -86,6 +86,8 @@ class ServedRow:
     total_weight: int | None
     relative_time: float | None
     engines: list[dict[str, object]] | None
+    rank: int | None
+    spread: float | None
     best_ns: float | None
     identities: int
     by_runs: list[dict[str, object]]
@@ -118,6 +120,8 @@ class EntryRow:
     total_weight: int
     relative_time: float
     engines: list[dict[str, object]]
+    rank: int | None
+    spread: float | None
     reason: str
     contenders: list[str]
     final: bool
@@ -204,11 +208,11 @@ def publish(
         sql="""
             INSERT INTO zoo_entry (workload_key, device_class, version, candidate_id, state,
                                    ballots, weight, total_weight, relative_time, engines,
-                                   reason, served, contenders, final)
+                                   reason, served, contenders, final, rank, spread)
             SELECT %(key)s, %(class)s, coalesce(max(version), 0) + 1, %(candidate)s, %(state)s,
                    %(ballots)s, %(weight)s, %(total_weight)s, %(relative_time)s,
                    %(engines)s::jsonb, %(reason)s, %(state)s::text = 'confirmed',
-                   %(contenders)s::text[], %(final)s
+                   %(contenders)s::text[], %(final)s, %(rank)s, %(spread)s
             FROM zoo_entry WHERE workload_key = %(key)s AND device_class = %(class)s
         """,
         parameters={
@@ -228,7 +232,7 @@ def update_evidence(workload_key: str, device_class: DeviceClass, evidence: Evid
             UPDATE zoo_entry SET ballots = %(ballots)s, weight = %(weight)s,
                    total_weight = %(total_weight)s, relative_time = %(relative_time)s,
                    engines = %(engines)s::jsonb, contenders = %(contenders)s::text[],
-                   final = %(final)s, aggregated = false
+                   final = %(final)s, rank = %(rank)s, spread = %(spread)s, aggregated = false
             WHERE workload_key = %(key)s AND device_class = %(class)s AND state <> 'retired'
         """,
         parameters={
@@ -248,6 +252,8 @@ def _evidence(evidence: Evidence) -> dict[str, Parameter]:
         "engines": msgspec.json.encode(evidence.engines).decode(),
         "contenders": list(evidence.contenders),
         "final": evidence.final,
+        "rank": evidence.rank,
+        "spread": evidence.spread,
     }
 
 
@@ -258,7 +264,7 @@ def served(workload_keys: list[str], device_class: DeviceClass) -> Query[ServedR
             SELECT w.key AS workload_key, w.flops,
                    f.described AS fallback_kernel, k.described AS entry_kernel,
                    e.state, e.version, e.ballots, e.weight, e.total_weight, e.relative_time,
-                   e.engines,
+                   e.engines, e.rank, e.spread,
                    t.best_ns, t.identities, coalesce(o.by_runs, '[]') AS by_runs
             FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS asked (key, position)
             JOIN workload w ON w.key = asked.key
@@ -382,7 +388,8 @@ def entries(
         sql="""
             SELECT e.workload_key, w.flops, e.device_class, e.version, e.state, e.published_at,
                    e.candidate_id, a.target, c.config, a.sha256, c.manifest, e.ballots, e.weight,
-                   e.total_weight, e.relative_time, e.engines, e.reason, e.contenders, e.final,
+                   e.total_weight, e.relative_time, e.engines, e.rank, e.spread, e.reason,
+                   e.contenders, e.final,
                    t.best_ns
             FROM (
                 SELECT * FROM zoo_entry e

@@ -15,6 +15,9 @@ MARGIN = 0.01
 """The noise of a best of seven interleaved rounds, as a share: kernels closer than this change
 places between two ballots of one device (5 agents, matmul 384x768x768, Chromium 156)."""
 
+SETTLED_MARGIN = MARGIN / 2
+"""The same of medians over a whole quorum of one's own agents."""
+
 MISTAKES = 0.05
 """Share of honest devices that prefer, by more than the margin, what is not faster."""
 

@@ -1,14 +1,20 @@
 """When the zoo changes what it serves for a key.
 
 The champion is the confirmed entry, and before there is one the default kernel, which every device
-gets anyway. It stays unless a kernel of the vote passes the test of `challenge`, tried in the order
-of the vote, or among one's own agents the fastest first. Kernels near the limit of a device differ
-by less than the noise; without the margin of that test a vote among them would be a lottery, which
-could serve one slower than the default.
+gets anyway. It stays unless a kernel of the vote passes the test of `challenge` against it and
+against the default, and of those that do, the one that none of the others passes it against.
+Kernels near the limit of a device differ by less than the noise; without the margin of that test a
+vote among them would be a lottery, which could serve one slower than the default. So what is within
+the margin of the best is one choice with it, and the default is served if it is among them.
+
+Agents of the operator are believed: where a quorum of them has voted, they decide alone, as in a
+zoo without strangers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import takewhile
 from types import MappingProxyType
 
@@ -16,9 +22,17 @@ from kernelzoo.domain.ballot import RANK_WEIGHTS, CastBallot
 from kernelzoo.domain.lease import cover
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence, Trust
 from kernelzoo.domain.zoo import EntryState, Evidence
-from services.aggregator.challenge import MARGIN, Challenge, passes, preferences
+from services.aggregator.challenge import MARGIN, SETTLED_MARGIN, Challenge, passes, preferences
 from services.aggregator.electorate import Electorate, credible, electorate, engines
-from services.aggregator.vote import Standing, contenders, median_times, standings
+from services.aggregator.vote import (
+    Standing,
+    by_kernel,
+    contenders,
+    median_times,
+    rank,
+    spread,
+    standings,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +88,11 @@ class Rule:
     trust: Trust = Trust.CROWD
     defences: frozenset[Defence] = ALL_DEFENCES
 
+    @property
+    def most(self) -> int:
+        """Voters, of a quorum."""
+        return self.quorum // 2 + 1
+
 
 NOBODY: Mapping[str, int] = MappingProxyType({})
 
@@ -106,6 +125,8 @@ def decide(
     standing, state = served
     contending = _contending(poll, standing.candidate_id, reported)
     covered = all(number >= cover(rule.malicious_share) for number in reported.values())
+    told = by_kernel(poll.voters)
+    times = median_times(poll.voters, default_id)
     evidence = Evidence(
         ballots=len(poll.ballots),
         weight=standing.weight,
@@ -113,7 +134,14 @@ def decide(
         relative_time=standing.relative_time,
         engines=engines(poll.ballots),
         contenders=contending,
-        final=state is EntryState.CONFIRMED and covered and not contending,
+        final=(
+            state is EntryState.CONFIRMED
+            and covered
+            and not contending
+            and not _is_behind(poll, standing.candidate_id)
+        ),
+        rank=rank({standing.candidate_id: standing.relative_time} | times, standing.candidate_id),
+        spread=spread(told.get(standing.candidate_id, ())),
     )
     if live == Champion(candidate_id=standing.candidate_id, state=state):
         return Keep(evidence=evidence)
@@ -130,7 +158,12 @@ def _reason(today: Electorate) -> str:
 
 
 def heard(cast: tuple[CastBallot, ...], rule: Rule) -> tuple[tuple[CastBallot, ...], Electorate]:
-    """The credible ballots, and those of them that count today."""
+    """The credible ballots, and those of them that count today: those of the operator's agents
+    alone, once they are a quorum.
+    """
+    own = tuple(each for each in cast if not each.network)
+    if rule.malicious_share and len(own) >= rule.quorum:
+        cast, rule = own, replace(rule, malicious_share=0)
     # One's own agents share a network, and a ballot's more careful rounds are believed against the
     # first measurement.
     needless = frozenset() if rule.malicious_share else {Defence.CONTROLS, Defence.NETWORKS}
@@ -142,7 +175,7 @@ Times = Mapping[str, float]
 """The relative times of one voter, by candidate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Poll:
     """`known`: all credible ballots; `ballots`: those of them that a new browser version has not
     replaced. `rule.attackers` is the share that may collude among these.
@@ -154,9 +187,26 @@ class _Poll:
     elsewhere: frozenset[str]
     rule: Rule
 
-    @property
+    def challenge(self, challenger_id: str, champion_id: str) -> Challenge:
+        return Challenge(
+            challenger_id=challenger_id, champion_id=champion_id, default_id=self.default_id
+        )
+
+    @cached_property
     def voters(self) -> tuple[Times, ...]:
-        return tuple(_times(each, self.rule) for each in self.ballots)
+        """Among one's own agents, those that have timed a kernel in turn with others speak for it
+        alone, once they are most of a quorum.
+        """
+        voters = tuple(_times(each, self.rule) for each in self.ballots)
+        if self.rule.malicious_share:
+            return voters
+        paired = [each.paired_times for each in self.ballots]
+        compared = Counter(name for times in paired for name in times)
+        careful = {name for name, number in compared.items() if number >= self.rule.most}
+        return tuple(
+            {name: time for name, time in times.items() if name in own or name not in careful}
+            for times, own in zip(voters, paired, strict=True)
+        )
 
 
 def _times(cast: CastBallot, rule: Rule) -> Times:
@@ -180,6 +230,18 @@ def _contending(poll: _Poll, served_id: str, reported: Mapping[str, int]) -> tup
     return contenders(times, served_id, reported, poll.rule.quorum)
 
 
+def _is_behind(poll: _Poll, served_id: str) -> bool:
+    """Tells whether most of a quorum or more of strangers that measured both prefer another."""
+    if not poll.rule.malicious_share:
+        return False
+    others = {*by_kernel(poll.voters), poll.default_id} - {served_id}
+    found = (preferences(poll.voters, poll.challenge(each, served_id)) for each in others)
+    return any(
+        each.challenger + each.champion >= poll.rule.quorum and each.challenger > each.champion
+        for each in found
+    )
+
+
 def _served(
     poll: _Poll, counted: tuple[Standing, ...], live: Champion | None
 ) -> tuple[Standing, EntryState] | None:
@@ -198,7 +260,7 @@ def _served(
         champion_id = poll.default_id
     if not poll.rule.malicious_share and Defence.CHALLENGE in poll.rule.defences:
         return _fastest(poll, counted, champion_id), EntryState.CONFIRMED
-    winner = _winner(poll.voters, challengers, champion_id, poll.rule)
+    winner = _winner(poll, challengers, champion_id)
     named = (s for s in (*challengers, *counted) if s.candidate_id == champion_id)
     standing = winner or next(named, None)
     if standing is None:
@@ -225,10 +287,7 @@ def _borne_out(poll: _Poll, candidate_id: str, champion_id: str) -> bool:
     own = tuple(each.relative_times for each in poll.known if not each.network)
     if candidate_id == champion_id:
         return bool(own)
-    challenge = Challenge(
-        challenger_id=candidate_id, champion_id=champion_id, default_id=poll.default_id
-    )
-    found = preferences(own, challenge)
+    found = preferences(own, poll.challenge(candidate_id, champion_id))
     return found.challenger > found.champion
 
 
@@ -244,44 +303,53 @@ def _challengers(counted: tuple[Standing, ...], default_id: str) -> tuple[Standi
     return (*(s for s in ahead if s.relative_time < 1 - MARGIN), default)
 
 
-def _winner(
-    voters: Sequence[Times],
-    challengers: tuple[Standing, ...],
-    champion_id: str,
-    rule: Rule,
-) -> Standing | None:
-    """The first challenger that passes the test against the champion."""
-    if Defence.CHALLENGE not in rule.defences:
+def _winner(poll: _Poll, challengers: tuple[Standing, ...], champion_id: str) -> Standing | None:
+    """The first challenger that passes the test against the champion and the default, or another
+    that does and passes it against that one, too.
+    """
+    if Defence.CHALLENGE not in poll.rule.defences:
         return challengers[0]
-    default_id = challengers[-1].candidate_id
+    winner = None
     for challenger in challengers:
-        challenge = Challenge(
-            challenger_id=challenger.candidate_id, champion_id=champion_id, default_id=default_id
-        )
-        if passes(preferences(voters, challenge), rule.malicious_share):
-            return challenger
-    return None
+        name = challenger.candidate_id
+        against = {champion_id, poll.default_id, winner.candidate_id if winner else champion_id}
+        if all(_passes(poll, name, other) for other in against - {name}):
+            winner = challenger
+    return winner if winner is None or winner.candidate_id != champion_id else None
+
+
+def _passes(poll: _Poll, challenger_id: str, champion_id: str) -> bool:
+    found = preferences(poll.voters, poll.challenge(challenger_id, champion_id))
+    return passes(found, poll.rule.malicious_share)
 
 
 def _fastest(poll: _Poll, counted: tuple[Standing, ...], champion_id: str) -> Standing:
-    """Among one's own agents: the fastest kernel that most of a quorum prefer to the champion, else
-    the champion. With one preference enough, a demo of five agents on a busy machine confirmed 15
-    versions.
+    """Among one's own agents: the fastest kernel that most of a quorum prefer to the champion and
+    to the default, else the champion, unless the default is as fast but for the margin. With one
+    preference enough, a demo of five agents on a busy machine confirmed 15 versions.
 
     Preferences may go in a circle, medians do not: only who is faster by the median may challenge,
     so that the same ballots come to rest. Who has not measured the champion takes the others' word
-    for its time; attackers would give theirs.
+    for its time; attackers would give theirs. Where a whole quorum has measured the challenger the
+    median alone decides.
     """
     times = median_times(poll.voters, poll.default_id)
     knowing = tuple({champion_id: times[champion_id], **each} for each in poll.voters)
-    ahead = (name for name, time in times.items() if time < times[champion_id] * (1 - MARGIN))
-    for name in sorted(ahead, key=lambda each: (times[each], each)):
-        challenge = Challenge(
-            challenger_id=name, champion_id=champion_id, default_id=poll.default_id
-        )
-        if passes(preferences(knowing, challenge), 0, least=poll.rule.quorum // 2 + 1):
+    told = by_kernel(poll.voters)
+
+    def is_faster(name: str, other: str) -> bool:
+        known = len(told.get(name, ())) >= poll.rule.quorum
+        margin = SETTLED_MARGIN if known and other != poll.default_id else MARGIN
+        if times[name] >= times[other] * (1 - margin):
+            return False
+        found = preferences(knowing, poll.challenge(name, other))
+        return known or passes(found, 0, least=poll.rule.most)
+
+    for name in sorted(times.keys() - {champion_id}, key=lambda each: (times[each], each)):
+        if all(is_faster(name, other) for other in {champion_id, poll.default_id} - {name}):
             return _standing(name, counted, times)
-    return _standing(champion_id, counted, times)
+    near = times[champion_id] > 1 - MARGIN
+    return _standing(poll.default_id if near else champion_id, counted, times)
 
 
 def _standing(candidate_id: str, counted: tuple[Standing, ...], times: Times) -> Standing:

@@ -14,7 +14,7 @@ them, until as many as a quorum have, or they are no longer faster.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 
 from kernelzoo.domain.ballot import RANK_WEIGHTS, Ballot
 from services.aggregator.challenge import MARGIN
@@ -57,11 +57,29 @@ do so by chance, and what is served changes while they are measured."""
 
 def median_times(voters: Sequence[Mapping[str, float]], default_id: str) -> dict[str, float]:
     """The median of each kernel that any has measured, over those who have; 1 for the default."""
+    return {name: median(found) for name, found in by_kernel(voters).items()} | {default_id: 1.0}
+
+
+def by_kernel(voters: Sequence[Mapping[str, float]]) -> Mapping[str, Sequence[float]]:
+    """What those who have measured a kernel say of it, ascending."""
     told: defaultdict[str, list[float]] = defaultdict(list)
     for times in voters:
         for candidate_id, relative_time in times.items():
             told[candidate_id].append(relative_time)
-    return {name: median(found) for name, found in told.items()} | {default_id: 1.0}
+    return {name: sorted(found) for name, found in told.items()}
+
+
+def rank(times: Mapping[str, float], candidate_id: str) -> int:
+    """Its place among all that were measured, from 1; equals have the same."""
+    return 1 + sum(other < times[candidate_id] for other in times.values())
+
+
+def spread(found: Sequence[float]) -> float | None:
+    """How far apart the middle half of these times are, over their median; None of one."""
+    if len(found) < 2:
+        return None
+    low, middle, high = quantiles(found, n=4, method="inclusive")
+    return (high - low) / middle
 
 
 def contenders(

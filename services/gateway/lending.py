@@ -30,6 +30,9 @@ EXPLOITED = 0.1
 FEWEST = 2
 """Candidates that a lease explores, at least: to set one up takes about as long as one more."""
 
+COMPARED = LEADERS // 2
+"""Kernels that an agent is told to compare in its last rounds; it chooses as many itself."""
+
 NEAR = 0.1
 """How much slower than the first, as a share, a kernel may be to be measured by more. Noise is 2 %,
 and 3 of 100 are disturbed, mostly by more than this (cli/simulate/conduct.py)."""
@@ -55,12 +58,14 @@ class LendingTerms:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasePlan:
     """`items`: what is lent, in this order. `unmeasured`: what is left then, compiled or not, to
-    this agent or to whoever asks first. `complete`: with these its share is done.
+    this agent or to whoever asks first. `complete`: with these its share is done, and then it
+    compares the `finalists`, which it has measured or is lent here, and its own fastest.
     """
 
     items: tuple[tuple[str, LentRole], ...]
     unmeasured: int
     complete: bool
+    finalists: tuple[str, ...] = ()
 
 
 Item = tuple[ProspectRow, LentRole]
@@ -82,10 +87,12 @@ def plan(prospects: Sequence[ProspectRow], terms: LendingTerms, chance: Random) 
     control = _control(prospects, terms, chance) if wanted else None
     lent = _with_control(wanted, control, terms.limit, chance)
     left = [p for p, _ in wanted if p.candidate_id not in {lent_id for lent_id, _ in lent}]
+    complete = done and not left
     return LeasePlan(
         items=lent,
         unmeasured=len(left) + sum(p.answered + p.lent < terms.cover for p in waiting),
-        complete=done and not left,
+        complete=complete,
+        finalists=_finalists(prospects, lent) if complete else (),
     )
 
 
@@ -234,6 +241,19 @@ def _to_close(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Ite
             *((p, LentRole.EXPLORE) for p in least),
         )
     )
+
+
+def _finalists(
+    prospects: Sequence[ProspectRow], lent: Sequence[tuple[str, LentRole]]
+) -> tuple[str, ...]:
+    """Names what is served, what contends with it, and what leads the class, so that those who
+    compare their best all compare these. The others are of the agent's own choice: a class may be
+    told that a good kernel is slow.
+    """
+    lent_ids = {name for name, _ in lent}
+    known = [p for p in prospects if p.mine or p.candidate_id in lent_ids]
+    asked = [p for p in known if p.champion or p.contender]
+    return tuple(dict.fromkeys(p.candidate_id for p in (*asked, *_ranked(known))))[:COMPARED]
 
 
 def _once(items: Sequence[Item]) -> list[Item]:

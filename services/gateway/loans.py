@@ -180,9 +180,12 @@ async def _described(
     db: Connection, state: State, session: Session, job: prospects.LendableJobRow, loan: _Loan
 ) -> Lease:
     """As the agent is told of it: without roles."""
+    finalists = list(loan.plan.finalists)
     ranked = await fetch_all(
         db,
-        measurements.fastest(job.job_id, session.identity_id, session.device_class, LEADERS),
+        measurements.fastest(
+            job.job_id, session.identity_id, session.device_class, LEADERS, finalists
+        ),
     )
     lent = [candidate_id for candidate_id, _ in loan.plan.items]
     named = [job.reference_id, *lent, *(row.candidate_id for row in ranked)]
@@ -206,6 +209,7 @@ async def _described(
         ],
         unmeasured=loan.plan.unmeasured,
         complete=loan.plan.complete,
+        finalists=finalists,
     )
 
 

@@ -73,9 +73,9 @@ class Agent:
             headers=self.bearer,
         )
 
-    def vote(self, workload: str, candidates: list[str]) -> Response:
+    def vote(self, workload: str, candidates: list[str], best: float = 0.5) -> Response:
         lines = [
-            {"candidate": candidate, "relative_time": 0.5 + place / 10}
+            {"candidate": candidate, "relative_time": best + place / 10}
             for place, candidate in enumerate(candidates)
         ]
         body = {"workload": workload, "lines": lines}

@@ -115,9 +115,9 @@ def test_a_key_shows_what_is_denied_to_its_class_and_why_a_version_was_taken_bac
     ):
         asked = body | {"artifact": artifact, "device_class": device_class}
         assert http.put("/v1/denied", json=asked, headers=OPERATOR).status_code == 200
-    # Two votes promote nothing among strangers, so that what was decided stands.
+    # Two votes are no quorum, so that what was decided stands.
     tally(
-        db, WORKLOAD.key, DeviceClass.parse(voted.device_class), Rule(quorum=2, malicious_share=0.2)
+        db, WORKLOAD.key, DeviceClass.parse(voted.device_class), Rule(quorum=3, malicious_share=0.2)
     )
     key = get(http, key_path(voted.device_class))
     (decision,) = key["decisions"]

@@ -341,3 +341,26 @@ def test_the_first_digits_of_an_artifact_name_it_where_no_other_begins_so(
     short = http.put("/v1/denied", json={**body, "artifact": artifact[:7]}, headers=OPERATOR)
     assert short.status_code == 422
     assert decide(http, artifact[:20], denied=False)["artifact"] == artifact
+
+
+def test_a_default_that_honest_agents_time_others_beside_is_denied_by_no_eight_networks(
+    come: Crowd, db: Connection
+) -> None:
+    """Eight who say that it fails, beside eight who were not lent it and time what they are lent in
+    turn with it."""
+    compile_row(db, make_candidate(3))
+    for network in range(8):
+        agent = come(100 + network)
+        lease = agent.lease(limit=2).json()
+        lent = [each["candidate"] for each in lease["candidates"]]
+        salt = int(lease["lease"])
+        others = [timed(lease, each, 1000.0, salt) for each in lent if each != DEFAULT]
+        broken = [failure(each, "run") for each in lent if each == DEFAULT]
+        agent.report(lease, [*others, *broken])
+        verify_lease(db, salt)
+    honest = db.execute("SELECT id FROM identity").fetchall()
+    db.execute("DELETE FROM measurement WHERE candidate_id = %s", (DEFAULT,))
+    for network in range(8):
+        fail(come(network), db, DEFAULT)
+    assert len(honest) == 8
+    assert denied(db) == []

@@ -85,6 +85,8 @@ def test_a_quorum_of_ballots_confirms_the_winner_and_serves_it(
         "total_weight": 24,
         "relative_time": 0.5,
         "engines": [{"name": "Chromium", "major": 156, "ballots": 2}],
+        "rank": 1,
+        "spread": 0.0,
     }
     history = db.execute("SELECT version, state FROM zoo_entry ORDER BY version").fetchall()
     assert history == [(1, "retired"), (2, "confirmed")]

@@ -241,7 +241,7 @@ async function fileBallot(
   in_tokens = false,
 ): Promise<void> {
   if (ranked.length === 0) return;
-  const ballot = { workload, lines: ballotLines(ranked), in_tokens };
+  const ballot = { workload, lines: ballotLines(ranked), paired: final, in_tokens };
   const answer = await ports.session.call((token) =>
     ports.retried(() => ports.gateway.fileBallot(token, ballot)),
   );
@@ -266,7 +266,7 @@ async function measureAgain(
     const work = await instrument.again(kernels);
     await ports.gate.pass();
     const times = await ports.withTurn(work);
-    return fastest(kernels.map((kernel, i) => ({ kernel, relativeTime: times[i] as number })));
+    return kernels.map((kernel, i) => ({ kernel, relativeTime: times[i] as number }));
   } finally {
     instrument.dispose();
   }
@@ -282,9 +282,11 @@ async function fileFinal(
   const alone = await measureAgain(ports, lease, ranked);
   if (alone.length === 0) return;
   await ports.gate.pass();
-  const times = await ports.withTurn(() => ports.inTokens(workload, alone));
-  const told = alone.map((each, i) => ({ ...each, relativeTime: times?.[i] ?? each.relativeTime }));
-  await fileBallot(ports, workload, fastest(told), true, times !== null);
+  const best = fastest(alone);
+  const times = await ports.withTurn(() => ports.inTokens(workload, best));
+  const told = best.map((each, i) => ({ ...each, relativeTime: times?.[i] ?? each.relativeTime }));
+  const lines = times === null ? alone : told;
+  await fileBallot(ports, workload, fastest(lines, FINALISTS), true, times !== null);
 }
 
 /** Milliseconds from page open to the first timed candidate: told once for each target. */
@@ -339,5 +341,7 @@ export async function workLease(ports: AgentPorts, lease: Lease, results: Result
   const { ranked } = resultsOf(results, lease);
   await fileBallot(ports, workload, fastest(ranked.values()), false);
   if (left > 0 || unmeasured > 0 || !complete) return;
-  await fileFinal(ports, lease, fastest(ranked.values(), FINALISTS));
+  const named = (lease.finalists ?? []).flatMap((id) => ranked.get(id) ?? []);
+  const compared = new Set([...named, ...fastest(ranked.values(), FINALISTS)]);
+  await fileFinal(ports, lease, [...compared].slice(0, FINALISTS));
 }

@@ -1093,6 +1093,7 @@ export interface components {
          * BallotRequest
          * @description Fastest first. Replaces this identity's earlier ballot for the same key.
          *
+         *     `paired`: these are the times of rounds in which all of them and the reference took turns.
          *     `in_tokens`: the fastest were timed within whole tokens of a language model, too.
          */
         readonly BallotRequest: {
@@ -1103,6 +1104,11 @@ export interface components {
             readonly in_tokens: boolean;
             /** Lines */
             readonly lines: readonly components["schemas"]["BallotLineWire"][];
+            /**
+             * Paired
+             * @default false
+             */
+            readonly paired: boolean;
             /**
              * Workload
              * @example matmul:f32:m384k768n768
@@ -1422,15 +1428,21 @@ export interface components {
         /**
          * EvidenceWire
          * @description `weight` of `total_weight`: the share of rank weights given to the winner. `engines`: what
-         *     the counted ballots were cast in.
+         *     the counted ballots were cast in. `rank`: the place of `relative_time` among those of all
+         *     kernels that voters measured, from 1; `spread`: how far apart the middle half of the voters find
+         *     it, as a share. Both are null of entries of before, `spread` of one voter.
          */
         readonly EvidenceWire: {
             /** Ballots */
             readonly ballots: number;
             /** Engines */
             readonly engines: readonly components["schemas"]["EngineVotesWire"][];
+            /** Rank */
+            readonly rank?: number | null;
             /** Relative Time */
             readonly relative_time: number;
+            /** Spread */
+            readonly spread?: number | null;
             /** Total Weight */
             readonly total_weight: number;
             /** Weight */
@@ -1798,8 +1810,9 @@ export interface components {
          *     identity has reported before, so that a restarted agent still ranks all. Agents of one device
          *     class share the candidates of a job: `unmeasured` counts those left after this lease that
          *     nobody holds yet. `complete`: all are measured, the fastest by as many as confirm a winner, and
-         *     with this lease, which may be empty, this agent has done its share; then it re-measures its
-         *     best and files its final ballot.
+         *     with this lease, which may be empty, this agent has done its share; then it times `finalists`,
+         *     which lead its class, and its own best in rounds in which all take turns, and files its final
+         *     ballot.
          */
         readonly Lease: {
             /** Candidates */
@@ -1808,6 +1821,8 @@ export interface components {
             readonly complete: boolean;
             /** Expires In S */
             readonly expires_in_s: number;
+            /** Finalists */
+            readonly finalists?: readonly string[];
             /** Flops */
             readonly flops: number;
             /** Lease */

@@ -226,6 +226,7 @@ async def vote(
             for line in body.lines
         ),
         in_tokens=body.in_tokens,
+        paired=body.paired,
     )
     device_class = session.device_class
     named = [line.candidate_id for line in ballot.lines]

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from kernelzoo.domain.ballot import MOST_LINES
 from kernelzoo.domain.measurement import Outcome
 from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.model import STORABLE, CandidateId, WireModel, WorkloadKey
@@ -38,8 +39,9 @@ class Lease(WireModel):
     identity has reported before, so that a restarted agent still ranks all. Agents of one device
     class share the candidates of a job: `unmeasured` counts those left after this lease that
     nobody holds yet. `complete`: all are measured, the fastest by as many as confirm a winner, and
-    with this lease, which may be empty, this agent has done its share; then it re-measures its
-    best and files its final ballot.
+    with this lease, which may be empty, this agent has done its share; then it times `finalists`,
+    which lead its class, and its own best in rounds in which all take turns, and files its final
+    ballot.
     """
 
     lease: str
@@ -54,6 +56,7 @@ class Lease(WireModel):
     measured: list[MeasuredKernel]
     unmeasured: int
     complete: bool
+    finalists: list[CandidateId] = Field(default_factory=list)
 
 
 class MeasurementWire(WireModel):
@@ -88,12 +91,14 @@ class BallotLineWire(WireModel):
 class BallotRequest(WireModel):
     """Fastest first. Replaces this identity's earlier ballot for the same key.
 
+    `paired`: these are the times of rounds in which all of them and the reference took turns.
     `in_tokens`: the fastest were timed within whole tokens of a language model, too.
     """
 
     workload: WorkloadKey
-    lines: Annotated[list[BallotLineWire], Field(min_length=1, max_length=5)]
+    lines: Annotated[list[BallotLineWire], Field(min_length=1, max_length=MOST_LINES)]
     in_tokens: bool = False
+    paired: bool = False
 
 
 class BallotAccepted(WireModel):

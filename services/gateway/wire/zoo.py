@@ -21,7 +21,9 @@ class EngineVotesWire(WireModel):
 
 class EvidenceWire(WireModel):
     """`weight` of `total_weight`: the share of rank weights given to the winner. `engines`: what
-    the counted ballots were cast in.
+    the counted ballots were cast in. `rank`: the place of `relative_time` among those of all
+    kernels that voters measured, from 1; `spread`: how far apart the middle half of the voters find
+    it, as a share. Both are null of entries of before, `spread` of one voter.
     """
 
     ballots: int
@@ -29,6 +31,8 @@ class EvidenceWire(WireModel):
     total_weight: int
     relative_time: float
     engines: list[EngineVotesWire]
+    rank: int | None = None
+    spread: float | None = None
 
 
 class TimingWire(WireModel):

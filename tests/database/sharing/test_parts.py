@@ -159,7 +159,7 @@ def test_a_shared_space_still_confirms_the_fastest(http: TestClient, db: Connect
         for agent in agents:
             work(agent, db, 4)
     for agent in agents:
-        agent.vote(WORKLOAD.key, list(IDS[:-3:-1]))
+        agent.vote(WORKLOAD.key, list(IDS[:-3:-1]), best=0.4)
     tally(
         db,
         WORKLOAD.key,

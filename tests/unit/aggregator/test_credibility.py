@@ -16,7 +16,7 @@ def test_a_ballot_of_a_stranger_counts_after_one_whole_valid_lease() -> None:
 
 
 def test_the_operators_ballots_count_at_once() -> None:
-    (own,) = cast(ballot("own", "a"))
+    (own,) = cast(ballot("own", "a"), network="")
     assert credible((replace(own, valid_in_row=0),), ALL_DEFENCES)
 
 

@@ -197,7 +197,7 @@ def test_few_networks_confirm_what_another_class_found() -> None:
 @pytest.mark.parametrize(("told", "state"), [("poison", "confirmed"), ("default", "provisional")])
 def test_few_networks_confirm_what_the_operators_agents_prefer_too(told: str, state: str) -> None:
     found = 0.5 if told == "poison" else 1.5
-    own = cast(ballot("own", told), measured={"poison": found, "default": 1.0})
+    own = cast(ballot("own", told), network="", measured={"poison": found, "default": 1.0})
     assert published(decided((*poisoned(8), *own))) == ("poison", EntryState(state))
 
 

@@ -5,7 +5,7 @@ from random import Random
 
 from kernelzoo.domain.lease import FINALISTS, LEADERS, LentRole, voters
 from kernelzoo.store.prospects import ProspectRow
-from services.gateway.lending import KNOWN_BY, LeasePlan, plan
+from services.gateway.lending import COMPARED, KNOWN_BY, LeasePlan, plan
 from tests.unit.gateway.spaces import (
     ALONE,
     COVERED,
@@ -168,7 +168,9 @@ def test_the_last_part_of_the_space_closes_for_who_has_measured_the_rest() -> No
 
 def test_who_has_measured_all_that_it_must_closes_with_an_empty_lease_once() -> None:
     space = [replace(each, mine=True) for each in COVERED]
-    assert planned(space, ALONE) == LeasePlan(items=(), unmeasured=0, complete=True)
+    fastest = ("k19", "k18", "k17", "k16")
+    closing = LeasePlan(items=(), unmeasured=0, complete=True, finalists=fastest)
+    assert planned(space, ALONE) == closing
     assert plan(space, replace(ALONE, closed=True), Random(1)) is None
 
 
@@ -260,3 +262,18 @@ def test_controls_are_drawn_as_often_as_they_are_asked_for() -> None:
 def test_no_lease_is_made_for_a_control_alone() -> None:
     space = [measured(place, KNOWN_BY, mine=True) for place in range(9)]
     assert planned(space, replace(ALONE, recheck=1)).items == ()
+
+
+def test_who_closes_its_share_compares_what_is_served_and_what_leads_the_class() -> None:
+    """They are some that it has measured or is lent; the rest it chooses itself."""
+    space = [measured(place, mine=place != 18) for place in range(20)]
+    space[3] = replace(space[3], champion=True)
+    space[18] = replace(space[18], compiled=False)
+    found = planned(space, ALONE)
+    assert found.complete
+    assert found.finalists == ("k03", "k19", "k17", "k16")
+    assert len(found.finalists) == COMPARED
+
+
+def test_who_goes_on_compares_nothing_yet() -> None:
+    assert planned(SPACE, ALONE).finalists == ()
