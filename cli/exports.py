@@ -168,7 +168,7 @@ def _file(results: ClassResults, form: str, text: str) -> File:
 
 def _metaschedule(every: tuple[ClassResults, ...]) -> tuple[File, ...]:
     # TVM takes a second to load, which the other formats need not wait for.
-    from services.tuner.tir.metaschedule import database
+    from services.tuner.metaschedule import database
 
     workloads, records = database(_timed(every))
     if not records:

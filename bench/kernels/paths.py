@@ -9,7 +9,8 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from services.tuner.compile import compilation
 from services.tuner.passes.pipeline import PassSwitches
-from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
+from services.tuner.schedules.base.wasm_config import Pack
+from services.tuner.schedules.matmul.config import Outer, WasmMatmulConfig
 from services.tuner.schedules.registry import lite_space
 
 Compile = Callable[[Candidate], Artifact]

@@ -10,7 +10,7 @@ The SHA-256 of the bytes is the artifact's name. Only kernels that pack weights 
 candidates of a workload want the same one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,13 +19,13 @@ from kernelzoo.domain.artifact import ABI_VERSION, Artifact, ArtifactManifest, L
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Role, Tensor, Workload
-from kernelzoo.errors import InvalidInput, UnsupportedProgram
+from kernelzoo.errors import UnsupportedProgram
 from services.tuner.codegen.javascript.module import print_module as print_javascript
 from services.tuner.codegen.wasm.function import WasmFunction
 from services.tuner.codegen.wasm.module import assemble, lower
 from services.tuner.codegen.wgsl.module import Module as WgslModule
 from services.tuner.codegen.wgsl.module import print_module
-from services.tuner.ir.nodes import LANES, Program
+from services.tuner.ir.nodes import Program
 from services.tuner.passes.pipeline import (
     ALL_PASSES,
     PassOptions,
@@ -35,14 +35,10 @@ from services.tuner.passes.pipeline import (
     run_passes,
 )
 from services.tuner.passes.vectorise import CHUNK, slice_outer_loop
-from services.tuner.schedules.base.extents import Extents, panel_shape
 from services.tuner.schedules.base.f16_storage import f16_storage_of
 from services.tuner.schedules.base.settings import BASE
-from services.tuner.schedules.matmul.config import MAX_TILE_ELEMENTS
-from services.tuner.schedules.matmul.wasm import packing_program
 from services.tuner.schedules.registry import scheduled
-from services.tuner.schedules.winograd import wasm as winograd
-from services.tuner.schedules.winograd.config import packed_shape
+from services.tuner.schedules.weight_layouts import weights_layout
 from services.tuner.tir.lowering import plain_program
 from services.tuner.tir.tvm import Node
 
@@ -217,7 +213,7 @@ def compile_packing(workload: Workload, layout: str) -> Artifact:
 
     Raises InvalidInput for an id that is no layout.
     """
-    program = slice_outer_loop(_layout(layout).program(workload), CHUNK)
+    program = slice_outer_loop(weights_layout(layout).program(workload), CHUNK)
     module = lower(run_passes(program, ALL_PASSES, PassOptions(vectors=1)), ALL_PASSES)
     plain, packed = workload.tensors[1], _tensors(workload, layout)[1]
     manifest = ArtifactManifest(
@@ -229,46 +225,6 @@ def compile_packing(workload: Workload, layout: str) -> Artifact:
         range_extent=program.body.extent,
     )
     return Artifact.of(assemble(module.function), manifest)
-
-
-@dataclass(frozen=True, slots=True)
-class _WeightsLayout:
-    """How b may lie: what copies it, and the shape that it then has."""
-
-    program: Callable[[Workload], Program]
-    shape: Callable[[Workload], tuple[int, ...]]
-
-
-def _panels(width: int) -> _WeightsLayout:
-    def shape(workload: Workload) -> tuple[int, ...]:
-        extents = Extents.of_weights(workload)
-        batch = (extents.batch,) if extents.batch else ()
-        return (*batch, *panel_shape(extents, width))
-
-    return _WeightsLayout(
-        lambda workload: packing_program(Extents.of_weights(workload), width), shape
-    )
-
-
-def _winograd(width: int) -> _WeightsLayout:
-    return _WeightsLayout(
-        lambda workload: winograd.packing_program(workload, width),
-        lambda workload: packed_shape(workload, width),
-    )
-
-
-_LAYOUTS = {"panels": _panels, "winograd": _winograd}
-
-
-def _layout(layout: str) -> _WeightsLayout:
-    widths = range(LANES, MAX_TILE_ELEMENTS + 1, LANES)
-    known = {f"{name}{width}": (make, width) for name, make in _LAYOUTS.items() for width in widths}
-    if layout not in known:
-        raise InvalidInput(
-            f"layout {layout[:40]!r} is unknown; use panels4, panels8, … or winograd4, winograd8, …"
-        )
-    make, width = known[layout]
-    return make(width)
 
 
 def _layouts(workload: Workload, layout: str) -> tuple[Layout, ...]:
@@ -284,4 +240,4 @@ def _tensors(workload: Workload, layout: str) -> tuple[Tensor, ...]:
     if not layout:
         return workload.tensors
     a, b, *rest = workload.tensors
-    return a, replace(b, shape=_layout(layout).shape(workload)), *rest
+    return a, replace(b, shape=weights_layout(layout).shape(workload)), *rest

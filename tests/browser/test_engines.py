@@ -18,7 +18,8 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.matmul.config import Outer, Pack
+from services.tuner.schedules.base.wasm_config import Pack
+from services.tuner.schedules.matmul.config import Outer
 from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.candidates import schedule
 from tests.unit.tuner.execution import Floats, inputs_of, packed_inputs

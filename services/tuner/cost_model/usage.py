@@ -14,13 +14,14 @@ from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.attention.config import WasmAttentionConfig, attends
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.rules import block_bytes, live_vectors, register_elements
+from services.tuner.schedules.base.wasm_config import Pack
+from services.tuner.schedules.base.windows import windows_of
 from services.tuner.schedules.conv.config import WasmConvConfig
-from services.tuner.schedules.conv.windows import windows_of
 from services.tuner.schedules.depthwise.config import WasmDepthwiseConfig
 from services.tuner.schedules.direct_conv.config import WasmDirectConvConfig
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 from services.tuner.schedules.gemv.config import WasmGemvConfig
-from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
+from services.tuner.schedules.matmul.config import WasmMatmulConfig
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.reduction.rows import rows_of

@@ -10,8 +10,9 @@ from enum import StrEnum
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.passes.pipeline import ALL_PASSES, PassSwitches
+from services.tuner.schedules.base.wasm_config import Pack
 from services.tuner.schedules.gemv.config import WasmGemvConfig
-from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
+from services.tuner.schedules.matmul.config import Outer, WasmMatmulConfig
 
 WORKLOAD = "matmul:f32:m1024k1024n1024"
 """Beyond every second-level cache, rows of b 4 KiB apart, and 36 ms a run on one core of Zen 5."""

@@ -15,6 +15,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.ir.affine import Affine, variable
+from services.tuner.ir.f16_storage import F16Storage
 from services.tuner.ir.nodes import (
     LANES,
     Allocate,
@@ -43,7 +44,7 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.microbench.probe import Probe
 from services.tuner.passes.pipeline import run_gpu_passes
-from services.tuner.schedules.base.f16_storage import SHADER_F16, F16Storage
+from services.tuner.schedules.base.f16_storage import SHADER_F16
 from services.tuner.schedules.base.limits import SUBGROUPS
 from services.tuner.schedules.reduction.webgpu import reduction_programs
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig

@@ -15,7 +15,7 @@ from bench.gpu.job import short_name
 from bench.gpu.standings import FIRST, OURS
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
-from services.tuner.schedules.base.f16_storage import F16Storage
+from services.tuner.ir.f16_storage import F16Storage
 from services.tuner.schedules.registry import lite_space
 
 RESULTS = Path(__file__).parents[3] / "bench" / "results"

@@ -29,7 +29,8 @@ from services.tuner.graph.golden import seeded_feeds
 from services.tuner.graph.graph import Graph, faults
 from services.tuner.graph.models import PlannedModel, plan_f16
 from services.tuner.graph.storing_f16 import LARGEST, storing_f16
-from services.tuner.schedules.base.f16_storage import F16Storage, f16_storage_of
+from services.tuner.ir.f16_storage import F16Storage
+from services.tuner.schedules.base.f16_storage import f16_storage_of
 from services.tuner.schedules.registry import lite_space
 from tests.unit.graph.graphs import Built
 from tests.unit.graph.running import golden_arrays

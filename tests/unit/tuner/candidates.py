@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
+from services.tuner.schedules.base.wasm_config import Pack
+from services.tuner.schedules.matmul.config import Outer, WasmMatmulConfig
 from services.tuner.schedules.registry import lite_space
 
 MODELS = tuple(

@@ -28,7 +28,8 @@ from services.tuner.passes.pipeline import PassSwitches
 from services.tuner.passes.scalar_replacement import promote_to_registers
 from services.tuner.passes.unrolling import unroll
 from services.tuner.passes.vectorise import vectorise_inner_loops
-from services.tuner.schedules.matmul.config import Outer, Pack
+from services.tuner.schedules.base.wasm_config import Pack
+from services.tuner.schedules.matmul.config import Outer
 from services.tuner.schedules.registry import lite_space, scheduled
 from tests.examples import examples
 from tests.unit.tuner.candidates import MODELS, contraction, lite_candidates, schedule

@@ -12,9 +12,11 @@ from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import gpu_compilation
-from services.tuner.schedules.base.f16_storage import F16Storage, f16_storage_of, with_native_f16
+from services.tuner.ir.f16_storage import F16Storage
+from services.tuner.schedules.base.f16_storage import f16_storage_of, with_native_f16
+from services.tuner.schedules.base.webgpu_config import Cache
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
+from services.tuner.schedules.matmul.webgpu_config import Prefetch, WebgpuMatmulConfig
 from services.tuner.schedules.registry import lite_space
 from tests.examples import one_in
 from tests.snapshots import Golden

@@ -22,6 +22,7 @@ from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compile_candidate
+from services.tuner.schedules.base.family import ScheduleFamily
 from services.tuner.schedules.base.iteration import (
     IterationSpace,
     contraction,
@@ -29,7 +30,7 @@ from services.tuner.schedules.base.iteration import (
     iteration_space,
     iteration_space_of,
 )
-from services.tuner.schedules.registry import FAMILIES, ScheduleFamily, lite_space
+from services.tuner.schedules.registry import FAMILIES, lite_space
 
 FOUND = {
     "matmul:f32:m8k8n8": ("matmul", "matmul"),
@@ -127,7 +128,7 @@ def test_a_convolution_is_a_product_of_windows_and_weights() -> None:
     ids=lambda each: f"{each.name}-{each.target}",
 )
 def test_every_family_has_a_template_where_it_is_looked_for(family: ScheduleFamily) -> None:
-    module = import_module(f"services.tuner.schedules.{family.name}.{family.target}")
+    module = import_module(f"services.tuner.schedules.{family.template}")
     assert callable(module.lower)
 
 

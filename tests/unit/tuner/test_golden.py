@@ -11,7 +11,8 @@ from services.tuner.codegen.wasm.function import disassembly
 from services.tuner.compile import compilation
 from services.tuner.ir.text import program_text
 from services.tuner.passes.pipeline import ALL_PASSES, PassSwitches
-from services.tuner.schedules.matmul.config import Outer, Pack
+from services.tuner.schedules.base.wasm_config import Pack
+from services.tuner.schedules.matmul.config import Outer
 from services.tuner.schedules.registry import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.candidates import contraction, schedule

@@ -23,14 +23,15 @@ from kernelzoo.domain.workload import Role, Workload
 from kernelzoo.errors import InvalidInput
 from services.aggregator.verification import expected, roundings
 from services.tuner.compile import gpu_compilation
-from services.tuner.schedules.base.f16_storage import F16Storage, f16_storage_of, with_native_f16
-from services.tuner.schedules.block_attention.webgpu_config import WebgpuBlockAttentionConfig
-from services.tuner.schedules.decode_attention.webgpu_config import WebgpuDecodeAttentionConfig
-from services.tuner.schedules.matmul.webgpu_config import Cache
-from services.tuner.schedules.registry import lite_space, matching
-from services.tuner.schedules.tiled_block_attention.webgpu_config import (
+from services.tuner.ir.f16_storage import F16Storage
+from services.tuner.schedules.base.f16_storage import f16_storage_of, with_native_f16
+from services.tuner.schedules.base.webgpu_config import Cache
+from services.tuner.schedules.block_attention.webgpu_config import (
+    WebgpuBlockAttentionConfig,
     WebgpuTiledBlockAttentionConfig,
 )
+from services.tuner.schedules.decode_attention.webgpu_config import WebgpuDecodeAttentionConfig
+from services.tuner.schedules.registry import lite_space, matching
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_checks import legal
 from tests.unit.tuner.gpu_execution import executed

@@ -12,9 +12,10 @@ from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.compile import compile_candidate
+from services.tuner.schedules.base.webgpu_config import Cache
 from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
+from services.tuner.schedules.matmul.webgpu_config import Prefetch, WebgpuMatmulConfig
 from services.tuner.schedules.registry import lite_space
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of

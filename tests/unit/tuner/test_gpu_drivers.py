@@ -32,7 +32,7 @@ from services.tuner.passes.if_conversion import (
     most_branches,
     too_many_branches,
 )
-from services.tuner.schedules.matmul.usage import statements_of
+from services.tuner.schedules.matmul.statements import statements_of
 from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 from services.tuner.schedules.registry import lite_space

@@ -12,10 +12,12 @@ from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import gpu_compilation
-from services.tuner.schedules.attention.webgpu_config import WebgpuAttentionConfig
-from services.tuner.schedules.matmul.webgpu_config import Cache
+from services.tuner.schedules.attention.webgpu_config import (
+    WebgpuAttentionConfig,
+    WebgpuSplitAttentionConfig,
+)
+from services.tuner.schedules.base.webgpu_config import Cache
 from services.tuner.schedules.registry import lite_space, matching
-from services.tuner.schedules.split_attention.webgpu_config import WebgpuSplitAttentionConfig
 from tests.examples import one_in
 from tests.unit.tuner.execution import inputs_of
 from tests.unit.tuner.gpu_checks import legal

@@ -17,9 +17,10 @@ from services.tuner.codegen.wgsl.module import print_module
 from services.tuner.compile import compile_candidate, gpu_compilation
 from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.conv.implicit_gemm import product_extents
+from services.tuner.schedules.base.implicit_gemm import product_extents
+from services.tuner.schedules.base.webgpu_config import Cache
 from services.tuner.schedules.matmul.webgpu import rounds
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
+from services.tuner.schedules.matmul.webgpu_config import Prefetch, WebgpuMatmulConfig
 from tests.examples import examples
 from tests.snapshots import Golden
 from tests.unit.tuner.execution import inputs_of

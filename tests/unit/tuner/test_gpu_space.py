@@ -14,6 +14,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.webgpu_config import Cache
 from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 from services.tuner.schedules.matmul.space import naive_space_size
@@ -23,7 +24,7 @@ from services.tuner.schedules.matmul.usage import (
     occupancy_of,
     registers_of,
 )
-from services.tuner.schedules.matmul.webgpu_config import Cache, WebgpuMatmulConfig
+from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
 from services.tuner.schedules.matmul.webgpu_space import whole_rounds
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 from services.tuner.schedules.registry import lite_space

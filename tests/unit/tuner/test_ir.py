@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.errors import UnsupportedProgram
+from services.tuner import ir
 from services.tuner.codegen.wasm.module import lower
 from services.tuner.ir.affine import Affine, Bound
 from services.tuner.ir.interpreter import interpret
@@ -19,6 +20,7 @@ from services.tuner.ir.nodes import (
     Allocate,
     Assign,
     Barrier,
+    Binary,
     BinaryOp,
     Broadcast,
     Buffer,
@@ -28,6 +30,7 @@ from services.tuner.ir.nodes import (
     CompareOp,
     Expression,
     If,
+    Load,
     LoopKind,
     MathFunction,
     Program,
@@ -70,6 +73,34 @@ def test_affine_forms_add_scale_and_substitute_as_numbers_do(
     assert moved == evaluate(one, {**values, "i": evaluate(other, values)})
     low, high = one.bounds({name: (min(0, v), max(0, v)) for name, v in values.items()})
     assert low <= value <= high
+
+
+def test_operators_make_the_nodes_that_they_stand_for() -> None:
+    a, b = (Buffer(name=name, scope=Scope.LOCAL, dtype=DType.F32, size=64) for name in "ab")
+    words = replace(a, name="words", dtype=DType.I32)
+    row, k = ir.variable("row"), ir.variable("k")
+    left, right = (
+        Load(buffer=a, index=Affine.of(0, {"row": 8, "k": 1})),
+        Load(buffer=b, index=k, lanes=4),
+    )
+    assert (a[row * 8 + k], b.vector(k)) == (left, right)
+    assert left * 2.0 == Binary(op=BinaryOp.MUL, left=left, right=ir.number(2.0))
+    assert right - 1.0 == Binary(op=BinaryOp.SUB, left=right, right=ir.numbers(1.0))
+    word = words[3]
+    assert word.index == Affine(constant=3)
+    assert word >> row == Binary(op=BinaryOp.SHIFT_RIGHT, left=word, right=ir.value(row))
+    assert 0 - word == Binary(op=BinaryOp.SUB, left=ir.whole(0), right=word)
+    assert (left < 1.0) == Compare(op=CompareOp.LT, left=left, right=ir.number(1.0))
+    assert words.store(0, 7) == Store(buffer=words, index=ir.ZERO, value=ir.whole(7))
+    assert a.store(row, 7) == Store(buffer=a, index=row, value=ir.number(7))
+
+
+def test_a_form_below_a_limit_is_a_condition_and_no_truth_value() -> None:
+    row, count = ir.variable("row"), ir.variable("count")
+    assert (row + 2 < 8) == Bound(index=Affine.of(2, {"row": 1}), limit=8)
+    assert (row < count) == Bound(index=Affine.of(0, {"row": 1, "count": -1}), limit=0)
+    with pytest.raises(TypeError, match="put it into an If"):
+        bool(row < 8)
 
 
 @given(index=AFFINE, divisor=st.integers(1, 12))

@@ -10,11 +10,11 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from services.tuner.metaschedule import database
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.matmul.config import WasmMatmulConfig
 from services.tuner.schedules.matmul.wasm import scheduled
 from services.tuner.schedules.registry import lite_space
-from services.tuner.tir.metaschedule import database
 
 PACKED = Workload.of("matmul", (128, 256, 768))
 WHOLE = Workload.of("matmul", (96, 64, 96))

@@ -9,7 +9,8 @@ from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, InvalidSchedule
 from services.tuner.compile import compile_candidate, compile_packing, pack_kernels
-from services.tuner.schedules.matmul.config import Outer, Pack
+from services.tuner.schedules.base.wasm_config import Pack
+from services.tuner.schedules.matmul.config import Outer
 from tests.examples import examples
 from tests.unit.tuner.candidates import schedule
 from tests.unit.tuner.execution import Floats, execute, inputs_of, packed_inputs

@@ -22,10 +22,11 @@ from services.tuner.schedules.base.rules import (
     live_vectors,
     register_elements,
 )
+from services.tuner.schedules.base.wasm_config import Pack
 from services.tuner.schedules.conv.config import WasmConvConfig
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 from services.tuner.schedules.gemv.config import WasmGemvConfig
-from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
+from services.tuner.schedules.matmul.config import Outer, WasmMatmulConfig
 from services.tuner.schedules.matmul.space import naive_space_size
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 from services.tuner.schedules.reduction.config import WasmReductionConfig

@@ -8,7 +8,7 @@ atomics, one that clears its half and one that sets it: no order of threads lose
 from collections.abc import Mapping
 
 from services.tuner.codegen.text import Writer
-from services.tuner.schedules.base.f16_storage import F16Storage
+from services.tuner.ir.f16_storage import F16Storage
 
 ENABLE = "enable f16;\n"
 ARRAYS: Mapping[tuple[F16Storage, bool], str] = {

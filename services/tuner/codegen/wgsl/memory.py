@@ -21,6 +21,7 @@ from services.tuner.codegen.wgsl.f16_storage import (
     store_one,
 )
 from services.tuner.ir.affine import Affine, Bound, Range
+from services.tuner.ir.f16_storage import F16Storage
 from services.tuner.ir.nodes import (
     LANES,
     Binary,
@@ -33,7 +34,6 @@ from services.tuner.ir.nodes import (
     Scope,
     unsupported,
 )
-from services.tuner.schedules.base.f16_storage import F16Storage
 
 _INFIX = {
     BinaryOp.ADD: "+",

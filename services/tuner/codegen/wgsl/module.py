@@ -29,9 +29,9 @@ from services.tuner.codegen.wgsl.f16_storage import (
 from services.tuner.codegen.wgsl.memory import SCRATCH, Indices, Memory, scratch_offsets
 from services.tuner.codegen.wgsl.statements import THREAD, Statements
 from services.tuner.codegen.wgsl.words import WORDS
+from services.tuner.ir.f16_storage import F16Storage
 from services.tuner.ir.nodes import Allocate, Buffer, Loop, LoopKind, Program, Scope
 from services.tuner.ir.rewrite import statements
-from services.tuner.schedules.base.f16_storage import F16Storage
 
 MAX_TEXT_BYTES = 1 << 18
 MAX_SCRATCH_BYTES = 1 << 28

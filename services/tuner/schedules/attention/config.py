@@ -7,12 +7,12 @@ from kernelzoo.domain.operators.attention import ManyRowsAttention, attention_of
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner import ir
-from services.tuner.schedules.base.wasm_config import WasmConfig
-from services.tuner.schedules.matmul.config import (
+from services.tuner.schedules.base.wasm_config import (
     MAX_SCRATCH_BYTES,
     MAX_TILE_ELEMENTS,
     MAX_UNROLL_K,
     MAX_UNROLLED_PRODUCTS,
+    WasmConfig,
 )
 
 

@@ -8,9 +8,10 @@ from kernelzoo.domain.operators.attention import LANES, ManyRowsAttention
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.attention.config import attends
 from services.tuner.schedules.base.row_threads import shared_bytes
-from services.tuner.schedules.base.webgpu_config import WebgpuConfig
-from services.tuner.schedules.matmul.webgpu_config import Cache
+from services.tuner.schedules.base.webgpu_config import Cache, WebgpuConfig
 
+MOST_PARTS = 16
+"""Workgroups that share the keys of a query."""
 FEWEST_THREADS, MOST_THREADS = 32, 512
 """Threads of a workgroup."""
 
@@ -162,3 +163,28 @@ class AttentionMemory:
     size: int
     powers: int
     slices: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebgpuSplitAttentionConfig(WebgpuAttentionConfig):
+    """As of attention, but that a workgroup passes over one of `split_n` parts of the keys."""
+
+    family: ClassVar = "split_attention"
+    split_n: int
+
+    @property
+    def parts(self) -> int:
+        return self.split_n
+
+    def fault(self, workload: Workload) -> str:
+        if not 2 <= self.split_n <= MOST_PARTS:
+            return (
+                f"split_n={self.split_n} must be 2 to {MOST_PARTS}; use attention for a whole one"
+            )
+        found = WebgpuAttentionConfig.fault(self, workload)
+        if found:
+            return found
+        n = self.given(workload).n
+        if (self.split_n - 1) * self.blocks(self.given(workload)) * self.block_n >= n:
+            return f"{n} keys leave a part of split_n={self.split_n} without any"
+        return ""

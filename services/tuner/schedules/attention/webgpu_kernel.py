@@ -11,7 +11,7 @@ from services.tuner.schedules.attention.scores import LOWEST, scored
 from services.tuner.schedules.attention.webgpu_config import AttentionMemory, WebgpuAttentionConfig
 from services.tuner.schedules.base.cache import key_at, score_of, value_at
 from services.tuner.schedules.base.parts import OutputParts
-from services.tuner.schedules.matmul.webgpu_config import Cache
+from services.tuner.schedules.base.webgpu_config import Cache
 
 BLOCK = ir.variable("block")
 """The number of a block of keys, in the workgroup's part of them."""

@@ -12,11 +12,13 @@ from kernelzoo.domain.gpu import SOFTWARE_DRIVER, GpuModel
 from kernelzoo.domain.operators.attention import LANES, ManyRowsAttention
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.attention.config import attends
-from services.tuner.schedules.attention.webgpu_config import WebgpuAttentionConfig
+from services.tuner.schedules.attention.webgpu_config import (
+    WebgpuAttentionConfig,
+    WebgpuSplitAttentionConfig,
+)
 from services.tuner.schedules.base.limits import FEW_LANES
-from services.tuner.schedules.matmul.webgpu_config import Cache
-from services.tuner.schedules.split_attention.webgpu_config import WebgpuSplitAttentionConfig
-from services.tuner.schedules.webgpu_space import in_turns, plain_first
+from services.tuner.schedules.base.webgpu_config import Cache
+from services.tuner.schedules.base.webgpu_space import in_turns, plain_first
 
 MOST_CANDIDATES = 24
 MOST_OF_WHOLE_ROUNDS = 14

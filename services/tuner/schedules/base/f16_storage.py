@@ -1,20 +1,12 @@
 """How kernels read and write tensors of f16: a setting that every config of such a workload has."""
 
 from dataclasses import replace
-from enum import StrEnum
 
 from kernelzoo.domain.candidate import Candidate
+from services.tuner.ir.f16_storage import F16Storage
 
 SETTING = "f16_storage"
 SHADER_F16 = "shader-f16"
-
-
-class F16Storage(StrEnum):
-    """As pairs in words, which every adapter unpacks (`unpack2x16float`), or as the type f16 of
-    adapters that have it. Both compute in f32."""
-
-    PACKED = "packed"
-    NATIVE = "native"
 
 
 def f16_storage_of(candidate: Candidate) -> F16Storage:

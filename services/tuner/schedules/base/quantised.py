@@ -34,6 +34,10 @@ from kernelzoo.domain.operators.quantised import BLOCKS, ROW_STEP, WIDTHS, Form,
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.entry import is_plain
 
+FEW_ROWS_WASM, FEW_ROWS_WEBGPU = 4, 8
+"""Rows of activations: for more of them weights are worth being kept as f32 in WebAssembly, and a
+tile of a matrix product on a GPU."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:

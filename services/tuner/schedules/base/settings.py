@@ -8,7 +8,8 @@ from kernelzoo.domain.candidate import FAMILY, Candidate, Setting
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner.schedules.base.f16_storage import SETTING, SHADER_F16, F16Storage
+from services.tuner.ir.f16_storage import F16Storage
+from services.tuner.schedules.base.f16_storage import SETTING, SHADER_F16
 
 BASE = ("simd128",)
 RELAXED = ("relaxed-simd", "simd128")

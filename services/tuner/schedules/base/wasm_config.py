@@ -3,11 +3,27 @@ workload, and made into a candidate."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.settings import CandidateSettings, wasm_candidate
+
+MAX_TILE_ELEMENTS = 128
+MAX_UNROLL_K = 8
+MAX_UNROLLED_PRODUCTS = 512
+MAX_PANEL_COLUMNS = 512
+MAX_SCRATCH_BYTES = 1 << 26
+
+
+class Pack(StrEnum):
+    """How b is read: in place, copied into panels of `tile_n` columns inside the kernel, or already
+    lying so, for weights that stay the same: a pack kernel has copied them before."""
+
+    NONE = "none"
+    KERNEL = "kernel"
+    PREPACKED = "prepacked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

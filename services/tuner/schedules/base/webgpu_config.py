@@ -3,6 +3,7 @@ made into a candidate."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
@@ -11,6 +12,15 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.base.limits import required
 from services.tuner.schedules.base.settings import CandidateSettings, webgpu_candidate
+
+
+class Cache(StrEnum):
+    """How threads read a: from storage, or through workgroup memory, where blocks of it lie in rows
+    or transposed, so that one k of four rows is one vector."""
+
+    NONE = "none"
+    ROWS = "rows"
+    TRANSPOSED = "transposed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +68,12 @@ class WebgpuConfig(ABC):
     @abstractmethod
     def workgroup_bytes_for(self, workload: Workload, /) -> int:
         """Bytes of workgroup memory of the kernel."""
+
+    def statements(self, _: Workload) -> int:
+        """Statements of a thread that a driver has to compile, of families that have many: others
+        have 350 at most, and `passes/if_conversion.py` sees to it that none has a loop with too
+        many decisions in a row."""
+        return 0
 
     def candidate(self, workload: Workload) -> Candidate:
         """Raises InvalidSchedule for more than any step of a limit."""

@@ -14,14 +14,12 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.attention.webgpu_space import sharing_queries
 from services.tuner.schedules.base.limits import FEW_LANES
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
+from services.tuner.schedules.base.webgpu_space import in_turns, plain_first
 from services.tuner.schedules.block_attention.webgpu_config import (
     WebgpuBlockAttentionConfig,
+    WebgpuTiledBlockAttentionConfig,
     shape_of,
 )
-from services.tuner.schedules.tiled_block_attention.webgpu_config import (
-    WebgpuTiledBlockAttentionConfig,
-)
-from services.tuner.schedules.webgpu_space import in_turns, plain_first
 
 BLOCKS = (16, 32, 8, 64, 4, 2)
 THREADS_PER_ROW = (4, 8, 16, 2, 32, 1)

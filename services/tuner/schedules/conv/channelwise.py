@@ -15,9 +15,9 @@ from kernelzoo.errors import UnsupportedProgram
 from services.tuner import ir
 from services.tuner.schedules.base.epilogue import epilogue_of
 from services.tuner.schedules.base.fused import Fused, fused
+from services.tuner.schedules.base.implicit_gemm import Dims, images_of
 from services.tuner.schedules.base.iteration import IterationSpace, has_windows, iteration_space
 from services.tuner.schedules.base.reducers import NEUTRAL
-from services.tuner.schedules.conv.implicit_gemm import Dims, images_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

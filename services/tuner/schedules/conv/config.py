@@ -6,14 +6,14 @@ from typing import ClassVar
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
-from services.tuner.schedules.base.wasm_config import WasmConfig
-from services.tuner.schedules.conv.windows import Windows, windows_of
-from services.tuner.schedules.matmul.config import (
+from services.tuner.schedules.base.wasm_config import (
     MAX_TILE_ELEMENTS,
     MAX_UNROLL_K,
     MAX_UNROLLED_PRODUCTS,
     Pack,
+    WasmConfig,
 )
+from services.tuner.schedules.base.windows import Windows, windows_of
 
 MAX_BLOCK_ROWS = 64
 

@@ -17,13 +17,13 @@ from services.tuner.schedules.base.rules import (
     VECTOR_REGISTERS,
     live_vectors,
 )
+from services.tuner.schedules.base.wasm_config import Pack
+from services.tuner.schedules.base.windows import Windows, windows_of
 from services.tuner.schedules.conv.config import MAX_BLOCK_ROWS, WasmConvConfig
-from services.tuner.schedules.conv.windows import Windows, windows_of
 from services.tuner.schedules.depthwise.config import WasmDepthwiseConfig
 from services.tuner.schedules.depthwise.space import wasm_depthwise_configs
 from services.tuner.schedules.direct_conv.config import WasmDirectConvConfig
 from services.tuner.schedules.direct_conv.space import wasm_direct_conv_configs
-from services.tuner.schedules.matmul.config import Pack
 from services.tuner.schedules.winograd.config import WasmWinogradConfig
 from services.tuner.schedules.winograd.space import wasm_winograd_configs
 

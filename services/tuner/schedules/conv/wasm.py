@@ -49,9 +49,9 @@ from services.tuner.schedules.base.extents import Shape
 from services.tuner.schedules.base.fused import enlarged
 from services.tuner.schedules.base.register_tiles import vectorise_tile, write_back
 from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
+from services.tuner.schedules.base.wasm_config import Pack
+from services.tuner.schedules.base.windows import Windows, windows_of
 from services.tuner.schedules.conv.config import WasmConvConfig
-from services.tuner.schedules.conv.windows import Windows, windows_of
-from services.tuner.schedules.matmul.config import Pack
 from services.tuner.tir.lowering import scheduled_program
 from services.tuner.tir.tvm import Node, Schedule
 

@@ -32,11 +32,11 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.finish import stored_entry
+from services.tuner.schedules.base.implicit_gemm import Dims
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.reducers import JOINS, NEUTRAL
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.conv.channelwise import Channelwise, channelwise_of
-from services.tuner.schedules.conv.implicit_gemm import Dims
 from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
 
 MAX_UNROLLED = 16

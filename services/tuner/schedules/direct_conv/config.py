@@ -5,8 +5,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
-from services.tuner.schedules.base.wasm_config import WasmConfig
-from services.tuner.schedules.matmul.config import MAX_TILE_ELEMENTS
+from services.tuner.schedules.base.wasm_config import MAX_TILE_ELEMENTS, WasmConfig
 
 MAX_TAPS = 24
 """Products to a row of a window: the body has code for each of them."""

@@ -6,8 +6,9 @@ from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents, round_up
 from services.tuner.schedules.base.rules import BASE_RANK, FEWEST_SLICES
+from services.tuner.schedules.base.wasm_config import Pack
 from services.tuner.schedules.gemv.config import WasmGemvConfig
-from services.tuner.schedules.matmul.config import Pack, WasmMatmulConfig
+from services.tuner.schedules.matmul.config import WasmMatmulConfig
 from services.tuner.schedules.matmul.space import tile_configs
 
 UNROLL_K = (16, 8, 4, 2, 1)

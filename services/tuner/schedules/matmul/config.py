@@ -11,22 +11,15 @@ from typing import ClassVar
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
-from services.tuner.schedules.base.wasm_config import WasmConfig
-
-MAX_TILE_ELEMENTS = 128
-MAX_UNROLL_K = 8
-MAX_UNROLLED_PRODUCTS = 512
-MAX_PANEL_COLUMNS = 512
-MAX_SCRATCH_BYTES = 1 << 26
-
-
-class Pack(StrEnum):
-    """How b is read: in place, copied into panels of `tile_n` columns inside the kernel, or already
-    lying so, for weights that stay the same: a pack kernel has copied them before."""
-
-    NONE = "none"
-    KERNEL = "kernel"
-    PREPACKED = "prepacked"
+from services.tuner.schedules.base.wasm_config import (
+    MAX_PANEL_COLUMNS,
+    MAX_SCRATCH_BYTES,
+    MAX_TILE_ELEMENTS,
+    MAX_UNROLL_K,
+    MAX_UNROLLED_PRODUCTS,
+    Pack,
+    WasmConfig,
+)
 
 
 class Outer(StrEnum):

@@ -18,8 +18,8 @@ from services.tuner.schedules.base.rules import (
     VECTOR_REGISTERS,
     live_vectors,
 )
-from services.tuner.schedules.base.wasm_config import WasmConfig
-from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
+from services.tuner.schedules.base.wasm_config import Pack, WasmConfig
+from services.tuner.schedules.matmul.config import Outer, WasmMatmulConfig
 from services.tuner.schedules.prefetching_matmul.space import wasm_prefetching_matmul_configs
 from services.tuner.schedules.strassen_matmul.space import wasm_strassen_matmul_configs
 

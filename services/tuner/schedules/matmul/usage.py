@@ -4,18 +4,16 @@
 2. Microseconds, right to 20 % or so: what orders the space. The factors are fitted to 2,300 kernels
    of 13 shapes, 300 of five shapes of few rows and 950 of five shapes with sliced-K, timed on an
    H200 (Chromium 156); the formula knows another GPU by its totals alone.
-3. Statements of a thread, which a driver has to compile.
 """
 
 from dataclasses import dataclass
 from math import ceil, prod
 
 from kernelzoo.domain.gpu import GpuModel
-from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.conv.implicit_gemm import product_extents, window_of
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
+from services.tuner.schedules.base.webgpu_config import Cache
+from services.tuner.schedules.matmul.webgpu_config import Prefetch, WebgpuMatmulConfig
 
 # 1. What a core can hold.
 
@@ -202,43 +200,3 @@ def promise(
     """What sorts a space, the best first: by time, then as the paper does, most blocks per core."""
     blocks = occupancy_of(config, gpu).blocks_per_core
     return round(estimated_us(extents, config, gpu), 1), -blocks, registers_of(config)
-
-
-# 3. Statements.
-
-OTHER_STATEMENTS = 40
-"""Indices of a thread, and sums that are set to zero."""
-
-
-def statements_of(config: WebgpuMatmulConfig, workload: Workload) -> int:
-    """Statements of a thread once its loops are unrolled: products, reads for them, stores. The
-    estimate is from a third below what the driver sees to twice as much for small kernels."""
-    products = config.tile_m * config.tile_n * config.unroll_k // ir.LANES
-    stores = config.tile_m * config.tile_n // ir.LANES * _each(product_extents(workload).n, 12, 2)
-    return products + _reads(config, workload) + stores + 4 * config.tile_m + OTHER_STATEMENTS
-
-
-def _reads(config: WebgpuMatmulConfig, workload: Workload) -> int:
-    """Vectors of a and b, or their elements where vectors do not lie side by side; twice where k
-    may end inside of a block, three times where zeros lie around an image."""
-    extents, window = product_extents(workload), window_of(workload, ir.LANES)
-    along_a = extents.m if extents.a_transposed else extents.k
-    along_b = extents.k if extents.b_transposed else extents.n
-    if window is not None:
-        along_a = window.channels
-    ends = 2 if extents.k % config.block_k else 1
-    each_a = _each(along_a, ir.LANES, 1) * (ends if window is None else 3)
-    each_b = _each(along_b, ir.LANES, 1) * ends
-    if config.cache is Cache.NONE:
-        fours = config.unroll_k // ir.LANES
-        return fours * (config.tile_m * each_a + config.tile_n * each_b)
-    staged_a, staged_b = (
-        -(-length * config.block_k // (ir.LANES * config.threads))
-        for length in (config.block_m, config.block_n)
-    )
-    own = (config.tile_m + config.tile_n) * config.unroll_k // ir.LANES
-    return own + staged_a * (each_a + 2) + staged_b * (each_b + 2)
-
-
-def _each(length: int, single: int, vector: int) -> int:
-    return single if length % ir.LANES else vector

@@ -46,7 +46,8 @@ from services.tuner.schedules.base.finish import finished
 from services.tuner.schedules.base.parameters import in_order
 from services.tuner.schedules.base.register_tiles import vectorise_tile, write_back
 from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
-from services.tuner.schedules.matmul.config import Outer, Pack, WasmMatmulConfig
+from services.tuner.schedules.base.wasm_config import Pack
+from services.tuner.schedules.matmul.config import Outer, WasmMatmulConfig
 from services.tuner.tir.lowering import lowered, plain_program, visited
 from services.tuner.tir.tvm import Node, Schedule, te, tirx
 

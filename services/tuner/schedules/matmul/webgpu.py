@@ -46,15 +46,16 @@ from services.tuner import ir
 from services.tuner.passes.thread_binding import ThreadBinding, bind_threads
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.finish import stored_product
-from services.tuner.schedules.base.parameters import parameters_of
-from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.conv.implicit_gemm import (
+from services.tuner.schedules.base.implicit_gemm import (
     ImageWindow,
     operand_names,
     product_extents,
     window_of,
 )
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
+from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.webgpu_config import Cache
+from services.tuner.schedules.matmul.webgpu_config import Prefetch, WebgpuMatmulConfig
 
 SPLIT_K_THREADS = 64
 """Threads to a workgroup of the second dispatch, which adds partial sums."""

@@ -13,9 +13,10 @@ from kernelzoo.domain.workload import KEY_DTYPES, Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.implicit_gemm import product_extents
 from services.tuner.schedules.base.limits import MAX_THREADS, required
-from services.tuner.schedules.base.webgpu_config import WebgpuConfig
-from services.tuner.schedules.conv.implicit_gemm import product_extents
+from services.tuner.schedules.base.webgpu_config import Cache, WebgpuConfig
+from services.tuner.schedules.matmul.statements import statements_of
 
 MAX_TILE = 128
 MAX_UNROLLED_PRODUCTS = 2048
@@ -23,15 +24,6 @@ MAX_STAGED = 64
 MAX_SPLIT = 64
 MAX_SCRATCH_BYTES = 1 << 26
 BANK_BYTES = 128
-
-
-class Cache(StrEnum):
-    """How threads read a: from storage, or through workgroup memory, where blocks of it lie in rows
-    or transposed, so that one k of four rows is one vector."""
-
-    NONE = "none"
-    ROWS = "rows"
-    TRANSPOSED = "transposed"
 
 
 class Prefetch(StrEnum):
@@ -147,6 +139,9 @@ class WebgpuMatmulConfig(WebgpuConfig):
             workgroup_bytes=self.workgroup_bytes,
             scratch_bytes=self.scratch_bytes(product_extents(workload)),
         )
+
+    def statements(self, workload: Workload) -> int:
+        return statements_of(self, workload)
 
     def fault(self, workload: Workload) -> str:
         return self.fault_of(product_extents(workload))

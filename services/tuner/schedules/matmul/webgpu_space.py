@@ -8,11 +8,12 @@ from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.implicit_gemm import product_extents
 from services.tuner.schedules.base.limits import FEW_LANES
-from services.tuner.schedules.conv.implicit_gemm import product_extents
+from services.tuner.schedules.base.webgpu_config import Cache
+from services.tuner.schedules.base.webgpu_space import in_turns
 from services.tuner.schedules.matmul.usage import estimated_us, occupancy_of, promise, registers_of
-from services.tuner.schedules.matmul.webgpu_config import Cache, Prefetch, WebgpuMatmulConfig
-from services.tuner.schedules.webgpu_space import in_turns
+from services.tuner.schedules.matmul.webgpu_config import Prefetch, WebgpuMatmulConfig
 
 MOST_CANDIDATES = 64
 REPETITION = 0.01

@@ -6,11 +6,13 @@ from typing import ClassVar
 from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
-from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
+from services.tuner.schedules.base.quantised import (
+    FEW_ROWS_WASM,
+    QuantisedProduct,
+    quantised_product_of,
+)
 from services.tuner.schedules.base.wasm_config import WasmConfig
 
-MAX_M = 4
-"""Rows of activations: for more of them weights are worth being kept as f32."""
 MAX_SUMS = 8
 """Sums of four lanes at once; each needs a product and a vector of words beside it."""
 
@@ -42,7 +44,7 @@ def streams(product: QuantisedProduct) -> bool:
     """Whether it has few rows, and weights that are taken 32 at a time."""
     block = product.form.block
     return (
-        product.m <= MAX_M
+        product.m <= FEW_ROWS_WASM
         and block % ROW_STEP == 0
         and product.k % block == 0
         and product.n % ir.LANES == 0

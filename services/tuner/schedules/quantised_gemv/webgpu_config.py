@@ -12,8 +12,6 @@ from services.tuner.schedules.base.row_threads import shared_bytes
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.quantised_gemv.slots import SLOTS
 
-MAX_M = 8
-"""Rows of activations: more of them are worth a tile of a matrix product."""
 MAX_SUMS = 16
 """Sums of four lanes that a thread keeps in registers."""
 

@@ -5,9 +5,12 @@ from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
-from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
+from services.tuner.schedules.base.quantised import (
+    FEW_ROWS_WASM,
+    QuantisedProduct,
+    quantised_product_of,
+)
 from services.tuner.schedules.base.wasm_config import WasmConfig
-from services.tuner.schedules.quantised_gemv.config import MAX_M
 
 MAX_TILE_VECTORS = 12
 """Sums that a tile keeps in registers."""
@@ -45,7 +48,7 @@ class WasmQuantisedMatmulConfig(WasmConfig):
 def unpacks(product: QuantisedProduct) -> bool:
     """Whether it has rows enough for weights to be unpacked first, four rows of them at a time."""
     return (
-        product.m > MAX_M
+        product.m > FEW_ROWS_WASM
         and product.norm is None
         and product.k % product.form.block == 0
         and product.n % ir.LANES == 0

@@ -13,12 +13,12 @@ from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
+from services.tuner.schedules.base.webgpu_space import plain_first
 from services.tuner.schedules.quantised_matmul.webgpu_config import (
     SPLITS,
     TILES,
     WebgpuQuantisedMatmulConfig,
 )
-from services.tuner.schedules.webgpu_space import plain_first
 
 BLOCKS = (64, 32, 128, 16)
 MOST_CANDIDATES = 64

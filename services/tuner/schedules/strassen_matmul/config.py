@@ -7,12 +7,12 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import PROGRAM, Workload
 from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.wasm_config import WasmConfig
-from services.tuner.schedules.matmul.config import (
+from services.tuner.schedules.base.wasm_config import (
     MAX_SCRATCH_BYTES,
     MAX_TILE_ELEMENTS,
     MAX_UNROLL_K,
     MAX_UNROLLED_PRODUCTS,
+    WasmConfig,
 )
 
 SUMS = 5

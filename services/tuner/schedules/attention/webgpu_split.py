@@ -11,11 +11,11 @@ from kernelzoo.domain.candidate import Candidate
 from services.tuner import ir
 from services.tuner.schedules.attention.config import attends
 from services.tuner.schedules.attention.webgpu import attended
+from services.tuner.schedules.attention.webgpu_config import WebgpuSplitAttentionConfig
 from services.tuner.schedules.attention.webgpu_kernel import AttentionKernel
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.parts import OutputParts
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.split_attention.webgpu_config import WebgpuSplitAttentionConfig
 
 JOINERS = 128
 """Threads of a workgroup that joins parts."""

@@ -8,8 +8,6 @@ from kernelzoo.domain.gpu import ANY_GPU, SOFTWARE_DRIVER, Driver, GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.f16_storage import with_native_f16
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
-from services.tuner.schedules.matmul.usage import statements_of
-from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
 
 C = TypeVar("C", bound=WebgpuConfig)
 
@@ -66,14 +64,10 @@ def _compilable(
 
 
 def _compiles(config: WebgpuConfig, workload: Workload, driver: Driver) -> bool:
-    """Whether a driver compiles the kernel in two seconds, told before it is lowered. Kernels of
-    other families than matmul have 350 statements at most, and `passes/if_conversion.py` sees to it
-    that none has a loop with too many decisions in a row."""
+    """Whether a driver compiles the kernel in two seconds, told before it is lowered."""
     if config.workgroup_bytes_for(workload) > driver.workgroup_bytes:
         return False
-    return not isinstance(config, WebgpuMatmulConfig) or (
-        statements_of(config, workload) <= driver.statements
-    )
+    return config.statements(workload) <= driver.statements
 
 
 def _in_both_ways(packed: tuple[Candidate, ...]) -> tuple[Candidate, ...]:

@@ -1,0 +1,11 @@
+"""The two ways in which a kernel reads and writes tensors of f16."""
+
+from enum import StrEnum
+
+
+class F16Storage(StrEnum):
+    """As pairs in words, which every adapter unpacks (`unpack2x16float`), or as the type f16 of
+    adapters that have it. Both compute in f32."""
+
+    PACKED = "packed"
+    NATIVE = "native"

@@ -1,1 +1,0 @@
-"""Attention of a block of rows over a cache that they join, by tiles of scores."""
