@@ -10,9 +10,7 @@ from services.tuner.ir.nodes import (
     Assign,
     Binary,
     BinaryOp,
-    Bitcast,
     Broadcast,
-    Call,
     Compare,
     CompareOp,
     Const,
@@ -114,7 +112,7 @@ class ExpressionBuilder:
     def multiply_add(self, left: Expression, right: Expression, addend: Expression) -> Expression:
         if self._fma:
             return MultiplyAdd(left=left, right=right, addend=addend)
-        return add(multiply(left, right), addend)
+        return left * right + addend
 
     def smaller(self, x: Expression, number: float) -> Binary:
         """The smaller of a value and a number; NaN of NaN."""
@@ -141,11 +139,7 @@ class ExpressionBuilder:
 
     def scaled(self, value: Expression, exponent: Expression) -> Expression:
         """value·2ⁿ, where the low nine bits of `exponent` are n and the result is normal."""
-        count = Const(value=23, dtype=DType.I32)
-        bits = Bitcast(value=exponent, dtype=DType.I32)
-        raised = bits << count
-        whole = add(Bitcast(value=value, dtype=DType.I32), raised)
-        return Bitcast(value=whole, dtype=DType.F32)
+        return (value.bitcast(DType.I32) + (exponent.bitcast(DType.I32) << 23)).bitcast(DType.F32)
 
     def where(self, holds: Expression, then: Expression, otherwise: Expression) -> Select:
         return Select(condition=holds, then=then, otherwise=otherwise, relaxed=self._fma)
@@ -153,23 +147,3 @@ class ExpressionBuilder:
     def compared(self, op: CompareOp, left: Expression, right: Expression) -> RegisterRead:
         """A mask that is used more than once."""
         return self.keep(Compare(op=op, left=left, right=right), DType.I32)
-
-
-def add(left: Expression, right: Expression) -> Binary:
-    return left + right
-
-
-def subtract(left: Expression, right: Expression) -> Binary:
-    return left - right
-
-
-def multiply(left: Expression, right: Expression) -> Binary:
-    return left * right
-
-
-def divide(left: Expression, right: Expression) -> Binary:
-    return left / right
-
-
-def call(function: MathFunction, argument: Expression) -> Call:
-    return Call(function=function, argument=argument)

@@ -7,18 +7,15 @@ coefficients are fitted as those of `math_functions`.
 from math import inf, nan
 
 from kernelzoo.domain.dtype import DType
+from services.tuner.ir.build import call
 from services.tuner.ir.nodes import (
-    Bitcast,
-    Cast,
     CompareOp,
-    Const,
     Expression,
     MathFunction,
     RegisterRead,
 )
 from services.tuner.passes.expression_builder import (
     ExpressionBuilder,
-    call,
 )
 
 _LOG = (
@@ -117,22 +114,18 @@ def _split(x: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, Reg
     """n and f, for x > 0. A denormal number is scaled first."""
     tiny = build.compared(CompareOp.LT, x, build.number(_SMALLEST_NORMAL))
     normal = build.where(tiny, x * build.number(2.0**_FRACTION_BITS), x)
-    bits = build.keep(Bitcast(value=normal, dtype=DType.I32), DType.I32)
-    count = Const(value=_FRACTION_BITS, dtype=DType.I32)
-    above = bits - build.whole(_TWO_THIRDS)
-    exponent = build.keep(above >> count, DType.I32)
-    raised = exponent << count
-    m = Bitcast(value=bits - raised, dtype=DType.F32)
+    bits = build.keep(normal.bitcast(DType.I32), DType.I32)
+    exponent = build.keep((bits - build.whole(_TWO_THIRDS)) >> _FRACTION_BITS, DType.I32)
+    m = (bits - (exponent << _FRACTION_BITS)).bitcast(DType.F32)
     scaled = build.where(tiny, build.number(_FRACTION_BITS), build.number(0))
-    n = Cast(value=exponent, dtype=DType.F32) - scaled
+    n = exponent.cast(DType.F32) - scaled
     return build.keep(n), build.keep(m - build.number(1))
 
 
 def _halves(x: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, RegisterRead]:
     """x as the sum of two numbers of 12 bits."""
-    bits = Bitcast(value=x, dtype=DType.I32)
-    masked = bits & build.whole(_HIGH_HALF)
-    top = build.keep(Bitcast(value=masked, dtype=DType.F32))
+    masked = x.bitcast(DType.I32) & build.whole(_HIGH_HALF)
+    top = build.keep(masked.bitcast(DType.F32))
     return top, build.keep(x - top)
 
 

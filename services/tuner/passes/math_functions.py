@@ -31,6 +31,7 @@ from math import inf, nan
 from msgspec.structs import replace
 
 from kernelzoo.domain.dtype import DType
+from services.tuner.ir.build import call
 from services.tuner.ir.nodes import (
     Allocate,
     Assign,
@@ -60,7 +61,6 @@ from services.tuner.ir.rewrite import operands, values, with_operands
 from services.tuner.passes.expression_builder import (
     ExpressionBuilder,
     Native,
-    call,
 )
 from services.tuner.passes.logarithm import logarithm, logarithm_past_one, scaled_logarithm
 from services.tuner.passes.remainder import remainder

@@ -8,18 +8,15 @@ times 2⁷ is an i32, and its quotient by b one that float32 errs by at most 1 i
 from math import inf, nan
 
 from kernelzoo.domain.dtype import DType
+from services.tuner.ir.build import call
 from services.tuner.ir.nodes import (
-    Bitcast,
-    Cast,
     CompareOp,
-    Const,
     Expression,
     MathFunction,
     RegisterRead,
 )
 from services.tuner.passes.expression_builder import (
     ExpressionBuilder,
-    call,
 )
 
 _FRACTION_BITS = 23
@@ -39,7 +36,7 @@ def remainder(x: Expression, y: Expression, build: ExpressionBuilder) -> Express
     (whole, exponent), (divisor, scale) = _parts(a, build), _parts(b, build)
     left = build.keep(exponent - scale, DType.I32)
     seventh = left * build.whole(_SEVENTH)
-    digits = build.keep(_shifted(seventh, _SEVENTH_BITS), DType.I32)
+    digits = build.keep(seventh >> _SEVENTH_BITS, DType.I32)
     first = left - digits * build.whole(_DIGIT_BITS)
     rest = build.keep(_rest(whole, divisor, build), DType.I32)
     build.change(rest, _rest(rest * _power(first, build), divisor, build))
@@ -49,20 +46,19 @@ def remainder(x: Expression, y: Expression, build: ExpressionBuilder) -> Express
         build.change(rest, build.where(more, _rest(next_, divisor, build), rest))
         build.change(digits, digits - build.whole(1))
     # A power of two that is no normal number is one of two factors that are.
-    small = Cast(value=rest, dtype=DType.F32) * build.number(2.0**-_FRACTION_BITS)
-    size = build.keep(small * Bitcast(value=_raised(scale), dtype=DType.F32))
+    small = rest.cast(DType.F32) * build.number(2.0**-_FRACTION_BITS)
+    size = build.keep(small * (scale << _FRACTION_BITS).bitcast(DType.F32))
     signed = build.below(x, build.number(0), size * build.number(-1), size)
     found = build.below(a, b, x, signed)
     finite = build.compared(CompareOp.LT, a, build.number(inf))
     divides = build.compared(CompareOp.LT, build.number(0), b)
-    sound = finite & divides
-    return build.where(sound, found, build.number(nan))
+    return build.where(finite & divides, found, build.number(nan))
 
 
 def _parts(size: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, RegisterRead]:
     """A whole number of 24 bits and an exponent n of at least 1: size = whole · 2ⁿ⁻¹⁵⁰."""
-    bits = build.keep(Bitcast(value=size, dtype=DType.I32), DType.I32)
-    exponent = build.keep(_shifted(bits, _FRACTION_BITS), DType.I32)
+    bits = build.keep(size.bitcast(DType.I32), DType.I32)
+    exponent = build.keep(bits >> _FRACTION_BITS, DType.I32)
     fraction = build.keep(bits & build.whole(_FRACTION), DType.I32)
     normal = build.compared(CompareOp.LT, build.whole(0), exponent)
     whole = build.where(normal, fraction + build.whole(_FRACTION + 1), fraction)
@@ -72,8 +68,7 @@ def _parts(size: RegisterRead, build: ExpressionBuilder) -> tuple[RegisterRead, 
 
 def _rest(number: Expression, divisor: RegisterRead, build: ExpressionBuilder) -> Expression:
     number = build.keep(number, DType.I32)
-    real, by = (Cast(value=each, dtype=DType.F32) for each in (number, divisor))
-    quotient = Cast(value=real / by, dtype=DType.I32)
+    quotient = (number.cast(DType.F32) / divisor.cast(DType.F32)).cast(DType.I32)
     rest = build.keep(number - quotient * divisor, DType.I32)
     above = build.compared(CompareOp.LT, rest, build.whole(0))
     rest = build.keep(build.where(above, rest + divisor, rest), DType.I32)
@@ -83,16 +78,4 @@ def _rest(number: Expression, divisor: RegisterRead, build: ExpressionBuilder) -
 
 def _power(exponent: Expression, build: ExpressionBuilder) -> Expression:
     """2ⁿ as a whole number."""
-    raised = _raised(exponent + build.whole(_BIAS))
-    return Cast(value=Bitcast(value=raised, dtype=DType.F32), dtype=DType.I32)
-
-
-def _shifted(bits: Expression, count: int) -> Expression:
-    by = Const(value=count, dtype=DType.I32)
-    return bits >> by
-
-
-def _raised(exponent: Expression) -> Expression:
-    """The bits of a power of two."""
-    by = Const(value=_FRACTION_BITS, dtype=DType.I32)
-    return exponent << by
+    return ((exponent + build.whole(_BIAS)) << _FRACTION_BITS).bitcast(DType.F32).cast(DType.I32)

@@ -13,6 +13,7 @@ from itertools import pairwise
 from math import pi
 
 from kernelzoo.domain.dtype import DType
+from services.tuner.ir.build import call
 from services.tuner.ir.nodes import (
     Binary,
     Bitcast,
@@ -26,7 +27,6 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.passes.expression_builder import (
     ExpressionBuilder,
-    call,
 )
 
 _HALF_PI = (1.5703125, 4.837512969970703e-4, 7.549789948768648e-8)
