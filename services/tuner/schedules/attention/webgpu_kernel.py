@@ -3,6 +3,7 @@ thread's part of them, workgroup memory and registers."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention
 from kernelzoo.domain.operators.decoding import AttentionShape
@@ -58,7 +59,6 @@ class OperandRows:
         frame: ir.Frame,
         thread: ir.Affine,
         config: WebgpuAttentionConfig,
-        *,
         name: str,
         operand: HeadsOperand,
         extent: int,
@@ -67,16 +67,17 @@ class OperandRows:
         base: int,
         stride: int,
     ) -> "OperandRows":
-        """With the places of a thread, if any is copied: threads side by side copy what lies side
-        by side."""
+        """With the places of a thread, if any is copied."""
         quads, threads = entries // ir.LANES, config.threads
         items = count * quads if config.cache is Cache.ROWS else 0
         places: list[CopiedVector] = []
         row = quad = ir.ZERO
         for turn in range(-(-items // threads)):
+            # Threads side by side copy what lies side by side: a warp reads whole lines of storage.
             item = thread + turn * threads
             bound = item < items
             if turn and not threads % quads:
+                # All turns are at the same vector of a row: no division for each, and one bound.
                 row = row + threads // quads
                 bound = row < count
             else:
@@ -173,30 +174,16 @@ class AttentionKernel:
         rows = (group * config.tile_m + i for i in range(config.tile_m))
         quads = (lane + c * config.threads_per_row for c in outputs)
 
-        def copied(
-            name: str, operand: HeadsOperand, extent: int, entries: int, base: int, stride: int
-        ) -> OperandRows:
-            count = config.block_m if name == "queries" else config.block_n
-            return OperandRows.of(
-                frame,
-                thread,
-                config,
-                name=name,
-                operand=operand,
-                extent=extent,
-                count=count,
-                entries=entries,
-                base=base,
-                stride=stride,
-            )
-
-        stride = config.row_stride(given)
-        keys = copied("keys", given.keys, given.n, given.head_dim, memory.keys, stride)
-        values = copied("values", given.values, given.n, given.width, memory.values, given.width)
-
-        def local(name: str, size: int) -> ir.Buffer:
-            return ir.local(name, size)
-
+        copied = partial(OperandRows.of, frame, thread, config)
+        # Rows of queries and keys are padded: threads read one entry of many rows at once, which
+        # would be in one bank. Values are read along their rows, and are not.
+        (m, n), stride, width = (
+            (config.block_m, config.block_n),
+            config.row_stride(given),
+            given.width,
+        )
+        keys = copied("keys", given.keys, given.n, n, given.head_dim, memory.keys, stride)
+        values = copied("values", given.values, given.n, n, width, memory.values, width)
         return cls(
             given=given,
             config=config,
@@ -210,6 +197,8 @@ class AttentionKernel:
             slice=slice_,
             group=group,
             lane=lane,
+            # Instead of a condition, the last query and the last vector are computed again, which a
+            # condition on the store leaves out.
             rows=tuple(
                 frame.clamped(f"row{i}", first + row, given.m, 1) for i, row in enumerate(rows)
             ),
@@ -217,7 +206,7 @@ class AttentionKernel:
                 frame.clamped(f"quad{c}", quad, given.width // ir.LANES, 1)
                 for c, quad in enumerate(quads)
             ),
-            queries=copied("queries", given.queries, given.m, given.head_dim, 0, stride),
+            queries=copied("queries", given.queries, given.m, m, given.head_dim, 0, stride),
             keys=keys,
             values=values,
             part=part,
@@ -227,22 +216,23 @@ class AttentionKernel:
             staged=ir.shared("staged", memory.size),
             powers=ir.shared("powers", memory.powers),
             slices=ir.shared("slices", memory.slices),
-            own_query=local("own_query", ir.LANES * config.tile_m),
-            own_key=local("own_key", ir.LANES),
-            own_value=local("own_value", ir.LANES * len(outputs)),
-            own_power=local("own_power", ir.LANES * -(-config.tile_m // ir.LANES)),
-            dot=local("dot", config.tile_m * config.tile_n),
-            acc=local("acc", ir.LANES * config.tile_m * len(outputs)),
-            most=local("most", config.tile_m),
-            larger=local("larger", config.tile_m),
-            share=local("share", config.tile_m),
-            sum=local("sum", config.tile_m),
-            next_keys=local("next_keys", ir.LANES * len(keys.places)),
-            next_values=local("next_values", ir.LANES * len(values.places)),
+            own_query=ir.local("own_query", ir.LANES * config.tile_m),
+            own_key=ir.local("own_key", ir.LANES),
+            own_value=ir.local("own_value", ir.LANES * len(outputs)),
+            own_power=ir.local("own_power", ir.LANES * -(-config.tile_m // ir.LANES)),
+            dot=ir.local("dot", config.tile_m * config.tile_n),
+            acc=ir.local("acc", ir.LANES * config.tile_m * len(outputs)),
+            most=ir.local("most", config.tile_m),
+            larger=ir.local("larger", config.tile_m),
+            share=ir.local("share", config.tile_m),
+            sum=ir.local("sum", config.tile_m),
+            next_keys=ir.local("next_keys", ir.LANES * len(keys.places)),
+            next_values=ir.local("next_values", ir.LANES * len(values.places)),
         )
 
     @property
     def local(self) -> tuple[ir.Buffer, ...]:
+        # The next block is on its way into these while threads multiply this one.
         copied = (self.next_keys, self.next_values) if self.copies else ()
         exchanged = (self.own_power,) if self.config.shares_rows else ()
         return (
@@ -326,19 +316,20 @@ class AttentionKernel:
         """Whether query number i takes a key into account; None where it takes all."""
         limit: ir.Affine | None = None
         if self.cache:
+            # A query of a text sees itself and what is before it.
             limit = self.cache.here + self.first + self.row(i) + 1
         elif self.blocks * self.config.parts * self.config.block_n > self.given.n:
             limit = ir.constant(self.given.n)
         if limit is None:
             return None
-        left, right = (ir.value(index) for index in (column, limit))
-        return left < right
+        return ir.value(column) < limit
 
     @property
     def last_block(self) -> tuple[ir.Bound, ...]:
         """What holds of blocks that any query takes into account."""
         if not self.cache:
             return ()
+        # Blocks behind the last query of the workgroup hold keys that none of its queries sees.
         first = self.cache.here + self.first
         place = self.block * self.config.block_n - first
         inside = self.frame.nested()
@@ -369,6 +360,7 @@ class AttentionKernel:
             return ()
         place = self.first + self.row(i)
         entry = place * self.given.heads + self.head
+        # Threads that share a query have all its sum: the first of them stores it.
         bounds = (self.lane < 1, self.slice < 1, place < self.given.m)
         store = self.parts.told(entry, self.part, most, sum_)
         return ir.under(self.frame.undecided(bounds), (store,))
