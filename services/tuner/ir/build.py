@@ -152,6 +152,11 @@ def under(bounds: Iterable[Bound], body: Block, otherwise: Block = ()) -> Block:
     return (If(bounds=kept, body=body, otherwise=otherwise),) if kept else body
 
 
+def let(var: str, value: Expression, most: int, body: Block, low: int = 0) -> Let:
+    """Binds `var` in the body to a value from `low` to `most`."""
+    return Let(var=var, value=value, low=low, high=most, body=body)
+
+
 def allocated(buffers: Iterable[Buffer], body: Block) -> Block:
     """The body with its buffers; the last is made first."""
     for buffer in buffers:
@@ -183,7 +188,7 @@ class Frame:
 
     def let(self, var: str, value: Expression, most: int) -> Affine:
         """Binds `var` to a value from 0 to `most`."""
-        self.lets.append(Let(var=var, value=value, low=0, high=most, body=()))
+        self.lets.append(let(var, value, most, ()))
         self.ranges[var] = (0, most)
         return variable(var)
 
@@ -229,6 +234,6 @@ class Frame:
 
     def enclose(self, body: Block) -> Block:
         """The body inside the Lets."""
-        for let in reversed(self.lets):
-            body = (Let(var=let.var, value=let.value, low=let.low, high=let.high, body=body),)
+        for bound in reversed(self.lets):
+            body = (let(bound.var, bound.value, bound.high, body, bound.low),)
         return body

@@ -17,9 +17,7 @@ from services.tuner.schedules.attention.webgpu_kernel import AttentionKernel, Ca
 from services.tuner.schedules.base.cache import key_at, value_at
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.block_attention.webgpu import KEEPERS, BlockOperands
-from services.tuner.schedules.block_attention.webgpu_config import (
-    WebgpuTiledBlockAttentionConfig,
-)
+from services.tuner.schedules.block_attention.webgpu_config import WebgpuTiledBlockAttentionConfig
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:

@@ -45,7 +45,7 @@ def when(name: str, condition: ir.Expression, body: ir.Block, otherwise: ir.Bloc
     value = ir.select(condition, *((0, 1) if body else (1, 0)))
     bound = ir.variable(name) < 1
     inside = ir.under((bound,), body, otherwise) if body else ir.under((bound,), otherwise)
-    return (ir.Let(var=name, value=value, low=0, high=1, body=inside),)
+    return (ir.let(name, value, 1, inside),)
 
 
 def key(entry: ir.Expression, dtype: DType, *, largest: bool) -> ir.Expression:
@@ -157,7 +157,7 @@ class UpdateNest:
         value = self._read(part, axes).max(-1).min(extent)
         bounds = (at < extent, at * -1 < 1)
         body = ir.under(bounds, self._inside(axes, {**places, number_: at}, depth))
-        return (ir.Let(var=var, value=value, low=-1, high=extent, body=body),)
+        return (ir.let(var, value, extent, body, low=-1),)
 
     def _read(self, read: domain.Read, axes: dict[str, ir.Affine]) -> ir.Load:
         return self.entry(read.tensor, [_affine(place, axes) for place in read.at])

@@ -147,13 +147,7 @@ def _scanned_row(scan: Scan, x: ir.Buffer, output: ir.Buffer, row: ir.Affine) ->
         *_serial("block", blocks, *block(ir.variable("block") * size, size)),
         *(block(ir.constant(blocks * size), left) if left else ()),
     )
-    return ir.allocated(
-        (
-            before,
-            held,
-        ),
-        body,
-    )
+    return ir.allocated((before, held), body)
 
 
 # Updates.
@@ -226,15 +220,7 @@ def _found_by_sorting(
     if size < extent:
         body = (*body, *_others(selection, entry_at, key_at, (keys, places), sort, size))
     body = (*body, *_serial("r", count, told(r, places[r])))
-    return ir.allocated(
-        (
-            digits,
-            keys,
-            places,
-            *others,
-        ),
-        body,
-    )
+    return ir.allocated((digits, keys, places, *others), body)
 
 
 def _others(
@@ -255,12 +241,8 @@ def _others(
     spare = keys.store(ir.variable("spare") + count, ir.whole(MOST))
     drop = (
         worst.store(0, keys[count - 1]),
-        ir.Let(
-            var="last",
-            value=places[count - 1],
-            low=0,
-            high=selection.extent - 1,
-            body=(worst_entry.store(0, entry_at(last)),),
+        ir.let(
+            "last", places[count - 1], selection.extent - 1, (worst_entry.store(0, entry_at(last)),)
         ),
         filled.store(0, ir.whole(count)),
         *_serial("spare", size - count, spare),
@@ -269,12 +251,11 @@ def _others(
 
     def taken(at: ir.Affine) -> ir.Block:
         put: ir.Block = (
-            ir.Let(
-                var="slot",
-                value=filled[0],
-                low=0,
-                high=size - 1,
-                body=(keys.store(slot, key_at(at)), places.store(slot, ir.value(at))),
+            ir.let(
+                "slot",
+                filled[0],
+                size - 1,
+                (keys.store(slot, key_at(at)), places.store(slot, ir.value(at))),
             ),
             filled.store(0, one_more),
             *when("full", filled[0].equals(size), (*sort, *drop)),
@@ -285,14 +266,7 @@ def _others(
     if ir.dtype_of(first) is DType.I32:
         at = ir.variable("later") + size
         body = (*drop, *_serial("later", left, *taken(at)), *sort)
-        return ir.allocated(
-            (
-                filled,
-                worst,
-                worst_entry,
-            ),
-            body,
-        )
+        return ir.allocated((filled, worst, worst_entry), body)
     start_at = ir.variable("line") * LINE + size
     limit = ir.splat(worst_entry[0])
     late: ir.Expression | None = None
@@ -309,14 +283,7 @@ def _others(
     each = _serial("later", LINE, *taken(start_at + ir.variable("later")))
     line = when("late", all_late.equals(0), each)
     body = (*drop, *_serial("line", left // LINE, *line), *sort)
-    return ir.allocated(
-        (
-            filled,
-            worst,
-            worst_entry,
-        ),
-        body,
-    )
+    return ir.allocated((filled, worst, worst_entry), body)
 
 
 def _sorted(held: Pairs, other: Pairs, digits: ir.Buffer, size: int, bits: int) -> ir.Block:
@@ -340,26 +307,24 @@ def _sorted_by_digit(
     def of_entry(*body: ir.Statement) -> ir.Let:
         bits = digits.size.bit_length() - 1
         value = digit_of(source[0][t], first_bit, bits)
-        return ir.Let(var="digit", value=value, low=0, high=digits.size - 1, body=body)
+        return ir.let("digit", value, digits.size - 1, body)
 
     count = of_entry(digits.store(digit, held + 1))
     here = digits[d]
-    move = ir.Let(
-        var="slot",
-        value=held,
-        low=0,
-        high=size - 1,
-        body=(
+    move = ir.let(
+        "slot",
+        held,
+        size - 1,
+        (
             *(to.store(slot, of[t]) for of, to in zip(source, target, strict=True)),
             digits.store(digit, ir.value(slot) + 1),
         ),
     )
-    first = ir.Let(
-        var="slot",
-        value=running[0],
-        low=0,
-        high=size,
-        body=(running.store(0, running[0] + here), digits.store(d, ir.value(slot))),
+    first = ir.let(
+        "slot",
+        running[0],
+        size,
+        (running.store(0, running[0] + here), digits.store(d, ir.value(slot))),
     )
     body = (
         *_serial("d", digits.size, digits.store(d, 0)),

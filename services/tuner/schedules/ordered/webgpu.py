@@ -70,7 +70,7 @@ def _threads_for(
     frame = ir.Frame()
     group, thread = frame.variable("group", groups), frame.variable("thread", threads)
     at = group * threads + thread
-    item = ir.Let(var="item", value=ir.value(at), low=0, high=count - 1, body=body)
+    item = ir.let("item", ir.value(at), count - 1, body)
     inside = ir.under(frame.undecided((at < count,)), (item,))
     block = (ir.threads(threads, inside),)
     return ir.program(parameters, "group", groups, block)
@@ -272,7 +272,7 @@ class _Sorting:
 
         def of_entry(*body: ir.Statement) -> ir.Block:
             value = bits & DIGITS - 1
-            return (ir.Let(var="digit", value=value, low=0, high=DIGITS - 1, body=body),)
+            return (ir.let("digit", value, DIGITS - 1, body),)
 
         own = digit * self._threads + self.thread
         count = self.counts[own]
@@ -280,15 +280,11 @@ class _Sorting:
         column = d * self._threads + self.thread
         at = self.row + slot
         place = count + self.starts[digit]
-        moved = ir.Let(
-            var="slot",
-            value=place,
-            low=0,
-            high=self._extent - 1,
-            body=(
-                *(to.store(at, of[entry]) for of, to in zip(source, target, strict=True)),
-                counted,
-            ),
+        moved = ir.let(
+            "slot",
+            place,
+            self._extent - 1,
+            (*(to.store(at, of[entry]) for of, to in zip(source, target, strict=True)), counted),
         )
         return (
             *ir.serial("d", DIGITS, (self.counts.store(column, 0),)),
@@ -321,12 +317,11 @@ def _running(
     """Each count becomes the sum of those before it; that of all is stored, where wanted."""
     running = ir.local("running", 1, DType.I32)
     held, before = running[0], ir.variable("before")
-    step = ir.Let(
-        var="before",
-        value=held,
-        low=0,
-        high=LARGEST_COUNT,
-        body=(running.store(0, held + counts[at]), counts.store(at, ir.value(before))),
+    step = ir.let(
+        "before",
+        held,
+        LARGEST_COUNT,
+        (running.store(0, held + counts[at]), counts.store(at, ir.value(before))),
     )
     body: ir.Block = (running.store(0, 0), *ir.serial(var, length, (step,)))
     if all_of is not None:
