@@ -88,8 +88,7 @@ class _Nest:
         head, group = frame.delinearize(place, parts)
         body: ir.Block = (*self._packed(head), *self._blocks(head, group))
         body = ir.allocated((self.keys, self.values, self.queries, self.scores, self.shares), body)
-        whole = ir.loop("slice", slices, frame.enclose(body), ir.LoopKind.RANGE)
-        return ir.Program(parameters=self.parameters, body=whole)
+        return ir.program(self.parameters, "slice", slices, frame.enclose(body))
 
     @property
     def keys(self) -> ir.Buffer:

@@ -35,11 +35,7 @@ def _joined(
 ) -> ir.Program:
     given, frame = kernel.given, ir.Frame()
     rows, quads = given.m * given.heads, given.width // ir.LANES
-    workgroups = -(-rows * quads // JOINERS)
-    group, thread = frame.variable("group", workgroups), frame.variable("thread", JOINERS)
-    item = group * JOINERS + thread
-    exists = frame.undecided((item < rows * quads,))
-    item = frame.clamped("item", item, rows * quads, 1)
+    item, exists, workgroups = frame.item("item", rows * quads, JOINERS)
     row, quad = frame.delinearize(item, (("row", rows), ("quad", quads)))
     place = quad * ir.LANES
     index = row * given.width + place

@@ -111,11 +111,7 @@ def _joined(operands: BlockOperands) -> ir.Program:
     """The first dispatch. A row that has no room is left out."""
     shape, quads, frame = operands.shape, operands.quads, ir.Frame()
     items = operands.rows * shape.kv_heads * quads
-    workgroups = -(-items // KEEPERS)
-    group, thread = frame.variable("group", workgroups), frame.variable("thread", KEEPERS)
-    place = group * KEEPERS + thread
-    exists = frame.undecided((place < items,))
-    place = frame.clamped("place", place, items, 1)
+    place, exists, workgroups = frame.item("place", items, KEEPERS)
     row, kv, quad = frame.delinearize(
         place, (("row", operands.rows), ("kv", shape.kv_heads), ("quad", quads))
     )

@@ -47,11 +47,7 @@ def _joined(
     shape, quads, frame = operands.shape, operands.quads, ir.Frame()
     heads = shape.heads + shape.kv_heads
     items = operands.rows * heads * quads
-    workgroups = -(-items // KEEPERS)
-    group, thread = frame.variable("group", workgroups), frame.variable("thread", KEEPERS)
-    place = group * KEEPERS + thread
-    exists = frame.undecided((place < items,))
-    place = frame.clamped("place", place, items, 1)
+    place, exists, workgroups = frame.item("place", items, KEEPERS)
     row, head, quad = frame.delinearize(
         place, (("row", operands.rows), ("head", heads), ("quad", quads))
     )

@@ -67,11 +67,8 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> ir.Program:
         ("unit", found.size(channel_axis) // width),
     )
     count = prod(size for _, size in parts)
-    groups = -(-count // config.threads)
-    group = frame.variable("group", groups)
-    place = group * config.threads + frame.variable("thread", config.threads)
-    exists = frame.undecided((place < count,))
-    *outer, x, unit = frame.delinearize(frame.clamped("place", place, count, 1), parts)
+    place, exists, groups = frame.item("place", count, config.threads)
+    *outer, x, unit = frame.delinearize(place, parts)
 
     parameters = parameters_of(workload)
     kernel = _Kernel(
@@ -99,8 +96,7 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> ir.Program:
 
     body = ir.allocated((kernel.sums, kernel.pixel), body)
     threads = ir.threads(config.threads, frame.enclose(body))
-    nest = ir.loop("group", groups, (threads,), ir.LoopKind.RANGE)
-    return ir.Program(parameters=parameters, body=nest)
+    return ir.program(parameters, "group", groups, (threads,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,8 +97,7 @@ def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tup
     body = ir.allocated(kernel.local, body)
     block: ir.Block = (ir.threads(config.threads, frame.enclose(body)),)
     block = ir.allocated(kernel.shared, block)
-    nest = ir.loop("group", groups, block, ir.LoopKind.RANGE)
-    return (ir.Program(parameters=kernel.parameters, body=nest),)
+    return (ir.program(kernel.parameters, "group", groups, block),)
 
 
 # Step 2: where rows lie, and what an entry is at any time.

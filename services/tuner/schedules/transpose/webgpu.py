@@ -72,5 +72,4 @@ def transpose_program(workload: Workload, config: WebgpuTransposeConfig) -> ir.P
 
     threads = ir.threads(config.threads, frame.enclose(body))
     workgroup = (ir.Allocate(buffer=memory, body=(threads,)),)
-    nest = ir.loop("group", down * across, workgroup, ir.LoopKind.RANGE)
-    return ir.Program(parameters=(a, c), body=nest)
+    return ir.program((a, c), "group", down * across, workgroup)

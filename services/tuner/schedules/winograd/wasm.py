@@ -81,8 +81,9 @@ def winograd_program(workload: Workload, config: WasmWinogradConfig) -> ir.Progr
     )
     body: ir.Block = (*_copied(nest), *_transformed(nest), *_multiplied(nest), *_output(nest))
     body = ir.allocated((KEPT, nest.patch, nest.products, nest.points, nest.padded), body)
-    whole = ir.loop("block", config.range_extent(workload), frame.enclose(body), ir.LoopKind.RANGE)
-    return ir.Program(parameters=(a, nest.b, *rest), body=whole)
+    return ir.program(
+        (a, nest.b, *rest), "block", config.range_extent(workload), frame.enclose(body)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
