@@ -2,7 +2,7 @@
 
 row, k = variable("row"), variable("k")
 row * 64 + k        an index
-row < 100           a guard: a Bound, not a truth value
+row.below(100)      a guard: a Bound, not a truth value
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,8 @@ class Affine(Struct, frozen=True, kw_only=True, gc=False):
             constant=self.constant * factor, terms=tuple([(v, c * factor) for v, c in self.terms])
         )
 
-    def __lt__(self, limit: "Affine | int") -> "Bound":
+    def below(self, limit: "Affine | int") -> "Bound":
+        """No `<`: a class that has it is compared by `==` up to ten times as slowly."""
         if isinstance(limit, int):
             return Bound(index=self, limit=limit)
         return Bound(index=self - limit, limit=0)

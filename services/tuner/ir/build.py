@@ -237,7 +237,7 @@ class Frame:
         there are. A thread behind the last has that one again, under the name."""
         groups = -(-count // threads)
         place = self.variable("group", groups) * threads + self.variable("thread", threads)
-        return self.clamped(name, place, count, 1), self.undecided((place < count,)), groups
+        return self.clamped(name, place, count, 1), self.undecided((place.below(count),)), groups
 
     def enclose(self, body: Block) -> Block:
         """The body inside the Lets."""

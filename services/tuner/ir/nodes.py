@@ -162,7 +162,8 @@ class Arithmetic(Struct, frozen=True, kw_only=True, gc=False):
     """The operators of every expression: they make the node that computes them.
 
     The other operand may be a form, whose value it then is, or a number, which stands in all lanes:
-    a float for an F32, an int for an I32. `==` compares nodes, and makes none.
+    a float for an F32, an int for an I32. `==` compares nodes, and makes none. There is no `<`, as
+    a class that defines it is compared by `==` up to ten times as slowly (CPython 3.11).
     """
 
     def __add__(self, other: "Operand") -> "Binary":
@@ -203,10 +204,10 @@ class Arithmetic(Struct, frozen=True, kw_only=True, gc=False):
     def __rshift__(self, count: "Operand") -> "Binary":
         return Binary(op=BinaryOp.SHIFT_RIGHT, left=operand(self), right=operand(count))
 
-    def __lt__(self, other: "Operand") -> "Compare":
+    def less(self, other: "Operand") -> "Compare":
         return _compare(CompareOp.LT, self, other)
 
-    def __le__(self, other: "Operand") -> "Compare":
+    def at_most(self, other: "Operand") -> "Compare":
         return _compare(CompareOp.LE, self, other)
 
     def equals(self, other: "Operand") -> "Compare":

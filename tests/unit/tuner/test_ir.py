@@ -90,17 +90,17 @@ def test_operators_make_the_nodes_that_they_stand_for() -> None:
     assert word.index == Affine(constant=3)
     assert word >> row == Binary(op=BinaryOp.SHIFT_RIGHT, left=word, right=ir.value(row))
     assert 0 - word == Binary(op=BinaryOp.SUB, left=ir.whole(0), right=word)
-    assert (left < 1.0) == Compare(op=CompareOp.LT, left=left, right=ir.number(1.0))
+    assert left.less(1.0) == Compare(op=CompareOp.LT, left=left, right=ir.number(1.0))
     assert words.store(0, 7) == Store(buffer=words, index=ir.ZERO, value=ir.whole(7))
     assert a.store(row, 7) == Store(buffer=a, index=row, value=ir.number(7))
 
 
 def test_a_form_below_a_limit_is_a_condition_and_no_truth_value() -> None:
     row, count = ir.variable("row"), ir.variable("count")
-    assert (row + 2 < 8) == Bound(index=Affine.of(2, {"row": 1}), limit=8)
-    assert (row < count) == Bound(index=Affine.of(0, {"row": 1, "count": -1}), limit=0)
+    assert (row + 2).below(8) == Bound(index=Affine.of(2, {"row": 1}), limit=8)
+    assert row.below(count) == Bound(index=Affine.of(0, {"row": 1, "count": -1}), limit=0)
     with pytest.raises(TypeError, match="put it into an If"):
-        bool(row < 8)
+        bool(row.below(8))
 
 
 @given(index=AFFINE, divisor=st.integers(1, 12))

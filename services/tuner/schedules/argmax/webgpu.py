@@ -79,7 +79,7 @@ def _search(
     inside = frame.nested()
     step = inside.variable("step", steps)
     at = (step * groups + group) * threads + thread
-    exists = inside.undecided((at < count,))
+    exists = inside.undecided((at.below(count),))
     entry, place = read(at)
     body: list[ir.Statement] = [
         BEST.store(0, ir.number(LOWEST)),
@@ -98,10 +98,10 @@ def _search(
             bests.store(thread, BEST[0]),
             places.store(thread, PLACE[0]),
         )
-        body += (*ir.under((thread < half,), kept), ir.Barrier())
+        body += (*ir.under((thread.below(half),), kept), ir.Barrier())
         half //= 2
     found = BEST[0], PLACE[0]
-    body += ir.under((thread < 1,), stored(*found, group))
+    body += ir.under((thread.below(1),), stored(*found, group))
     block: ir.Block = tuple(body)
     block = ir.allocated((BEST, PLACE), block)
     block = (ir.threads(threads, frame.enclose(block)),)
@@ -110,13 +110,13 @@ def _search(
 
 
 def _is_larger(entry: ir.Expression) -> ir.Expression:
-    return BEST[0] < entry
+    return BEST[0].less(entry)
 
 
 def _is_before(entry: ir.Expression, place: ir.Expression) -> ir.Expression:
     """Whether an entry is larger, or as large and before."""
     equal = BEST[0].equals(entry)
-    before = place < PLACE[0]
+    before = place.less(PLACE[0])
     tie = equal & before
     return _is_larger(entry) | tie
 

@@ -155,7 +155,7 @@ class _Nest:
         frame = ir.Frame()
         frame.variable("group", config.groups)
         number_ = group * together + frame.variable("block", together)
-        inside = frame.undecided((number_ < whole,))
+        inside = frame.undecided((number_.below(whole),))
         first = number_ * config.block_m
         blocks = ir.serial(
             "block", together, ir.under(inside, self._block(head, first, config.block_m))
@@ -164,7 +164,7 @@ class _Nest:
             return blocks
         # The last group has the block of fewer rows.
         last = config.groups - 1 + group * -1
-        is_last = frame.undecided((last < 1,))
+        is_last = frame.undecided((last.below(1),))
         return (
             *blocks,
             *ir.under(is_last, self._block(head, ir.constant(whole * config.block_m), rest)),

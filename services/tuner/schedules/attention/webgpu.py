@@ -166,7 +166,7 @@ def _written(kernel: AttentionKernel, rows: OperandRows, registers: ir.Buffer) -
 def _next_keys(kernel: AttentionKernel) -> ir.Block:
     if kernel.blocks == 1:
         return ()
-    another = (kernel.blocks - 1 > BLOCK,)
+    another = (BLOCK.below(kernel.blocks - 1),)
     following = kernel.block + 1
     read = _read(kernel, kernel.keys, kernel.next_keys, following, kernel.blocks - 2)
     return ir.under(another, read)
@@ -366,7 +366,7 @@ def _added_up(kernel: AttentionKernel, sums: Reduced) -> ir.Block:
             kernel.slices.store(of_sums, sums.values[i]),
         ]
     body: list[ir.Statement] = [
-        *ir.under(kernel.frame.undecided((kernel.lane < 1,)), tuple(told)),
+        *ir.under(kernel.frame.undecided((kernel.lane.below(1),)), tuple(told)),
         ir.Barrier(),
     ]
     for i in range(config.tile_m):
@@ -394,7 +394,7 @@ def _added_up(kernel: AttentionKernel, sums: Reduced) -> ir.Block:
     items = block_m * quads
     for count in range(-(-items // config.threads)):
         place = kernel.thread + count * config.threads
-        exists = kernel.frame.undecided((place < items,))
+        exists = kernel.frame.undecided((place.below(items),))
         parts = ((f"added{count}.row", block_m), (f"added{count}.quad", quads))
         row, quad = kernel.frame.delinearize(place, parts)
         output: ir.Expression | None = None

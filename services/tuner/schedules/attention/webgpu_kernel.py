@@ -75,11 +75,11 @@ class OperandRows:
         for turn in range(-(-items // threads)):
             # Threads side by side copy what lies side by side: a warp reads whole lines of storage.
             item = thread + turn * threads
-            bound = item < items
+            bound = item.below(items)
             if turn and not threads % quads:
                 # All turns are at the same vector of a row: no division for each, and one bound.
                 row = row + threads // quads
-                bound = row < count
+                bound = row.below(count)
             else:
                 parts = ((f"{name}{turn}.row", count), (f"{name}{turn}.quad", quads))
                 row, quad = frame.delinearize(item, parts)
@@ -279,7 +279,7 @@ class AttentionKernel:
 
     def exists(self, c: int) -> tuple[ir.Bound, ...]:
         place = self.lane + c * self.config.threads_per_row
-        return self.frame.undecided((place < self.given.width // ir.LANES,))
+        return self.frame.undecided((place.below(self.given.width // ir.LANES),))
 
     def key(self, place: ir.Affine) -> ir.Affine:
         """The key at a place of the thread's slice, in the block."""
@@ -322,7 +322,7 @@ class AttentionKernel:
             limit = ir.constant(self.given.n)
         if limit is None:
             return None
-        return ir.value(column) < limit
+        return ir.value(column).less(limit)
 
     @property
     def last_block(self) -> tuple[ir.Bound, ...]:
@@ -334,7 +334,7 @@ class AttentionKernel:
         place = self.block * self.config.block_n - first
         inside = self.frame.nested()
         inside.variable("block", self.blocks)
-        return inside.undecided((place < self.config.block_m,))
+        return inside.undecided((place.below(self.config.block_m),))
 
     def column(self, j: int) -> ir.Affine:
         """The thread's key number j in all."""
@@ -350,7 +350,7 @@ class AttentionKernel:
         else:
             index = entry * self.given.width + at
             store = self.parameters[-1].store(index, value)
-        inside = self.frame.undecided((place < self.given.m,))
+        inside = self.frame.undecided((place.below(self.given.m),))
         return ir.under(inside, (store,))
 
     def told(self, i: int, most: ir.Expression, sum_: ir.Expression) -> ir.Block:
@@ -361,6 +361,6 @@ class AttentionKernel:
         place = self.first + self.row(i)
         entry = place * self.given.heads + self.head
         # Threads that share a query have all its sum: the first of them stores it.
-        bounds = (self.lane < 1, self.slice < 1, place < self.given.m)
+        bounds = (self.lane.below(1), self.slice.below(1), place.below(self.given.m))
         store = self.parts.told(entry, self.part, most, sum_)
         return ir.under(self.frame.undecided(bounds), (store,))

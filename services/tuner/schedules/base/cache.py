@@ -46,7 +46,7 @@ def value_at(
 
 def before(index: ir.Affine, limit: ir.Affine) -> ir.Bound:
     """index < limit"""
-    return index - limit < 0
+    return (index - limit).below(0)
 
 
 def exp_of_difference(value: ir.Expression, most: ir.Expression) -> ir.Expression:

@@ -128,20 +128,20 @@ def _are_bounds(
         if left is None or right is None or each.op not in (CompareOp.LT, CompareOp.LE):
             return False
         limit = 0 if each.op is CompareOp.LT else 1
-        said.add(_alone(left - right < limit))
+        said.add(_alone((left - right).below(limit)))
     inside = {_alone(bound) for index, size in dims for bound in _bounds_of(index, size)}
     left_out = ir.Frame(ranges=dict(ranges)).undecided(inside - said)
     return said <= inside and not left_out
 
 
 def _bounds_of(index: ir.Affine, size: int) -> tuple[ir.Bound, ir.Bound]:
-    return index < size, index * -1 < 1
+    return index.below(size), (index * -1).below(1)
 
 
 def _alone(bound: ir.Bound) -> ir.Bound:
     """With the constant of the index in the limit."""
     index = ir.Affine(constant=0, terms=bound.index.terms)
-    return index < bound.limit - bound.index.constant
+    return index.below(bound.limit - bound.index.constant)
 
 
 def affine(place: Expression) -> ir.Affine | None:

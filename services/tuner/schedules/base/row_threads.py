@@ -129,7 +129,7 @@ def _by_tree(
         store = shared[level].store(
             place(level, sharing.lane), spread(level - 1, sharing.lane, counts[level])
         )
-        body += ir.under((sharing.lane < counts[level],), (store,))
+        body += ir.under((sharing.lane.below(counts[level]),), (store,))
         body.append(ir.Barrier())
     body.append(held.store(0, spread(len(counts) - 1, ir.ZERO, 1)))
     return body, shared

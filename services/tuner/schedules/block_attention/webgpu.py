@@ -101,7 +101,7 @@ class BlockOperands:
         )
         place = (token * half + angle) * LANES
         cosines, sines = (self.parameters[n].vector(place) for n in (1, 2))
-        low = ir.value(quad) < half
+        low = ir.value(quad).less(half)
         sign = ir.select(low, ir.number(-1.0), ir.number(1.0))
         partner = ir.splat(sign) * self.projected(row, head, opposite)
         return self.projected(row, head, quad) * cosines + partner * sines
@@ -118,7 +118,7 @@ def _joined(operands: BlockOperands) -> ir.Program:
     here = operands.position(frame)
     key = kv + shape.heads
     token = here + row
-    room = frame.undecided((token < shape.length,))
+    room = frame.undecided((token.below(shape.length),))
     stores = (
         operands.keys.store(
             key_at(shape, kv, quad, token), operands.rotated(frame, row, key, quad, token)
@@ -246,7 +246,7 @@ def _queries(kernel: _Kernel) -> ir.Block:
     turns = -(-items // config.threads)
     inside = kernel.frame.nested()
     place = inside.variable("read", turns) * config.threads + kernel.thread
-    exists = inside.undecided((place < items,))
+    exists = inside.undecided((place.below(items),))
     place = inside.clamped("place", place, items, 1)
     row, quad = inside.delinearize(place, (("query_row", config.block_m), ("quad", operands.quads)))
     source = inside.clamped("source", kernel.first + row, operands.rows, 1)
@@ -267,9 +267,9 @@ def _tokens(kernel: _Kernel) -> ir.Block:
     inside = kernel.frame.nested()
     seen_from = first_seen(inside, place, shape)
     token = ir.variable("step") * config.threads_per_row + kernel.lane + seen_from
-    bounds = [token - place < 1]
+    bounds = [(token - place).below(1)]
     if steps * config.threads_per_row + inside.upper_bound(seen_from) > shape.length:
-        bounds.append(token < shape.length)
+        bounds.append(token.below(shape.length))
     score, most = _held(kernel.score), _held(kernel.most)
     share, sum_ = _held(kernel.share), _held(kernel.sum)
     larger = most.max(score)
@@ -338,7 +338,7 @@ def _outputs(kernel: _Kernel, total: ir.Expression) -> ir.Block:
             each = kernel.mixed.vector(thread * LANES)
             found = found + each if found else each
         assert found is not None
-        exists = kernel.frame.undecided((kernel.lane < count,))
+        exists = kernel.frame.undecided((kernel.lane.below(count),))
         body += ir.under(exists, _stored(kernel, kernel.lane + first, found, total))
         body.append(ir.Barrier())
     return tuple(body[:-1])
@@ -353,5 +353,5 @@ def _stored(
     place = (row * shape.heads + kernel.head) * operands.quads + quad
     quotient = value / ir.splat(total)
     store = operands.parameters[6].store(place * LANES, quotient)
-    exists = kernel.frame.undecided((row < operands.rows,))
+    exists = kernel.frame.undecided((row.below(operands.rows),))
     return ir.under(exists, (store,))

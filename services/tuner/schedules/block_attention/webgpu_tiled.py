@@ -52,7 +52,7 @@ def _joined(
         place, (("row", operands.rows), ("head", heads), ("quad", quads))
     )
     after = operands.position(frame) + row
-    room = frame.undecided((after < shape.length,))
+    room = frame.undecided((after.below(shape.length),))
     token = frame.clamped("token", after, shape.length, 1)
     entry = operands.rotated(frame, row, head, quad, token)
     at = (row * shape.heads + head) * shape.head_dim + quad * ir.LANES
@@ -65,7 +65,7 @@ def _joined(
             operands.projected(row, head + shape.kv_heads, quad),
         ),
     )
-    is_query = (head < shape.heads,)
+    is_query = (head.below(shape.heads),)
     body = ir.under(exists, ir.under(is_query, (query,), otherwise=ir.under(room, kept)))
     inner = ir.threads(KEEPERS, frame.enclose(body))
     return ir.program(parameters, "group", workgroups, (inner,))

@@ -130,7 +130,7 @@ class _Kernel:
 
     def inside(self, place: ir.Affine, size: int) -> tuple[ir.Bound, ...]:
         """0 ≤ place < size, as far as that does not hold anyway."""
-        return self.frame.undecided((place < size, place * -1 < 1))
+        return self.frame.undecided((place.below(size), (place * -1).below(1)))
 
 
 # Step 3: rows of the window that lie in the image.
@@ -252,5 +252,5 @@ def _stores(kernel: _Kernel) -> ir.Block:
         value: ir.Expression = kernel.sums[held]
         at = (*kernel.outer.values(), x, kernel.channel)
         store = kernel.lanes(stored_entry(kernel.workload, at, value))
-        found += ir.under(kernel.frame.undecided((x < width,)), (store,))
+        found += ir.under(kernel.frame.undecided((x.below(width),)), (store,))
     return tuple(found)

@@ -140,7 +140,7 @@ class _Nest:
         inside = frame.nested()
         place = here + row
         own = self._projected(row, group + shape.heads)
-        has_room = inside.undecided((place < shape.length,))
+        has_room = inside.undecided((place.below(shape.length),))
         token = inside.clamped("token", place, shape.length, 1)
         quad = ir.variable("quad")
         value = self._projected(row, group + shape.heads + shape.kv_heads)
@@ -267,7 +267,7 @@ class _Nest:
         first = seen.begin + ir.variable("quad") * ir.LANES
         bounds = [before(first, seen.place + 1)]
         if self.shape.window:
-            bounds.append(first < self.shape.length)
+            bounds.append(first.below(self.shape.length))
         return ir.serial("quad", self._most_quads, ir.under(tuple(bounds), body))
 
     def _padded(self, seen: _Seen) -> ir.Block:

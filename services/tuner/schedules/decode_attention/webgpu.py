@@ -183,7 +183,7 @@ def _token(kernel: _Kernel) -> ir.Block:
     inside = kernel.frame.nested()
     turns = -(-shape.head_dim // threads)
     own = inside.variable("of_head", turns) * threads + kernel.thread
-    exists = inside.undecided((own < shape.head_dim,))
+    exists = inside.undecided((own.below(shape.head_dim),))
     entry = inside.clamped("entry", own, shape.head_dim, 1)
     half = shape.head_dim // 2
     opposite, angle = (
@@ -202,7 +202,7 @@ def _token(kernel: _Kernel) -> ir.Block:
     def rotated(row: ir.Affine) -> ir.Expression:
         partner = projected(row, opposite)
         negative = ir.number(-1.0) * partner
-        low = ir.value(entry) < half
+        low = ir.value(entry).less(half)
         other = ir.select(low, negative, partner)
         return projected(row, entry) * cosine + other * sine
 
@@ -220,7 +220,9 @@ def _token(kernel: _Kernel) -> ir.Block:
 def _kept(kernel: _Kernel) -> ir.Block:
     """The first head of a group keeps the token in the cache, in its first part's workgroup."""
     thread, quads = kernel.thread, kernel.shape.head_dim // LANES
-    bounds = kernel.frame.undecided((thread < quads, kernel.among < 1, kernel.part < 1))
+    bounds = kernel.frame.undecided(
+        (thread.below(quads), kernel.among.below(1), kernel.part.below(1))
+    )
     own = [buffer.vector(thread * LANES) for buffer in (kernel.key, kernel.value)]
     stores = (
         kernel.parameters[4].store(kernel.key_at(thread, kernel.here), own[0]),
@@ -278,9 +280,9 @@ def _each(
     tokens = kernel.config.tokens(kernel.shape)
     bounds = [before(token, kernel.here)]
     if at.bounds(ranges)[1] >= tokens:
-        bounds.append(at < tokens)
+        bounds.append(at.below(tokens))
     if token.bounds(ranges)[1] >= kernel.shape.length:
-        bounds.append(token < kernel.shape.length)
+        bounds.append(token.below(kernel.shape.length))
     return (ir.loop(var, steps, ir.under(bounds, body)),)
 
 
@@ -289,10 +291,10 @@ def _here_in_part(kernel: _Kernel, body: ir.Block, *, all_threads: bool = False)
     the fewest tokens of the cache."""
     tokens = kernel.config.tokens(kernel.shape)
     from_last = kernel.config.threads - 1 + kernel.thread * -1
-    bounds = [] if all_threads else [from_last < 1]
+    bounds = [] if all_threads else [from_last.below(1)]
     if kernel.config.parts > 1 or kernel.shape.span < kernel.shape.length:
         after = kernel.here - kernel.first
-        bounds += [after < tokens, after * -1 < 1]
+        bounds += [after.below(tokens), (after * -1).below(1)]
     return ir.under(bounds, body)
 
 
@@ -354,14 +356,14 @@ def _mixed(kernel: _Kernel) -> ir.Block:
     for number_ in range(at_once):
         own = first + number_ * rows
         at = turn.let(f"at{number_}", ir.value(own).min(last), tokens - 1)
-        exists = ir.value(own) <= last
+        exists = ir.value(own).at_most(last)
         power = ir.select(exists, kernel.scores[at], ir.number(0))
         token = turn.clamped(f"token{number_}", kernel.first + at, shape.length, 1)
         index = kernel.value_at(quad, token)
         value = kernel.parameters[5].vector(index)
         cached = (*cached, *added(value, power))
     own_value = kernel.value.vector(quad * LANES)
-    among_first = inside.undecided((row < 1,))
+    among_first = inside.undecided((row.below(1),))
     score = kernel.scores[after]
     own_part = _here_in_part(kernel, added(own_value, score), all_threads=True)
     sums = kernel.acc.vector(0)
@@ -386,8 +388,8 @@ def _stored(kernel: _Kernel, most: ir.Expression, sum_: ir.Expression) -> ir.Blo
         for row in range(config.threads // quads)
     ]
     value = ir.pairwise(rows)
-    first = kernel.frame.undecided((thread < 1,))
-    exists = kernel.frame.undecided((thread < quads,))
+    first = kernel.frame.undecided((thread.below(1),))
+    exists = kernel.frame.undecided((thread.below(quads),))
     place = thread * LANES
     parts = kernel.parts
     if parts is None:
@@ -407,7 +409,7 @@ def _joined(kernel: _Kernel, parts: OutputParts) -> ir.Program:
     head, thread = frame.variable("group", shape.heads), frame.variable("thread", threads)
     place = thread * LANES
     index = head * shape.head_dim + place
-    exists = frame.undecided((thread < quads,))
+    exists = frame.undecided((thread.below(quads),))
     block = ir.under(exists, parts.joined(head, place, kernel.parameters[6], index))
     inner = ir.threads(threads, frame.enclose(block))
     return ir.program(kernel.parameters, "group", shape.heads, (inner,))

@@ -344,7 +344,7 @@ def _read(kernel: _Kernel, read: _Read, start: ir.Affine, *, tail: bool) -> ir.B
             # k is a multiple of four where a vector lies along it, so a vector ends with k or
             # before it.
             cut = tail and kernel.frame.upper_bound(k) >= quad.operand.k
-            limit = (k < quad.operand.k,) if cut else ()
+            limit = (k.below(quad.operand.k),) if cut else ()
             body += ir.under(limit, (found,), (zero,))
     return ir.under(read.bounds, tuple(body))
 
@@ -380,7 +380,7 @@ def _gathered(
             if k not in taps:
                 name = f"{quad.operand.buffer.name}.tap{len(taps)}"
                 taps[k] = window.tap(inside, name, start, k)
-            end = (start + k < quad.operand.k,) if tail else ()
+            end = ((start + k).below(quad.operand.k),) if tail else ()
             bounds = inside.undecided((*end, *window.bounds(quad.places, taps[k])))
             found += ir.under(
                 bounds,
@@ -437,7 +437,7 @@ def _read_block(
     tail = at(ir.constant(whole * config.block_k), tail=True)
     if low >= whole:
         return tail
-    return ir.under((count < whole,), at(start, tail=False), tail)
+    return ir.under((count.below(whole),), at(start, tail=False), tail)
 
 
 # Step 5 (cache=none): every thread reads its rows of a and columns of b from storage.
@@ -554,7 +554,7 @@ def _through_workgroup_memory(kernel: _Kernel) -> _Inner:
         return _products_of_block(kernel, staged_a, staged_b, half, own_a)
 
     def unless_last(body: ir.Block) -> ir.Block:
-        return ir.under((count - 1 > BLOCK,), body)
+        return ir.under((BLOCK.below(count - 1),), body)
 
     def read_next() -> ir.Block:
         if count == 1:
@@ -655,7 +655,7 @@ def _copies(kernel: _Kernel, staged: _Staged) -> tuple[_Copy, ...]:
         copy = _transposed_copy if staged.transposes else _plain_copy
         quads, stores = copy(frame, staged, name, row, step * ir.LANES, count)
         beyond = (count + 1) * threads > rows * steps
-        bounds = (place < rows * steps,) if beyond else ()
+        bounds = (place.below(rows * steps),) if beyond else ()
         read = _Read(quads=quads, into=staged.registers, bounds=bounds)
         found.append(_Copy(read=read, stores=stores))
     return tuple(found)
@@ -814,11 +814,11 @@ def _sliced_k(kernel: _Kernel, stores: ir.Block) -> ir.Block:
     still_read = config.cache is not Cache.NONE and config.prefetch is not Prefetch.BLOCKS
     for each in rounds(config.sliced_k, config.sum_slots):
         before = (ir.Barrier(),) if still_read else ()
-        lower = z * -1 < 1 - each.middle
-        upper = z < each.last
+        lower = (z * -1).below(1 - each.middle)
+        upper = z.below(each.last)
         above = (lower, upper) if each.last < config.sliced_k else (lower,)
         kept = ir.under(above, _keep_sums(kernel, memory[0], each))
-        below = (z < min(each.middle, each.kept),)
+        below = (z.below(min(each.middle, each.kept)),)
         last = stores if each.middle == 1 else ()
         added = ir.under(below, (*_add_sums(kernel, memory[0], each), *last))
         found = (*found, *before, *kept, ir.Barrier(), *added)
@@ -838,7 +838,7 @@ def _add_sums(kernel: _Kernel, memory: ir.Buffer, each: Round) -> ir.Block:
     other = memory[_slot(kernel, slot)]
     store = kernel.sums.store(own.index, own + other)
     exists = each.kept <= each.middle or each.kept % each.middle == 0
-    inside = () if exists else (slot < each.kept,)
+    inside = () if exists else (slot.below(each.kept),)
     body = ir.under(inside, (_each_sum(kernel, store),))
     return ir.serial("above", -(-each.kept // each.middle), body)
 
@@ -871,7 +871,7 @@ def _stores(kernel: _Kernel, product: Product, partial: tuple[ir.Buffer, ...]) -
             else:
                 store = product.stored(at, value)
             columns += _columns_inside(frame, column, extents.n, store)
-        bounds = [row < extents.m] if frame.upper_bound(row) >= extents.m else []
+        bounds = [row.below(extents.m)] if frame.upper_bound(row) >= extents.m else []
         found += ir.under(bounds, tuple(columns))
     return tuple(found)
 
@@ -881,8 +881,8 @@ def _columns_inside(frame: ir.Frame, column: ir.Affine, n: int, store: ir.Store)
     if frame.upper_bound(column) + ir.LANES <= n:
         return (ir.vector("lane", store),)
     if n % ir.LANES == 0:
-        return ir.under((column < n,), (ir.vector("lane", store),))
-    edge = column + LANE < n
+        return ir.under((column.below(n),), (ir.vector("lane", store),))
+    edge = (column + LANE).below(n)
     return (ir.vector("lane", *ir.under((edge,), (store,))),)
 
 

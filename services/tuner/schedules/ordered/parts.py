@@ -43,7 +43,7 @@ def when(name: str, condition: ir.Expression, body: ir.Block, otherwise: ir.Bloc
     """Runs the body where a condition on entries holds: a variable that is 0 there. Without a body
     it is 0 elsewhere."""
     value = ir.select(condition, *((0, 1) if body else (1, 0)))
-    bound = ir.variable(name) < 1
+    bound = ir.variable(name).below(1)
     inside = ir.under((bound,), body, otherwise) if body else ir.under((bound,), otherwise)
     return (ir.let(name, value, 1, inside),)
 
@@ -54,8 +54,8 @@ def key(entry: ir.Expression, dtype: DType, *, largest: bool) -> ir.Expression:
     if dtype.compute_dtype is DType.F32:
         bits = entry.bitcast(DType.I32)
         magnitude = bits & _MAGNITUDE
-        signed = ir.select(bits < 0, 0 - magnitude, bits)
-        entry = ir.select(ir.whole(_INFINITE) < magnitude, MOST, signed)
+        signed = ir.select(bits.less(0), 0 - magnitude, bits)
+        entry = ir.select(ir.whole(_INFINITE).less(magnitude), MOST, signed)
     return -1 - entry if largest else entry
 
 
@@ -81,8 +81,8 @@ def found_one_by_one(selection: Selection, key_at: KeyAt, told: Told) -> ir.Bloc
     names = ("best", "best_place", "last", "last_place")
     buffers = best, best_place, last, last_place = [ir.local(name, 1, DType.I32) for name in names]
     t, r = ir.variable("t"), ir.variable("r")
-    after = (last[0] < key_at(t)) | last[0].equals(key_at(t)) & (last_place[0] < t)
-    better = after & (best_place[0].equals(selection.extent) | (key_at(t) < best[0]))
+    after = last[0].less(key_at(t)) | last[0].equals(key_at(t)) & last_place[0].less(t)
+    better = after & (best_place[0].equals(selection.extent) | key_at(t).less(best[0]))
     take = when("take", better, (best.store(0, key_at(t)), best_place.store(0, t)))
     find = (
         best.store(0, MOST),
@@ -145,7 +145,7 @@ class UpdateNest:
             at = axes[part.name]
             inside = self._inside(axes, {**places, number_: at}, depth)
             whole_axis = number(part.extent) <= extent
-            return inside if whole_axis else ir.under((at < extent,), inside)
+            return inside if whole_axis else ir.under((at.below(extent),), inside)
         if isinstance(part, domain.Integer):
             at = ir.constant(part.value)
             is_inside = 0 <= part.value < extent
@@ -155,7 +155,7 @@ class UpdateNest:
         var = f"place{number_}"
         at = ir.variable(var)
         value = self._read(part, axes).max(-1).min(extent)
-        bounds = (at < extent, at * -1 < 1)
+        bounds = (at.below(extent), (at * -1).below(1))
         body = ir.under(bounds, self._inside(axes, {**places, number_: at}, depth))
         return (ir.let(var, value, extent, body, low=-1),)
 

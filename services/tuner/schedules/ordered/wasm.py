@@ -260,7 +260,7 @@ def _others(
             filled.store(0, one_more),
             *when("full", filled[0].equals(size), (*sort, *drop)),
         )
-        return when("take", key_at(at) < worst[0], put)
+        return when("take", key_at(at).less(worst[0]), put)
 
     left = selection.extent - size
     if ir.dtype_of(first) is DType.I32:
@@ -274,7 +274,7 @@ def _others(
         some = replace(entry_at(start_at + ir.LANES * vector), lanes=ir.LANES)
         # NaN is neither at most the worst nor at least: what it is, its key tells.
         sides = (some, limit) if selection.largest else (limit, some)
-        holds = sides[0] <= sides[1]
+        holds = sides[0].at_most(sides[1])
         late = holds if late is None else late & holds
     assert late is not None
     all_late: ir.Expression = late.extract(0)

@@ -71,7 +71,7 @@ def _threads_for(
     group, thread = frame.variable("group", groups), frame.variable("thread", threads)
     at = group * threads + thread
     item = ir.let("item", ir.value(at), count - 1, body)
-    inside = ir.under(frame.undecided((at < count,)), (item,))
+    inside = ir.under(frame.undecided((at.below(count),)), (item,))
     block = (ir.threads(threads, inside),)
     return ir.program(parameters, "group", groups, block)
 
@@ -126,7 +126,7 @@ def _scanned(
         body = (*body, output.store(at, held[0]))
     frame = ir.Frame(ranges={var: (0, scan.extent) for var, _ in first.terms})
     frame.ranges["t"] = (0, length - 1)
-    body = ir.under(frame.undecided((at_t < scan.extent,)), body)
+    body = ir.under(frame.undecided((at_t.below(scan.extent),)), body)
     neutral = of_dtype(NEUTRAL[scan.reducer], output.dtype)
     block = (held.store(0, neutral), *(before or ()), *ir.serial("t", length, body), *(told or ()))
     return (ir.Allocate(buffer=held, body=block),)
@@ -146,7 +146,7 @@ def _in_parts(scan: Scan, parameters: tuple[ir.Buffer, ...], threads: int) -> ir
     sum_before = _held(output).store(
         0, ir.Binary(op=combined(scan.reducer, output.dtype), left=held, right=shared[other])
     )
-    is_before = other - thread < 0
+    is_before = (other - thread).below(0)
     before = ir.serial("other", threads, ir.under((is_before,), (sum_before,)))
     told = (shared.store(thread, held),)
     body = (
@@ -218,7 +218,7 @@ def _selection(
     rank = r * threads + sorting.thread
     frame = ir.Frame(ranges={"r": (0, steps - 1), "thread": (0, threads - 1)})
     tell = told(row, rank, buffers[1][sorting.row + rank])
-    in_output = frame.undecided((rank < selection.count,))
+    in_output = frame.undecided((rank.below(selection.count),))
     body: ir.Block = (
         *sorting.part(fill),
         *ir.serial("round", PASSES // 2, sorting.two_passes()),
@@ -251,7 +251,7 @@ class _Sorting:
     def part(self, body: ir.Block) -> ir.Block:
         """Runs `body` for each entry `t` of the thread's part of the row."""
         frame = ir.Frame(ranges={"thread": (0, self._threads - 1), "t": (0, self._length - 1)})
-        exists = frame.undecided((self.t < self._extent,))
+        exists = frame.undecided((self.t.below(self._extent),))
         return ir.serial("t", self._length, ir.under(exists, body))
 
     def two_passes(self) -> ir.Block:
@@ -290,9 +290,9 @@ class _Sorting:
             *ir.serial("d", DIGITS, (self.counts.store(column, 0),)),
             *self.part(of_entry(counted)),
             ir.Barrier(),
-            *ir.under((self.thread < DIGITS,), self._counts_before()),
+            *ir.under((self.thread.below(DIGITS),), self._counts_before()),
             ir.Barrier(),
-            *ir.under((self.thread < 1,), self._starts_before()),
+            *ir.under((self.thread.below(1),), self._starts_before()),
             ir.Barrier(),
             *self.part(of_entry(moved)),
         )

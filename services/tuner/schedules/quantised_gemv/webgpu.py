@@ -106,7 +106,7 @@ def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig
     )
     first = group * config.block_n + own * config.tile_n
     unclamped = [first + row for row in range(config.tile_n)]
-    exist = [frame.undecided((row < product.n,)) for row in unclamped]
+    exist = [frame.undecided((row.below(product.n),)) for row in unclamped]
     kernel = _Kernel(
         config=config,
         product=product,
@@ -165,7 +165,7 @@ def _staging(kernel: _Kernel, part: ir.Affine) -> ir.Block:
     inside = kernel.frame.nested()
     load = inside.variable("load", -(-items // config.threads))
     place = load * config.threads + kernel.thread
-    exists = inside.undecided((place < items,))
+    exists = inside.undecided((place.below(items),))
     block, vector, bit = inside.delinearize(
         inside.clamped("place", place, items, 1),
         (("block", blocks), ("vector", vectors), ("bit", count)),
@@ -224,7 +224,7 @@ def _products(kernel: _Kernel, part: ir.Affine) -> ir.Block:
     inside = kernel.frame.nested()
     step = inside.variable("step", steps)
     block = step * config.threads_per_row + kernel.sharing.lane
-    exists = inside.undecided((block < blocks,))
+    exists = inside.undecided((block.below(blocks),))
     block = inside.clamped("own_block", block, blocks, 1) if not exists else block
     place = part * blocks + block
     dot = ir.local("dot", ir.LANES * product.m)
@@ -449,7 +449,7 @@ def _stores(
 ) -> ir.Block:
     product = kernel.product
     output, shape = kernel.held[list(kernel.held)[-1]]
-    first = kernel.frame.undecided((kernel.sharing.lane < 1,))
+    first = kernel.frame.undecided((kernel.sharing.lane.below(1),))
     body: ir.Block = ()
     for row, bounds in enumerate(exist):
         stores = []

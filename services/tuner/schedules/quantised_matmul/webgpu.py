@@ -208,7 +208,7 @@ class _Reading:
         inside.ranges[self.var] = (0, _turns(self.kernel, self.items) - 1)
         threads = self.kernel.config.threads
         place = ir.variable(self.var) * threads + self.kernel.thread
-        exists = inside.undecided((place < self.items,))
+        exists = inside.undecided((place.below(self.items),))
         place = inside.clamped(f"{self.var}.place", place, self.items, 1)
         places = inside.delinearize(place, self.axes)
         return inside.enclose(ir.under(exists, body(inside, places, at)))
@@ -407,7 +407,7 @@ def _stores(kernel: _Kernel) -> ir.Block:
                 for n, name in enumerate(product.products)
             }
             store = _entry(kernel, at_m, at_n, made)
-            bounds = (at_m < product.m, at_n < product.n)
+            bounds = (at_m.below(product.m), at_n.below(product.n))
             body = (*body, *ir.under(kernel.frame.undecided(bounds), (store,)))
     return body
 
@@ -430,7 +430,7 @@ def _partial_stores(kernel: _Kernel) -> ir.Block:
                 value = kernel.sums.vector(index)
                 index = (plane + at_m) * product.n + at_n
                 store = kernel.partial.store(index, value)
-                bounds = (at_m < product.m, at_n < product.n)
+                bounds = (at_m.below(product.m), at_n.below(product.n))
                 body = (*body, *ir.under(kernel.frame.undecided(bounds), (store,)))
     return body
 

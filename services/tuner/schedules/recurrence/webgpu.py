@@ -135,5 +135,5 @@ class _Kernel:
         turns = -(-count // threads)
         turn = ir.variable(TURN) if turns > 1 else ir.ZERO
         place = turn * threads + ir.variable(THREAD)
-        bounds = (place < count,) if count % threads else ()
+        bounds = (place.below(count),) if count % threads else ()
         return ir.serial(TURN, turns, ir.under(bounds, body(place)))

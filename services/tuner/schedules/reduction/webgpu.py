@@ -66,7 +66,7 @@ def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tup
         thread, (("own", config.block_m), ("lane", config.threads_per_row))
     )
     unclamped = group * config.block_m + own
-    exists = frame.undecided((unclamped < m,))
+    exists = frame.undecided((unclamped.below(m),))
     entries = ir.local("entries", config.vectors * width) if steps == 1 else None
     row = frame.clamped("row", unclamped, m, 1)
     parameters = parameters_of(workload)
@@ -235,7 +235,7 @@ def _each_unit(kernel: _Kernel, body: Callable[[ir.Affine, ir.Affine], ir.Block]
     v, stride = ir.variable("v"), config.threads_per_row * config.vectors
     unit = ir.affine(step=stride, v=config.threads_per_row) + kernel.lane
     whole = kernel.steps * stride == units
-    inside = () if whole else (unit < units,)
+    inside = () if whole else (unit.below(units),)
     step = ir.unrolled("v", config.vectors, *ir.under(inside, body(v, unit)))
     return ir.serial("step", kernel.steps, (step,))
 
@@ -330,7 +330,7 @@ def _by_tree(
         count = counts[level]
         reduced = spread(level - 1, lane, count)
         store = levels[level].store(own * count + lane, reduced)
-        body += ir.under((lane < count,), (store,))
+        body += ir.under((lane.below(count),), (store,))
         body.append(ir.Barrier())
     return spread(len(counts) - 1, ir.ZERO, 1), tuple(body)
 
@@ -343,7 +343,7 @@ def _stored(kernel: _Kernel) -> ir.Block:
     output, result = kernel.parameters[-1], kernel.rows.output
     held = kernel.held[-1:]
     if not kernel.rows.has_columns:
-        first = (kernel.lane < 1,) if kernel.lane.terms else ()
+        first = (kernel.lane.below(1),) if kernel.lane.terms else ()
         value = _value(kernel, result, ir.ZERO, ir.ZERO, held)
         return ir.under(first, (output.store(kernel.row, value),))
 

@@ -55,7 +55,7 @@ def transpose_program(workload: Workload, config: WebgpuTransposeConfig) -> ir.P
     ) -> ir.Block:
         """The store for every step, where [outer, inner] is inside of the shape."""
         limits = zip((outer, inner), shape, strict=True)
-        bounds = frame.undecided(index < size for index, size in limits)
+        bounds = frame.undecided(index.below(size) for index, size in limits)
         return (ir.unrolled("step", steps, *ir.under(bounds, (store,))),)
 
     # 1. square[row][lane] = a[top + row, left + lane]

@@ -212,7 +212,7 @@ def _output(nest: _Nest) -> ir.Block:
     channel = nest.group * channels + own
     kept = nest.patch[(i * OUT + j) * channels + own]
     store = stored_entry(nest.workload, (nest.image, y, x, channel), kept)
-    exists = nest.frame.undecided((y < e["y"], x < e["x"]))
+    exists = nest.frame.undecided((y.below(e["y"]), x.below(e["x"])))
     entries = ir.serial("o1", channels // ir.LANES, (ir.vector("lane", store),))
     stores = ir.serial("i", OUT, ir.serial("j", OUT, ir.under(exists, entries)))
     return nest.over_tiles((*back, *stores))
@@ -337,7 +337,7 @@ def _vector(buffer: ir.Buffer, index: ir.Affine) -> ir.Load:
 
 
 def _inside(place: ir.Affine, size: int) -> tuple[ir.Bound, ...]:
-    return place < size, place * -1 < 1
+    return place.below(size), (place * -1).below(1)
 
 
 def _scaled(value: ir.Expression, factor: float) -> ir.Expression:
