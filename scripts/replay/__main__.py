@@ -6,10 +6,10 @@
     python -m scripts.replay --all --only conv2d # every kernel of some workloads
 
 Compiled are kernels of the lite space of every workload that the tests, benchmarks, examples and
-docs name, for wasm and for the models of GPUs: a sample that is the same at every commit (20 s of
-processor time for a commit), or all of them (300 s). A refactoring proves itself by a replay of all
-of them that finds nothing. The other commit is checked out beside this one and run with this
-environment.
+docs name, and of programs without a name (`programs.py`), for wasm and for the models of GPUs: a
+sample that is the same at every commit (60 s of processor time for a commit), or all of them.
+A refactoring proves itself by a replay of all of them that finds nothing. The other commit is
+checked out beside this one and run with this environment.
 
 Names are no difference: keys are compared as they are spelled today, candidates whose id is new by
 their place in the space, and kernels apart from the names of tensors and of what WGSL declares.
@@ -35,6 +35,7 @@ from cli.stack.signals import interruptible
 from kernelzoo.domain.former_keys import respelled, spellings
 from scripts.replay.hashing import Hashes, Spaces
 from scripts.replay.kernels import WASM
+from scripts.replay.programs import programs
 
 ROOT = Path(__file__).parents[2]
 HASHER = Path(ROOT, "scripts", "replay", "hashing.py")
@@ -166,13 +167,18 @@ def main() -> None:
         return
     with interruptible(), _checked_out(base) as other:
         named = {respelled(key) for key in keys_named(other) | keys_named(ROOT)}
-        keys = sorted(key for key in named if given.only in key)
-        before, after = replays((other, ROOT), keys, everything=given.all)
+        texts = programs()
+        keys = sorted(key for key in named | texts.keys() if given.only in key)
+        known = [*texts.values()]
+        before, after = replays((other, ROOT), keys, known, everything=given.all)
         changes = Changes.between(before, after)
         _tell(changes, base, len(keys), None if given.list else LISTED)
         for name in changes.changed[: given.diff]:
             was = formers(before, after)[name]
-            old, new = _shown(other, before.place(was)), _shown(ROOT, after.place(name))
+            old, new = (
+                _shown(other, before.place(was), known),
+                _shown(ROOT, after.place(name), known),
+            )
             sys.stdout.writelines(unified_diff(old, new, f"before/{was}", f"after/{name}"))
     if given.check and not changes.none:
         sys.exit(1)
@@ -221,14 +227,16 @@ def keys_named(root: Path) -> set[str]:
     }
 
 
-def replays(roots: Sequence[Path], keys: list[str], *, everything: bool) -> list[Replay]:
-    """Both at once, each on its share of the cores."""
+def replays(
+    roots: Sequence[Path], keys: list[str], texts: Sequence[str] = (), *, everything: bool
+) -> list[Replay]:
+    """Both at once, each on its share of the cores. `texts` are programs that keys name."""
     jobs = max(1, (os.cpu_count() or 1) // len(roots))
     arguments = ("--jobs", str(jobs), *(("--all",) if everything else ()))
     running = [_started(root, *arguments) for root in roots]
     for process in running:
         assert process.stdin is not None
-        process.stdin.write(json.dumps([spellings(key) for key in keys]).encode())
+        process.stdin.write(json.dumps([[spellings(key) for key in keys], texts]).encode())
         process.stdin.close()
     try:
         return [Replay.parsed(_told(process)) for process in running]
@@ -257,10 +265,10 @@ def _told(process: subprocess.Popen[bytes]) -> bytes:
     return told
 
 
-def _shown(root: Path, place: Place) -> list[str]:
+def _shown(root: Path, place: Place, texts: Sequence[str]) -> list[str]:
     process = _started(root, "--show")
     key, *others = place
-    told, _ = process.communicate(json.dumps([[spellings(key), *others]]).encode())
+    told, _ = process.communicate(json.dumps([[[spellings(key), *others]], texts]).encode())
     if process.returncode:
         sys.exit("kernel replay: a kernel could not be printed; see above")
     (text,) = json.loads(told)

@@ -4,7 +4,8 @@
     python scripts/replay/hashing.py --show < places.json > texts.json
 
 `PYTHONPATH` says which commit. A workload comes with its spellings, of which the first that the
-commit has a space for is taken, and is named by the first of all.
+commit has a space for is taken, and is named by the first of all. Programs without a name come as
+texts beside them.
 """
 
 import json
@@ -20,6 +21,8 @@ from hashlib import sha256
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
+from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import KernelZooError
 from scripts.replay.kernels import GPU_MODELS, WASM, compile_candidate, space_of, text
 
@@ -121,6 +124,12 @@ def _digest(told: bytes) -> str:
     return sha256(told).hexdigest()[:16]
 
 
+def learn(texts: list[str]) -> None:
+    """Makes programs known, so that their keys name workloads."""
+    for program in texts:
+        Workload.of_program("replay", parsed(program))
+
+
 def shown(spellings: Spellings, place: str, candidate_id: str) -> str:
     """A kernel as text, of the spelling that the commit has a space for."""
     key = next((key for key in spellings if space_of(key, place)), spellings[0])
@@ -128,11 +137,16 @@ def shown(spellings: Spellings, place: str, candidate_id: str) -> str:
 
 
 def replayed(
-    workloads: list[Spellings], jobs: int, work: Callable[[Spellings], tuple[Spaces, Hashes]]
+    workloads: list[Spellings],
+    texts: list[str],
+    jobs: int,
+    work: Callable[[Spellings], tuple[Spaces, Hashes]],
 ) -> object:
     spaces: Spaces = {}
     hashes: Hashes = {}
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=learn, initargs=(texts,)
+    ) as pool:
         for found_spaces, found_hashes in pool.map(work, workloads, chunksize=4):
             spaces |= found_spaces
             hashes |= found_hashes
@@ -145,12 +159,13 @@ def main() -> None:
     options.add_argument("--all", action="store_true", help="every kernel of every space")
     options.add_argument("--show", action="store_true", help="texts of kernels, not hashes")
     given = options.parse_args()
-    asked = json.load(sys.stdin)
+    asked, texts = json.load(sys.stdin)
     if given.show:
+        learn(texts)
         json.dump([shown(*each) for each in asked], sys.stdout)
     else:
         work = partial(hashed, everything=given.all)
-        json.dump(replayed(asked, given.jobs, work), sys.stdout)
+        json.dump(replayed(asked, texts, given.jobs, work), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,13 @@ from pathlib import Path
 import pytest
 
 from kernelzoo.domain.former_keys import respelled, spellings
+from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.target import MEASURED, TargetKind
+from kernelzoo.domain.workload import Workload
 from scripts.replay.__main__ import ROOT, Changes, Replay, keys_named, replays
 from scripts.replay.hashing import nameless
+from scripts.replay.programs import programs
+from services.tuner.schedules.registry import FAMILIES, matching
 
 RELU, MATMUL = "relu:f32:n64", "matmul:f32:m16k16n16"
 
@@ -90,6 +95,17 @@ def test_workloads_are_those_that_tests_and_benchmarks_name() -> None:
     named = keys_named(ROOT)
     assert {RELU, "conv2d+bias+relu:f32:b1h56w56c64o64kh3kw3stride1pad1"} <= named
     assert {"matmul:f32:m1k768n3072:constant=b", "matmul:f16:m384k768n768"} <= named
+
+
+def test_programs_without_a_name_are_replayed_in_every_family_that_takes_them() -> None:
+    families = set()
+    for text in programs().values():
+        workload = Workload.of_program("replay", parsed(text))
+        for target in (TargetKind.WASM, TargetKind.WEBGPU):
+            families |= {(each.name, target) for each in matching(workload, target)}
+    assert families >= {
+        (each.name, each.target) for each in FAMILIES if each.programs and each.target in MEASURED
+    }
 
 
 @pytest.mark.slow
