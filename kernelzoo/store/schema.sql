@@ -75,6 +75,7 @@ CREATE INDEX candidate_waiting ON candidate (requeued_at) WHERE state = 'waiting
 CREATE INDEX candidate_default_waiting ON candidate (requeued_at)
     WHERE state = 'waiting' AND is_default;
 CREATE INDEX candidate_workload ON candidate (workload_key);
+CREATE INDEX candidate_artifact ON candidate (artifact_sha256);
 
 CREATE TABLE space_point (
     job_id bigint NOT NULL REFERENCES tuning_job,
@@ -352,6 +353,8 @@ CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class, c
 CREATE INDEX measurement_pending ON measurement (requeued_at) WHERE verdict = 'pending';
 CREATE INDEX measurement_set_aside ON measurement (created_at)
     WHERE verdict IN ('rejected', 'quarantined', 'unjudged');
+CREATE INDEX measurement_failed ON measurement (candidate_id, device_class)
+    WHERE outcome <> 'ok' AND verdict = 'verified';
 
 CREATE TABLE ballot (
     identity_id uuid NOT NULL REFERENCES identity,
@@ -529,6 +532,7 @@ COMMENT ON TABLE page_failure IS
     'Served kernels that failed in a visitor''s page; a network has one voice for each.';
 CREATE INDEX page_failure_network ON page_failure (network, reported_at);
 CREATE INDEX page_failure_waiting ON page_failure (requeued_at) WHERE NOT tallied;
+CREATE INDEX page_failure_key ON page_failure (workload_key, device_class);
 
 CREATE TABLE lost_device (
     device_class text NOT NULL,

@@ -7,16 +7,20 @@ import pytest
 from fastapi.testclient import TestClient
 
 from fixtures.rows import compile_row
+from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass, Hardware
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.trust import Trust
+from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.settings import Settings
-from kernelzoo.store import notifications, zoo
-from kernelzoo.store.blocking import execute
+from kernelzoo.store import denials, notifications, zoo
+from kernelzoo.store.blocking import execute, fetch_all
 from services.aggregator.publishing import Rule
 from services.gateway.app import application
 from tests.database.client import OPERATOR, SESSION, Agent, open_agent
-from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
+from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate, open_space
+from tests.database.rows_read import rows_read
 from tests.database.strangers import Crowd, timed
 from tests.reports import failure
 from tests.running import eventually
@@ -211,6 +215,23 @@ def test_a_device_on_which_nothing_works_says_nothing(http: TestClient, db: Conn
     verify_lease(db, int(lease["lease"]))
     tally(db, WORKLOAD.key, DeviceClass.parse(agent.device_class), RULE)
     assert denied(db) == []
+
+
+def test_who_says_that_a_kernel_fails_is_found_without_reading_other_kernels(
+    come: Crowd, db: Connection
+) -> None:
+    fail(come(1), db, SECOND)
+    workload = Workload.of("matmul", (5, 6, 7))
+    space = [
+        Candidate(workload=workload, target=TargetKind.WASM, config=(("tile", tile),), requires=())
+        for tile in range(50)
+    ]
+    open_space(db, space)
+    for candidate in space:
+        compile_row(db, candidate)
+    asked = denials.voices(WORKLOAD.key, CLASS, Trust.CROWD)
+    assert [row.sha256 for row in fetch_all(db, asked)][-1] == artifact_of(db, SECOND)
+    assert rows_read(db, asked, "candidate") < len(space)
 
 
 def test_what_the_operator_allowed_no_crowd_denies(http: TestClient, db: Connection) -> None:

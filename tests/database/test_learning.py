@@ -1,8 +1,6 @@
 """From the crowd's measurements to a model, and from a model to what a device measures first."""
 
-from collections.abc import Iterator
 from math import log2
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -14,10 +12,10 @@ from kernelzoo.domain.device import GpuProbeLevels
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.store import cost_models, orders
 from kernelzoo.store.blocking import fetch_all, fetch_one
-from kernelzoo.store.query import Query, bound
 from tests.database.client import GPU, OPERATOR, Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection, make_candidate
 from tests.database.crowd import REFERENCE_NS, SHAPES, paper_crowd
+from tests.database.rows_read import rows_read
 from tests.reports import all_ok
 from workers import learning, modelling
 
@@ -91,29 +89,6 @@ def test_races_before_the_latest_are_not_even_read(
     assert {row.workload_key for row in learned} == {shape.key for shape in SHAPES[-2:]}
     read = rows_read(db, asked, "measurement")
     assert read <= 3 * len(learned), f"{read} rows of measurements for {len(learned)} results"
-
-
-def rows_read(db: Connection, asked: Query[Any], table: str) -> int:
-    """Rows that a query takes from a table where it goes by indexes, as it does where there are
-    many.
-    """
-    explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.sql}"
-    with db.transaction():
-        for way in ("seqscan", "hashjoin", "mergejoin", "bitmapscan"):
-            db.execute(f"SET LOCAL enable_{way} = off".encode())
-        row = db.execute(explain.encode(), bound(asked)).fetchone()
-    assert row is not None
-
-    def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        yield plan
-        for below in plan.get("Plans", ()):
-            yield from nodes(below)
-
-    return sum(
-        round((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
-        for node in nodes(row[0][0]["Plan"])
-        if node.get("Relation Name") == table
-    )
 
 
 def test_nothing_is_learned_from_measurements_that_are_not_verified(

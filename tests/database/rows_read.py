@@ -1,0 +1,28 @@
+"""How many rows a query takes from a table: what decides how long it takes as the table grows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kernelzoo.store.query import Query, bound
+from tests.database.conftest import Connection
+
+
+def rows_read(db: Connection, asked: Query[Any], table: str) -> int:
+    """Where it goes by indexes, as it does where there are many rows."""
+    explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.sql}"
+    with db.transaction():
+        for way in ("seqscan", "hashjoin", "mergejoin", "bitmapscan"):
+            db.execute(f"SET LOCAL enable_{way} = off".encode())
+        row = db.execute(explain.encode(), bound(asked)).fetchone()
+    assert row is not None
+
+    def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield plan
+        for below in plan.get("Plans", ()):
+            yield from nodes(below)
+
+    return sum(
+        round((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
+        for node in nodes(row[0][0]["Plan"])
+        if node.get("Relation Name") == table
+    )
