@@ -1,6 +1,7 @@
 """`kernelzoo fleet`: browser agents on this machine for a gateway that runs already."""
 
 import time
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import Annotated
@@ -34,20 +35,22 @@ from cli.stack.processes import (
 from cli.stack.signals import interruptible, uninterrupted
 from cli.terminal import live_display, note, out
 from kernelzoo.errors import StackError
-from workers.fleet.browsers import parse_shares
+from workers.fleet.browsers import BrowserKind, Share, parse_shares
 from workers.fleet.gpu import GpuChoice
 from workers.fleet.installed import insist_on, installed_browsers
+from workers.fleet.quorum import quorum_of, shortage
 from workers.fleet.run import is_taken
 from workers.fleet.status import AgentStatus, FleetStatus, read_status
 
 WATCH_S = 0.5
 
 
+AGENTS = "Agents in Chromium, or of each --browser without a number."
+
+
 def fleet(
     browser: BrowserOption = None,
-    agents: Annotated[
-        int, typer.Option(min=1, max=64, help="Agents of each browser without a number.")
-    ] = 1,
+    agents: Annotated[int | None, typer.Option(min=1, max=64, help=AGENTS)] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Come as new identities, and keep none of them.")
     ] = False,
@@ -56,10 +59,10 @@ def fleet(
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
-    """Run browser agents until Ctrl-C, beside those of `up --agents`: in each installed browser,
-    or in those of --browser. Their identities are kept for the next time.
+    """Run browser agents until Ctrl-C, beside those of `up --agents`: one in each installed
+    browser, or those of --agents and --browser. Their identities are kept for the next time.
     """
-    shares = parse_shares(browser or installed_browsers(), agents)
+    shares = shares_of(browser, agents)
     insist_on(shares)
     plan = FleetPlan(shares=shares, targets=parse_targets(target), gpu=gpu, fresh=fresh)
     place = Place.at(state)
@@ -69,6 +72,8 @@ def fleet(
     if not keys.operator:
         raise StackError(f"set {OPERATOR_KEY} to the operator's key of {gateway.url}")
     note(f"agents of {gateway.url}: {', '.join(map(str, shares))}; Ctrl-C stops them")
+    if sentence := shortage(shares, quorum_of(gateway.url)):
+        note(sentence)
     number = _free_number(place)
     with interruptible():
         adopt_orphans()
@@ -82,6 +87,14 @@ def fleet(
                 ask_to_end(child)
                 await_end(child)
                 kill_all(descendants())
+
+
+def shares_of(browsers: Sequence[str] | None, agents: int | None) -> tuple[Share, ...]:
+    """Without `browsers` a number is of Chromium, as with `up`, and none is one of each installed
+    browser. Raises InvalidInput."""
+    if browsers or agents is None:
+        return parse_shares(browsers or installed_browsers(), agents or 1)
+    return parse_shares((BrowserKind.CHROMIUM,), agents)
 
 
 def _free_number(place: Place) -> int:

@@ -28,6 +28,7 @@ from kernelzoo.settings import WorkerSettings
 from workers.fleet.browsers import BrowserKind, parse_shares
 from workers.fleet.gpu import GpuChoice
 from workers.fleet.installed import insist_on
+from workers.fleet.quorum import quorum_of, shortage
 
 AGENTS = "Agents to run here, in Chromium or of each --browser without a number."
 DEFAULT_PORT = 8787
@@ -81,6 +82,8 @@ def up(
                 out.print("kernelzoo is up")
                 for what, where in _addresses(stack, options):
                     out.print(f"  {what:22}  {where}", soft_wrap=True)
+                if wanted and (sentence := shortage(shares, quorum_of(stack.url))):
+                    note(sentence)
                 note("Ctrl-C stops it; the data stays")
                 _stay(stack)
         except KeyboardInterrupt:

@@ -30,6 +30,7 @@ from workers.fleet.firefox import start_firefox
 from workers.fleet.gpu import GpuChoice
 from workers.fleet.memory import FleetMemory
 from workers.fleet.process import threaded_tab
+from workers.fleet.quorum import quorum_of, shortage
 from workers.fleet.status import AgentStatus, FleetStatus, write_status
 from workers.fleet.turns import TimingTurn, Turnstile
 from workers.fleet.webkit import start_webkit
@@ -93,6 +94,9 @@ async def run_fleet(options: FleetOptions) -> None:
         watching = asyncio.create_task(_until_orphaned(options.parent))
         watching.add_done_callback(lambda _: stop.set())
     with _only_fleet(options.directory), _profiles(options) as profiles:
+        quorum = await asyncio.to_thread(quorum_of, options.url)
+        if sentence := shortage(options.shares, quorum):
+            log.warning(sentence, quorum=quorum)
         plan = plan_agents(options, profiles)
         async with _openers(options.shares) as openers:
             await _run_until(stop, options, plan, openers)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.fleet import shares_of
+from cli.stack.ports import free_port
 from kernelzoo.errors import InvalidInput, StackError
 from workers.fleet.__main__ import parse
 from workers.fleet.agent import (
@@ -21,7 +23,8 @@ from workers.fleet.browsers import BrowserKind, Share, parse_shares
 from workers.fleet.chromium import find_chromium, flags, own_flags
 from workers.fleet.gpu import GpuChoice, gpu_flags
 from workers.fleet.host import offered_notes, write_notes
-from workers.fleet.installed import insist_on
+from workers.fleet.installed import insist_on, installed_browsers
+from workers.fleet.quorum import quorum_of, shortage
 from workers.fleet.run import plan_agents
 from workers.fleet.snapshot import Snapshot, advance
 from workers.fleet.status import AgentStatus, FleetStatus, read_status, write_status
@@ -241,3 +244,32 @@ def test_an_agent_that_worked_for_a_while_comes_back_soon() -> None:
     losses = LossStreak().after(1).after(1)
     assert losses.in_a_row == 2
     assert losses.after(STEADY_S).in_a_row == 1
+
+
+@pytest.mark.parametrize(("agents", "lacking"), [(1, "must add 4"), (4, "must add 1"), (5, None)])
+def test_a_fleet_without_a_quorum_says_so_and_what_to_do(agents: int, lacking: str | None) -> None:
+    shares = parse_shares(("chromium", "firefox=1"), agents)
+    told = shortage(shares, 5)
+    if lacking is None:
+        assert told is None
+    else:
+        assert told is not None
+        assert lacking in told
+        assert "FLEET_AGENTS=5" in told
+
+
+def test_a_gateway_that_does_not_answer_keeps_no_fleet_from_starting() -> None:
+    assert quorum_of(f"http://127.0.0.1:{free_port()}") is None
+    assert shortage(parse_shares(("chromium",), 1), None) is None
+
+
+def test_a_number_of_agents_without_browsers_is_of_chromium_alone() -> None:
+    four = (Share(browser=BrowserKind.CHROMIUM, agents=4),)
+    assert shares_of(None, 4) == four
+    assert shares_of(("firefox", "chromium=1"), 2) == (
+        Share(browser=BrowserKind.FIREFOX, agents=2),
+        Share(browser=BrowserKind.CHROMIUM, agents=1),
+    )
+    one_of_each = shares_of(None, None)
+    assert [share.browser for share in one_of_each] == list(installed_browsers())
+    assert {share.agents for share in one_of_each} == {1}
