@@ -37,6 +37,7 @@ router = APIRouter(tags=["zoo"])
 
 MANIFEST_CACHE = "public, max-age=60, stale-while-revalidate=86400, stale-if-error=86400"
 DEVICES_CACHE = "public, max-age=5"
+KEYS_CACHE = "public, max-age=60"
 ARTIFACT_CACHE = "public, max-age=31536000, immutable"
 ClassText = Annotated[str, Path(max_length=256)]
 IfNoneMatch = Annotated[str | None, Header()]
@@ -251,8 +252,9 @@ def _device(row: agents.DeviceRow) -> Device:
 
 
 @router.get("/v1/signing-keys")
-async def list_keys(state: Shared) -> KeyList:
+async def list_keys(state: Shared, response: Response) -> KeyList:
     """What to compare a pin with. A page that trusted this answer would trust whoever gives it:
     pin keys in the page, as `KernelZoo.open(url, { keys })` takes them.
     """
+    response.headers["Cache-Control"] = KEYS_CACHE
     return KeyList(keys=[PublicKey(kid=key, x=key) for key in state.signer.public_keys])
