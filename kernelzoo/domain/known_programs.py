@@ -3,6 +3,9 @@
 A key ends in a hash of the text, so that it means the same in every process and for good; what is
 learnt twice is the same. Rows, messages and requests carry keys alone. `kernelzoo.store.programs`
 reads the texts that a process does not have yet.
+
+Strangers send programs, so that no more than `MOST_KNOWN` are kept: the one that was learnt longest
+ago goes first, and is read again when it is asked for. A workload holds its program by itself.
 """
 
 from dataclasses import dataclass
@@ -32,14 +35,18 @@ class KnownProgram:
     roundings: float | None = None
 
 
+MOST_KNOWN = 4096
+"""A network has up to 300 programs, and a parsed one takes 10 to 50 kB."""
+
 _KNOWN: dict[str, KnownProgram] = {}
 
 
 def learn(key: str, known: KnownProgram) -> None:
-    """Keeps the text of a program. What is known of its roundings is not forgotten."""
-    before = _KNOWN.get(key)
-    if before is None or before.roundings is None:
-        _KNOWN[key] = known
+    """Keeps the text of a program. What is known of its roundings is kept with it."""
+    before = _KNOWN.pop(key, None)
+    _KNOWN[key] = known if before is None or before.roundings is None else before
+    while len(_KNOWN) > MOST_KNOWN:
+        del _KNOWN[next(iter(_KNOWN))]
 
 
 def known(key: str) -> KnownProgram:
@@ -49,9 +56,10 @@ def known(key: str) -> KnownProgram:
     return found
 
 
-def is_known(key: str) -> bool:
-    """Whether the text of a program is here."""
-    return key in _KNOWN
+def known_program(key: str) -> Program | None:
+    """None where the text of a program is not here."""
+    found = _KNOWN.get(key)
+    return None if found is None else found.program
 
 
 def is_evaluated(key: str) -> bool:

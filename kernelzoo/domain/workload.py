@@ -13,7 +13,7 @@ the first 16 digits of the SHA-256 of its normalised text, which the zoo stores.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
@@ -23,7 +23,7 @@ from typing import Self
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.former_keys import respelled
-from kernelzoo.domain.known_programs import KnownProgram, is_known, known, learn
+from kernelzoo.domain.known_programs import KnownProgram, known, known_program, learn
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, Family, Operator
 from kernelzoo.domain.operators.binding import bound, extent_of
 from kernelzoo.domain.operators.checking import checked
@@ -176,7 +176,7 @@ class Workload:
         text = str(whole)
         refuse_long(text)
         digest = sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
-        made = ProgramWorkload.named(name, digest)
+        made = ProgramWorkload.named(name, digest, whole)
         learn(made.key, KnownProgram(program=whole))
         made.refuse_oversize()
         return made
@@ -361,18 +361,25 @@ _PROGRAM_KEY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramWorkload(Workload):
-    """A workload that a program states. Two of one key are equal."""
+    """A workload that a program states. Two of one key are equal.
+
+    One that was made of a program, or read where its text was known, holds it. Any other looks its
+    key up when it is asked what it computes.
+    """
 
     name: str
     digest: str
+    held: Program | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def named(cls, name: str, digest: str) -> Self:
+    def named(cls, name: str, digest: str, held: Program | None = None) -> Self:
         if not _NAME.fullmatch(name):
             raise InvalidInput(
                 f"{name[:60]!r} is no name of a program; write 1 to 40 of a to z, 0 to 9 and _"
             )
-        return cls(operator=PROGRAM, dtype=DType.F32, extents=(), name=name, digest=digest)
+        return cls(
+            operator=PROGRAM, dtype=DType.F32, extents=(), name=name, digest=digest, held=held
+        )
 
     @classmethod
     def parsed(cls, key: str) -> Self:
@@ -382,7 +389,7 @@ class ProgramWorkload(Workload):
                 f"workload key {key[:80]!r} is malformed; a program's is "
                 f"{PROGRAM.name}:name: and {DIGEST_DIGITS} hexadecimal digits"
             )
-        return cls.named(match["name"], match["digest"])
+        return cls.named(match["name"], match["digest"], known_program(key))
 
     @property
     def key(self) -> str:
@@ -391,19 +398,19 @@ class ProgramWorkload(Workload):
     @property
     def program(self) -> Program:
         """Raises UnknownProgram where this process has not read it."""
-        return known(self.key).program
+        return self.held or known(self.key).program
 
     @property
     def has_states(self) -> bool:
-        return is_known(self.key) and bool(self.program.updates)
+        return bool(self.program.updates)
 
     @property
     def stores_f16(self) -> bool:
-        return is_known(self.key) and any(each.dtype is DType.F16 for each in self.tensors)
+        return any(each.dtype is DType.F16 for each in self.tensors)
 
     @property
     def flops(self) -> int:
-        return _flops(self.key)
+        return _flops(self)
 
     @property
     def reduction_length(self) -> int:
@@ -411,7 +418,7 @@ class ProgramWorkload(Workload):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        return _tensors(self.key)
+        return _tensors(self)
 
     def refuse_oversize(self) -> None:
         """Raises InvalidInput for a program that takes more than a named workload may."""
@@ -441,13 +448,13 @@ def is_program(key: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _flops(key: str) -> int:
-    return flops(known(key).program)
+def _flops(workload: ProgramWorkload) -> int:
+    return flops(workload.program)
 
 
 @lru_cache(maxsize=1024)
-def _tensors(key: str) -> tuple[Tensor, ...]:
-    program = known(key).program
+def _tensors(workload: ProgramWorkload) -> tuple[Tensor, ...]:
+    program = workload.program
     limit = limits(program)
     states = {update.tensor for update in program.updates}
     inputs = (

@@ -53,6 +53,17 @@ def opened(http: TestClient, key: str, target: str = "wasm") -> int:
     return int(answer.json()["job"])
 
 
+def test_a_program_that_a_target_has_no_kernels_for_is_refused_by_any_process(
+    http: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = register(http, "x: f16[8]\ny[i: 8] = x[i] * 0.5", "halves").json()["workload"]
+    forget(monkeypatch)
+    given = {"workload": key, "target": "wasm"}
+    answer = http.post("/v1/jobs", json=given, headers=OPERATOR)
+    assert answer.status_code == 422, answer.text
+    assert "wasm has kernels of f32 alone" in answer.text
+
+
 def test_a_program_is_tuned_and_served_as_any_workload(
     http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

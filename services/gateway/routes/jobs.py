@@ -48,10 +48,11 @@ async def open_job(
     """
     refuse_keyless(keyed=operated or application is not None)
     workload, target = Workload.parse(body.workload), TargetKind(body.target)
-    refuse_unsupported(workload, target)
     async with state.pool.connection() as db, db.transaction():
         await execute(db, tuning.lock_workloads(alone=False))
         await require(db, (workload.key,))
+        # What a program computes is known from here on.
+        refuse_unsupported(workload, target)
         if application is not None:
             await execute(db, applications.lock(application.id))
         if await execute(db, tuning.register_workload(workload)):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kernelzoo.domain import known_programs
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.known_programs import UnknownProgram
 from kernelzoo.domain.operators.figures import flops, limits, work
@@ -52,12 +53,29 @@ def test_a_key_has_a_name_and_a_hash_of_what_is_computed() -> None:
 def test_a_key_is_read_before_its_text_is_known() -> None:
     workload = Workload.parse("program:unheard_of:0123456789abcdef")
     assert workload.key == "program:unheard_of:0123456789abcdef"
-    for asked in ("program", "tensors", "flops"):
+    for asked in ("program", "tensors", "flops", "has_states", "stores_f16"):
         with pytest.raises(UnknownProgram, match="is not registered"):
             getattr(workload, asked)
     for key in ("program:A:0123456789abcdef", "program:a:0123", "program:a", "program:a:b:c"):
         with pytest.raises(InvalidInput, match=r"malformed|no name"):
             Workload.parse(key)
+
+
+def test_a_workload_holds_its_program_and_a_process_keeps_a_bounded_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(known_programs, "_KNOWN", {})
+    monkeypatch.setattr(known_programs, "MOST_KNOWN", 2)
+    made = [
+        Workload.of_program("scaled", parsed(f"x: f32[{n}]\ny[i: {n}] = x[i] * 0.5"))
+        for n in (41, 42, 43)
+    ]
+    assert [each.tensors[0].shape for each in made] == [(41,), (42,), (43,)]
+    first, *others = (Workload.parse(each.key) for each in made)
+    assert [each.program for each in others] == [each.program for each in made[1:]]
+    with pytest.raises(UnknownProgram, match="is not registered"):
+        _ = first.has_states
+    assert first == made[0]
 
 
 def test_figures_are_those_of_all_stages() -> None:
