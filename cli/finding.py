@@ -29,8 +29,10 @@ class FoundKernel(BaseModel):
 
 
 class KernelFinding(BaseModel):
-    """`fastest`: by the median of first measurements; null where the gateway tells nobody of them.
-    `why`: the served kernel is another; '' where it is the same.
+    """`served` is told as it was decided: `rank` among all that were measured, `spread` between
+    the middle half of the voters as a share; both null of entries of before, which are told by
+    first measurements. `fastest`: by the median of first measurements; null where the gateway tells
+    nobody of them. `why`: the served kernel is another; '' where it is the same.
     """
 
     workload: str
@@ -39,6 +41,8 @@ class KernelFinding(BaseModel):
     final: bool
     votes: str
     served: FoundKernel
+    rank: int | None
+    spread: float | None
     fastest: FoundKernel | None
     why: str
 
@@ -57,8 +61,12 @@ def finding(entry: ZooEntry, trials: Sequence[Trial], flops: int) -> KernelFindi
         served=FoundKernel(
             candidate=entry.candidate,
             gflops=entry.gflops,
-            speedup=_speedup(served.relative_times) if served else _told(entry),
+            speedup=_told(entry)
+            if entry.evidence.rank is not None or not served
+            else _speedup(served.relative_times),
         ),
+        rank=entry.evidence.rank,
+        spread=entry.evidence.spread,
         fastest=_kernel(fastest, flops) if fastest else None,
         why=_why(entry, served, fastest) if served and fastest else "",
     )
@@ -67,6 +75,9 @@ def finding(entry: ZooEntry, trials: Sequence[Trial], flops: int) -> KernelFindi
 def sentences(found: KernelFinding) -> tuple[str, ...]:
     """For people."""
     served = f"{_standing(found)} for {found.device_class}: {_kernel_words(found.served)}"
+    if found.rank is not None:
+        half = "" if found.spread is None else f", half of the voters within {found.spread:.1%}"
+        served += f", rank {found.rank} of what was measured{half}"
     if found.fastest is None or not found.why:
         return (f"{served}, {found.votes}",)
     fastest = f"measured faster at first: {_kernel_words(found.fastest)}"

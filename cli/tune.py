@@ -210,7 +210,7 @@ def why_waiting(job: Job, winners: tuple[ZooEntry, ...], url: str) -> str:
     if served := [winner for winner in winners if winner.target is job.target]:
         contending = sum(len(winner.contenders) for winner in served)
         faster = f"too few have measured {contending} that look faster"
-        why = faster if contending else "not all is measured"
+        why = faster if contending else "not all is measured, or most find another faster"
         return (
             f"what is served of {job.workload} for {job.target} is confirmed and not final: {why}; "
             f"{more}, or take it as it is with --until confirmed"

@@ -60,6 +60,22 @@ def test_the_speed_up_over_the_default_is_told_with_its_spread() -> None:
     assert (spread.low, spread.median, spread.high, spread.agents) == (1.8, 2.0, 2.25, 3)
 
 
+def test_what_was_decided_is_told_by_the_votes_that_decided_it() -> None:
+    """First measurements once called a kernel slower than the default that five agents, who timed
+    it in turn with the default, had found faster."""
+    evidence = EvidenceWire(
+        ballots=5, weight=4, total_weight=75, relative_time=0.8, engines=[], rank=1, spread=0.012
+    )
+    found = finding(entry(evidence=evidence), [trial(SERVED, 1.03, 1.04, 1.05)], FLOPS)
+    assert (found.rank, found.spread) == (1, 0.012)
+    (said,) = sentences(found)
+    assert said == (
+        "final for 0123456789abcdef:r1-0:wasm+simd128: aaaaaaaaaaaa, 50.0 GFLOP/s, 1.25× the "
+        "default (5 agents), rank 1 of what was measured, half of the voters within 1.2%, "
+        "4/75 in 5 ballots"
+    )
+
+
 def test_a_faster_one_within_the_noise_is_named_with_the_reason() -> None:
     found = finding(entry(), [trial(SERVED, 0.5, 0.5), trial(OTHER, 0.498)], FLOPS)
     assert "less than the noise of 1%" in found.why
