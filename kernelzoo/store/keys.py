@@ -83,19 +83,35 @@ def search(
     """
     return Query(
         sql="""
-            SELECT e.workload_key, e.device_class, d.cpu_architecture, d.logical_cores,
-                   d.gpu_vendor, d.gpu_architecture, c.engines, e.version, e.state, e.ballots,
-                   e.relative_time, e.published_at, count(*) OVER () AS total
-            FROM zoo_entry e
-            JOIN device_class c ON c.device_class = e.device_class
-            JOIN device d ON d.device_id = c.device_id
-            WHERE e.state <> 'retired' AND e.state = coalesce(%(state)s, e.state)
-              AND e.target = coalesce(%(target)s, e.target)
-              AND strpos(e.workload_key, lower(%(workload)s)) > 0
-              AND strpos(lower(concat_ws(' ', e.device_class, d.cpu_architecture, d.gpu_vendor,
-                                         d.gpu_architecture, d.gpu_model)), lower(%(device)s)) > 0
-            ORDER BY e.published_at DESC, e.workload_key, e.device_class
-            LIMIT %(limit)s OFFSET %(offset)s
+            WITH class AS MATERIALIZED (
+                SELECT c.device_class, c.engines, d.cpu_architecture, d.logical_cores,
+                       d.gpu_vendor, d.gpu_architecture
+                FROM device_class c JOIN device d ON d.device_id = c.device_id
+                WHERE %(device)s = '' OR strpos(
+                    lower(concat_ws(' ', c.device_class, d.cpu_architecture, d.gpu_vendor,
+                                    d.gpu_architecture, d.gpu_model)), lower(%(device)s)) > 0
+            )
+            SELECT e.workload_key, e.device_class, c.cpu_architecture, c.logical_cores,
+                   c.gpu_vendor, c.gpu_architecture, c.engines, e.version, e.state, e.ballots,
+                   e.relative_time, e.published_at, (
+                SELECT count(*) FROM zoo_entry e
+                WHERE e.state <> 'retired' AND (%(state)s::text IS NULL OR e.state = %(state)s)
+                  AND (%(target)s::text IS NULL OR e.target = %(target)s)
+                  AND (%(workload)s = '' OR strpos(e.workload_key, lower(%(workload)s)) > 0)
+                  AND e.device_class IN (SELECT device_class FROM class)) AS total
+            FROM (
+                SELECT e.workload_key, e.device_class, e.version, e.state, e.ballots,
+                       e.relative_time, e.published_at
+                FROM zoo_entry e
+                WHERE e.state <> 'retired' AND (%(state)s::text IS NULL OR e.state = %(state)s)
+                  AND (%(target)s::text IS NULL OR e.target = %(target)s)
+                  AND (%(workload)s = '' OR strpos(e.workload_key, lower(%(workload)s)) > 0)
+                  AND e.device_class IN (SELECT device_class FROM class)
+                ORDER BY e.published_at DESC, e.workload_key DESC, e.device_class DESC
+                LIMIT %(limit)s OFFSET %(offset)s
+            ) e
+            JOIN class c ON c.device_class = e.device_class
+            ORDER BY e.published_at DESC, e.workload_key DESC, e.device_class DESC
         """,
         parameters={
             "workload": workload,

@@ -433,23 +433,44 @@ def coverage(name: str, most_classes: int) -> Query[PlanCoverageRow]:
         sql="""
             WITH covered AS MATERIALIZED (
                 SELECT * FROM model_coverage WHERE model = %(name)s
-            ), class AS (
+            ), class AS MATERIALIZED (
                 SELECT device_class FROM covered GROUP BY device_class
                 ORDER BY max(confirmed) DESC, max(loads) DESC, device_class LIMIT %(most)s
+            ), called AS MATERIALIZED (
+                SELECT p.id AS plan_id, m.workload_key, m.calls, m.calls * w.flops AS flops
+                FROM model_plan p
+                JOIN model_workload m ON m.plan_id = p.id
+                JOIN workload w ON w.key = m.workload_key
+                WHERE p.model = %(name)s
+            ), spent AS MATERIALIZED (
+                -- What is not measured is taken to run as fast as the rest.
+                SELECT called.plan_id, class.device_class,
+                       sum(called.calls * t.ns) * sum(called.flops)
+                           / sum(called.flops) FILTER (WHERE t.ns IS NOT NULL) AS elapsed_ns,
+                       coalesce(sum(called.flops) FILTER (WHERE t.ns IS NOT NULL)
+                           / sum(called.flops), 0)::double precision AS measured
+                FROM class CROSS JOIN called
+                LEFT JOIN (
+                    SELECT k.workload_key, k.device_class,
+                           coalesce(k.best_ns, k.reference_ns) AS ns
+                    FROM coverage k WHERE k.device_class IN (SELECT device_class FROM class)
+                ) t ON t.workload_key = called.workload_key
+                   AND t.device_class = class.device_class
+                GROUP BY called.plan_id, class.device_class
+            ), prepared AS MATERIALIZED (
+                SELECT called.plan_id, k.device_class,
+                       sum(k.compile_ns + called.calls * k.pack_ns
+                           + greatest(0, k.first_run_ns - k.run_ns)) AS prepare_ns
+                FROM called JOIN kernel_by_runs k ON k.workload_key = called.workload_key
+                WHERE k.runs IS NULL AND k.device_class IN (SELECT device_class FROM class)
+                GROUP BY called.plan_id, k.device_class
             )
             SELECT c.dimensions, c.device_class, c.workloads, c.confirmed, c.provisional,
                    c.confirmed_flops, c.loads, t.elapsed_ns, t.measured, b.prepare_ns
             FROM covered c JOIN class USING (device_class)
             JOIN model_plan p ON p.model = c.model AND p.position = c.position
-            CROSS JOIN LATERAL model_time(p.id, c.device_class) t
-            CROSS JOIN LATERAL (
-                SELECT sum(k.compile_ns + m.calls * k.pack_ns
-                           + greatest(0, k.first_run_ns - k.run_ns)) AS prepare_ns
-                FROM model_workload m
-                JOIN kernel_by_runs k ON k.workload_key = m.workload_key
-                    AND k.device_class = c.device_class AND k.runs IS NULL
-                WHERE m.plan_id = p.id
-            ) b
+            JOIN spent t ON t.plan_id = p.id AND t.device_class = c.device_class
+            LEFT JOIN prepared b ON b.plan_id = p.id AND b.device_class = c.device_class
             ORDER BY c.loads DESC, c.device_class, c.position
         """,
         parameters={"name": name, "most": most_classes},

@@ -20,7 +20,7 @@ from services.gateway.census import Census
 from services.gateway.client_files import ClientFiles
 from services.gateway.cors import AllowedOrigins, Cors
 from services.gateway.impatience import Impatience
-from services.gateway.middleware import BodyLimit, Counted, StandardHeaders
+from services.gateway.middleware import BodyLimit, Counted, HeadAsGet, StandardHeaders
 from services.gateway.notifier import Notifier
 from services.gateway.page_loads import PageLoads
 from services.gateway.pool import AGENTS, PAGES, measured_pool
@@ -99,6 +99,7 @@ def application(settings: Settings) -> FastAPI:
     app.add_middleware(Counted)
     # Outermost, so that a refusal costs none of the others.
     app.add_middleware(Shedding, proxies=proxies)
+    app.add_middleware(HeadAsGet)
     return app
 
 

@@ -4,6 +4,7 @@ import time
 from http import HTTPStatus
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernelzoo.metrics import HTTP_REQUEST_DURATION, HTTP_REQUESTS, NO_ROUTE
@@ -80,6 +81,39 @@ def route_template(scope: Scope) -> str:
         template: str = route.path
         return template
     return "/client" if scope.get("root_path") == "/client" else NO_ROUTE
+
+
+class HeadAsGet:
+    """Answers HEAD as GET, without the body. What would go on, as files and streams do, is ended
+    with its first part.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        ended = False
+
+        async def send_head(message: Message) -> None:
+            nonlocal ended
+            if message["type"] != "http.response.body":
+                await send(message)
+                return
+            if not ended:
+                ended = True
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if message.get("more_body"):
+                # As if the client had gone, which ends whatever sends.
+                raise ClientDisconnect
+
+        try:
+            await self._app({**scope, "method": "GET"}, receive, send_head)
+        except Exception:
+            if not ended:
+                raise
 
 
 STREAMED = "/v1/blobs/"

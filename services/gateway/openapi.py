@@ -7,6 +7,7 @@ from pydantic import SecretStr
 
 from kernelzoo.settings import Settings
 from services.gateway.app import application
+from services.gateway.problems import documented
 
 
 def document() -> str:
@@ -14,7 +15,7 @@ def document() -> str:
     settings = Settings(
         database_url="", redis_url="", operator_key=SecretStr(""), token_secret=SecretStr("")
     )
-    return json.dumps(application(settings).openapi(), indent=2, sort_keys=True) + "\n"
+    return json.dumps(documented(application(settings).openapi()), indent=2, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

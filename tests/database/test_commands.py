@@ -15,12 +15,16 @@ from typer.testing import CliRunner, Result
 from cli import application, identities, jobs, tune, zoo
 from cli.app import app
 from cli.gateway_client import GatewayClient
+from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Signer, new_seed
+from kernelzoo.store import zoo as store
+from kernelzoo.store.blocking import execute
 from services.gateway.wire.zoo import ZooEntry
 from tests.database.client import OPERATOR, OPERATOR_KEY, open_agent
-from tests.database.conftest import WORKLOAD, Connection
+from tests.database.conftest import WORKLOAD, Connection, make_candidate
 
 SEED = new_seed()
 (PUBLIC,) = Signer.of(SEED).public_keys
@@ -155,11 +159,11 @@ def test_ctrl_c_in_tune_says_that_the_job_goes_on_and_how_to_stop_it(
 ) -> None:
     entries, asked = GatewayClient.entries, count(1)
 
-    def interrupted(gateway: GatewayClient) -> tuple[ZooEntry, ...]:
+    def interrupted(gateway: GatewayClient, workload_key: str) -> tuple[ZooEntry, ...]:
         """Ctrl-C while it waits for the vote."""
         if next(asked) == 2:
             os.kill(os.getpid(), signal.SIGINT)
-        return entries(gateway)
+        return entries(gateway, workload_key)
 
     monkeypatch.setattr(GatewayClient, "entries", interrupted)
     told = run("tune", WORKLOAD.key)
@@ -172,3 +176,26 @@ def test_ctrl_c_in_tune_says_that_the_job_goes_on_and_how_to_stop_it(
     assert run("jobs", "cancel", str(job["job"])).exit_code == 0
     (job,) = http.get("/v1/jobs").json()["jobs"]
     assert job["state"] == "cancelled"
+
+
+@pytest.mark.usefixtures("job_id")
+def test_json_stands_alone_on_standard_output(
+    run: Run, http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = DeviceClass.parse(open_agent(http).device_class)
+    entries, asked = GatewayClient.entries, count(1)
+    voted = Evidence(ballots=5, weight=25, total_weight=75, relative_time=0.5, final=True)
+
+    def crowned(gateway: GatewayClient, workload_key: str) -> tuple[ZooEntry, ...]:
+        """The vote ends while the command tells how far it is."""
+        if next(asked) == 2:
+            winner = make_candidate(0).candidate_id
+            execute(db, store.publish(workload_key, of, winner, EntryState.CONFIRMED, voted))
+        return entries(gateway, workload_key)
+
+    monkeypatch.setattr(GatewayClient, "entries", crowned)
+    told = run("tune", WORKLOAD.key, "--json")
+    assert told.exit_code == 0, told.output
+    (found,) = json.loads(told.stdout)
+    assert found["workload"] == WORKLOAD.key
+    assert "compiled 3/4" in told.stderr

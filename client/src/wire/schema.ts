@@ -607,7 +607,8 @@ export interface paths {
         };
         /**
          * Get Model Coverage
-         * @description How far the kernels of a model are tuned on each class, and how long an inference takes.
+         * @description How far the kernels of a model are tuned on each class, and how long an inference takes. An
+         *     answer is up to five seconds old.
          */
         readonly get: operations["get_model_coverage_v1_models__name__coverage_get"];
         readonly put?: never;
@@ -3036,7 +3037,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3071,7 +3072,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3102,7 +3103,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3135,7 +3136,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3172,7 +3173,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3204,7 +3205,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3237,7 +3238,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3272,7 +3273,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description Refused: what, why, what to do */
@@ -3281,7 +3282,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3314,7 +3315,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3347,7 +3348,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3381,7 +3382,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3410,7 +3411,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3441,7 +3442,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3475,7 +3476,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3504,7 +3505,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3539,7 +3540,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3571,7 +3572,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3606,7 +3607,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3641,7 +3642,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3674,7 +3675,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3707,7 +3708,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3740,7 +3741,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3775,7 +3776,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3811,7 +3812,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3842,7 +3843,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3876,7 +3877,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3909,7 +3910,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3945,7 +3946,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -3979,7 +3980,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4019,7 +4020,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4054,7 +4055,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4089,7 +4090,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4123,7 +4124,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4152,7 +4153,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4183,7 +4184,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4223,7 +4224,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4254,7 +4255,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4285,7 +4286,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4316,7 +4317,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4356,7 +4357,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4403,7 +4404,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4435,7 +4436,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4464,7 +4465,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4499,7 +4500,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4530,7 +4531,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4561,7 +4562,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4598,7 +4599,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4633,7 +4634,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4665,7 +4666,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4703,7 +4704,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4732,7 +4733,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4767,7 +4768,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4801,7 +4802,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4840,7 +4841,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };
@@ -4880,7 +4881,7 @@ export interface operations {
                     readonly [name: string]: unknown;
                 };
                 content: {
-                    readonly "application/json": components["schemas"]["Problem"];
+                    readonly "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };

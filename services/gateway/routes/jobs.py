@@ -79,7 +79,7 @@ async def list_jobs(
     state: Shared,
     application: Application,
     workload: WorkloadKey | None = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 200,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> JobList:
     """How far each job has come, newest first; with an application's key those it asked for."""

@@ -49,7 +49,7 @@ from services.gateway.routes.zoo import (
     IfNoneMatch,
     Told,
 )
-from services.gateway.state import Network, Operator, Shared, network_of
+from services.gateway.state import Network, Operator, Shared, State, network_of
 from services.gateway.wire.denials import FailureNoted
 from services.gateway.wire.models import (
     FailedDefault,
@@ -204,9 +204,20 @@ async def get_model_readiness(name: ModelName, state: Shared) -> ModelReadiness:
     return ModelReadiness(model=name, defaults=len(rows), compiled=compiled, failed=failed)
 
 
-@router.get("/v1/models/{name}/coverage")
-async def get_model_coverage(name: ModelName, state: Shared) -> ModelCoverage:
-    """How far the kernels of a model are tuned on each class, and how long an inference takes."""
+@router.get("/v1/models/{name}/coverage", response_model=ModelCoverage)
+async def get_model_coverage(name: ModelName, state: Shared) -> Response:
+    """How far the kernels of a model are tuned on each class, and how long an inference takes. An
+    answer is up to five seconds old.
+    """
+
+    async def make() -> bytes:
+        return (await _coverage(state, name)).model_dump_json().encode()
+
+    body = await state.remembered.get(("model coverage", name), make)
+    return Response(body, media_type="application/json", headers={"Cache-Control": "no-cache"})
+
+
+async def _coverage(state: State, name: str) -> ModelCoverage:
     async with state.pool.connection() as db:
         if not await fetch_all(db, models.plans(name)):
             raise unknown(name)

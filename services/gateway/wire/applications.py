@@ -1,16 +1,36 @@
 """Applications, for the operator."""
 
+import re
+from ipaddress import IPv6Address
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from services.gateway.wire.model import ApplicationName, WireModel
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def _possible(origin: str) -> str:
+    """Raises ValueError where no page can have it: its host is no name and no address."""
+    parts = urlsplit(origin)
+    host, port = parts.hostname or "", parts.port
+    if ":" in host:
+        IPv6Address(host)
+    elif not all(map(_LABEL.fullmatch, host.split("."))):
+        raise ValueError(f"{host!r} is no name of a host")
+    if port == 0:
+        raise ValueError("no page has port 0")
+    return origin
+
 
 Origin = Annotated[
     str,
     StringConstraints(
         max_length=256, pattern=r"^https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?$"
     ),
+    AfterValidator(_possible),
     Field(examples=["https://www.example"]),
 ]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
