@@ -135,10 +135,14 @@ own_chromium() {
 }
 
 install_node() {
-  command -v node >/dev/null || fail "Node 20 or newer is needed; install nodejs and npm"
+  command -v node >/dev/null || fail "Node 20.19 or newer is needed; install nodejs and npm"
   command -v npm >/dev/null || fail "npm is needed; install it, for example with apt-get install npm"
-  node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' ||
-    fail "Node 20 or newer is needed (found: $(node --version)); install a newer nodejs"
+  # The bundler's own builds are of these, and npm leaves them out for others without a word.
+  node -e '
+    const [major, minor] = process.versions.node.split(".").map(Number);
+    const enough = (major === 20 && minor >= 19) || (major === 22 && minor >= 12) || major > 22;
+    process.exit(enough ? 0 : 1);
+  ' || fail "Node 20.19, 22.12 or newer is needed (found: $(node --version)); install a newer nodejs"
   # Not `npm ci`: it refuses a lock without the builds of an optional package for machines other
   # than those that we use (npm 11.19). Versions and hashes are those of the lock here, too.
   step "installing Node packages from package-lock.json" \
