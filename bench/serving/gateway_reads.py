@@ -61,6 +61,7 @@ PATHS: Mapping[str, Sequence[Path]] = {
     "/v1/devices": (lambda _, __, n: f"/v1/devices?limit=200&offset={n}",),
     "/v1/signing-keys": (lambda _, __, ___: "/v1/signing-keys",),
     "/v1/denied": (lambda _, __, ___: "/v1/denied",),
+    "/v1/denied/{device_class}": (lambda _, key, __: f"/v1/denied/{quote(key.device_class)}",),
     "/v1/identities/{identity}": (
         lambda zoo, _, n: f"/v1/identities/{zoo.identities[n % len(zoo.identities)]}",
     ),

@@ -58,11 +58,31 @@ const manifestOf = (set = KEY, name: "add" | "subtract" = "add") => ({
   serial: 1,
 });
 
+const deniedOf = (...artifacts: string[]) => ({
+  denied: 1,
+  device_class: CLASS,
+  artifacts,
+  issued_at: new Date().toISOString(),
+  serial: 1,
+});
+
+const DENIED = `/v1/denied/${encodeURIComponent(CLASS)}`;
+
+/** Says that nothing is denied, for pages that pin either key. */
+const nothingDenied = (): Response => new Response(both(deniedOf()));
+
+/** Signed by both keys. */
+function both(document: object): string {
+  const signatures = [OLD, NEW].map(({ seal }) => JSON.parse(seal(document)).signatures[0]);
+  return `${JSON.stringify(document).slice(0, -1)},"signatures":${JSON.stringify(signatures)}}`;
+}
+
 /** Answers each path with its text, and artifacts with their bytes wherever they lie. */
 function serve(t: TestContext, texts: Readonly<Record<string, string>>): string[] {
   const asked: string[] = [];
   t.mock.method(globalThis, "fetch", async ({ pathname }: URL) => {
     asked.push(pathname);
+    if (pathname.startsWith("/v1/denied/") && texts[DENIED] === undefined) return nothingDenied();
     const text = texts[pathname];
     if (text !== undefined) return new Response(text);
     return pathname.endsWith(".wasm")
@@ -154,6 +174,7 @@ test("a manifest of before one that this browser saw is asked for again, past ca
   let current = 7;
   t.mock.method(globalThis, "fetch", async (url: URL) => {
     if (url.pathname.endsWith(".wasm")) return new Response(bytesOf("add"));
+    if (url.pathname === DENIED) return nothingDenied();
     asked.push(url.search);
     const serial = url.search === "" ? Number(texts.cached) : current;
     return new Response(OLD.seal({ ...manifestOf(), serial }));
@@ -171,6 +192,51 @@ test("a manifest of before one that this browser saw is asked for again, past ca
   // Another zoo has serials of its own.
   texts.cached = "1";
   await (await open([OLD.pin], "http://another.test")).kernel(KEY);
+});
+
+/** Attack: a fresh profile is handed a signed manifest of before a kernel of it was denied. */
+test("a manifest that names a kernel that was denied since is asked for again, and refused", async (t) => {
+  const bad = tinyKernel("add", N).sha256;
+  const texts: Record<string, string> = { [PATH]: OLD.seal(manifestOf()) };
+  const asked = serve(t, texts);
+  const kernel = async (zoo: string) => (await open([OLD.pin], `http://${zoo}.test`)).kernel(KEY);
+  texts[DENIED] = OLD.seal(deniedOf(tinyKernel("subtract", N).sha256));
+  assert.equal((await kernel("fresh")).info.sha256, bad);
+  texts[DENIED] = OLD.seal({ ...deniedOf(bad), serial: 9 });
+  asked.length = 0;
+  await assert.rejects(kernel("fresh"), refused(/which the zoo has denied since/));
+  assert.deepEqual(asked, [DENIED, PATH, PATH]);
+  // What was denied is remembered, whoever holds the list back.
+  delete texts[DENIED];
+  t.mock.method(globalThis, "fetch", async ({ pathname }: URL) =>
+    pathname === DENIED ? new Response("", { status: 404 }) : new Response(texts[PATH]),
+  );
+  await assert.rejects(kernel("fresh"), refused(/which the zoo has denied since/));
+  await assert.rejects(kernel("unseen"), refused(/list of denied kernels, .* did not come/));
+});
+
+test("a list of denied kernels that is old, of others or signed by others is refused", async (t) => {
+  const texts: Record<string, string> = { [PATH]: OLD.seal(manifestOf()) };
+  serve(t, texts);
+  const kernel = async () => (await open([OLD.pin], "http://lists.test")).kernel(KEY);
+  texts[DENIED] = OLD.seal({ ...deniedOf(), issued_at: ago(1.1) });
+  await assert.rejects(kernel(), refused(/list of denied kernels is too old/));
+  texts[DENIED] = OLD.seal({ ...deniedOf(), device_class: `${CLASS}+relaxed-simd` });
+  await assert.rejects(kernel(), refused(/A list of what is denied to .* was sent/));
+  texts[DENIED] = NEW.seal(deniedOf());
+  await assert.rejects(kernel(), refused(/No valid signature/));
+});
+
+test("the first manifest that a browser sees of a zoo may be two days old", async (t) => {
+  const texts: Record<string, string> = {};
+  serve(t, texts);
+  const kernel = async (days: number, zoo: string) => {
+    texts[PATH] = OLD.seal({ ...manifestOf(), issued_at: ago(days) });
+    return (await open([OLD.pin], `http://${zoo}.test`)).kernel(KEY);
+  };
+  await assert.rejects(kernel(2.1, "never-seen"), refused(/more than 2 days ago/));
+  assert.equal((await kernel(1.9, "seen")).info.level, "default");
+  assert.equal((await kernel(6, "seen")).info.level, "default");
 });
 
 test("without pins a zoo without a key serves, with pins it is refused", async (t) => {

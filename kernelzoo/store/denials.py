@@ -17,6 +17,15 @@ class ArtifactRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedArtifactRow:
+    """`serial`: how far what the zoo serves has come."""
+
+    sha256: str
+    device_class: str
+    serial: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VoiceRow:
     """What an identity, or the pages of a network, last saw of an artifact; '' where it ran."""
 
@@ -295,6 +304,20 @@ def decisions(
         """,
         parameters={"key": workload_key, "class": device_class},
         row=DeniedRow,
+    )
+
+
+def of_classes(limit: int) -> Query[DeniedArtifactRow]:
+    """What is denied to each class, the latest first; one row of '' where nothing is."""
+    return Query(
+        sql="""
+            SELECT coalesce(d.artifact_sha256, '') AS sha256,
+                   coalesce(d.device_class, '') AS device_class, p.serial
+            FROM publication p LEFT JOIN denied d ON d.denied
+            ORDER BY d.decided_at DESC LIMIT %(limit)s
+        """,
+        parameters={"limit": limit},
+        row=DeniedArtifactRow,
     )
 
 

@@ -19,6 +19,7 @@ from services.gateway.cache import ManifestCache
 from services.gateway.census import Census
 from services.gateway.client_files import ClientFiles
 from services.gateway.cors import AllowedOrigins, Cors
+from services.gateway.denied import Denied
 from services.gateway.impatience import Impatience
 from services.gateway.middleware import BodyLimit, Counted, HeadAsGet, StandardHeaders
 from services.gateway.notifier import Notifier
@@ -156,6 +157,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                     verifiers=chosen,
                     remembered=Remembered(REMEMBERED_S),
                     streams=Streams(),
+                    denied=Denied(pages, signer),
                 )
                 yield
         await rates.close()

@@ -22,6 +22,7 @@ from services.gateway.blobs import Blobs
 from services.gateway.builds import Builds
 from services.gateway.cache import ManifestCache
 from services.gateway.cors import AllowedOrigins
+from services.gateway.denied import Denied
 from services.gateway.notifier import Notifier
 from services.gateway.page_loads import PageLoads
 from services.gateway.problems import Refusal
@@ -59,6 +60,7 @@ class State:
     verifiers: Mapping[AttestationKind, Verifier]
     remembered: Remembered[bytes]
     streams: Streams
+    denied: Denied
 
 
 async def _state(request: Request) -> State:

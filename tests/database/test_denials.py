@@ -385,3 +385,19 @@ def test_a_default_that_honest_agents_time_others_beside_is_denied_by_no_eight_n
         fail(come(network), db, DEFAULT)
     assert len(honest) == 8
     assert denied(db) == []
+
+
+def test_what_a_class_is_never_to_run_is_told_signed(http: TestClient, db: Connection) -> None:
+    """Attack: an old signed manifest. A page that pins keys asks what was denied since."""
+    path, artifact = f"/v1/denied/{CLASS}", artifact_of(db, DEFAULT)
+    assert http.get(path).json()["artifacts"] == []
+    decide(http, artifact, denied=True)
+    eventually(lambda: http.get(path).json()["artifacts"] == [artifact], "it is told")
+    told = http.get(path)
+    document = told.json()
+    assert (document["device_class"], document["signatures"]) == (str(CLASS), [])
+    assert document["serial"] >= http.get(f"/v1/zoo/{WORKLOAD.key}/{CLASS}").json()["serial"]
+    assert http.get(path, headers={"If-None-Match": told.headers["ETag"]}).status_code == 304
+    assert http.get(f"/v1/denied/0{str(CLASS)[1:]}").json()["artifacts"] == []
+    decide(http, artifact, denied=False)
+    eventually(lambda: http.get(path).json()["artifacts"] == [], "it is allowed")

@@ -94,7 +94,7 @@ export async function requestModel(
     const url = stored
       ? new URL(name, globalThis.document?.baseURI)
       : addressAtGateway(host, name, dimensions);
-    const answer = await (growing ? latest(url, opened) : opened(url));
+    const answer = await (growing ? latest(url, opened, host) : opened(url));
     return { answer, origin: (stored ? url : origin).href };
   } catch (thrown) {
     if (!(thrown instanceof SyntaxError || thrown instanceof TypeError)) throw thrown;

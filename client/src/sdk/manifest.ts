@@ -147,7 +147,7 @@ export async function requestManifest(
   try {
     const url = await addressOf(source, name, asker);
     const growing = pins !== null && !isBundle(origin);
-    const manifest = await (growing ? latest(url, opened) : opened(url));
+    const manifest = await (growing ? latest(url, opened, source) : opened(url));
     return { manifest, elapsedMs: now() - start };
   } catch (thrown) {
     if (!(thrown instanceof SyntaxError)) throw thrown;

@@ -7,7 +7,7 @@ import { storedNotebook } from "../device/notebook.js";
 import { KernelZooError } from "../engine/error.js";
 import { beginsAsHtml } from "../gateway/html.js";
 import type { Manifest } from "../wire/types.js";
-import type { Signed } from "./signing.js";
+import type { Requirements, Signed } from "./signing.js";
 
 /** Public keys of which one must have signed; null where the page pins none. */
 export type Pins = readonly string[] | null;
@@ -59,12 +59,14 @@ export async function refuseAged({ issued_at: issued }: Signed, maxAgeMs: number
 }
 
 /**
- * Reads the manifest. Where this browser has seen a later one of `url`, it is requested once more
- * past all caches, and refused if it is still an earlier one. Throws KernelZooError (signature).
+ * Reads the manifest. Where this browser has seen a later one of `url`, or it names a kernel that is
+ * denied to its class, it is requested once more past all caches, and refused if it is still so.
+ * Throws KernelZooError (signature).
  */
 export async function latest<Document extends Signed>(
   url: URL,
   read: (url: URL) => Promise<Document>,
+  required: Requirements,
 ): Promise<Document> {
-  return (await signing()).latestOf(url, read, notes, signatureError);
+  return (await signing()).latestOf(url, read, required, notes, signatureError);
 }

@@ -1,9 +1,15 @@
 /** Checks what pinned keys have signed. Loaded by pages that pin keys. */
 import type { Notebook } from "../device/notebook.js";
-import type { Manifest } from "../wire/types.js";
-
+import type { Deadline } from "../gateway/request.js";
+import type { DeniedList, Manifest } from "../wire/types.js";
 /** A manifest, or the answer for a model. */
 export type Signed = Pick<Manifest, "issued_at" | "serial" | "signatures">;
+
+/** What a page requires of manifests, and how long it waits for what says more of them. */
+export interface Requirements {
+  readonly pins: readonly string[] | null;
+  readonly deadline: Deadline;
+}
 
 /** The SDK's, of whose error this file would hold another. */
 type Refuse = (message: string, cause?: unknown) => Error;
@@ -74,24 +80,98 @@ export const agedSentence = (issued: string, maxAgeMs: number): string =>
   `The manifest was signed at ${issued}, more than ${maxAgeMs / 86_400_000} days ago by the clock of ` +
   "this device: a cache, or the clock, is wrong.";
 
+const DAY_MS = 86_400_000;
+
+/** A manifest of which this browser has seen none before may be so old: caches hold it for a day. */
+const FIRST_AGE_MS = 2 * DAY_MS;
+
+/** A list of what is denied may be so old. */
+const DENIED_AGE_MS = DAY_MS;
+
+type Denied = Pick<DeniedList, "device_class" | "artifacts" | "issued_at" | "serial">;
+
+const olderThan = (issued: string, ageMs: number): boolean =>
+  !(Date.now() - Date.parse(issued) <= ageMs);
+
+/** The device classes in the address of a manifest or a model's answer: all behind its name. */
+const classesIn = ({ pathname }: URL): string[] =>
+  pathname.split("/v1/").at(-1)?.split("/").slice(2).map(decodeURIComponent) ?? [];
+
+/** What the zoo of `url` says that a class is never to run; else what it said to this browser last. */
+async function deniedTo(
+  deviceClass: string,
+  url: URL,
+  { pins, deadline }: Requirements,
+  notes: Notebook,
+  refuse: Refuse,
+): Promise<Denied> {
+  const base = url.href.slice(0, url.href.lastIndexOf("/v1/"));
+  const address = `${base}/v1/denied/${encodeURIComponent(deviceClass)}`;
+  const kept = notes.read(`denied:${address}`);
+  let text: string;
+  try {
+    const answer = await fetch(new URL(address), { cache: "no-cache", signal: deadline() });
+    if (!answer.ok) throw new Error(`it answered ${answer.status}`);
+    text = await answer.text();
+  } catch (cause) {
+    if (kept !== null) return JSON.parse(kept) as Denied;
+    const why = "Without it, a page that pins keys runs nothing of a zoo that it sees first.";
+    const said = cause instanceof Error ? cause.message : cause;
+    throw refuse(`The list of denied kernels, ${address}, did not come: ${said}. ${why}`, cause);
+  }
+  const list = await signedDocument<Denied>(text, pins ?? [], refuse);
+  if (list.device_class !== deviceClass) {
+    throw refuse(`A list of what is denied to ${list.device_class} was sent for ${deviceClass}.`);
+  }
+  if (olderThan(list.issued_at, DENIED_AGE_MS)) {
+    if (kept !== null) return JSON.parse(kept) as Denied;
+    throw refuse(
+      `The list of denied kernels is too old. ${agedSentence(list.issued_at, DENIED_AGE_MS)}`,
+    );
+  }
+  const { artifacts, issued_at, serial } = list;
+  const note = { device_class: deviceClass, artifacts, issued_at, serial };
+  notes.write(`denied:${address}`, JSON.stringify(note));
+  return note;
+}
+
 /** Throws as `latest` of the SDK. */
 export async function latestOf<Document extends Signed>(
   url: URL,
   read: (url: URL) => Promise<Document>,
+  required: Requirements,
   notes: Notebook,
   refuse: Refuse,
 ): Promise<Document> {
   const note = `serial:${url.origin}${url.pathname}`;
   const seen = Number(notes.read(note));
+  const asked = Promise.all(
+    classesIn(url).map((each) => deniedTo(each, url, required, notes, refuse)),
+  );
+  asked.catch(() => undefined); // It is awaited once there is a manifest.
   let manifest = await read(url);
-  if (!(manifest.serial >= seen)) {
+  const lists = await asked;
+  const deniedIn = (document: Document): string | undefined => {
+    const text = JSON.stringify(document);
+    return lists.flatMap(({ artifacts }) => artifacts).find((each) => text.includes(each));
+  };
+  const floor = Math.max(seen, ...lists.map(({ serial }) => serial));
+  if (!(manifest.serial >= seen) || deniedIn(manifest) !== undefined) {
     const current = new URL(url);
-    current.searchParams.set("after", `${seen}`);
+    current.searchParams.set("after", `${floor}`);
     manifest = await read(current);
   }
-  const { serial } = manifest;
+  const { serial, issued_at: issued } = manifest;
   if (!(serial >= seen)) {
     throw refuse(`The manifest is of before one that this browser saw: ${serial} < ${seen}.`);
+  }
+  const denied = deniedIn(manifest);
+  if (denied !== undefined) {
+    const why = "A cache, or somebody on the way, holds newer ones back.";
+    throw refuse(`The manifest names ${denied}, which the zoo has denied since. ${why}`);
+  }
+  if (seen === 0 && olderThan(issued, FIRST_AGE_MS)) {
+    throw refuse(`${agedSentence(issued, FIRST_AGE_MS)} This browser has seen no other.`);
   }
   if (serial > seen) notes.write(note, `${serial}`);
   return manifest;

@@ -53,8 +53,8 @@ export interface OpenOptions {
    */
   readonly keys?: readonly string[];
   /**
-   * With `keys`: manifests that were signed longer ago are refused; 7 days unless told. Those of a
-   * bundle are as old as it is, and any age unless told.
+   * With `keys`: manifests that were signed longer ago are refused; 7 days unless told, and 2 at the
+   * most for the first that this browser sees. Those of a bundle are of any age unless told.
    */
   readonly maxAgeMs?: number;
   /**

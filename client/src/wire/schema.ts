@@ -264,6 +264,26 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/denied/{device_class}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Denied
+         * @description What a class is never to run, signed. An answer is up to two seconds old.
+         */
+        readonly get: operations["get_denied_v1_denied__device_class__get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/devices": {
         readonly parameters: {
             readonly query?: never;
@@ -1341,6 +1361,28 @@ export interface components {
             readonly device_class: string;
             /** Reason */
             readonly reason: string;
+        };
+        /**
+         * DeniedList
+         * @description Artifacts that this class is never to run, whatever a manifest says. The last three members
+         *     are as a manifest's.
+         */
+        readonly DeniedList: {
+            /** Artifacts */
+            readonly artifacts: readonly string[];
+            /**
+             * Denied
+             * @constant
+             */
+            readonly denied: 1;
+            /** Device Class */
+            readonly device_class: string;
+            /** Issued At */
+            readonly issued_at: string;
+            /** Serial */
+            readonly serial: number;
+            /** Signatures */
+            readonly signatures: readonly components["schemas"]["SignatureWire"][];
         };
         /**
          * Device
@@ -3541,6 +3583,39 @@ export interface operations {
                 };
                 content: {
                     readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_denied_v1_denied__device_class__get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: {
+                readonly "if-none-match"?: string | null;
+            };
+            readonly path: {
+                readonly device_class: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["DeniedList"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Problem"];
                 };
             };
         };

@@ -17,6 +17,7 @@ export type Device = Schemas["Device"];
 export type DeviceList = Schemas["DeviceList"];
 export type Evidence = Schemas["EvidenceWire"];
 export type FileWire = Schemas["FileWire"];
+export type DeniedList = Schemas["DeniedList"];
 export type FailureReport = Schemas["FailureReport"];
 export type FoundKey = Schemas["FoundKey"];
 export type FoundKeys = Schemas["FoundKeys"];

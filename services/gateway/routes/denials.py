@@ -1,9 +1,9 @@
 """The deny-list: read by anyone, written by the operator; pages say what failed."""
 
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, BackgroundTasks, Request
+from fastapi import APIRouter, BackgroundTasks, Header, Path, Request, Response
 from psycopg import AsyncConnection
 
 from kernelzoo import jobs
@@ -21,6 +21,7 @@ from services.gateway.wire.denials import (
     Decision,
     DecisionList,
     DenialRequest,
+    DeniedList,
     FailureNoted,
     FailureReport,
     LostDevice,
@@ -29,6 +30,8 @@ from services.gateway.wire.model import WorkloadKey
 
 router = APIRouter(tags=["zoo"])
 
+DENIED_CACHE = "public, max-age=60, stale-if-error=3600"
+
 
 @router.get("/v1/denied")
 async def list_denied(state: Shared) -> DecisionList:
@@ -36,6 +39,20 @@ async def list_denied(state: Shared) -> DecisionList:
     async with state.pool.connection() as db:
         rows = await fetch_all(db, denials.decisions())
     return DecisionList(decisions=[decision(row) for row in rows])
+
+
+@router.get("/v1/denied/{device_class}", response_model=DeniedList)
+async def get_denied(
+    device_class: Annotated[str, Path(max_length=256)],
+    state: Shared,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    """What a class is never to run, signed. An answer is up to two seconds old."""
+    found = await state.denied.to(DeviceClass.parse(device_class))
+    headers = {"ETag": found.etag, "Cache-Control": DENIED_CACHE}
+    if if_none_match is not None and found.etag in if_none_match:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(found.body, media_type="application/json", headers=headers)
 
 
 @router.put("/v1/denied")

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from services.gateway.wire.model import STORABLE, CandidateId, Sha256, WireModel, WorkloadKey
+from services.gateway.wire.zoo import SignatureWire
 
 ClassText = Annotated[str, Field(max_length=256, pattern=STORABLE)]
 Stage = Literal["validate", "compile", "run", "compare", "timeout"]
@@ -55,6 +56,19 @@ class Decision(WireModel):
     decided_at: str
     candidates: list[CandidateId]
     workloads: list[WorkloadKey]
+
+
+class DeniedList(WireModel):
+    """Artifacts that this class is never to run, whatever a manifest says. The last three members
+    are as a manifest's.
+    """
+
+    denied: Literal[1]
+    device_class: str
+    artifacts: list[Sha256]
+    issued_at: str
+    serial: int
+    signatures: list[SignatureWire]
 
 
 class DecisionList(WireModel):
