@@ -49,6 +49,9 @@ class Affine(Struct, frozen=True, kw_only=True, gc=False):
     def __sub__(self, other: "Affine | int") -> "Affine":
         return self + other * -1
 
+    def __rsub__(self, other: int) -> "Affine":
+        return self * -1 + other
+
     def __mul__(self, factor: int) -> "Affine":
         if not factor:
             return Affine(constant=0)
@@ -61,6 +64,9 @@ class Affine(Struct, frozen=True, kw_only=True, gc=False):
         if isinstance(limit, int):
             return Bound(index=self, limit=limit)
         return Bound(index=self - limit, limit=0)
+
+    def at_least(self, limit: int) -> "Bound":
+        return Bound(index=self * -1, limit=1 - limit)
 
     def divided(self, divisor: int) -> "Affine":
         """The quotient by a divisor of the constant and of all factors."""

@@ -99,6 +99,8 @@ def test_a_form_below_a_limit_is_a_condition_and_no_truth_value() -> None:
     row, count = ir.variable("row"), ir.variable("count")
     assert (row + 2).below(8) == Bound(index=Affine.of(2, {"row": 1}), limit=8)
     assert row.below(count) == Bound(index=Affine.of(0, {"row": 1, "count": -1}), limit=0)
+    assert row.at_least(3) == Bound(index=Affine.of(0, {"row": -1}), limit=-2)
+    assert 7 - row == Affine.of(7, {"row": -1})
     with pytest.raises(TypeError, match="put it into an If"):
         bool(row.below(8))
 

@@ -163,7 +163,7 @@ class _Nest:
         if not rest:
             return blocks
         # The last group has the block of fewer rows.
-        last = config.groups - 1 + group * -1
+        last = config.groups - 1 - group
         is_last = frame.undecided((last.below(1),))
         return (
             *blocks,

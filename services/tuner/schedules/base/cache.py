@@ -44,10 +44,5 @@ def value_at(
     return row * shape.head_dim + quad * LANES
 
 
-def before(index: ir.Affine, limit: ir.Affine) -> ir.Bound:
-    """index < limit"""
-    return (index - limit).below(0)
-
-
 def exp_of_difference(value: ir.Expression, most: ir.Expression) -> ir.Expression:
     return ir.call(ir.MathFunction.EXP, value - most)

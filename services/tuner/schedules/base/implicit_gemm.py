@@ -135,7 +135,7 @@ def _are_bounds(
 
 
 def _bounds_of(index: ir.Affine, size: int) -> tuple[ir.Bound, ir.Bound]:
-    return index.below(size), (index * -1).below(1)
+    return index.below(size), index.at_least(0)
 
 
 def _alone(bound: ir.Bound) -> ir.Bound:

@@ -50,7 +50,7 @@ class WindowRow:
         e = self.extent
         r = self.frame.variable("r", e["kh"])
         line = self.y * e["stride"] + r - e["pad"]
-        inside = (line.below(e["h"]), (line * -1).below(1))
+        inside = (line.below(e["h"]), line.at_least(0))
         body = ir.under(self.frame.undecided(inside), products(line, r))
         return ir.serial("r", e["kh"], body)
 

@@ -130,7 +130,7 @@ class _Kernel:
 
     def inside(self, place: ir.Affine, size: int) -> tuple[ir.Bound, ...]:
         """0 ≤ place < size, as far as that does not hold anyway."""
-        return self.frame.undecided((place.below(size), (place * -1).below(1)))
+        return self.frame.undecided((place.below(size), place.at_least(0)))
 
 
 # Step 3: rows of the window that lie in the image.

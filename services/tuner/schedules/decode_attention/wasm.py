@@ -36,7 +36,6 @@ from kernelzoo.domain.operators.decoding import LOWEST, AttentionShape
 from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.cache import (
-    before,
     first_seen,
     key_at,
     position,
@@ -265,7 +264,7 @@ class _Nest:
     def _quads(self, seen: _Seen, body: ir.Block) -> ir.Block:
         """For each four tokens of which the first is not behind the row's own."""
         first = seen.begin + ir.variable("quad") * ir.LANES
-        bounds = [before(first, seen.place + 1)]
+        bounds = [first.below(seen.place + 1)]
         if self.shape.window:
             bounds.append(first.below(self.shape.length))
         return ir.serial("quad", self._most_quads, ir.under(tuple(bounds), body))
@@ -298,21 +297,21 @@ class _Nest:
         most, sums = (ir.local(name, ir.LANES) for name in ("most", "sum"))
         index = self._quad_of(head)
         score = self._scores.vector(index)
-        larger = most.vector(ir.LANES * 0).max(score)
-        above = score - most.vector(ir.LANES * 0)
+        larger = most.vector(0).max(score)
+        above = score - most.vector(0)
         # Within these bounds e to it needs no choices.
         bounded = above.max(ir.numbers(LOWEST_EXPONENT))
         bounded = bounded.min(0.0)
         power = ir.call(ir.MathFunction.EXP, bounded)
         stored = self._scores.store(index, power)
-        w, x, y, z = (most.vector(ir.LANES * 0).extract(lane) for lane in range(ir.LANES))
+        w, x, y, z = (most.vector(0).extract(lane) for lane in range(ir.LANES))
         largest = w.max(x).max(y.max(z))
-        share = ir.number(1.0) / ir.all_lanes(sums.vector(ir.LANES * 0))
+        share = ir.number(1.0) / ir.all_lanes(sums.vector(0))
         body: ir.Block = (
-            most.store(ir.LANES * 0, ir.numbers(LOWEST)),
-            sums.store(ir.LANES * 0, ir.numbers(0.0)),
-            *self._quads(seen, (most.store(ir.LANES * 0, larger),)),
-            most.store(ir.LANES * 0, ir.splat(largest)),
+            most.store(0, ir.numbers(LOWEST)),
+            sums.store(0, ir.numbers(0.0)),
+            *self._quads(seen, (most.store(0, larger),)),
+            most.store(0, ir.splat(largest)),
             *self._quads(seen, (stored, _added(sums, 0, score))),
             self._shares.store(head, share),
         )
@@ -334,7 +333,7 @@ class _Nest:
                 quad = part * vectors + n
                 value = self._vector(5, value_at(shape, group, quad, token))
                 terms.append(_added(sums, head * vectors + n, ir.splat(power) * value))
-        inside = before(token, seen.place + 1)
+        inside = token.below(seen.place + 1)
         stores = []
         for head in range(heads):
             share = ir.splat(self._shares[head])

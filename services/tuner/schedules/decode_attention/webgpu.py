@@ -31,7 +31,6 @@ from kernelzoo.domain.operators.decoding import LANES, LOWEST, AttentionShape
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.cache import (
-    before,
     exp_of_difference,
     first_seen,
     key_at,
@@ -278,7 +277,7 @@ def _each(
     """The body for each token of the part that stands before the position. The loop is one even
     where it has one step: its condition ends it."""
     tokens = kernel.config.tokens(kernel.shape)
-    bounds = [before(token, kernel.here)]
+    bounds = [token.below(kernel.here)]
     if at.bounds(ranges)[1] >= tokens:
         bounds.append(at.below(tokens))
     if token.bounds(ranges)[1] >= kernel.shape.length:
@@ -290,11 +289,11 @@ def _here_in_part(kernel: _Kernel, body: ir.Block, *, all_threads: bool = False)
     """The body where the position lies in the part, of all threads or of the last one, which has
     the fewest tokens of the cache."""
     tokens = kernel.config.tokens(kernel.shape)
-    from_last = kernel.config.threads - 1 + kernel.thread * -1
+    from_last = kernel.config.threads - 1 - kernel.thread
     bounds = [] if all_threads else [from_last.below(1)]
     if kernel.config.parts > 1 or kernel.shape.span < kernel.shape.length:
         after = kernel.here - kernel.first
-        bounds += [after.below(tokens), (after * -1).below(1)]
+        bounds += [after.below(tokens), after.at_least(0)]
     return ir.under(bounds, body)
 
 

@@ -814,7 +814,7 @@ def _sliced_k(kernel: _Kernel, stores: ir.Block) -> ir.Block:
     still_read = config.cache is not Cache.NONE and config.prefetch is not Prefetch.BLOCKS
     for each in rounds(config.sliced_k, config.sum_slots):
         before = (ir.Barrier(),) if still_read else ()
-        lower = (z * -1).below(1 - each.middle)
+        lower = z.at_least(each.middle)
         upper = z.below(each.last)
         above = (lower, upper) if each.last < config.sliced_k else (lower,)
         kept = ir.under(above, _keep_sums(kernel, memory[0], each))

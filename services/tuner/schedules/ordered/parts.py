@@ -155,7 +155,7 @@ class UpdateNest:
         var = f"place{number_}"
         at = ir.variable(var)
         value = self._read(part, axes).max(-1).min(extent)
-        bounds = (at.below(extent), (at * -1).below(1))
+        bounds = (at.below(extent), at.at_least(0))
         body = ir.under(bounds, self._inside(axes, {**places, number_: at}, depth))
         return (ir.let(var, value, extent, body, low=-1),)
 

@@ -99,7 +99,7 @@ class _Nest:
 
         points: ir.Expression = ir.numbers(float(form.middle))
         before: list[ir.Store] = [
-            scale.store(ir.LANES * 0, ir.Lanes(values=of_each(weights.scales, blocks, block)))
+            scale.store(0, ir.Lanes(values=of_each(weights.scales, blocks, block)))
         ]
         if form.zeros:
             count = form.zero_words(product.k)
@@ -112,18 +112,18 @@ class _Nest:
                     for each in of_each(weights.zeros, count, held)
                 )
             )
-            before.append(zero.store(ir.LANES * 0, values))
-            points = zero.vector(ir.LANES * 0)
+            before.append(zero.store(0, values))
+            points = zero.vector(0)
         row_words = product.k // form.per_word
         unpacked: list[ir.Store] = [
-            word.store(ir.LANES * 0, ir.Lanes(values=of_each(weights.words, row_words, place)))
+            word.store(0, ir.Lanes(values=of_each(weights.words, row_words, place)))
         ]
         for bit in range(form.per_word):
-            bits = _wide_bits(word.vector(ir.LANES * 0), bit * form.width, form.width)
+            bits = _wide_bits(word.vector(0), bit * form.width, form.width)
             entry = bits.cast(DType.F32) - points
             k = place * form.per_word + bit
             index = self._panel_at(number_, k, ir.constant(first))
-            unpacked.append(self._panels.store(index, entry * scale.vector(ir.LANES * 0)))
+            unpacked.append(self._panels.store(index, entry * scale.vector(0)))
         steps: ir.Block = (*before, *ir.serial("word", words, tuple(unpacked)))
         body = ir.serial("block", blocks, frame.enclose(steps))
         return ir.allocated((scale, zero, word), body)
@@ -164,14 +164,14 @@ class _Nest:
             for row in range(rows):
                 place = (first + row) * product.k + k
                 a = ir.splat(self.held[product.a][0][place])
-                terms.append(entry.store(ir.LANES * 0, a))
+                terms.append(entry.store(0, a))
                 for number_ in range(len(product.weights)):
                     for column in range(vectors):
                         index = self._panel_at(number_, k, ir.constant(ir.LANES * column))
                         right = self._panels.vector(index)
                         here = at(row, number_, column)
                         held = sums.vector(here)
-                        added = held + entry.vector(ir.LANES * 0) * right
+                        added = held + entry.vector(0) * right
                         terms.append(sums.store(here, added))
 
         body: ir.Block = (

@@ -337,7 +337,7 @@ def _vector(buffer: ir.Buffer, index: ir.Affine) -> ir.Load:
 
 
 def _inside(place: ir.Affine, size: int) -> tuple[ir.Bound, ...]:
-    return place.below(size), (place * -1).below(1)
+    return place.below(size), place.at_least(0)
 
 
 def _scaled(value: ir.Expression, factor: float) -> ir.Expression:
