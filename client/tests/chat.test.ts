@@ -67,6 +67,11 @@ class Speaker implements TokenSource {
   }
 }
 
+test("a misspelt option of a client is refused", () => {
+  const options = { tokeniser: tokenizer } as unknown as Parameters<typeof chatClient>[1];
+  assert.throws(() => chatClient(new Speaker(""), options), /tokenizer may be meant/);
+});
+
 const clientOf = (llm: TokenSource) => chatClient(llm, { tokenizer, template }).chat.completions;
 const HELLO = [{ role: "user", content: "hello" }] as const;
 
@@ -499,6 +504,7 @@ test("a page of HTML is no file of a tokenizer", async (t) => {
   };
   const load = (options = {}) =>
     loadTokenizer("http://site.test/model", { Tokenizer, Template }, options);
+  await assert.rejects(load({ conversation: false }), /^TypeError: .*conversations may be meant/);
   const type = { headers: { "Content-Type": "text/html; charset=utf-8" } };
   for (const page of [
     () => new Response("\n<!doctype html><title>App</title>"),

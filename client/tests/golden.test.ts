@@ -56,12 +56,9 @@ test("integers that choose rows are refused beyond them, with name, value and ra
 
 test("a profile of calls that take no time that the clock can tell has shares of 0", async () => {
   const call = { workload: "relu:f32:n64", label: "", level: "default" } as unknown as PlannedCall;
-  const profile = await profileOf({
-    inputs: [],
-    last: [],
-    run: async () => ({ times: new Float64Array(3) }),
-    planned: () => [call],
-  });
+  const model = { inputs: [], plan: { calls: [call] } };
+  const run = async () => ({ times: new Float64Array(3) });
+  const profile = await profileOf(model, [], run, {});
   assert.match(profile.table(), /0\.00\s+0\.0 %/);
   assert.equal(profile.table().includes("NaN"), false);
   assert.equal(profile.calls[0]?.share, 0);

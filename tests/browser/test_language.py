@@ -327,7 +327,7 @@ ADJUST = """
   const faults = [];
   for (const options of [
     { logitBias: { 160: 1 } }, { logitBias: { 1: "2" } }, { repetitionPenalty: 0 },
-    { temperature: "1" }, { minP: 2 }, { presencePenalty: NaN },
+    { temperature: "1" }, { minP: 2 }, { presencePenalty: NaN }, { maxtokens: 3 },
   ]) faults.push(await refusal(() => collect(llm.generate([1], options))));
   await llm.dispose();
   return { found, survived, plain, faults };
@@ -359,6 +359,7 @@ def test_penalties_and_biases_choose_the_tokens_that_numpy_chooses(
             "temperature is to be 0 or more; 1 was given",
             "minP is to be from 0 to 1",
             "presencePenalty is to be a finite number",
+            "maxtokens is not known to llm.generate; maxTokens may be meant",
         ),
         found["faults"],
         strict=True,

@@ -270,6 +270,8 @@ REFUSE = """
     { ids: ids.map((i) => i + 0.5), x }, { ids: ids.map(() => 2 ** 40), x },
     { ids, x: BigInt64Array.from(x, () => 1n) },
   ]) all.push(await refusal(() => model.run(wrong)));
+  all.push(await refusal(() => model.run({ ids, x }, { sinal: undefined })));
+  all.push(await refusal(() => model.profile({ run: 2 })));
   await model.dispose();
   all.push(await refusal(() => (open()).then((zoo) => zoo.model(`${host}/none.json`))));
   all.push(await refusal(() => (open()).then((zoo) =>
@@ -288,6 +290,8 @@ def test_what_does_not_fit_is_refused_with_what_to_do(page: Page, host: Host) ->
         "run: Input ids (int64) takes whole numbers",
         "run: Input ids (int64) takes whole numbers from -2147483648",
         "run: Input x takes float32: give a Float32Array",
+        "run: sinal is not known to model.run; signal may be meant",
+        "run: run is not known to model.profile; runs may be meant",
         "manifest: ",
         "memory: small takes",
     ]

@@ -1,4 +1,5 @@
 /** Chat completions of a model in the page, asked for and answered as OpenAI's API does. */
+import { refuseUnknown } from "./options.js";
 import {
   checkOptions,
   checkParameters,
@@ -192,6 +193,8 @@ export interface ChatClient {
   readonly chat: { readonly completions: ChatCompletions };
 }
 
+/** Throws TypeError for a misspelt option. */
 export function chatClient(llm: TokenSource, options: ChatOptions): ChatClient {
+  refuseUnknown("chatClient", options, ["tokenizer", "template"]);
   return { name: llm.name, chat: { completions: new ChatCompletions(llm, options) } };
 }

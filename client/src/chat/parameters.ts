@@ -1,5 +1,5 @@
 /** What a request may ask for: every parameter of OpenAI's client by name, with its type. */
-import { unknownName } from "../engine/spelling.js";
+import { refuseUnknown } from "./options.js";
 import type { TokenSource } from "./text.js";
 import type { ChatMessage } from "./tokenizer.js";
 import type {
@@ -124,11 +124,6 @@ function shown(value: unknown): string {
 
 const wrong = (name: string, kind: Kind, value: unknown): TypeError =>
   new TypeError(`${name} is to be ${kind.words}; ${shown(value)} was given.`);
-
-function refuseUnknown(where: string, given: object, known: readonly string[]): void {
-  const told = unknownName(where, given, known);
-  if (told !== null) throw new TypeError(told);
-}
 
 const PARAMETERS = [...Object.keys(KINDS), ...Object.keys(REFUSED)];
 

@@ -1,5 +1,6 @@
 /** What turns text into tokens and back: nothing of our own, but what other packages have. */
 import { beginsAsHtml, htmlSentence } from "../gateway/html.js";
+import { refuseUnknown } from "./options.js";
 
 export interface ChatMessage {
   readonly role: string;
@@ -108,14 +109,16 @@ export interface TokenizerOptions {
 
 /**
  * The tokenizer of a model whose `tokenizer.json` and `tokenizer_config.json` lie at `url`, as the
- * Hugging Face hub has them, and its template. Rejects where one of them is not there, and for a page
- * of HTML in the place of a file.
+ * Hugging Face hub has them, and its template. Rejects where one of them is not there, for a page
+ * of HTML in the place of a file, and for a misspelt option.
  */
 export async function loadTokenizer(
   url: string | URL,
   { Tokenizer, Template }: TokenizerPackages,
-  { signal, conversations = true }: TokenizerOptions = {},
+  options: TokenizerOptions = {},
 ): Promise<LoadedTokenizer> {
+  refuseUnknown("loadTokenizer", options, ["signal", "conversations"]);
+  const { signal, conversations = true } = options;
   const address = new URL(url, globalThis.location?.href);
   const folder = new URL(address.pathname.endsWith("/") ? address : `${address}/`);
   const read = async (name: string): Promise<object> => {

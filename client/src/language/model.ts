@@ -76,6 +76,13 @@ function samplingOf(options: Partial<Sampling>): Sampling {
   return { ...GREEDY, ...Object.fromEntries(told) };
 }
 
+/** The names of the options of a text. */
+const OPTIONS: Readonly<Record<keyof GenerateOptions, true>> = {
+  ...{ maxTokens: true, stop: true, logitBias: true, signal: true, interval: true, seed: true },
+  ...{ temperature: true, topK: true, topP: true, minP: true },
+  ...{ repetitionPenalty: true, frequencyPenalty: true, presencePenalty: true },
+};
+
 /** What each option of a text may be, in words and as a test. */
 const NUMBERS: readonly (readonly [keyof GenerateOptions, string, (value: number) => boolean])[] = [
   ["maxTokens", "a whole number of at least 1", (n) => Number.isInteger(n) && n >= 1],
@@ -172,7 +179,7 @@ export class LanguageModel {
   /**
    * The tokens that follow those of a prompt, one after the other. What prompt and cache begin with
    * together is not computed again, so a page gives the whole conversation each time. Throws
-   * KernelZooError: run for a prompt that does not fit, and while another text is generated; memory
+   * KernelZooError: run for a prompt that does not fit, for an option that is misspelt or no such value, and while another text is generated; memory
    * for a prompt that needs a context for which memory does not suffice.
    */
   async *generate(
@@ -180,6 +187,7 @@ export class LanguageModel {
     options: GenerateOptions = {},
   ): AsyncGenerator<number, GenerateEnd, undefined> {
     const prompt = Array.from(ids);
+    await this.#refuseUnknown(options);
     this.#refuse(prompt, options);
     const { signal } = options;
     const ending = new AbortController();
@@ -370,6 +378,13 @@ export class LanguageModel {
       throw thrown;
     }
     this.#opened = opened;
+  }
+
+  async #refuseUnknown(options: GenerateOptions): Promise<void> {
+    const known = Object.keys(OPTIONS);
+    if (Object.keys(options).every((name) => known.includes(name))) return;
+    const { unknownName } = await import("../sdk/refusals.js");
+    throw this.#error(`${unknownName("llm.generate", options, known)}`);
   }
 
   #refuse(prompt: readonly number[], options: GenerateOptions): void {

@@ -29,8 +29,9 @@ const RANGES: Readonly<Record<Exclude<PortDType, "float32">, readonly [number, n
   bool: [0, 1],
 };
 
-/** What is wrong with a feed, each with what its sentence names. */
+/** What is wrong with a feed, or an option of a run, each with what its sentence names. */
 export interface MisfitDetails {
+  readonly option: readonly [];
   readonly unknown: readonly [known: readonly string[]];
   readonly missing: readonly [];
   readonly shape: readonly [given: readonly number[]];

@@ -3,14 +3,13 @@
 import { KernelZooError } from "../engine/error.js";
 import type { ModelTuning, TuningEvents } from "../tuning/tuning.js";
 import type { TargetKind } from "../wire/types.js";
-import type { ModelAnswer } from "./answer.js";
 import type { Branches } from "./branches.js";
 import { copied, type Feed, Misfit, storedFeeds, type TensorData, tensorData } from "./feeds.js";
 import type { Stored } from "./golden.js";
 import { Listeners } from "./listeners.js";
 import type { Opened, Opener } from "./opener.js";
 import { type ModelTensor, type PlannedCall, plannedCalls } from "./planned.js";
-import type { Profile } from "./profile.js";
+import type { Profile, ProfileOptions } from "./profile.js";
 import type { Dimensions } from "./request.js";
 import { type Ran, Refused, type Session, type SessionRun } from "./session.js";
 import { isShared } from "./transfer.js";
@@ -45,11 +44,6 @@ export interface RunOptions<Outputs = AnyModel["outputs"]> extends StopOptions {
   readonly into?: Outputs;
 }
 
-export interface ProfileOptions extends StopOptions {
-  /** The inputs of the last run, or zeros, are run so often; 5 times unless told. */
-  readonly runs?: number;
-}
-
 /** How a model runs here. */
 export interface ModelPlan {
   readonly dimensions: Readonly<Record<string, number>>;
@@ -82,26 +76,6 @@ export interface ModelEvents extends TuningEvents {
   readonly devicelost: { readonly reason: string | null };
 }
 
-/** Whether some entry is infinite or no number; a nanosecond for each. */
-const isInfinite = (tensors: readonly Stored[]): boolean =>
-  tensors.some((entries) => {
-    let zeros = 0;
-    // A number less itself is 0, and anything else is NaN.
-    for (let i = 0; i < entries.length; i++)
-      zeros += (entries[i] as number) - (entries[i] as number);
-    return zeros !== 0;
-  });
-
-/** Refuses a run of f16 whose outputs are no numbers although its feeds are. Throws Refused. */
-function refuseOverflow(
-  { plan }: ModelAnswer,
-  feeds: readonly Stored[],
-  outputs: readonly Stored[],
-): void {
-  if (plan.format !== 4 || !isInfinite(outputs) || isInfinite(feeds)) return;
-  throw new Refused({ stage: "run", message: "overflow", fault: null, overflow: true });
-}
-
 /** What a page is told of feeds that do not fit. */
 async function refusal(thrown: unknown): Promise<unknown> {
   if (!(thrown instanceof Misfit)) return thrown;
@@ -129,6 +103,8 @@ export class Model<Types extends ModelTypes = AnyModel> {
   readonly #open: ((dimensions: Dimensions) => Promise<Model<Types>>) | undefined;
   /** Other plans of the model, once a feed has asked for one. */
   #branches: Branches<Types["outputs"], RunOptions<Types["outputs"]>> | undefined;
+  /** Looks at runs of f16. */
+  readonly #halves: Promise<typeof import("./halves.js")> | undefined;
   #opened: Promise<Opened>;
   #last: readonly Stored[] | null = null;
   /** Memory of feeds that the worker has read. Fresh memory takes longer than what is copied to it. */
@@ -149,6 +125,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const tensor = ({ name, dtype, shape }: ModelTensor): ModelTensor => ({ name, dtype, shape });
     this.#opener = opener;
     this.#open = open;
+    this.#halves = answer.plan.format === 4 ? import("./halves.js") : undefined;
     this.#opened = Promise.resolve(opened);
     this.#shown = opened;
     this.#ready = opened.session;
@@ -224,6 +201,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
    * other. A kernel that traps is replaced by its default, and the run is repeated. A feed that is no
    * input but a constant of the import, such as `use_cache_branch`, chooses the plan that runs, which
    * is opened with the first such feed. Rejects with KernelZooError (run) for feeds that do not fit,
+   * for a misspelt option,
    * and with the reason of `signal`.
    */
   async run(
@@ -245,6 +223,9 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const spare = this.#running > 0 ? null : this.#last;
     let last: readonly Stored[];
     try {
+      for (const name in options) {
+        if (name !== "signal" && name !== "into") throw new Misfit("option", { name });
+      }
       last = storedFeeds(inputs, feeds, spare, host.shares);
     } catch (thrown) {
       throw await refusal(thrown);
@@ -267,11 +248,11 @@ export class Model<Types extends ModelTypes = AnyModel> {
   }
 
   /** Runs the model a few times and answers what each call took. Rejects as `run` does. */
-  async profile({ runs, signal }: ProfileOptions = {}): Promise<Profile> {
+  async profile(options: ProfileOptions = {}): Promise<Profile> {
     const { profileOf } = await import("./profile.js");
-    const run = (feeds: readonly Stored[]) => this.#run(feeds, { signal, timed: true });
-    const planned = () => this.plan.calls;
-    return profileOf({ inputs: this.inputs, last: this.#last, run, planned }, runs);
+    const run = (feeds: readonly Stored[], signal?: AbortSignal) =>
+      this.#run(feeds, { signal, timed: true });
+    return profileOf(this, this.#last, run, options);
   }
 
   /** Ends the worker and gives its memory back. Runs that are under way are rejected. */
@@ -323,7 +304,8 @@ export class Model<Types extends ModelTypes = AnyModel> {
   ): Promise<Ran> {
     try {
       const ran = await running;
-      refuseOverflow(this.#opener.answer, feeds, ran.outputs);
+      const failure = (await this.#halves)?.overflowOf(feeds, ran.outputs);
+      if (failure) throw new Refused(failure);
       this.#spare = ran.feeds;
       if (this.#runs++ > 0) this.#learn(ran);
       return ran;

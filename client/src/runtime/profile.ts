@@ -2,9 +2,24 @@
  * Where the time of a model goes: as a table to read, and as a trace for chrome://tracing. Loaded
  * with the first profile.
  */
+import { KernelZooError } from "../engine/error.js";
+import { unknownName } from "../engine/spelling.js";
 import type { CallTimes } from "./dispatch.js";
 import type { Stored } from "./golden.js";
 import type { ModelTensor, PlannedCall } from "./planned.js";
+
+export interface ProfileOptions {
+  /** The inputs of the last run, or zeros, are run so often; 5 times unless told. */
+  readonly runs?: number;
+  /** Stops the runs between two kernels; the profile rejects with the signal's reason. */
+  readonly signal?: AbortSignal;
+}
+
+/** A model that is profiled. */
+interface Profiled {
+  readonly inputs: readonly ModelTensor[];
+  readonly plan: { readonly calls: readonly PlannedCall[] };
+}
 
 export interface ProfiledCall extends PlannedCall {
   /** Median of the profile's runs. */
@@ -90,28 +105,31 @@ const zeros = (inputs: readonly ModelTensor[]): readonly Stored[] =>
     return dtype === "float32" ? new Float32Array(entries) : new Int32Array(entries);
   });
 
-/** What is profiled. `last` are the inputs of the last run; `run` answers the times of its calls. */
-export interface Profiled {
-  readonly inputs: readonly ModelTensor[];
-  readonly last: readonly Stored[] | null;
-  readonly run: (feeds: readonly Stored[]) => Promise<{ readonly times: CallTimes }>;
-  readonly planned: () => readonly PlannedCall[];
-}
-
 const RUNS = 5;
+const OPTIONS = ["runs", "signal"];
 
-/** Runs the model several times; the times of the last run are those of the trace. */
+/**
+ * Runs the model several times on the inputs of its last run; the times of the last one are those of
+ * the trace. `run` answers the times of its calls. Rejects with KernelZooError (run) for a misspelt
+ * option.
+ */
 export async function profileOf(
-  { inputs, last, run, planned }: Profiled,
-  count = RUNS,
+  model: Profiled,
+  last: readonly Stored[] | null,
+  run: (feeds: readonly Stored[], signal?: AbortSignal) => Promise<{ readonly times: CallTimes }>,
+  options: ProfileOptions,
 ): Promise<Profile> {
-  const feeds = last ?? zeros(inputs);
+  const wrong = unknownName("model.profile", options, OPTIONS);
+  if (wrong !== null) throw new KernelZooError("run", wrong);
+  const { runs: count = RUNS, signal } = options;
+  const feeds = last ?? zeros(model.inputs);
   const runs: CallTimes[] = [];
-  for (let i = 0; i < count; i++) runs.push((await run(feeds)).times);
+  for (let i = 0; i < count; i++) runs.push((await run(feeds, signal)).times);
   const traced = runs.at(-1) as CallTimes;
-  const elapsed = planned().map((_, i) => median(runs.map((times) => times[3 * i + 1] ?? 0)));
+  const planned = model.plan.calls;
+  const elapsed = planned.map((_, i) => median(runs.map((times) => times[3 * i + 1] ?? 0)));
   const totalMs = elapsed.reduce((sum, ms) => sum + ms, 0);
-  const calls = planned().map((call, i) => ({
+  const calls = planned.map((call, i) => ({
     ...call,
     elapsedMs: elapsed[i] as number,
     share: shareOf(elapsed[i] as number, totalMs),

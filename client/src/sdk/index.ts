@@ -37,11 +37,10 @@ export type {
   ModelEvents,
   ModelPlan,
   ModelTypes,
-  ProfileOptions,
   RunOptions,
 } from "../runtime/model.js";
 export type { ModelTensor, PlannedCall } from "../runtime/planned.js";
-export type { Profile, ProfiledCall, TraceEvent } from "../runtime/profile.js";
+export type { Profile, ProfiledCall, ProfileOptions, TraceEvent } from "../runtime/profile.js";
 export type { ModelOptions } from "../runtime/runtime.js";
 export type { ThreadCount } from "../threads/threads.js";
 export type { ModelTuning, Regression, Swap } from "../tuning/tuning.js";

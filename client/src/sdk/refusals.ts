@@ -1,11 +1,13 @@
 /** Sentences on what pages did wrong, which are loaded when one is needed. */
+
+import { unknownName } from "../engine/spelling.js";
 import type { Answer } from "../gateway/request.js";
 import type { ModelAnswer } from "../runtime/answer.js";
 import type { MemoryLack } from "../runtime/budget.js";
 import type { Misfit, MisfitDetails } from "../runtime/feeds.js";
 import type { Manifest } from "../wire/types.js";
 
-export { unknownName } from "../engine/spelling.js";
+export { unknownName };
 
 const CONSTANT = ":constant=";
 
@@ -78,6 +80,7 @@ const portText = ({ shape = [] }: Port): string => shapeText(shape);
 const MISFITS: {
   readonly [Kind in keyof MisfitDetails]: (port: Port, ...details: MisfitDetails[Kind]) => string;
 } = {
+  option: ({ name }) => `${unknownName("model.run", { [name]: true }, ["signal", "into"])}`,
   unknown: ({ name }, known) =>
     `The model has no input ${name}; its inputs are ${known.join(", ")}.`,
   missing: (port) =>
