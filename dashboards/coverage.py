@@ -77,8 +77,8 @@ COVERAGE = Dashboard(
         ),
         Panel(
             title="Models × classes",
-            text="How many workloads of a model are confirmed on the classes that ask for it most; "
-            "the share is of the operations of an inference.",
+            text="How many workloads of a model are confirmed on the forty classes that ask for it "
+            "most; the share is of the operations of an inference.",
             kind="table",
             width=12,
             height=9,
@@ -88,7 +88,7 @@ COVERAGE = Dashboard(
                     WITH asked AS MATERIALIZED (
                         SELECT name, device_class, loads FROM page_load
                         WHERE name LIKE 'model:%' AND target = 'wasm'
-                        ORDER BY loads DESC, name, device_class LIMIT 100
+                        ORDER BY loads DESC, name, device_class LIMIT 40
                     )
                     SELECT p.model, p.dimensions::text AS dimensions, a.device_class,
                            count(*) AS workloads,

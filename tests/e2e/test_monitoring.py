@@ -149,7 +149,7 @@ def test_prometheus_reaches_every_process(watched: Watched) -> None:
 
 
 COUNTED = {
-    "sum(kernelzoo_manifest_kernels_total)": 4,
+    "sum(kernelzoo_manifest_kernels_total)": 4 + len(tiny_model().plan.kernels),
     'sum(kernelzoo_manifest_kernels_total{level="exact"})': 3,
     'sum(kernelzoo_measurements_refused_total{reason="nonce"})': 2,
     'sum(kernelzoo_verdicts_total{verdict="rejected"})': 1,
