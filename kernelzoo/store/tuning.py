@@ -103,9 +103,15 @@ def open_job(
     )
 
 
-def open_jobs_for(device_id: str) -> Query[JobId]:
+MODELS_OF_NETWORK = 3
+"""GPU models of which strangers of a network may open the jobs in a day. A model is a claim, and
+each costs a space for every workload; a household has one or two."""
+
+
+def open_jobs_for(device_id: str, network: str, *, operated: bool) -> Query[JobId]:
     """Opens the jobs that the GPU of a device lacks: one in its model's space for each workload
-    that is tuned for webgpu at all. Gives those that are new.
+    that is tuned for webgpu at all, unless its network claimed too many models within a day. Gives
+    those that are new.
     """
     return Query(
         sql="""
@@ -118,11 +124,22 @@ def open_jobs_for(device_id: str) -> Query[JobId]:
                 SELECT FROM tuning_job o
                 WHERE o.workload_key = j.workload_key AND o.target = j.target
                   AND o.space = d.gpu_model)
+              AND (%(operated)s OR %(models)s >= (
+                SELECT count(DISTINCT claimed.gpu_model)
+                FROM agent_session s JOIN device claimed ON claimed.device_id = s.device_id
+                WHERE s.network = %(network)s AND s.created_at > now() - interval '1 day'
+                  AND s.target = 'webgpu'))
             ORDER BY j.id
             ON CONFLICT (workload_key, target, space) DO NOTHING
             RETURNING id
         """,
-        parameters={"device_id": device_id, "first": first_space(TargetKind.WEBGPU)},
+        parameters={
+            "device_id": device_id,
+            "first": first_space(TargetKind.WEBGPU),
+            "network": network,
+            "operated": operated,
+            "models": MODELS_OF_NETWORK,
+        },
         row=JobId,
     )
 

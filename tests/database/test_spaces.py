@@ -14,6 +14,7 @@ from kernelzoo.store.blocking import execute, fetch_all, fetch_one
 from services.aggregator.publishing import Rule
 from tests.database.client import GPU, OPERATOR, Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection, make_candidate
+from tests.database.strangers import Crowd, more
 from tests.reports import all_ok, failure
 from tests.running import eventually
 from workers.aggregating import tally, verify_lease
@@ -245,3 +246,25 @@ def test_a_device_has_the_limits_of_its_core_and_of_its_gpu(http: TestClient) ->
         for each in seen
     }
     assert found == {"google": ("swiftshader", 59.0, 32.0), "acme": ("any", None, 32.0)}
+
+
+@pytest.mark.usefixtures("any_job")
+def test_a_network_that_claims_every_gpu_opens_jobs_of_few(http: TestClient, come: Crowd) -> None:
+    """Attack: sessions of invented GPUs, each of which opens a job for every workload.
+
+    What it cost before: 20 models of one network opened 20 jobs for each workload.
+    """
+    architectures = ("maxwell", "pascal", "turing", "ampere", "lovelace", "blackwell")
+    claims = [
+        {**GPU["hardware"], "gpu_vendor": "nvidia", "gpu_architecture": each}
+        for each in architectures
+    ]
+    attacker = come(1, **{**GPU, "hardware": claims[0]})
+    attacker.lease()
+    for hardware in claims[1:]:
+        more(attacker, **{**GPU, "hardware": hardware, "identity": attacker.identity}).lease()
+    assert len(jobs(http)) == 1 + tuning.MODELS_OF_NETWORK
+    # Another network, or an agent of the operator, opens the others.
+    come(2, **{**GPU, "hardware": claims[-1]}).lease()
+    open_gpu_agent(http, hardware=claims[-2]).lease()
+    assert len(jobs(http)) == 1 + tuning.MODELS_OF_NETWORK + 2

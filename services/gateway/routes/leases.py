@@ -116,7 +116,9 @@ async def _open_jobs(state: State, session: Session) -> None:
     if session.device_class.target.kind is not TargetKind.WEBGPU:
         return
     async with state.pool.connection() as db:
-        opened = await fetch_all(db, tuning.open_jobs_for(session.device_class.device_id))
+        device_id = session.device_class.device_id
+        lacking = tuning.open_jobs_for(device_id, session.network, operated=session.operated)
+        opened = await fetch_all(db, lacking)
     for job in opened:
         # Sending may block for seconds where the broker is away.
         await run_in_threadpool(state.send, jobs.plan_space(job.id))
