@@ -64,6 +64,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "growth": (
         "bench/serving/growth.py",
         *("bench/serving/filled_zoo.py", "bench/serving/gateway_reads.py"),
+        "bench/serving/operations.py",
         *_SERVICES,
         "dashboards",
     ),
