@@ -155,7 +155,7 @@ class _Answering:
     def jobs(self, _: str, __: TargetKind) -> tuple[Job, ...]:
         return (self._job,)
 
-    def entries(self) -> tuple[()]:
+    def entries(self, _: str) -> tuple[()]:
         return ()
 
 
