@@ -1,9 +1,10 @@
-"""What pages that were in memory, and health checks, see of a flood of manifests that are not.
+"""What page loads, and health checks, see of a flood of manifests that are in no memory.
 
 Anybody can ask for manifests of device classes that nobody else is of, each of which has to be
-built. A thousand a second are asked for, beside the loads of pages whose class has voted, and
-beside agents that measure, all of which have come before. The gateway is held to one core; all else
-shares the others.
+built. A thousand a second are asked for by one network, beside the loads of pages whose class has
+voted, of pages of twenty classes that have not, which others load from two networks, and beside
+agents that measure, all of which have come before. The gateway is held to one core; all else
+shares the others. Before the flood the same pages are loaded without it.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from itertools import count, islice, repeat
+from itertools import count, cycle, islice, repeat
 
 import httpx2
 
@@ -32,6 +33,7 @@ from bench.serving.page_loads import voted
 from cli.gateway_client import GatewayClient
 from cli.simulate.crowd import Crowd
 from cli.simulate.scenario import Attack, Scenario
+from cli.stack.ports import LOOPBACK
 from cli.stack.supervisor import Stack
 from cli.terminal import note
 from kernelzoo.domain.target import TargetKind
@@ -50,6 +52,12 @@ AGENTS_NICE = 10
 AT_WORK_S = 120.0
 MEASURING_S = 2.0
 """What a measurement takes an agent."""
+UNVOTED, UNVOTED_PER_SECOND = 20, 20
+NETWORKS = ("127.0.1.1", "127.0.2.1")
+"""Those of pages; the flood comes from the third."""
+QUIET_SHARE = 0.25
+"""Length of the time without a flood, of that with it."""
+MOST_SLOWER = 3.0
 SHED = HTTPStatus.SERVICE_UNAVAILABLE
 ANSWERED_MS, HIT_MS = 250.0, 20.0
 
@@ -60,6 +68,7 @@ class Loads:
 
     misses: OfferedLoad
     hits: OfferedLoad
+    unvoted: OfferedLoad
     probes: OfferedLoad
 
 
@@ -80,20 +89,25 @@ def measure(options: Namespace) -> Report:
         with _working(stack, options.agents):
             # As the gateway has it once a page of the class was loaded.
             httpx2.get(stack.url + manifest_path(VOTED, device_class)).raise_for_status()
+            server = Server.at(stack.url)
+            note("the same page loads without misses")
+            (quiet,) = steady(server, _hits(server, device_class, QUIET_SHARE * options.seconds))
             note(f"{PER_SECOND} misses a second for {options.seconds:g} s")
             used_s, start_s = gateway_used_s(stack), time.perf_counter()
-            loads = _loads(Server.at(stack.url), device_class, options.seconds)
+            loads = _loads(server, device_class, options.seconds)
             # Less than 1 while requests wait: it is not the gateway that they wait for.
             described["gateway_busy"] = (gateway_used_s(stack) - used_s) / (
                 time.perf_counter() - start_s
             )
         described["others_busy"] = CpuUsage.now().others_since(before)
     rows = [
+        _row("page loads without misses", quiet),
         _row("misses", loads.misses),
         _row("page loads in memory", loads.hits),
+        _row("page loads of classes that have not voted", loads.unvoted),
         _row("readiness", loads.probes),
     ]
-    return Report(name="misses", machine=described, rows=rows, claims=_claims(loads))
+    return Report(name="misses", machine=described, rows=rows, claims=_claims(loads, quiet))
 
 
 @contextmanager
@@ -152,21 +166,44 @@ def _work(url: str, classes: int) -> None:
 
 def _loads(server: Server, device_class: str, seconds: float) -> Loads:
     """Every miss is of a class of its own."""
-
-    def stream(requests: Iterable[bytes], per_second: int) -> Stream:
-        asked = list(islice(requests, int(per_second * seconds) + 2))
-        return Stream(requests=asked, per_second=per_second, refused=(SHED,))
-
+    unvoted = [
+        server.get(manifest_path(VOTED, f"{number:016x}:r1-0:wasm+simd128"))
+        for number in range(UNVOTED)
+    ]
     invented = (
-        server.get(manifest_path(VOTED, f"{number:016x}:r1-0:wasm+simd128")) for number in count()
+        server.get(manifest_path(VOTED, f"{number:016x}:r1-0:wasm+simd128"))
+        for number in count(UNVOTED)
     )
-    misses, hits, probes = steady(
+    misses, hits, one, other, probes = steady(
         server,
-        stream(invented, PER_SECOND),
-        stream(repeat(server.get(manifest_path(VOTED, device_class))), HITS_PER_SECOND),
-        stream(repeat(server.get("/readyz")), PROBES_PER_SECOND),
+        _stream(invented, PER_SECOND, seconds),
+        _hits(server, device_class, seconds),
+        *(_stream(cycle(unvoted), UNVOTED_PER_SECOND // 2, seconds, each) for each in NETWORKS),
+        _stream(repeat(server.get("/readyz")), PROBES_PER_SECOND, seconds),
     )
-    return Loads(misses=misses, hits=hits, probes=probes)
+    return Loads(misses=misses, hits=hits, unvoted=_together(one, other), probes=probes)
+
+
+def _stream(
+    requests: Iterable[bytes], per_second: int, seconds: float, source: str = LOOPBACK
+) -> Stream:
+    asked = list(islice(requests, int(per_second * seconds) + 2))
+    return Stream(requests=asked, per_second=per_second, refused=(SHED,), source=source)
+
+
+def _hits(server: Server, device_class: str, seconds: float) -> Stream:
+    request = server.get(manifest_path(VOTED, device_class))
+    return _stream(repeat(request), HITS_PER_SECOND, seconds)
+
+
+def _together(one: OfferedLoad, other: OfferedLoad) -> OfferedLoad:
+    return OfferedLoad(
+        waited_ms=one.waited_ms + other.waited_ms,
+        sent_ms=one.sent_ms + other.sent_ms,
+        late_ms=one.late_ms + other.late_ms,
+        statuses=one.statuses + other.statuses,
+        elapsed_s=max(one.elapsed_s, other.elapsed_s),
+    )
 
 
 def _row(what: str, load: OfferedLoad) -> dict[str, Cell]:
@@ -193,7 +230,7 @@ def _of(load: OfferedLoad, *, refused: bool) -> list[float]:
     return [waited_ms for waited_ms, status in pairs if (status == SHED) is refused]
 
 
-def _claims(loads: Loads) -> list[Claim]:
+def _claims(loads: Loads, quiet: OfferedLoad) -> list[Claim]:
     answered, shed = (_of(loads.misses, refused=refused) for refused in (False, True))
     slowest, refused_late = (
         percentile(each, 99) if len(each) > 1 else 0.0 for each in (answered, shed)
@@ -209,6 +246,12 @@ def _claims(loads: Loads) -> list[Claim]:
                       "requests", 0),
         Claim.at_most("p99 of page loads in memory", percentile(loads.hits.waited_ms, 99), "ms",
                       HIT_MS),
+        Claim.at_most("p99 of page loads in memory, over that without misses",
+                      percentile(loads.hits.waited_ms, 99) / percentile(quiet.waited_ms, 99),
+                      "times", MOST_SLOWER),
+        Claim.at_most("page loads of classes that have not voted, refused",
+                      loads.unvoted.statuses.count(SHED) / len(loads.unvoted.statuses), "of them",
+                      0),
     ]  # fmt: skip
 
 

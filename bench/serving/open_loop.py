@@ -12,7 +12,7 @@ import os
 import select
 import socket
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from heapq import merge
 
 from bench.report import CannotMeasure
 from bench.serving.load import OfferedLoad, Server, length
+from cli.stack.ports import LOOPBACK
 
 SENDER_NICE = -10
 """Visitors are on devices of their own, which whatever else runs here does not hold up."""
@@ -33,11 +34,14 @@ RECEIVED_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """`refused`: statuses of 400 and above that are answers, too."""
+    """`refused`: statuses of 400 and above that are answers, too. `source`: the address that it is
+    asked from, any of 127.0.0.0/8.
+    """
 
     requests: Sequence[bytes]
     per_second: float
     refused: Collection[int] = ()
+    source: str = LOOPBACK
 
 
 @dataclass(slots=True)
@@ -55,6 +59,7 @@ class _Connection:
     once its head is."""
 
     socket: socket.socket
+    source: str
     asked: _Asked | None = None
     received: bytearray = field(default_factory=bytearray)
     expected: int = 0
@@ -88,7 +93,7 @@ class _Sender:
         self._loads = [OfferedLoad() for _ in streams]
         self._epoll = select.epoll()
         self._open: dict[int, _Connection] = {}
-        self._idle: list[_Connection] = []
+        self._idle: defaultdict[str, list[_Connection]] = defaultdict(list)
         self._waiting: deque[_Asked] = deque()
 
     def run(self) -> list[OfferedLoad]:
@@ -106,7 +111,7 @@ class _Sender:
                 coming.begun_s = now_s
                 self._waiting.append(coming)
                 coming = next(due, None)
-            while self._waiting and (connection := self._free()) is not None:
+            while self._waiting and (connection := self._free(self._waiting[0])) is not None:
                 self._send(connection, self._waiting.popleft())
             if now_s > max(answered_s, start_s) + GIVEN_UP_S:
                 raise CannotMeasure(f"{left} requests are not answered")
@@ -122,14 +127,16 @@ class _Sender:
             load.elapsed_s = answered_s - start_s
         return self._loads
 
-    def _free(self) -> _Connection | None:
-        if self._idle:
-            return self._idle.pop()
+    def _free(self, asked: _Asked) -> _Connection | None:
+        source = self._streams[asked.stream].source
+        if idle := self._idle[source]:
+            return idle.pop()
         if len(self._open) >= MOST_CONNECTIONS:
             return None
-        made = socket.create_connection((self._server.host, self._server.port))
+        address = (self._server.host, self._server.port)
+        made = socket.create_connection(address, source_address=(source, 0))
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = _Connection(made)
+        connection = _Connection(made, source)
         self._open[made.fileno()] = connection
         self._epoll.register(made.fileno(), select.EPOLLIN)
         return connection
@@ -176,12 +183,12 @@ class _Sender:
         load.statuses.append(status)
         connection.asked, connection.expected = None, 0
         connection.received.clear()
-        self._idle.append(connection)
+        self._idle[connection.source].append(connection)
 
     def _lost(self, connection: _Connection) -> None:
         """Asks again, as browsers do, what was asked on a connection that was just being closed."""
         if connection.asked is None:
-            self._idle.remove(connection)
+            self._idle[connection.source].remove(connection)
         elif connection.received:
             raise CannotMeasure("an answer was cut off")
         else:
