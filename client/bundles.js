@@ -60,6 +60,7 @@ async function bundled(input, options, plugins = []) {
     sourcemap: true,
     entryFileNames: "[name].js",
     hashCharacters: "hex",
+    sanitizeFileName: (name) => name.replace("\0part:", "worker-"),
     ...options,
   });
   return new Map(

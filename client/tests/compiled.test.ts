@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { KernelZooError } from "../src/engine/error.js";
-import { deadline } from "../src/gateway/request.js";
+import { deadline } from "../src/gateway/deadline.js";
 import type { ModelAnswer } from "../src/runtime/answer.js";
 import { compiled } from "../src/runtime/compiling.js";
 import type { Host } from "../src/runtime/host.js";

@@ -7,7 +7,7 @@ import { compare, sampledEntries } from "../src/agent/measurement.js";
 import { Bench } from "../src/agent/wasm-bench.js";
 import { sampling, wasmInstrument } from "../src/agent/wasm-instrument.js";
 import { Arena } from "../src/engine/arena.js";
-import { loadModule } from "../src/engine/artifact.js";
+import { loadModule } from "../src/engine/modules.js";
 import { fillSeeded, sampledPositions } from "../src/engine/verification.js";
 import { clockStepMs } from "../src/timing/clock.js";
 import type { KernelWire, MeasurementWire } from "../src/wire/types.js";

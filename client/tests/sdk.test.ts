@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
 import { buildSdk } from "../bundles.js";
 import { Failures, postReport } from "../src/gateway/failures.js";
 import { CompileDeadline, SharedDeadline } from "../src/gpu/compiling.js";
@@ -236,4 +240,20 @@ test("source maps hold the sources, by their paths in the repository", async () 
     );
     assert.equal(sourcesContent?.length, sources?.length, name);
   }
+});
+
+test("a bundler that cannot split makes at most 130 kB gzip of the SDK", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "kernelzoo-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  mkdirSync(join(folder, "chunks"));
+  for (const [name, text] of await FILES) writeFileSync(join(folder, name), text);
+  const { outputFiles } = await build({
+    entryPoints: [join(folder, "sdk.js")],
+    bundle: true,
+    format: "esm",
+    minify: true,
+    write: false,
+  });
+  const bytes = gzipSync(outputFiles[0]?.contents ?? "", { level: 9 }).length;
+  assert.ok(bytes <= 130_000, `${bytes} bytes`);
 });

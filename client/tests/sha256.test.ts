@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
-import { digestOf, Sha256, sha256Hex } from "../src/engine/bytes.js";
+import { digestOf, Sha256, sha256Hex } from "../src/engine/sha256.js";
 
 test("digests equal those of Node at every length around the block size", async (t) => {
   const messages = Array.from({ length: 201 }, (_, length) =>

@@ -8,8 +8,8 @@ import {
   setReference,
 } from "../../../client/src/agent/wasm-instrument.js";
 import { Arena } from "../../../client/src/engine/arena.js";
-import { loadModule, loadWhole } from "../../../client/src/engine/artifact.js";
 import { sentence } from "../../../client/src/engine/error.js";
+import { loadModule, loadWhole } from "../../../client/src/engine/modules.js";
 import { loadPacks, writeInput } from "../../../client/src/engine/packing.js";
 import { planMemory, type Region } from "../../../client/src/engine/tensors.js";
 import { fillSeeded, maxDifference } from "../../../client/src/engine/verification.js";

@@ -1,5 +1,6 @@
 /** Compiled kernels of both targets, by content: each is fetched and compiled once. */
-import { compile, fetchArtifact } from "../engine/artifact.js";
+import { fetchArtifact } from "../engine/artifact.js";
+import { compile } from "../engine/modules.js";
 import type { OpenDevice } from "../gpu/device.js";
 import { loadProgram, type Program } from "../gpu/program.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";

@@ -1,5 +1,5 @@
 /** Sessions with the gateway, and the proof of work that it may ask of a new identity. */
-import { sha256Hex } from "../engine/bytes.js";
+import { sha256Hex } from "../engine/sha256.js";
 import type { FinalAnswer } from "../gateway/request.js";
 import type { SessionResponse } from "../wire/types.js";
 

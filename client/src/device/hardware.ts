@@ -1,5 +1,5 @@
 /** What the browser tells of its engine and hardware, and the device id and class that follow. */
-import { sha256Hex } from "../engine/bytes.js";
+import { sha256Hex } from "../engine/sha256.js";
 import { requestAdapter } from "../gpu/device.js";
 import type { MeasuredTarget } from "../wire/types.js";
 

@@ -13,7 +13,7 @@ import { type Answered, requestModel } from "../runtime/request.js";
 import { compiled } from "../runtime/runtime.js";
 import type { Gpu } from "../sdk/backend.js";
 import type { MeasuredTarget } from "../wire/types.js";
-import gpuSource from "./worker.js?inlined";
+import gpuSource from "./worker.js?parts";
 
 /** A cache line: where activations of a plan begin, too. */
 const ALIGNMENT = 64;

@@ -2,7 +2,8 @@
  * What a zoo answers for a model: its plan, and the kernels of a class of devices for it. A static
  * host has the same document in a file.
  */
-import type { ModelManifest, TargetKind } from "../wire/types.js";
+import { KernelZooError } from "../engine/error.js";
+import type { KernelWire, ModelManifest, TargetKind } from "../wire/types.js";
 
 /** The types of a page. In memory all but float32 are 32-bit integers, and a bool is 0 or 1. */
 export type PortDType = "int64" | "int32" | "uint32" | "bool" | "uint8" | "float32";
@@ -133,3 +134,21 @@ export const addressOf = (url: string, origin: string): URL =>
 /** What the kernels of an answer are for. A file may name no class of devices: it is for wasm. */
 export const targetOf = ({ device_class }: ModelAnswer): TargetKind =>
   (/:(webgpu|javascript)/.exec(device_class)?.[1] as TargetKind | undefined) ?? "wasm";
+
+/** The kernel of each workload, its default where it is replaced. */
+export function kernelsOf({
+  answer,
+  replaced,
+}: {
+  readonly answer: ModelAnswer;
+  readonly replaced: readonly string[];
+}) {
+  return (workload: string): KernelWire => {
+    const served = answer.kernels[workload];
+    if (served !== undefined) return replaced.includes(workload) ? served.fallback : served.kernel;
+    throw new KernelZooError(
+      "manifest",
+      `No kernel of ${workload} is compiled yet. Try again in a few seconds.`,
+    );
+  };
+}

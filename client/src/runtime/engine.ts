@@ -1,41 +1,21 @@
 /** A model in its memory: loads it, checks it, and runs it. */
-import { download } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { productOf, viewOf } from "../engine/tensors.js";
 import type { KernelWire } from "../wire/types.js";
-import { addressOf, type PortWire, targetOf, type WeightWire } from "./answer.js";
+import { addressOf, kernelsOf, type PortWire, targetOf, type WeightWire } from "./answer.js";
 import { Arrivals } from "./arrivals.js";
 import type { Crew, Hand } from "./crew.js";
 import { type CallTimes, Dispatcher, type Ports, type Ready } from "./dispatch.js";
-import { goldenParts, type Stored, wrongOutput } from "./golden.js";
+import type { Stored } from "./golden.js";
+import { checked, WrongKernel } from "./golden-check.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "./kernels.js";
-import type { Fault, Loaded, LoadOrder, Progress } from "./messages.js";
+import type { Loaded, LoadOrder, Progress } from "./messages.js";
 import { type Copy, type Placement, place } from "./placement.js";
-import { type Arrived, refuseChanged } from "./stream.js";
+import type { Arrived } from "./stream.js";
 import { warmUp } from "./warming.js";
 import { bytesOfFile, fetchWeights, packCopies, packer, type Reading } from "./weights.js";
 
 const PAGE_BYTES = 65_536;
-
-/** A kernel that does not do what it should. */
-export class WrongKernel extends KernelZooError {
-  readonly fault: Fault;
-
-  constructor(fault: Fault) {
-    super(fault.stage, `${fault.workload} failed: ${fault.message}`);
-    this.fault = fault;
-  }
-}
-
-/** A golden output that is not what it should be. The page has the sentence: it is told the name. */
-export class WrongOutput extends KernelZooError {
-  readonly output: string;
-
-  constructor(output: string) {
-    super("compare", output);
-    this.output = output;
-  }
-}
 
 /** What starts threads. */
 export interface CrewPorts {
@@ -102,18 +82,6 @@ function memoryOf(bytes: number, spareBytes = 0): WebAssembly.Memory {
       cause,
     );
   }
-}
-
-/** The kernel of each workload, its default where it is replaced. */
-export function kernelsOf({ answer, replaced }: Pick<LoadOrder, "answer" | "replaced">) {
-  return (workload: string): KernelWire => {
-    const served = answer.kernels[workload];
-    if (served !== undefined) return replaced.includes(workload) ? served.fallback : served.kernel;
-    throw new KernelZooError(
-      "manifest",
-      `No kernel of ${workload} is compiled yet. Try again in a few seconds.`,
-    );
-  };
 }
 
 /** Owns the memory of one model. It ends with its worker. */
@@ -280,28 +248,6 @@ export class Engine {
   check(ports: EnginePorts, aborted: () => boolean): Promise<boolean> {
     return checked(this.order, (feeds) => this.run(feeds, aborted), ports);
   }
-}
-
-/** Compares the golden outputs with those of `run`; false where that was stopped. */
-export async function checked(
-  { answer, origin }: LoadOrder,
-  run: (feeds: readonly Stored[]) => Promise<RunResult | null>,
-  { progress }: Pick<EnginePorts, "progress">,
-): Promise<boolean> {
-  const { plan } = answer;
-  const { inputs, outputs, golden } = plan;
-  const total = plan.calls.length;
-  const url = addressOf(answer.golden.url, origin);
-  const bytes = await download(url, (response) => response.arrayBuffer());
-  await refuseChanged(new Uint8Array(bytes), golden.sha256, url);
-  progress({ phase: "check", loaded: 0, total });
-  const found = await run(goldenParts(bytes, inputs, golden.inputs));
-  if (found === null) return false;
-  progress({ phase: "check", loaded: total, total });
-  const wanted = goldenParts(bytes, outputs, golden.outputs);
-  const wrong = wrongOutput(plan, found.outputs, wanted);
-  if (wrong === undefined) return true;
-  throw new WrongOutput(wrong);
 }
 
 async function modulesOf(

@@ -1,5 +1,5 @@
 /** A model's worker with all that only some pages use, which these load. */
-import source from "./full-worker.js?inlined";
+import source from "./full-worker.js?parts";
 import type { LoadOrder, ToBeside, WeightsFrom } from "./messages.js";
 import { type Beside, type RuntimeWorker, spawnRuntime } from "./session.js";
 

@@ -1,5 +1,5 @@
 /** The functions of a model's kernels: of the linked module, and of single ones that replace some. */
-import { download } from "../engine/artifact.js";
+import { download } from "../engine/download.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import type { KernelWire } from "../wire/types.js";
 import { addressOf, type ModelAnswer } from "./answer.js";

@@ -12,13 +12,14 @@
  * follows it.
  */
 import { KernelZooError } from "../engine/error.js";
-import { packTensors, plainTensors } from "../engine/packing.js";
+import { packTensors } from "../engine/packing.js";
 import { ALIGNMENT, align, productOf, tensorBytes } from "../engine/tensors.js";
 import { CONTROL_WORDS } from "../threads/chunks.js";
 import type { ArtifactWire, KernelWire } from "../wire/types.js";
 import type { PlanTensor, PlanWire } from "./answer.js";
 import { ARRIVAL_WORDS } from "./arrivals.js";
 import { packOf } from "./artifacts.js";
+import { refuseMisfit } from "./call-tensors.js";
 
 /** One copy of a weight. `pack` is the kernel that makes it; null for a copy that lies plain. */
 export interface Copy {
@@ -93,25 +94,6 @@ function roomFor(plan: PlanWire, weight: number): number {
 /** A copy's bytes. */
 export const copyBytes = (pack: ArtifactWire | null, plain: number): number =>
   pack === null ? plain : tensorBytes(packTensors(pack).packed);
-
-/** Throws KernelZooError (manifest) for a kernel that is of other tensors than its call. */
-export function refuseMisfit(
-  plan: PlanWire,
-  call: PlanWire["calls"][number],
-  kernel: KernelWire,
-): void {
-  const plain = plainTensors(kernel);
-  const fits = call.tensors.map((index, i) => {
-    const { dtype, shape, weight } = plan.tensors[index] as PlanTensor;
-    const wanted = plain[i]?.dtype === dtype ? tensorBytes(plain[i]) : 0;
-    return wanted === 4 * productOf(shape) && (weight !== undefined || packOf(kernel, i) === null);
-  });
-  if (!fits.includes(false) && fits.length === plain.length) return;
-  throw new KernelZooError(
-    "manifest",
-    `The kernel of ${plan.kernels[call.kernel]} is of other tensors. Import the model again.`,
-  );
-}
 
 /**
  * `threads` run at once, each with scratch of its own. `inOrder` says that weights come one after the

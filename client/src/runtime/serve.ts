@@ -1,8 +1,9 @@
 /** What a model's worker does with the messages of its page: it loads and runs the model. */
 import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing, unstoppable } from "./breathing.js";
-import { type Engine, type EnginePorts, WrongKernel, WrongOutput } from "./engine.js";
+import type { Engine, EnginePorts } from "./engine.js";
 import type { Stored } from "./golden.js";
+import { WrongKernel, WrongOutput } from "./golden-check.js";
 import type {
   Failure,
   FromRuntime,

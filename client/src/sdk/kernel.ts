@@ -1,7 +1,7 @@
 /** A kernel as a page has it: its inputs, constants, runs and verification. */
 import type { Arena } from "../engine/arena.js";
-import { type LoadedKernel, loadWhole } from "../engine/artifact.js";
 import { KernelZooError, sentence } from "../engine/error.js";
+import { type LoadedKernel, loadWhole } from "../engine/modules.js";
 import { plainTensors } from "../engine/packing.js";
 import { elementsOf, poison, type Region, type TensorView, zerosOf } from "../engine/tensors.js";
 import { fillSeeded, maxDifference } from "../engine/verification.js";

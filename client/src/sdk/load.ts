@@ -1,9 +1,9 @@
 import { Arena } from "../engine/arena.js";
-import { type LoadedKernel, loadWhole } from "../engine/artifact.js";
 import { KernelZooError } from "../engine/error.js";
+import { type LoadedKernel, loadWhole } from "../engine/modules.js";
 import { ALIGNMENT, planMemory } from "../engine/tensors.js";
+import type { Deadline } from "../gateway/deadline.js";
 import type { Failures } from "../gateway/failures.js";
-import type { Deadline } from "../gateway/request.js";
 import { loadProgram } from "../gpu/program.js";
 import type { Threads } from "../threads/threads.js";
 import { now } from "../timing/clock.js";

@@ -1,7 +1,8 @@
 import type { Hardware } from "../device/hardware.js";
-import { sha256Hex } from "../engine/bytes.js";
 import { KernelZooError } from "../engine/error.js";
-import { type Answer, ask, type Deadline } from "../gateway/request.js";
+import { sha256Hex } from "../engine/sha256.js";
+import type { Deadline } from "../gateway/deadline.js";
+import { type Answer, ask } from "../gateway/request.js";
 import { now } from "../timing/clock.js";
 import type { Manifest, ManifestEntry } from "../wire/types.js";
 import { addressIn, type Bundle, isBundle } from "./address.js";

@@ -1,6 +1,6 @@
 /** Checks what pinned keys have signed. Loaded by pages that pin keys. */
 import type { Notebook } from "../device/notebook.js";
-import type { Deadline } from "../gateway/request.js";
+import type { Deadline } from "../gateway/deadline.js";
 import type { DeniedList, Manifest } from "../wire/types.js";
 /** A manifest, or the answer for a model. */
 export type Signed = Pick<Manifest, "issued_at" | "serial" | "signatures">;

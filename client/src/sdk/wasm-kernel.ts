@@ -1,7 +1,7 @@
 /** A kernel's tensors in the memory of its zoo, and the module that runs on them. */
 import type { Arena, Block } from "../engine/arena.js";
-import type { LoadedKernel } from "../engine/artifact.js";
 import { addresses, instantiate, type KernelInstance, runInSlices } from "../engine/instance.js";
+import type { LoadedKernel } from "../engine/modules.js";
 import { type Packable, writeInput } from "../engine/packing.js";
 import { type MemoryPlan, planMemory, type Region, type TensorView } from "../engine/tensors.js";
 import { type BoundToThreads, bindToThreads } from "../threads/binding.js";

@@ -3,3 +3,9 @@ declare module "*?inlined" {
   const source: string;
   export default source;
 }
+
+/** The same, put together of texts that several workers share. */
+declare module "*?parts" {
+  const source: string;
+  export default source;
+}

@@ -7,8 +7,9 @@ import type { Arena, Block } from "../engine/arena.js";
 import { align, productOf, viewOf } from "../engine/tensors.js";
 import type { PlanTensor } from "../runtime/answer.js";
 import type { CallTimes, Ready, Watch } from "../runtime/dispatch.js";
-import { type Engine, WrongKernel } from "../runtime/engine.js";
+import type { Engine } from "../runtime/engine.js";
 import type { Stored } from "../runtime/golden.js";
+import { WrongKernel } from "../runtime/golden-check.js";
 import { now } from "../timing/clock.js";
 
 /** The share of the time of inferences. */

@@ -2,7 +2,7 @@
 import type { AgentEvent, Finalist, FromWorker, ToWorker } from "../agent/messages.js";
 import type { Pause } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/sent.js";
-import source from "../agent/worker.js?inlined";
+import source from "../agent/worker.js?parts";
 import { type Notebook, storedNotes } from "../device/notebook.js";
 import { workerOf } from "../engine/page-worker.js";
 import type { MeasuredTarget } from "../wire/types.js";

@@ -11,7 +11,7 @@ import type { Answered } from "../runtime/request.js";
 import type { RuntimeWorker } from "../runtime/session.js";
 import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
 import type { Found, FromTuned } from "./messages.js";
-import model from "./model-worker.js?inlined";
+import model from "./model-worker.js?parts";
 import type { Tunable, Tuned } from "./tuned.js";
 import type { TuneOptions } from "./tuning.js";
 import { WatchedRuntime } from "./watched.js";

@@ -1,6 +1,6 @@
-import { download } from "../engine/artifact.js";
-import { Sha256 } from "../engine/bytes.js";
+import { download } from "../engine/download.js";
 import { KernelZooError } from "../engine/error.js";
+import { Sha256 } from "../engine/sha256.js";
 import { viewOf } from "../engine/tensors.js";
 import { addressOf, type GoldenPart, type PortWire } from "../runtime/answer.js";
 import type { Stored } from "../runtime/golden.js";

@@ -5,8 +5,8 @@
 import { KernelZooError, sentence } from "../engine/error.js";
 import { maxDifference } from "../engine/verification.js";
 import type { PlanWire } from "../runtime/answer.js";
+import { refuseMisfit } from "../runtime/call-tensors.js";
 import { countOff, type Stored } from "../runtime/golden.js";
-import { refuseMisfit } from "../runtime/placement.js";
 import type { GoldenFile } from "./golden-file.js";
 import type { Found, Kept } from "./messages.js";
 import { paced } from "./paced.js";

@@ -5,8 +5,9 @@
 import { productOf, viewOf } from "../../engine/tensors.js";
 import type { DecoderWire, PlanTensor, PlanWire } from "../../runtime/answer.js";
 import type { Dispatcher } from "../../runtime/dispatch.js";
-import { checked, Engine, type EnginePorts, type RunResult } from "../../runtime/engine.js";
+import { Engine, type EnginePorts, type RunResult } from "../../runtime/engine.js";
 import type { Stored } from "../../runtime/golden.js";
+import { checked } from "../../runtime/golden-check.js";
 import type { Loaded, LoadOrder } from "../../runtime/messages.js";
 import { type DecodeOrder, goldenOrder, readOrder, type Sampling } from "../order.js";
 import { Adjustment } from "./adjustment.js";

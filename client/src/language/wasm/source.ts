@@ -1,2 +1,2 @@
 /** That worker as text, in a file that pages load with the first language model without a GPU. */
-export { default as source } from "./worker.js?inlined";
+export { default as source } from "./worker.js?parts";

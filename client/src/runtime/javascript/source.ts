@@ -7,7 +7,7 @@ import { KernelZooError } from "../../engine/error.js";
 import { hashOf } from "../../sdk/manifest.js";
 import { addressOf } from "../answer.js";
 import type { Answered } from "../request.js";
-import runtime from "./worker.js?inlined";
+import runtime from "./worker.js?parts";
 
 /** Rejects with KernelZooError: network, artifact. */
 async function textOf(address: URL, sha256: string) {

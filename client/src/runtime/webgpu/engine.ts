@@ -10,8 +10,9 @@ import { Nudger } from "../../gpu/nudger.js";
 import { now } from "../../timing/clock.js";
 import type { WeightWire } from "../answer.js";
 import { breathing } from "../breathing.js";
-import { checked, type EnginePorts, type RunResult } from "../engine.js";
+import type { EnginePorts, RunResult } from "../engine.js";
 import type { Stored } from "../golden.js";
+import { checked } from "../golden-check.js";
 import type { Loaded, LoadOrder } from "../messages.js";
 import { CallTimer } from "./call-timer.js";
 import {

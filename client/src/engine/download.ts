@@ -1,0 +1,20 @@
+/** One file, with a sentence for what goes wrong. */
+import { gaveUp } from "../gateway/deadline.js";
+import { KernelZooError, sentence } from "./error.js";
+
+/** What `read` makes of the file at `url`. Throws KernelZooError: network, artifact (status). */
+export async function download<T>(
+  url: URL,
+  read: (response: Response) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  try {
+    const response = await fetch(url, signal === undefined ? {} : { signal });
+    if (response.ok) return await read(response);
+    throw new KernelZooError("artifact", `${url} answered ${response.status}. Reload the page.`);
+  } catch (cause) {
+    if (cause instanceof KernelZooError || gaveUp(signal)) throw cause;
+    const message = `No answer from ${url.origin} (${sentence(cause)}). Is it running?`;
+    throw new KernelZooError("network", message, cause);
+  }
+}

@@ -1,0 +1,93 @@
+/** Which modules of several workers are one text that these share. */
+
+/**
+ * Modules and the workers that need them, as bits.
+ * @typedef {{ by: bigint; bytes: number; ids: string[] }} Part
+ */
+
+/** So many texts beside those of single workers. */
+const MOST_PARTS = 16;
+
+/**
+ * Modules that the same workers need, where merging two such parts would make some worker carry what
+ * it does not need: the cheapest merges come first.
+ * @param {readonly string[]} workers
+ */
+export function partition(workers) {
+  /** @type {Map<string, string>} */
+  const names = new Map();
+  /** @type {import("rolldown").Plugin} */
+  const plugin = {
+    name: "worker-parts",
+    buildEnd() {
+      const needed = new Map();
+      const importedBy = (/** @type {string} */ id) => this.getModuleInfo(id)?.importedIds ?? [];
+      for (const [i, worker] of workers.entries()) {
+        const reached = new Set([worker]);
+        for (const id of reached) for (const imported of importedBy(id)) reached.add(imported);
+        for (const id of reached) needed.set(id, (needed.get(id) ?? 0n) | (1n << BigInt(i)));
+      }
+      /** @type {Map<bigint, Part>} */
+      const alike = new Map();
+      for (const [id, by] of needed) {
+        if (count(by) < 2) continue;
+        /** @type {Part} */
+        const part = alike.get(by) ?? { by, bytes: 0, ids: [] };
+        part.bytes += this.getModuleInfo(id)?.code?.length ?? 0;
+        part.ids.push(id);
+        alike.set(by, part);
+      }
+      const parts = merged([...alike.values()], importedBy);
+      for (const [i, { ids }] of parts.entries()) for (const id of ids) names.set(id, `part${i}`);
+    },
+  };
+  return { plugin, nameOf: (/** @type {string} */ id) => names.get(id) ?? null };
+}
+
+/** @param {bigint} bits */
+const count = (bits) => [...bits.toString(2)].filter((bit) => bit === "1").length;
+
+/**
+ * @param {Part[]} parts
+ * @param {(id: string) => readonly string[]} importedBy
+ */
+function merged(parts, importedBy) {
+  while (parts.length > MOST_PARTS) {
+    let [cost, best] = [Number.POSITIVE_INFINITY, parts];
+    for (const [i, a] of parts.entries()) {
+      for (const b of parts.slice(i + 1)) {
+        const by = a.by | b.by;
+        const extra = a.bytes * count(by & ~a.by) + b.bytes * count(by & ~b.by);
+        if (extra >= cost) continue;
+        const both = { by, bytes: a.bytes + b.bytes, ids: [...a.ids, ...b.ids] };
+        const next = [...parts.filter((part) => part !== a && part !== b), both];
+        if (!isCircular(next, importedBy)) [cost, best] = [extra, next];
+      }
+    }
+    if (best === parts) return parts;
+    parts = best;
+  }
+  return parts;
+}
+
+/**
+ * Whether parts would wait for each other.
+ * @param {readonly Part[]} parts
+ * @param {(id: string) => readonly string[]} importedBy
+ */
+function isCircular(parts, importedBy) {
+  const partOf = new Map(parts.flatMap((part) => part.ids.map((id) => [id, part])));
+  const [open, done] = [new Set(), new Set()];
+  /** @type {(part: Part) => boolean} */
+  const visits = (part) => {
+    if (done.has(part)) return false;
+    if (open.has(part)) return true;
+    open.add(part);
+    const next = new Set(part.ids.flatMap(importedBy).map((id) => partOf.get(id)));
+    next.delete(part);
+    const circular = [...next].some((other) => other !== undefined && visits(other));
+    done.add(part);
+    return circular;
+  };
+  return parts.some(visits);
+}
