@@ -105,7 +105,9 @@ test("every option that the types name is known", async (t) => {
     ...{ ...ofModels, dimensions: undefined, backend: undefined, save: undefined, runs: undefined },
   });
   await assert.rejects(zoo.model("network", model), noWorkers);
-  const language = all<LanguageOptions>({ ...ofModels, contextLength: undefined });
+  const language = all<LanguageOptions>({
+    ...{ ...ofModels, contextLength: undefined, save: undefined },
+  });
   await assert.rejects(zoo.languageModel("language", language), noWorkers);
   await assert.rejects(zoo.loadGraph("kept", all<GraphOptions>(graphs)), noWorkers);
 });

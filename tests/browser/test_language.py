@@ -556,6 +556,44 @@ def test_a_context_grows_with_the_text_as_far_as_memory_allows(page: Page, host:
     assert len(fetched) == 1, "what has no room is not fetched"
 
 
+KEEP = """
+  const llm = await zoo.languageModel("grown", { save: "chat" });
+  const begun = await collect(llm.generate([1, 2, 3], { maxTokens: 4, stop: [] }));
+  await llm.saved;
+  await llm.dispose();
+  return [begun, await zoo.listGraphs()];
+"""
+OFFLINE = """
+  const llm = await zoo.languageModel("grown", { save: "chat" });
+  const filled = await collect(llm.generate([1, 2, 3], { stop: [] }));
+  await llm.saved;
+  const { contextLength: length, target } = llm;
+  await llm.dispose();
+  await zoo.deleteGraph("chat");
+  const gone = await refusal(() => zoo.languageModel("grown", { save: "chat" }));
+  return { filled, length, target, gone, keys: await zoo.listGraphs() };
+"""
+
+
+@pytest.mark.parametrize("target", ["webgpu", "wasm"])
+def test_a_language_model_that_is_kept_outgrows_its_plan_without_a_network(
+    page: Page, host: Queue, target: str
+) -> None:
+    right = right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
+    begun, keys = page.evaluate(script(COLLECT + KEEP), [host.url, {"target": target}])
+    assert (begun, keys) == (right[:4], ["chat"])
+    before = len(host.sent)
+    page.context.set_offline(True)
+    try:
+        found = page.evaluate(script(COLLECT + OFFLINE), [host.url, {"target": target}])
+    finally:
+        page.context.set_offline(False)
+    assert (found["filled"], found["length"], found["target"]) == (right, LONGER, target)
+    assert host.sent[before:] == []
+    assert found["gone"].startswith("network: ")
+    assert found["keys"] == []
+
+
 BUNDLED = """
   const zoo = await KernelZoo.open(`${host}/bundle.json`, { deviceClass, backend: feeds.target });
   const llm = await zoo.languageModel("grown");

@@ -20,7 +20,7 @@ export async function fetchArtifact(
   signal?: AbortSignal,
 ): Promise<Bytes> {
   // Relative, so that a bundle may lie in any folder.
-  const url = new URL(`.${artifact.url}`, origin);
+  const url = new URL(artifact.url.replace(/^\//, "./"), origin);
   const bytes = await download(url, bytesOf, signal);
   const digest = await digestOf(bytes);
   if (digest !== artifact.sha256) {

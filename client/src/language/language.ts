@@ -1,4 +1,5 @@
 /** Opens language models. Loaded by pages that ask for one. */
+import { KernelZooError } from "../engine/error.js";
 import type { Host } from "../runtime/host.js";
 import { Listeners } from "../runtime/listeners.js";
 import type { Progress } from "../runtime/messages.js";
@@ -9,6 +10,7 @@ import type { Tuned } from "../tuning/tuned.js";
 import type { TuneOptions, TuningEvents } from "../tuning/tuning.js";
 import type { MeasuredTarget } from "../wire/types.js";
 import { contextsOf } from "./contexts.js";
+import type { KeptLanguage } from "./keeping.js";
 import { LanguageModel, type LanguageModel as Model, type Stopping, toldOf } from "./model.js";
 import { measuredTargetOf, Targets } from "./targets.js";
 
@@ -29,6 +31,12 @@ export interface LanguageOptions extends Omit<TuneOptions, "runs"> {
   readonly check?: boolean;
   /** Bytes that all models of the page may take together; half of the device's memory unless told. */
   readonly memoryBytes?: number;
+  /**
+   * Keeps the model on the device under this key, with the plans of every context: pages that open it
+   * with the key fetch no weights any more, and need no network where they have none. It takes the
+   * storage that its files have.
+   */
+  readonly save?: string;
 }
 
 /** Resolves when the model can generate. Throws KernelZooError, or the reason of the signal. */
@@ -37,13 +45,31 @@ export async function openModel(
   name: string,
   { contextLength, check = true, ...rest }: LanguageOptions = {},
 ): Promise<Model> {
-  const { onProgress: progress = () => undefined, signal, memoryBytes } = rest;
+  const { onProgress: progress = () => undefined, signal, memoryBytes, save } = rest;
   const stopping: Stopping = { signal };
   signal?.throwIfAborted();
   const several = contextLength === undefined && !isFile(name);
-  const contexts = several ? await contextsOf(host, name) : [];
+  const keeping =
+    save === undefined ? null : import("./keeping.js").then((k) => k.KeptLanguage.open(save));
+  // A device that keeps nothing has the network.
+  const kept = (await keeping?.catch(() => null)) ?? null;
+  const told = several ? await contextsOf(host, name) : [];
+  const contexts = several && told.length === 0 ? (kept?.contexts ?? []) : told;
   const targets = new Targets(host, name, { progress, signal });
-  const answered = await targets.planned(contextLength ?? contexts[0]);
+  let offline = false;
+  const planned = async (context: number | undefined): Promise<Answered> => {
+    try {
+      const found = await targets.planned(context);
+      return kept === null ? found : await kept.fromDevice(found);
+    } catch (thrown) {
+      const isAway = thrown instanceof KernelZooError && thrown.stage === "network";
+      const found = isAway ? await kept?.planned(context) : null;
+      if (!found) throw thrown;
+      offline = true;
+      return targets.taken(found);
+    }
+  };
+  const answered = await planned(contextLength ?? contexts[0]);
   signal?.throwIfAborted();
   progress({ phase: "plan", loaded: 1, total: 1 });
   const first = check ? "first" : false;
@@ -75,12 +101,28 @@ export async function openModel(
     opener.close(thrown);
     throw signal?.aborted ? signal.reason : toldOf(thrown);
   }
-  const planned = (context: number): Promise<Answered> => targets.planned(context);
   const larger = { contexts, planned };
   const listeners = new Listeners<TuningEvents>();
   const model = new LanguageModel(opener, opened, larger, stopping, listeners);
   tuned?.attach(model);
+  if (keeping !== null) {
+    const lengths = contexts.length > 0 ? contexts : [contextLength];
+    model.saved = offline ? Promise.resolve() : saved(keeping, targets, lengths);
+    model.saved.catch(() => undefined); // The model runs without it.
+  }
   return model;
+}
+
+/** Keeps the plans of all contexts. Rejects with KernelZooError: network, manifest, storage. */
+async function saved(
+  keeping: Promise<KeptLanguage>,
+  targets: Targets,
+  contexts: readonly (number | undefined)[],
+): Promise<void> {
+  const kept = await keeping;
+  const answers = new Map<number | undefined, Answered>();
+  for (const context of contexts) answers.set(context, await targets.planned(context));
+  await kept.save(answers);
 }
 
 async function tunedOn(

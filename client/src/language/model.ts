@@ -126,6 +126,11 @@ export class LanguageModel {
   readonly stopTokens: readonly number[];
   /** What tuning in this page does; undefined where it was not asked for. */
   tuning: ModelTuning | undefined;
+  /**
+   * Resolves when the device keeps the model under the key of `save`, with every context; rejects with
+   * KernelZooError. Undefined without `save`.
+   */
+  saved: Promise<void> | undefined;
   readonly #opener: Opener;
   readonly #larger: LargerPlans;
   readonly #stopping: Stopping;

@@ -87,15 +87,15 @@ export class Targets {
     const { gpu, backend } = this.#host;
     if (!this.#gpu || gpu.kind === "none") {
       const reason = gpu.kind === "none" ? gpu.reason : null;
-      return this.#taken({ ...(await this.#onWasm(context)), reason });
+      return this.taken({ ...(await this.#onWasm(context)), reason });
     }
     const other = backend === "auto" ? this.#onWasm(context).catch(() => null) : null;
-    const spare = async (): Promise<Answered> => this.#taken(await this.#onWasm(context));
+    const spare = async (): Promise<Answered> => this.taken(await this.#onWasm(context));
     try {
       const found = await this.#answered(gpu.deviceClass, context);
       const wasm = await other;
       const reason = wasm && (await whyNot(gpu, found.answer, wasm.answer));
-      return wasm && reason ? await this.#taken({ ...wasm, reason }) : { ...found, spare };
+      return wasm && reason ? await this.taken({ ...wasm, reason }) : { ...found, spare };
     } catch (thrown) {
       const { message: reason } = thrown as Error;
       const found = await spare().catch(() => {
@@ -115,12 +115,11 @@ export class Targets {
     return this.#answered(deviceClass, context);
   }
 
-  /** What takes the place of a GPU, from now on. */
-  async #taken(answered: Answered): Promise<Answered> {
-    if (measuredTargetOf(answered.answer) === "wasm") {
-      this.#wasmSource = (await import("./wasm/source.js")).source;
-    }
-    this.#gpu = false;
+  /** What takes the place of a GPU, or of answers of the zoo, from now on. */
+  async taken(answered: Answered): Promise<Answered> {
+    const isOnWasm = measuredTargetOf(answered.answer) === "wasm";
+    if (isOnWasm) this.#wasmSource = (await import("./wasm/source.js")).source;
+    this.#gpu &&= !isOnWasm;
     return answered;
   }
 

@@ -12,6 +12,7 @@ import {
   type GraphOrder,
   type Kept,
   type KeptModule,
+  LANGUAGE_CACHES,
   PIECE_BYTES,
   type Place,
   placesOf,
@@ -107,6 +108,8 @@ export async function listGraphs(): Promise<readonly string[]> {
       if (graph === undefined) await files.remove(name);
       else keys.push(graph.key);
     }
+    const names = (await caches.keys()).filter((name) => name.startsWith(LANGUAGE_CACHES));
+    keys.push(...names.map((name) => name.slice(LANGUAGE_CACHES.length)));
   } catch {
     // A browser that denies the storage keeps nothing.
   }
@@ -115,6 +118,7 @@ export async function listGraphs(): Promise<readonly string[]> {
 
 export async function deleteGraph(key: string): Promise<void> {
   try {
+    await caches.delete(LANGUAGE_CACHES + key);
     await (await graphFiles()).remove(await nameOf(key));
   } catch {
     // As above.

@@ -113,7 +113,8 @@ const OPTIONS = {
   "zoo.kernel": "use buffers verify constant",
   "zoo.set": "use buffers verify",
   "zoo.loadGraph": "onProgress signal memoryBytes",
-  "zoo.languageModel": "onProgress signal memoryBytes check tune budgetMs contribute contextLength",
+  "zoo.languageModel":
+    "onProgress signal memoryBytes check tune budgetMs contribute contextLength save",
   "zoo.model":
     "onProgress signal memoryBytes check tune budgetMs contribute dimensions backend save runs",
 };
