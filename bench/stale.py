@@ -61,6 +61,10 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "client/src/runtime/webgpu",
         "bench/page/src/decode",
     ),
+    "finals": (
+        *("bench/crowd/finals.py", "fixtures/paper_stack.py", "fixtures/recorded", "cli/simulate"),
+        *("services/aggregator", "services/gateway/lending.py", "kernelzoo/store"),
+    ),
     "growth": (
         "bench/serving/growth.py",
         *("bench/serving/filled_zoo.py", "bench/serving/gateway_reads.py"),
