@@ -526,6 +526,7 @@ def test_a_private_window_without_room_keeps_no_record(
         body = """
           const [model, y] = await opened();
           const refused = await refusal(() => zoo.saveGraph("mine", model));
+          await refusal(() => model.saved);
           let left;
           await records((pieces) => {
             pieces.count().onsuccess = ({ target }) => { left = target.result; };
@@ -546,7 +547,9 @@ def test_a_model_runs_where_the_storage_is_full_or_denied(
     right = network.outputs["y"]
     body = """
       const [model, y] = await opened();
-      return [y, await refusal(() => zoo.saveGraph("mine", model)), await zoo.listGraphs()];
+      const refused = await refusal(() => zoo.saveGraph("mine", model));
+      await refusal(() => model.saved);
+      return [y, refused, await zoo.listGraphs()];
     """
     with site({}) as address:
         page = lone_browser.new_page()
