@@ -41,9 +41,9 @@ class _Isolated(SimpleHTTPRequestHandler):
     def translate_path(self, path: str) -> str:
         asked = urlsplit(path).path
         for prefix, folder in self.folders.items():
-            name = asked.removeprefix(prefix)
-            if asked.startswith(prefix) and "/" not in name:
-                return str(folder / name)
+            file = (folder / asked.removeprefix(prefix)).resolve()
+            if asked.startswith(prefix) and file.is_relative_to(folder.resolve()):
+                return str(file)
         return super().translate_path(path)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base
