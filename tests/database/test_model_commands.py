@@ -42,6 +42,12 @@ from workers import compiling
 Run = Callable[..., Result]
 
 
+@pytest.fixture(autouse=True)
+def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coverage of a model may be some seconds old, for which the tests do not wait."""
+    monkeypatch.setattr("services.gateway.app.REMEMBERED_S", 0)
+
+
 @pytest.fixture
 def settings(settings: Settings, tmp_path: Path) -> Settings:
     changes = {"models_dir": tmp_path / "models", "signing_key": SecretStr(new_seed())}

@@ -45,6 +45,12 @@ def tell(
         return answer.status_code, answer.json()
 
 
+@pytest.fixture(autouse=True)
+def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coverage of a model may be some seconds old, for which the tests do not wait."""
+    monkeypatch.setattr("services.gateway.app.REMEMBERED_S", 0)
+
+
 def wrong(http: TestClient) -> list[dict[str, Any]]:
     answer = http.get("/v1/models/tiny/coverage")
     assert answer.status_code == 200, answer.text
