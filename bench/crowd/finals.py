@@ -66,9 +66,10 @@ def measure(options: Namespace) -> Report:
     )
 
 
-def _row(
+def tuned(
     keys: Sequence[Space], share: float, apart: float, first_time: Callable[[Random], float]
-) -> dict[str, Cell]:
+) -> list[PaperStack]:
+    """What is tuned to the end in each space, in a zoo that expects this share of attackers."""
     stacks = [
         PaperStack(
             seed=seed,
@@ -82,6 +83,13 @@ def _row(
     ]
     for stack in stacks:
         stack.run()
+    return stacks
+
+
+def _row(
+    keys: Sequence[Space], share: float, apart: float, first_time: Callable[[Random], float]
+) -> dict[str, Cell]:
+    stacks = tuned(keys, share, apart, first_time)
     regrets = [stack.regret for stack in stacks]
     return {
         "malicious_share": share,

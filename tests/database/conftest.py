@@ -56,6 +56,12 @@ def db(database_url: str) -> Iterator[Connection]:
 
 
 @pytest.fixture
+def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that do not wait until an answer is a few seconds old."""
+    monkeypatch.setattr("services.gateway.app.REMEMBERED_S", 0)
+
+
+@pytest.fixture
 def http(settings: Settings) -> Iterator[TestClient]:
     with TestClient(application(settings), client=("127.0.0.1", 5000)) as client:
         yield client

@@ -39,13 +39,9 @@ from tests.reports import all_ok
 from tests.tiny_model import TINY_NAME, register, tiny_model
 from workers import compiling
 
+pytestmark = pytest.mark.usefixtures("nothing_remembered")
+
 Run = Callable[..., Result]
-
-
-@pytest.fixture(autouse=True)
-def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coverage of a model may be some seconds old, for which the tests do not wait."""
-    monkeypatch.setattr("services.gateway.app.REMEMBERED_S", 0)
 
 
 @pytest.fixture

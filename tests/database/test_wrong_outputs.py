@@ -13,6 +13,8 @@ from tests.database.client import OPERATOR
 from tests.database.conftest import Connection
 from tests.tiny_model import register, tiny_model, tiny_with_f16
 
+pytestmark = pytest.mark.usefixtures("nothing_remembered")
+
 CLASS = "0123456789abcdef:r0-0:wasm+relaxed-simd+simd128"
 OTHER_CLASS = "fedcba9876543210:r0-0:wasm+simd128"
 GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
@@ -43,12 +45,6 @@ def tell(
     with TestClient(application(settings), client=(f"10.1.{network}.1", 5000)) as http:
         answer = http.post("/v1/wrong-outputs", json={**body, **changes}, headers=headers)
         return answer.status_code, answer.json()
-
-
-@pytest.fixture(autouse=True)
-def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coverage of a model may be some seconds old, for which the tests do not wait."""
-    monkeypatch.setattr("services.gateway.app.REMEMBERED_S", 0)
 
 
 def wrong(http: TestClient) -> list[dict[str, Any]]:
