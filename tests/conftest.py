@@ -33,6 +33,15 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     server.stop()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _postgres_before_stacks(request: pytest.FixtureRequest) -> None:
+    """A stack makes this process the parent of every orphan, and ends all of its descendants when
+    it stops. A server that is started before the first stack belongs to nobody.
+    """
+    if any("postgres" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        request.getfixturevalue("postgres")
+
+
 @pytest.fixture
 def database_url(postgres: Postgres) -> Iterator[str]:
     """A fresh database with the current schema, dropped after the test."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Request, expect
+from playwright.sync_api import BrowserContext, Page, Request, Worker, expect
 
 from cli.gateway_client import GatewayClient
 from cli.stack.supervisor import Stack
@@ -61,6 +61,12 @@ def heard_all(page: Page) -> None:
     """
     with page.expect_response("**/healthz"):
         page.evaluate("fetch('/healthz')")
+
+
+def _workers_of(page: Page) -> list[Worker]:
+    """A browser takes a moment to end one, and tells it only while it answers something else."""
+    heard_all(page)
+    return page.workers
 
 
 def see_profile(page: Page) -> dict[str, Any]:
@@ -258,8 +264,7 @@ def test_stop_and_forget_clears_everything_and_ends_the_agent(stack: Stack, page
     assert rows(stack, named.format(identity)) == [(0,)]
     heard_all(page)
     asked = requests_of(page)
-    heard_all(page)
-    assert page.workers == [], "the agent goes on"
+    eventually(lambda: _workers_of(page) == [], "the end of the agent's worker", within_s=10)
     assert notes(page) == {}
     assert (phase(page), asked) == ("consent", [])
     identities = "SELECT count(DISTINCT identity_id) FROM agent_session"
