@@ -21,7 +21,7 @@ NJSSCAN_RULES := .venv/audit/bin/python -c \
 FUZZ := -max_total_time=20 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix=.venv/
 ARGS ?=
 
-.PHONY: help demo up compose test test-all tests check static unit audit bench bench-page networks nodes stale replay build generate lock clean setup
+.PHONY: help demo up compose test test-all tests check static unit audit bench bench-page networks nodes stale replay prose build generate lock clean setup
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ nodes: setup  ## ONNX's tests of all operators in Chromium (minutes); writes doc
 
 stale: .venv/.installed  ## Benchmark results that are older than the code that they measure
 	@$(BIN)/python -m bench.stale
+
+prose: .venv/.installed  ## Docstrings that open without a main clause; ARGS="typescript client/src/sdk"
+	@$(BIN)/python -m scripts.docstrings $(ARGS)
 
 replay: .venv/.installed  ## Kernels that differ from the merge base; ARGS="COMMIT --all --diff 3"
 	@$(BIN)/python -m scripts.replay $(ARGS)

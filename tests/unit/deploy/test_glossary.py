@@ -71,13 +71,3 @@ def test_no_word_is_defined_twice() -> None:
     defined = [term for term in terms if term != "word" and not set(term) <= {"-"}]
     assert len(defined) > 60
     assert sorted(defined) == sorted(set(defined))
-
-
-def test_no_comment_of_a_name_begins_with_of() -> None:
-    """It says what the thing is: "Bytes of an entry." and not "Of an entry."."""
-    begins = re.compile(r'(?:"""|/\*\*\s*(?:\* )?)Of ')
-    folders = (*SOURCES, *TYPESCRIPT, "tests", "client/tests")
-    files = [f for folder in folders for f in (ROOT / folder).rglob("*.*")]
-    read = [f for f in files if f.suffix in (".py", ".ts") and "node_modules" not in f.parts]
-    assert len(read) > 900
-    assert [str(f.relative_to(ROOT)) for f in read if begins.search(f.read_text())] == []
