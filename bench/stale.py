@@ -17,7 +17,8 @@ from bench.report import CHANGED, REPOSITORY, git
 RESULTS = Path(__file__).parent / "results"
 
 _COMPILER = ("services/tuner", "kernelzoo/domain")
-_KERNELS = (*_COMPILER, "client/src/engine", "client/src/timing", "client/src/agent")
+_KERNELS = (*_COMPILER, "client/src/engine", "client/src/timing", "client/src/measurer")
+_EXECUTOR = ("client/src/backend", "client/src/executor", "client/src/weights", "client/src/model")
 _SERVICES = ("services/gateway", "services/aggregator", "workers", "kernelzoo", "cli")
 
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -41,7 +42,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "kernels_webgpu": (
         "bench/kernels/webgpu.py",
         *_KERNELS,
-        "client/src/gpu",
+        "client/src/backend/webgpu",
         "bench/page/src/webgpu",
         "bench/gpu/job.py",
     ),
@@ -49,16 +50,15 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "bench/models/decode_wasm.py",
         *_KERNELS,
         "client/src/language",
-        "client/src/runtime",
+        *_EXECUTOR,
         "bench/page/src/decode",
     ),
     "decode_webgpu": (
         "bench/models/decode_webgpu.py",
         "bench/models/offering.py",
         *_COMPILER,
-        "client/src/gpu",
+        *_EXECUTOR,
         "client/src/language",
-        "client/src/runtime/webgpu",
         "bench/page/src/decode",
     ),
     "finals": (
@@ -82,7 +82,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "bench/models/visits.py",
         "services/aggregator/by_runs.py",
         *_KERNELS,
-        "client/src/runtime",
+        *_EXECUTOR,
         "client/src/sdk",
         "client/src/tuning",
         "bench/page/src/models",
@@ -90,7 +90,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "models_growth": (
         "bench/models/growth.py",
         *_KERNELS,
-        "client/src/runtime",
+        *_EXECUTOR,
         "bench/page/src/models",
     ),
     "models_imports": (
@@ -104,7 +104,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "models_jit": (
         "bench/models/jit.py",
         *_KERNELS,
-        "client/src/runtime",
+        *_EXECUTOR,
         "client/src/tuning",
         "bench/page/src/models",
     ),
@@ -118,7 +118,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "models_packages": (
         "bench/models/packages.py",
         *_COMPILER,
-        "client/src/runtime",
+        *_EXECUTOR,
         "bench/page/src/models",
     ),
     "models_rules": (
@@ -138,7 +138,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "bench/models/memory.py",
         "bench/models/tensorflow.py",
         *_KERNELS,
-        "client/src/runtime",
+        *_EXECUTOR,
         "client/src/sdk",
         "client/src/threads",
         "bench/page/src/models",
@@ -146,8 +146,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "models_webgpu": (
         "bench/models/webgpu.py",
         *_COMPILER,
-        "client/src/gpu",
-        "client/src/runtime",
+        *_EXECUTOR,
         "bench/page/src/models",
         "bench/models/gpu_site.py",
         "bench/models/offering.py",
@@ -160,8 +159,9 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "bench/serving/small_machine.py",
         *_SERVICES,
         *_COMPILER,
-        "client/src/gpu",
+        "client/src/backend/webgpu",
         "client/src/agent",
+        "client/src/measurer",
     ),
     "streams": ("bench/serving/streams.py", *_SERVICES),
     "strangers": ("bench/crowd/strangers.py", *_SERVICES),

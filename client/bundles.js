@@ -72,7 +72,7 @@ const SDK = "src/sdk/index.ts";
 
 /** @param {import("rolldown").OutputOptions} names */
 function buildSdkAt(names) {
-  const { plugin, codeSplitting } = inOrder({ sdk: SDK, runtime: "src/runtime/runtime.ts" });
+  const { plugin, codeSplitting } = inOrder({ sdk: SDK, runtime: "src/model/runtime.ts" });
   return bundled({ sdk: SDK }, { ...names, codeSplitting }, [plugin]);
 }
 

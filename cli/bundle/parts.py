@@ -1,7 +1,7 @@
 """Weights of a bundle in several files, where a host takes none that is larger than so many bytes.
 
 A file has as many chunks of the plan as always fit, so that pages read each file by itself.
-The browser's part is client/src/runtime/bundled.ts.
+The browser's part is client/src/model/bundle.ts.
 """
 
 import re

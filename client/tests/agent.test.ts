@@ -1,16 +1,16 @@
 /** The agent's loop against a gateway and an instrument that are made up. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Instrument } from "../src/agent/instrument.js";
 import { runAgent } from "../src/agent/loop.js";
 import type { AgentEvent } from "../src/agent/messages.js";
 import { gate } from "../src/agent/pauses.js";
 import { session } from "../src/agent/session.js";
 import { INITIAL_STATE, reduce } from "../src/agent/state.js";
-import { turns } from "../src/agent/turns.js";
 import type { AgentPorts } from "../src/agent/work.js";
 import type { Gateway } from "../src/gateway/gateway.js";
 import { type Answer, retried } from "../src/gateway/request.js";
+import type { Instrument } from "../src/measurer/instrument.js";
+import { turns } from "../src/measurer/turns.js";
 import type {
   BallotRequest,
   KernelWire,

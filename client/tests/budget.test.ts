@@ -13,9 +13,9 @@ import {
 } from "../src/agent/budget.js";
 import { obstacles } from "../src/agent/conditions.js";
 import { mainPause, type Pause } from "../src/agent/pauses.js";
-import { NOTHING_SENT, withSent } from "../src/agent/sent.js";
-import { turns } from "../src/agent/turns.js";
+import { NOTHING_SENT, withSent } from "../src/agent/request-log.js";
 import { memoryNotebook } from "../src/device/notebook.js";
+import { turns } from "../src/measurer/turns.js";
 
 test("a note that is none of ours is the default budget", () => {
   const notes = [null, "", "[]", "null", '{"minutes":-1}', '{"minutes":1e9}', '{"minutes":"9"}'];

@@ -1,8 +1,8 @@
 /** Which kernels a page is given for the runs that it wants, against all that it could be given. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ModelAnswer } from "../src/runtime/answer.js";
-import { choose, totalMs, withChoice } from "../src/runtime/by-runs.js";
+import { choose, totalMs, withChoice } from "../src/model/run-count-choice.js";
+import type { ModelAnswer } from "../src/wire/model-answer.js";
 import type { KernelWire, ServedKernel } from "../src/wire/types.js";
 import { tinyKernel, tinyPackedKernel } from "./kernels.js";
 

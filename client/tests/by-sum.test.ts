@@ -1,10 +1,10 @@
 /** Kernels of a token, chosen by what the token takes, from times that were recorded. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Chosen, type Contested, chosenBySum, type Pair } from "../src/tuning/by-sum.js";
 import type { Found } from "../src/tuning/messages.js";
-import { swapped } from "../src/tuning/swapping.js";
-import { searched } from "../src/tuning/whole-times.js";
+import { type Chosen, type Contested, chosenBySum, type Pair } from "../src/tuning/sum-choice.js";
+import { swapped } from "../src/tuning/swap-steps.js";
+import { searched } from "../src/tuning/webgpu/whole-times.js";
 
 /** Nanoseconds alone, of the kernels of SmolLM-135M on an H200: the five fastest of each space. */
 const ALONE: readonly Contested[] = [

@@ -14,7 +14,7 @@ import {
   type TokenSource,
 } from "../src/chat/index.js";
 import { StopStrings } from "../src/chat/stopping.js";
-import type { GenerateEnd, GenerateOptions } from "../src/language/model.js";
+import type { GenerateEnd, GenerateOptions } from "../src/language/language-model.js";
 import { END, END_ID, TOKENIZER_CONFIG, TOKENIZER_JSON, TURN } from "./tokenizers.js";
 
 const tokenizer = new Tokenizer(TOKENIZER_JSON, TOKENIZER_CONFIG);

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { KernelZooError } from "../src/engine/error.js";
+import type { Progress } from "../src/executor/messages.js";
 import { deadline } from "../src/gateway/deadline.js";
-import type { ModelAnswer } from "../src/runtime/answer.js";
-import { compiled } from "../src/runtime/compiling.js";
-import type { Host } from "../src/runtime/host.js";
-import type { Progress } from "../src/runtime/messages.js";
-import type { Answered } from "../src/runtime/request.js";
+import { compiled } from "../src/model/compile-wait.js";
+import type { Host } from "../src/model/host.js";
+import type { Answered } from "../src/model/request.js";
+import type { ModelAnswer } from "../src/wire/model-answer.js";
 
 const hostOf = (timeoutMs: number, signal?: AbortSignal): Host =>
   ({ deadline: deadline(timeoutMs, signal), tools: { KernelZooError } }) as unknown as Host;

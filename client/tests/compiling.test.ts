@@ -1,13 +1,13 @@
 /** Deadlines of pipelines, with drivers that end when the test says so. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { OpenDevice } from "../src/backend/webgpu/device.js";
 import {
   CompileDeadline,
   compiled,
   compilesOneByOne,
   SharedDeadline,
-} from "../src/gpu/compiling.js";
-import { OpenDevice } from "../src/gpu/device.js";
+} from "../src/backend/webgpu/pipeline-queue.js";
 
 const LIMIT_MS = 20;
 

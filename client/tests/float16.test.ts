@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { stored, storedBytes, suitsFloat16, viewOfStored } from "../src/backend/webgpu/buffers.js";
 import { fromFloat16, roundedToFloat16, toFloat16 } from "../src/engine/float16.js";
-import { stored, storedBytes, suitsFloat16, viewOfStored } from "../src/gpu/buffers.js";
 import type { TensorWire } from "../src/wire/types.js";
 
 const { halves: golden } = JSON.parse(readFileSync("../tests/golden/seeded.json", "utf8")) as {

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { PlanWire, PortWire } from "../src/runtime/answer.js";
-import { Misfit, storedFeeds } from "../src/runtime/feeds.js";
-import { isNear, wrongOutput } from "../src/runtime/golden.js";
-import type { PlannedCall } from "../src/runtime/planned.js";
-import { profileOf } from "../src/runtime/profile.js";
+import { isNear, wrongOutput } from "../src/executor/golden-tensors.js";
+import { Misfit, storedFeeds } from "../src/model/feeds.js";
+import type { PlannedCall } from "../src/model/planned-calls.js";
+import { profileOf } from "../src/model/profile.js";
 import { misfitText } from "../src/sdk/refusals.js";
+import type { PlanWire, PortWire } from "../src/wire/model-answer.js";
 
 const real = (...entries: number[]) => new Float32Array(entries);
 

@@ -1,22 +1,22 @@
 /** An agent whose GPU driver does not compile what it is asked for, against a gateway of the test. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gpuInstrument } from "../src/agent/gpu-instrument.js";
-import { cachedPrograms, type Keep, keptPromises } from "../src/agent/kernel-cache.js";
 import { runAgent } from "../src/agent/loop.js";
-import { referenceFailedOn } from "../src/agent/measurer.js";
 import type { AgentEvent } from "../src/agent/messages.js";
 import { gate } from "../src/agent/pauses.js";
 import { session } from "../src/agent/session.js";
-import { turns } from "../src/agent/turns.js";
+import { referenceFailedOn } from "../src/agent/targets.js";
+import { DeviceOwner, OpenDevice } from "../src/backend/webgpu/device.js";
+import { compiled } from "../src/backend/webgpu/pipeline-queue.js";
+import type { Program } from "../src/backend/webgpu/program.js";
 import { KernelZooError } from "../src/engine/error.js";
 import { sha256Hex } from "../src/engine/sha256.js";
 import { Failures } from "../src/gateway/failures.js";
 import { httpGateway } from "../src/gateway/gateway.js";
 import type { FinalAnswer } from "../src/gateway/request.js";
-import { compiled } from "../src/gpu/compiling.js";
-import { DeviceOwner, OpenDevice } from "../src/gpu/device.js";
-import type { Program } from "../src/gpu/program.js";
+import { cachedPrograms, type Keep, keptPromises } from "../src/measurer/kernel-cache.js";
+import { turns } from "../src/measurer/turns.js";
+import { gpuInstrument } from "../src/measurer/webgpu/instrument.js";
 import type { FailureReport, KernelWire, Lease, LeaseReport } from "../src/wire/types.js";
 import { tinyKernel, tinyLease } from "./kernels.js";
 

@@ -1,28 +1,28 @@
 /** What of the WebGPU engine needs no GPU. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { GpuBench } from "../src/agent/gpu-bench.js";
+import { TargetRotation } from "../src/agent/loop.js";
+import type { AgentPorts } from "../src/agent/work.js";
+import { type Launch, launches, planSlices, runInSlices } from "../src/backend/webgpu/binding.js";
+import { padded } from "../src/backend/webgpu/buffers.js";
+import { noActivity, raiseClock } from "../src/backend/webgpu/clock.js";
+import type { DeviceOwner, OpenDevice } from "../src/backend/webgpu/device.js";
+import { deviceDescriptor, gpuFeatures } from "../src/backend/webgpu/features.js";
+import { limiter } from "../src/backend/webgpu/pipeline-queue.js";
+import type { Program } from "../src/backend/webgpu/program.js";
+import { shapeOf } from "../src/backend/webgpu/sample.js";
+import { submissionsOf } from "../src/backend/webgpu/submissions.js";
+import { quantumNs, restingTimer } from "../src/backend/webgpu/timer.js";
+import { gpuLevelsOf } from "../src/device/gpu-profile.js";
+import { UNDISTURBED } from "../src/measurer/measurement.js";
+import type { GpuBench } from "../src/measurer/webgpu/bench.js";
 import {
   type GpuReference,
   gpuInstrument,
   measureGpu,
   measureGpuAgain,
-} from "../src/agent/gpu-instrument.js";
-import { TargetRotation } from "../src/agent/loop.js";
-import { UNDISTURBED } from "../src/agent/measurement.js";
-import type { AgentPorts } from "../src/agent/work.js";
-import { gpuLevelsOf } from "../src/device/gpu-profile.js";
-import { type Launch, launches, planSlices, runInSlices } from "../src/gpu/bound-program.js";
-import { padded } from "../src/gpu/buffers.js";
-import { noActivity, raiseClock } from "../src/gpu/clock.js";
-import { limiter } from "../src/gpu/compiling.js";
-import type { DeviceOwner, OpenDevice } from "../src/gpu/device.js";
-import { deviceDescriptor, gpuFeatures } from "../src/gpu/features.js";
-import type { Program } from "../src/gpu/program.js";
-import { shapeOf } from "../src/gpu/sample.js";
-import { quantumNs, restingTimer } from "../src/gpu/timer.js";
+} from "../src/measurer/webgpu/instrument.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS } from "../src/probe/gpu-modules.js";
-import { submissionsOf } from "../src/runtime/webgpu/submissions.js";
 import { chooseTarget, type GpuSide } from "../src/sdk/backend.js";
 import type { KernelWire, ManifestEntry, ServedKernel } from "../src/wire/types.js";
 import { tinyKernel, tinyLease } from "./kernels.js";

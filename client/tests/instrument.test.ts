@@ -1,14 +1,14 @@
 /** Real kernels, measured in this process. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import type { LeaseInstrument } from "../src/agent/instrument.js";
-import { cachedLoader } from "../src/agent/kernel-cache.js";
-import { compare, sampledEntries } from "../src/agent/measurement.js";
-import { Bench } from "../src/agent/wasm-bench.js";
-import { sampling, wasmInstrument } from "../src/agent/wasm-instrument.js";
 import { Arena } from "../src/engine/arena.js";
 import { loadModule } from "../src/engine/modules.js";
 import { fillSeeded, sampledPositions } from "../src/engine/verification.js";
+import type { LeaseInstrument } from "../src/measurer/instrument.js";
+import { cachedLoader } from "../src/measurer/kernel-cache.js";
+import { compare, sampledEntries } from "../src/measurer/measurement.js";
+import { Bench } from "../src/measurer/wasm/bench.js";
+import { sampling, wasmInstrument } from "../src/measurer/wasm/instrument.js";
 import { clockStepMs } from "../src/timing/clock.js";
 import type { KernelWire, MeasurementWire } from "../src/wire/types.js";
 import {

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checksum } from "../src/runtime/checksum.js";
-import { readyOf } from "../src/runtime/dispatch.js";
-import type { Main } from "../src/runtime/kernels.js";
-import { checksumIn } from "../src/runtime/vector-checksum.js";
-import { warmUp } from "../src/runtime/warming.js";
+import { readyOf } from "../src/backend/wasm/dispatch.js";
+import type { Main } from "../src/backend/wasm/program.js";
+import { warmUp } from "../src/backend/wasm/warm-up.js";
+import { checksum } from "../src/weights/checksum.js";
+import { checksumIn } from "../src/weights/vector-checksum.js";
 
 test("a checksum tells each changed bit, a lost end and exchanged words, in shared memory as elsewhere", () => {
   const bytes = Uint8Array.from({ length: 1036 }, (_, i) => (i * 197) % 251);

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { mock, type TestContext, test } from "node:test";
-import { LanguageModel } from "../src/language/model.js";
-import { readOrder } from "../src/language/order.js";
-import { Targets } from "../src/language/targets.js";
-import type { ModelAnswer } from "../src/runtime/answer.js";
-import type { Stored } from "../src/runtime/golden.js";
-import type { Host } from "../src/runtime/host.js";
-import { Listeners } from "../src/runtime/listeners.js";
-import type { Opened, Opener } from "../src/runtime/opener.js";
+import type { Stored } from "../src/executor/golden-tensors.js";
+import { readOrder } from "../src/language/decode-order.js";
+import { LanguageModel } from "../src/language/language-model.js";
+import { Targets } from "../src/language/target-choice.js";
+import type { Host } from "../src/model/host.js";
+import { Listeners } from "../src/model/listeners.js";
+import type { Opened, Opener } from "../src/model/opener.js";
+import type { ModelAnswer } from "../src/wire/model-answer.js";
 
 const WASM = "0123456789abcdef:r1-0:wasm+simd128";
 const GPU = "0123456789abcdef:r101-0:webgpu";

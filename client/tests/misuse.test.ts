@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageArena } from "../src/engine/arena.js";
-import { reserve } from "../src/runtime/budget.js";
+import { reserve } from "../src/model/memory-budget.js";
 import {
   type GraphOptions,
   KernelZoo,

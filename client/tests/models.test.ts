@@ -2,28 +2,28 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { type TestContext, test } from "node:test";
 import { deflateSync } from "node:zlib";
+import { rangeOfPart } from "../src/backend/wasm/call-parts.js";
+import { Crew, type Hand } from "../src/backend/wasm/crew.js";
+import { Dispatcher } from "../src/backend/wasm/dispatch.js";
+import { type Copy, place } from "../src/backend/wasm/memory.js";
+import type { Linked, Main } from "../src/backend/wasm/program.js";
 import { toFloat16 } from "../src/engine/float16.js";
-import type { PlanWire, PortWire, WeightWire } from "../src/runtime/answer.js";
-import { ARRIVAL_WORDS, Arrivals, countOf } from "../src/runtime/arrivals.js";
-import { unstoppable } from "../src/runtime/breathing.js";
-import { release, reserve } from "../src/runtime/budget.js";
-import { Crew, type Hand } from "../src/runtime/crew.js";
-import { Dispatcher } from "../src/runtime/dispatch.js";
-import { type Feeds, Misfit, storedFeeds, tensorData } from "../src/runtime/feeds.js";
-import type { Linked, Main } from "../src/runtime/kernels.js";
-import { rangeOfPart } from "../src/runtime/parts.js";
-import { type Copy, place } from "../src/runtime/placement.js";
+import { unstoppable } from "../src/executor/event-loop.js";
+import { buffersOf, isShared } from "../src/executor/transferables.js";
+import { type Feeds, Misfit, storedFeeds, tensorData } from "../src/model/feeds.js";
+import { release, reserve } from "../src/model/memory-budget.js";
+import { misfitText, noRoom } from "../src/sdk/refusals.js";
+import { ARRIVAL_WORDS, Arrivals, countOf } from "../src/weights/arrivals.js";
+import { weightSink } from "../src/weights/loader.js";
 import {
   type FromPreparer,
   type Preparer,
   preparedBeside,
   preparing,
-} from "../src/runtime/preparing.js";
-import { streamWeights } from "../src/runtime/stream.js";
-import { buffersOf, isShared } from "../src/runtime/transfer.js";
-import { unpacking } from "../src/runtime/unpacking.js";
-import { weightSink } from "../src/runtime/weights.js";
-import { misfitText, noRoom } from "../src/sdk/refusals.js";
+} from "../src/weights/preparer.js";
+import { streamWeights } from "../src/weights/stream.js";
+import { unpacking } from "../src/weights/unpacker.js";
+import type { PlanWire, PortWire, WeightWire } from "../src/wire/model-answer.js";
 import type { KernelWire } from "../src/wire/types.js";
 import { bytesOf, tinyKernel, tinyPackedKernel } from "./kernels.js";
 

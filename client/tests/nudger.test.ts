@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Nudger } from "../src/gpu/nudger.js";
+import { Nudger } from "../src/backend/webgpu/nudger.js";
 
 /** Each turn takes a twentieth of a millisecond; outputs are there after some submissions. */
 function counted() {

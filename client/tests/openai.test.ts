@@ -13,7 +13,7 @@ import {
   chatClient,
   chatFetch,
 } from "../src/chat/index.js";
-import type { GenerateEnd, GenerateOptions } from "../src/language/model.js";
+import type { GenerateEnd, GenerateOptions } from "../src/language/language-model.js";
 import { END_ID, TOKENIZER_CONFIG, TOKENIZER_JSON } from "./tokenizers.js";
 
 const tokenizer = new Tokenizer(TOKENIZER_JSON, TOKENIZER_CONFIG);

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { follow, type QueuePorts } from "../src/tuning/queue.js";
+import { follow, type QueuePorts } from "../src/tuning/candidate-stream.js";
 
 const PORTS: QueuePorts = {
   take: () => undefined,

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { failureOf } from "../src/agent/measurement.js";
 import { ballotLines, fastest, relativeTime, relativeTimes } from "../src/agent/ranking.js";
 import { KernelZooError } from "../src/engine/error.js";
+import { failureOf } from "../src/measurer/measurement.js";
 import type { MeasurementWire } from "../src/wire/types.js";
 import { tinyKernel } from "./kernels.js";
 

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { PlanWire } from "../src/runtime/answer.js";
-import type { Place } from "../src/runtime/graph.js";
-import { firstCosts, keptCosts } from "../src/runtime/preparing.js";
-import { type Costs, nextOf, schedule, Trials, type Way } from "../src/runtime/schedule.js";
+import type { Place } from "../src/weights/cached-model.js";
+import { firstCosts, keptCosts } from "../src/weights/preparer.js";
+import { type Costs, nextOf, schedule, Trials, type Way } from "../src/weights/schedule.js";
+import type { PlanWire } from "../src/wire/model-answer.js";
 
 /** Numbers from 0 to 1 that are the same in every run. */
 function drawing(seed: number): () => number {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type GpuOutput, Staging } from "../src/runtime/webgpu/staging.js";
-import { submissionAfter, submissionsOf } from "../src/runtime/webgpu/submissions.js";
+import { type GpuOutput, Staging } from "../src/backend/webgpu/staging.js";
+import { submissionAfter, submissionsOf } from "../src/backend/webgpu/submissions.js";
 
 Object.assign(globalThis, {
   GPUBufferUsage: { MAP_READ: 1, COPY_DST: 8 },

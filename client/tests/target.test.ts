@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ModelAnswer } from "../src/runtime/answer.js";
-import type { Host } from "../src/runtime/host.js";
-import type { Answered } from "../src/runtime/request.js";
-import { chosen, isFasterOnGpu } from "../src/runtime/target.js";
+import type { Host } from "../src/model/host.js";
+import type { Answered } from "../src/model/request.js";
+import { chosen, isFasterOnGpu } from "../src/model/target-choice.js";
+import type { ModelAnswer } from "../src/wire/model-answer.js";
 
 /** A model that calls `wide` twice and `narrow` once, with what each was measured to take. */
 function answer(

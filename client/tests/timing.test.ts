@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { screen } from "../src/agent/measurement.js";
+import { screen } from "../src/measurer/measurement.js";
 import { clockStepMs } from "../src/timing/clock.js";
 import {
   callsPerSample,

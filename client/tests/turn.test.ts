@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Lru } from "../src/agent/kernel-cache.js";
 import { gate } from "../src/agent/pauses.js";
-import { pageHost, remoteTurns, turns } from "../src/agent/turns.js";
+import { Lru } from "../src/measurer/kernel-cache.js";
+import { pageHost, remoteTurns, turns } from "../src/measurer/turns.js";
 
 function recordingHost(log: string[]) {
   return {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Uploads } from "../src/runtime/webgpu/uploads.js";
+import { Uploads } from "../src/backend/webgpu/uploads.js";
 
 Object.assign(globalThis, {
   GPUBufferUsage: { MAP_WRITE: 2, COPY_SRC: 4 },

@@ -3,8 +3,9 @@
  * makes it fast. It reads `job.json` beside the page; `kernelzooDecoding.run()` answers what was
  * measured.
  */
+
+import { openDevice } from "../../../client/src/backend/webgpu/device.js";
 import { sentence } from "../../../client/src/engine/error.js";
-import { openDevice } from "../../../client/src/gpu/device.js";
 import { now } from "../../../client/src/timing/clock.js";
 import { chosenInDecoder } from "./decode/by-sum.js";
 import { contest, OURS, openOurs, sameTokens } from "./decode/contest.js";

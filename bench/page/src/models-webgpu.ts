@@ -2,8 +2,9 @@
  * Whole networks on WebGPU: our runtime beside onnxruntime-web, each in a worker, in turns. It reads
  * `job.json` beside the page; `kernelzooGpuModels.run()` answers what was measured.
  */
+
+import { openDevice } from "../../../client/src/backend/webgpu/device.js";
 import { sentence } from "../../../client/src/engine/error.js";
-import { openDevice } from "../../../client/src/gpu/device.js";
 import type { KernelZoo } from "../../../client/src/sdk/zoo.js";
 import { now } from "../../../client/src/timing/clock.js";
 import type { Profile } from "./decode/request.js";

@@ -1,18 +1,18 @@
 /** Our kernels, loaded, checked, warmed up and screened by the agent's own code. */
 
-import { UNDISTURBED } from "../../../client/src/agent/measurement.js";
-import { Bench } from "../../../client/src/agent/wasm-bench.js";
-import {
-  measure,
-  type Reference,
-  setReference,
-} from "../../../client/src/agent/wasm-instrument.js";
 import { Arena } from "../../../client/src/engine/arena.js";
 import { sentence } from "../../../client/src/engine/error.js";
 import { loadModule, loadWhole } from "../../../client/src/engine/modules.js";
 import { loadPacks, writeInput } from "../../../client/src/engine/packing.js";
 import { planMemory, type Region } from "../../../client/src/engine/tensors.js";
 import { fillSeeded, maxDifference } from "../../../client/src/engine/verification.js";
+import { UNDISTURBED } from "../../../client/src/measurer/measurement.js";
+import { Bench } from "../../../client/src/measurer/wasm/bench.js";
+import {
+  measure,
+  type Reference,
+  setReference,
+} from "../../../client/src/measurer/wasm/instrument.js";
 import { bindToThreads } from "../../../client/src/threads/binding.js";
 import type { ThreadPool } from "../../../client/src/threads/pool.js";
 import { Threads } from "../../../client/src/threads/threads.js";

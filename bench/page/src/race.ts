@@ -1,6 +1,7 @@
 /** Whole spaces, measured as an agent measures them, on a machine that reaches no gateway. */
-import { MEASURERS, type Measurer } from "../../../client/src/agent/measurer.js";
+
 import { relativeTime } from "../../../client/src/agent/ranking.js";
+import { MEASURERS, type Measurer } from "../../../client/src/agent/targets.js";
 import { memoryNotebook } from "../../../client/src/device/notebook.js";
 import { readProfile } from "../../../client/src/device/profile.js";
 import { sentence } from "../../../client/src/engine/error.js";

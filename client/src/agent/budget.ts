@@ -3,8 +3,8 @@
  * spends of it. The page keeps both in this browser; the worker counts and tells.
  */
 import type { Notebook } from "../device/notebook.js";
+import type { WithTurn } from "../measurer/turns.js";
 import { type Clock, now } from "../timing/clock.js";
-import type { WithTurn } from "./turns.js";
 
 /** Share of the time between two bursts that is spent measuring. */
 export const INTENSITIES = { gentle: 0.25, normal: 0.5, full: 1 } as const;

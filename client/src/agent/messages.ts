@@ -1,10 +1,10 @@
 /** What the agent's page and its worker say to each other. */
 import type { Engine } from "../device/hardware.js";
+import type { TurnRequest } from "../measurer/turns.js";
 import type { KernelWire, MeasuredTarget, Outcome } from "../wire/types.js";
 import type { Allowed } from "./budget.js";
 import type { Pause } from "./pauses.js";
-import type { SentRequest } from "./sent.js";
-import type { TurnRequest } from "./turns.js";
+import type { SentRequest } from "./request-log.js";
 
 /** One of the fastest kernels of a workload, with its time over that of the zoo's reference. */
 export interface Finalist {

@@ -1,17 +1,17 @@
 /** Entry of the agent page: consent, the worker, and what it says. */
 import { forgetNotes, storedNotebook, storedNotes } from "../device/notebook.js";
 import { sentence } from "../engine/error.js";
+import { type PageHost, pageHost } from "../measurer/turns.js";
 import { byId, setText, show } from "../page/elements.js";
 import type { MeasuredTarget } from "../wire/types.js";
 import { isLimited, type Lending, storedLending, unlimitedLending } from "./budget.js";
 import { obstacles, thisBrowser } from "./conditions.js";
-import { forget, identityNumber } from "./forgetting.js";
+import { forget, identityNumber } from "./erasure.js";
 import type { AgentEvent, FromWorker, ToWorker } from "./messages.js";
 import { mainPause, type Pause, pauses, watchDevice, watchPage } from "./pauses.js";
 import { render, showBudget, watchBudgetForm } from "./render.js";
-import { NOTHING_SENT, renderSent, type SentLog, withSent } from "./sent.js";
+import { NOTHING_SENT, renderSent, type SentLog, withSent } from "./request-log.js";
 import { type AgentState, INITIAL_STATE, reduce } from "./state.js";
-import { type PageHost, pageHost } from "./turns.js";
 
 declare global {
   /** What a driver or a test reads: every event so far, and the state that they make. */

@@ -4,7 +4,7 @@ import { count, milliseconds, rate, short, span, speedup } from "../page/text.js
 import type { MeasuredTarget } from "../wire/types.js";
 import { type Budget, budgetMs, type Intensity, isLimited, type Lending } from "./budget.js";
 import { PAUSES } from "./pauses.js";
-import { renderProfile } from "./sent.js";
+import { renderProfile } from "./request-log.js";
 import type { AgentState, Bar, SessionEvent, WorkloadState } from "./state.js";
 
 const BARS_SHOWN = 96;

@@ -1,9 +1,10 @@
 /** One lease, from its candidates through the reports to the ballot. */
 import type { Gateway } from "../gateway/gateway.js";
 import type { Answer, FinalAnswer } from "../gateway/request.js";
+import type { Instrument, LeaseInstrument, TimedWork } from "../measurer/instrument.js";
+import type { WithTurn } from "../measurer/turns.js";
 import { now } from "../timing/clock.js";
 import type { KernelWire, Lease, MeasuredTarget, MeasurementWire } from "../wire/types.js";
-import type { Instrument, LeaseInstrument, TimedWork } from "./instrument.js";
 import type { Emit } from "./messages.js";
 import type { Gate } from "./pauses.js";
 import {
@@ -17,7 +18,6 @@ import {
   type WorkloadResults,
 } from "./ranking.js";
 import type { Session } from "./session.js";
-import type { WithTurn } from "./turns.js";
 
 /**
  * Times of finalists over that of the zoo's reference, in their order, by what whole tokens of the

@@ -2,20 +2,20 @@
 import { memoryNotebook, type Notebook } from "../device/notebook.js";
 import { readProfile } from "../device/profile.js";
 import { KernelZooError, sentence } from "../engine/error.js";
+import { breathing } from "../executor/event-loop.js";
 import { Failures } from "../gateway/failures.js";
 import { type Gateway, httpGateway } from "../gateway/gateway.js";
 import { type Answer, backoffMs, type RetryPorts, retried, sleep } from "../gateway/request.js";
-import { breathing } from "../runtime/breathing.js";
+import { remoteTurns, turns, type WithTurn } from "../measurer/turns.js";
 import { clockStepMs } from "../timing/clock.js";
 import { Rests } from "../timing/rests.js";
 import type { MeasuredTarget, SessionRequest, SessionResponse } from "../wire/types.js";
 import { Allowance } from "./budget.js";
 import { runAgent } from "./loop.js";
-import { type Environment, MEASURERS, type Measurer } from "./measurer.js";
 import type { Emit, FromWorker, StartOptions, ToWorker } from "./messages.js";
 import { gate } from "./pauses.js";
 import { type Session, session, solved } from "./session.js";
-import { remoteTurns, turns, type WithTurn } from "./turns.js";
+import { type Environment, MEASURERS, type Measurer } from "./targets.js";
 import type { AgentPorts, InTokens } from "./work.js";
 
 /** The worker's global scope, which TypeScript's DOM library does not describe. */

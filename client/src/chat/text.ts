@@ -1,5 +1,5 @@
 /** Text of a language model, piece by piece. */
-import type { GenerateEnd, GenerateOptions, LanguageModel } from "../language/model.js";
+import type { GenerateEnd, GenerateOptions, LanguageModel } from "../language/language-model.js";
 import { Detokenizer } from "./detokenizer.js";
 import { StopStrings } from "./stopping.js";
 import { idsOf, type Tokenizer } from "./tokenizer.js";

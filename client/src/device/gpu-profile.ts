@@ -1,4 +1,4 @@
-import type { DeviceOwner } from "../gpu/device.js";
+import type { DeviceOwner } from "../backend/webgpu/device.js";
 import { GPU_SUITE, type GpuProbeResult, probeGpu } from "../probe/gpu-probe.js";
 import { doubleOctave, octave } from "../probe/levels.js";
 import type { GpuProbeLevels } from "../wire/types.js";

@@ -1,6 +1,7 @@
 /** What the browser tells of its engine and hardware, and the device id and class that follow. */
+
+import { requestAdapter } from "../backend/webgpu/device.js";
 import { sha256Hex } from "../engine/sha256.js";
-import { requestAdapter } from "../gpu/device.js";
 import type { MeasuredTarget } from "../wire/types.js";
 
 /** Browser engine, recorded beside a measurement and never part of the device id. */

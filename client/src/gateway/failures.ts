@@ -1,6 +1,7 @@
 /** Kernels that failed in this page, and what the zoo is told of them. */
+
+import { SharedDeadline } from "../backend/webgpu/pipeline-queue.js";
 import { KernelZooError, type Stage } from "../engine/error.js";
-import { SharedDeadline } from "../gpu/compiling.js";
 import type { FailureReport, WrongOutput } from "../wire/types.js";
 
 /** A kernel as a failure names it. */

@@ -1,5 +1,5 @@
 /** The contexts that a zoo has plans of a language model for. */
-import type { Host } from "../runtime/host.js";
+import type { Host } from "../model/host.js";
 import type { Bundle } from "../sdk/address.js";
 import { fresh } from "../sdk/manifest.js";
 

@@ -1,7 +1,7 @@
 /**
  * ρ of a GPU, its limit, its memory and its dispatches, by a suite that is fetched when it runs.
  */
-import type { OpenDevice } from "../gpu/device.js";
+import type { OpenDevice } from "../backend/webgpu/device.js";
 import type { SuiteResult } from "./gpu-run.js";
 
 /** Version of the suite in gpu-modules.ts, which gpu-run.ts runs. */

@@ -1,9 +1,9 @@
 /** The microbenchmark suite of GPUs. */
-import { BoundProgram } from "../gpu/bound-program.js";
-import { storageBuffer } from "../gpu/buffers.js";
-import type { OpenDevice } from "../gpu/device.js";
-import { compileProgram, type Program } from "../gpu/program.js";
-import { type GpuTimer, gpuTimer } from "../gpu/timer.js";
+import { BoundProgram } from "../backend/webgpu/binding.js";
+import { storageBuffer } from "../backend/webgpu/buffers.js";
+import type { OpenDevice } from "../backend/webgpu/device.js";
+import { compileProgram, type Program } from "../backend/webgpu/program.js";
+import { type GpuTimer, gpuTimer } from "../backend/webgpu/timer.js";
 import { now } from "../timing/clock.js";
 import { faster } from "./duel.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS } from "./gpu-modules.js";

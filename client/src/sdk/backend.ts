@@ -1,10 +1,11 @@
 /** The target that kernels run on: what the page asks for, what works here, and what is advised. */
+
+import { DeviceOwner, OpenDevice } from "../backend/webgpu/device.js";
+import { CompileDeadline, SharedDeadline } from "../backend/webgpu/pipeline-queue.js";
 import { readGpuProfile } from "../device/gpu-profile.js";
 import { readEngine } from "../device/hardware.js";
 import { storedNotebook } from "../device/notebook.js";
 import { KernelZooError, sentence } from "../engine/error.js";
-import { CompileDeadline, SharedDeadline } from "../gpu/compiling.js";
-import { DeviceOwner, OpenDevice } from "../gpu/device.js";
 import type { ManifestEntry, TargetKind } from "../wire/types.js";
 
 /**

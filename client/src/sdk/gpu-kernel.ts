@@ -1,6 +1,4 @@
-import { KernelZooError } from "../engine/error.js";
-import { elementsOf, isViewOf, type TensorView } from "../engine/tensors.js";
-import { BoundProgram, runInSlices } from "../gpu/bound-program.js";
+import { BoundProgram, runInSlices } from "../backend/webgpu/binding.js";
 import {
   type GpuEntries,
   padded,
@@ -11,9 +9,11 @@ import {
   suitsFloat16,
   viewOfStored,
   writeEntries,
-} from "../gpu/buffers.js";
-import type { OpenDevice } from "../gpu/device.js";
-import type { Program } from "../gpu/program.js";
+} from "../backend/webgpu/buffers.js";
+import type { OpenDevice } from "../backend/webgpu/device.js";
+import type { Program } from "../backend/webgpu/program.js";
+import { KernelZooError } from "../engine/error.js";
+import { elementsOf, isViewOf, type TensorView } from "../engine/tensors.js";
 import { now } from "../timing/clock.js";
 import type { TensorWire } from "../wire/types.js";
 

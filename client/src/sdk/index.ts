@@ -13,22 +13,21 @@
  * const hidden = layer.run({ a: activations });
  * ```
  */
+
+export type { Float16View, GpuEntries } from "../backend/webgpu/buffers.js";
 export { measurePeakGflops } from "../device/profile.js";
 export { KernelZooError, type Stage } from "../engine/error.js";
 export type { TensorView } from "../engine/tensors.js";
-export type { Float16View, GpuEntries } from "../gpu/buffers.js";
-export type { LanguageOptions } from "../language/language.js";
+export type { Progress } from "../executor/messages.js";
+export type { Sampling } from "../language/decode-order.js";
 export type {
   GenerateEnd,
   GenerateOptions,
   LanguageModel,
   LanguageStats,
-} from "../language/model.js";
-export type { Sampling } from "../language/order.js";
-export type { PortDType } from "../runtime/answer.js";
-export type { Entries, Feed, TensorData } from "../runtime/feeds.js";
-export type { GraphOptions } from "../runtime/graphs.js";
-export type { Progress } from "../runtime/messages.js";
+} from "../language/language-model.js";
+export type { LanguageOptions } from "../language/opener.js";
+export type { Entries, Feed, TensorData } from "../model/feeds.js";
 export type {
   AnyModel,
   Fallback,
@@ -38,12 +37,14 @@ export type {
   ModelPlan,
   ModelTypes,
   RunOptions,
-} from "../runtime/model.js";
-export type { ModelTensor, PlannedCall } from "../runtime/planned.js";
-export type { Profile, ProfiledCall, ProfileOptions, TraceEvent } from "../runtime/profile.js";
-export type { ModelOptions } from "../runtime/runtime.js";
+} from "../model/model.js";
+export type { GraphOptions } from "../model/model-cache.js";
+export type { ModelTensor, PlannedCall } from "../model/planned-calls.js";
+export type { Profile, ProfiledCall, ProfileOptions, TraceEvent } from "../model/profile.js";
+export type { ModelOptions } from "../model/runtime.js";
 export type { ThreadCount } from "../threads/threads.js";
-export type { ModelTuning, Regression, Swap } from "../tuning/tuning.js";
+export type { ModelTuning, Regression, Swap } from "../tuning/page-view.js";
+export type { PortDType } from "../wire/model-answer.js";
 export type { Backend } from "./backend.js";
 export { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
 export type { KernelInfo } from "./info.js";

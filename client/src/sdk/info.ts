@@ -1,11 +1,12 @@
 /** What a kernel is made from, and what it tells of itself. */
+
+import type { Program } from "../backend/webgpu/program.js";
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
 import type { LoadedKernel } from "../engine/modules.js";
 import type { TensorView } from "../engine/tensors.js";
 import type { Deadline } from "../gateway/deadline.js";
 import type { Failures } from "../gateway/failures.js";
-import type { Program } from "../gpu/program.js";
 import type { Threads } from "../threads/threads.js";
 import type {
   Advice,

@@ -1,11 +1,12 @@
 /** A kernel as a page has it: its inputs, constants, runs and verification. */
+
+import { loadProgram, type Program } from "../backend/webgpu/program.js";
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { type LoadedKernel, loadWhole } from "../engine/modules.js";
 import { plainTensors } from "../engine/packing.js";
 import { elementsOf, poison, type Region, type TensorView, zerosOf } from "../engine/tensors.js";
 import { fillSeeded, maxDifference } from "../engine/verification.js";
-import { loadProgram, type Program } from "../gpu/program.js";
 import type { KernelWire, ServedKernel, TargetKind } from "../wire/types.js";
 import { gpuFailure, noteHang } from "./backend.js";
 import { GpuKernel } from "./gpu-kernel.js";

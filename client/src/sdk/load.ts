@@ -1,10 +1,10 @@
+import { loadProgram } from "../backend/webgpu/program.js";
 import { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
 import { type LoadedKernel, loadWhole } from "../engine/modules.js";
 import { ALIGNMENT, planMemory } from "../engine/tensors.js";
 import type { Deadline } from "../gateway/deadline.js";
 import type { Failures } from "../gateway/failures.js";
-import { loadProgram } from "../gpu/program.js";
 import type { Threads } from "../threads/threads.js";
 import { now } from "../timing/clock.js";
 import type { KernelWire, ManifestEntry, ServedKernel } from "../wire/types.js";

@@ -2,9 +2,9 @@
 
 import { unknownName } from "../engine/spelling.js";
 import type { Answer } from "../gateway/request.js";
-import type { ModelAnswer } from "../runtime/answer.js";
-import type { MemoryLack } from "../runtime/budget.js";
-import type { Misfit, MisfitDetails } from "../runtime/feeds.js";
+import type { Misfit, MisfitDetails } from "../model/feeds.js";
+import type { MemoryLack } from "../model/memory-budget.js";
+import type { ModelAnswer } from "../wire/model-answer.js";
 import type { Manifest } from "../wire/types.js";
 
 export { unknownName };

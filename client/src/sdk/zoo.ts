@@ -8,12 +8,12 @@ import { forbiddenReason } from "../engine/features.js";
 import { canShare } from "../engine/sharing.js";
 import { deadline, gaveUp } from "../gateway/deadline.js";
 import { Failures, postReport } from "../gateway/failures.js";
-import type { LanguageOptions } from "../language/language.js";
-import type { LanguageModel } from "../language/model.js";
-import type { GraphOptions } from "../runtime/graphs.js";
-import type { Host } from "../runtime/host.js";
-import type { AnyModel, Model, ModelTypes } from "../runtime/model.js";
-import type { ModelOptions } from "../runtime/runtime.js";
+import type { LanguageModel } from "../language/language-model.js";
+import type { LanguageOptions } from "../language/opener.js";
+import type { Host } from "../model/host.js";
+import type { AnyModel, Model, ModelTypes } from "../model/model.js";
+import type { GraphOptions } from "../model/model-cache.js";
+import type { ModelOptions } from "../model/runtime.js";
 import { type ThreadCount, Threads } from "../threads/threads.js";
 import type { ManifestEntry } from "../wire/types.js";
 import { isBundle, zooAddress } from "./address.js";
@@ -223,8 +223,8 @@ async function bestEntry(
   return onGpu && constant.webgpu === null ? plain : constant;
 }
 
-const graphs = () => import("../runtime/graphs.js");
-const script = () => import("../runtime/javascript/kernel.js");
+const graphs = () => import("../model/model-cache.js");
+const script = () => import("./javascript-kernel.js");
 
 const inJavaScript: Required<LoadRequest>["inJavaScript"] = async (request, served) =>
   (await script()).inJavaScript(request, served);
@@ -426,8 +426,8 @@ export class KernelZoo {
   ): Promise<Model<Types>> {
     // What the runtime is going to ask for comes beside it, not after it.
     void Promise.allSettled([
-      canShare() && import("../runtime/full.js"),
-      options?.save !== undefined && import("../runtime/graphs.js"),
+      canShare() && import("../executor/full-worker-source.js"),
+      options?.save !== undefined && import("../model/model-cache.js"),
     ]);
     const asked = name.endsWith(".json") ? this.#file(name) : undefined;
     // A page that tunes stays long enough for a GPU to repay its probe.
@@ -435,7 +435,7 @@ export class KernelZoo {
       options?.tune === "idle" || (options?.backend ?? this.#parts.backend) === "webgpu";
     asked?.catch(() => undefined); // It is awaited when the runtime has come.
     const [{ openModel }, device] = await Promise.all([
-      import("../runtime/runtime.js"),
+      import("../model/runtime.js"),
       this.#deviceOfModel(name, needsGpu),
     ]);
     const model = await openModel<Types>(this.#host(device), name, options, asked);
@@ -456,7 +456,7 @@ export class KernelZoo {
   async languageModel(name: string, options?: LanguageOptions): Promise<LanguageModel> {
     await refuseUnknown("zoo.languageModel", options);
     return this.#opened(name, options?.signal, async () => {
-      const { openModel } = await import("../language/language.js");
+      const { openModel } = await import("../language/opener.js");
       return openModel(this.#host(await this.#deviceOfModel(name, true)), name, options);
     });
   }

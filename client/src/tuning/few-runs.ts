@@ -3,18 +3,19 @@
  * kernels that cost least for so many runs. Once it has run, and where more runs are to come, those
  * that are the fastest when they are warm take their place one at a time, while no run waits.
  */
-import type { ModelAnswer } from "../runtime/answer.js";
-import { choose, withChoice } from "../runtime/by-runs.js";
-import type { Host } from "../runtime/host.js";
-import type { Spawn } from "../runtime/opener.js";
-import type { Answered } from "../runtime/request.js";
-import type { RuntimeWorker } from "../runtime/session.js";
+
+import type { RuntimeWorker } from "../executor/worker-client.js";
+import type { Host } from "../model/host.js";
+import type { Spawn } from "../model/opener.js";
+import type { Answered } from "../model/request.js";
+import { choose, withChoice } from "../model/run-count-choice.js";
+import type { ModelAnswer } from "../wire/model-answer.js";
 import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
+import type { Tunable, Tuned } from "./controller.js";
 import type { Found, FromTuned } from "./messages.js";
-import model from "./model-worker.js?parts";
-import type { Tunable, Tuned } from "./tuned.js";
-import type { TuneOptions } from "./tuning.js";
-import { WatchedRuntime } from "./watched.js";
+import type { TuneOptions } from "./page-view.js";
+import model from "./wasm/model-worker.js?parts";
+import { WatchedRuntime } from "./watched-worker.js";
 
 /** Without a run for so long, the next kernel is prepared. */
 const IDLE_MS = 50;

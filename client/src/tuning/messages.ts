@@ -1,8 +1,8 @@
 /** What a page, the worker that measures and the worker of a tuned model tell each other. */
 import type { Finalist } from "../agent/messages.js";
-import type { SentRequest } from "../agent/sent.js";
-import type { CallTimes } from "../runtime/dispatch.js";
-import type { Linked } from "../runtime/kernels.js";
+import type { SentRequest } from "../agent/request-log.js";
+import type { CallTimes } from "../backend/wasm/dispatch.js";
+import type { Linked } from "../backend/wasm/program.js";
 import type { KernelWire } from "../wire/types.js";
 
 /** A kernel that was found to be faster in an earlier visit. */

@@ -2,8 +2,9 @@
  * What workloads take in a model's own runs. A kernel that won beside the one before, alone and on one
  * thread, may lose in its network: with threads that share its calls, or weights of others in the caches.
  */
-import type { PlanWire } from "../runtime/answer.js";
-import type { CallTimes } from "../runtime/dispatch.js";
+
+import type { CallTimes } from "../backend/wasm/dispatch.js";
+import type { PlanWire } from "../wire/model-answer.js";
 
 /** The least of so many runs is what a workload takes. */
 const RUNS = 8;

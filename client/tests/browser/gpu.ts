@@ -1,14 +1,14 @@
 /** Parts of the client on a real WebGPU, called by tests/browser/test_gpu.py. */
 
-import { gpuInstrument } from "../../src/agent/gpu-instrument.js";
-import type { LoadProgram } from "../../src/agent/kernel-cache.js";
-import { UNDISTURBED } from "../../src/agent/measurement.js";
+import { BoundProgram, runInSlices, submitPass } from "../../src/backend/webgpu/binding.js";
+import { readBuffer, storageBuffer } from "../../src/backend/webgpu/buffers.js";
+import { DeviceOwner, OpenDevice } from "../../src/backend/webgpu/device.js";
+import { compileProgram } from "../../src/backend/webgpu/program.js";
+import { gpuTimer } from "../../src/backend/webgpu/timer.js";
 import { sentence } from "../../src/engine/error.js";
-import { BoundProgram, runInSlices, submitPass } from "../../src/gpu/bound-program.js";
-import { readBuffer, storageBuffer } from "../../src/gpu/buffers.js";
-import { DeviceOwner, OpenDevice } from "../../src/gpu/device.js";
-import { compileProgram } from "../../src/gpu/program.js";
-import { gpuTimer } from "../../src/gpu/timer.js";
+import type { LoadProgram } from "../../src/measurer/kernel-cache.js";
+import { UNDISTURBED } from "../../src/measurer/measurement.js";
+import { gpuInstrument } from "../../src/measurer/webgpu/instrument.js";
 import { probeGpu } from "../../src/probe/gpu-probe.js";
 import { type Clock, now } from "../../src/timing/clock.js";
 import type { KernelWire, Lease, MeasurementWire } from "../../src/wire/types.js";

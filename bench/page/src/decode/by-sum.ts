@@ -1,11 +1,10 @@
 /** Which kernels of a decoder, of those that are fast alone, make a token and a prompt's block fastest. */
-import type { BoundCall } from "../../../../client/src/gpu/bound-program.js";
-import { noActivity } from "../../../../client/src/gpu/clock.js";
-import { type GpuTimer, gpuTimer } from "../../../../client/src/gpu/timer.js";
-import { loadWholeProgram } from "../../../../client/src/gpu/whole-program.js";
-import { Decoder } from "../../../../client/src/language/decoder.js";
-import type { DecoderWire, ModelAnswer } from "../../../../client/src/runtime/answer.js";
-import { Chain } from "../../../../client/src/runtime/webgpu/loading.js";
+import type { BoundCall } from "../../../../client/src/backend/webgpu/binding.js";
+import { noActivity } from "../../../../client/src/backend/webgpu/clock.js";
+import { Chain } from "../../../../client/src/backend/webgpu/plan-loader.js";
+import { type GpuTimer, gpuTimer } from "../../../../client/src/backend/webgpu/timer.js";
+import { loadWholeProgram } from "../../../../client/src/backend/webgpu/whole-program.js";
+import { Decoder } from "../../../../client/src/language/webgpu/decoder.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import {
   type Chosen,
@@ -13,8 +12,9 @@ import {
   chosenBySum,
   type Pair,
   type Trial,
-} from "../../../../client/src/tuning/by-sum.js";
-import { pairsOf, searched } from "../../../../client/src/tuning/whole-times.js";
+} from "../../../../client/src/tuning/sum-choice.js";
+import { pairsOf, searched } from "../../../../client/src/tuning/webgpu/whole-times.js";
+import type { DecoderWire, ModelAnswer } from "../../../../client/src/wire/model-answer.js";
 import type { KernelWire } from "../../../../client/src/wire/types.js";
 import { served, type Times } from "../models/tuned.js";
 import type { DecoderRequest } from "./request.js";

@@ -1,10 +1,10 @@
 /** What a token takes on the GPU alone, and which of its kernels takes how much of it. */
-import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
-import { noActivity, raiseClock } from "../../../../client/src/gpu/clock.js";
-import type { OpenDevice } from "../../../../client/src/gpu/device.js";
-import { gpuSampleNs } from "../../../../client/src/gpu/sample.js";
-import { gpuTimer } from "../../../../client/src/gpu/timer.js";
-import { Chain } from "../../../../client/src/runtime/webgpu/loading.js";
+import type { Sliced } from "../../../../client/src/backend/webgpu/binding.js";
+import { noActivity, raiseClock } from "../../../../client/src/backend/webgpu/clock.js";
+import type { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";
+import { Chain } from "../../../../client/src/backend/webgpu/plan-loader.js";
+import { gpuSampleNs } from "../../../../client/src/backend/webgpu/sample.js";
+import { gpuTimer } from "../../../../client/src/backend/webgpu/timer.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Profile } from "./request.js";
 

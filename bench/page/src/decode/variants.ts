@@ -3,12 +3,16 @@
  * from token to token, what is awaited, and how much is submitted at once. WeInfer's Tables 5 and 6
  * ask the same of WebLLM.
  */
-import type { BoundProgram, Sliced } from "../../../../client/src/gpu/bound-program.js";
-import { stagingBuffer } from "../../../../client/src/gpu/buffers.js";
-import { loadProgram, type Program } from "../../../../client/src/gpu/program.js";
-import type { DecoderWire, ModelAnswer, PlanWire } from "../../../../client/src/runtime/answer.js";
-import { type LoadedPlan, loadWhole } from "../../../../client/src/runtime/webgpu/loading.js";
+import type { BoundProgram, Sliced } from "../../../../client/src/backend/webgpu/binding.js";
+import { stagingBuffer } from "../../../../client/src/backend/webgpu/buffers.js";
+import { type LoadedPlan, loadWhole } from "../../../../client/src/backend/webgpu/plan-loader.js";
+import { loadProgram, type Program } from "../../../../client/src/backend/webgpu/program.js";
 import { now } from "../../../../client/src/timing/clock.js";
+import type {
+  DecoderWire,
+  ModelAnswer,
+  PlanWire,
+} from "../../../../client/src/wire/model-answer.js";
 import type { ServedKernel } from "../../../../client/src/wire/types.js";
 import { profiled } from "./profile.js";
 import type { Profile, Variant } from "./request.js";

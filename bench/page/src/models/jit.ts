@@ -1,5 +1,5 @@
 /** A network that is tuned in its page, inference after inference, with onnxruntime-web in turns. */
-import type { Model } from "../../../../client/src/runtime/model.js";
+import type { Model } from "../../../../client/src/model/model.js";
 import type { KernelZoo } from "../../../../client/src/sdk/zoo.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import { lastBegan, measuredUntilMs } from "./began.js";

@@ -3,24 +3,24 @@
  * milliseconds the page needs to hand it over, the GPU to compute it, and its outputs to be there.
  */
 
-import { productOf } from "../../../../client/src/engine/tensors.js";
-import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
-import { padded, stagingBuffer } from "../../../../client/src/gpu/buffers.js";
-import { Nudger } from "../../../../client/src/gpu/nudger.js";
-import type { ModelAnswer } from "../../../../client/src/runtime/answer.js";
-import { breathing } from "../../../../client/src/runtime/breathing.js";
-import { median } from "../../../../client/src/runtime/profile.js";
+import type { Sliced } from "../../../../client/src/backend/webgpu/binding.js";
+import { padded, stagingBuffer } from "../../../../client/src/backend/webgpu/buffers.js";
+import { Nudger } from "../../../../client/src/backend/webgpu/nudger.js";
 import {
   Chain,
   type LoadedPlan,
   loadWhole,
-} from "../../../../client/src/runtime/webgpu/loading.js";
+} from "../../../../client/src/backend/webgpu/plan-loader.js";
 import {
   type GpuOutput,
   PIECE_BYTES,
   Staging,
-} from "../../../../client/src/runtime/webgpu/staging.js";
+} from "../../../../client/src/backend/webgpu/staging.js";
+import { productOf } from "../../../../client/src/engine/tensors.js";
+import { breathing } from "../../../../client/src/executor/event-loop.js";
+import { median } from "../../../../client/src/model/profile.js";
 import { now } from "../../../../client/src/timing/clock.js";
+import type { ModelAnswer } from "../../../../client/src/wire/model-answer.js";
 import { profiled } from "../decode/profile.js";
 import type { Profile } from "../decode/request.js";
 

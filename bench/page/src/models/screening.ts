@@ -3,19 +3,20 @@
  * is timed, and they take turns, so that the GPU's clock is as high for each. Outputs are compared
  * later, those of the whole network.
  */
-import { elementsOf } from "../../../../client/src/engine/tensors.js";
-import { BoundProgram } from "../../../../client/src/gpu/bound-program.js";
+
+import { BoundProgram } from "../../../../client/src/backend/webgpu/binding.js";
 import {
   storageBuffer,
   stored,
   storedBytes,
   writeEntries,
-} from "../../../../client/src/gpu/buffers.js";
-import { noActivity, raiseClock } from "../../../../client/src/gpu/clock.js";
-import type { OpenDevice } from "../../../../client/src/gpu/device.js";
-import { compileProgram } from "../../../../client/src/gpu/program.js";
-import { gpuSampleNs, shapeOf } from "../../../../client/src/gpu/sample.js";
-import { gpuTimer } from "../../../../client/src/gpu/timer.js";
+} from "../../../../client/src/backend/webgpu/buffers.js";
+import { noActivity, raiseClock } from "../../../../client/src/backend/webgpu/clock.js";
+import type { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";
+import { compileProgram } from "../../../../client/src/backend/webgpu/program.js";
+import { gpuSampleNs, shapeOf } from "../../../../client/src/backend/webgpu/sample.js";
+import { gpuTimer } from "../../../../client/src/backend/webgpu/timer.js";
+import { elementsOf } from "../../../../client/src/engine/tensors.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { KernelWire, TensorWire } from "../../../../client/src/wire/types.js";
 

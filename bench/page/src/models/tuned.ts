@@ -1,7 +1,7 @@
 /** The zoo's answer for a model, with the kernels that are fastest on this GPU. */
-import type { OpenDevice } from "../../../../client/src/gpu/device.js";
-import type { ModelAnswer } from "../../../../client/src/runtime/answer.js";
+import type { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";
 import { now } from "../../../../client/src/timing/clock.js";
+import type { ModelAnswer } from "../../../../client/src/wire/model-answer.js";
 import type { KernelWire } from "../../../../client/src/wire/types.js";
 import { fastest, type Words } from "./screening.js";
 

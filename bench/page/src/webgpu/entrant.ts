@@ -1,7 +1,7 @@
 /** Things to be timed on the GPU, and the rounds in which they take turns. */
-import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
-import { gpuSampleNs, shapeOf } from "../../../../client/src/gpu/sample.js";
-import type { GpuTimer } from "../../../../client/src/gpu/timer.js";
+import type { Sliced } from "../../../../client/src/backend/webgpu/binding.js";
+import { gpuSampleNs, shapeOf } from "../../../../client/src/backend/webgpu/sample.js";
+import type { GpuTimer } from "../../../../client/src/backend/webgpu/timer.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import { interleave, type Sampler } from "../../../../client/src/timing/samples.js";
 

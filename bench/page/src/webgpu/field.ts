@@ -1,9 +1,9 @@
 /** Who takes part in one case: peers, our finalists, limits. What fails is said and left out. */
 
+import { storedBytes } from "../../../../client/src/backend/webgpu/buffers.js";
+import type { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";
 import { sentence } from "../../../../client/src/engine/error.js";
 import { maxDifference } from "../../../../client/src/engine/verification.js";
-import { storedBytes } from "../../../../client/src/gpu/buffers.js";
-import type { OpenDevice } from "../../../../client/src/gpu/device.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Task } from "../peers/problem.js";
 import { contest, type GpuEntrant, type GpuSamples } from "./entrant.js";

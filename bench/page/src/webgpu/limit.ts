@@ -1,8 +1,8 @@
 /** What an adapter can do: products and sums in registers alone, and reading alone. */
-import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
-import { storageBuffer } from "../../../../client/src/gpu/buffers.js";
-import type { OpenDevice } from "../../../../client/src/gpu/device.js";
-import type { GpuTimer } from "../../../../client/src/gpu/timer.js";
+import type { Sliced } from "../../../../client/src/backend/webgpu/binding.js";
+import { storageBuffer } from "../../../../client/src/backend/webgpu/buffers.js";
+import type { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";
+import type { GpuTimer } from "../../../../client/src/backend/webgpu/timer.js";
 import type { GpuEntrant } from "./entrant.js";
 
 const THREADS = 256;

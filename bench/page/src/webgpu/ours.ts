@@ -1,17 +1,21 @@
 /** Our kernels on WebGPU: tuned, checked and timed by the agent's own code. */
 
-import { GpuBench } from "../../../../client/src/agent/gpu-bench.js";
+import {
+  runInSlices,
+  type Sliced,
+  submitPass,
+} from "../../../../client/src/backend/webgpu/binding.js";
+import type { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";
+import { compileProgram, type Program } from "../../../../client/src/backend/webgpu/program.js";
+import { fetchArtifact } from "../../../../client/src/engine/artifact.js";
+import { sentence } from "../../../../client/src/engine/error.js";
+import { maxDifference } from "../../../../client/src/engine/verification.js";
+import { GpuBench } from "../../../../client/src/measurer/webgpu/bench.js";
 import {
   type GpuReference,
   gpuReference,
   measureGpu,
-} from "../../../../client/src/agent/gpu-instrument.js";
-import { fetchArtifact } from "../../../../client/src/engine/artifact.js";
-import { sentence } from "../../../../client/src/engine/error.js";
-import { maxDifference } from "../../../../client/src/engine/verification.js";
-import { runInSlices, type Sliced, submitPass } from "../../../../client/src/gpu/bound-program.js";
-import type { OpenDevice } from "../../../../client/src/gpu/device.js";
-import { compileProgram, type Program } from "../../../../client/src/gpu/program.js";
+} from "../../../../client/src/measurer/webgpu/instrument.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { KernelWire, Lease } from "../../../../client/src/wire/types.js";
 import type { Caller, GpuEntrant } from "./entrant.js";

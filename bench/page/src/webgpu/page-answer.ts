@@ -1,5 +1,5 @@
 /** What a page with WebGPU says of itself, beside what it measured. */
-import { requestAdapter } from "../../../../client/src/gpu/device.js";
+import { requestAdapter } from "../../../../client/src/backend/webgpu/device.js";
 import type { GpuAdapterFacts, PageAnswer } from "./request.js";
 
 /** Limits are getters of the prototype, so they are enumerated, not spread. */

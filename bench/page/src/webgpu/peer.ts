@@ -1,7 +1,7 @@
 /** A framework with one operator ready to run, its inputs on the GPU. */
-import type { Sliced } from "../../../../client/src/gpu/bound-program.js";
-import { OpenDevice } from "../../../../client/src/gpu/device.js";
-import { type GpuTimer, gpuTimer } from "../../../../client/src/gpu/timer.js";
+import type { Sliced } from "../../../../client/src/backend/webgpu/binding.js";
+import { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";
+import { type GpuTimer, gpuTimer } from "../../../../client/src/backend/webgpu/timer.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Caller, GpuEntrant } from "./entrant.js";
 import { shortWork } from "./limit.js";

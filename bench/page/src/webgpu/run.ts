@@ -1,7 +1,7 @@
 /** All cases of a job, one after the other: what fails is said, and the rest goes on. */
 
+import { DeviceOwner, type OpenDevice } from "../../../../client/src/backend/webgpu/device.js";
 import { sentence } from "../../../../client/src/engine/error.js";
-import { DeviceOwner, type OpenDevice } from "../../../../client/src/gpu/device.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import { hold } from "./field.js";
 import { onnxRuntimeVersion, setOnnxRuntime } from "./onnxruntime.js";

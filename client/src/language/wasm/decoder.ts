@@ -2,16 +2,17 @@
  * A language model on WebAssembly. Its token, place and cache lie among the activations, and its
  * calls are those of any plan, of which each run takes a part.
  */
+
+import type { Dispatcher } from "../../backend/wasm/dispatch.js";
 import { productOf, viewOf } from "../../engine/tensors.js";
-import type { DecoderWire, PlanTensor, PlanWire } from "../../runtime/answer.js";
-import type { Dispatcher } from "../../runtime/dispatch.js";
-import { Engine, type EnginePorts, type RunResult } from "../../runtime/engine.js";
-import type { Stored } from "../../runtime/golden.js";
-import { checked } from "../../runtime/golden-check.js";
-import type { Loaded, LoadOrder } from "../../runtime/messages.js";
-import { type DecodeOrder, goldenOrder, readOrder, type Sampling } from "../order.js";
-import { Adjustment } from "./adjustment.js";
-import { drawn, likeliest } from "./drawing.js";
+import type { Stored } from "../../executor/golden-tensors.js";
+import type { Loaded, LoadOrder } from "../../executor/messages.js";
+import { checked } from "../../executor/output-check.js";
+import { Engine, type EnginePorts, type RunResult } from "../../executor/wasm-executor.js";
+import type { DecoderWire, PlanTensor, PlanWire } from "../../wire/model-answer.js";
+import { type DecodeOrder, goldenOrder, readOrder, type Sampling } from "../decode-order.js";
+import { Adjustment } from "./adjuster.js";
+import { drawn, likeliest } from "./sampler.js";
 
 /**
  * Up to this share of a block's tokens take less one by one: of SmolLM-135M a block of 128 took as

@@ -2,19 +2,19 @@
  * Runs a call of a kernel that was swapped in beside the kernel that ran before, on the numbers of a
  * real inference: one call in so many runs, so that it costs a fixed small share.
  */
-import type { BoundProgram } from "../../gpu/bound-program.js";
+import type { BoundProgram } from "../../backend/webgpu/binding.js";
 import {
   padded,
   stagingBuffer,
   storageBuffer,
   storedBytes,
   viewOfStored,
-} from "../../gpu/buffers.js";
-import type { PlanTensor } from "../../runtime/answer.js";
-import { isNear, type Stored } from "../../runtime/golden.js";
-import type { Beside, GpuEngine } from "../../runtime/webgpu/engine.js";
-import { LIMIT_MS } from "../../runtime/webgpu/loading.js";
-import type { BufferOf } from "../../runtime/webgpu/placement.js";
+} from "../../backend/webgpu/buffers.js";
+import type { BufferOf } from "../../backend/webgpu/memory.js";
+import { LIMIT_MS } from "../../backend/webgpu/plan-loader.js";
+import { isNear, type Stored } from "../../executor/golden-tensors.js";
+import type { Beside, GpuEngine } from "../../executor/webgpu-executor.js";
+import type { PlanTensor } from "../../wire/model-answer.js";
 
 /** Runs for each in which a call is audited: a call takes no longer than its run. */
 const RUNS = 50;

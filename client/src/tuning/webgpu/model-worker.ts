@@ -1,7 +1,7 @@
 /** Entry of the worker of a tuned model on a GPU, inlined as text. */
-import { GpuEngine } from "../../runtime/webgpu/engine.js";
-import { serveTuned } from "../serving.js";
-import { GpuSwapper } from "./swapper.js";
+import { GpuEngine } from "../../executor/webgpu-executor.js";
+import { serveTuned } from "../swap-server.js";
+import { GpuSwapper } from "./kernel-swapper.js";
 
 serveTuned(
   async (order, ports, swaps) => {

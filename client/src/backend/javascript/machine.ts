@@ -1,0 +1,30 @@
+/** What runs a model without WebAssembly: a plain buffer, and kernels in JavaScript. */
+import { KernelZooError } from "../../engine/error.js";
+import type { Machine } from "../../executor/wasm-executor.js";
+import type { Main } from "../wasm/program.js";
+
+/** A kernel of ABI 1 for javascript. */
+type Kernel = (memory: ArrayBuffer) => Main;
+
+/** Kernels by the hash of their artifact, which stand before this text in the worker's. */
+const scope = globalThis as unknown as { readonly kernels: Readonly<Record<string, Kernel>> };
+
+function bufferOf(bytes: number): ArrayBuffer {
+  try {
+    return new ArrayBuffer(bytes);
+  } catch (cause) {
+    const message = `The browser cannot give ${Math.ceil(bytes / 2 ** 20)} MiB. Close pages.`;
+    throw new KernelZooError("memory", message, cause);
+  }
+}
+
+export const machine: Machine = {
+  memory(bytes) {
+    // The runtime looks at its buffer alone.
+    return { buffer: bufferOf(bytes) } as WebAssembly.Memory;
+  },
+  mains({ buffer }) {
+    const made = Object.entries(scope.kernels);
+    return new Map(made.map(([sha256, make]) => [sha256, make(buffer)] as const));
+  },
+};

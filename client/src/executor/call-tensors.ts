@@ -1,0 +1,26 @@
+/** Whether a kernel is of the tensors that its call has. */
+import { KernelZooError } from "../engine/error.js";
+import { plainTensors } from "../engine/packing.js";
+import { productOf, tensorBytes } from "../engine/tensors.js";
+import type { PlanTensor, PlanWire } from "../wire/model-answer.js";
+import type { KernelWire } from "../wire/types.js";
+import { packOf } from "./kernel-parts.js";
+
+/** Throws KernelZooError (manifest) for a kernel that is of other tensors than its call. */
+export function refuseMisfit(
+  plan: PlanWire,
+  call: PlanWire["calls"][number],
+  kernel: KernelWire,
+): void {
+  const plain = plainTensors(kernel);
+  const fits = call.tensors.map((index, i) => {
+    const { dtype, shape, weight } = plan.tensors[index] as PlanTensor;
+    const wanted = plain[i]?.dtype === dtype ? tensorBytes(plain[i]) : 0;
+    return wanted === 4 * productOf(shape) && (weight !== undefined || packOf(kernel, i) === null);
+  });
+  if (!fits.includes(false) && fits.length === plain.length) return;
+  throw new KernelZooError(
+    "manifest",
+    `The kernel of ${plan.kernels[call.kernel]} is of other tensors. Import the model again.`,
+  );
+}

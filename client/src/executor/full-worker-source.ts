@@ -1,0 +1,28 @@
+/** A model's worker with all that only some pages use, which these load. */
+import source from "./full-worker.js?parts";
+import type { LoadOrder, ToBeside, WeightsFrom } from "./messages.js";
+import { type Beside, type RuntimeWorker, spawnRuntime } from "./worker-client.js";
+
+/** From so many bytes on a worker that receives them ends sooner than the model's own. */
+const LARGE_BYTES = 30e6;
+
+/**
+ * A worker beside a model's, where workers share memory and one is going to be wanted: weights that are not kept are on their
+ * way then while the model's worker starts and gives everything a place.
+ */
+export function besideOf({ answer, graph }: LoadOrder, url: URL): Beside | null {
+  const { plan } = answer;
+  const wanted = graph ? graph.queues.length > 1 : plan.memory.weights > LARGE_BYTES;
+  if (!wanted) return null;
+  const worker = spawnRuntime(source) as RuntimeWorker & {
+    postMessage(message: ToBeside, transfer: Transferable[]): void;
+  };
+  const { port1, port2 } = new MessageChannel();
+  const from: WeightsFrom = graph
+    ? { type: "kept", kept: { files: graph.files, name: graph.name } }
+    : { type: "file", file: { plan, url: url.href } };
+  worker.postMessage({ type: "beside", port: port2, from }, [port2]);
+  return { worker, port: port1 };
+}
+
+export { source };

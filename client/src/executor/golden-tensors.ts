@@ -1,0 +1,53 @@
+/** The golden inputs and outputs that travel with a plan, with entries as they lie in memory. */
+import { viewOf } from "../engine/tensors.js";
+import { maxDifference } from "../engine/verification.js";
+import type { GoldenPart, PlanWire, PortWire } from "../wire/model-answer.js";
+
+/** Entries of a tensor in memory. */
+export type Stored = Float32Array<ArrayBuffer> | Int32Array<ArrayBuffer>;
+
+/** Parts of the golden file, in the order of `ports`. */
+export const goldenParts = (
+  file: ArrayBuffer,
+  ports: readonly PortWire[],
+  parts: readonly GoldenPart[],
+): readonly Stored[] =>
+  parts.map(({ offset, bytes }, i) => {
+    const dtype = ports[i]?.dtype === "float32" ? "f32" : "i32";
+    return viewOf(file, dtype, offset, bytes / 4) as Stored;
+  });
+
+/**
+ * Whether no entry, or none but as many as may be `off`, differs by more than `tolerance` of the largest
+ * one that is right.
+ */
+export function isNear(right: Stored, found: Stored, tolerance: number, off = 0): boolean {
+  let largest = 0;
+  for (const entry of right) {
+    if (Number.isFinite(entry)) largest = Math.max(largest, Math.abs(entry));
+  }
+  if (maxDifference(right, found) <= tolerance * largest) return true;
+  return off > 0 && countOff(right, found, tolerance * largest) <= off;
+}
+
+/** How many entries differ by more than `most`, or are no numbers where the right ones are. */
+export function countOff(right: Stored, found: Stored, most: number): number {
+  let count = 0;
+  for (let i = 0; i < right.length; i++) {
+    const [wanted, own] = [right[i] as number, found[i] as number];
+    if (!(Math.abs(wanted - own) <= most || Object.is(wanted, own))) count += 1;
+  }
+  return count;
+}
+
+/** The name of the first output that differs; undefined where all are right. */
+export function wrongOutput(
+  { outputs, golden }: PlanWire,
+  found: readonly Stored[],
+  wanted: readonly Stored[],
+): string | undefined {
+  const wrong = wanted.findIndex(
+    (right, i) => !isNear(right, found[i] as Stored, golden.tolerance, golden.outputs[i]?.off),
+  );
+  return outputs[wrong]?.name;
+}

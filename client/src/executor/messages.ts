@@ -1,0 +1,148 @@
+/** What a page and the worker of a model tell each other. */
+
+import type { CallTimes } from "../backend/wasm/dispatch.js";
+import type { Placement } from "../backend/wasm/memory.js";
+import type { Stage } from "../engine/error.js";
+import type { FilesKind } from "../weights/cache-files.js";
+import type { KeptName } from "../weights/cache-reader.js";
+import type { GraphOrder, Kept, Ways } from "../weights/cached-model.js";
+import type { WeightsFile } from "../weights/loader.js";
+import type { ModelAnswer } from "../wire/model-answer.js";
+import type { Stored } from "./golden-tensors.js";
+
+/**
+ * Numbers of a load, phase by phase. Of `weights` and `kernels` they are bytes, of `check` calls, of
+ * `compile` kernels, for which a page waits where the zoo has yet to compile them.
+ */
+export interface Progress {
+  readonly phase: "compile" | "plan" | "kernels" | "weights" | "check";
+  readonly loaded: number;
+  readonly total: number;
+}
+
+export type Check = boolean | "first";
+
+export interface LoadOrder {
+  readonly answer: ModelAnswer;
+  /** Addresses of the answer are relative to it. */
+  readonly origin: string;
+  /** Threads that run calls, the worker's own among them. */
+  readonly threads: number;
+  /** Whether the golden outputs are to be compared: once no run is wanted, or before the first. */
+  readonly check: Check;
+  /** Where this device keeps the weights; null where it does not. */
+  readonly graph: GraphOrder | null;
+  /** Workloads whose default kernel runs in place of the one that the zoo chose. */
+  readonly replaced: readonly string[];
+}
+
+export type Question =
+  /** For a part of the model's memory, in that of `into`, which comes back with it. */
+  | { readonly type: "read"; readonly address: number; readonly into: Uint8Array<ArrayBuffer> }
+  /** How the model's weights are best kept in such files. */
+  | { readonly type: "ways"; readonly files: FilesKind }
+  /** To write them there under a name, those of `plain` as their author stored them. */
+  | {
+      readonly type: "write";
+      readonly files: FilesKind;
+      readonly name: string;
+      readonly plain: readonly boolean[];
+    };
+
+/** What a worker is asked that knows of storage. */
+export type Keeping = Extract<Question, { readonly type: "ways" | "write" }>;
+
+/** Its answer; nothing of another worker. What could not be written has a `failure`. */
+export interface KeepingAnswer {
+  readonly ways?: Ways;
+  readonly weights?: readonly Kept[];
+  readonly failure?: string;
+}
+
+/** What a page tells a worker that is to prepare weights beside a model's: where it gets them from. */
+export interface ToBeside {
+  readonly type: "beside";
+  readonly port: MessagePort;
+  readonly from: WeightsFrom;
+}
+
+/** All of them are fetched, or some are kept. */
+export type WeightsFrom =
+  | { readonly type: "file"; readonly file: WeightsFile }
+  | { readonly type: "kept"; readonly kept: KeptName };
+
+export type ToRuntime =
+  /** `beside` is the other end of a worker's that is to prepare weights. */
+  | { readonly type: "load"; readonly order: LoadOrder; readonly beside?: MessagePort | undefined }
+  /**
+   * `feeds` in the order of the plan's inputs. With `timed` each call is timed, at any cost; an abort
+   * may follow where the run is `stoppable`. Outputs may take the memory of `into`.
+   */
+  | {
+      readonly type: "run";
+      readonly id: number;
+      readonly feeds: readonly Stored[];
+      readonly into: readonly Stored[];
+      readonly timed: boolean;
+      readonly stoppable: boolean;
+    }
+  | { readonly type: "abort"; readonly id: number }
+  /** A run is about to be asked for, once its feeds are copied: see the other one below. */
+  | { readonly type: "soon" }
+  | (Question & { readonly id: number });
+
+/** A kernel that does not do what it should. */
+export interface Fault {
+  readonly workload: string;
+  readonly artifact: string;
+  readonly stage: Stage;
+  readonly message: string;
+}
+
+/** What was thrown, as it travels. `fault` names the kernel to blame, where that is known. */
+export interface Failure {
+  readonly stage: Stage;
+  readonly message: string;
+  readonly fault: Fault | null;
+  /** The golden output that is wrong, where it is that; `message` is worded when it is mended. */
+  readonly output?: string;
+  /**
+   * A run of a plan of f16 made no numbers, which the plan of f32 may make; `message` is worded when it
+   * is mended.
+   */
+  readonly overflow?: true;
+  /** The page has mended it already, where only the page had chosen what is at fault. */
+  readonly mended?: true;
+}
+
+export interface Loaded {
+  readonly memoryBytes: number;
+  /** Where in memory weights lie; undefined on a GPU. */
+  readonly placement?: Pick<Placement, "weights" | "plain" | "totalBytes">;
+  readonly threads: number;
+  /** Why there is one thread although more were asked for; null otherwise. */
+  readonly singleThreadReason: string | null;
+}
+
+export type FromRuntime =
+  | { readonly type: "progress"; readonly progress: Progress }
+  /** Runs may come; weights are still on their way. */
+  | { readonly type: "loaded"; readonly loaded: Loaded }
+  /** All weights are in memory, and the golden outputs are right. */
+  | { readonly type: "complete" }
+  | { readonly type: "refused"; readonly failure: Failure }
+  /** A GPU is about to end a run: a thread that has slept for milliseconds takes 0.2 more to wake. */
+  | { readonly type: "soon" }
+  /** With its feeds, of which memory that is not shared may be used by the next run. */
+  | {
+      readonly type: "done";
+      readonly id: number;
+      readonly feeds: readonly Stored[];
+      readonly outputs: readonly Stored[];
+      readonly times: CallTimes;
+    }
+  | { readonly type: "read"; readonly id: number; readonly piece: Uint8Array<ArrayBuffer> }
+  | ({ readonly type: "ways"; readonly id: number } & KeepingAnswer)
+  | ({ readonly type: "write"; readonly id: number } & KeepingAnswer)
+  | { readonly type: "aborted"; readonly id: number }
+  | { readonly type: "failed"; readonly id: number; readonly failure: Failure };

@@ -1,0 +1,268 @@
+/**
+ * Runs a plan on the GPU: all calls of a run in one pass and one submission, of a long one in a few,
+ * so that the GPU begins with the first while the others are handed over.
+ */
+
+import { type BoundProgram, runInSlices, type Sliced } from "../backend/webgpu/binding.js";
+import { padded, readBuffer } from "../backend/webgpu/buffers.js";
+import { CallTimer } from "../backend/webgpu/call-timer.js";
+import type { OpenDevice } from "../backend/webgpu/device.js";
+import type { BufferOf } from "../backend/webgpu/memory.js";
+import { Nudger } from "../backend/webgpu/nudger.js";
+import {
+  type Buffers,
+  Chain,
+  LIMIT_MS,
+  type LoadedPlan,
+  loadOnGpu,
+  wholeCalls,
+} from "../backend/webgpu/plan-loader.js";
+import { StagingPool } from "../backend/webgpu/slot-pool.js";
+import { type Copy, type GpuOutput, Staging } from "../backend/webgpu/staging.js";
+import { submissionAfter, submissionsOf } from "../backend/webgpu/submissions.js";
+import { Uploads } from "../backend/webgpu/uploads.js";
+import { productOf } from "../engine/tensors.js";
+import { now } from "../timing/clock.js";
+import type { WeightWire } from "../wire/model-answer.js";
+import { breathing } from "./event-loop.js";
+import type { Stored } from "./golden-tensors.js";
+import type { Loaded, LoadOrder } from "./messages.js";
+import { checked } from "./output-check.js";
+import type { EnginePorts, RunResult } from "./wasm-executor.js";
+
+/** A run that takes longer is submitted in slices, so that the page can draw between them. */
+const WHOLE_MS = 100;
+/** Runs that may be under way at once: while one is read back, the next ones compute. */
+const MOST_RUNS = 3;
+/**
+ * The page is told so long before outputs are likely to be there: a thread that has slept for
+ * milliseconds takes 0.2 more to wake.
+ */
+const SOON_MS = 0.4;
+/** What a least time is worth at the next run. */
+const FORGOTTEN = 1.05;
+/** Calls of a run overlap: what each takes by itself is told where it is asked for. */
+const UNTIMED = (): RunResult["times"] => new Float64Array(0);
+
+type LoadPorts = Pick<EnginePorts, "progress" | "soon">;
+
+/** A part of a run: calls, and what is copied after them. */
+interface Part {
+  readonly work: Sliced;
+  readonly copies: readonly Copy[];
+}
+
+/** A call that something else runs before, with copies after both. */
+export interface Beside {
+  readonly call: number;
+  readonly before: BoundProgram;
+  readonly copies: readonly Copy[];
+}
+
+/** Owns the device, the weights and the buffers of one model. It ends with its worker. */
+export class GpuEngine {
+  readonly loaded: Loaded;
+  /** Resolves when all weights are on the GPU. Rejects with KernelZooError: network, artifact. */
+  readonly stored: Promise<void>;
+  readonly order: LoadOrder;
+  readonly open: OpenDevice;
+  readonly buffers: Buffers;
+  readonly #nudger: Nudger;
+  readonly #soon: () => void;
+  readonly #uploads: Uploads;
+  #calls: readonly BoundProgram[];
+  /** Those of them that a short run has without the uniform of slices; null until one was short. */
+  #whole: Map<number, Sliced> | null = null;
+  readonly #staging: StagingPool<Staging>;
+  #submitted: Promise<unknown> = Promise.resolve();
+  /** What the last run in slices took. */
+  #runMs = Number.POSITIVE_INFINITY;
+  /** What outputs were awaited for of late, and read. */
+  #usualMs = Number.POSITIVE_INFINITY;
+
+  private constructor(
+    order: LoadOrder,
+    { open, buffers, bound, stored }: LoadedPlan,
+    soon: () => void = () => undefined,
+  ) {
+    const outputs = outputsOf(order, buffers);
+    this.order = order;
+    this.open = open;
+    this.buffers = buffers;
+    this.stored = stored;
+    this.#nudger = new Nudger(open.device.queue, breathing());
+    this.#soon = soon;
+    this.#uploads = new Uploads(open.device, buffers.placement.inputs.map(buffers.of), MOST_RUNS);
+    this.#calls = bound;
+    this.#staging = new StagingPool(
+      Array.from({ length: MOST_RUNS }, () => new Staging(open.device, outputs)),
+    );
+    this.loaded = { memoryBytes: buffers.bytes, threads: 1, singleThreadReason: null };
+  }
+
+  /**
+   * Loads kernels; weights are on their way then, and runs wait for them. Throws KernelZooError:
+   * network, manifest, artifact, validate, compile, memory, profile, run; WrongKernel.
+   */
+  static async load(order: LoadOrder, ports: LoadPorts): Promise<GpuEngine> {
+    const placed = await loadOnGpu(order, ports);
+    return placed.open.scoped(() => new GpuEngine(order, placed, ports.soon), LIMIT_MS);
+  }
+
+  /** Wakes the browser's GPU process, as a run is about to be asked for. */
+  soon(): void {
+    this.open.device.queue.submit([]);
+  }
+
+  /** Copies a part of a weight, by its place in the plain file. Rejects where the device is lost. */
+  async read(address: number, into: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+    const { weights } = this.order.answer.plan;
+    const holds = ({ offset, bytes }: WeightWire) => offset <= address && address < offset + bytes;
+    const index = weights.findIndex(holds);
+    const buffer = this.buffers.of({ kind: "weight", index });
+    const from = address - (weights[index] as WeightWire).offset;
+    into.set(new Uint8Array(await readBuffer(this.open, buffer, into.length, LIMIT_MS, from)));
+    return into;
+  }
+
+  /** In their order. */
+  get calls(): readonly BoundProgram[] {
+    return this.#calls;
+  }
+
+  /** Calls that run something else from the next run on. */
+  replace(calls: ReadonlyMap<number, BoundProgram>): void {
+    for (const i of calls.keys()) this.#whole?.delete(i);
+    this.#calls = this.#calls.map((call, i) => calls.get(i) ?? call);
+  }
+
+  /**
+   * Outputs for `feeds`, both in the plan's order; null where `aborted` said to stop. A run may be
+   * asked for before the last one has ended: three are under way at once. Outputs are in the arrays
+   * `into` where these suit. Throws KernelZooError: run where the device was lost, timeout.
+   */
+  async run(
+    feeds: readonly Stored[],
+    aborted: () => boolean,
+    timed = false,
+    into: readonly (Stored | undefined)[] = [],
+    beside: Beside | null = null,
+  ): Promise<RunResult | null> {
+    const staging = await this.#staging.take();
+    try {
+      const submitted = this.#submitted.then(() => this.#submit(feeds, staging, aborted, beside));
+      this.#submitted = submitted.catch(() => undefined);
+      if (!(await submitted)) return null;
+      const start = now();
+      const soon = { at: start + this.#usualMs - SOON_MS, tell: this.#soon };
+      const outputs = await staging.read(into, async (mapped) => {
+        await this.open.settled(this.#nudger.during(mapped, soon), LIMIT_MS);
+      });
+      this.#usualMs = Math.min(FORGOTTEN * this.#usualMs, now() - start);
+      return { outputs, times: timed ? await this.times() : UNTIMED() };
+    } finally {
+      this.#staging.give(staging);
+    }
+  }
+
+  /**
+   * What each call takes by itself; `rest` is awaited before each of the passes that tell. Throws as
+   * `run`.
+   */
+  async times(rest: (() => Promise<void>) | null = null): Promise<RunResult["times"]> {
+    const some = this.#calls[0] as BoundProgram;
+    const timer = await CallTimer.make(this.open, some, LIMIT_MS, rest);
+    try {
+      return await timer.times(this.#calls, LIMIT_MS);
+    } finally {
+      timer.dispose();
+    }
+  }
+
+  /** False where the run was aborted before its end. */
+  async #submit(
+    feeds: readonly Stored[],
+    { copies: outputs }: Staging,
+    aborted: () => boolean,
+    beside: Beside | null,
+  ): Promise<boolean> {
+    const { device } = this.open;
+    await this.stored;
+    if (aborted()) return false;
+    this.#uploads.write(feeds);
+    const short = this.#runMs <= WHOLE_MS;
+    let runMs = 0;
+    for (const { work, copies } of this.#parts(outputs, beside, short)) {
+      const encoder = device.createCommandEncoder();
+      if (short) {
+        const pass = encoder.beginComputePass();
+        work.encode(pass);
+        pass.end();
+      } else {
+        runMs += await runInSlices(this.open, work, now() + LIMIT_MS, { aborted });
+        if (runMs === Number.POSITIVE_INFINITY) return false;
+      }
+      for (const { from, at, to, offset, bytes } of copies) {
+        encoder.copyBufferToBuffer(from, at, to, offset, bytes);
+      }
+      device.queue.submit([encoder.finish()]);
+    }
+    if (!short) this.#runMs = runMs;
+    if (this.#runMs <= WHOLE_MS && this.#whole === null) void this.#compileWhole();
+    return true;
+  }
+
+  /**
+   * Runs of a slow GPU are submitted in slices of kernels, each of which reads where it begins. A GPU
+   * that has run them all in a moment is spared that: it waits for the number in each kernel.
+   */
+  async #compileWhole(): Promise<void> {
+    this.#whole = new Map();
+    const before = this.#calls;
+    try {
+      const calls = await wholeCalls(this.order, this.open, this.buffers);
+      for (const [i, call] of calls?.entries() ?? []) {
+        if (this.#calls[i] === before[i]) this.#whole.set(i, call);
+      }
+    } catch {
+      // Runs go on with the kernels that they have; a lost device they find out themselves.
+    }
+  }
+
+  #parts(copies: Staging["copies"], beside: Beside | null, short: boolean): readonly Part[] {
+    if (beside === null && short) {
+      const calls = this.#calls.map((call, i): Sliced => this.#whole?.get(i) ?? call);
+      const starts = submissionsOf(calls.length);
+      return starts.slice(1).map((end, i) => ({
+        work: new Chain(calls.slice(starts[i], end)),
+        copies: copies.filter(({ part }) => part === i),
+      }));
+    }
+    if (beside === null) return [{ work: new Chain(this.#calls), copies }];
+    const { call, before } = beside;
+    const until = [...this.#calls.slice(0, call), before, this.#calls[call] as BoundProgram];
+    return [
+      { work: new Chain(until), copies: beside.copies },
+      { work: new Chain(this.#calls.slice(call + 1)), copies },
+    ];
+  }
+
+  /**
+   * Compares the golden outputs; false where `aborted` said to stop. Throws KernelZooError: compare
+   * where an output is wrong, network, artifact, run, timeout.
+   */
+  check(ports: Pick<EnginePorts, "progress">, aborted: () => boolean): Promise<boolean> {
+    return checked(this.order, (feeds) => this.run(feeds, aborted), ports);
+  }
+}
+
+function outputsOf({ answer: { plan } }: LoadOrder, buffers: Buffers): readonly GpuOutput[] {
+  return plan.outputs.map(({ tensor, shape }, i) => {
+    const from = buffers.of(buffers.placement.outputs[i] as BufferOf);
+    const { dtype } = plan.tensors[tensor] as { dtype: "f32" | "i32" };
+    const entries = productOf(shape);
+    const bytes = padded(Float32Array.BYTES_PER_ELEMENT * entries);
+    const ready = buffers.placement.ready[i] as number;
+    return { part: submissionAfter(ready, plan.calls.length), from, bytes, dtype, entries };
+  });
+}

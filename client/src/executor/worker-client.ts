@@ -1,0 +1,191 @@
+/** A model's worker as the page sees it. */
+
+import type { CallTimes } from "../backend/wasm/dispatch.js";
+import { KernelZooError } from "../engine/error.js";
+import { workerOf } from "../engine/page-worker.js";
+import type { Stored } from "./golden-tensors.js";
+import type {
+  Failure,
+  FromRuntime,
+  Loaded,
+  LoadOrder,
+  Progress,
+  Question,
+  ToRuntime,
+} from "./messages.js";
+import source from "./plain-worker.js?inlined";
+import { buffersOf } from "./transferables.js";
+
+/** What a session needs of a worker. */
+export interface RuntimeWorker {
+  postMessage(message: ToRuntime, transfer: Transferable[]): void;
+  onmessage: ((event: MessageEvent<FromRuntime>) => void) | null;
+  onerror: ((event: ErrorEvent) => void) | null;
+  terminate(): void;
+}
+
+/** A worker that prepares weights beside a model's, which talks to it by `port`. */
+export interface Beside {
+  readonly worker: Pick<Worker, "onerror" | "terminate">;
+  readonly port: MessagePort;
+}
+
+export interface Ran {
+  readonly feeds: readonly Stored[];
+  readonly outputs: readonly Stored[];
+  readonly times: CallTimes;
+}
+
+export interface SessionRun {
+  readonly signal?: AbortSignal | undefined;
+  /** Each call is to be timed, at any cost. */
+  readonly timed?: boolean;
+  /** Arrays whose memory outputs may take. */
+  readonly into?: object | undefined;
+}
+
+/** A load that was refused, with the kernels to blame. */
+export class Refused extends Error {
+  readonly failure: Failure;
+
+  constructor(failure: Failure) {
+    super(failure.message);
+    this.failure = failure;
+  }
+}
+
+interface Waiting {
+  resolve(told: FromRuntime): void;
+  reject(reason: unknown): void;
+  readonly signal: AbortSignal | undefined;
+}
+
+const REMEDY = "A content security policy must allow worker-src blob:.";
+
+export const spawnRuntime = (text = source): RuntimeWorker => workerOf(text, "kernelzoo model");
+
+/**
+ * Workers for a model; the first starts now, where it `may`. One that does not start is started once
+ * more, and heard then.
+ */
+export function startWorkers(source: string | undefined, may = true) {
+  let early = may ? spawnRuntime(source) : null;
+  const drop = (): void => {
+    early?.terminate();
+    early = null;
+  };
+  if (early) early.onerror = drop;
+  const next = (other?: string): RuntimeWorker => {
+    const worker = ((other ?? source) === source && early) || spawnRuntime(other ?? source);
+    if (worker === early) early = null;
+    return worker;
+  };
+  return { next, drop };
+}
+
+/** Owns the worker. Runs follow each other in the order in which they were asked for. */
+export class Session {
+  /** When runs may come. */
+  readonly loaded: Promise<Loaded>;
+  /** When all weights are in memory and what was to be checked is right. */
+  readonly complete: Promise<void>;
+  readonly #worker: RuntimeWorker;
+  readonly #beside: Beside | null;
+  readonly #waiting = new Map<number, Waiting>();
+  #runs = 0;
+  #over: { readonly reason: unknown } | null = null;
+  #refuse: (reason: unknown) => void = () => undefined;
+
+  /** `loaded` and `complete` reject with Refused, or with KernelZooError where the worker does not start. */
+  constructor(
+    order: LoadOrder,
+    progress: (progress: Progress) => void,
+    worker: RuntimeWorker,
+    beside: Beside | null = null,
+  ) {
+    this.#worker = worker;
+    this.#beside = beside;
+    let complete: () => void = () => undefined;
+    let loaded: (loaded: Loaded) => void = () => undefined;
+    const refused = new Promise<never>((_, reject) => {
+      this.#refuse = reject;
+    });
+    this.loaded = Promise.race([refused, new Promise<Loaded>((resolve) => (loaded = resolve))]);
+    this.complete = Promise.race([refused, new Promise<void>((resolve) => (complete = resolve))]);
+    this.#worker.onmessage = ({ data }) => {
+      if (data.type === "loaded") loaded(data.loaded);
+      else if (data.type === "complete") complete();
+      else if (data.type === "refused") this.#refuse(new Refused(data.failure));
+      else if (data.type === "progress") progress(data.progress);
+      else if (data.type !== "soon") this.#settle(data);
+    };
+    const stopped = ({ message }: ErrorEvent): void => {
+      const text = `The model's worker stopped: ${message || "it is not loaded"}. ${REMEDY}`;
+      this.end(new KernelZooError("run", text));
+    };
+    this.#worker.onerror = stopped;
+    if (beside) beside.worker.onerror = stopped;
+    // Whoever does not wait for them any more hears nothing.
+    this.loaded.catch(() => undefined);
+    this.complete.catch(() => undefined);
+    const port = beside?.port;
+    this.#worker.postMessage({ type: "load", order, beside: port }, port ? [port] : []);
+  }
+
+  /** Wakes the worker for a run that is about to be asked for. */
+  soon(): void {
+    this.#worker.postMessage({ type: "soon" }, []);
+  }
+
+  /** Rejects with Refused, with the reason of the end, or with that of `signal`. */
+  async run(
+    feeds: readonly Stored[],
+    { signal, timed = false, into: spare = {} }: SessionRun = {},
+  ): Promise<Ran> {
+    if (this.#over !== null) throw this.#over.reason;
+    signal?.throwIfAborted();
+    const id = ++this.#runs;
+    const abort = (): void => this.#worker.postMessage({ type: "abort", id }, []);
+    signal?.addEventListener("abort", abort, { once: true });
+    const ran = this.#answer<"done">(id, signal);
+    const into = Object.values(spare as Record<string, Stored>);
+    const buffers = buffersOf([...feeds, ...into]);
+    const stoppable = signal !== undefined;
+    this.#worker.postMessage({ type: "run", id, feeds, into, timed, stoppable }, buffers);
+    return ran.finally(() => signal?.removeEventListener("abort", abort));
+  }
+
+  /** What the worker answers. Rejects with the reason of the end. */
+  async ask<Type extends Question["type"]>(asked: Extract<Question, { type: Type }>) {
+    if (this.#over !== null) throw this.#over.reason;
+    const id = ++this.#runs;
+    this.#worker.postMessage({ ...asked, id }, "into" in asked ? [asked.into.buffer] : []);
+    return this.#answer<Type>(id);
+  }
+
+  /** Ends the worker, and with it the memory. What waits is rejected with `reason`. */
+  end(reason: unknown): void {
+    this.#over ??= { reason };
+    this.#worker.terminate();
+    this.#beside?.worker.terminate();
+    this.#refuse(reason);
+    for (const { reject } of this.#waiting.values()) reject(reason);
+    this.#waiting.clear();
+  }
+
+  #answer<Type extends "done" | Question["type"]>(id: number, signal?: AbortSignal) {
+    return new Promise<Extract<FromRuntime, { type: Type }>>((resolve, reject) => {
+      this.#waiting.set(id, { resolve: resolve as Waiting["resolve"], reject, signal });
+    });
+  }
+
+  #settle(
+    data: Exclude<FromRuntime, { type: "loaded" | "complete" | "refused" | "progress" | "soon" }>,
+  ): void {
+    const waiting = this.#waiting.get(data.id);
+    this.#waiting.delete(data.id);
+    if (data.type === "aborted") waiting?.reject(waiting.signal?.reason);
+    else if (data.type === "failed") waiting?.reject(new Refused(data.failure));
+    else waiting?.resolve(data);
+  }
+}

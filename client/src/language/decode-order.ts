@@ -1,0 +1,130 @@
+/** What a page asks of a decoder, as entries of the feeds of a run. */
+import type { Stored } from "../executor/golden-tensors.js";
+
+/** How a token is chosen of the logits. */
+export interface Sampling {
+  /** 0 takes the likeliest. */
+  readonly temperature: number;
+  /** So many of the likeliest alone may be chosen; all with 0. */
+  readonly topK: number;
+  /** The likeliest alone that together have so much of the probability; all with 1. */
+  readonly topP: number;
+  /** Those alone that are at least this share as likely as the likeliest; all with 0. */
+  readonly minP: number;
+  /**
+   * Divides the logit, or multiplies it where it is below 0, of each token that the prompt or the text
+   * has; 1 leaves it.
+   */
+  readonly repetitionPenalty: number;
+  /** Is taken from the logit of a token as often as the text behind the prompt has it. */
+  readonly frequencyPenalty: number;
+  /** Is taken from the logit of each token that the text behind the prompt has. */
+  readonly presencePenalty: number;
+  /** The same seed makes the same choice at the same place of a text. */
+  readonly seed: number;
+}
+
+/** What changes the logit of one token. */
+export interface KnownToken {
+  readonly token: number;
+  /** 0 of one that neither prompt nor text has, else 1 and how often the text behind the prompt has it. */
+  readonly occurrences: number;
+  /** Is added behind the penalties. */
+  readonly bias: number;
+}
+
+export interface DecodeOrder {
+  /** The place of the prompt's first token; null to go on behind the last run. */
+  readonly place: number | null;
+  readonly prompt: readonly number[];
+  /** Tokens to generate, `MOST_STEPS` at the most. */
+  readonly tokens: number;
+  readonly sampling: Sampling;
+  /** Whether logits are adjusted by penalties and biases. */
+  readonly adjusted: boolean;
+  /** Where the order has a place and logits are adjusted; what is generated is counted from then on. */
+  readonly known: readonly KnownToken[];
+  /** Whether the logits of the last token are answered. */
+  readonly logits: boolean;
+}
+
+/** Tokens that one run may generate. */
+export const MOST_STEPS = 16;
+/** Takes the likeliest token. */
+export const GREEDY: Sampling = {
+  ...{ temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0 },
+  ...{ repetitionPenalty: 1, frequencyPenalty: 0, presencePenalty: 0 },
+};
+
+const NOWHERE = -1;
+
+const penalises = ({ repetitionPenalty, frequencyPenalty, presencePenalty }: Sampling): boolean =>
+  repetitionPenalty !== 1 || frequencyPenalty !== 0 || presencePenalty !== 0;
+
+/**
+ * What is known of tokens behind a prompt and the text that follows it so far; null where no logit is
+ * adjusted.
+ */
+export function knownTokens(
+  prompt: readonly number[],
+  text: readonly number[],
+  sampling: Sampling,
+  biases: Readonly<Record<number, number>>,
+): readonly KnownToken[] | null {
+  const biased = Object.entries(biases);
+  if (biased.length === 0 && !penalises(sampling)) return null;
+  const known = new Map(prompt.map((token) => [token, { token, occurrences: 1, bias: 0 }]));
+  const at = (token: number) => known.get(token) ?? { token, occurrences: 0, bias: 0 };
+  for (const token of text) {
+    const before = at(token);
+    known.set(token, { ...before, occurrences: Math.max(1, before.occurrences) + 1 });
+  }
+  for (const [name, bias] of biased) known.set(Number(name), { ...at(Number(name)), bias });
+  return [...known.values()];
+}
+
+export function orderFeeds(order: DecodeOrder): Stored[] {
+  const { place, prompt, tokens, sampling, adjusted, known, logits } = order;
+  const { temperature, topK, topP, minP, seed } = sampling;
+  const { repetitionPenalty, frequencyPenalty, presencePenalty } = sampling;
+  return [
+    Int32Array.of(place ?? NOWHERE, tokens, topK, seed, Number(logits), Number(adjusted)),
+    Int32Array.from(prompt),
+    Float32Array.of(
+      ...[temperature, topP, minP, repetitionPenalty, frequencyPenalty, presencePenalty],
+    ),
+    Int32Array.from(known.flatMap(({ token, occurrences }) => [token, occurrences])),
+    Float32Array.from(known, ({ bias }) => bias),
+  ];
+}
+
+export function readOrder(feeds: readonly Stored[]): DecodeOrder {
+  const [words, prompt, reals, counts, biases] = feeds as [Stored, Stored, Stored, Stored, Stored];
+  const [place = NOWHERE, tokens = 0, topK = 0, seed = 0, logits = 0, adjusted = 0] = words;
+  const [temperature = 0, topP = 1, minP = 0, repetitionPenalty = 1, ...penalties] = reals;
+  const [frequencyPenalty = 0, presencePenalty = 0] = penalties;
+  const known = Array.from(biases, (bias, i) => {
+    return { token: counts[2 * i] as number, occurrences: counts[2 * i + 1] as number, bias };
+  });
+  return {
+    place: place === NOWHERE ? null : place,
+    prompt: [...prompt],
+    tokens,
+    sampling: {
+      ...{ temperature, topK, topP, minP, seed },
+      ...{ repetitionPenalty, frequencyPenalty, presencePenalty },
+    },
+    adjusted: adjusted === 1,
+    known,
+    logits: logits === 1,
+  };
+}
+
+/** What asks for the golden logits; `feeds` are those of the plan: token, position, prompt. */
+export function goldenOrder([, position, prompt]: readonly Stored[]): DecodeOrder {
+  const given = [...(prompt as Stored)].slice(0, position?.[1]);
+  return {
+    ...{ place: 0, prompt: given, tokens: 1, sampling: GREEDY, logits: true },
+    ...{ adjusted: false, known: [] },
+  };
+}

@@ -1,0 +1,428 @@
+/** A language model that generates tokens, in a worker of its own. */
+import { KernelZooError } from "../engine/error.js";
+import type { Ran, Refused } from "../executor/worker-client.js";
+import type { Listeners } from "../model/listeners.js";
+import type { Opened, Opener } from "../model/opener.js";
+import type { Answered } from "../model/request.js";
+import { now } from "../timing/clock.js";
+import type { ModelTuning, TuningEvents } from "../tuning/page-view.js";
+import type { DecoderWire, PlanWire } from "../wire/model-answer.js";
+import type { TargetKind } from "../wire/types.js";
+import { GREEDY, knownTokens, MOST_STEPS, orderFeeds, type Sampling } from "./decode-order.js";
+
+/** Why a text ended: at a token that ends texts, or as there was no room for more. */
+export type GenerateEnd = "stop" | "length";
+
+/** Plans of the model that have room for more tokens. */
+export interface LargerPlans {
+  /** Tokens that plans have room for, the fewest first; none where there is one plan. */
+  readonly contexts: readonly number[];
+  readonly planned: (context: number) => Promise<Answered>;
+}
+
+/** What stops a model that is being opened: the page's signal, and later that of a text. */
+export interface Stopping {
+  signal: AbortSignal | undefined;
+}
+
+export interface GenerateOptions extends Partial<Sampling> {
+  /** As many as the context has room for unless told. */
+  readonly maxTokens?: number;
+  /** Tokens that end the text, which are not among those generated; the model's own unless told. */
+  readonly stop?: readonly number[];
+  /** Added to the logits of tokens, by their numbers; -100 leaves a token out. */
+  readonly logitBias?: Readonly<Record<number, number>>;
+  /** Stops between two tokens; the generator throws the signal's reason. */
+  readonly signal?: AbortSignal;
+  /** Tokens that are fetched together, 16 at the most; as many as take 8 ms unless told. */
+  readonly interval?: number;
+}
+
+/** What the last text took, and the model altogether. */
+export interface LanguageStats {
+  /** Tokens of the prompt that were computed, and those that were in the cache already. */
+  readonly promptTokens: number;
+  readonly reusedTokens: number;
+  /** Until the first token was there. */
+  readonly prefillMs: number;
+  readonly tokens: number;
+  /** Mean time of the tokens after the first one; null before there are two. */
+  readonly msPerToken: number | null;
+  /** What is read of the weights for a token, by its time; null as before. */
+  readonly gigabytesPerSecond: number | null;
+  /** That, by what the GPU's memory gives as it was probed; null where it was not, as for a file. */
+  readonly bandwidthShare: number | null;
+  readonly interval: number;
+  readonly memoryBytes: number;
+  /** Threads that compute on WebAssembly; 1 on a GPU. */
+  readonly threads: number;
+}
+
+/** Fetches under way at once: one is read while the next ones compute. */
+const FLIGHTS = 3;
+/** A page draws every 16 ms; tokens that come in less are fetched together. */
+const FETCH_MS = 8;
+/** Failures of one text after which the model is opened anew. */
+const MOST_FAILURES = 2;
+/** What a page is told of a failure: a worker's is no KernelZooError of the page's. */
+export function toldOf(thrown: unknown): unknown {
+  const failure = (thrown as Partial<Refused> | undefined)?.failure;
+  return failure ? new KernelZooError(failure.stage, failure.message, thrown) : thrown;
+}
+
+/** How tokens are chosen; what is left undefined is as without it. */
+function samplingOf(options: Partial<Sampling>): Sampling {
+  const told = Object.entries(options).filter(([, value]) => value !== undefined);
+  return { ...GREEDY, ...Object.fromEntries(told) };
+}
+
+/** The names of the options of a text. */
+const OPTIONS: Readonly<Record<keyof GenerateOptions, true>> = {
+  ...{ maxTokens: true, stop: true, logitBias: true, signal: true, interval: true, seed: true },
+  ...{ temperature: true, topK: true, topP: true, minP: true },
+  ...{ repetitionPenalty: true, frequencyPenalty: true, presencePenalty: true },
+};
+
+/** What each option of a text may be, in words and as a test. */
+const NUMBERS: readonly (readonly [keyof GenerateOptions, string, (value: number) => boolean])[] = [
+  ["maxTokens", "a whole number of at least 1", (n) => Number.isInteger(n) && n >= 1],
+  ["interval", "a whole number from 1 to 16", (n) => Number.isInteger(n) && n >= 1 && n <= 16],
+  ["temperature", "0 or more", (n) => n >= 0 && n < Infinity],
+  ["topK", "a whole number from 0 on", (n) => Number.isInteger(n) && n >= 0],
+  ["topP", "above 0", (n) => n > 0],
+  ["minP", "from 0 to 1", (n) => n >= 0 && n <= 1],
+  ["repetitionPenalty", "above 0", (n) => n > 0 && n < Infinity],
+  ["frequencyPenalty", "a finite number", Number.isFinite],
+  ["presencePenalty", "a finite number", Number.isFinite],
+  ["seed", "a whole number", Number.isInteger],
+];
+
+/** How many of the first tokens are the same. */
+function shared(left: readonly number[], right: readonly number[]): number {
+  const most = Math.min(left.length, right.length);
+  for (let i = 0; i < most; i++) if (left[i] !== right[i]) return i;
+  return most;
+}
+
+/** Bytes of the weights that a token reads whole: of the embedding it reads a row. */
+function bytesReadByToken(plan: PlanWire): number {
+  const { step } = plan.decoder as DecoderWire;
+  const calls = plan.calls.slice(step).filter(({ kernel }) => {
+    return !plan.kernels[kernel]?.startsWith("gather");
+  });
+  const read = new Set(calls.flatMap(({ tensors }) => tensors.map((i) => plan.tensors[i]?.weight)));
+  return plan.weights.reduce((sum, { bytes }, i) => sum + (read.has(i) ? bytes : 0), 0);
+}
+
+export class LanguageModel {
+  readonly name: string;
+  /**
+   * Tokens that a prompt and what follows it may have together, with the zoo's largest plan; a text
+   * has fewer where memory does not suffice for that.
+   */
+  readonly contextLength: number;
+  readonly vocabulary: number;
+  /** Tokens that end a text. */
+  readonly stopTokens: readonly number[];
+  /** What tuning in this page does; undefined where it was not asked for. */
+  tuning: ModelTuning | undefined;
+  /**
+   * Resolves when the device keeps the model under the key of `save`, with every context; rejects with
+   * KernelZooError. Undefined without `save`.
+   */
+  saved: Promise<void> | undefined;
+  readonly #opener: Opener;
+  readonly #larger: LargerPlans;
+  readonly #stopping: Stopping;
+  readonly #listeners: Listeners<TuningEvents>;
+  #opened: Opened;
+  /** The tokens whose keys and values are in the cache. */
+  #held: number[] = [];
+  #busy = false;
+  #stats: Omit<LanguageStats, "threads">;
+
+  /** @internal */
+  constructor(
+    opener: Opener,
+    opened: Opened,
+    larger: LargerPlans,
+    stopping: Stopping,
+    listeners: Listeners<TuningEvents>,
+  ) {
+    const { name, plan } = opener.answer;
+    const { length, vocabulary, stop } = plan.decoder as DecoderWire;
+    this.name = name;
+    this.contextLength = Math.max(length, ...larger.contexts);
+    this.vocabulary = vocabulary;
+    this.stopTokens = stop;
+    this.#opener = opener;
+    this.#opened = opened;
+    this.#larger = larger;
+    this.#stopping = stopping;
+    this.#listeners = listeners;
+    this.#stats = {
+      ...{ promptTokens: 0, reusedTokens: 0, prefillMs: 0, tokens: 0, interval: 1 },
+      ...{ msPerToken: null, gigabytesPerSecond: null, bandwidthShare: null },
+      memoryBytes: opened.loaded.memoryBytes,
+    };
+  }
+
+  /** What it runs on: the GPU, or WebAssembly where there is none or it failed. */
+  get target(): TargetKind {
+    return this.#opener.target.target;
+  }
+
+  /** Why that is not the GPU; null where it is, or nobody asked for one. */
+  get targetReason(): string | null {
+    return this.#opener.target.targetReason;
+  }
+
+  stats(): LanguageStats {
+    return { ...this.#stats, threads: this.#opened.loaded.threads };
+  }
+
+  /**
+   * The tokens that follow those of a prompt, one after the other. What prompt and cache begin with
+   * together is not computed again, so a page gives the whole conversation each time. Throws
+   * KernelZooError: run for a prompt that does not fit, for an option that is misspelt or no such value, and while another text is generated; memory
+   * for a prompt that needs a context for which memory does not suffice.
+   */
+  async *generate(
+    ids: ArrayLike<number>,
+    options: GenerateOptions = {},
+  ): AsyncGenerator<number, GenerateEnd, undefined> {
+    const prompt = Array.from(ids);
+    await this.#refuseUnknown(options);
+    this.#refuse(prompt, options);
+    const { signal } = options;
+    const ending = new AbortController();
+    const stop = (): void => ending.abort(signal?.reason);
+    signal?.throwIfAborted();
+    signal?.addEventListener("abort", stop, { once: true });
+    this.#busy = true;
+    this.#stopping.signal = ending.signal;
+    const made: number[] = [];
+    try {
+      for (let failures = 0; ; ) {
+        try {
+          const tokens = prompt.length + made.length;
+          if (tokens >= this.#room && !(await this.#grew(tokens, made.length > 0))) return "length";
+          ending.signal.throwIfAborted();
+          const end = yield* this.#decoded(prompt, made, options, ending.signal);
+          if (end !== "full") return end;
+        } catch (thrown) {
+          // The page has the tokens so far; the prompt of the new cache ends with them.
+          if (ending.signal.aborted || failures === MOST_FAILURES) throw thrown;
+          await this.#reopened(thrown, failures++);
+        }
+      }
+    } catch (thrown) {
+      throw toldOf(thrown);
+    } finally {
+      signal?.removeEventListener("abort", stop);
+      ending.abort();
+      this.#busy = false;
+    }
+  }
+
+  /** Calls `listener` from now on, where the model is tuned in the page; answers what ends that. */
+  on<Event extends keyof TuningEvents>(
+    event: Event,
+    listener: (told: TuningEvents[Event]) => void,
+  ): () => void {
+    return this.#listeners.on(event, listener);
+  }
+
+  /** @internal */
+  tell<Event extends keyof TuningEvents>(event: Event, told: TuningEvents[Event]): void {
+    this.#listeners.tell(event, told);
+  }
+
+  /** Forgets the cache behind so many tokens of the last text; the next prompt computes them again. */
+  rewind(tokens = 0): void {
+    this.#held.length = Math.min(this.#held.length, tokens);
+  }
+
+  /** Ends the worker and gives its memory back. What is generated is rejected. */
+  async dispose(): Promise<void> {
+    this.#opener.close(this.#error(`${this.name} was disposed of. Open it again.`));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.dispose();
+  }
+
+  /** Tokens that the plan which is open has room for. */
+  get #room(): number {
+    return (this.#opener.answer.plan.decoder as DecoderWire).length;
+  }
+
+  /**
+   * Opens the smallest context with room behind so many tokens; the cache is filled anew. False for
+   * a text that has begun and that memory does not suffice for.
+   */
+  async #grew(tokens: number, begun: boolean): Promise<boolean> {
+    const context = this.#larger.contexts.find((each) => each > tokens);
+    if (context === undefined) return false;
+    try {
+      const planned = await this.#larger.planned(context);
+      const answered = { ...planned, reason: this.targetReason ?? planned.reason ?? null };
+      await this.#whole(this.#opener.change(this.#opened, answered));
+    } catch (thrown) {
+      if (begun && (thrown as { readonly stage?: unknown }).stage === "memory") return false;
+      throw thrown;
+    }
+    this.#held = [];
+    this.#stats = { ...this.#stats, memoryBytes: this.#opened.loaded.memoryBytes };
+    return true;
+  }
+
+  /** Adds what it generates to `made`. The end is `full` where a larger context would go on. */
+  async *#decoded(
+    ids: readonly number[],
+    made: number[],
+    options: GenerateOptions,
+    signal: AbortSignal,
+  ): AsyncGenerator<number, GenerateEnd | "full", undefined> {
+    const { stop = this.stopTokens } = options;
+    const prompt = [...ids, ...made];
+    const { maxTokens = Infinity } = options;
+    const left = Math.min(maxTokens, this.#room - ids.length) - made.length;
+    if (left <= 0) return "length";
+    const weightBytes = bytesReadByToken(this.#opener.answer.plan);
+    const sampling = samplingOf(options);
+    const known = knownTokens(ids, made, sampling, options.logitBias ?? {});
+    // The last token is computed again where all are held: its logits are not.
+    const place = Math.min(shared(this.#held, prompt), prompt.length - 1);
+    this.#held.length = place;
+    const start = now();
+    const ask = (at: number | null, tokens: number): Promise<Ran> => {
+      const given = at === null ? [] : prompt.slice(at);
+      const told = { adjusted: known !== null, known: (at !== null && known) || [] };
+      const order = { place: at, prompt: given, tokens, sampling, ...told, logits: false };
+      const feeds = orderFeeds(order);
+      const ran = this.#opened.session.run(feeds, { signal });
+      ran.catch(() => undefined); // The caller may have stopped awaiting it.
+      return ran;
+    };
+    const flights = [ask(place, 1)];
+    let [asked, tokens, first, interval] = [1, 0, 0, options.interval ?? 1];
+    let last: number | undefined;
+    for (let ran = flights.shift(); ran !== undefined; ran = flights.shift()) {
+      while (flights.length < FLIGHTS - 1 && asked < left) {
+        const count = Math.min(interval, MOST_STEPS, left - asked);
+        flights.push(ask(null, count));
+        asked += count;
+      }
+      const found = (await ran).outputs[0] as Int32Array;
+      if (tokens === 0) {
+        first = now();
+        this.#held = [...prompt];
+      }
+      for (const token of found) {
+        tokens += 1;
+        const ended = stop.includes(token);
+        if (!ended) made.push(token);
+        const msPerToken = tokens > found.length ? (now() - first) / (tokens - 1) : null;
+        this.#stats = {
+          ...this.#stats,
+          ...{ promptTokens: prompt.length - place, reusedTokens: place },
+          ...{ prefillMs: first - start, tokens: made.length, interval, msPerToken },
+          ...this.#bandwidth(weightBytes, msPerToken),
+        };
+        if (ended) return "stop";
+        // The one before is in the cache, as this one was computed from it.
+        if (last !== undefined) this.#held.push(last);
+        last = token;
+        signal.throwIfAborted();
+        yield token;
+        signal.throwIfAborted();
+      }
+      const pace = this.#stats.msPerToken;
+      if (options.interval === undefined && pace !== null) {
+        interval = Math.max(1, Math.min(MOST_STEPS, Math.round(FETCH_MS / pace)));
+      }
+    }
+    return made.length >= maxTokens || this.#room >= this.contextLength ? "length" : "full";
+  }
+
+  #bandwidth(
+    weightBytes: number,
+    msPerToken: number | null,
+  ): Pick<LanguageStats, "gigabytesPerSecond" | "bandwidthShare"> {
+    if (msPerToken === null) return { gigabytesPerSecond: null, bandwidthShare: null };
+    const { gpu } = this.#opener.host;
+    const gigabytesPerSecond = weightBytes / msPerToken / 1e6;
+    const most = gpu.kind === "gpu" && this.target === "webgpu" ? gpu.bandwidthGbps : 0;
+    return { gigabytesPerSecond, bandwidthShare: most > 0 ? gigabytesPerSecond / most : null };
+  }
+
+  /**
+   * Opens the model anew after a failure: on the GPU for once, as that may have been lost by chance, and
+   * then without what is to blame. Throws what cannot be mended.
+   */
+  async #reopened(thrown: unknown, failures: number): Promise<void> {
+    const { failure } = thrown as Partial<Refused>;
+    if (failure === undefined) throw thrown;
+    this.#held = [];
+    if (failure.fault === null && failures === 0 && this.target === "webgpu") {
+      this.#opened.session.end(thrown);
+      await this.#whole(this.#opener.open());
+    } else {
+      await this.#whole(this.#opener.reopen(this.#opened, thrown as Refused));
+    }
+  }
+
+  /** Once all of it is there and right; the text after one for which it was not opens it anew. */
+  async #whole(opening: Promise<Opened>): Promise<void> {
+    const opened = await opening;
+    try {
+      await opened.session.complete;
+    } catch (thrown) {
+      opened.session.end(thrown);
+      throw thrown;
+    }
+    this.#opened = opened;
+  }
+
+  async #refuseUnknown(options: GenerateOptions): Promise<void> {
+    const known = Object.keys(OPTIONS);
+    if (Object.keys(options).every((name) => known.includes(name))) return;
+    const { unknownName } = await import("../sdk/refusals.js");
+    throw this.#error(`${unknownName("llm.generate", options, known)}`);
+  }
+
+  #refuse(prompt: readonly number[], options: GenerateOptions): void {
+    if (this.#busy) {
+      throw this.#error(`${this.name} is generating a text; stop that first, or open it twice.`);
+    }
+    if (prompt.length === 0) throw this.#error("The prompt is empty; begin with a token.");
+    if (prompt.length >= this.contextLength) {
+      throw this.#error(
+        `The prompt has ${prompt.length} tokens; ${this.name} has room for ${this.contextLength}, ` +
+          "of which one at least is to be generated. Leave out its beginning.",
+      );
+    }
+    const biased = Object.keys(options.logitBias ?? {}).map(Number);
+    const isToken = (id: number): boolean =>
+      Number.isInteger(id) && id >= 0 && id < this.vocabulary;
+    const alien = [...prompt, ...biased].find((id) => !isToken(id));
+    if (alien !== undefined) {
+      throw this.#error(
+        `${alien} is no token of ${this.name}; they are 0 to ${this.vocabulary - 1}.`,
+      );
+    }
+    const wrong = NUMBERS.find(([name, , fits]) => {
+      const value: unknown = options[name];
+      return value !== undefined && !(typeof value === "number" && fits(value));
+    });
+    if (wrong)
+      throw this.#error(`${wrong[0]} is to be ${wrong[1]}; ${options[wrong[0]]} was given.`);
+    const biases: readonly unknown[] = Object.values(options.logitBias ?? {});
+    if (!biases.every(Number.isFinite)) throw this.#error("logitBias has a number for each token.");
+  }
+
+  #error(message: string): Error {
+    return new KernelZooError("run", message);
+  }
+}

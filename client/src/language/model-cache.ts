@@ -1,0 +1,112 @@
+/**
+ * Language models that the device keeps, by keys of the page: what the zoo answered for each context, with
+ * kernels and weights, in the Cache API. Loaded by pages that use it.
+ */
+
+import { kernelFiles } from "../backend/wasm/kernel-files.js";
+import { KernelZooError, sentence } from "../engine/error.js";
+import type { Answered } from "../model/request.js";
+import { LANGUAGE_CACHES } from "../weights/cached-model.js";
+import { addressOf } from "../wire/model-answer.js";
+import type { ServedKernel } from "../wire/types.js";
+
+const VERSION = 1;
+
+/** What is kept beside the files. */
+interface KeptIndex {
+  readonly version: number;
+  /** By the tokens that they have room for; `""` for the one plan of a model without contexts. */
+  readonly answers: Readonly<Record<string, Pick<Answered, "answer" | "origin" | "reason">>>;
+}
+
+/** Blobs of kept files by their addresses, which all models of the page share. */
+const blobs = new Map<string, string>();
+
+const indexAddress = (): URL => new URL("/kernelzoo-language.json", globalThis.location.href);
+
+const nameOf = (context: number | undefined): string => `${context ?? ""}`;
+
+/** Addresses of the files that a model of an answer fetches. */
+function filesOf({ answer, origin }: Answered): readonly string[] {
+  const { kernels, plan } = answer;
+  const served = plan.kernels.map((key) => (kernels[key] as ServedKernel).kernel);
+  const urls = [answer.weights, answer.golden, ...kernelFiles(answer, served)];
+  return urls.map(({ url }) => addressOf(url, origin).href.split("#")[0] as string);
+}
+
+/** A model of the device. */
+export class KeptLanguage {
+  readonly #cacheName: string;
+  readonly #index: KeptIndex | null;
+
+  private constructor(cacheName: string, index: KeptIndex | null) {
+    this.#cacheName = cacheName;
+    this.#index = index;
+  }
+
+  /** What is kept under a key, which may be nothing yet. Throws KernelZooError (storage). */
+  static async open(key: string): Promise<KeptLanguage> {
+    try {
+      const cacheName = LANGUAGE_CACHES + key;
+      const found = await caches.match(indexAddress(), { cacheName });
+      const index = JSON.parse((await found?.text()) ?? "null") as KeptIndex | null;
+      return new KeptLanguage(cacheName, index?.version === VERSION ? index : null);
+    } catch (cause) {
+      throw storageError("This browser keeps nothing for this page", cause);
+    }
+  }
+
+  /** The contexts that are kept, the fewest tokens first. */
+  get contexts(): readonly number[] {
+    const names = Object.keys(this.#index?.answers ?? {}).filter((name) => name !== "");
+    return names.map(Number).sort((a, b) => a - b);
+  }
+
+  /** What is kept of a context; null where that is nothing. */
+  async planned(context: number | undefined): Promise<Answered | null> {
+    const found = this.#index?.answers[nameOf(context)];
+    return found === undefined ? null : this.fromDevice(found);
+  }
+
+  /** An answer with the addresses of files that are kept, where they are. */
+  async fromDevice(answered: Answered): Promise<Answered> {
+    const { answer, origin } = answered;
+    await Promise.all(
+      filesOf(answered).map(async (address) => {
+        if (blobs.has(address)) return;
+        const blob = await (await caches.match(address, { cacheName: this.#cacheName }))?.blob();
+        if (blob !== undefined) blobs.set(address, URL.createObjectURL(blob));
+      }),
+    );
+    const here = (name: string, value: unknown): unknown =>
+      name === "url" && typeof value === "string"
+        ? (blobs.get(addressOf(value, origin).href) ?? value)
+        : value;
+    return { ...answered, answer: JSON.parse(JSON.stringify(answer), here) };
+  }
+
+  /** Keeps these answers with their files, and nothing else. Rejects with KernelZooError (storage). */
+  async save(answers: ReadonlyMap<number | undefined, Answered>): Promise<void> {
+    try {
+      const cache = await caches.open(this.#cacheName);
+      const wanted = new Set([...answers.values()].flatMap(filesOf));
+      for (const address of wanted) {
+        if ((await cache.match(address)) === undefined) await cache.add(address);
+      }
+      const told = [...answers].map(([context, { answer, origin, reason }]) => {
+        return [nameOf(context), { answer, origin, reason: reason ?? null }] as const;
+      });
+      const index: KeptIndex = { version: VERSION, answers: Object.fromEntries(told) };
+      await cache.put(indexAddress(), new Response(JSON.stringify(index)));
+      wanted.add(indexAddress().href);
+      for (const { url } of await cache.keys()) {
+        if (!wanted.has(url)) await cache.delete(url);
+      }
+    } catch (cause) {
+      throw storageError("The device does not keep the model", cause);
+    }
+  }
+}
+
+const storageError = (what: string, cause: unknown): KernelZooError =>
+  new KernelZooError("storage", `${what}: ${sentence(cause)}.`, cause);

@@ -1,0 +1,147 @@
+/** Opens language models. Loaded by pages that ask for one. */
+import { KernelZooError } from "../engine/error.js";
+import type { Progress } from "../executor/messages.js";
+import { type RuntimeWorker, spawnRuntime } from "../executor/worker-client.js";
+import type { Host } from "../model/host.js";
+import { Listeners } from "../model/listeners.js";
+import { Opener, type Spawn } from "../model/opener.js";
+import { type Answered, isFile } from "../model/request.js";
+import type { Tuned } from "../tuning/controller.js";
+import type { TuneOptions, TuningEvents } from "../tuning/page-view.js";
+import type { MeasuredTarget } from "../wire/types.js";
+import { contextsOf } from "./contexts.js";
+import {
+  LanguageModel,
+  type LanguageModel as Model,
+  type Stopping,
+  toldOf,
+} from "./language-model.js";
+import type { KeptLanguage } from "./model-cache.js";
+import { measuredTargetOf, Targets } from "./target-choice.js";
+
+export interface LanguageOptions extends Omit<TuneOptions, "runs"> {
+  /**
+   * The tokens that it has room for. Unless told, it begins with the fewest that the zoo has a plan
+   * for, and takes a larger plan when a text needs it, as far as the memory allows.
+   */
+  readonly contextLength?: number;
+  /**
+   * Called with numbers while kernels and weights arrive, and while the model is checked; again when
+   * a larger context is opened.
+   */
+  readonly onProgress?: (progress: Progress) => void;
+  /** Stops the load; it rejects with the signal's reason. */
+  readonly signal?: AbortSignal;
+  /** Compares the model with its golden logits at the first load on a device; true unless told. */
+  readonly check?: boolean;
+  /** Bytes that all models of the page may take together; half of the device's memory unless told. */
+  readonly memoryBytes?: number;
+  /**
+   * Keeps the model on the device under this key, with the plans of every context: pages that open it
+   * with the key fetch no weights any more, and need no network where they have none. It takes the
+   * storage that its files have.
+   */
+  readonly save?: string;
+}
+
+/** Resolves when the model can generate. Throws KernelZooError, or the reason of the signal. */
+export async function openModel(
+  host: Host,
+  name: string,
+  { contextLength, check = true, ...rest }: LanguageOptions = {},
+): Promise<Model> {
+  const { onProgress: progress = () => undefined, signal, memoryBytes, save } = rest;
+  const stopping: Stopping = { signal };
+  signal?.throwIfAborted();
+  const several = contextLength === undefined && !isFile(name);
+  const keeping =
+    save === undefined ? null : import("./model-cache.js").then((k) => k.KeptLanguage.open(save));
+  // A device that keeps nothing has the network.
+  const kept = (await keeping?.catch(() => null)) ?? null;
+  const told = several ? await contextsOf(host, name) : [];
+  const contexts = several && told.length === 0 ? (kept?.contexts ?? []) : told;
+  const targets = new Targets(host, name, { progress, signal });
+  let offline = false;
+  const planned = async (context: number | undefined): Promise<Answered> => {
+    try {
+      const found = await targets.planned(context);
+      return kept === null ? found : await kept.fromDevice(found);
+    } catch (thrown) {
+      const isAway = thrown instanceof KernelZooError && thrown.stage === "network";
+      const found = isAway ? await kept?.planned(context) : null;
+      if (!found) throw thrown;
+      offline = true;
+      return targets.taken(found);
+    }
+  };
+  const answered = await planned(contextLength ?? contexts[0]);
+  signal?.throwIfAborted();
+  progress({ phase: "plan", loaded: 1, total: 1 });
+  const first = check ? "first" : false;
+  const order = {
+    ...({ check: first, graph: null, memoryBytes, progress } as const),
+    get signal() {
+      return stopping.signal;
+    },
+    get source(): string {
+      return targets.sourceOf(opener.answer);
+    },
+  };
+  const plain = (): RuntimeWorker => spawnRuntime(order.source);
+  const asked = rest.tune === "idle";
+  const tuned = asked
+    ? await tunedOn(measuredTargetOf(answered.answer), host, answered, rest, plain)
+    : null;
+  const spawn: Spawn = (source) => {
+    // A GPU that was given up has no kernels to tune.
+    return (
+      tuned?.spawn(measuredTargetOf(opener.answer) === "webgpu" ? source : undefined) ?? plain()
+    );
+  };
+  const opener = new Opener(host, answered, order, spawn);
+  const opened = await opener.open();
+  try {
+    await opened.session.complete;
+  } catch (thrown) {
+    opener.close(thrown);
+    throw signal?.aborted ? signal.reason : toldOf(thrown);
+  }
+  const larger = { contexts, planned };
+  const listeners = new Listeners<TuningEvents>();
+  const model = new LanguageModel(opener, opened, larger, stopping, listeners);
+  tuned?.attach(model);
+  if (keeping !== null) {
+    const lengths = contexts.length > 0 ? contexts : [contextLength];
+    model.saved = offline ? Promise.resolve() : saved(keeping, targets, lengths);
+    model.saved.catch(() => undefined); // The model runs without it.
+  }
+  return model;
+}
+
+/** Keeps the plans of all contexts. Rejects with KernelZooError: network, manifest, storage. */
+async function saved(
+  keeping: Promise<KeptLanguage>,
+  targets: Targets,
+  contexts: readonly (number | undefined)[],
+): Promise<void> {
+  const kept = await keeping;
+  const answers = new Map<number | undefined, Answered>();
+  for (const context of contexts) answers.set(context, await targets.planned(context));
+  await kept.save(answers);
+}
+
+async function tunedOn(
+  target: MeasuredTarget,
+  host: Host,
+  answered: Answered,
+  options: TuneOptions,
+  plain: Spawn,
+): Promise<Tuned> {
+  const [{ tuned }, { SOURCES }] = await Promise.all([
+    import("../tuning/controller.js"),
+    target === "webgpu"
+      ? import("../tuning/webgpu/decoder-sources.js")
+      : import("../tuning/wasm/decoder-sources.js"),
+  ]);
+  return tuned(host, answered, target, options, plain, SOURCES);
+}

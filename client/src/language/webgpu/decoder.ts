@@ -1,0 +1,314 @@
+/**
+ * A language model on the GPU: one pass and one submission a token, or a block of the prompt's
+ * tokens. The token, its place and the cache stay on the GPU, so that the next token is submitted
+ * before the last one has been read.
+ */
+import type { BoundCall } from "../../backend/webgpu/binding.js";
+import { stagingBuffer } from "../../backend/webgpu/buffers.js";
+import type { BufferOf } from "../../backend/webgpu/memory.js";
+import { Nudger } from "../../backend/webgpu/nudger.js";
+import { LIMIT_MS, type LoadedPlan, loadWhole } from "../../backend/webgpu/plan-loader.js";
+import { StagingPool } from "../../backend/webgpu/slot-pool.js";
+import { submissionsOf } from "../../backend/webgpu/submissions.js";
+import { breathing } from "../../executor/event-loop.js";
+import type { Stored } from "../../executor/golden-tensors.js";
+import type { Loaded, LoadOrder } from "../../executor/messages.js";
+import { checked } from "../../executor/output-check.js";
+import type { EnginePorts, RunResult } from "../../executor/wasm-executor.js";
+import { now } from "../../timing/clock.js";
+import type { DecoderWire } from "../../wire/model-answer.js";
+import { type DecodeOrder, goldenOrder, MOST_STEPS, readOrder } from "../decode-order.js";
+import { Adjuster } from "./adjuster.js";
+import { callsAtOnce, FIRST_CALLS } from "./block-slices.js";
+import { Sampler } from "./sampler.js";
+
+/** Runs that may be under way at once: while one is read back, the next ones compute. */
+const MOST_RUNS = 3;
+/** Blocks of a prompt that may be under way at once; then it is seen whether the page has stopped it. */
+const MOST_BLOCKS = 2;
+/** So many tokens of a prompt, and no more, take less one by one than as a block. */
+const FEW = 4;
+/** Fetches of fewer tokens are hastened; others are awaited while the next ones compute. */
+const MANY = 4;
+const TOKEN_BYTES = Int32Array.BYTES_PER_ELEMENT;
+const LOGITS_AT = MOST_STEPS * TOKEN_BYTES;
+
+/** The buffers that a page writes and reads, and which calls are which. */
+interface Places extends Pick<DecoderWire, "vocabulary" | "rows" | "step" | "head"> {
+  readonly token: GPUBuffer;
+  readonly position: GPUBuffer;
+  readonly prompt: GPUBuffer;
+  readonly logits: GPUBuffer;
+  readonly chosen: GPUBuffer;
+}
+
+/** What chooses a token in the place of the plan's own calls. */
+interface Chooser {
+  readonly sampler: Sampler;
+  readonly adjuster: Adjuster | null;
+}
+
+/** Owns the device, the weights and the cache of one language model. It ends with its worker. */
+export class Decoder {
+  readonly loaded: Loaded;
+  readonly stored: Promise<void>;
+  readonly order: LoadOrder;
+  readonly plan: LoadedPlan<BoundCall>;
+  #calls: readonly BoundCall[];
+  readonly #at: Places;
+  readonly #buffers: readonly GPUBuffer[];
+  readonly #staging: StagingPool<GPUBuffer>;
+  readonly #nudger: Nudger;
+  #submitted: Promise<unknown> = Promise.resolve();
+  /** There from the first text on that is drawn. */
+  #sampler: Promise<Sampler> | null = null;
+  /** There from the first text on whose logits are adjusted. */
+  #adjuster: Promise<Adjuster> | null = null;
+  /** The place that the next step decodes. */
+  #place = 0;
+  /** Calls of a block to a submission, as many as a weak GPU takes at once. */
+  #atOnce = FIRST_CALLS;
+
+  private constructor(
+    order: LoadOrder,
+    plan: LoadedPlan<BoundCall>,
+    places: Places,
+    staging: readonly GPUBuffer[],
+  ) {
+    this.order = order;
+    this.plan = plan;
+    this.#calls = plan.bound;
+    this.#at = places;
+    this.#buffers = staging;
+    this.#staging = new StagingPool(staging);
+    this.#nudger = new Nudger(plan.open.device.queue, breathing());
+    this.stored = plan.stored;
+    this.loaded = { memoryBytes: plan.buffers.bytes, threads: 1, singleThreadReason: null };
+  }
+
+  /** Throws KernelZooError as `loadWhole`. */
+  static async load(order: LoadOrder, ports: Pick<EnginePorts, "progress">): Promise<Decoder> {
+    return Decoder.of(order, await loadWhole(order, ports));
+  }
+
+  /** Throws KernelZooError: memory, run. */
+  static of(order: LoadOrder, loaded: LoadedPlan<BoundCall>): Promise<Decoder> {
+    const { vocabulary, rows, step, head } = order.answer.plan.decoder as DecoderWire;
+    const { placement, of } = loaded.buffers;
+    const [token, position, prompt] = placement.inputs.map(of) as [GPUBuffer, GPUBuffer, GPUBuffer];
+    const [logits] = placement.outputs.map(of) as [GPUBuffer];
+    const chosen = of(placement.calls[head + 1]?.at(-1) as BufferOf);
+    const places = { vocabulary, rows, step, head, token, position, prompt, logits, chosen };
+    const bytes = LOGITS_AT + logits.size;
+    return loaded.open.scoped(() => {
+      const { device } = loaded.open;
+      const staging = Array.from({ length: MOST_RUNS }, () => stagingBuffer(device, bytes));
+      return new Decoder(order, loaded, places, staging);
+    }, LIMIT_MS);
+  }
+
+  /**
+   * The tokens that `feeds`, a `DecodeOrder`, ask for, and the last logits; null where `aborted` said
+   * to stop. Runs may be asked for before the last one has ended. Throws KernelZooError: run where the
+   * device was lost, timeout.
+   */
+  run(feeds: readonly Stored[], aborted: () => boolean): Promise<RunResult | null> {
+    return this.decoded(readOrder(feeds), aborted);
+  }
+
+  /** The calls of a block and of a token; a run takes those that it finds where it submits. */
+  get calls(): readonly BoundCall[] {
+    return this.#calls;
+  }
+
+  /** Other programs in the place of calls from the next submission on. */
+  replace(calls: ReadonlyMap<number, BoundCall>): void {
+    this.#calls = this.#calls.map((each, i) => calls.get(i) ?? each);
+  }
+
+  /** Destroys what is its own beside the plan. */
+  dispose(): void {
+    for (const buffer of this.#buffers) buffer.destroy();
+  }
+
+  /** The next token is that behind so many. */
+  goTo(place: number): void {
+    const { token, position } = this.#at;
+    const { queue } = this.plan.open.device;
+    queue.writeBuffer(token, 0, Int32Array.of(0));
+    queue.writeBuffer(position, 0, Int32Array.of(place, place + 1, 0, 0));
+  }
+
+  /** Compares the logits behind the golden prompt. Throws as the `check` of a model. */
+  check(ports: Pick<EnginePorts, "progress">, aborted: () => boolean): Promise<boolean> {
+    const run = async (feeds: readonly Stored[]): Promise<RunResult | null> => {
+      const ran = await this.decoded(goldenOrder(feeds), aborted);
+      return ran && { ...ran, outputs: ran.outputs.slice(1) };
+    };
+    return checked(this.order, run, ports);
+  }
+
+  /** The tokens that an order asks for, as `run`. */
+  async decoded(order: DecodeOrder, aborted: () => boolean): Promise<RunResult | null> {
+    const staging = await this.#staging.take();
+    try {
+      const submitted = this.#submitted.then(() => this.#submit(order, staging, aborted));
+      this.#submitted = submitted.catch(() => undefined);
+      if (!(await submitted)) return null;
+      return { outputs: await this.#read(order, staging), times: new Float64Array(0) };
+    } finally {
+      this.#staging.give(staging);
+    }
+  }
+
+  /** Submits all steps; false where the run was aborted. */
+  async #submit(order: DecodeOrder, staging: GPUBuffer, aborted: () => boolean): Promise<boolean> {
+    await this.stored;
+    const { place, prompt, tokens, logits } = order;
+    const chooser = await this.#chooserOf(order);
+    if (aborted()) return false;
+    chooser?.sampler.write(order.sampling);
+    chooser?.adjuster?.write(order.sampling);
+    if (place !== null) chooser?.adjuster?.begin(order.known);
+    if (place !== null && !(await this.#prefill(place, prompt, aborted))) return false;
+    for (let index = 0; index < tokens; index++) {
+      if (aborted()) return false;
+      this.#step(staging, chooser, logits && index === tokens - 1, index);
+    }
+    return true;
+  }
+
+  /** Null where the likeliest token of the plan's own is taken. */
+  async #chooserOf({ sampling, adjusted }: DecodeOrder): Promise<Chooser | null> {
+    if (sampling.temperature === 0 && !adjusted) return null;
+    const { open } = this.plan;
+    this.#sampler ??= Sampler.load(open, this.#at.vocabulary, this.#at);
+    if (adjusted) this.#adjuster ??= Adjuster.load(open, this.#at.vocabulary, this.#at);
+    const adjuster = adjusted ? await this.#adjuster : null;
+    return { sampler: await this.#sampler, adjuster };
+  }
+
+  /** All tokens of a prompt but the last, without the head; false where it was aborted. */
+  async #prefill(
+    place: number,
+    prompt: readonly number[],
+    aborted: () => boolean,
+  ): Promise<boolean> {
+    const { token, position, prompt: at } = this.#at;
+    const { queue } = this.plan.open.device;
+    const end = place + prompt.length;
+    queue.writeBuffer(at, place * TOKEN_BYTES, Int32Array.from(prompt));
+    queue.writeBuffer(position, 0, Int32Array.of(place, end, 0, 0));
+    queue.writeBuffer(token, 0, Int32Array.of(prompt[0] as number));
+    this.#place = place;
+    const blocks: Promise<unknown>[] = [];
+    while (this.#place < end - 1) {
+      if (aborted() || !(await this.#submitPart(end - 1, aborted))) return false;
+      const block = this.plan.open.idle(LIMIT_MS);
+      block.catch(() => undefined); // Nobody may wait for the last ones.
+      blocks.push(block);
+      if (blocks.length > MOST_BLOCKS) await blocks.shift();
+    }
+    return true;
+  }
+
+  /**
+   * A block of the prompt's tokens, or the few that are left before `last` one by one; false where it
+   * was aborted.
+   */
+  async #submitPart(last: number, aborted: () => boolean): Promise<boolean> {
+    const { rows } = this.#at;
+    const left = last - this.#place;
+    if (left > FEW) {
+      if (!(await this.#submitBlock(aborted))) return false;
+      this.#place += Math.min(rows, left);
+    } else {
+      this.#handOver((encoder) => {
+        for (let n = 0; n < left; n++) this.#encodeToken(encoder, false);
+      });
+      this.#place += left;
+    }
+    return true;
+  }
+
+  /** In a few submissions, or in many that are waited for where the GPU is weak or not known yet. */
+  async #submitBlock(aborted: () => boolean): Promise<boolean> {
+    const { step } = this.#at;
+    for (let from = 0; from < step; ) {
+      if (aborted()) return false;
+      const isWeak = this.#atOnce < step;
+      const to = isWeak
+        ? Math.min(step, from + this.#atOnce)
+        : (submissionsOf(step).find((end) => end > from) as number);
+      const start = now();
+      this.#handOver((encoder) => this.#encode(encoder, (_pass, calls) => calls(from, to)));
+      if (isWeak) {
+        await this.plan.open.idle(LIMIT_MS);
+        this.#atOnce = callsAtOnce(to - from, now() - start, step);
+      }
+      from = to;
+    }
+    return true;
+  }
+
+  #handOver(work: (encoder: GPUCommandEncoder) => void): void {
+    const { device } = this.plan.open;
+    const encoder = device.createCommandEncoder();
+    work(encoder);
+    device.queue.submit([encoder.finish()]);
+  }
+
+  /** One token with its head; what it chose is copied to a place of the staging buffer. */
+  #step(staging: GPUBuffer, chooser: Chooser | null, withLogits: boolean, index: number): void {
+    const { token, logits } = this.#at;
+    this.#handOver((encoder) => {
+      this.#encodeToken(encoder, true, chooser);
+      encoder.copyBufferToBuffer(token, 0, staging, index * TOKEN_BYTES, TOKEN_BYTES);
+      if (withLogits) encoder.copyBufferToBuffer(logits, 0, staging, LOGITS_AT, logits.size);
+    });
+    this.#place += 1;
+  }
+
+  /** The last call goes on to the next place, with what the head, or a chooser in its place, chose. */
+  #encodeToken(
+    encoder: GPUCommandEncoder,
+    withHead: boolean,
+    chooser: Chooser | null = null,
+  ): void {
+    const { step, head } = this.#at;
+    const last = this.#calls.length - 1;
+    const before = chooser ? head + 1 : last;
+    this.#encode(encoder, (pass, calls) => {
+      calls(step, withHead ? before : head);
+      chooser?.adjuster?.encode(pass);
+      chooser?.sampler.encode(pass);
+      chooser?.adjuster?.encodeCount(pass);
+      calls(last, last + 1);
+    });
+  }
+
+  #encode(
+    encoder: GPUCommandEncoder,
+    work: (pass: GPUComputePassEncoder, calls: (from: number, to: number) => void) => void,
+  ): void {
+    const pass = encoder.beginComputePass();
+    work(pass, (from, to) => {
+      for (const call of this.#calls.slice(from, to)) call.encode(pass);
+    });
+    pass.end();
+  }
+
+  async #read({ tokens, logits }: DecodeOrder, staging: GPUBuffer): Promise<readonly Stored[]> {
+    const mapped = staging.mapAsync(GPUMapMode.READ);
+    const hastened = tokens < MANY ? this.#nudger.during(mapped) : mapped;
+    await this.plan.open.settled(hastened, LIMIT_MS);
+    const bytes = staging.getMappedRange();
+    const { vocabulary } = this.#at;
+    const outputs: Stored[] = [
+      new Int32Array(bytes, 0, tokens).slice(),
+      new Float32Array(bytes, LOGITS_AT, logits ? vocabulary : 0).slice(),
+    ];
+    staging.unmap();
+    return outputs;
+  }
+}

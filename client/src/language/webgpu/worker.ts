@@ -1,0 +1,5 @@
+/** Entry of the worker of a language model, inlined as text. */
+import { serve } from "../../executor/worker-server.js";
+import { Decoder } from "./decoder.js";
+
+serve(Decoder.load, undefined, true);

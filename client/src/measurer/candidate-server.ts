@@ -1,0 +1,363 @@
+/**
+ * The worker that measures candidates of a model. It holds no part of the model: a candidate that hangs
+ * or writes anywhere harms nothing but this worker.
+ */
+
+import type { Linked } from "../backend/wasm/program.js";
+import { KernelZooError, sentence } from "../engine/error.js";
+import { breathing } from "../executor/event-loop.js";
+import { sleep } from "../gateway/request.js";
+import { Rests, type SliceGate } from "../timing/rests.js";
+import { type Batch, type Candidate, follow } from "../tuning/candidate-stream.js";
+import type { FromMeasurer, MeasureOrder, Running, ToMeasurer } from "../tuning/messages.js";
+import { best, type Prospect } from "../tuning/prospects.js";
+import type { KernelWire } from "../wire/types.js";
+import { type LullGate, Lulls } from "./idle-gate.js";
+import { LentTurn } from "./lent-turn.js";
+import type { Pacing } from "./measurement.js";
+import { turns } from "./turns.js";
+
+/** Candidates of one workload beside the kernel that runs. Owns their tensors until it is disposed. */
+export interface Screening {
+  /** Milliseconds of a call of the kernel that runs. */
+  readonly callMs: number;
+  /**
+   * Time over that of the kernel that runs, by a short look; null for one that fails. Throws
+   * KernelZooError: network.
+   */
+  begun(kernel: KernelWire): Promise<number | null>;
+  /** The same by whole calls, once the whole output is right. Throws KernelZooError: network. */
+  proven(kernel: KernelWire): Promise<number | null>;
+  /** A kernel of these and its pack kernels, where the model's worker can take them over compiled. */
+  readonly modules?: (kernel: KernelWire) => Promise<readonly Linked[]>;
+  dispose(): void;
+}
+
+/** Fetches all kernels at once. Throws KernelZooError: network, artifact, memory, run, profile. */
+export type OpenScreening = (
+  running: Running,
+  kernels: readonly KernelWire[],
+) => Promise<Screening>;
+
+/** What measures for a zoo, in slices between which there is a rest. */
+export type SetUpScreening = (
+  origin: URL,
+  signal: AbortSignal,
+  pacing: Pacing,
+  lulls: Lulls,
+) => OpenScreening;
+
+/** What slices take at first; where no lull is as long, one of so many has one. */
+export interface Slices {
+  readonly ms: number;
+  readonly oneOf: number;
+}
+
+interface WorkerScope {
+  postMessage(message: FromMeasurer): void;
+  onmessage: ((event: MessageEvent<ToMeasurer>) => void) | null;
+}
+
+/** What is known of one workload. Candidates that are left, the best expected first. */
+interface Known {
+  running: Running;
+  left: readonly Candidate[];
+  /** What ran before `running`, and others that were faster than that. */
+  runnersUp: readonly Candidate[];
+  inVain: number;
+  /** Candidates to a row. */
+  row: number;
+  callMs: number;
+  inferenceMs: number;
+  /** Expected of the kernel that runs; 1, as of the default, where that is unknown. */
+  expected: number;
+}
+
+/**
+ * Measured in a row, with the inputs and the running kernel warm. By the times of all candidates of
+ * ResNet-50, rows of 6 are within 5 % of its best after 13 s of measuring, rows of 12 after 18 s: most
+ * kernels that win are among the first of their space, and another workload has such, too.
+ */
+const ROW = 6;
+/** So many of a row, the fastest by the beginnings of their calls, are proven in turn. */
+const PROVEN = 3;
+/** What is not this much faster than the kernel that runs is noise. */
+const FASTER = 0.97;
+const HOPELESS = 1.08;
+const THREAD_SLICES: Slices = { ms: 2.5, oneOf: 1 };
+/** Before the first measurement. */
+const GUESSED_CALL_MS = 1;
+const FIRST_WAIT_MS = 1_000;
+const LONGEST_WAIT_MS = 30_000;
+
+const scope = globalThis as unknown as WorkerScope;
+const post = (message: FromMeasurer): void => scope.postMessage(message);
+/** Never aborted: the page ends the worker. */
+const { signal } = new AbortController();
+/** None while an inference runs or something pauses the page. */
+const lulls = new Lulls();
+let lull: LullGate;
+const lentTurn = new LentTurn(turns(navigator.locks, undefined));
+const gate: SliceGate = {
+  get isOpen() {
+    return lull.isOpen && !lentTurn.isMissing;
+  },
+  pass: () => (lull.isOpen ? lentTurn.take() : lull.pass()),
+  begin: () => lull.begin(),
+  end: () => lull.end(),
+};
+const rests = new Rests(gate, breathing());
+const pacing: Pacing = { rest: rests.rest, clock: rests.clock, hopeless: HOPELESS };
+let openScreening: OpenScreening;
+
+const known = new Map<string, Known>();
+const tried = new Set<string>();
+/** False while this page's agent tries what nobody has tried. */
+let explores = true;
+let wake: () => void = () => undefined;
+let streamEnded: string | null = null;
+
+function take({ workload, candidates }: Pick<Batch, "workload" | "candidates">): void {
+  const own = known.get(workload);
+  if (own === undefined) return;
+  const current = candidates.find(({ kernel }) => kernel.sha256 === own.running.kernel.sha256);
+  own.expected = current?.expected ?? own.expected;
+  // What is known of a candidate may have changed.
+  const all = new Map([...own.left, ...candidates].map((each) => [each.kernel.sha256, each]));
+  all.delete(own.running.kernel.sha256);
+  own.left = sorted([...all.values()].filter(({ kernel }) => !tried.has(kernel.sha256)));
+  wake();
+}
+
+/** The best expected first. */
+function sorted(candidates: readonly Candidate[]): readonly Candidate[] {
+  const rank = ({ expected }: Candidate): number => expected ?? 1;
+  return [...candidates].sort((a, b) => rank(a) - rank(b));
+}
+
+/** Candidates that may be tried now. */
+const open = ({ left, expected: of }: Known): readonly Candidate[] =>
+  explores ? left : left.filter(({ expected }) => expected !== null && expected < FASTER * of);
+
+function expect(workload: string, candidate: string, expected: number): void {
+  const own = known.get(workload);
+  if (own === undefined) return;
+  own.left = sorted(
+    own.left.map((each) => (each.kernel.candidate === candidate ? { ...each, expected } : each)),
+  );
+  wake();
+}
+
+function prospects(): readonly (Prospect & { readonly own: Known })[] {
+  return [...known].flatMap(([workload, own]) => {
+    const { callMs, inferenceMs, inVain } = own;
+    const [first] = open(own);
+    if (first === undefined) return [];
+    const { expected } = first;
+    const relative = expected === null ? null : expected / own.expected;
+    return [{ workload, own, callMs, inferenceMs, inVain, expected: relative }];
+  });
+}
+
+/** A candidate's turn, in which it may hold this worker. */
+async function turn(
+  kernel: KernelWire,
+  work: () => Promise<number | null>,
+): Promise<number | null> {
+  await rests.rest();
+  post({ type: "trying", artifact: kernel.sha256 });
+  return lentTurn.within(work);
+}
+
+/**
+ * Measures the next candidates of a workload. A row that cannot be measured, as a file is missing or
+ * memory, is measured again one by one, so that only those are given up that are at fault.
+ */
+async function measure(own: Known): Promise<void> {
+  const row = open(own).slice(0, own.row);
+  try {
+    await measureRow(own, row);
+    own.row = ROW;
+  } catch (thrown) {
+    const stage = thrown instanceof KernelZooError ? thrown.stage : "run";
+    if (stage !== "network" && stage !== "profile") failed(own, row);
+    throw thrown;
+  }
+}
+
+function failed(own: Known, row: readonly Candidate[]): void {
+  const [first] = row;
+  if (own.row > 1) own.inVain += row.length;
+  else if (first !== undefined && !tried.has(first.kernel.sha256)) measured(own, first, null);
+  own.row = 1;
+}
+
+/** Measures candidates in a row, and tells which is to run. */
+async function measureRow(own: Known, row: readonly Candidate[]): Promise<void> {
+  const { running } = own;
+  const { workload } = running;
+  const kernels = row.map(({ kernel }) => kernel);
+  const screening = await openScreening(running, kernels);
+  const faster: (Candidate & { readonly time: number })[] = [];
+  try {
+    for (const candidate of row) {
+      const { kernel } = candidate;
+      const time = await turn(kernel, () => screening.begun(kernel));
+      measured(own, candidate, time);
+      if (time !== null && time < FASTER) faster.push({ ...candidate, time });
+    }
+    faster.sort((a, b) => a.time - b.time);
+    for (const { kernel, expected } of faster.slice(0, PROVEN)) {
+      if (own.running !== running) return;
+      // The best sample of several is biased, and a kernel may be fast as it leaves entries out: so
+      // whole calls are timed and the whole output is compared.
+      const relativeTime = await turn(kernel, () => screening.proven(kernel));
+      if (relativeTime === null || relativeTime > FASTER || own.running !== running) continue;
+      own.inVain = 0;
+      own.running = { ...running, kernel };
+      const before = { kernel: running.kernel, expected: own.expected };
+      own.runnersUp = [before, ...faster.filter((each) => each.kernel !== kernel)];
+      own.expected = expected ?? own.expected;
+      const runnersUp = own.runnersUp.map((each) => each.kernel.sha256);
+      const modules = await screening.modules?.(kernel);
+      const found = { workload, kernel, relativeTime, ...(modules && { modules }) };
+      post({ type: "found", found, runnersUp });
+      return;
+    }
+  } finally {
+    own.callMs = screening.callMs;
+    screening.dispose();
+  }
+}
+
+function measured(own: Known, candidate: Candidate, relativeTime: number | null): void {
+  const artifact = candidate.kernel.sha256;
+  tried.add(artifact);
+  own.left = own.left.filter(({ kernel }) => kernel.sha256 !== artifact);
+  own.inVain += 1;
+  post({ type: "measured", artifact, relativeTime });
+}
+
+/**
+ * The kernel that was found last, or was kept, does not run, but another: those that were nearly as fast
+ * may win. It is not tried again, where it comes only now, either.
+ */
+function lost(running: Running): void {
+  const own = known.get(running.workload);
+  if (own === undefined) return;
+  tried.add(own.running.kernel.sha256);
+  own.running = running;
+  const others = own.runnersUp.filter(({ kernel }) => kernel.sha256 !== running.kernel.sha256);
+  for (const { kernel } of others) tried.delete(kernel.sha256);
+  own.left = [...others, ...own.left];
+  own.runnersUp = [];
+  wake();
+}
+
+async function nextProspect(): Promise<Known | null> {
+  for (;;) {
+    await rests.rest();
+    const next = best(prospects()) as ReturnType<typeof prospects>[number] | undefined;
+    if (next !== undefined) return next.own;
+    if (streamEnded !== null) return null;
+    await new Promise<void>((resolve) => {
+      wake = resolve;
+    });
+  }
+}
+
+type Ended = Omit<Extract<FromMeasurer, { readonly type: "ended" }>, "type">;
+
+async function measureAll(budgetMs: number): Promise<Ended> {
+  let [spentMs, failures] = [0, 0];
+  while (spentMs < budgetMs) {
+    const next = await nextProspect();
+    if (next === null) return { reason: streamEnded ?? "", complete: true };
+    const began = rests.clock();
+    let retryMs = 0;
+    try {
+      await measure(next);
+      failures = 0;
+    } catch (thrown) {
+      // The GPU cannot be had any more.
+      if (thrown instanceof KernelZooError && thrown.stage === "profile") {
+        return { reason: sentence(thrown), complete: false };
+      }
+      // Memory may be free later, and the network be there.
+      post({ type: "waiting", message: sentence(thrown) });
+      retryMs = Math.min(FIRST_WAIT_MS * 2 ** failures++, LONGEST_WAIT_MS);
+    }
+    const ms = rests.clock() - began;
+    spentMs += ms;
+    post({ type: "spent", ms });
+    if (retryMs > 0) await sleep(retryMs, signal);
+  }
+  return { reason: "The budget of this visit is spent.", complete: false };
+}
+
+async function start(order: MeasureOrder, setUp: SetUpScreening): Promise<void> {
+  openScreening = setUp(new URL(order.origin), signal, pacing, lulls);
+  for (const artifact of order.tried) tried.add(artifact);
+  for (const running of order.running) {
+    const { workload } = running;
+    known.set(workload, {
+      ...{ running, left: [], runnersUp: [], inVain: 0, row: ROW, expected: 1, inferenceMs: 0 },
+      callMs: GUESSED_CALL_MS,
+    });
+  }
+  for (const { workload, kernel } of order.kept) {
+    take({ workload, candidates: [{ kernel, expected: 0 }] });
+  }
+  follow(order.candidates, {
+    take,
+    again: order.contributes,
+    asks: ({ pathname, search }) =>
+      post({ type: "sent", request: { method: "GET", path: pathname + search, body: "" } }),
+    waiting: (message) => post({ type: "waiting", message }),
+    sleep: (ms) => sleep(ms, signal),
+  }).then((reason) => {
+    streamEnded = reason;
+    wake();
+  });
+  post({ type: "ended", ...(await measureAll(order.budgetMs)) });
+}
+
+/** Answers messages from now on. */
+export function measuring(setUp: SetUpScreening, { ms, oneOf } = THREAD_SLICES): void {
+  lull = lulls.gate(ms, oneOf);
+  scope.onmessage = ({ data }) => {
+    switch (data.type) {
+      case "measure":
+        void start(data.order, setUp);
+        return;
+      case "times":
+        for (const [workload, ms] of Object.entries(data.ms)) {
+          const own = known.get(workload);
+          if (own !== undefined) own.inferenceMs = ms;
+        }
+        return;
+      case "running":
+        return void lost(data.running);
+      case "explore":
+        explores = data.explore;
+        wake();
+        return;
+      case "expected":
+        expect(data.workload, data.candidate, data.expected);
+        return;
+      case "go":
+        lulls.begin();
+        lentTurn.resume();
+        return;
+      case "rest":
+        lulls.end();
+        lentTurn.pause();
+        return;
+      case "ping":
+        post({ type: "pong" });
+        return;
+      default:
+        data satisfies never;
+    }
+  };
+}

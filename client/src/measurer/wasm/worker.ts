@@ -1,0 +1,19 @@
+/** Entry of the worker that measures candidates on WebAssembly, inlined into the tuner as text. */
+
+import { Arena } from "../../engine/arena.js";
+import { clockStepMs } from "../../timing/clock.js";
+import { measuring } from "../candidate-server.js";
+import { cachedLoader } from "../kernel-cache.js";
+import { WasmScreening } from "./screening.js";
+
+const arena = new Arena();
+const stepMs = clockStepMs();
+
+/** What the threads of a browser that fetch a kernel, or compile it, are busy for. */
+const LOAD_MS = 5;
+
+measuring((origin, signal, pacing, lulls) => {
+  const loads = lulls.gate(LOAD_MS);
+  const load = cachedLoader(origin, signal, (work) => lulls.within(work, loads));
+  return (running, kernels) => WasmScreening.open(arena, running, kernels, load, stepMs, pacing);
+});

@@ -1,0 +1,25 @@
+/** Entry of the worker that measures candidates on a GPU, inlined as text. */
+
+import { DeviceOwner } from "../../backend/webgpu/device.js";
+import { measuring, type Slices } from "../candidate-server.js";
+import { cachedPrograms } from "../kernel-cache.js";
+import { gpuInstrument } from "./instrument.js";
+import { GpuScreening } from "./screening.js";
+
+const owner = new DeviceOwner();
+
+/**
+ * What is measured and the inferences share one GPU, where nothing gives way to anything: a sample, or
+ * what sets tensors up. Slices and loads are held apart, and one may hold up two inferences: where these follow
+ * each other closely, less than one of twenty is held up.
+ */
+const SLICES: Slices = { ms: 6, oneOf: 60 };
+/** A driver compiles a kernel in about so long. */
+const LOAD_MS = 30;
+
+measuring((origin, signal, pacing, lulls) => {
+  const loads = lulls.gate(LOAD_MS, SLICES.oneOf);
+  const programs = cachedPrograms(origin, signal, (work) => lulls.within(work, loads));
+  const instrument = gpuInstrument(owner, programs, {}, pacing);
+  return (running, kernels) => GpuScreening.open(instrument, running, kernels);
+}, SLICES);

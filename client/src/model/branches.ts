@@ -1,0 +1,112 @@
+/**
+ * Plans of one model that are told apart by an input which their import took for a constant, such as
+ * the branches of a merged decoder: `use_cache_branch` of a feed chooses one. Loaded with the first
+ * such feed.
+ */
+import type { PlanWire } from "../wire/model-answer.js";
+import type { Feed } from "./feeds.js";
+import type { Dimensions } from "./request.js";
+
+type Feeds = Readonly<Record<string, Feed>>;
+
+/** What of a model is asked here. */
+interface Branch<Outputs, Options> {
+  readonly plan: { readonly dimensions: Dimensions };
+  readonly inputs: readonly { readonly name: string }[];
+  run(feeds: Feeds, options: Options): Promise<Outputs>;
+  dispose(): Promise<void>;
+}
+
+/** The whole number that a feed of one entry is; NaN for any other feed. */
+function numberOf(feed: Feed): number {
+  const entries = "data" in feed ? feed.data : feed;
+  const value = entries.length === 1 ? Number(entries[0]) : Number.NaN;
+  return Number.isSafeInteger(value) && value >= 0 ? value : Number.NaN;
+}
+
+const isSame = (one: Dimensions, other: Dimensions): boolean =>
+  Object.entries(one).every(([name, extent]) => other[name] === extent);
+
+/** Runs a model by the plan that its feeds ask for, and owns those that were opened for a feed. */
+export class Branches<Outputs, Options> {
+  readonly #plan: PlanWire;
+  readonly #open: (dimensions: Dimensions) => Promise<Branch<Outputs, Options>>;
+  readonly #refuse: (message: string) => Error;
+  readonly #opening = new Map<string, Promise<Branch<Outputs, Options>>>();
+  #opened: readonly Branch<Outputs, Options>[];
+  #disposed = false;
+
+  constructor(
+    model: Branch<Outputs, Options>,
+    plan: PlanWire,
+    open: (dimensions: Dimensions) => Promise<Branch<Outputs, Options>>,
+    refuse: (message: string) => Error,
+  ) {
+    this.#plan = plan;
+    this.#open = open;
+    this.#refuse = refuse;
+    this.#opened = [model];
+  }
+
+  /** As that of a model. What is fed to a plan that is open is read before anything is waited for. */
+  async run(feeds: Feeds, options: Options): Promise<Outputs> {
+    const asked = this.#asked(feeds);
+    const known = this.#opened.find(({ plan }) => isSame(asked, plan.dimensions));
+    const given = known === undefined ? structuredClone(feeds) : feeds;
+    const model = known ?? (await this.#other(asked));
+    // A branch does not read all that its model takes.
+    const own = model.inputs.flatMap(({ name }) => {
+      const feed = Object.hasOwn(given, name) ? given[name] : undefined;
+      return feed === undefined ? [] : [[name, feed] as const];
+    });
+    return model.run(Object.fromEntries(own), options);
+  }
+
+  async dispose(): Promise<void> {
+    this.#disposed = true;
+    for (const model of await Promise.allSettled(this.#opening.values())) {
+      if (model.status === "fulfilled") await model.value.dispose();
+    }
+  }
+
+  /** The dimensions of the plan that feeds ask for. */
+  #asked(feeds: Feeds): Dimensions {
+    const { dimensions, inputs } = this.#plan;
+    const asked: Record<string, number> = { ...dimensions };
+    for (const [name, feed] of Object.entries(feeds)) {
+      if (!Object.hasOwn(dimensions, name) || inputs.some((port) => port.name === name)) continue;
+      asked[name] = numberOf(feed);
+      if (Number.isNaN(asked[name])) {
+        throw this.#refuse(
+          `${name} chooses a plan of the model: give one whole number, or true or false.`,
+        );
+      }
+    }
+    return asked;
+  }
+
+  async #other(asked: Dimensions): Promise<Branch<Outputs, Options>> {
+    if (this.#disposed) throw this.#refuse("The model was disposed of. Open it again.");
+    const key = JSON.stringify(asked);
+    const opening = this.#opening.get(key) ?? this.#checked(asked);
+    this.#opening.set(key, opening);
+    try {
+      return await opening;
+    } catch (thrown) {
+      this.#opening.delete(key);
+      throw thrown;
+    }
+  }
+
+  /** A file on a static host is one plan, whatever is asked for. */
+  async #checked(asked: Dimensions): Promise<Branch<Outputs, Options>> {
+    const model = await this.#open(asked);
+    if (isSame(asked, model.plan.dimensions)) {
+      this.#opened = [...this.#opened, model];
+      return model;
+    }
+    await model.dispose();
+    const told = Object.entries(asked).map(([name, extent]) => `${name}=${extent}`);
+    throw this.#refuse(`This file is no plan for ${told.join(", ")}: open the file that is.`);
+  }
+}

@@ -1,0 +1,56 @@
+/** The models of a bundle. Loaded by pages that open one of a bundle. */
+import { KernelZooError } from "../engine/error.js";
+import { type Bundle, type BundledModel, chooseOffer } from "../sdk/address.js";
+import { hashOf } from "../sdk/manifest.js";
+import type { ModelAnswer } from "../wire/model-answer.js";
+import type { Host } from "./host.js";
+
+/** What of the runtime reads and holds answers to what the page pins. */
+export interface AnswerReader {
+  /** Throws KernelZooError: network, manifest. */
+  readonly text: (url: URL) => Promise<string>;
+  readonly open: (url: URL, text: string) => Promise<ModelAnswer>;
+}
+
+/** The model in the bundle that the zoo is. Throws KernelZooError: network, signature, manifest. */
+export async function requestInBundle(
+  host: Host,
+  name: string,
+  dimensions: Readonly<Record<string, number>>,
+  { text: read, open }: AnswerReader,
+): Promise<ModelAnswer> {
+  const { origin, bundle: pinned } = host;
+  const index = await read(origin);
+  if (pinned !== undefined && hashOf(index) !== pinned) {
+    throw new KernelZooError("signature", `${origin} is another bundle than the page pins.`);
+  }
+  const { models = [], file_bytes: fileBytes = Infinity } = JSON.parse(index) as Bundle;
+  const url = new URL(`.${chosenOf(host, models, name, dimensions).url}`, origin);
+  const text = await read(url);
+  if (pinned !== undefined && !url.pathname.endsWith(`/${hashOf(text)}.json`)) {
+    throw new KernelZooError("signature", `${url} is not what its name says.`);
+  }
+  const answer = await open(url, text);
+  const { weights, plan } = answer;
+  if (weights.sha256 === null || weights.size_bytes <= fileBytes) return answer;
+  const chunks = Math.floor(fileBytes / Math.max(...plan.chunks.map(({ bytes }) => bytes)));
+  return { ...answer, weights: { ...weights, url: `${weights.url}#${chunks}` } };
+}
+
+/** Throws KernelZooError (manifest). */
+function chosenOf(
+  { origin, deviceClass }: Host,
+  models: readonly BundledModel[],
+  name: string,
+  dimensions: Readonly<Record<string, number>>,
+): BundledModel {
+  const asked = Object.entries(dimensions);
+  const offers = models.filter(
+    (model) => model.name === name && asked.every(([axis, n]) => model.dimensions[axis] === n),
+  );
+  const chosen = chooseOffer(offers, [deviceClass]);
+  if (chosen !== undefined) return chosen;
+  const size = asked.map(([axis, n]) => ` with ${axis} ${n}`).join("");
+  const message = `${origin} has no model ${name}${size} for ${deviceClass}.`;
+  throw new KernelZooError("manifest", message);
+}

@@ -1,0 +1,227 @@
+/**
+ * Opens a model until it works: kernels that are found wrong are told to the zoo and replaced by
+ * their defaults.
+ */
+import { KernelZooError } from "../engine/error.js";
+import type { Check, Loaded, LoadOrder, Progress } from "../executor/messages.js";
+import { type Beside, Refused, type RuntimeWorker, Session } from "../executor/worker-client.js";
+import type { GraphOrder } from "../weights/cached-model.js";
+import { addressOf, type ModelAnswer, targetOf } from "../wire/model-answer.js";
+import type { TargetKind } from "../wire/types.js";
+import type { Host } from "./host.js";
+import { release, reserve } from "./memory-budget.js";
+import type { Fallbacks } from "./planned-calls.js";
+import type { Answered } from "./request.js";
+
+export interface OpenOrder {
+  /** Whether golden outputs are compared at the first load on a device, and whether before it runs. */
+  readonly check: Check;
+  /** What all models of the page may take together; a part of the device's memory unless told. */
+  readonly memoryBytes: number | undefined;
+  /** Where this device keeps the weights; null where it does not. */
+  readonly graph: GraphOrder | null;
+  readonly progress: (progress: Progress) => void;
+  readonly signal: AbortSignal | undefined;
+  /** Starts a worker that prepares weights beside the model's; null where none is wanted. */
+  readonly beside?: ((order: LoadOrder, url: URL) => Beside | null) | undefined;
+  /** The text of the worker, where it is no usual one. */
+  readonly source?: string;
+}
+
+/** Starts a worker of a text; that of models on WebAssembly unless told. */
+export type Spawn = (source?: string) => RuntimeWorker;
+
+export interface Opened {
+  readonly session: Session;
+  readonly loaded: Loaded;
+  readonly fallbacks: Fallbacks;
+}
+
+/** Owns what a model holds of the page: its session and its part of the memory. */
+export class Opener {
+  readonly host: Host;
+  readonly #order: OpenOrder;
+  readonly #spawn: Spawn;
+  answered: Answered;
+  #session: Session | null = null;
+  #closed: { readonly reason: unknown } | null = null;
+
+  constructor(host: Host, answered: Answered, order: OpenOrder, spawn: Spawn) {
+    this.host = host;
+    this.answered = answered;
+    this.#order = order;
+    this.#spawn = spawn;
+  }
+
+  get answer(): ModelAnswer {
+    return this.answered.answer;
+  }
+
+  /** An address in the answer. */
+  located(url: string): URL {
+    return addressOf(url, this.answered.origin);
+  }
+
+  /** What the model runs on, and why that is not what was asked for; null where it is. */
+  get target(): { readonly target: TargetKind; readonly targetReason: string | null } {
+    const target = targetOf(this.answer);
+    return { target, targetReason: this.answered.reason ?? null };
+  }
+
+  /** Throws KernelZooError, or the reason of the signal. */
+  async open(): Promise<Opened> {
+    try {
+      await this.#reservePlan(this.answer);
+      return await this.#opened(this.#failedBefore());
+    } catch (thrown) {
+      release(this);
+      throw thrown;
+    }
+  }
+
+  /** Opens the model anew, without the kernels that are to blame. Throws KernelZooError. */
+  async reopen({ session, fallbacks }: Opened, refused: Refused): Promise<Opened> {
+    session.end(refused);
+    return this.#opened(await this.#mended(fallbacks, refused));
+  }
+
+  /**
+   * Opens another plan of the model in the place of one, which stays where the budget has no room for
+   * the other. Where that fails otherwise, runs of the one are refused, and `open` opens it again.
+   */
+  async change({ session }: Opened, answered: Answered): Promise<Opened> {
+    await this.#reservePlan(answered.answer);
+    session.end(
+      new Refused({ stage: "run", message: "It gave way to another plan.", fault: null }),
+    );
+    const before = this.answered;
+    this.answered = answered;
+    try {
+      return await this.open();
+    } catch (thrown) {
+      this.answered = before;
+      throw thrown;
+    }
+  }
+
+  close(reason: unknown): void {
+    this.#closed = { reason };
+    this.#session?.end(reason);
+    release(this);
+  }
+
+  async #opened(first: Fallbacks): Promise<Opened> {
+    for (let fallbacks = first; ; ) {
+      const session = await this.#started(fallbacks);
+      try {
+        const loaded = await session.loaded;
+        await this.#reserve(loaded.memoryBytes);
+        this.#completed(session, fallbacks);
+        return { session, loaded, fallbacks };
+      } catch (thrown) {
+        session.end(thrown);
+        if (!(thrown instanceof Refused)) throw thrown;
+        fallbacks = await this.#mended(fallbacks, thrown);
+      }
+    }
+  }
+
+  /** Until it is complete, the signal ends it; then what was compared is noted as right. */
+  async #completed(session: Session, fallbacks: Fallbacks): Promise<void> {
+    try {
+      await session.complete;
+      this.#noteRight(fallbacks);
+    } catch {
+      // The next run rejects with it.
+    } finally {
+      this.#order.signal?.removeEventListener("abort", this.#abort);
+    }
+  }
+
+  readonly #abort = (): void => this.#session?.end(this.#order.signal?.reason);
+
+  async #started(fallbacks: Fallbacks): Promise<Session> {
+    const { signal, progress, check } = this.#order;
+    const { notes, threads } = this.host;
+    const source = this.#order.source ?? (await this.#source());
+    signal?.throwIfAborted();
+    if (this.#closed !== null) throw this.#closed.reason;
+    const order: LoadOrder = {
+      answer: this.answer,
+      origin: this.answered.origin,
+      threads: threads.size,
+      check: notes.read(this.#note) !== this.#right(fallbacks) && check,
+      graph: this.#order.graph,
+      replaced: [...fallbacks.keys()],
+    };
+    const worker = this.#spawn(source);
+    const onWasm = this.target.target === "wasm";
+    const beside = onWasm && this.#order.beside?.(order, this.located(this.answer.weights.url));
+    this.#session = new Session(order, progress, worker, beside || null);
+    signal?.addEventListener("abort", this.#abort, { once: true });
+    return this.#session;
+  }
+
+  /** The text of the worker; undefined for the usual one. */
+  async #source(): Promise<string | undefined> {
+    switch (this.target.target) {
+      case "wasm":
+        return this.answer.plan.format === 3
+          ? (await import("../executor/full-worker-source.js")).source
+          : undefined;
+      case "webgpu":
+        return (await import("../backend/webgpu/worker-source.js")).source;
+      case "javascript":
+        return (await import("../backend/javascript/worker-source.js")).sourceOf(this.answered);
+    }
+  }
+
+  /** Kernels of the model that failed in this page, each with the reason. */
+  #failedBefore(): Fallbacks {
+    const failed = new Map<string, string>();
+    for (const [workload, { kernel, fallback }] of Object.entries(this.answer.kernels)) {
+      const reason = this.host.failures.reason(kernel.sha256);
+      if (reason !== null && kernel.sha256 !== fallback.sha256) failed.set(workload, reason);
+    }
+    return failed;
+  }
+
+  /** What is left to try after a failure. Throws KernelZooError where that is nothing. */
+  async #mended(fallbacks: Fallbacks, { failure }: Refused): Promise<Fallbacks> {
+    const { mended } = await import("./repair.js");
+    const { target } = this.target;
+    const [answered, next] = await mended(this.host, target, this.answered, fallbacks, failure);
+    // A plan for another target may take more, such as one of f32 in the place of f16.
+    if (next === null) await this.#reservePlan(answered.answer);
+    this.answered = answered;
+    return next ?? this.#failedBefore();
+  }
+
+  /** What a plan takes at least, before anything of it is fetched. Throws KernelZooError (memory). */
+  #reservePlan({ plan }: ModelAnswer): Promise<void> {
+    return this.#reserve(plan.memory.weights + plan.memory.activations);
+  }
+
+  async #reserve(bytes: number): Promise<void> {
+    const { answer } = this;
+    const lack = reserve(this, answer.name, bytes, this.#order.memoryBytes);
+    if (lack === null) return;
+    const { noRoom } = await import("../sdk/refusals.js");
+    throw new KernelZooError("memory", noRoom(answer.name, bytes, lack));
+  }
+
+  get #note(): string {
+    return `golden:${this.answer.plan.golden.sha256}`;
+  }
+
+  /** What was right: these calls of these kernels on this class. */
+  #right(fallbacks: Fallbacks): string {
+    const { plan, kernels, device_class } = this.answer;
+    const served = Object.values(kernels).map(({ kernel }) => kernel.sha256);
+    return [device_class, plan.calls.length, served, ...fallbacks.keys()].join();
+  }
+
+  #noteRight(fallbacks: Fallbacks): void {
+    if (this.#order.check) this.host.notes.write(this.#note, this.#right(fallbacks));
+  }
+}

@@ -1,0 +1,103 @@
+/** Asks for a model: a gateway, a bundle, or a file of any static host. */
+import { KernelZooError } from "../engine/error.js";
+import type { Answer } from "../gateway/request.js";
+import { fresh } from "../sdk/manifest.js";
+import { latest, openManifest, refuseAged } from "../sdk/signature.js";
+import type { KeptModule } from "../weights/cached-model.js";
+import type { ModelAnswer } from "../wire/model-answer.js";
+import type { Host } from "./host.js";
+
+export type Dimensions = Readonly<Record<string, number>>;
+
+/** `origin` is what addresses in the answer are relative to. */
+export interface Answered {
+  readonly answer: ModelAnswer;
+  readonly origin: string;
+  /** Why it is not for the target that was asked for. */
+  readonly reason?: string | null;
+  /** Its kernels, where they are kept on the device. */
+  readonly modules?: readonly KeptModule[];
+  /** Asks for the model on WebAssembly, for a GPU that fails. */
+  readonly spare?: () => Promise<Answered>;
+}
+
+export const isFile = (name: string): boolean => name.endsWith(".json");
+
+const refused = (message: string): KernelZooError => new KernelZooError("manifest", message);
+
+/** What pages did wrong is said by a file that few of them load. */
+const refusals = () => import("../sdk/refusals.js");
+
+/** The text of an answer. Throws KernelZooError: network, manifest. */
+async function textOf(url: URL, name: string, answer: Answer<string>): Promise<string> {
+  if (answer.kind === "ok") return answer.value;
+  if (answer.kind === "empty") return "";
+  if (answer.kind === "unavailable") throw new KernelZooError("network", answer.detail);
+  throw refused((await refusals()).noModel(url, name, answer));
+}
+
+function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL {
+  const { origin, deviceClass, hardware } = host;
+  const path = [name, deviceClass].map(encodeURIComponent).join("/");
+  const url = new URL(`./v1/models/${path}`, origin);
+  for (const [axis, extent] of Object.entries(dimensions)) url.searchParams.set(axis, `${extent}`);
+  if (hardware !== null) url.searchParams.set("hardware", JSON.stringify(hardware));
+  return url;
+}
+
+async function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): Promise<void> {
+  const { model, plan, kernels } = answer;
+  // What formats of 3 and 4 add every reader of the first one knows, and 5 adds so to 2.
+  const format = [0, 1, 2, 1, 1, 2][plan?.format];
+  if (model === 1 && format === (host.format ?? 1) && kernels) return;
+  throw refused((await refusals()).otherKind(url, answer, format));
+}
+
+/** Throws KernelZooError (signature) for a signed answer to another question. */
+function refuseOther({ deviceClass }: Host, answer: ModelAnswer, name: string): void {
+  if (answer.name === name && answer.device_class === deviceClass) return;
+  throw new KernelZooError("signature", `${answer.name} was sent for ${name}.`);
+}
+
+/**
+ * The plan of a model with kernels for this device. A name that ends in `.json` is the address of
+ * such an answer, relative to the page; `asked` is what that is answered where it was asked before. Throws KernelZooError: network, manifest, signature.
+ */
+export async function requestModel(
+  host: Host,
+  name: string,
+  dimensions: Dimensions,
+  asked?: Promise<Answer<string>>,
+): Promise<Answered> {
+  const { pins, maxAgeMs, deadline, origin } = host;
+  const stored = isFile(name);
+  const growing = pins !== null && !stored;
+  const text = async (url: URL): Promise<string> =>
+    textOf(url, name, await (asked ?? fresh(url, deadline)));
+  const open = async (url: URL, text: string): Promise<ModelAnswer> => {
+    const answer = await openManifest<ModelAnswer>(text, pins);
+    await refuseMalformed(host, answer, url);
+    if (maxAgeMs !== null && !stored) await refuseAged(answer, maxAgeMs);
+    return answer;
+  };
+  const opened = async (url: URL): Promise<ModelAnswer> => {
+    const answer = await open(url, await text(url));
+    if (growing) refuseOther(host, answer, name);
+    return answer;
+  };
+  try {
+    if (!stored && isFile(origin.pathname)) {
+      const { requestInBundle } = await import("./bundle.js");
+      const answer = await requestInBundle(host, name, dimensions, { text, open });
+      return { answer, origin: origin.href };
+    }
+    const url = stored
+      ? new URL(name, globalThis.document?.baseURI)
+      : addressAtGateway(host, name, dimensions);
+    const answer = await (growing ? latest(url, opened, host) : opened(url));
+    return { answer, origin: (stored ? url : origin).href };
+  } catch (thrown) {
+    if (!(thrown instanceof SyntaxError || thrown instanceof TypeError)) throw thrown;
+    throw refused((await refusals()).notOf(origin, name, thrown));
+  }
+}

@@ -1,0 +1,162 @@
+/** Entry of the runtime, which a page loads with its first model. */
+
+import type { Check, Progress } from "../executor/messages.js";
+import { startWorkers } from "../executor/worker-client.js";
+import type { Answer } from "../gateway/request.js";
+import type { Backend } from "../sdk/backend.js";
+import type { TuneOptions } from "../tuning/page-view.js";
+import { targetOf } from "../wire/model-answer.js";
+import type { Waiting } from "./compile-wait.js";
+import type { Host } from "./host.js";
+import { type AnyModel, Model, type ModelTypes } from "./model.js";
+import { Opener } from "./opener.js";
+import { type Answered, type Dimensions, isFile, requestModel } from "./request.js";
+
+export interface ModelOptions extends TuneOptions {
+  /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */
+  readonly dimensions?: Dimensions;
+  /**
+   * `auto`, that of the zoo unless told, takes the target on which devices like this one ran the
+   * model's calls in less time; at the first visit WebAssembly, as the GPU is probed when the model is
+   * complete. A GPU that fails is replaced by WebAssembly.
+   */
+  readonly backend?: Backend;
+  /**
+   * Called with numbers while the zoo compiles kernels of a model that is new to it, while kernels and
+   * weights arrive, and while the model is checked.
+   */
+  readonly onProgress?: (progress: Progress) => void;
+  /** Stops the load; it rejects with the signal's reason. */
+  readonly signal?: AbortSignal;
+  /**
+   * Compares the model with its golden outputs at the first load on a device, at the cost of one
+   * run: once the page wants no other, or with `first` before the model is handed out; true unless
+   * told. What is wrong is replaced, and runs after that are right; where default kernels are wrong the
+   * model rejects. With `false` nothing is compared.
+   */
+  readonly check?: Check;
+  /**
+   * The key under which the model is kept on the device as a graph, with its weights as kernels read
+   * them: written once the model is complete and the page wants no run. The next visit need not fetch
+   * and prepare them, and `KernelZoo.loadGraph` opens it without the network. They take as much storage
+   * as memory.
+   */
+  readonly save?: string;
+  /**
+   * Bytes that all models of the page may take together; half of the device's memory unless told,
+   * 2 GiB where that is unknown.
+   */
+  readonly memoryBytes?: number;
+}
+
+/** Rejects with the reason of `signal` as soon as it is aborted. */
+const abortion = (signal: AbortSignal | undefined): Promise<never> =>
+  new Promise((_, reject) => {
+    if (signal?.aborted) reject(signal.reason);
+    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+
+/** An answer without a missing kernel, which is waited for where the zoo compiles it. */
+export async function compiled(
+  host: Host,
+  first: Answered,
+  ask: () => Promise<Answered>,
+  waiting: Waiting,
+): Promise<Answered> {
+  if (first.answer.missing.length === 0) return first;
+  return (await import("./compile-wait.js")).compiled(host, first, ask, waiting);
+}
+
+/** The first starts while the zoo answers. */
+async function workersOf({ threads, forbidden, shares }: Host, saved: boolean) {
+  const wanted = saved || threads.size > 1 || shares;
+  const full = wanted ? await import("../executor/full-worker-source.js") : null;
+  const beside = shares ? full?.besideOf : undefined;
+  return { ...startWorkers(full?.source, !forbidden), beside };
+}
+
+async function keptUnder(host: Host, key: string) {
+  const graphs = await import("./model-cache.js");
+  return { graphs, graph: await graphs.kept(host, key) };
+}
+
+/**
+ * Resolves when runs may come; they wait for their weights. `asked` is as in `requestModel`, the first
+ * time. Throws KernelZooError.
+ */
+export async function openModel<Types extends ModelTypes = AnyModel>(
+  host: Host,
+  name: string,
+  { dimensions = {}, onProgress: progress = () => undefined, signal, ...rest }: ModelOptions = {},
+  asked?: Promise<Answer<string>>,
+): Promise<Model<Types>> {
+  const { save, ...others } = rest;
+  const openBranch = (branch: Dimensions) =>
+    openModel<Types>(host, name, { ...others, dimensions: branch });
+  const { backend = host.backend } = rest;
+  let first = asked;
+  const ask = () => {
+    const answer = first;
+    first = undefined;
+    return requestModel(host, name, dimensions, answer);
+  };
+  const { forbidden } = host;
+  const waiting = { progress, signal };
+  const patient = async () => compiled(host, await ask(), ask, waiting);
+  const onWasm = forbidden
+    ? () =>
+        import("../backend/javascript/worker-source.js").then(async (source) =>
+          source.inPlace(forbidden, await patient()),
+        )
+    : patient;
+  // A file says itself what it is for.
+  const targeted =
+    isFile(name) || (backend !== "webgpu" && (backend !== "auto" || host.gpu.kind === "none"))
+      ? onWasm()
+      : import("./target-choice.js").then((target) =>
+          target.chosen(host, backend, onWasm, async (deviceClass) => {
+            const askGpu = () => requestModel({ ...host, deviceClass }, name, dimensions);
+            const first = await askGpu();
+            // Where none comes, or the page did not ask for the GPU, it need not wait for one.
+            if (backend !== "webgpu") return first;
+            return compiled(host, first, askGpu, waiting).catch(() => first);
+          }),
+        );
+  const requested = Promise.race([abortion(signal), targeted]);
+  requested.catch(() => undefined); // It is awaited when the worker is on its way.
+  const { check = true, memoryBytes } = rest;
+  const keeping = save === undefined ? null : keptUnder(host, save);
+  keeping?.catch(() => undefined);
+  const workers = await workersOf(host, save !== undefined);
+  try {
+    const shaping =
+      rest.tune === "idle"
+        ? import("../tuning/controller.js")
+        : rest.runs && save === undefined
+          ? import("../tuning/few-runs.js")
+          : null;
+    const [answered, shaper, found] = await Promise.all([requested, shaping, keeping]);
+    progress({ phase: "plan", loaded: 1, total: 1 });
+    const target = targetOf(answered.answer);
+    const tuned =
+      target === "javascript"
+        ? null
+        : await shaper?.tuned(host, answered, target, rest, workers.next);
+    // Workers of a tuner start others themselves.
+    const beside = tuned?.spawn ? undefined : workers.beside;
+    const order = { check, graph: found?.graph ?? null, memoryBytes, progress, signal, beside };
+    const opener = new Opener(
+      host,
+      tuned?.answered ?? answered,
+      order,
+      tuned?.spawn ?? workers.next,
+    );
+    const model = new Model<Types>(opener, await opener.open(), openBranch);
+    tuned?.attach(model);
+    model.saved = found?.graphs.saveGraph(host, save as string, model, false);
+    model.saved?.catch(() => undefined); // The model runs without it.
+    return model;
+  } finally {
+    workers.drop();
+  }
+}

@@ -1,0 +1,151 @@
+/**
+ * What swapping kernels of a model between two runs has in common on both targets: runs go first, new
+ * kernels are proven by the golden outputs, and those that are right are adopted together.
+ */
+import { KernelZooError, sentence } from "../engine/error.js";
+import { maxDifference } from "../engine/verification.js";
+import { refuseMisfit } from "../executor/call-tensors.js";
+import type { GoldenFile } from "../executor/golden-file.js";
+import { countOff, type Stored } from "../executor/golden-tensors.js";
+import { paced } from "../timing/paced-loop.js";
+import type { PlanWire } from "../wire/model-answer.js";
+import type { Found, Kept } from "./messages.js";
+
+/** The calls that run a workload's kernel. Throws KernelZooError (manifest) for one of other tensors. */
+export function fittingCalls(plan: PlanWire, { kernel, workload }: Kept): readonly number[] {
+  const number = plan.kernels.indexOf(workload);
+  const fitting: number[] = [];
+  for (const [i, call] of plan.calls.entries()) {
+    if (call.kernel !== number) continue;
+    refuseMisfit(plan, call, kernel);
+    fitting.push(i);
+  }
+  return fitting;
+}
+
+/** What is wrong with golden outputs; null where nothing is. Rests after each slice of them. */
+export async function wrongGolden(
+  { outputs, golden }: PlanWire,
+  found: readonly Stored[],
+  file: Pick<GoldenFile, "output">,
+  rest: () => Promise<void>,
+): Promise<string | null> {
+  /** How many entries are off, once it is known what that means. */
+  const manyOff = async (i: number, most: number): Promise<number> => {
+    let [count, at] = [0, 0];
+    for await (const right of file.output(i)) {
+      const own = (found[i] as Stored).subarray(at, at + right.length);
+      await paced(right.length, rest, (from, to) => {
+        count += countOff(right.subarray(from, to), own.subarray(from, to), most);
+      });
+      at += right.length;
+    }
+    return count;
+  };
+  for (const [i, { off = 0 }] of golden.outputs.entries()) {
+    let [largest, worst, at] = [0, 0, 0];
+    for await (const right of file.output(i)) {
+      const own = (found[i] as Stored).subarray(at, at + right.length);
+      await paced(right.length, rest, (from, to) => {
+        const slice = right.subarray(from, to);
+        for (const entry of slice) {
+          if (Number.isFinite(entry)) largest = Math.max(largest, Math.abs(entry));
+        }
+        const difference = maxDifference(slice, own.subarray(from, to));
+        // What is no number is worse than any.
+        worst = Math.max(worst, Number.isNaN(difference) ? Number.POSITIVE_INFINITY : difference);
+      });
+      at += right.length;
+    }
+    if (worst <= golden.tolerance * largest) continue;
+    if (off > 0 && (await manyOff(i, golden.tolerance * largest)) <= off) continue;
+    return `The golden output ${outputs[i]?.name} is wrong with it.`;
+  }
+  return null;
+}
+
+/** What was thrown, as a reason against a kernel. Throws it where the zoo is away instead. */
+export function reasonOf(thrown: unknown): string {
+  if (thrown instanceof KernelZooError && thrown.stage === "network") throw thrown;
+  return sentence(thrown);
+}
+
+/** Why each of the kernels does not run, in their order; null for those that do from now on. */
+export type Refusals = readonly (string | null)[];
+
+export interface SwapPorts {
+  /** Lets messages in. */
+  readonly breathe: () => Promise<void>;
+  /** `again`: the artifact that runs from now on. */
+  readonly regressed: (workload: string, reason: string, again: string) => void;
+}
+
+/** The steps of a swap, in their order. */
+export interface SwapSteps<Prepared> {
+  /** Throws KernelZooError where the kernel cannot run here. */
+  readonly prepared: (found: Found) => Promise<Prepared>;
+  /**
+   * What is wrong with the golden outputs where `all` run; null where nothing is. Throws
+   * KernelZooError (network).
+   */
+  readonly wrong: (all: readonly Prepared[]) => Promise<string | null>;
+  /** Those with which the whole is no faster, though they are alone. */
+  readonly inVain?: (all: readonly Prepared[]) => Promise<ReadonlySet<Prepared>>;
+  /** Lets calls run the new kernels from the next run on. Throws KernelZooError, with all as it was. */
+  readonly adopt: (all: readonly Prepared[]) => Promise<void>;
+}
+
+const IN_VAIN = "The whole takes no less with it.";
+const NONE: ReadonlySet<never> = new Set();
+
+/** Throws KernelZooError (network), with all as it was. */
+export async function swapped<Prepared>(
+  found: readonly Found[],
+  { prepared, wrong, inVain, adopt }: SwapSteps<Prepared>,
+): Promise<Refusals> {
+  const refused = new Map<Found, string>();
+  const ready = new Map<Found, Prepared>();
+  for (const each of found) {
+    try {
+      ready.set(each, await prepared(each));
+    } catch (thrown) {
+      refused.set(each, reasonOf(thrown));
+    }
+  }
+  const reasons = await wrongAmong([...ready.values()], wrong);
+  const refuse = (why: (made: Prepared) => string | undefined): void => {
+    for (const [each, made] of ready) {
+      const reason = why(made);
+      if (reason === undefined) continue;
+      refused.set(each, reason);
+      ready.delete(each);
+    }
+  };
+  refuse((made) => reasons.get(made));
+  try {
+    const vain = (await inVain?.([...ready.values()])) ?? NONE;
+    refuse((made) => (vain.has(made as never) ? IN_VAIN : undefined));
+    await adopt([...ready.values()]);
+  } catch (thrown) {
+    for (const each of ready.keys()) refused.set(each, sentence(thrown));
+  }
+  return found.map((each) => refused.get(each) ?? null);
+}
+
+/** Those with which the golden outputs are wrong, and why. Together first, as most are right. */
+async function wrongAmong<Prepared>(
+  all: readonly Prepared[],
+  wrongOf: SwapSteps<Prepared>["wrong"],
+): Promise<ReadonlyMap<Prepared, string>> {
+  const reason = all.length === 0 ? null : await wrongOf(all);
+  if (reason === null) return new Map();
+  if (all.length === 1) return new Map([[all[0] as Prepared, reason]]);
+  const wrong = new Map<Prepared, string>();
+  for (const each of all) {
+    const alone = await wrongOf([each]);
+    if (alone !== null) wrong.set(each, alone);
+  }
+  // Each is right alone, and all together are not.
+  if (wrong.size === 0) for (const each of all) wrong.set(each, reason);
+  return wrong;
+}

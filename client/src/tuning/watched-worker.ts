@@ -1,0 +1,158 @@
+/** The worker of a model that is tuned: who runs it, and what the tuner tells it. */
+
+import type { CallTimes } from "../backend/wasm/dispatch.js";
+import { workerOf } from "../engine/page-worker.js";
+import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "../executor/messages.js";
+import type { RuntimeWorker } from "../executor/worker-client.js";
+import { LOOK_MS, Patience } from "./hang-detector.js";
+import type { FromTuned, ToTuned } from "./messages.js";
+
+type FromModel = FromRuntime | FromTuned;
+type ToModel = ToRuntime | ToTuned;
+
+interface RuntimePorts {
+  /** What is loaded first in the place of an answer. */
+  readonly loads: (answer: LoadOrder["answer"]) => LoadOrder["answer"];
+  /** With what `loads` answered, or without what won here. */
+  readonly loaded: () => void;
+  /** An inference was asked for, or the last one has ended. */
+  readonly runs: () => void;
+  readonly ran: (times: CallTimes) => void;
+  readonly told: (told: FromTuned) => void;
+  /** The model does not load with the kernels that won here; it is loaded without them. */
+  readonly refused: () => void;
+  /** Whether a run failed by a kernel that won here, which is given up with this. */
+  readonly givesUp: (failure: Failure) => boolean;
+  /** Whether kernels are given up that won here, as a run does not end with them. */
+  readonly hangs: () => boolean;
+  readonly ended: () => void;
+}
+
+type Failed = Extract<FromRuntime, { readonly type: "failed" | "refused" }>;
+
+const mended = (failed: Failed): Failed => ({
+  ...failed,
+  failure: { ...failed.failure, mended: true },
+});
+
+/** The worker of a model, watched. */
+export class WatchedRuntime implements RuntimeWorker {
+  onmessage: RuntimeWorker["onmessage"] = null;
+  onerror: RuntimeWorker["onerror"] = null;
+  readonly #source: string;
+  readonly #ports: RuntimePorts;
+  #worker: Worker;
+  /** What the page asked for, where something else is loaded first. */
+  #order: LoadOrder | null = null;
+  #loaded = false;
+  /** Runs that have not ended. */
+  readonly #runs = new Set<number>();
+  readonly #patience = new Patience();
+  #looking: ReturnType<typeof setInterval> | undefined;
+
+  constructor(source: string, ports: RuntimePorts) {
+    this.#source = source;
+    this.#ports = ports;
+    this.#worker = this.#start();
+  }
+
+  get busy(): boolean {
+    return this.#runs.size > 0;
+  }
+
+  tell(message: ToModel, transfer: Transferable[] = []): void {
+    this.#worker.postMessage(message, transfer);
+  }
+
+  postMessage(message: ToRuntime, transfer: Transferable[]): void {
+    if (message.type !== "load") {
+      this.tell(message, transfer);
+      if (message.type === "run") this.#began(message.id);
+      return;
+    }
+    const { order } = message;
+    const answer = this.#ports.loads(order.answer);
+    this.#order = answer === order.answer ? null : order;
+    this.tell({ type: "load", order: { ...order, answer } });
+  }
+
+  terminate(): void {
+    clearInterval(this.#looking);
+    this.#worker.terminate();
+    this.#ports.ended();
+  }
+
+  #began(run: number): void {
+    this.#runs.add(run);
+    if (this.#runs.size > 1) return;
+    this.#patience.begin();
+    this.#looking = setInterval(() => this.#look(), LOOK_MS);
+    this.#ports.runs();
+  }
+
+  #ended(run: number): void {
+    this.#patience.end();
+    this.#runs.delete(run);
+    if (this.busy) return;
+    clearInterval(this.#looking);
+    this.#ports.runs();
+  }
+
+  /** The model is opened anew where a run does not end: that ends the worker. */
+  #look(): void {
+    if (!this.#patience.look() || !this.#ports.hangs()) return;
+    const failure = { stage: "timeout", message: "The run does not end.", fault: null } as const;
+    for (const id of this.#runs) this.#pass(mended({ type: "failed", id, failure }));
+  }
+
+  #reload(order: LoadOrder): void {
+    this.#order = null;
+    this.#worker.terminate();
+    this.#worker = this.#start();
+    this.tell({ type: "load", order });
+  }
+
+  #start(): Worker {
+    const worker = workerOf(this.#source, "kernelzoo model");
+    worker.onmessage = (event: MessageEvent<FromModel>) => this.#heard(event);
+    worker.onerror = (event) => this.onerror?.(event);
+    return worker;
+  }
+
+  #heard({ data }: MessageEvent<FromModel>): void {
+    switch (data.type) {
+      case "swapped":
+      case "postponed":
+      case "regression":
+      case "timed":
+      case "ranked":
+        return void this.#ports.told(data);
+      case "refused":
+        return void this.#refused(data);
+    }
+    if (data.type === "loaded") {
+      this.#loaded = true;
+      this.#ports.loaded();
+    }
+    if (data.type === "done" && data.times.length > 0) this.#ports.ran(data.times);
+    if (data.type === "done" || data.type === "aborted" || data.type === "failed") {
+      this.#ended(data.id);
+    }
+    const givesUp = data.type === "failed" && this.#ports.givesUp(data.failure);
+    this.#pass(givesUp ? mended(data) : data);
+  }
+
+  /** Kernels that won here may be at fault, but not where the zoo is away. */
+  #refused(data: Extract<FromRuntime, { readonly type: "refused" }>): void {
+    const order = this.#order;
+    if (order === null || data.failure.stage === "network") return void this.#pass(data);
+    this.#ports.refused();
+    if (!this.#loaded) return void this.#reload(order);
+    // There are runs that wait: the model is opened anew.
+    this.#pass(mended(data));
+  }
+
+  #pass(data: FromRuntime): void {
+    this.onmessage?.(new MessageEvent("message", { data }));
+  }
+}

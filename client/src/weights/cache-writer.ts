@@ -1,0 +1,64 @@
+/** Writes the weights of a model where the device keeps them, as they lie in memory or in their file. */
+
+import type { GraphWriter } from "./cache-files.js";
+import { type Kept, PIECE_BYTES, type Place } from "./cached-model.js";
+import { type Checksum, checksum } from "./checksum.js";
+
+/** The bytes of a weight as it may be kept. */
+export interface WeightSource {
+  readonly plain: boolean;
+  readonly bytes: number;
+  /** So many bytes from byte `from` on, which the next ones overwrite; null where they are not had. */
+  readonly read: (from: number, bytes: number) => Promise<Uint8Array | null>;
+}
+
+/**
+ * Writes all weights, one piece after the other, each when `rest` lets it: of its sources the first that
+ * can be read, the last of which always can.
+ */
+export async function written(
+  writer: GraphWriter,
+  places: readonly Place[],
+  sourcesOf: (place: Place, index: number) => readonly WeightSource[],
+  rest: () => Promise<void>,
+  sum: Checksum = checksum,
+): Promise<readonly Kept[]> {
+  const weights: Kept[] = [];
+  let at = 0;
+  try {
+    for (const [i, place] of places.entries()) {
+      for (const source of sourcesOf(place, i)) {
+        const pieces = await writtenFrom(writer, at, source, rest, sum);
+        if (pieces === null) continue;
+        const { plain, bytes } = source;
+        weights.push({ key: place.key, plain, at, bytes, pieces });
+        at += bytes;
+        break;
+      }
+    }
+  } catch (thrown) {
+    await writer.close().catch(() => undefined);
+    throw thrown;
+  }
+  await writer.close();
+  return weights;
+}
+
+/** The checksums of what was written; null where not all of it could be read. */
+async function writtenFrom(
+  writer: GraphWriter,
+  at: number,
+  { bytes, read }: WeightSource,
+  rest: () => Promise<void>,
+  sum: Checksum,
+): Promise<string[] | null> {
+  const pieces: string[] = [];
+  for (let from = 0; from < bytes; from += PIECE_BYTES) {
+    await rest();
+    const piece = await read(from, Math.min(PIECE_BYTES, bytes - from));
+    if (piece === null) return null;
+    pieces.push(sum(piece));
+    await writer.write(at + from, piece);
+  }
+  return pieces;
+}

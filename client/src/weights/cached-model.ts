@@ -1,0 +1,155 @@
+/**
+ * A graph as it is kept on the device: what the zoo answered for a model, its modules, and its weights
+ * as calls read them, in pieces with their checksums. Page and worker read it.
+ */
+
+import type { Copy, Placement } from "../backend/wasm/memory.js";
+import type { Linked } from "../backend/wasm/program.js";
+import type { ModelAnswer, PlanWire, WeightWire } from "../wire/model-answer.js";
+import type { FilesKind } from "./cache-files.js";
+
+export type Bytes = Uint8Array<ArrayBuffer>;
+
+/** Names the form of a graph and the meaning of packing; raised when either changes. */
+export const GRAPH_VERSION = 3;
+export const PIECE_BYTES = 1 << 20;
+/** Caches of this name and a key have a language model each. */
+export const LANGUAGE_CACHES = "kernelzoo-language:";
+
+/** One weight in the file. `key` says of which bytes it was made, and by which pack kernels. */
+export interface Kept {
+  readonly key: string;
+  /** Whether it lies there as its author stored it, and is packed when it is read. */
+  readonly plain: boolean;
+  readonly at: number;
+  readonly bytes: number;
+  /** Checksums of pieces of a mebibyte, the last one shorter. */
+  readonly pieces: readonly string[];
+}
+
+/** A module, or the text of a kernel on a GPU, in base64, and which export of it is which artifact. */
+export interface KeptModule {
+  readonly bytes: string;
+  readonly functions: Linked["functions"];
+}
+
+/** Milliseconds that this device measured; zero where it has not. */
+export interface MeasuredCosts {
+  /** A mebibyte is read and held to its checksum in so long. */
+  readonly readMs: number;
+  /** One for each weight. */
+  readonly packMs: readonly number[];
+  /** One for each call. */
+  readonly runMs: readonly number[];
+}
+
+/** Which thread is to prepare which weights, and what that was decided by. */
+export interface Planned {
+  readonly costs: MeasuredCosts;
+  readonly queues: readonly (readonly number[])[];
+}
+
+/** Which weights this device packs sooner than it reads the larger packed ones. */
+export interface Ways extends Planned {
+  readonly plain: readonly boolean[];
+}
+
+/** The description of a graph, which is written after its weights. */
+export interface Graph extends Planned {
+  readonly version: number;
+  readonly key: string;
+  readonly answer: ModelAnswer;
+  /** Addresses of the answer are relative to it. */
+  readonly origin: string;
+  readonly modules: readonly KeptModule[];
+  readonly weights: readonly Kept[];
+}
+
+/** A graph that a worker is to read. */
+export interface GraphOrder extends Planned {
+  readonly files: FilesKind;
+  readonly name: string;
+  readonly weights: readonly Kept[];
+  /** The kernels of a graph that is opened by its key: nothing comes from the network then. */
+  readonly modules: readonly Linked[] | null;
+  /** The same of a GPU: texts by their hashes. */
+  readonly texts: Readonly<Record<string, string>> | null;
+}
+
+/** Where a weight's copies lie, from first to last, and where it lies plain before it is packed. */
+export interface Place {
+  readonly key: string;
+  readonly copies: readonly Copy[];
+  readonly address: number;
+  /** Up to the next weight. */
+  readonly bytes: number;
+  readonly plain: number;
+  readonly plainBytes: number;
+  /** It lies plain in the area that one thread has, only until it is packed. */
+  readonly staged: boolean;
+  /** Whether it can be kept plain: its bytes are in memory, or in the file as they are. */
+  readonly keptPlain: boolean;
+}
+
+/** Two weights of one key are the same bytes. */
+export function placesOf(
+  plan: PlanWire,
+  { weights, plain, totalBytes }: Pick<Placement, "weights" | "plain" | "totalBytes">,
+): readonly Place[] {
+  const addresses = [...weights.map((copies) => copies[0]?.address as number), totalBytes];
+  const chunks = placedChunks(plan);
+  return weights.map((copies, i) => {
+    const weight = plan.weights[i] as WeightWire;
+    const packs = copies.map(({ pack }) => pack?.sha256 ?? "plain");
+    const address = addresses[i] as number;
+    const staged = copies[0]?.pack !== null;
+    return {
+      key: keyOf(chunks, weight, packs),
+      copies,
+      address,
+      bytes: (addresses[i + 1] as number) - address,
+      plain: plain[i] as number,
+      plainBytes: weight.bytes,
+      staged,
+      keptPlain: !staged || weight.storage === undefined,
+    };
+  });
+}
+
+/** On a GPU each weight lies plain in a buffer of its own; it is read by its place in the plain file. */
+export function placesOnGpu(plan: PlanWire): readonly Place[] {
+  const chunks = placedChunks(plan);
+  return plan.weights.map((weight) => {
+    const { offset: address, bytes } = weight;
+    const key = keyOf(chunks, weight, ["plain"]);
+    const plain = { plain: address, plainBytes: bytes, staged: false, keptPlain: true };
+    return { key, copies: [], address, bytes, ...plain };
+  });
+}
+
+function keyOf(chunks: PlacedChunks, weight: WeightWire, packs: readonly string[]): string {
+  const { offset, bytes } = weight.storage ?? weight;
+  const hashes = within(chunks, offset, bytes).map(({ sha256 }) => sha256);
+  return JSON.stringify([offset, bytes, ...packs, ...hashes]);
+}
+
+type PlacedChunks = ReturnType<typeof placedChunks>;
+
+/** Each with its place in the file as it is fetched, and where it begins and ends once inflated. */
+function placedChunks({ chunks }: PlanWire) {
+  let [at, start] = [0, 0];
+  return chunks.map((chunk) => {
+    const placed = { ...chunk, at, start, end: start + (chunk.inflated ?? chunk.bytes) };
+    at += chunk.bytes;
+    start = placed.end;
+    return placed;
+  });
+}
+
+function within(chunks: PlacedChunks, offset: number, bytes: number) {
+  return chunks.filter(({ start, end }) => start < offset + bytes && end > offset);
+}
+
+/** The chunks that bytes of the file lie in, each with its place in the file as it is fetched. */
+export const chunksOf = (plan: PlanWire, offset: number, bytes: number) =>
+  within(placedChunks(plan), offset, bytes);

@@ -1,0 +1,192 @@
+/**
+ * The weights file, chunk by chunk as it arrives. Each chunk is held to its hash before anybody
+ * reads it, and a connection that breaks goes on after the last chunk that was right.
+ */
+import { KernelZooError, sentence } from "../engine/error.js";
+import type { ChunkWire } from "../wire/model-answer.js";
+
+export type Bytes = Uint8Array<ArrayBuffer>;
+
+/** Takes verified bytes of the file from `offset` on; they are overwritten afterwards. */
+export type TakeBytes = (offset: number, bytes: Bytes) => void | Promise<void>;
+
+/** Hears of what arrives. */
+export interface Arrived {
+  /** Bytes of the file that are verified. */
+  readonly chunk: (bytes: number) => void;
+  readonly piece?: () => void;
+}
+
+const NOTHING: Bytes = new Uint8Array();
+const TRIES = 4;
+const WAIT_MS = 500;
+
+/**
+ * Whether bytes have the digest. Pages on plain http have none to compute it with; what they are
+ * sent may be changed by anyone on the way, the script that would compare among it.
+ */
+async function hasDigest(bytes: Bytes, sha256: string): Promise<boolean> {
+  if (globalThis.crypto?.subtle === undefined) return true;
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return digest.every((byte, i) => byte === Number.parseInt(sha256.slice(2 * i, 2 * i + 2), 16));
+}
+
+/** Fills a buffer from its beginning on, with at least a byte; the answer is empty at the end. */
+type Fill = (into: Bytes) => Promise<Bytes>;
+
+/**
+ * Pieces are read to where they belong, where the browser can do that, and their buffer moves with
+ * them. Memory of their own, 64 kB each, is only given back now and then.
+ */
+export function filling(body: ReadableStream<Bytes>): readonly [Fill, ReadableStreamGenericReader] {
+  try {
+    const reader = body.getReader({ mode: "byob" });
+    const fill: Fill = async (into) => ((await reader.read(into)).value ?? NOTHING) as Bytes;
+    return [fill, reader];
+  } catch {
+    const reader = body.getReader();
+    let rest = NOTHING;
+    const fill: Fill = async (into) => {
+      if (rest.length === 0) rest = (await reader.read()).value ?? NOTHING;
+      const part = rest.subarray(0, into.length);
+      rest = rest.subarray(part.length);
+      into.set(part);
+      return into.subarray(0, part.length);
+    };
+    return [fill, reader];
+  }
+}
+
+/**
+ * The next bytes, in `buffer`, whose memory moves with them. Throws TypeError for a file that ends
+ * early.
+ */
+export async function filled(
+  fill: Fill,
+  buffer: ArrayBuffer,
+  bytes: number,
+  heard?: Arrived["piece"],
+): Promise<Bytes> {
+  let held = buffer;
+  for (let at = 0; at < bytes; ) {
+    const part = await fill(new Uint8Array(held, at, bytes - at));
+    if (part.length === 0) throw new TypeError("the file ended early");
+    heard?.();
+    held = part.buffer;
+    at += part.length;
+  }
+  return new Uint8Array(held, 0, bytes);
+}
+
+/**
+ * Chunks of the file from byte `from` on, as they arrive. A chunk's buffer is overwritten by the one
+ * after the next. Throws KernelZooError (artifact) for a refusal, TypeError for a file that ends early.
+ */
+async function* received(
+  url: URL | string,
+  from: number,
+  chunks: readonly ChunkWire[],
+  heard: Arrived["piece"],
+): AsyncGenerator<readonly [ChunkWire, Bytes], void> {
+  const response = await fetch(url, from > 0 ? { headers: { Range: `bytes=${from}-` } } : {});
+  if (!response.ok || response.body === null) {
+    const message = `${url} answered ${response.status}: are the weights there?`;
+    throw new KernelZooError("artifact", message);
+  }
+  const [fill, reader] = filling(response.body);
+  const longest = Math.max(...chunks.map(({ bytes }) => bytes));
+  const buffers: [ArrayBuffer, ArrayBuffer] = [new ArrayBuffer(longest), new ArrayBuffer(longest)];
+  const next = async (which: 0 | 1, bytes: number): Promise<Bytes> => {
+    const part = await filled(fill, buffers[which], bytes, heard);
+    buffers[which] = part.buffer;
+    return part;
+  };
+  let ended = false;
+  try {
+    // A host that knows no ranges starts from the beginning.
+    for (let skip = response.status === 206 ? 0 : from; skip > 0; ) {
+      skip -= (await next(0, Math.min(skip, longest))).length;
+    }
+    for (const [i, chunk] of chunks.entries()) {
+      yield [chunk, await next((i % 2) as 0 | 1, chunk.bytes)];
+    }
+    // A browser takes a request for aborted whose end nobody has read, and may not keep its answer.
+    ended = (await fill(new Uint8Array(1))).length === 0;
+  } finally {
+    if (!ended) reader.cancel().catch(() => undefined);
+  }
+}
+
+/** Throws KernelZooError (artifact) for other bytes than those of `sha256`. */
+export async function refuseChanged(
+  bytes: Bytes,
+  sha256: string,
+  url: URL | string,
+): Promise<void> {
+  if (await hasDigest(bytes, sha256)) return;
+  const why = "A proxy changed it or sent a page.";
+  throw new KernelZooError(
+    "artifact",
+    `${url} does not have the SHA-256 that the model says. ${why}`,
+  );
+}
+
+/**
+ * Reads the file from the chunk that has byte `from` on. An address that ends in `#N` is that of a file
+ * that lies in several of N chunks each, called `.0`, `.1` and so on. Throws KernelZooError: network,
+ * artifact (status or hash).
+ */
+export async function streamWeights(
+  url: URL | string,
+  chunks: readonly ChunkWire[],
+  take: TakeBytes,
+  arrived: Arrived,
+  from = 0,
+): Promise<void> {
+  const [path = "", several] = `${url}`.split("#");
+  const most = Number(several ?? Number.POSITIVE_INFINITY);
+  // Chunks that are behind us, their bytes, and those of them in files before this one.
+  let [done, offset, start] = [0, 0, 0];
+  const pass = ({ bytes }: ChunkWire): void => {
+    [done, offset] = [done + 1, offset + bytes];
+    if (done % most === 0) start = offset;
+  };
+  // Chunks that end at or before `from` are not wanted.
+  for (const chunk of chunks) {
+    if (offset + chunk.bytes > from) break;
+    pass(chunk);
+  }
+
+  const accept = async (chunk: ChunkWire, bytes: Bytes): Promise<void> => {
+    await refuseChanged(bytes, chunk.sha256, url);
+    await take(offset, bytes);
+    pass(chunk);
+    arrived.chunk(offset);
+  };
+
+  for (let attempt = 1; done < chunks.length; ) {
+    // One chunk is verified while the next one arrives.
+    let accepted: Promise<void> = Promise.resolve();
+    try {
+      const file = Math.floor(done / most);
+      const wanted = chunks.slice(done, (file + 1) * most);
+      const address = path + (several ? `.${file}` : "");
+      const rest = received(address, offset - start, wanted, arrived.piece);
+      for await (const [chunk, bytes] of rest) {
+        await accepted;
+        accepted = accept(chunk, bytes);
+        accepted.catch(() => undefined); // It is awaited below or in the next round.
+      }
+      await accepted;
+    } catch (cause) {
+      if (cause instanceof KernelZooError) throw cause;
+      // What arrived whole before the connection broke counts.
+      await accepted;
+      if (attempt === TRIES) {
+        const message = `The weights at ${url} do not arrive: ${sentence(cause)}. Try again.`;
+        throw new KernelZooError("network", message, cause);
+      }
+      await new Promise((resolve) => setTimeout(resolve, WAIT_MS * attempt++));
+    }
+  }
+}
