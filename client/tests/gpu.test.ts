@@ -46,13 +46,17 @@ function adapter(limits: Partial<typeof DEFAULT_LIMITS>, ...features: string[]) 
 
 test("an adapter without more than the defaults has no features", () => {
   assert.deepEqual(gpuFeatures(adapter({})), []);
-  assert.deepEqual(deviceDescriptor(adapter({})).requiredLimits, {});
+  assert.deepEqual(deviceDescriptor(adapter({})).requiredLimits, {
+    maxStorageBufferBindingSize: 128 * MIB,
+    maxBufferSize: 256 * MIB,
+  });
 });
 
 test("an adapter has each step that it reaches, and a device is asked for the highest", () => {
   const large = adapter(
     {
-      maxStorageBufferBindingSize: 4096 * MIB,
+      maxStorageBufferBindingSize: 2048 * MIB - 4,
+      maxBufferSize: 2 ** 63,
       maxComputeInvocationsPerWorkgroup: 1024,
       maxComputeWorkgroupSizeX: 1024,
       maxComputeWorkgroupStorageSize: 48 * KIB,
@@ -72,8 +76,8 @@ test("an adapter has each step that it reaches, and a device is asked for the hi
   const { requiredFeatures, requiredLimits } = deviceDescriptor(large);
   assert.deepEqual(requiredFeatures, ["subgroups", "timestamp-query"]);
   assert.deepEqual(requiredLimits, {
-    maxStorageBufferBindingSize: 256 * MIB,
-    maxBufferSize: 256 * MIB,
+    maxStorageBufferBindingSize: 2048 * MIB - 4,
+    maxBufferSize: 4096 * MIB - 4,
     maxComputeInvocationsPerWorkgroup: 1024,
     maxComputeWorkgroupSizeX: 1024,
     maxComputeWorkgroupStorageSize: 48 * KIB,

@@ -34,6 +34,7 @@ from tests.browser.model_host import (
 )
 from tests.browser.model_plans import attentive, chosen, chosen_on_gpu, deep, small
 from tests.browser.sites import site
+from tests.plans import PlannedNetwork
 from tests.unit.graph.test_fuse import attention_in_vectors
 
 TUNED = deep("tuned", layers=2, rows=64, width=64)
@@ -539,14 +540,22 @@ def test_a_candidate_that_holds_the_gpu_for_seconds_is_passed_over_and_runs_stay
 
 
 LIMIT = """
-  // The device of a model's worker binds 1 KiB at the most.
+  // The device of a model's worker has buffers of so many bytes at the most.
   const limit = `{
+    const most = MOST;
     const request = GPUAdapter.prototype.requestDevice;
     GPUAdapter.prototype.requestDevice = async function (...given) {
       const device = await request.apply(this, given);
-      const limits = { maxBufferSize: 1024, maxStorageBufferBindingSize: 1024 };
+      const limits = { maxBufferSize: most, maxStorageBufferBindingSize: most };
+      for (const name in device.limits) limits[name] ??= device.limits[name];
       Object.defineProperty(device, "limits", { value: limits });
       return device;
+    };
+    const { createBuffer } = GPUDevice.prototype;
+    GPUDevice.prototype.createBuffer = function (asked) {
+      const bound = asked.usage & GPUBufferUsage.STORAGE;
+      if (bound && asked.size > most) throw new RangeError("a buffer of " + asked.size + " bytes");
+      return createBuffer.call(this, asked);
     };
   }`;
   globalThis.Blob = class extends Blob {
@@ -565,13 +574,32 @@ BOUND = """
 """
 
 
+def bound_by(browser: Browser, host: Queue, most: int, network: PlannedNetwork) -> dict[str, Any]:
+    """Runs `small` where a GPU has buffers of so many bytes at the most."""
+    with page_elsewhere(browser, LIMIT.replace("MOST", str(most))) as limited:
+        found: dict[str, Any] = limited.evaluate(script(BOUND), [host.url, lists(network.feeds)])
+    return found
+
+
+def test_weights_beyond_the_largest_buffer_lie_in_several(
+    gpu_browser: Browser, host: Queue
+) -> None:
+    network = small()
+    largest = max(weight.bytes for weight in network.plan.weights)
+    assert network.plan.memory.weights > largest
+    found = bound_by(gpu_browser, host, largest, network)
+    assert (found["target"], found["targetReason"]) == ("webgpu", None)
+    assert is_right(found["outputs"], network)
+
+
 def test_a_model_whose_tensor_a_gpu_does_not_bind_runs_on_wasm(
     gpu_browser: Browser, host: Queue
 ) -> None:
     network = small()
-    with page_elsewhere(gpu_browser, LIMIT) as limited:
-        found = limited.evaluate(script(BOUND), [host.url, lists(network.feeds)])
+    found = bound_by(gpu_browser, host, 1024, network)
     assert found["target"] == "wasm"
-    assert found["targetReason"].startswith("small has a tensor of")
-    assert "this GPU binds" in found["targetReason"]
+    assert found["targetReason"] == (
+        "small needs 1 MiB for a tensor of shape [33, 20] at down; this GPU binds 0 MiB at the "
+        "most (maxStorageBufferBindingSize). Add it with --dtype f16."
+    )
     assert is_right(found["outputs"], network)

@@ -46,7 +46,18 @@ function limitsOf(steps: readonly LimitStep[]): Record<string, number> {
   return Object.fromEntries(all);
 }
 
-/** Asks for what kernels may require and no more, so that devices of one class are alike. */
+/** An index of 32 bits reaches so many bytes, in whole words. */
+const MOST_BYTES = 2 ** 32 - 4;
+const BUFFER_LIMITS = ["maxBufferSize", "maxStorageBufferBindingSize"] as const;
+
+/** Some browsers tell of more than a number of JavaScript holds, which no request may name. */
+const bufferLimits = ({ limits }: Capabilities): Record<string, number> =>
+  Object.fromEntries(BUFFER_LIMITS.map((name) => [name, Math.min(limits[name], MOST_BYTES)]));
+
+/**
+ * Asks for what kernels may require and no more, so that devices of one class are alike. Buffers may
+ * be as large as the adapter has them: what a model's largest tensor takes, its plan tells.
+ */
 export function deviceDescriptor(adapter: Capabilities): GPUDeviceDescriptor {
   const offered = gpuFeatures(adapter);
   const timestamps = [...adapter.features].filter((name) => name === "timestamp-query");
@@ -56,6 +67,9 @@ export function deviceDescriptor(adapter: Capabilities): GPUDeviceDescriptor {
       ...NAMED.filter((name) => offered.includes(name)),
       ...(timestamps as GPUFeatureName[]),
     ],
-    requiredLimits: limitsOf(offered.flatMap((name) => STEPS[name] ?? [])),
+    requiredLimits: {
+      ...limitsOf(offered.flatMap((name) => STEPS[name] ?? [])),
+      ...bufferLimits(adapter),
+    },
   };
 }

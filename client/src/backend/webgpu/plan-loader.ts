@@ -21,6 +21,7 @@ import { unpacking } from "../../weights/unpacker.js";
 import { addressOf, kernelsOf, type ModelAnswer } from "../../wire/model-answer.js";
 import type { KernelWire } from "../../wire/types.js";
 import { type BoundCall, BoundProgram, type Sliced } from "./binding.js";
+import { refuseLarge } from "./bounds.js";
 import { padded, storageBuffer, storedBytes, writeEntries } from "./buffers.js";
 import { type OpenDevice, openDevice } from "./device.js";
 import { type BufferOf, type GpuPlacement, placeOnGpu } from "./memory.js";
@@ -82,7 +83,7 @@ async function loaded<Call extends Sliced>(
   // Browsers take 80 to 100 ms to open a device.
   const texts = textsOf(order, kernels);
   const open = await openDevice();
-  refuseLarge(answer, open);
+  refuseLarge(answer, kernels, open.device.limits);
 
   // 1. A buffer for everything.
   const placement = placeOnGpu(plan);
@@ -187,19 +188,6 @@ export class Chain implements Sliced {
       start += each.slices;
     }
   }
-}
-
-/** Throws KernelZooError (memory), before anything is fetched. */
-function refuseLarge({ plan, name }: ModelAnswer, { device }: OpenDevice): void {
-  const most = Math.min(device.limits.maxBufferSize, device.limits.maxStorageBufferBindingSize);
-  const sizes = plan.tensors.map(storedBytes);
-  const largest = Math.max(0, ...sizes);
-  if (largest <= most) return;
-  const mib = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
-  throw new KernelZooError(
-    "memory",
-    `${name} has a tensor of ${mib(largest)}; this GPU binds ${mib(most)} at the most.`,
-  );
 }
 
 /** All buffers of a model. States are zeros at first. Weights are written while they arrive. */
