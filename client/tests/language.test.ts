@@ -175,7 +175,11 @@ function modelThatTakes(msPerToken: number, t: TestContext) {
   };
   const opener = { answer: { ...answer, plan }, host: { gpu: { kind: "none" } } };
   const opened = { session: { run }, loaded: { memoryBytes: 0, threads: 1 } };
-  const larger = { contexts: [], planned: () => Promise.reject(new Error("there is none")) };
+  const larger = {
+    contexts: [],
+    planned: () => Promise.reject(new Error("there is none")),
+    dispose: () => undefined,
+  };
   const model = new LanguageModel(
     opener as unknown as Opener,
     opened as unknown as Opened,

@@ -3,6 +3,8 @@ those of NumPy."""
 
 import json
 from collections.abc import Iterator
+from hashlib import sha256
+from shutil import copy, copytree
 from threading import Event
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -634,6 +636,89 @@ def test_a_bundle_on_a_static_host_has_every_context_of_a_language_model(
     assert "has no model grown with context 7" in found["other"]
     asked = [path for path in host.sent[before:] if path.startswith("/v1/models/")]
     assert asked == [], "a static host knows of no queries"
+
+
+KEEP_SPLIT = """
+  const zoo = await KernelZoo.open(`${host}/split/bundle.json`, { deviceClass, backend: "wasm" });
+  const held = [];
+  const create = URL.createObjectURL;
+  URL.createObjectURL = (blob) => {
+    const address = create.call(URL, blob);
+    if (!blob.type.includes("javascript")) held.push(address);
+    return address;
+  };
+  const readable = async () =>
+    (await Promise.allSettled(held.map((address) => fetch(address)))).map(({ status }) => status);
+  const llm = await zoo.languageModel("grown", { save: "split" });
+  const found = [];
+  for await (const token of llm.generate([1, 2, 3], { stop: [] })) found.push(token);
+  await llm.saved;
+  const opened = await readable();
+  await llm.dispose();
+  const disposed = await readable();
+  URL.createObjectURL = create;
+  return { found, open: [...new Set(opened)], disposed: [...new Set(disposed)] };
+"""
+PART = 3
+"""Chunks of a file."""
+
+
+def split_bundle(host: Host) -> dict[str, int]:
+    """Writes split/bundle.json of a model whose weights lie in several files; gives how many."""
+    folder, chunk = host.folder / "split", 4096
+    counts, models = {}, []
+    for length in (LONGER, SHORT):
+        body = json.loads((host.folder / f"wasm/grown-{length}.json").read_text())
+        weights = (host.folder / f"wasm/grown-{length}.weights").read_bytes()
+        parts = [weights[at : at + chunk] for at in range(0, len(weights), chunk)]
+        body["plan"]["chunks"] = [
+            {"bytes": len(part), "sha256": sha256(part).hexdigest()} for part in parts
+        ]
+        for at in range(0, len(parts), PART):
+            part = folder / f"grown-{length}.weights.{at // PART}"
+            part.parent.mkdir(exist_ok=True)
+            part.write_bytes(b"".join(parts[at : at + PART]))
+        counts[f"grown-{length}.weights"] = -(-len(parts) // PART)
+        models.append(
+            BundledModel(
+                name="grown",
+                dimensions={"context": length},
+                device_class=bundle.any_classes()[-1][0],
+                body=json.dumps(body).encode(),
+            )
+        )
+        for ending in ("golden", "wasm"):
+            copy(host.folder / f"wasm/grown-{length}.{ending}", folder)
+    copytree(host.folder / "wasm/v1", folder / "v1")
+    (folder / "bundle.json").write_bytes(bundle.index("grown", (), models, file_bytes=PART * chunk))
+    for each in models:
+        path = folder / bundle.manifest_path(each.body)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(each.body)
+    return counts
+
+
+def test_a_language_model_whose_weights_are_several_files_is_kept_and_let_go(
+    gpu_browser: Browser, host: Queue
+) -> None:
+    right = right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
+    counts = split_bundle(host)
+    assert min(counts.values()) > 1
+    with page_elsewhere(gpu_browser, PROBED) as page:
+        before = len(host.sent)
+        first = page.evaluate(script(KEEP_SPLIT), [host.url, {}])
+        asked = [path.rpartition("/")[2] for path in host.sent[before:]]
+        assert (first["found"], first["open"]) == (right, [])
+        for name, count in counts.items():
+            parts = sorted(path for path in asked if path.startswith(name))
+            assert sorted(set(parts)) == sorted(f"{name}.{part}" for part in range(count))
+        before = len(host.sent)
+        page.context.set_offline(True)
+        kept = page.evaluate(script(KEEP_SPLIT), [host.url, {}])
+        assert kept["found"] == right
+        assert host.sent[before:] == []
+        assert kept["open"] == ["fulfilled"]
+        assert kept["disposed"] == ["rejected"], "an address that is held holds its file"
 
 
 TUNE = """

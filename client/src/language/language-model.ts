@@ -18,6 +18,8 @@ export interface LargerPlans {
   /** Tokens that plans have room for, the fewest first; none where there is one plan. */
   readonly contexts: readonly number[];
   readonly planned: (context: number) => Promise<Answered>;
+  /** Lets go of what plans hold of the device, once the model has ended. */
+  readonly dispose: () => void;
 }
 
 /** What stops a model that is being opened: the page's signal, and later that of a text. */
@@ -246,6 +248,7 @@ export class LanguageModel {
   /** Ends the worker and gives its memory back. What is generated is rejected. */
   async dispose(): Promise<void> {
     this.#opener.close(this.#error(`${this.name} was disposed of. Open it again.`));
+    this.#larger.dispose();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

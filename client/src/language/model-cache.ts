@@ -7,6 +7,7 @@ import { kernelFiles } from "../backend/wasm/kernel-files.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import type { Answered } from "../model/request.js";
 import { LANGUAGE_CACHES } from "../weights/cached-model.js";
+import { weightFiles } from "../weights/stream.js";
 import { addressOf } from "../wire/model-answer.js";
 import type { ServedKernel } from "../wire/types.js";
 
@@ -19,25 +20,29 @@ interface KeptIndex {
   readonly answers: Readonly<Record<string, Pick<Answered, "answer" | "origin" | "reason">>>;
 }
 
-/** Blobs of kept files by their addresses, which all models of the page share. */
-const blobs = new Map<string, string>();
-
 const indexAddress = (): URL => new URL("/kernelzoo-language.json", globalThis.location.href);
 
 const nameOf = (context: number | undefined): string => `${context ?? ""}`;
 
-/** Addresses of the files that a model of an answer fetches. */
-function filesOf({ answer, origin }: Answered): readonly string[] {
-  const { kernels, plan } = answer;
+/** The files that a model of an answer fetches by each of its addresses: weights may be several. */
+function filesOf({ answer, origin }: Answered): ReadonlyMap<string, readonly string[]> {
+  const { kernels, plan, weights } = answer;
   const served = plan.kernels.map((key) => (kernels[key] as ServedKernel).kernel);
-  const urls = [answer.weights, answer.golden, ...kernelFiles(answer, served)];
-  return urls.map(({ url }) => addressOf(url, origin).href.split("#")[0] as string);
+  const urls = [weights, answer.golden, ...kernelFiles(answer, served)];
+  return new Map(
+    urls.map(({ url }) => {
+      const address = addressOf(url, origin).href;
+      return [address, weightFiles(address, plan.chunks.length)[0]];
+    }),
+  );
 }
 
-/** A model of the device. */
+/** A model of the device. Owns the addresses of its files until it is disposed. */
 export class KeptLanguage {
   readonly #cacheName: string;
   readonly #index: KeptIndex | null;
+  /** Addresses of blobs of kept files, by those that answers have. */
+  readonly #blobs = new Map<string, string>();
 
   private constructor(cacheName: string, index: KeptIndex | null) {
     this.#cacheName = cacheName;
@@ -72,15 +77,20 @@ export class KeptLanguage {
   async fromDevice(answered: Answered): Promise<Answered> {
     const { answer, origin } = answered;
     await Promise.all(
-      filesOf(answered).map(async (address) => {
-        if (blobs.has(address)) return;
-        const blob = await (await caches.match(address, { cacheName: this.#cacheName }))?.blob();
-        if (blob !== undefined) blobs.set(address, URL.createObjectURL(blob));
+      [...filesOf(answered)].map(async ([address, files]) => {
+        if (this.#blobs.has(address)) return;
+        const parts = await Promise.all(files.map((file) => this.#kept(file)));
+        const [first, ...others] = parts;
+        // Of two answers that were asked for at once, one has the address.
+        if (!first || others.includes(undefined) || this.#blobs.has(address)) return;
+        // The type of a single one says whether it is a module, which is compiled as it is read.
+        const blob = others.length === 0 ? first : new Blob(parts as Blob[]);
+        this.#blobs.set(address, URL.createObjectURL(blob));
       }),
     );
     const here = (name: string, value: unknown): unknown =>
       name === "url" && typeof value === "string"
-        ? (blobs.get(addressOf(value, origin).href) ?? value)
+        ? (this.#blobs.get(addressOf(value, origin).href) ?? value)
         : value;
     return { ...answered, answer: JSON.parse(JSON.stringify(answer), here) };
   }
@@ -89,7 +99,8 @@ export class KeptLanguage {
   async save(answers: ReadonlyMap<number | undefined, Answered>): Promise<void> {
     try {
       const cache = await caches.open(this.#cacheName);
-      const wanted = new Set([...answers.values()].flatMap(filesOf));
+      const files = [...answers.values()].flatMap((each) => [...filesOf(each).values()]);
+      const wanted = new Set(files.flat());
       for (const address of wanted) {
         if ((await cache.match(address)) === undefined) await cache.add(address);
       }
@@ -105,6 +116,16 @@ export class KeptLanguage {
     } catch (cause) {
       throw storageError("The device does not keep the model", cause);
     }
+  }
+
+  /** Lets go of the files of answers; models that were opened with them are to have ended. */
+  dispose(): void {
+    for (const blob of this.#blobs.values()) URL.revokeObjectURL(blob);
+    this.#blobs.clear();
+  }
+
+  async #kept(file: string): Promise<Blob | undefined> {
+    return (await caches.match(file, { cacheName: this.#cacheName }))?.blob();
   }
 }
 

@@ -48,16 +48,33 @@ export interface LanguageOptions extends Omit<TuneOptions, "runs"> {
 export async function openModel(
   host: Host,
   name: string,
-  { contextLength, check = true, ...rest }: LanguageOptions = {},
+  options: LanguageOptions = {},
 ): Promise<Model> {
-  const { onProgress: progress = () => undefined, signal, memoryBytes, save } = rest;
-  const stopping: Stopping = { signal };
+  const { save, signal } = options;
   signal?.throwIfAborted();
-  const several = contextLength === undefined && !isFile(name);
   const keeping =
     save === undefined ? null : import("./model-cache.js").then((k) => k.KeptLanguage.open(save));
   // A device that keeps nothing has the network.
   const kept = (await keeping?.catch(() => null)) ?? null;
+  try {
+    return await openWith(host, name, options, keeping, kept);
+  } catch (thrown) {
+    kept?.dispose();
+    throw thrown;
+  }
+}
+
+/** Opens a model, with what the device keeps of it. Throws as `openModel`. */
+async function openWith(
+  host: Host,
+  name: string,
+  { contextLength, check = true, ...rest }: LanguageOptions,
+  keeping: Promise<KeptLanguage> | null,
+  kept: KeptLanguage | null,
+): Promise<Model> {
+  const { onProgress: progress = () => undefined, signal, memoryBytes } = rest;
+  const stopping: Stopping = { signal };
+  const several = contextLength === undefined && !isFile(name);
   const told = several ? await contextsOf(host, name) : [];
   const contexts = several && told.length === 0 ? (kept?.contexts ?? []) : told;
   const targets = new Targets(host, name, { progress, signal });
@@ -106,7 +123,7 @@ export async function openModel(
     opener.close(thrown);
     throw signal?.aborted ? signal.reason : toldOf(thrown);
   }
-  const larger = { contexts, planned };
+  const larger = { contexts, planned, dispose: () => kept?.dispose() };
   const listeners = new Listeners<TuningEvents>();
   const model = new LanguageModel(opener, opened, larger, stopping, listeners);
   tuned?.attach(model);

@@ -132,9 +132,20 @@ export async function refuseChanged(
 }
 
 /**
- * Reads the file from the chunk that has byte `from` on. An address that ends in `#N` is that of a file
- * that lies in several of N chunks each, called `.0`, `.1` and so on. Throws KernelZooError: network,
- * artifact (status or hash).
+ * The files that an address of weights stands for, and the chunks that each but the last one has. An
+ * address that ends in `#N` is that of a file that lies in several of N chunks each, called `.0`, `.1`
+ * and so on.
+ */
+export function weightFiles(url: URL | string, chunks: number): readonly [string[], number] {
+  const [path = "", several] = `${url}`.split("#");
+  if (several === undefined) return [[path], Number.POSITIVE_INFINITY];
+  const most = Number(several);
+  return [Array.from({ length: Math.ceil(chunks / most) }, (_, i) => `${path}.${i}`), most];
+}
+
+/**
+ * Reads the file from the chunk that has byte `from` on, which may lie in several: see `weightFiles`.
+ * Throws KernelZooError: network, artifact (status or hash).
  */
 export async function streamWeights(
   url: URL | string,
@@ -143,8 +154,7 @@ export async function streamWeights(
   arrived: Arrived,
   from = 0,
 ): Promise<void> {
-  const [path = "", several] = `${url}`.split("#");
-  const most = Number(several ?? Number.POSITIVE_INFINITY);
+  const [files, most] = weightFiles(url, chunks.length);
   // Chunks that are behind us, their bytes, and those of them in files before this one.
   let [done, offset, start] = [0, 0, 0];
   const pass = ({ bytes }: ChunkWire): void => {
@@ -170,8 +180,7 @@ export async function streamWeights(
     try {
       const file = Math.floor(done / most);
       const wanted = chunks.slice(done, (file + 1) * most);
-      const address = path + (several ? `.${file}` : "");
-      const rest = received(address, offset - start, wanted, arrived.piece);
+      const rest = received(files[file] as string, offset - start, wanted, arrived.piece);
       for await (const [chunk, bytes] of rest) {
         await accepted;
         accepted = accept(chunk, bytes);
