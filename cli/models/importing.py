@@ -154,6 +154,11 @@ def _network(
         told(line)
     graphs = [imported_graph(read, each.dimensions, constants=each.constants) for each in choices]
     dimensions = [each.named for each in choices]
+    for graph, named in zip(graphs, dimensions, strict=True):
+        computed = {port.name for port in graph.outputs}
+        empty = [output.name for output in read.graph.output if output.name not in computed]
+        if empty:
+            told(f"left out for {written(named)}: {', '.join(empty)} would have no entries")
     usual = WeightsChoice.F16 if read.has_f16_weights else WeightsChoice.F32
     golden = [golden_file(graph) for graph in graphs]
     model = plan_graphs(graphs, dimensions, name, storing=wanted.storing(usual), right=golden)

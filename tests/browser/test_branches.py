@@ -5,6 +5,7 @@ from json import dumps, loads
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 from playwright.sync_api import Browser
@@ -19,12 +20,15 @@ from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import plan_graphs
 from services.tuner.schedules.registry import lite_space
 from tests.browser.model_host import CLASS, Handler, Host, close, hosting, page_elsewhere, script
+from tests.unit.graph.merged_decoders import merged_decoder
 from tests.unit.graph.models import drawn, written
-from tests.unit.graph.test_deciding_inputs import merged
+from tests.unit.graph.test_deciding_inputs import OPTIMUM, OPTIMUM_FEEDS, merged
 
-CHOICES = plan_choices(
-    parse_dimensions(("S=2", "P=3")), parse_constants(("use_cache_branch=true,false",))
-)
+BRANCHES = parse_constants(("use_cache_branch=true,false",))
+MODELS = {
+    "tiny": (merged, plan_choices(parse_dimensions(("S=2", "P=3")), BRANCHES)),
+    "optimum": (merged_decoder, plan_choices((OPTIMUM,), BRANCHES)),
+}
 FEEDS = {"x": drawn((1, 2, 8)), "past": drawn((1, 3, 8), 1)}
 
 
@@ -55,12 +59,13 @@ def _rename(document: Path, branch: str) -> None:
     document.rename(document.with_stem(f"decoder-{branch}")).write_text(dumps(answer))
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
+@pytest.fixture(params=["tiny", "optimum"])
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
     made = Host(tmp_path)
-    file = written(tmp_path, merged())
-    graphs = [import_model(file, each.dimensions, constants=each.constants) for each in CHOICES]
-    model = plan_graphs(graphs, [each.named for each in CHOICES], "decoder")
+    onnx, choices = MODELS[request.param]
+    file = written(tmp_path, onnx())
+    graphs = [import_model(file, each.dimensions, constants=each.constants) for each in choices]
+    model = plan_graphs(graphs, [each.named for each in choices], "decoder")
     for workload in model.workloads:
         if isinstance(workload, ProgramWorkload):
             program = KnownProgram(program=workload.program, roundings=roundings(workload))
@@ -108,6 +113,7 @@ RUN = """
 """
 
 
+@pytest.mark.parametrize("host", ["tiny"], indirect=True)
 def test_a_feed_chooses_the_branch_of_a_merged_decoder(lone_browser: Browser, host: Host) -> None:
     feeds = {name: array.ravel().tolist() for name, array in FEEDS.items()}
     with page_elsewhere(lone_browser) as page:
@@ -124,4 +130,43 @@ def test_a_feed_chooses_the_branch_of_a_merged_decoder(lone_browser: Browser, ho
     assert "Input past is missing" in missing
     assert "This file is no plan for" in file
     assert "disposed" in disposed
+    assert len([path for path in host.sent if ".weights" in path]) == 1, "both plans share them"
+
+
+RUN_OPTIMUM = """
+  const zoo = await open();
+  const model = await zoo.model("decoder");
+  const whole = (entries) => BigInt64Array.from(entries, BigInt);
+  const given = Object.fromEntries(
+    Object.entries(feeds).map(([name, entries]) => [
+      name,
+      /ids|mask/.test(name) ? whole(entries) : Float32Array.from(entries),
+    ]),
+  );
+  const run = async (branch) => {
+    const outputs = await model.run({ ...given, use_cache_branch: [branch] });
+    return Object.fromEntries(Object.entries(outputs).map(([name, data]) => [name, [...data]]));
+  };
+  const found = [await run(false), await run(true), await run(false)];
+  await model.dispose();
+  zoo.dispose();
+  return found;
+"""
+
+
+@pytest.mark.parametrize("host", ["optimum"], indirect=True)
+def test_both_branches_of_a_decoder_that_optimum_merged_run_as_in_onnxruntime(
+    lone_browser: Browser, host: Host
+) -> None:
+    feeds = {name: array.ravel().tolist() for name, array in OPTIMUM_FEEDS.items()}
+    with page_elsewhere(lone_browser) as page:
+        found = page.evaluate(script(RUN_OPTIMUM), [host.url, feeds])
+    session = onnxruntime.InferenceSession(host.folder / "model.onnx")
+    names = [output.name for output in session.get_outputs()]
+    for outputs, taken in zip(found, (False, True, False), strict=True):
+        told = {"use_cache_branch": np.array([taken])}
+        wanted = dict(zip(names, session.run(None, {**OPTIMUM_FEEDS, **told}), strict=True))
+        present = {name: value for name, value in wanted.items() if value.size}
+        assert outputs.keys() == present.keys()
+        assert all(close(outputs[name], value) for name, value in present.items())
     assert len([path for path in host.sent if ".weights" in path]) == 1, "both plans share them"

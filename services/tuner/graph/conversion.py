@@ -14,7 +14,8 @@ from services.tuner.graph.onnx_operators import OPERATORS
 
 
 def converted(network: Network) -> Graph:
-    """Raises UnsupportedModel for an operator or a form of one that cannot be carried over."""
+    """The graph of a network, without outputs that have no entries. Raises UnsupportedModel for an
+    operator or a form of one that cannot be carried over."""
     builder = Builder()
     found: dict[str, Operand] = {}
     for name in network.inputs:
@@ -30,16 +31,17 @@ def converted(network: Network) -> Graph:
     for step in network.steps:
         results = _carried(step, network, operand_of=operand, builder=builder)
         found.update(zip(step.outputs, results, strict=False))
-    for name, value in network.outputs:
-        if not network.types[value].elements:
-            raise UnsupportedModel(
-                f"output {name!r} has no entries: its shape is {list(network.types[value].shape)}; "
-                "export the model without it"
-            )
     outputs = tuple(
         GraphPort(name, _port_dtype(network.types[value]), operand(value).name)
         for name, value in network.outputs
+        if network.types[value].elements
     )
+    if not outputs:
+        name, value = network.outputs[0]
+        raise UnsupportedModel(
+            f"output {name!r} has no entries: its shape is {list(network.types[value].shape)}; "
+            "there is nothing to compute"
+        )
     inputs = tuple(
         GraphPort(name, _port_dtype(network.types[name]), name) for name in network.inputs
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -17,6 +18,7 @@ from services.tuner.graph.dimensions import ConstantValue
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import fused
 from services.tuner.graph.importing import import_model
+from tests.unit.graph.merged_decoders import merged_decoder
 from tests.unit.graph.models import assert_as_reference, drawn, parsed, written
 
 RATES = """net (float[1, 4] x, int64 rate) => (float[1, 4] y) {
@@ -324,3 +326,61 @@ def test_a_shape_that_an_input_decides_asks_for_that_input(tmp_path: Path) -> No
 def test_a_formula_that_gives_no_whole_number_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"dimension 'h/8' would be 12.5; give whole numbers"):
         import_model(written(tmp_path, opened("h/8")), {"h": 100})
+
+
+OPTIMUM = {
+    "batch_size": 1,
+    "encoder_sequence_length": 5,
+    "encoder_sequence_length_out": 5,
+    "decoder_sequence_length": 3,
+    "past_decoder_sequence_length": 4,
+}
+OPTIMUM_FEEDS: dict[str, NDArray[Any]] = {
+    "encoder_attention_mask": np.array([[1, 1, 1, 0, 1]]),
+    "input_ids": np.array([[3, 17, 5]]),
+    "encoder_hidden_states": drawn((1, 5, 8)),
+    **{
+        f"past_key_values.0.{side}.{part}": drawn((1, 2, extent, 4), extent + len(part))
+        for side, extent in (("decoder", 4), ("encoder", 5))
+        for part in ("key", "value")
+    },
+}
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_decoder_that_optimum_merged_is_imported_without_the_outputs_that_are_empty(
+    tmp_path: Path, *, taken: bool
+) -> None:
+    file, lines = written(tmp_path, merged_decoder()), list[str]()
+    session = onnxruntime.InferenceSession(file)
+    wanted = session.run(None, {**OPTIMUM_FEEDS, "use_cache_branch": np.array([taken])})
+    graph = import_model(file, OPTIMUM, constants={"use_cache_branch": taken})
+    read = {port.name for port in graph.inputs}
+    feeds = {name: value for name, value in OPTIMUM_FEEDS.items() if name in read}
+    assert ("encoder_hidden_states" in read) is not taken
+    computed = evaluate(fused(graph), feeds)
+    names = [output.name for output in merged_decoder().graph.output]
+    empty = [name for name in names if "encoder" in name.split(".")] if taken else []
+    assert [port.name for port in graph.outputs] == [name for name in names if name not in empty]
+    for name, value in zip(names, wanted, strict=True):
+        assert (value.size == 0) is (name in empty)
+        if name not in empty:
+            np.testing.assert_allclose(computed[name], value, rtol=1e-5, atol=1e-5)
+    choice = parse_constants((f"use_cache_branch={str(taken).lower()}",))
+    model = imported(
+        file, "decoder", (OPTIMUM,), tmp_path / "weights", lines.append, constants=choice
+    )
+    (plan,) = model.plans
+    assert [port.name for port in plan.outputs] == [port.name for port in graph.outputs]
+    left_out = [line for line in lines if line.startswith("left out")]
+    assert len(left_out) == (1 if taken else 0)
+    assert all("present.0.encoder.value would have no entries" in line for line in left_out)
+
+
+def test_a_model_all_of_whose_outputs_are_empty_is_refused(tmp_path: Path) -> None:
+    model = parsed("""net (float[2, 3] x) => (float[0, 3] y) {
+        none = Constant <value_ints = [0]> ()
+        y = Slice (x, none, none)
+    }""")
+    with pytest.raises(UnsupportedModel, match="'y' has no entries"):
+        import_model(written(tmp_path, model), {})
