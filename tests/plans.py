@@ -15,6 +15,7 @@ from kernelzoo.domain.plan import (
     Chunk,
     Golden,
     GoldenPart,
+    Need,
     Plan,
     PlanCall,
     PlanMemory,
@@ -101,7 +102,7 @@ def network(
     sent = [zlib.compress(each) if stored and i % 2 else each for i, each in enumerate(pieces)]
     chunks = zip(sent, pieces, strict=True)
     plan = Plan(
-        format=3 if stored else 1,
+        needs=(Need.STORED,) if stored else (),
         model=name,
         dimensions=dict(dimensions or {}),
         inputs=ports(inputs),

@@ -518,7 +518,7 @@ def _network(name: str) -> tuple[bytes, bytes]:
     entries = bytes(ALIGNMENT_BYTES)
     golden = entries * 2
     plan = Plan(
-        format=1,
+        needs=(),
         model=name,
         dimensions={},
         inputs=(Port(name="x", dtype=PortDType.FLOAT32, shape=(16,), tensor=0),),

@@ -24,7 +24,7 @@ function answerOf(
     return [name, { timing: best_ns === null ? null : { best_ns } }] as const;
   });
   const plan = {
-    format: 2,
+    needs: ["states"],
     tensors: [],
     kernels: names,
     calls: [0, 1].map((kernel) => ({ kernel, tensors: [], label: "" })),

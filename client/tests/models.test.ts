@@ -34,7 +34,7 @@ const port = (dtype: PortWire["dtype"], entries = 4): PortWire => {
 
 /** y = (x + w) + w, where the second kernel wants w packed. */
 const PLAN: PlanWire = {
-  format: 1,
+  needs: [],
   model: "tiny",
   dimensions: {},
   inputs: [{ name: "x", dtype: "float32", shape: [ELEMENTS], tensor: 0 }],
@@ -574,7 +574,7 @@ test("a worker beside inflates weights of float16, and refuses what does not inf
   const [weight] = PLAN.weights as [WeightWire];
   const storage = { type: "f16", offset: 0, bytes: halves.length } as const;
   const chunk = { bytes: file.length, sha256, inflated: halves.length };
-  const plan = { format: 3, weights: [{ ...weight, storage }], chunks: [chunk] } as const;
+  const plan = { needs: ["stored"], weights: [{ ...weight, storage }], chunks: [chunk] } as const;
   const { plain, packed, count, bytes } = await besides(t, file, true, plan);
   assert.deepEqual([plain, packed], [[...WEIGHT], [...WEIGHT].map((entry) => -entry)]);
   assert.deepEqual([count, bytes], [1, file.length]);

@@ -58,7 +58,7 @@ function answerOf(kernel: Tiny): ModelAnswer {
     device_class: CLASS,
     dimensions: {},
     plan: {
-      format: 1,
+      needs: [],
       model: "tiny",
       dimensions: {},
       inputs: [{ name: "a", ...port, tensor: 0 }],
@@ -182,6 +182,21 @@ test("what is no model is refused", async (t) => {
   serve(t, () => ({ hello: "world" }));
   const zoo = hostOf("http://zoo.test/");
   await assert.rejects(requestModel(zoo, "tiny", {}), /is no model for this SDK/);
+});
+
+test("a plan that needs what the SDK does not know is refused, and so is a language model", async (t) => {
+  const { plan, ...answer } = answerOf("add");
+  let needs = ["stored", "sparse"];
+  serve(t, () => ({ ...answer, plan: { ...plan, needs } }));
+  const zoo = hostOf("http://zoo.test/");
+  const unknown = /The plan of tiny needs "sparse", which this SDK does not know: update kernelzoo/;
+  await assert.rejects(requestModel(zoo, "tiny", {}), unknown);
+  needs = ["states"];
+  await assert.rejects(requestModel(zoo, "tiny", {}), /open it by zoo\.languageModel\(\)/);
+  const { answer: opened } = await requestModel({ ...zoo, states: true }, "tiny", {});
+  assert.deepEqual(opened.plan.needs, ["states"]);
+  needs = ["stored"];
+  await requestModel(zoo, "tiny", {});
 });
 
 test("golden outputs are compared once on a device for the same kernels", async () => {
@@ -341,7 +356,7 @@ test("a GPU that is lost is replaced by WebAssembly where memory suffices for it
 function overflowing(spare: boolean, plain: number = 7) {
   const wasm = answerOf("add");
   const device_class = CLASS.replace("wasm", "webgpu");
-  const onGpu = { ...wasm, device_class, plan: { ...wasm.plan, format: 4 as const } };
+  const onGpu = { ...wasm, device_class, plan: { ...wasm.plan, needs: ["f16"] } };
   const { orders, spawn } = workers((message) => {
     if (message.type !== "run") return message.type === "load" ? loaded() : null;
     const right = done(message.id) as Extract<FromRuntime, { type: "done" }>;

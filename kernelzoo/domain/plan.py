@@ -5,9 +5,12 @@ at a byte address (`at`), or it is a weight. Tensors of one address share its by
 same entries under another shape, a later tensor takes the place of one that nothing reads any more,
 and a call may write where it reads if both places are the same.
 
-Entries in memory are f32 or i32; in a plan of format 4, which is for WebGPU alone, values between
-inputs and outputs are f16. A page passes and receives the dtypes of `Port`: int64, int32,
-uint8 and bool are i32 in memory, and a bool is 0 or 1.
+A plan says what a reader must know besides (`needs`), and a reader refuses what it does not know.
+Needs are independent of one another.
+
+Entries in memory are f32 or i32; in a plan that needs `f16`, which is for WebGPU alone, values
+between inputs and outputs, or some of the states, are f16. A page passes and receives the dtypes of
+`Port`: int64, int32, uint8 and bool are i32 in memory, and a bool is 0 or 1.
 
 Weights lie plain, row-major and little-endian, in one file, and are listed in the order of the
 file, which pages take from its beginning on. In the model's first plan that is the order in which
@@ -15,15 +18,15 @@ calls first use them; what another plan needs beside them lies behind. The file 
 chunks, each with its hash. The golden file has inputs and the outputs that belong to them, with
 entries as in memory.
 
-The weights of a plan of format 3 are stored in fewer bits: each says where in the file it lies and
-as what (`storage`), while its `offset` and `bytes` go on to be those that plain weights have one
-after the other. Chunks of such a file may be deflated, each by itself, so that a connection that
-breaks goes on with the next one.
+The weights of a plan that needs `stored` take fewer bits in the file: each says where in the file
+it lies and as what (`storage`), while its `offset` and `bytes` go on to be those that plain weights
+have one after the other. Chunks of such a file may be deflated, each by itself, so that a
+connection that breaks goes on with the next one.
 
-A plan of format 2 has states: tensors that are zeros at first and keep from run to run what a call
-has written to them, such as the keys and values of a language model. An input may be a state, and
-then stays as it is until it is given again. The plan of a language model says what is which in its
-`decoder`. In a plan of format 5, which is for WebGPU alone, some of the states are f16.
+A plan that needs `states` has some: tensors that are zeros at first and keep from run to run what a
+call has written to them, such as the keys and values of a language model. An input may be a state,
+and then stays as it is until it is given again. The plan of a language model says what is which in
+its `decoder`.
 """
 
 from collections import Counter
@@ -35,14 +38,19 @@ from math import prod
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.weight_storage import Storage
 
-FORMAT = 1
-FORMAT_WITH_STATES = 2
-FORMAT_WITH_STORAGE = 3
-FORMAT_WITH_F16 = 4
-FORMAT_WITH_F16_STATES = 5
 ALIGNMENT_BYTES = 64
+MEMORY_DTYPES = (DType.F32, DType.F16, DType.I32)
+"""Dtypes that entries may have in memory; f16 in plans that need it."""
 POSITION_WORDS = 4
 """Words of the state that has a decoder's place."""
+
+
+class Need(StrEnum):
+    """A part of plans that not every reader knows. A plan names its needs in this order."""
+
+    STATES = "states"
+    STORED = "stored"
+    F16 = "f16"
 
 
 class PortDType(StrEnum):
@@ -195,9 +203,10 @@ class Golden:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """`dimensions` are what the model leaves open, such as the length of a sequence; `kernels` are
-    keys of workloads. Check what others wrote with `plan_checking.validated`."""
+    keys of workloads. `needs` are of `Need`, once each. Check what others wrote with
+    `plan_checking.validated`."""
 
-    format: int
+    needs: tuple[str, ...]
     model: str
     dimensions: Mapping[str, int]
     inputs: tuple[Port, ...]
@@ -219,12 +228,12 @@ class Plan:
 
     @property
     def has_f16(self) -> bool:
-        """Whether it is for WebGPU alone."""
-        return self.format in (FORMAT_WITH_F16, FORMAT_WITH_F16_STATES)
+        """True for a plan that is for WebGPU alone."""
+        return Need.F16 in self.needs
 
     @property
     def has_stored_weights(self) -> bool:
-        return self.format == FORMAT_WITH_STORAGE
+        return Need.STORED in self.needs
 
 
 def call_counts(plan: Plan) -> Counter[str]:

@@ -8,11 +8,10 @@ from math import isfinite, prod
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import (
     ALIGNMENT_BYTES,
-    FORMAT,
-    FORMAT_WITH_F16_STATES,
-    FORMAT_WITH_STATES,
+    MEMORY_DTYPES,
     POSITION_WORDS,
     Chunk,
+    Need,
     Plan,
     PlanTensor,
 )
@@ -28,6 +27,7 @@ MAX_EXTENT = MAX_MEMORY_BYTES
 
 def validated(plan: Plan) -> Plan:
     """The plan. Raises InvalidInput with the first fault."""
+    _refuse_needs(plan)
     _refuse_names(plan)
     _refuse_weights(plan)
     _refuse_states(plan)
@@ -55,11 +55,20 @@ def _require(holds: bool, fault: str) -> None:
         raise InvalidInput(fault)
 
 
+def _refuse_needs(plan: Plan) -> None:
+    known = ", ".join(Need)
+    for need in plan.needs:
+        _require(
+            need in tuple(Need),
+            f"the plan needs {need[:80]!r}, which this version does not know: it knows {known}",
+        )
+    ordered = tuple(need for need in Need if need in plan.needs)
+    _require(plan.needs == ordered, f"a plan names its needs once, in the order {known}")
+    stated = (Need.STATES in plan.needs) == bool(plan.states)
+    _require(stated, "a plan needs 'states' if it has some, and else does not")
+
+
 def _refuse_names(plan: Plan) -> None:
-    known = FORMAT <= plan.format <= FORMAT_WITH_F16_STATES
-    _require(known, f"plan format {plan.format} is unknown; this version reads formats 1 to 5")
-    stated = (plan.format in (FORMAT_WITH_STATES, FORMAT_WITH_F16_STATES)) == bool(plan.states)
-    _require(stated, "a plan has format 2 or 5 if it has states, and else another")
     _require(
         bool(_MODEL.fullmatch(plan.model)),
         f"model name {plan.model[:80]!r} is malformed; use a-z, 0-9, '.', '_' and '-', at most 64",
@@ -113,7 +122,9 @@ def _refuse_weights(plan: Plan) -> None:
         return
     storage = any(weight.storage for weight in plan.weights)
     deflated = any(chunk.inflated is not None for chunk in plan.chunks)
-    _require(not storage and not deflated, "weights are stored plain in plans of this format")
+    _require(
+        not storage and not deflated, "weights are stored plain in plans that do not need 'stored'"
+    )
     _require(
         plan.file_bytes == plan.memory.weights,
         f"chunks have {plan.file_bytes} bytes; the weights have {plan.memory.weights}",
@@ -168,7 +179,7 @@ def _refuse_hash(text: str) -> None:
 
 
 def _refuse_shape(plan: Plan, what: str, dtype: DType, shape: tuple[int, ...]) -> None:
-    known = (DType.F32, DType.F16, DType.I32) if plan.has_f16 else (DType.F32, DType.I32)
+    known = [each for each in MEMORY_DTYPES if plan.has_f16 or each is not DType.F16]
     _require(dtype in known, f"{what} is {dtype}; memory holds {' and '.join(known)}")
     _require(len(shape) <= MAX_RANK, f"{what} has more than {MAX_RANK} axes")
     _require(all(n >= 1 for n in shape), f"{what} has shape {list(shape)}, which is empty")

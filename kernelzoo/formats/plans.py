@@ -5,11 +5,20 @@ from typing import Any
 
 import msgspec
 
-from kernelzoo.domain.plan import Plan
+from kernelzoo.domain.plan import MEMORY_DTYPES, Plan
 from kernelzoo.domain.plan_checking import validated
 from kernelzoo.errors import InvalidInput
 
 MAX_PLAN_BYTES = 16 << 20
+
+_FORMER_HEADS = {
+    b'{"format":1,': b'{"needs":[],',
+    b'{"format":2,': b'{"needs":["states"],',
+    b'{"format":3,': b'{"needs":["stored"],',
+    b'{"format":4,': b'{"needs":["f16"],',
+    b'{"format":5,': b'{"needs":["states","f16"],',
+}
+"""Plans began with the number of a format before they named their needs."""
 
 
 def plan_bytes(plan: Plan) -> bytes:
@@ -50,8 +59,32 @@ def _omit(part: dict[str, Any], *names: str) -> None:
             del part[name]
 
 
+def with_needs(body: bytes) -> bytes:
+    """Returns the bytes of a plan, those of formats 1 to 5 as they are written now. The file of
+    such a plan, and so its hash, stays as it was sent."""
+    for former, head in _FORMER_HEADS.items():
+        if body.startswith(former):
+            return head + body.removeprefix(former)
+    return body
+
+
+def plan_schemas() -> dict[str, Any]:
+    """JSON Schemas of `Plan` and its parts by name, which refer to one another as those of an
+    OpenAPI document do. Fields that a plan may lack are never null."""
+    _, schemas = msgspec.json.schema_components([Plan], ref_template="#/components/schemas/{name}")
+    for schema in schemas.values():
+        for name, field in schema.get("properties", {}).items():
+            if field.pop("default", ...) is None:
+                [schema["properties"][name]] = [
+                    each for each in field["anyOf"] if each != {"type": "null"}
+                ]
+    schemas["DType"]["enum"] = list(MEMORY_DTYPES)
+    return schemas
+
+
 def read_plan(body: bytes) -> Plan:
     """Raises InvalidInput for what is no plan, and for one that is not in its canonical form."""
+    body = with_needs(body)
     if len(body) > MAX_PLAN_BYTES:
         raise InvalidInput(f"the plan has {len(body)} bytes; at most {MAX_PLAN_BYTES} are allowed")
     try:

@@ -16,6 +16,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import DTYPES, MEASURED, TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
+from kernelzoo.formats.plans import with_needs
 from kernelzoo.linking import link, link_javascript
 from kernelzoo.store import candidates, models, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all
@@ -98,7 +99,7 @@ async def build(state: State, key: Key) -> ServedManifest:
         signatures=[],
     )
     head = document.model_dump_json(exclude={"signatures"}).encode()
-    body = state.signer.seal(head.replace(_NO_PLAN, b'"plan":' + plan, 1))
+    body = state.signer.seal(head.replace(_NO_PLAN, b'"plan":' + with_needs(plan), 1))
     return ServedManifest(
         body=await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL, mtime=0),
         # Weak: the same document is sent compressed or plain.

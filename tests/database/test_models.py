@@ -422,6 +422,22 @@ def test_a_gpu_is_given_the_plan_of_f16_and_every_other_page_that_of_f32(
     }
 
 
+def test_a_plan_that_was_stored_with_a_former_format_is_given_with_its_needs(
+    http: TestClient,
+) -> None:
+    _, _, rest = plan_bytes(TINY.plan).partition(b'"needs":[],')
+    former = b'{"format":1,' + rest
+    send(http, TINY)
+    assert http.put(f"/v1/blobs/{digest(former)}", content=former, headers=OPERATOR).is_success
+    body = {"source": "x", "plans": [TINY.request | {"plan": digest(former)}]}
+    made = http.put("/v1/models/tiny", json=body, headers=OPERATOR)
+    assert made.status_code == 201, made.text
+    found = http.get(f"/v1/models/tiny/{CLASS}").json()
+    assert found["plan"] == json.loads(plan_bytes(TINY.plan))
+    (listed,) = http.get("/v1/models/tiny").json()["plans"]
+    assert http.get(listed["plan"]["url"]).content == former, "its file stays as it was sent"
+
+
 def test_agents_go_to_what_takes_most_of_an_inference_first(
     served: TestClient, db: Connection
 ) -> None:

@@ -137,7 +137,7 @@ export class Engine {
     const linked = modulesOf(order, kernels, ports);
     linked.catch(() => undefined); // It is awaited when there is a memory.
     const threads = ports.threads === null ? 1 : order.threads;
-    const inOrder = order.graph === null && plan.format !== 2;
+    const inOrder = order.graph === null && !plan.needs.includes("states");
     const placement = place(plan, kernelsOf(order), threads, inOrder);
     const memory =
       ports.machine?.memory(placement.totalBytes) ??

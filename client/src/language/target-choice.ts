@@ -124,7 +124,7 @@ export class Targets {
   }
 
   async #answered(deviceClass: string, context: number | undefined): Promise<Answered> {
-    const asked = { ...this.#host, deviceClass, format: 2 } as const;
+    const asked = { ...this.#host, deviceClass, states: true } as const;
     const dimensions = context === undefined ? {} : { context };
     const ask = () => requestModel(asked, this.#name, dimensions);
     const answered = await compiled(this.#host, await ask(), ask, this.#waiting);

@@ -15,6 +15,6 @@ export interface Host
   readonly forbidden: string | null;
   /** Workers may be handed shared memory. */
   readonly shares: boolean;
-  /** The format of plans that is asked for; 1 unless told. */
-  readonly format?: 1 | 2;
+  /** Plans with states are asked for, as those of language models are. */
+  readonly states?: true;
 }

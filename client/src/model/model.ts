@@ -125,7 +125,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const tensor = ({ name, dtype, shape }: ModelTensor): ModelTensor => ({ name, dtype, shape });
     this.#opener = opener;
     this.#open = open;
-    this.#halves = answer.plan.format === 4 ? import("./f16-overflow.js") : undefined;
+    this.#halves = answer.plan.needs.includes("f16") ? import("./f16-overflow.js") : undefined;
     this.#opened = Promise.resolve(opened);
     this.#shown = opened;
     this.#ready = opened.session;
@@ -305,7 +305,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     try {
       const ran = await running;
       const failure = (await this.#halves)?.overflowOf(feeds, ran.outputs);
-      if (failure && this.#opener.answer.plan.format === 4) throw new Refused(failure);
+      if (failure && this.#opener.answer.plan.needs.includes("f16")) throw new Refused(failure);
       this.#spare = ran.feeds;
       if (this.#runs++ > 0) this.#learn(ran);
       return ran;

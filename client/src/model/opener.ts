@@ -166,9 +166,8 @@ export class Opener {
   async #source(): Promise<string | undefined> {
     switch (this.target.target) {
       case "wasm":
-        return this.answer.plan.format === 3
-          ? (await import("../executor/full-worker-source.js")).source
-          : undefined;
+        if (!this.answer.plan.needs.includes("stored")) return undefined;
+        return (await import("../executor/full-worker-source.js")).source;
       case "webgpu":
         return (await import("../backend/webgpu/worker-source.js")).source;
       case "javascript":

@@ -45,12 +45,15 @@ function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL
   return url;
 }
 
+const KNOWN_NEEDS: readonly string[] = ["states", "stored", "f16"];
+
 async function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): Promise<void> {
   const { model, plan, kernels } = answer;
-  // What formats of 3 and 4 add every reader of the first one knows, and 5 adds so to 2.
-  const format = [0, 1, 2, 1, 1, 2][plan?.format];
-  if (model === 1 && format === (host.format ?? 1) && kernels) return;
-  throw refused((await refusals()).otherKind(url, answer, format));
+  const needs = plan?.needs;
+  const unknown = needs?.find((need) => !KNOWN_NEEDS.includes(need));
+  const isAsked = needs?.includes("states") === (host.states ?? false);
+  if (model === 1 && kernels && isAsked && unknown === undefined) return;
+  throw refused((await refusals()).otherKind(url, answer, unknown));
 }
 
 /** Throws KernelZooError (signature) for a signed answer to another question. */

@@ -64,7 +64,7 @@ function planOf(workload: string, { tensors }: KernelWire): PlanWire {
     }),
   );
   return {
-    ...{ format: 1, model: workload, dimensions: {}, weights: [], chunks: [] },
+    ...{ needs: [], model: workload, dimensions: {}, weights: [], chunks: [] },
     inputs: ports.slice(0, -1),
     outputs: ports.slice(-1),
     tensors: placed,

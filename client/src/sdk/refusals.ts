@@ -62,10 +62,14 @@ export function noRoom(name: string, bytes: number, { leftBytes, others }: Memor
   return `${name} takes ${mib(bytes)}; ${mib(Math.max(0, leftBytes))} are left. ${remedy}.`;
 }
 
-/** What an answer is that is no model of the kind that was asked for; its plan is of `format`. */
-export function otherKind(url: URL, { name, model, kernels }: ModelAnswer, format = 0): string {
-  if (model !== 1 || !kernels || format === 0) return `${url} is no model for this SDK.`;
-  return format === 2
+/** Why an answer is no model of the kind that was asked for; `need` is one that no reader knows. */
+export function otherKind(url: URL, answer: ModelAnswer, need?: string): string {
+  const { name, model, plan, kernels } = answer;
+  if (model !== 1 || !kernels || !plan?.needs) return `${url} is no model for this SDK.`;
+  if (need !== undefined) {
+    return `The plan of ${name} needs "${need}", which this SDK does not know: update kernelzoo.`;
+  }
+  return plan.needs.includes("states")
     ? `${name} is a language model; open it by zoo.languageModel().`
     : `${name} is no language model; open it by zoo.model().`;
 }

@@ -11,7 +11,7 @@ import type { FilesKind } from "./cache-files.js";
 export type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Names the form of a graph and the meaning of packing; raised when either changes. */
-export const GRAPH_VERSION = 3;
+export const GRAPH_VERSION = 4;
 export const PIECE_BYTES = 1 << 20;
 /** Caches of this name and a key have a language model each. */
 export const LANGUAGE_CACHES = "kernelzoo-language:";

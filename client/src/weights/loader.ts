@@ -131,7 +131,7 @@ export async function receiveWeights(
   stored?: Reading,
   first = 0,
 ): Promise<void> {
-  const reading = plan.format === 3 ? stored : plainFile;
+  const reading = plan.needs.includes("stored") ? stored : plainFile;
   if (!reading) throw new KernelZooError("artifact", "This worker reads no weights of fewer bits.");
   const { take, from } = reading(plan, async (offset, bytes) => (await sink)(offset, bytes));
   await streamWeights(url, plan.chunks, take, arrived, from(first));

@@ -1177,6 +1177,15 @@ export interface components {
             readonly kind: string;
         };
         /**
+         * Chunk
+         * @description The next `bytes` of the weights file. A deflated chunk (RFC 1950) has `inflated` bytes.
+         */
+        readonly Chunk: {
+            readonly bytes: number;
+            readonly inflated?: number;
+            readonly sha256: string;
+        };
+        /**
          * ClaimWire
          * @description `time` is in any unit: only its ratio to others of the same workload counts.
          */
@@ -1318,6 +1327,15 @@ export interface components {
             /** Shown */
             readonly shown: boolean;
         };
+        /**
+         * DType
+         * @description F16 and I8 are storage types: kernels compute in F32 and I32, and round what they store.
+         *
+         *         I64 is what models keep their indices in. Kernels read its low half, so that each number must
+         *         fit into 32 bits; no tensor of a workload has it.
+         * @enum {unknown}
+         */
+        readonly DType: "f32" | "f16" | "i32";
         /**
          * Decision
          * @description `stage`: where it failed; '' where the operator decided. `candidates` have these bytes.
@@ -1591,6 +1609,31 @@ export interface components {
             readonly keys: readonly components["schemas"]["FoundKey"][];
             /** Total */
             readonly total: number;
+        };
+        /**
+         * Golden
+         * @description An output is right if no entry, or no more than are allowed to be off, differs from the
+         *         file's by more than `tolerance` times the largest magnitude of that output. With
+         *         weights that are stored in fewer bits, or values of f16,
+         *         outputs differ by `storage_error` of that magnitude from those of the model as it was.
+         */
+        readonly Golden: {
+            readonly inputs: readonly components["schemas"]["GoldenPart"][];
+            readonly outputs: readonly components["schemas"]["GoldenPart"][];
+            readonly sha256: string;
+            readonly storage_error?: number;
+            readonly tolerance: number;
+        };
+        /**
+         * GoldenPart
+         * @description `bytes` of the golden file from `offset` on: a port's entries as they lie in memory. Of an
+         *         output so many entries may be `off`, as rounding alone decides them.
+         */
+        readonly GoldenPart: {
+            readonly bytes: number;
+            readonly name: string;
+            readonly off?: number;
+            readonly offset: number;
         };
         /**
          * GroundsWire
@@ -2099,10 +2142,7 @@ export interface components {
             readonly modules_by_runs?: readonly components["schemas"]["ModuleForRuns"][];
             /** Name */
             readonly name: string;
-            /** Plan */
-            readonly plan: {
-                readonly [key: string]: unknown;
-            };
+            readonly plan: components["schemas"]["Plan"];
             /** Serial */
             readonly serial: number;
             /** Signatures */
@@ -2300,6 +2340,40 @@ export interface components {
             readonly workloads: readonly string[];
         };
         /**
+         * Plan
+         * @description `dimensions` are what the model leaves open, such as the length of a sequence; `kernels` are
+         *         keys of workloads. `needs` are of `Need`, once each. Check what others wrote with
+         *         `plan_checking.validated`.
+         */
+        readonly Plan: {
+            readonly calls: readonly components["schemas"]["PlanCall"][];
+            readonly chunks: readonly components["schemas"]["Chunk"][];
+            readonly decoder?: components["schemas"]["PlanDecoder"];
+            readonly dimensions: {
+                readonly [key: string]: number;
+            };
+            readonly golden: components["schemas"]["Golden"];
+            readonly inputs: readonly components["schemas"]["Port"][];
+            readonly kernels: readonly string[];
+            readonly memory: components["schemas"]["PlanMemory"];
+            readonly model: string;
+            readonly needs: readonly string[];
+            readonly outputs: readonly components["schemas"]["Port"][];
+            readonly states?: readonly components["schemas"]["PlanState"][];
+            readonly tensors: readonly components["schemas"]["PlanTensor"][];
+            readonly weights: readonly components["schemas"]["Weight"][];
+        };
+        /**
+         * PlanCall
+         * @description `tensors` are the operands of the workload `kernel` in its order, the output last. `label`
+         *         says which node of the model this is.
+         */
+        readonly PlanCall: {
+            readonly kernel: number;
+            readonly label: string;
+            readonly tensors: readonly number[];
+        };
+        /**
          * PlanCoverage
          * @description A plan on a class of devices. Of its `workloads` so many are `confirmed` or `provisional`;
          *     `confirmed_flops` is the share of an inference's operations that the former are.
@@ -2335,6 +2409,42 @@ export interface components {
             readonly workloads: number;
         };
         /**
+         * PlanDecoder
+         * @description What of a plan decodes a language model: calls that take a block of the prompt, then those of
+         *         a token, a run of either. The numbers are those of tensors, and at last of calls.
+         *
+         *         `token` i32[1] is the state that has the token which a run takes, `position` i32[4] that which
+         *         has its place and behind it the end of the prompt, and `prompt` i32[length] that with the tokens
+         *         of the prompt by their places. A run goes on to the next place, with the prompt's token there,
+         *         or behind its end with that in `chosen` i32[1], the likeliest by `logits` f32[1, vocabulary].
+         *
+         *         The calls before `step` take `rows` tokens of the prompt from the place on, and go on to the
+         *         prompt's last token at most. Of the others, which take a token, those from `head` to the last
+         *         but one are of use only where the next token is asked for. `stop` are tokens that end a text.
+         */
+        readonly PlanDecoder: {
+            readonly chosen: number;
+            readonly head: number;
+            readonly length: number;
+            readonly logits: number;
+            readonly position: number;
+            readonly prompt: number;
+            readonly rows: number;
+            readonly step: number;
+            readonly stop: readonly number[];
+            readonly token: number;
+            readonly vocabulary: number;
+        };
+        /**
+         * PlanMemory
+         * @description Bytes, of plain weights. Scratch memory is not among them: it depends on the kernels that a
+         *         device is given.
+         */
+        readonly PlanMemory: {
+            readonly activations: number;
+            readonly weights: number;
+        };
+        /**
          * PlanRequest
          * @description `plan` and `weights` are hashes of files that were sent before, as is the golden file that
          *     the plan names. Weights may be on the author's own host instead, at `weights_url`.
@@ -2346,6 +2456,27 @@ export interface components {
             readonly weights: string | null;
             /** Weights Url */
             readonly weights_url?: string | null;
+        };
+        /**
+         * PlanState
+         * @description A tensor that a run leaves to the next one; zeros at first.
+         */
+        readonly PlanState: {
+            readonly dtype: components["schemas"]["DType"];
+            readonly name: string;
+            readonly shape: readonly number[];
+        };
+        /**
+         * PlanTensor
+         * @description `at` is a byte address in the activations, `weight` and `state` are indices. Exactly one is
+         *         given.
+         */
+        readonly PlanTensor: {
+            readonly at?: number;
+            readonly dtype: components["schemas"]["DType"];
+            readonly shape: readonly number[];
+            readonly state?: number;
+            readonly weight?: number;
         };
         /**
          * PlanWire
@@ -2379,6 +2510,26 @@ export interface components {
             readonly plan: components["schemas"]["FileWire"];
             readonly weights: components["schemas"]["FileWire"];
         };
+        /**
+         * Port
+         * @description An input or output as the page knows it; `tensor` is where it lies. `rows`: the least and the
+         *         largest integer of an input that chooses rows of a table as it is; a page refuses others.
+         */
+        readonly Port: {
+            readonly dtype: components["schemas"]["PortDType"];
+            readonly name: string;
+            readonly rows?: readonly [
+                number,
+                number
+            ];
+            readonly shape: readonly number[];
+            readonly tensor: number;
+        };
+        /**
+         * PortDType
+         * @enum {unknown}
+         */
+        readonly PortDType: "bool" | "float32" | "int32" | "int64" | "uint32" | "uint8";
         /**
          * PortWire
          * @description An input or output: a page gives and takes its `dtype`.
@@ -2790,6 +2941,22 @@ export interface components {
             readonly signature: string;
         };
         /**
+         * Storage
+         * @description `bytes` of the weights file from `offset` on, after its chunks were inflated. `axis` is that
+         *         of int8's channels.
+         */
+        readonly Storage: {
+            readonly axis?: number;
+            readonly bytes: number;
+            readonly offset: number;
+            readonly type: components["schemas"]["StorageType"];
+        };
+        /**
+         * StorageType
+         * @enum {unknown}
+         */
+        readonly StorageType: "f16" | "int4" | "int8" | "plain";
+        /**
          * SwapWire
          * @description From `at` on an inference is expected to take `expected_ms`, as the calls of `workload` take
          *     `after_ms` instead of `before_ms` with this kernel. `served`: pages are given it; else it leads,
@@ -2933,6 +3100,18 @@ export interface components {
             readonly dispatch_us: number;
             /** Peak Gflops */
             readonly peak_gflops: number;
+        };
+        /**
+         * Weight
+         * @description `bytes` of the weights file from `offset` on; of plain weights where it has a `storage`.
+         */
+        readonly Weight: {
+            readonly bytes: number;
+            readonly dtype: components["schemas"]["DType"];
+            readonly name: string;
+            readonly offset: number;
+            readonly shape: readonly number[];
+            readonly storage?: components["schemas"]["Storage"];
         };
         /** WorkloadSet */
         readonly WorkloadSet: {

@@ -4,12 +4,8 @@ from collections.abc import Mapping
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import (
-    FORMAT,
-    FORMAT_WITH_F16,
-    FORMAT_WITH_F16_STATES,
-    FORMAT_WITH_STATES,
-    FORMAT_WITH_STORAGE,
     Golden,
+    Need,
     Plan,
     PlanCall,
     PlanMemory,
@@ -45,7 +41,7 @@ def planned(
             calls.append(PlanCall(kernel=kernel, tensors=numbers, label=printable(node.label)))
     outputs = tuple(tensors.port(port) for port in graph.outputs)
     plan = Plan(
-        format=_format(graph, weights),
+        needs=_needs(graph, weights),
         model=model,
         dimensions=dimensions,
         inputs=inputs,
@@ -62,14 +58,13 @@ def planned(
     return validated(plan)
 
 
-def _format(graph: Graph, weights: PlanWeights) -> int:
-    has_f16 = any(value.dtype is DType.F16 for value in graph.values.values())
-    if graph.states:
-        return FORMAT_WITH_F16_STATES if has_f16 else FORMAT_WITH_STATES
-    if has_f16:
-        return FORMAT_WITH_F16
-    stored = any(weight.storage for weight in weights.weights)
-    return FORMAT_WITH_STORAGE if stored else FORMAT
+def _needs(graph: Graph, weights: PlanWeights) -> tuple[Need, ...]:
+    present = {
+        Need.STATES: bool(graph.states),
+        Need.STORED: any(weight.storage for weight in weights.weights),
+        Need.F16: any(value.dtype is DType.F16 for value in graph.values.values()),
+    }
+    return tuple(need for need in Need if present[need])
 
 
 def _state(graph: Graph, name: str) -> PlanState:

@@ -13,9 +13,11 @@ from kernelzoo.domain.plan import (
     Chunk,
     Golden,
     GoldenPart,
+    Need,
     Plan,
     PlanCall,
     PlanMemory,
+    PlanState,
     PlanTensor,
     Port,
     PortDType,
@@ -25,11 +27,18 @@ from kernelzoo.domain.plan import (
 from kernelzoo.domain.plan_checking import validated
 from kernelzoo.domain.weight_storage import Storage, StorageType
 from kernelzoo.errors import InvalidInput
-from kernelzoo.formats.plans import plan_bytes, plan_sha256, read_plan
+from kernelzoo.formats.plans import (
+    plan_bytes,
+    plan_document,
+    plan_schemas,
+    plan_sha256,
+    read_plan,
+    with_needs,
+)
 
 # y = relu(gather(table, ids) @ b) in two calls; the last writes where the first wrote.
 PLAN = Plan(
-    format=1,
+    needs=(),
     model="tiny",
     dimensions={"sequence": 16, "batch": 1},
     inputs=(Port(name="ids", dtype=PortDType.INT64, shape=(1, 16), tensor=0),),
@@ -85,10 +94,57 @@ def _calls(*calls: tuple[int, tuple[int, ...]]) -> Plan:
 STORAGE = Storage(type=StorageType.INT8, offset=0, bytes=120, axis=0)
 STORED = replace(
     PLAN,
-    format=3,
+    needs=(Need.STORED,),
     weights=(replace(PLAN.weights[0], storage=STORAGE),),
     chunks=(Chunk(bytes=100, sha256="ab" * 32, inflated=160),),
 )
+
+
+WITH_STATE = replace(
+    PLAN,
+    needs=(Need.STATES,),
+    tensors=(replace(PLAN.tensors[0], at=None, state=0), *PLAN.tensors[1:]),
+    states=(PlanState(name="ids", dtype=DType.I32, shape=(1, 16)),),
+)
+FORMER = {
+    1: PLAN,
+    2: WITH_STATE,
+    3: STORED,
+    4: replace(PLAN, needs=(Need.F16,)),
+    5: replace(WITH_STATE, needs=(Need.STATES, Need.F16)),
+}
+
+
+@pytest.mark.parametrize("number", FORMER)
+def test_stored_plans_of_the_former_formats_are_read(number: int) -> None:
+    """A zoo keeps the files of plans as they were sent."""
+    plan = FORMER[number]
+    _, _, rest = plan_bytes(plan).partition(b"],")
+    body = b'{"format":%d,' % number + rest
+    assert read_plan(body) == plan
+    assert with_needs(body) == plan_bytes(plan)
+
+
+def test_needs_are_independent_of_one_another() -> None:
+    """A language model with a cache of f16 may have weights in fewer bits."""
+    plan = replace(
+        STORED,
+        needs=tuple(Need),
+        tensors=(WITH_STATE.tensors[0], *STORED.tensors[1:]),
+        states=WITH_STATE.states,
+    )
+    assert read_plan(plan_bytes(plan)) == plan
+    assert plan.has_f16
+    assert plan.has_stored_weights
+
+
+def test_a_schema_has_every_field_of_a_plan_and_lets_it_lack_those_that_are_omitted() -> None:
+    schemas = plan_schemas()
+    document = plan_document(PLAN)
+    assert set(document) < set(schemas["Plan"]["properties"])
+    assert {"needs", "calls"} <= set(schemas["Plan"]["required"])
+    assert set(schemas["PlanTensor"]["required"]) == {"dtype", "shape"}
+    assert schemas["PlanTensor"]["properties"]["at"] == {"type": "integer"}
 
 
 def _stored(**changes: Any) -> Plan:
@@ -97,9 +153,13 @@ def _stored(**changes: Any) -> Plan:
 
 
 FAULTS = {
-    "format 6 is unknown": replace(PLAN, format=6),
-    "weight 0 (table) does not say how it is stored": replace(PLAN, format=3),
-    "weights are stored plain in plans of this format": replace(STORED, format=1),
+    "the plan needs 'sparse', which this version does not know: it knows states, stored, f16": (
+        replace(PLAN, needs=("sparse",))
+    ),
+    "names its needs once, in the order states": replace(PLAN, needs=("f16", "stored")),
+    "a plan names its needs once": replace(PLAN, needs=("f16", "f16")),
+    "weight 0 (table) does not say how it is stored": replace(PLAN, needs=(Need.STORED,)),
+    "weights are stored plain in plans that do not need 'stored'": replace(STORED, needs=()),
     "table) is stored in 80 bytes; int8 has 120": _stored(bytes=80),
     "table) is stored by axis 2; it has 2": _stored(axis=2),
     "table) has an axis if it is stored as int8": _stored(type=StorageType.F16),
@@ -110,7 +170,7 @@ FAULTS = {
         STORED, chunks=(replace(STORED.chunks[0], inflated=1 << 40),)
     ),
     "the weights have -64 bytes": replace(STORED, memory=replace(STORED.memory, weights=-64)),
-    "has format 2 or 5 if it has states": replace(PLAN, format=2),
+    "a plan needs 'states' if it has some": replace(PLAN, needs=(Need.STATES,)),
     "model name '../etc' is malformed": replace(PLAN, model="../etc"),
     "dimension batch is -1": replace(PLAN, dimensions={"batch": -1}),
     "'matmul' is no key of a workload": replace(PLAN, kernels=("matmul", "relu:f32:n128")),

@@ -17,7 +17,6 @@ from kernelzoo.domain.operators.expressions import (
     Function,
     Real,
 )
-from kernelzoo.domain.plan import FORMAT_WITH_F16
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
@@ -85,7 +84,7 @@ def test_kernels_compute_the_outputs_of_f32(
         pytest.skip("this adapter has no shader-f16; llvmpipe has (mesa-vulkan-drivers)")
     made = plan_f16([model()], [{}], "small", 0.01)
     (plan,) = made.plans
-    assert plan.format == FORMAT_WITH_F16
+    assert plan.needs == ("f16",)
     assert read_plan(plan_bytes(plan)) == plan
     joined = any("attention" in key for key in plan.kernels)
     assert joined is (model is attention_in_vectors)

@@ -47,7 +47,7 @@ def test_a_folder_of_safetensors_becomes_a_decoder(tmp_path: Path) -> None:
     model = plan_language_model(tmp_path, "small", [48])
     (plan,) = model.plans
     assert read_plan(plan_bytes(plan)) == plan
-    assert (plan.format, plan.dimensions) == (2, {"context": 48})
+    assert (plan.needs, plan.dimensions) == (("states",), {"context": 48})
     assert isinstance(plan.decoder, PlanDecoder)
     assert plan.decoder.stop == (2, 3)
     assert [state.name for state in plan.states[:3]] == ["token", "position", "prompt"]
@@ -117,7 +117,7 @@ def test_a_cache_of_f16_is_another_plan_of_the_same_weights(tmp_path: Path) -> N
     assert model.f16 is not None
     (plan,), (halved,) = model.plans, model.f16.plans
     assert read_plan(plan_bytes(halved)) == halved
-    assert (plan.format, halved.format, halved.has_f16) == (2, 5, True)
+    assert (plan.needs, halved.needs) == (("states",), ("states", "f16"))
     assert (plan.weights, plan.chunks) == (halved.weights, halved.chunks)
     kept = [state.dtype for state in halved.states[3:]]
     assert kept == [DType.F16] * 2 * CONFIG["num_hidden_layers"]
@@ -296,7 +296,7 @@ def test_a_plan_whose_states_or_decoder_do_not_fit_is_refused() -> None:
     decoder = plan.decoder
     assert decoder is not None
     for changed, fault in (
-        (replace(plan, format=1), "has format 2 or 5 if it has states"),
+        (replace(plan, needs=()), "a plan needs 'states' if it has some"),
         (replace(plan, decoder=replace(decoder, length=63)), "prompt must be a state of 63"),
         (replace(plan, decoder=replace(decoder, vocabulary=71)), "logits must be 71"),
         (replace(plan, decoder=replace(decoder, token=decoder.chosen)), "token must be a state"),

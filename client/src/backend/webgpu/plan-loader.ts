@@ -127,7 +127,7 @@ async function bringWeights(
   }
   // A kernel that replaces a wrong one comes from the network, and so do its weights.
   if (graph?.texts && replaced.length === 0) throw unreadable(answer.name);
-  const reading = plan.format === 3 ? unpacking : plainFile;
+  const reading = plan.needs.includes("stored") ? unpacking : plainFile;
   const { take } = reading(plan, (offset, bytes) => buffers.take(offset, bytes));
   await streamWeights(addressOf(answer.weights.url, origin), plan.chunks, take, { chunk: arrived });
 }
