@@ -1,3 +1,3 @@
-"""What every process of kernelzoo agrees on: values, store, jobs, settings."""
+"""Every process of kernelzoo agrees on this: values, store, jobs, settings."""
 
 __version__ = "0.1.0"

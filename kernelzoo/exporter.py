@@ -31,7 +31,8 @@ class _Quiet(WSGIRequestHandler):
 
 
 class Processes(Collector):
-    """What the processes of a directory have counted. Counts of dead ones stay, gauges do not."""
+    """Collects what the processes of a directory have counted. Counts of dead ones stay, gauges do
+    not."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -61,7 +62,8 @@ def _lives(pid: int) -> bool:
 
 
 def registry(*more: Collector) -> CollectorRegistry:
-    """What this process exports: all that was counted, and what `more` asks when scraped."""
+    """Makes the registry that this process exports: all that was counted, and what `more` asks when
+    scraped."""
     found = CollectorRegistry()
     for collector in (Processes(Path(DIRECTORY)) if DIRECTORY else REGISTRY, *more):
         found.register(collector)

@@ -146,7 +146,7 @@ def remove_old(again: int = 0) -> Message:
 
 
 class Sender(Protocol):
-    """What enqueues a job. Never raises for a broker that is away."""
+    """A sender enqueues a job. It never raises for a broker that is away."""
 
     def __call__(self, job: Message) -> None: ...
 

@@ -37,7 +37,7 @@ class CompileStage(StrEnum):
 
 
 class CompileOutcome(StrEnum):
-    """What became of a candidate. Abandoned: every worker that tried it died."""
+    """Compiling a candidate ends in one of these. Abandoned: every worker that tried it died."""
 
     COMPILED = "compiled"
     REFUSED = "refused"
@@ -45,7 +45,7 @@ class CompileOutcome(StrEnum):
 
 
 class RefusalReason(StrEnum):
-    """Why a report of measurements was not taken."""
+    """A report of measurements is refused for one of these reasons."""
 
     NO_LEASE = "no_lease"
     NONCE = "nonce"
@@ -55,14 +55,14 @@ class RefusalReason(StrEnum):
 
 
 class CacheResult(StrEnum):
-    """Whether a manifest was in the cache or had to be built from rows."""
+    """A manifest was in the cache, or had to be built from rows."""
 
     HIT = "hit"
     MISS = "miss"
 
 
 class Removed(StrEnum):
-    """What is removed for its age."""
+    """Rows of these kinds are removed for their age."""
 
     BALLOT = "ballot"
     MEASUREMENT = "measurement"
@@ -73,7 +73,7 @@ class Removed(StrEnum):
 
 
 MISSING = "missing"
-"""In place of a hit level: the zoo has no kernel for a workload, not even a default one."""
+"""Stands in place of a hit level: the zoo has no kernel for a workload, not even a default one."""
 
 JOBS = (
     *("plan_space", "compile_batch", "verify_leases", "tally"),
@@ -91,7 +91,7 @@ TABLES = (
     *("device_class", "candidate", "artifact", "page_failure", "wrong_output"),
     "page_load",
 )
-"""Those that grow with what strangers send, and those of the compiler."""
+"""These tables grow with what strangers send, or are written by the compiler."""
 ENGINES = ("Chromium", "Firefox", "Safari", "WebKit")
 OTHER = "other"
 NO_ROUTE = "none"

@@ -23,7 +23,7 @@ _RENAMED = {"KERNELZOO_LIARS": "max_malicious_share"}
 
 
 class WorkerSettings(BaseSettings):
-    """What workers read: no key of the gateway's. Durations are in seconds.
+    """Workers read these, and no key of the gateway's. Durations are in seconds.
 
     `alive_file` is touched while a worker's loop turns; unset, it is not. Prometheus reads metrics
     from `metrics_port`; unset, they are not served.
@@ -65,7 +65,7 @@ class WorkerSettings(BaseSettings):
 
 
 class Settings(WorkerSettings):
-    """What the gateway reads. Durations are in seconds."""
+    """The gateway reads these. Durations are in seconds."""
 
     operator_key: SecretStr
     token_secret: SecretStr

@@ -66,7 +66,8 @@ class Signer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """What `Signer.seal` made. Believe `document` alone: the last member is signed by nobody."""
+    """A document that `Signer.seal` made. Believe `document` alone: the last member is signed by
+    nobody."""
 
     document: bytes
     signatures: tuple[Signature, ...]

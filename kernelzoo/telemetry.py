@@ -71,7 +71,8 @@ class RateLimit(logging.Filter):
 
 
 def _event(record: logging.LogRecord) -> str:
-    """What is said, without what it is said of: structlog's event, or a format of the library's."""
+    """Returns the message without its arguments: structlog's event, or a format of the
+    library's."""
     told = record.msg.get("event", "") if isinstance(record.msg, dict) else record.msg
     return str(told)[:120]
 

@@ -45,7 +45,7 @@ from workers.suspecting import LeaseFault, settle, times_fault, verdict_of
 log = structlog.get_logger(__name__)
 
 RETRIES = 3
-"""How often judging a report is tried again, after 5, 20 and 80 seconds with the default
+"""Judging a report is tried again so often, after 5, 20 and 80 seconds with the default
 `stalled_s`."""
 
 

@@ -1,4 +1,4 @@
-"""Whether a worker's loop still turns. `python -m workers.alive` is a container's health check.
+"""Checks that a worker's loop still turns. `python -m workers.alive` is a container's health check.
 
 The loop touches the file that KERNELZOO_ALIVE_FILE names; the check reads its age. It imports the
 standard library alone, since it runs every few seconds beside the worker.
@@ -18,7 +18,7 @@ def touch(file: Path) -> None:
 
 
 def complaint(file: Path, now_s: float) -> str | None:
-    """What is wrong, or None while the file is fresh. `now_s` is the time of day."""
+    """Returns what is wrong, or None while the file is fresh. `now_s` is the time of day."""
     try:
         age_s = now_s - file.stat().st_mtime
     except FileNotFoundError:

@@ -75,7 +75,7 @@ def _space(workload: Workload, target: TargetKind, space: str) -> tuple[Candidat
 
 
 def _add(db: Database, job_id: int, space: tuple[Candidate, ...]) -> list[str]:
-    """Those that are new, in the order of the space."""
+    """Stores a space, and returns the ids of its new candidates in its order."""
     by_id = sorted(enumerate(space), key=lambda place: place[1].candidate_id)
     rows = (fetch_one(db, candidates.add(job_id, place, each)) for place, each in by_id)
     new = {row.candidate_id for row in rows if row is not None}
@@ -96,7 +96,8 @@ def compile_batch(db: Database, candidate_ids: list[str]) -> tuple[jobs.Message,
 
 
 def _compile(db: Database, row: candidates.CandidateRow) -> list[str]:
-    """What is a default now, where this one failed."""
+    """Compiles a candidate. Returns the default that takes its place where it fails, if there is
+    one."""
     if row.attempts > candidates.MAX_ATTEMPTS:
         detail = f"its worker died {candidates.MAX_ATTEMPTS} times while compiling it"
         return _give_up(db, row, detail, CompileOutcome.ABANDONED)

@@ -17,7 +17,8 @@ log = structlog.get_logger(__name__)
 
 
 def deny_failing(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule) -> bool:
-    """Whether anything is denied that had not been, to the class or for its device."""
+    """Denies what fails, and returns whether anything is denied that had not been, to the class or
+    for its device."""
     witnessed = Defence.WITNESSES in rule.defences
     execute(db, denials.heard(workload_key, device_class))
     rows = fetch_all(db, denials.voices(workload_key, device_class, rule.trust))
@@ -54,7 +55,7 @@ def _may_deny(db: Database, sha256: str, device_class: DeviceClass, trust: Trust
 def _weigh_on_device(
     db: Database, workload_key: str, device_class: DeviceClass, rule: Rule
 ) -> bool:
-    """Whether what is denied to one class of a device begins or ceases to hold for the others."""
+    """Returns whether a denial to one class of a device begins or ceases to hold for the others."""
     rows = fetch_all(db, denials.device_voices(workload_key, device_class, rule.trust))
     changed = False
     for (sha256, denied_to, before), voices in groupby(

@@ -1,4 +1,4 @@
-"""When the cost model is trained, and which spaces it orders.
+"""Trains the cost model, and orders spaces by it.
 
 On the `compile` queue, whose workers have the tuner loaded. XGBoost is loaded only where there is
 something to do, so that an idle worker pays one query for each of the two.

@@ -98,7 +98,7 @@ def remove_old(db: Database, again: int, *, days: int, quorum: int) -> int | Non
 
 
 def _remove_leases(db: Database, days: int, standing: int, *, kept: bool) -> bool:
-    """Whether there were any to look at."""
+    """Removes old leases of one turn, and returns whether there were any to look at."""
     with db.transaction():
         execute(db, retention.take_turns())
         ranged = retention.kept_leases() if kept else retention.grown_old_leases(days)
@@ -117,7 +117,7 @@ def _remove_leases(db: Database, days: int, standing: int, *, kept: bool) -> boo
 
 
 def _remove_sessions(db: Database, *, kept: bool) -> bool:
-    """Whether there were any to look at."""
+    """Removes old sessions of one turn, and returns whether there were any to look at."""
     with db.transaction():
         execute(db, retention.take_turns())
         ranged = retention.kept_sessions() if kept else retention.grown_old_sessions()

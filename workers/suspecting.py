@@ -1,4 +1,4 @@
-"""What a judged lease says of its author, beside whether its outputs are right."""
+"""Finds what a judged lease says of its author, beside whether its outputs are right."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,7 +18,7 @@ from services.aggregator.reputation import LeaseFinding, Settlement, settled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFault:
-    """Why a lease is not believed: FAILED or IMPOSSIBLE, and what is wrong with it."""
+    """A lease is not believed for this: FAILED or IMPOSSIBLE, and what is wrong with it."""
 
     finding: LeaseFinding
     detail: str
@@ -59,7 +59,7 @@ def times_fault(
     pending: list[PendingRow],
     defences: frozenset[Defence],
 ) -> LeaseFault | None:
-    """Why the times of these measurements are not believed; None if they are."""
+    """Returns why the times of these measurements are not believed; None if they are."""
     timed = [row for row in pending if row.outcome == Outcome.OK]
     if holder.operated or not timed:
         return None
@@ -128,5 +128,5 @@ def _replays(db: Database, lease: LeaseRow) -> str:
 
 
 def verdict_of(found: Verdict, settlement: Settlement) -> Verdict:
-    """What is wrong stays wrong; what is right counts if its author is believed."""
+    """Keeps a rejection, and lets a right output count if its author is believed."""
     return found if found is Verdict.REJECTED else settlement.verdict

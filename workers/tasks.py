@@ -103,7 +103,7 @@ def _register_periodic(
     send: jobs.Sender,
     settings: WorkerSettings,
 ) -> None:
-    """What the clock calls. A task that fails or is killed does not come to `ended`."""
+    """Registers what the clock calls. A task that fails or is killed does not come to `ended`."""
 
     def ended(db: Connection[Any], name: str) -> None:
         execute(db, periodic_tasks.ended(name))

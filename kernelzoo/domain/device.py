@@ -1,4 +1,4 @@
-"""What a browser tells of its device, and the class of devices that share kernels."""
+"""Describes a device as its browser tells it, and the class of devices that share kernels."""
 
 import json
 import re
@@ -71,7 +71,7 @@ class PrimitiveVector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeLevels:
-    """What the page measured of one core beside ρ, each to the nearest power of two; 0 is unknown.
+    """The page measured these of one core beside ρ, each to the nearest power of two; 0 is unknown.
 
     Rates of caches count whole lines, one load from each. Recorded, never in the device class.
     """
@@ -86,7 +86,7 @@ class ProbeLevels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProbeLevels:
-    """What the page measured of the whole GPU, as `ProbeLevels` of one core.
+    """The page measured these of the whole GPU, as `ProbeLevels` of one core.
 
     `peak_gflops` is of f32 in registers, `bandwidth_gbps` of storage buffers that are in no cache,
     `dispatch_us` the time of an empty dispatch among many of one submission.

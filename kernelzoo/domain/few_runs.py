@@ -1,4 +1,4 @@
-"""When a page that runs a model few times is offered another kernel than the fastest.
+"""Decides when a page that runs a model few times is offered another kernel than the fastest.
 
 The gateway lends by it what may be offered, so that enough measure it; the aggregator decides by it
 what is offered (docs/adr/0072).

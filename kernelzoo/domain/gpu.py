@@ -1,4 +1,4 @@
-"""What one core of a GPU has, by vendor and architecture: nnJIT's hardware totals (Table 1).
+"""Says what one core of a GPU has, by vendor and architecture: nnJIT's hardware totals (Table 1).
 
 A space of WebGPU candidates belongs to one of these models, since a browser tells vendor and
 architecture of its adapter and nothing more. `core` is a streaming multiprocessor, a compute unit
@@ -14,8 +14,8 @@ from kernelzoo.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """What the compiler of a driver is done with in two seconds: `statements` of a kernel with its
-    loops unrolled, and `workgroup_bytes` that it keeps in workgroup memory."""
+    """The compiler of a driver is done with so much in two seconds: `statements` of a kernel with
+    its loops unrolled, and `workgroup_bytes` that it keeps in workgroup memory."""
 
     statements: int
     workgroup_bytes: int
@@ -71,8 +71,8 @@ def _model(
 
 
 ANY_GPU = _model("any", cores=16, warps=32, lanes=32, registers=32_768, shared_kib=32)
-"""What can be counted on where nothing is known. It may be no GPU at all, so that the first kernel
-of its spaces is one that a software driver compiles."""
+"""Every GPU has as much as this. It may be no GPU at all, so that the first kernel of its spaces is
+one that a software driver compiles."""
 
 
 def _nvidia(name: str, *, cores: int, warps: int, shared_kib: int) -> GpuModel:
@@ -172,8 +172,8 @@ _MODELS = (
 
 
 def gpu_model(vendor: str, architecture: str) -> GpuModel:
-    """As `GPUAdapterInfo` tells them. What the table does not have is as its vendor's common
-    device, or `ANY_GPU`."""
+    """Looks vendor and architecture up as `GPUAdapterInfo` tells them. An architecture that the
+    table lacks is taken for its vendor's common device, and an unknown vendor for `ANY_GPU`."""
     known = _MODELS.get((vendor, architecture)) or _MODELS.get((vendor, ""))
     return known or ANY_GPU
 

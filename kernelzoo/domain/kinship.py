@@ -1,4 +1,4 @@
-"""Which devices are alike: the families in which a device without an entry looks for one."""
+"""Says which devices are alike: the families in which a device without an entry looks for one."""
 
 from collections.abc import Mapping
 

@@ -63,5 +63,5 @@ def known_program(key: str) -> Program | None:
 
 
 def is_evaluated(key: str) -> bool:
-    """Whether everything about a program is known here."""
+    """Returns whether everything about a program is known here."""
     return key in _KNOWN and _KNOWN[key].roundings is not None

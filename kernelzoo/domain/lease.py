@@ -1,4 +1,5 @@
-"""Why a candidate is lent, and to how many. docs/adr/0025 and 0040 tell how a lease is filled."""
+"""Says why a candidate is lent, and to how many agents. docs/adr/0025 and 0040 tell how a lease is
+filled."""
 
 from enum import StrEnum
 from math import ceil
@@ -22,8 +23,8 @@ class LentRole(StrEnum):
 
 
 LEADERS = 8
-"""What every stranger measures before its share is done: as many as an agent measures again for its
-final ballot, and more than a ballot holds, as three samples may leave one of the best five in
+"""Every stranger measures so many before its share is done: as many as an agent measures again for
+its final ballot, and more than a ballot holds, as three samples may leave one of the best five in
 sixth place."""
 
 
@@ -42,6 +43,6 @@ FINALISTS = 2
 
 
 def voters(rank: int, quorum: int) -> int:
-    """How many identities of a class are to measure the kernel of this rank, from 1, before its
-    winner is known."""
+    """Returns how many identities of a class are to measure the kernel of this rank, from 1, before
+    its winner is known."""
     return min(quorum, ceil(FINALISTS * quorum / rank))

@@ -1,4 +1,4 @@
-"""What an agent reports of one candidate: raw samples, or the stage at which it failed."""
+"""An agent reports this of one candidate: raw samples, or the stage at which it failed."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +16,8 @@ class Outcome(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What the server's recomputation of sampled entries says, and whether its author is believed.
+    """The server's recomputation of sampled entries ends in a verdict, which also says whether the
+    author is believed.
 
     `QUARANTINED`: right, but of an identity that failed a check. `UNJUDGED`: no worker came to a
     verdict in several attempts. Only `VERIFIED` counts.
@@ -30,12 +31,13 @@ class Verdict(StrEnum):
 
 
 SHORTEST_FIRST_RUN = 0.5
-"""As a share of the best sample: a first run is of the same code, or of a slower one."""
+"""A first run takes this share of the best sample at the least, as it is of the same code or of a
+slower one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """What a page pays for a kernel before its runs are warm, in nanoseconds.
+    """A page pays this for a kernel before its runs are warm, in nanoseconds.
 
     `compile_ns`: until the first call may begin; of wasm in the baseline tier, of webgpu the
     pipeline. `optimise_ns`: from the first call until its code is as fast as it gets; 0 where there
@@ -49,7 +51,7 @@ class Preparation:
     first_run_ns: float
 
     def agrees_with(self, samples_ns: tuple[float, ...]) -> bool:
-        """Whether a kernel that was timed so can have had this preparation."""
+        """Returns whether a kernel that was timed so can have had this preparation."""
         return self.first_run_ns >= SHORTEST_FIRST_RUN * min(samples_ns)
 
 

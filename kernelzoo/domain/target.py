@@ -1,4 +1,5 @@
-"""Where a kernel runs: WebAssembly, WebGPU or JavaScript, with the features that it may use."""
+"""A target is where a kernel runs: WebAssembly, WebGPU or JavaScript, with the features that it may
+use."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +17,8 @@ class TargetKind(StrEnum):
 
 
 MEASURED = (TargetKind.WASM, TargetKind.WEBGPU)
-"""What agents measure and vote on. Of javascript everyone is given the default kernels (ADR 69)."""
+"""Agents measure and vote on these. Of javascript everyone is given the default kernels (ADR
+69)."""
 
 
 FEATURES = {
@@ -37,8 +39,8 @@ DTYPES = {
     TargetKind.WEBGPU: (DType.F32, DType.F16),
     TargetKind.JAVASCRIPT: (DType.F32,),
 }
-"""What keys may name for a target: WebAssembly has no instruction that reads or rounds an f16, and
-not every engine of JavaScript has arrays of it."""
+"""Keys may name these dtypes for a target: WebAssembly has no instruction that reads or rounds an
+f16, and not every engine of JavaScript has arrays of it."""
 
 UNIT = {
     TargetKind.WASM: 2.0**-24,

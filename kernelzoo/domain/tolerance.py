@@ -1,4 +1,4 @@
-"""How far two right results of a workload may differ under seeded inputs.
+"""Bounds how far two right results of a workload may differ under seeded inputs.
 
 The bound follows from the operator's definition (its reductions and the functions that it calls),
 the workload's extents and dtypes, and the rounding of the target. Nothing here knows an operator by
@@ -20,8 +20,8 @@ from kernelzoo.domain.workload import PROGRAM, Workload
 SIDES = 2
 """Two results may err in opposite directions."""
 F16_UNIT, F16_STEP = 2.0**-10, 2.0**-24
-"""The same of a result that is stored as f16, which WGSL rounds in either direction (15.7.6), and
-the step of the smallest f16."""
+"""A result that is stored as f16 is rounded by this, as WGSL rounds in either direction (15.7.6).
+The second is the step of the smallest f16."""
 FUNCTION_ROUNDINGS = 16
 """More units than any function of the compiler, or the arithmetic around it, takes. In WebAssembly
 all are polynomials, within 3 ulp. In WGSL exp is the device's, within 3 + 2·|x| ulp: 5 in softmax,
@@ -36,7 +36,7 @@ I8_SCALE = 256
 
 
 class Growth(Enum):
-    """How the rounding errors of an operator grow."""
+    """Rounding errors of an operator grow in one of these ways."""
 
     ELEMENTWISE = auto()
     PRODUCTS = auto()
@@ -86,15 +86,15 @@ def _multiplies(stage: Stage) -> bool:
 
 
 def _terms(workload: Workload) -> int:
-    """Those of the longest reduction."""
+    """Counts the terms of the longest reduction."""
     extent, stages = workload.extent, workload.operator.stages
     return max(prod(extent[str(axis.extent)] for axis in stage.over) for stage in stages)
 
 
 def _of_computing(workload: Workload, unit: float) -> float:
-    """In float32. A sum of n terms in any order errs by at most n·unit times the sum of their
-    magnitudes, fused or not (Higham, Accuracy and Stability, section 3.1). Two results may err in
-    opposite directions.
+    """Bounds the error of computing in float32. A sum of n terms in any order errs by at most
+    n·unit times the sum of their magnitudes, fused or not (Higham, Accuracy and Stability, section
+    3.1). Two results may err in opposite directions.
 
     The deviation of seeded inputs is near 0.29 from 16 columns on, by which a norm divides; its
     epsilon bounds what fewer columns may magnify. A share is at most e/n and at most
@@ -133,15 +133,16 @@ def _of_products(workload: Workload, n: int, unit: float) -> float:
 
 
 def _scale(workload: Workload) -> int:
-    """How many times as large as seeded f32 weights are: one of w bits times a seeded scale is
-    2^(w-4) on average."""
+    """Returns how many times as large as seeded f32 weights the quantised ones are: one of w bits
+    times a seeded scale is 2^(w-4) on average."""
     if workload.operator.weight_bits:
         return 1 << (workload.operator.weight_bits - 2)
     return I8_SCALE if any(t.dtype is DType.I8 for t in workload.tensors) else 1
 
 
 def _weights_alone(workload: Workload) -> int:
-    """How many times as large as other entries those of a table of quantised weights are."""
+    """Returns how many times as large as other entries those of a table of quantised weights
+    are."""
     return 1 << max(0, workload.operator.weight_bits - 4)
 
 

@@ -1,12 +1,14 @@
-"""What stands between strangers and the zoo. docs/trust.md says what each is for."""
+"""Names the defences that stand between strangers and the zoo. docs/trust.md says what each is
+for."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Trust(StrEnum):
-    """Whose measurements a zoo takes. OPERATOR: of agents with the operator's key. APPLICATIONS: of
-    visitors of registered origins, too, each in the name of an application. CROWD: of anybody.
+    """A zoo takes measurements of these agents. OPERATOR: of agents with the operator's key.
+    APPLICATIONS: of visitors of registered origins, too, each in the name of an application. CROWD:
+    of anybody.
     """
 
     OPERATOR = "operator"

@@ -1,4 +1,4 @@
-"""How the entries of a weight lie in the weights file, where they take fewer bits than in memory.
+"""Describes how the entries of a weight lie in the file where they take fewer bits than in memory.
 
     plain   as in memory
     f16     each entry rounded to a float16

@@ -55,12 +55,12 @@ computes as many entries as `services.aggregator.verification` can afford."""
 
 
 KEY_DTYPES = (DType.F32, DType.F16)
-"""What a key may name; the others belong to single inputs of certain operators. Of f16 are the
+"""A key may name these; the others belong to single inputs of certain operators. Of f16 are the
 tensors alone: kernels compute in f32 and round what they store."""
 
 
 PROGRAM_DTYPES = (DType.F32, DType.F16, DType.I32)
-"""What a program that no operator names may take."""
+"""A program that no operator names may take these."""
 
 
 class Role(StrEnum):
@@ -100,12 +100,12 @@ MAX_WORK = 1 << 24
 """Terms of one entry of a program's output with those of all that it is made of. Who checks a
 report computes up to 64 such entries."""
 MAX_ORDERED_WORK = 1 << 25
-"""The same of a stage that takes values in order, which is computed whole."""
+"""A stage that takes values in order does so much work at the most, as it is computed whole."""
 MAX_RECURRENT_WORK = 1 << 33
-"""The same of a recurrence, whose products are computed step by step as products of matrices: some
-ten seconds at the most."""
+"""A recurrence does so much work at the most. Its products are computed step by step as products of
+matrices: some ten seconds at the most."""
 CONSTANT_WEIGHTS = ":constant=b"
-"""What follows the key of a workload whose weights stay the same."""
+"""Follows the key of a workload whose weights stay the same."""
 
 _KEY = re.compile(
     r"(?P<operators>[a-z0-9_+]{1,64}):(?P<dtype>[a-z0-9]{1,8}):(?P<extents>[a-z0-9]{1,64})"
@@ -170,8 +170,8 @@ class Workload:
 
     @staticmethod
     def of_program(name: str, program: Program) -> "ProgramWorkload":
-        """What a program computes, normalised. Raises InvalidInput for a name that is none, and for
-        a program that means nothing or takes too much."""
+        """Makes the workload that a program computes, normalised. Raises InvalidInput for a name
+        that is none, and for a program that means nothing or takes too much."""
         whole = bound(checked(program), {}).normalised()
         text = str(whole)
         refuse_long(text)
@@ -283,22 +283,23 @@ class Workload:
 
     @property
     def extent(self) -> dict[str, int]:
-        """As `given`, with the extents that follow from it."""
+        """Maps the names of all extents to their values: those given, and those that follow from
+        them."""
         return self.given | _derived(self.operator, self.extents)
 
     @property
     def program(self) -> Program:
-        """What a call computes, in expressions that name no extent."""
+        """States what a call computes, in expressions that name no extent."""
         return _program(self)
 
     @property
     def has_states(self) -> bool:
-        """Whether a call writes some of its inputs."""
+        """True if a call writes some of its inputs."""
         return False
 
     @property
     def stores_f16(self) -> bool:
-        """Whether some of its tensors are of f16."""
+        """True if some of its tensors are of f16."""
         return self.dtype is DType.F16
 
     @property
@@ -443,7 +444,7 @@ class ProgramWorkload(Workload):
 
 
 def is_program(key: str) -> bool:
-    """Whether a key, or what is one but for its end, is that of a program."""
+    """Returns whether a key, or the beginning of one, is that of a program."""
     return key.startswith(f"{PROGRAM.name}:")
 
 

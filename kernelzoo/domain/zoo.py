@@ -31,7 +31,7 @@ class HitLevel(StrEnum):
 
 
 class AdviceBasis(StrEnum):
-    """What an advice for one of two targets rests on."""
+    """An advice for one of two targets rests on one of these."""
 
     MEASURED = "measured"
     NONE = "none"

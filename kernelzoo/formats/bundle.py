@@ -44,7 +44,7 @@ class BundledModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRow:
-    """What a class is served for a workload. `evidence` is '' where nobody has voted."""
+    """A class is served this for a workload. `evidence` is '' where nobody has voted."""
 
     workload: str
     device_class: str
@@ -59,9 +59,10 @@ class LockRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockHead:
-    """Where a bundle is from. `keys` are public, `made` is an ISO 8601 date. `issued` and `serial`
-    are the lowest that its manifests are signed with. `index` is the SHA-256 of bundle.json, which
-    names manifests by hash as they name kernels: a page that pins it runs this bundle and no other.
+    """The head says where a bundle is from. `keys` are public, `made` is an ISO 8601 date. `issued`
+    and `serial` are the lowest that its manifests are signed with. `index` is the SHA-256 of
+    bundle.json, which names manifests by hash as they name kernels: a page that pins it runs this
+    bundle and no other.
     """
 
     set: str
@@ -92,7 +93,7 @@ def without_webassembly() -> Classes:
 
 
 def paired(device_classes: Iterable[str]) -> tuple[Classes, ...]:
-    """What pages ask for: each wasm class, and with it each webgpu class of its device."""
+    """Pairs classes as pages ask for them: each wasm class with each webgpu class of its device."""
     parsed = [DeviceClass.parse(text) for text in dict.fromkeys(device_classes)]
     wasm = [each for each in parsed if each.target.kind is TargetKind.WASM]
     gpu = [each for each in parsed if each.target.kind is TargetKind.WEBGPU]

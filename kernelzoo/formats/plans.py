@@ -31,7 +31,8 @@ def plan_sha256(plan: Plan) -> str:
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """As JSON has it. What a part of the plan lacks, such as states, is not named there."""
+    """Returns the document as JSON has it. Parts that a plan lacks, such as states, are not named
+    there."""
     document: dict[str, Any] = msgspec.to_builtins(plan)
     document["dimensions"] = dict(sorted(document["dimensions"].items()))
     for port in document["inputs"] + document["outputs"]:
@@ -53,7 +54,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 
 def _omit(part: dict[str, Any], *names: str) -> None:
-    """Those that are None."""
+    """Deletes those of the names that are None."""
     for name in names:
         if name in part and part[name] is None:
             del part[name]

@@ -1,4 +1,4 @@
-"""What is exported, and what is read from others."""
+"""Values that are exported to other tuners and read from their files."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class ClassResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunerClaim:
-    """What a file of another tuner says: this config took `time` there, in units of its own.
+    """A file of another tuner says that this config took `time` there, in units of its own.
 
     `workload_key` and `device` are '' where the file does not say.
     """

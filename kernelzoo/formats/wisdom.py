@@ -63,7 +63,8 @@ def _header(key: str, parameters: tuple[str, ...]) -> str:
 
 
 def _lines(results: ClassResults) -> list[str]:
-    """Those that were measured, the fastest last: a reader without a clock keeps the last."""
+    """Writes a line for each config that was measured, the fastest last: a reader without a clock
+    keeps the last."""
     extents = results.workload.extents
     measured = [trial for trial in results.trials if trial.times_ns]
     return [
@@ -107,5 +108,5 @@ def _workload_key(key: str, problem_size: list[object]) -> str:
 
 
 def _sanitised(key: str) -> str:
-    """As Kernel Launcher names the file of a key."""
+    """Names the file of a key as Kernel Launcher does."""
     return re.sub(r"[^0-9A-Za-z_.-]", "_", key)

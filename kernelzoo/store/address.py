@@ -1,4 +1,4 @@
-"""Where a database is, for programs that take its address in parts."""
+"""Splits the address of a database for programs that take it in parts."""
 
 from dataclasses import dataclass
 

@@ -79,7 +79,7 @@ def known_identity(identity_id: UUID) -> Query[KnownIdentityRow]:
 
 
 def lock_network(network: str) -> Statement:
-    """What is counted against the network takes turns until the transaction ends."""
+    """Lets all that is counted against the network take turns until the transaction ends."""
     return Statement(
         sql="SELECT pg_advisory_xact_lock(hashtextextended(%(network)s, 2))",
         parameters={"network": network},

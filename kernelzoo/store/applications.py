@@ -181,7 +181,7 @@ def usage() -> Query[UsageRow]:
 
 
 def lock(application_id: int) -> Statement:
-    """What is counted against its quota takes turns until the transaction ends."""
+    """Lets all that is counted against its quota take turns until the transaction ends."""
     return Statement(
         sql="SELECT FROM application WHERE id = %(id)s FOR UPDATE",
         parameters={"id": application_id},
@@ -293,7 +293,7 @@ def register_new(
 
 
 def sets(application_id: int | None) -> Query[SetRow]:
-    """Those of an application by name, or of all."""
+    """Lists the sets of an application by name, or those of all."""
     return Query(
         sql="""
             SELECT s.name, a.name AS application,

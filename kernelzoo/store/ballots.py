@@ -171,7 +171,7 @@ def tallied(workload_key: str, device_class: DeviceClass) -> Statement:
 
 
 def unsettled() -> Query[UnsettledRow]:
-    """How much is still to be verified or counted."""
+    """Counts what is still to be verified or tallied."""
     return Query(
         sql="""
             SELECT (SELECT count(*) FROM measurement WHERE verdict = 'pending')

@@ -20,7 +20,7 @@ class CandidateIdRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configured:
-    """What a candidate is made of."""
+    """A candidate is made of these."""
 
     workload_key: str
     target: str
@@ -257,7 +257,7 @@ def bodies(hashes: list[str], target: TargetKind) -> Query[NamedBody]:
 
 
 def kernels(candidate_ids: list[str]) -> Query[KernelRow]:
-    """Those of the candidates that are compiled, in no order."""
+    """Reads the kernels of candidates that are compiled, in no order."""
     return Query(
         sql="SELECT kernel.* FROM kernel WHERE candidate_id = ANY (%(ids)s)",
         parameters={"ids": candidate_ids},

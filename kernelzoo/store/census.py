@@ -1,4 +1,4 @@
-"""How much there is and how much waits: counted once a minute, for monitoring to read."""
+"""Counts how much there is and how much waits, once a minute, for monitoring to read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -85,8 +85,8 @@ def latest() -> Query[CensusRow]:
 
 
 def waiting() -> Query[QueueRow]:
-    """How many rows wait in each queue, and since when. A candidate is as old as the first job that
-    brought it."""
+    """Counts the rows that wait in each queue, and says since when. A candidate is as old as the
+    first job that brought it."""
     return Query(
         sql="""
             SELECT queue, count(*) AS rows,
@@ -144,7 +144,7 @@ def models() -> Query[ModelsRow]:
 
 
 def confirmed(most: int) -> Query[ConfirmedRow]:
-    """How far the kernels of the models are confirmed that pages ask for most."""
+    """Says how far the kernels of those models are confirmed that pages ask for most."""
     return Query(
         sql="""
             WITH asked AS (

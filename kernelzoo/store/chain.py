@@ -1,4 +1,4 @@
-"""What the zoo offers a class for workloads on which it has not voted. docs/chain.md."""
+"""Finds what the zoo offers a class for workloads on which it has not voted (docs/chain.md)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class UnaggregatedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterRow:
-    """Who measured the winner of a class; `network` is '' for the operator's agents."""
+    """A voter measured the winner of a class; `network` is '' for the operator's agents."""
 
     device_class: DeviceClass
     identity_id: UUID
@@ -158,7 +158,7 @@ def stranger_of(device_class: DeviceClass) -> str:
 
 
 def kernels(candidate_ids: list[str], device_class: DeviceClass) -> Query[TimedKernelRow]:
-    """As a page is told of them, with what is known of their time on this class."""
+    """Reads kernels as a page is told of them, with what is known of their time on this class."""
     return Query(
         sql="""
             SELECT kernel.*, t.best_ns, t.identities

@@ -14,7 +14,7 @@ exist."""
 
 
 def note_times(workload_key: str, device_class: DeviceClass) -> Statement:
-    """What a call of the key takes, as it is known now."""
+    """Notes how long a call of the key takes, as it is known now."""
     return Statement(
         sql="""
             INSERT INTO coverage (workload_key, device_class, best_ns, reference_ns, noted_at)

@@ -1,4 +1,4 @@
-"""How fast a job's best kernel became, class by class: nnJIT's Figures 13 and 16."""
+"""Tells how fast a job's best kernel became, class by class: nnJIT's Figures 13 and 16."""
 
 from dataclasses import dataclass
 from datetime import datetime

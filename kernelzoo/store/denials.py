@@ -27,7 +27,7 @@ class DeniedArtifactRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoiceRow:
-    """What an identity, or the pages of a network, last saw of an artifact; '' where it ran."""
+    """An identity, or the pages of a network, last saw this of an artifact; '' where it ran."""
 
     sha256: str
     network: str
@@ -36,7 +36,7 @@ class VoiceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceVoiceRow(VoiceRow):
-    """As heard on all classes of a device, about what is denied on `device_class`."""
+    """A voice that was heard on any class of a device, about what is denied on `device_class`."""
 
     device_class: DeviceClass
     device_wide: bool
@@ -44,7 +44,7 @@ class DeviceVoiceRow(VoiceRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredByRow:
-    """Whose measurements of a class count: networks of strangers, agents of the operator."""
+    """Measurements of these count for a class: networks of strangers, agents of the operator."""
 
     networks: int
     operated: int
@@ -80,8 +80,8 @@ class NotedRow:
 
 
 def voices(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[VoiceRow]:
-    """What identities that the zoo trusts saw of every artifact of a key that failed somewhere on
-    the class and is not decided yet; by artifact, those of older identities first.
+    """Reads what identities that the zoo trusts saw of every artifact of a key that failed
+    somewhere on the class and is not decided yet; by artifact, those of older identities first.
 
     A failure counts where the identity has timed another kernel of the class, so that its device
     works; what quarantine or a wrong output took out of the count does not. The reference of a
@@ -237,7 +237,7 @@ def measured_by(device_class: DeviceClass, trust: Trust) -> Query[MeasuredByRow]
 
 
 def replaceable(sha256: str, device_class: DeviceClass) -> Query[ReplaceableRow]:
-    """Whether the class can be given another kernel for every workload of the artifact."""
+    """Asks whether the class can be given another kernel for every workload of the artifact."""
     return Query(
         sql="""
             SELECT coalesce(bool_and(EXISTS (
@@ -289,7 +289,8 @@ def decide(
 def decisions(
     workload_key: str | None = None, device_class: DeviceClass | None = None
 ) -> Query[DeniedRow]:
-    """What is denied, and what the operator allowed; the latest first. Of a key, or of all."""
+    """Lists what is denied, and what the operator allowed; the latest first. Of a key, or of
+    all."""
     return Query(
         sql="""
             SELECT d.artifact_sha256 AS sha256, d.device_class, d.denied, d.stage, d.evidence,
@@ -308,7 +309,7 @@ def decisions(
 
 
 def of_classes(limit: int) -> Query[DeniedArtifactRow]:
-    """What is denied to each class, the latest first; one row of '' where nothing is."""
+    """Lists what is denied to each class, the latest first; one row of '' where nothing is."""
     return Query(
         sql="""
             SELECT coalesce(d.artifact_sha256, '') AS sha256,
@@ -356,8 +357,8 @@ def note_failure(
     trust: Trust,
     daily_cap: int,
 ) -> Query[NotedRow]:
-    """What a page says, taken under `trust`; told again, it says the same, and counts anew where it
-    was taken under a wider one before.
+    """Notes what a page says, taken under `trust`. Told again, it counts anew where it was taken
+    under a wider trust before.
     """
     return Query(
         sql="""

@@ -9,7 +9,7 @@ from kernelzoo.store.query import Query, Statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRow:
-    """How much there is of an identity; `entries`: live ones of keys that it voted on."""
+    """A row counts what there is of an identity; `entries`: live ones of keys that it voted on."""
 
     sessions: int
     leases: int
@@ -65,7 +65,7 @@ def ballots(identity_id: UUID) -> Query[KeyRow]:
 
 
 def rest(identity_id: UUID) -> tuple[Statement, ...]:
-    """In the order in which they name one another."""
+    """Removes all else of an identity, in the order in which rows name one another."""
     parameters = {"id": str(identity_id)}
     return (
         Statement(

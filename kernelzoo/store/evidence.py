@@ -1,4 +1,4 @@
-"""What files of other tuners claim: it seeds the order of evaluation, and is never a vote."""
+"""Keeps what files of other tuners claim: it seeds the order of evaluation, and is never a vote."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ def forget_orders(candidate_ids: list[str]) -> Statement:
 
 
 def claims(job_id: int) -> Query[ClaimRow]:
-    """What outside sources claim of a job's candidates: of each the fastest of its claims."""
+    """Reads what outside sources claim of a job's candidates: of each the fastest of its claims."""
     return Query(
         sql="""
             SELECT e.candidate_id, min(e.relative_time) AS relative_time

@@ -63,7 +63,7 @@ class VersionOfKeyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VotesRow:
-    """In how many ballots a candidate has each of the five ranks, the first rank first."""
+    """Counts in how many ballots a candidate has each of the five ranks, the first rank first."""
 
     candidate_id: str
     by_rank: list[int]

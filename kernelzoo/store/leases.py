@@ -27,7 +27,7 @@ class LeaseRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConductRow:
-    """How many leases of a network's strangers within the last hour are `open`, expired
+    """Counts the leases of a network's strangers within the last hour that are `open`, expired
     without a whole answer (`neglected`), and were `answered`. `unreported`: candidates of expired
     leases that one identity has not reported since it last answered a whole lease.
     """

@@ -1,4 +1,4 @@
-"""How much strangers are lent in a day: each candidate is a measurement to store."""
+"""Limits how much strangers are lent in a day: each candidate is a measurement to store."""
 
 from dataclasses import dataclass
 

@@ -16,7 +16,7 @@ from kernelzoo.store.query import Query, Statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRow:
-    """What became of a report; see `accept_report` of the schema."""
+    """A report ended so; see `accept_report` of the schema."""
 
     fault: str | None
     named: str | None
@@ -66,7 +66,7 @@ class RankedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """What a device class found of a candidate: `times_ns` are the identities' best samples, and
+    """A device class found this of a candidate: `times_ns` are the identities' best samples, and
     `relative_times` their best over the reference, both ascending.
     """
 
@@ -92,7 +92,7 @@ class MeasuringClassRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """What an identity found a kernel to cost: the medians of what precedes warm runs, and its best
+    """An identity found a kernel to cost this: the medians of what precedes warm runs, and its best
     time of one.
     """
 
@@ -258,7 +258,8 @@ def accept(
 
 
 def _described(found: Measurement) -> dict[str, str | int | float | None]:
-    """As `accept_report` reads it: one text is sent sooner than an array for each column."""
+    """Describes a measurement as `accept_report` reads it: one text is sent sooner than an array
+    for each column."""
     return {
         "candidate_id": found.candidate_id,
         "outcome": found.outcome,
@@ -380,8 +381,8 @@ def requeue_pending(stalled_s: float) -> Query[LeaseId]:
 def measured(
     identity_id: UUID, workload_key: str, device_class: DeviceClass, candidate_ids: list[str]
 ) -> Query[CandidateIdRow]:
-    """Those of the candidates, of this workload, that the identity has timed; whatever the verdict,
-    as in `fastest`.
+    """Names those of the candidates, of this workload, that the identity has timed; whatever the
+    verdict, as in `fastest`.
     """
     return Query(
         sql="""

@@ -124,8 +124,8 @@ class ReadinessRow:
 
 
 def lock() -> Statement:
-    """Who registers or removes models takes turns until the transaction ends: what one removes
-    another may just have found.
+    """Lets all who register or remove models take turns until the transaction ends: what one
+    removes another may just have found.
     """
     return Statement(sql="SELECT pg_advisory_xact_lock(hashtextextended('models', 6))")
 
@@ -205,7 +205,7 @@ def all_models() -> Query[ModelRow]:
 
 
 def plans(name: str) -> Query[PlanRow]:
-    """In the order in which they were registered."""
+    """Reads plans in the order in which they were registered."""
     return Query(
         sql="""
             SELECT p.id, p.model, m.source, m.added_at, p.dimensions, p.plan_sha256, p.plan_bytes,
@@ -220,7 +220,7 @@ def plans(name: str) -> Query[PlanRow]:
 
 
 def calls(plan_id: int) -> Query[CalledRow]:
-    """In the order of the plan's kernels."""
+    """Reads calls in the order of the plan's kernels."""
     return Query(
         sql="""
             SELECT workload_key, calls FROM model_workload
@@ -283,7 +283,8 @@ def remove_unused_modules(days: int) -> Statement:
 
 
 def awaited(name: str) -> Query[AwaitedRow]:
-    """What workers have yet to do before pages can run a model: what takes most time first."""
+    """Lists what workers have yet to do before pages can run a model: what takes most time
+    first."""
     return Query(
         sql="""
             WITH job AS (

@@ -77,7 +77,7 @@ def offers_changed(workload_key: str) -> Statement:
 
 
 def order_changed(job_id: int) -> Statement:
-    """As `offers_changed`, of a job's workload."""
+    """Notifies as `offers_changed` does, of a job's workload."""
     return Statement(
         sql="SELECT pg_notify('kernelzoo_zoo', workload_key) FROM tuning_job WHERE id = %(id)s",
         parameters={"id": job_id},

@@ -1,4 +1,4 @@
-"""In which order a device class measures the candidates of a job."""
+"""Keeps the order in which a device class measures the candidates of a job."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the zoo holds as a whole: totals, what was published last, and what is covered."""
+"""Tells what the zoo holds as a whole: totals, what was published last, and what is covered."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""How often pages asked for the kernels of a set or workload, by class of device."""
+"""Counts how often pages asked for the kernels of a set or workload, by class of device."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""When each task of the clock last came to its end, whatever stopped it since."""
+"""Records when each task of the clock last came to its end, whatever stopped it since."""
 
 from dataclasses import dataclass
 

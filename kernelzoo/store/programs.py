@@ -41,8 +41,8 @@ def evaluated(key: str, roundings: float) -> Statement:
 
 
 def remove_unused(days: int) -> Statement:
-    """Those that were registered so long ago and are no workload. Nobody may register workloads
-    meanwhile (`tuning.lock_workloads`).
+    """Removes programs that were registered so long ago and are no workload. Nobody may register
+    workloads meanwhile (`tuning.lock_workloads`).
     """
     return Statement(
         sql="""

@@ -1,4 +1,5 @@
-"""What an agent may be lent: the jobs that it has a share in, and what is known of their space."""
+"""Finds what an agent may be lent: the jobs that it has a share in, and what is known of their
+space."""
 
 from dataclasses import dataclass
 from math import inf

@@ -1,4 +1,5 @@
-"""What a page that tunes the model it runs may try: compiled candidates, and those yet to come."""
+"""Finds what a page that tunes the model it runs may try: compiled candidates, and those yet to
+come."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,10 +29,11 @@ class QueuedRow:
 
 
 def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Query[QueuedRow]:
-    """What a class can run of these workloads, is not denied, and is not its default; in the order
-    in which the class, or one like it that nobody knows, measures them; where nothing says in
-    which, kernels of wasm that use most of the class's features first, as the others are slower. Of
-    a workload that was not planned for its GPU's `space` it is given those for any GPU.
+    """Lists the candidates of these workloads that a class can run, that are not denied to it and
+    are not its default; in the order in which the class, or one like it that nobody knows, measures
+    them; where nothing says in which, kernels of wasm that use most of the class's features first,
+    as the others are slower. Of a workload that was not planned for its GPU's `space` it is given
+    those for any GPU.
     """
     return Query(
         sql="""

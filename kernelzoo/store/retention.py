@@ -30,7 +30,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """What a removed session may leave without any reference."""
+    """A removed session may leave these without any reference."""
 
     identity_id: str
     device_id: str
@@ -82,7 +82,7 @@ def reached(table: Table, last: int) -> Statement:
 
 
 def looked_again(table: Table, last: int) -> Statement:
-    """With 0 it begins anew."""
+    """Notes the last row that was looked at again; with 0 it begins anew."""
     return Statement(
         sql="UPDATE retention_mark SET again = %(last)s WHERE of_table = %(table)s",
         parameters={"table": table, "last": last},
@@ -163,7 +163,7 @@ def remove_items(first: int, last: int) -> Statement:
 
 
 def remove_leases(first: int, last: int) -> Statement:
-    """Those that lend nothing any more."""
+    """Removes leases that lend nothing any more."""
     return Statement(
         sql="""
             DELETE FROM lease l
@@ -175,7 +175,7 @@ def remove_leases(first: int, last: int) -> Statement:
 
 
 def grown_old_sessions() -> Query[Range]:
-    """As `grown_old_leases`."""
+    """Does for sessions what `grown_old_leases` does for leases."""
     return Query(
         sql="""
             SELECT m.reached AS first, (
@@ -191,7 +191,7 @@ def grown_old_sessions() -> Query[Range]:
 
 
 def kept_sessions() -> Query[Range]:
-    """As `kept_leases`."""
+    """Does for sessions what `kept_leases` does for leases."""
     return Query(
         sql="""
             SELECT m.again AS first, (
@@ -207,7 +207,7 @@ def kept_sessions() -> Query[Range]:
 
 
 def remove_sessions(first: int, last: int) -> Query[Leftover]:
-    """Those that no lease names and no ballot was cast in."""
+    """Removes sessions that no lease names and no ballot was cast in."""
     return Query(
         sql="""
             DELETE FROM agent_session s
@@ -225,7 +225,7 @@ def remove_sessions(first: int, last: int) -> Query[Leftover]:
 
 
 def remove_identities(identity_ids: list[str]) -> Statement:
-    """Those of them that have nothing left."""
+    """Removes those of the identities that have nothing left."""
     return Statement(
         sql="""
             DELETE FROM identity i
@@ -241,7 +241,7 @@ def remove_identities(identity_ids: list[str]) -> Statement:
 
 
 def remove_classes(device_classes: list[DeviceClass]) -> Statement:
-    """Those of them on which nothing was ever measured: anyone may name classes."""
+    """Removes those of the classes on which nothing was ever measured: anyone may name classes."""
     return Statement(
         sql="""
             DELETE FROM device_class c
@@ -255,7 +255,7 @@ def remove_classes(device_classes: list[DeviceClass]) -> Statement:
 
 
 def remove_devices(device_ids: list[str]) -> Statement:
-    """Those of them that have no class left."""
+    """Removes those of the devices that have no class left."""
     return Statement(
         sql="""
             DELETE FROM device d

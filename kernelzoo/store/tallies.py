@@ -36,7 +36,7 @@ def leave_turn(workload_key: str, device_class: DeviceClass) -> Statement:
 
 
 def begun(workload_key: str, device_class: DeviceClass) -> Statement:
-    """Who asks from now on is not counted by this tally. Commit it before reading a ballot."""
+    """Leaves to the next tally all who ask from now on. Commit it before reading a ballot."""
     return Statement(
         sql="""
             DELETE FROM waiting_tally

@@ -1,4 +1,4 @@
-"""How an inference became faster: the kernels that led on a class for a plan, one by one."""
+"""Tells how an inference became faster: the kernels that led on a class for a plan, one by one."""
 
 from dataclasses import dataclass
 from datetime import datetime

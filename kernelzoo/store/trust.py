@@ -1,4 +1,4 @@
-"""What is known of who answers a lease and of its class, and what becomes of who fails a check."""
+"""Reads what is known of the author of a lease and of its class, and notes who fails a check."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -46,7 +46,7 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRow:
-    """What another identity found of a control, over the reference beside it."""
+    """Another identity found this of a control, over the reference beside it."""
 
     candidate_id: str
     network: str
@@ -90,9 +90,9 @@ def holder(lease_id: int) -> Query[HolderRow]:
 
 
 def class_rates(lease_id: int, *, proven: bool) -> Query[RatesRow]:
-    """What others claim of the lease's class: the oldest `proven` identity of each network, and
-    each agent of the operator. A stranger is proven by a whole valid lease, and by a measurement of
-    this class that counts: a session alone costs nothing.
+    """Reads what others claim of the lease's class: the oldest `proven` identity of each network,
+    and each agent of the operator. A stranger is proven by a whole valid lease, and by a
+    measurement of this class that counts: a session alone costs nothing.
     """
     return Query(
         sql="""
@@ -144,8 +144,8 @@ def class_reference(lease_id: int) -> Query[TimeRow]:
 
 
 def controls(lease_id: int) -> Query[ControlRow]:
-    """What others found of the controls that were lent, those of older identities first. A control
-    that nobody else has measured has no row.
+    """Reads what others found of the controls that were lent, those of older identities first. A
+    control that nobody else has measured has no row.
     """
     return Query(
         sql="""
@@ -218,7 +218,7 @@ def withdraw(identity_id: UUID) -> Statement:
 
 
 def release(identity_id: UUID) -> Statement:
-    """What an identity was lent and measured since it failed counts again."""
+    """Lets all that an identity was lent and measured since it failed count again."""
     return Statement(
         sql="""
             UPDATE measurement m SET verdict = %(verdict)s

@@ -157,7 +157,7 @@ def job(job_id: int) -> Query[JobRow]:
 
 
 def compiling(workload_keys: list[str], target: TargetKind) -> Query[WorkloadRow]:
-    """Those of them whose defaults wait for a worker, or are with one."""
+    """Names those of the workloads whose defaults wait for a worker, or are with one."""
     return Query(
         sql="""
             SELECT j.workload_key FROM tuning_job j
@@ -173,7 +173,7 @@ def compiling(workload_keys: list[str], target: TargetKind) -> Query[WorkloadRow
 
 
 def resume_jobs(workload_key: str, target: TargetKind) -> Statement:
-    """Those that were cancelled go on: of every space."""
+    """Lets cancelled jobs of a workload go on, of every space."""
     return Statement(
         sql="""
             UPDATE tuning_job SET cancelled_at = NULL
@@ -195,7 +195,7 @@ def ask_for_job(workload_key: str, target: TargetKind) -> Statement:
 
 
 def cancel_job(job_id: int) -> Statement:
-    """What is lent already may still be reported."""
+    """Cancels a job; candidates that are lent already may still be reported."""
     return Statement(
         sql="""
             UPDATE tuning_job SET cancelled_at = now()
@@ -322,7 +322,7 @@ def lock_workloads(*, alone: bool) -> Statement:
 
 
 def clear_set(name: str) -> Query[WorkloadRow]:
-    """What was in it."""
+    """Empties a set, and returns what was in it."""
     return Query(
         sql="DELETE FROM workload_set WHERE name = %(name)s RETURNING workload_key",
         parameters={"name": name},

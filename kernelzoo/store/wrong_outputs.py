@@ -34,7 +34,7 @@ class WrongModelRow:
 def note(
     plan_id: int, device_class: DeviceClass, network: str, output: str, *, daily_cap: int
 ) -> Query[NotedRow]:
-    """What a page says of a plan. Told again by its network, it is as old as before."""
+    """Notes what a page says of a plan. Told again by its network, it is as old as before."""
     return Query(
         sql="""
             WITH room AS (

@@ -38,7 +38,7 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedCost:
-    """What is to be offered, as `OfferedRow` tells it of the compiled kernel."""
+    """A kernel is to be offered with these costs, as `OfferedRow` tells it of the compiled one."""
 
     candidate_id: str
     runs: int | None
@@ -68,7 +68,7 @@ class OfferedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRow:
-    """What a page gets for one workload; the columns of the entry are null without one.
+    """A page gets this for one workload; the columns of the entry are null without one.
 
     `by_runs` are rows of `OfferedRow`, those for few runs first, that of the entry last.
 
@@ -135,7 +135,7 @@ class LiveCountRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """Where an entry stands in the list of all."""
+    """An entry stands here in the list of all."""
 
     published_at: datetime
     workload_key: str
@@ -154,7 +154,7 @@ def live_entry(workload_key: str, device_class: DeviceClass) -> Query[LiveEntry]
 
 
 def confirmed_elsewhere(workload_key: str, device_class: DeviceClass) -> Query[CandidateIdRow]:
-    """What other classes that speak for this one serve."""
+    """Names what other classes that speak for this one serve."""
     return Query(
         sql="""
             SELECT DISTINCT candidate_id FROM zoo_entry
@@ -339,7 +339,8 @@ def offer(
 
 
 def offered(workload_key: str, device_class: DeviceClass) -> Query[OfferedCost]:
-    """What is offered beside the live entry, for the fewest runs first; its own is the last."""
+    """Lists what is offered beside the live entry, for the fewest runs first; its own is the
+    last."""
     return Query(
         sql="""
             SELECT r.candidate_id, r.runs, r.compile_ns, r.optimise_ns, r.pack_ns, r.first_run_ns,
@@ -367,7 +368,7 @@ def versions(device_class: DeviceClass) -> Query[VersionRow]:
 
 
 def live(workload_key: str | None = None) -> Query[LiveCountRow]:
-    """How many live entries there are, of one workload or of all."""
+    """Counts the live entries, of one workload or of all."""
     return Query(
         sql="""
             SELECT count(*) AS entries FROM zoo_entry e

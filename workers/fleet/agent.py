@@ -187,7 +187,8 @@ async def until_reachable(url: str) -> AsyncIterator[str]:
 
 
 def _unreachable(url: str) -> str | None:
-    """What is wrong, or None. An answer of any kind that is no fault of the server will do."""
+    """Returns what is wrong with a gateway, or None. Any answer that is no fault of the server will
+    do."""
     try:
         with urlopen(f"{url}/healthz", timeout=ASK_S):  # noqa: S310 # the operator's own address
             return None

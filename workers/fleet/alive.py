@@ -10,7 +10,7 @@ WITHOUT_PAGE = ("starting", "restarting")
 
 
 def complaint(status: FleetStatus | None) -> str | None:
-    """What is wrong, or None while at least one agent has its page open."""
+    """Returns what is wrong, or None while at least one agent has its page open."""
     if status is None:
         return "the fleet has not started an agent yet"
     if all(agent.state in WITHOUT_PAGE for agent in status.agents):

@@ -53,7 +53,7 @@ Opener = Callable[[Launch], AbstractAsyncContextManager[Tab]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """How many agents of one browser."""
+    """A share of the fleet: so many agents of one browser."""
 
     browser: BrowserKind
     agents: int

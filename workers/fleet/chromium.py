@@ -1,4 +1,5 @@
-"""Which Chromium to run, and how: like a visible browser, but quiet on the network."""
+"""Finds the Chromium to run, and its flags: it runs like a visible browser, but quiet on the
+network."""
 
 import os
 import shutil
@@ -90,7 +91,7 @@ def launched_profile(folder: str, *more_flags: str) -> Iterator[BrowserContext]:
 def opened_profile(
     kind: SyncBrowserType, folder: str, *more_flags: str
 ) -> Iterator[BrowserContext]:
-    """The same by a driver that runs, of which a thread has one."""
+    """Opens a window by a driver that runs already, of which a thread has one."""
     path = find_chromium(Path(kind.executable_path))
     flags = [*own_flags(), *more_flags]
     context = kind.launch_persistent_context(folder, executable_path=path, args=flags)

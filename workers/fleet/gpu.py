@@ -1,4 +1,4 @@
-"""Which adapter a browser gives to WebGPU: that of a GPU, or a software one."""
+"""Tells which adapter a browser gives to WebGPU: that of a GPU, or a software one."""
 
 import sys
 from enum import StrEnum

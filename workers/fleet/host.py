@@ -1,4 +1,4 @@
-"""What a page finds in `globalThis.kernelzooHost`, and the talk that carries it.
+"""Provides what a page finds in `globalThis.kernelzooHost`, and the talk that carries it.
 
 Engines differ in how a page may call its driver; all of them let the driver call the page. So the
 page's wishes for the turn wait in the page until the driver asks for them, which it always does.
@@ -84,7 +84,7 @@ async def offer_host(tab: Tab, profile: Path, url: str, operator_key: str) -> No
 
 
 class Talk:
-    """With one page: takes its wishes to the turn and the turn's grants back to it."""
+    """Talks with one page: takes its wishes to the turn and the turn's grants back to it."""
 
     def __init__(self, tab: Tab, profile: Path, agent: str, turn: TimingTurn) -> None:
         self._tab, self._profile, self._agent, self._turn = tab, profile, agent, turn
@@ -111,7 +111,7 @@ class Talk:
             self._asking.cancel()
 
     async def _granted(self) -> bool:
-        """Whether the turn that the page waits for has come, once for each."""
+        """Returns whether the turn that the page waits for has come, once for each."""
         if self._asking is None:
             return False
         await asyncio.wait((self._asking,), timeout=TALK_S)

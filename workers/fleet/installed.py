@@ -1,4 +1,4 @@
-"""Which browsers this machine has, and the Debian package of one that it has not."""
+"""Finds the browsers that this machine has, and names the Debian package of one that it has not."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress

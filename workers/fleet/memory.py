@@ -1,4 +1,5 @@
-"""How much memory browsers may take: one that takes more is ended, and its agent starts again.
+"""Limits how much memory browsers may take: one that takes more is ended, and its agent starts
+again.
 
 A browser is a tree of processes, and what a GPU's driver takes is in its GPU process. A limit of
 the kernel's on each process (RLIMIT_AS, RLIMIT_DATA) counts address space, of which Chromium
@@ -79,8 +80,8 @@ class FleetMemory:
         return cls(fleet_bytes=MIB * (fleet_mib or default_fleet_mib(machine_bytes())))
 
     def note(self, profile: Path, size: int) -> str | None:
-        """Why the browser of a profile is to be ended, or None: it takes more than one may, or it
-        takes the most where all together take too much."""
+        """Returns why the browser of a profile is to be ended, or None: it takes more than one may,
+        or it takes the most where all together take too much."""
         self._sizes[profile] = size
         whole = sum(self._sizes.values())
         self.peak_bytes = max(self.peak_bytes, whole)
@@ -129,7 +130,7 @@ def _sentence(what: str) -> str:
 
 
 def browser_processes(profile: Path) -> Iterator[psutil.Process]:
-    """Those below this process that name the profile, and all that they have started."""
+    """Yields the processes below this one that name the profile, and all that they have started."""
     found: dict[int, psutil.Process] = {}
     with suppress(psutil.Error):
         for process in psutil.Process().children(recursive=True):
@@ -151,7 +152,7 @@ def _names(process: psutil.Process, profile: Path) -> bool:
 
 
 def taken_bytes(tree: Iterable[psutil.Process]) -> int:
-    """What processes share is counted once."""
+    """Counts the memory of a tree of processes; what they share is counted once."""
     whole = 0
     for process in tree:
         with suppress(psutil.Error):

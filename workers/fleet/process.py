@@ -21,7 +21,7 @@ POLITE_S = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowserProcess:
-    """What it says goes to `log`, which each start empties."""
+    """A browser as a process; it writes to `log`, which each start empties."""
 
     program: str
     process: subprocess.Popen[bytes]

@@ -1,4 +1,5 @@
-"""Whether a fleet is large enough to confirm a kernel without visitors, and what to do if not."""
+"""Checks that a fleet is large enough to confirm a kernel without visitors, and what to do if
+not."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ PATIENCE_S = 5
 
 
 def quorum_of(url: str) -> int | None:
-    """How many agents of a device class must vote, as the gateway tells; None where it does not."""
+    """Asks the gateway how many agents of a device class must vote; None where it does not
+    answer."""
     asked = Request(f"{url}/v1/overview")  # noqa: S310 - the operator's own address
     with suppress(OSError, ValueError, KeyError), urlopen(asked, timeout=PATIENCE_S) as answer:  # noqa: S310
         return int(json.load(answer)["quorum"])

@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 OPENING_S = 20
 LOOK_S = 0.5
-"""How often it looks whether its parent is there."""
+"""A fleet looks so often whether its parent is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,8 @@ async def _until_orphaned(parent: int) -> None:
 
 @asynccontextmanager
 async def _openers(shares: tuple[Share, ...]) -> AsyncIterator[Mapping[BrowserKind, Opener]]:
-    """How each browser is started; Playwright's driver runs where there is Chromium to drive."""
+    """Provides for each browser what starts it; Playwright's driver runs where there is Chromium to
+    drive."""
     openers: dict[BrowserKind, Opener] = {
         BrowserKind.FIREFOX: partial(threaded_tab, start_firefox),
         BrowserKind.WEBKIT: partial(threaded_tab, start_webkit),
@@ -188,7 +189,7 @@ async def _soon(opened: asyncio.Event) -> None:
 
 
 def is_taken(directory: Path) -> bool:
-    """Whether a fleet runs on it now."""
+    """Returns whether a fleet runs on a directory now."""
     lock = directory / "fleet.lock"
     if not lock.exists():
         return False

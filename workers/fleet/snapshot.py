@@ -1,4 +1,4 @@
-"""What an agent page says of itself in `globalThis.kernelzooAgent`."""
+"""Reads what an agent page says of itself in `globalThis.kernelzooAgent`."""
 
 from dataclasses import replace
 
@@ -59,7 +59,7 @@ def advance(status: AgentStatus, snapshot: Snapshot) -> AgentStatus:
 
 
 def _described(status: AgentStatus, snapshot: Snapshot) -> AgentStatus:
-    """Who measures what, as the last events say."""
+    """Adds to a status who measures what, as the last events say."""
     for event in snapshot.events:
         if event.type == "session" and event.engine is not None:
             status = replace(

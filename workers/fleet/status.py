@@ -1,4 +1,4 @@
-"""What each agent of a fleet has done so far, in a file that other processes may read."""
+"""Keeps what each agent of a fleet has done so far, in a file that other processes may read."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

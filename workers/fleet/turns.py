@@ -15,8 +15,9 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turnstile:
-    """Who holds `next` is the next to hold `turn`: a fleet with many agents cannot take the turn
-    from its own hand again while another waits. The system frees both when a fleet dies.
+    """Two locks pass the turn on: the holder of `next` is the next to hold `turn`. A fleet with
+    many agents cannot take the turn from its own hand again while another waits. The system frees
+    both when a fleet dies.
     """
 
     next: TextIOWrapper
@@ -50,7 +51,7 @@ class TimingTurn:
 
     limit_s: float = 60.0
     others: Turnstile | None = None
-    """Where further fleets of this host take their turns; None where there can be none."""
+    """Further fleets of this host take their turns here; None where there can be none."""
     holder: str | None = None
     _waiting: deque[tuple[str, asyncio.Future[None]]] = field(default_factory=deque)
     _alarm: asyncio.TimerHandle | None = None
@@ -106,7 +107,7 @@ class TimingTurn:
 
 
 LOOK_S = 0.005
-"""How often a fleet looks whether another has ended its turn: as little as passing one on takes."""
+"""A fleet looks so often whether another has ended its turn: as little as passing one on takes."""
 
 
 async def _locked(file: TextIOWrapper) -> None:

@@ -39,17 +39,17 @@ from kernelzoo.domain.operators.expressions import (
 LANES = 4
 
 NAME = "attention"
-"""What workloads of it are called."""
+"""Its workloads have this name."""
 
 SCORED = {name: kind for name, kind in EPILOGUES.items() if kind is not EpilogueKind.UNARY}
-"""What may be done to scores before their softmax."""
+"""Scores may go through these before their softmax."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadsOperand:
-    """Where queries, keys or values lie: in input number `place`, a matrix of `columns` columns
-    with those of head 0 from column `first` on, head after head. Without columns it is
-    [heads, rows, entries]."""
+    """Queries, keys or values lie here: in input number `place`, a matrix of `columns` columns with
+    those of head 0 from column `first` on, head after head. Without columns it is [heads, rows,
+    entries]."""
 
     place: int
     columns: int = 0
@@ -87,12 +87,12 @@ class ManyRowsAttention:
 
     @property
     def in_vectors(self) -> bool:
-        """Whether rows of scores and of the output are whole vectors of four."""
+        """True if rows of scores and of the output are whole vectors of four."""
         return self.m > 1 and self.n % LANES == 0 and self.width % LANES == 0
 
     @property
     def in_quads(self) -> bool:
-        """Whether each row of a head also begins with a whole vector, wherever it is read."""
+        """True if each row of a head also begins with a whole vector, wherever it is read."""
         places = (each for of, *_ in self.operands for each in (of.columns, of.first))
         return self.in_vectors and not any(n % LANES for n in (self.head_dim, *places))
 
@@ -139,7 +139,7 @@ def _inputs(given: ManyRowsAttention) -> tuple[Input, ...]:
 
 
 def attention_of(program: Program) -> ManyRowsAttention | None:
-    """What a normalised program is the `attention` of, in f32 or f16; None for any other."""
+    """Reads a normalised program in f32 or f16 as attention; returns None for any other."""
     found = _read_off(program)
     return found if found is not None and _normalised(found) == program.in_f32 else None
 

@@ -43,7 +43,7 @@ _ARITHMETIC: Mapping[BinaryOp, Callable[[Any, Any], Any]] = {
     BinaryOp.SHIFT_RIGHT: rshift,
     BinaryOp.BIT_AND: and_,
 }
-"""What is computed of extents, positions and constants before a program runs."""
+"""These are computed before a program runs where both sides are extents, positions or constants."""
 MAX_FOLDED_EXPONENT = 32
 _DIVISIONS = (BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
 """Operations that have no value where the right operand is 0."""
@@ -148,7 +148,8 @@ def _folded(op: BinaryOp, left: Expression, right: Expression) -> Expression:
 
 
 def _is_known(op: BinaryOp, left: int, right: int) -> bool:
-    """Whether Python's integers, which have no end, make what those of 32 bits do."""
+    """Returns whether Python's integers, which have no end, give the same result as those of 32
+    bits."""
     if op not in _ARITHMETIC or op is BinaryOp.POW or (op in _DIVISIONS and not right):
         return False
     if op is BinaryOp.SHIFT_RIGHT and right < 0:
@@ -158,7 +159,7 @@ def _is_known(op: BinaryOp, left: int, right: int) -> bool:
 
 
 def _always(comparison: Comparison) -> bool:
-    """Whether it holds at every place."""
+    """Returns whether a comparison holds at every place."""
     left, right = position_range(comparison.left), position_range(comparison.right)
     if left is None or right is None:
         return False

@@ -1,4 +1,4 @@
-"""Whether a program means something: names, ranks, and which values are integers.
+"""Checks that a program means something: names, ranks, and which values are integers.
 
 A program that passes is compiled and evaluated; what it computes is its author's business. Reading
 outside of a tensor is found by the evaluation of its entries (`services.aggregator.evaluation`).

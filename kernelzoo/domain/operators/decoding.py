@@ -118,7 +118,7 @@ class AttentionShape:
 
     @property
     def factor(self) -> float:
-        """What scores are multiplied by."""
+        """Scores are multiplied by this."""
         return self.scale or float(self.head_dim**-0.5)
 
     @property
@@ -134,14 +134,14 @@ class AttentionShape:
         return Call(Function.TANH, score * Real(1.0 / self.cap)) * Real(self.cap)
 
     def seen(self, token: Expression, place: Expression) -> tuple[Comparison, ...]:
-        """Whether a token is seen from a place."""
+        """States the conditions under which a token is seen from a place."""
         if not self.window:
             return (token <= place,)
         return (token <= place, place < token + self.window)
 
     def as_stated(self, program: Program) -> "AttentionShape":
-        """With the scale, the cap and the window that the scores of a program have; they stand
-        where it says which tokens are seen."""
+        """Returns this shape with the scale, the cap and the window that the scores of a program
+        have; they stand where it says which tokens are seen."""
         shape = self
         for stage in program.stages:
             match stage.value:

@@ -43,7 +43,7 @@ UNARY: dict[str, tuple[str, Callable[[Expression], Expression]]] = {
     "erf": ("erf(a)", lambda value: Call(Function.ERF, value)),
     "exp": ("exp(a)", lambda value: Call(Function.EXP, value)),
 }
-"""What each does to a value, for people and as an expression."""
+"""Maps each name to what it does to a value, for people and as an expression."""
 
 BINARY: dict[str, tuple[str, Callable[[Expression, Expression], Expression]]] = {
     "add": ("a + b", lambda left, right: left + right),

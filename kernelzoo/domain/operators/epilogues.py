@@ -7,7 +7,7 @@ from kernelzoo.domain.operators.expressions import Expression, Read, Stage, read
 
 
 class EpilogueKind(StrEnum):
-    """What an epilogue reads besides the entry: nothing, or an input of a certain shape, which is
+    """An epilogue reads this besides the entry: nothing, or an input of a certain shape, which is
     added (COLUMN, ENTRY, MATRIX) or multiplied by (FACTOR, SCALAR)."""
 
     UNARY = "unary"

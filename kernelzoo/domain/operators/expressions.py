@@ -85,9 +85,9 @@ class Function(StrEnum):
 
 
 class Reducer(StrEnum):
-    """How the values along the axes `over` of a stage become one entry. Those of `ORDERED` take
-    them one after another (`ordered`): running sums and products up to a place, the places of the
-    largest or smallest values, and the last of updates."""
+    """A reducer makes one entry of the values along the axes `over` of a stage. Reducers in
+    `ORDERED` take them one after another (`ordered`): running sums and products up to a place, the
+    places of the largest or smallest values, and the last of updates."""
 
     SUM = "sum"
     MAX = "max"
@@ -101,7 +101,7 @@ class Reducer(StrEnum):
 
 
 RUNNING = {Reducer.RUNNING_SUM: Reducer.SUM, Reducer.RUNNING_PROD: Reducer.PROD}
-"""What each running reduction makes of all values up to a place."""
+"""Maps each running reduction to what it makes of all values up to a place."""
 SELECTIONS = (Reducer.LARGEST, Reducer.SMALLEST)
 ORDERED = (*RUNNING, *SELECTIONS, Reducer.LAST)
 
@@ -246,7 +246,7 @@ class Cast(Expression):
 
 
 CASTS = {DType.F32: "real", DType.I32: "whole"}
-"""What a cast to each dtype is called."""
+"""Texts of programs call a cast to each dtype so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ class Stage:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether values are taken one after another, in the order of the axes `over`."""
+        """True if values are taken one after another, in the order of the axes `over`."""
         return self.reducer in ORDERED or isinstance(self.value, Scatter)
 
     def __getitem__(self, at: Any) -> Read:
@@ -370,17 +370,17 @@ class Program:
 
     @property
     def output_dtype(self) -> DType:
-        """What entries of the output are stored as."""
+        """The dtype in which entries of the output are stored."""
         return DType.F16 if self.makes_f16 else self.output.dtype
 
     @property
     def is_ordered(self) -> bool:
-        """Whether its only stage is."""
+        """True if its only stage takes values in order."""
         return self.output.is_ordered
 
     @property
     def in_f32(self) -> "Program":
-        """The same computation with tensors of f32 in the place of those of f16."""
+        """Returns the computation with tensors of f32 in the place of those of f16."""
         inputs = (
             replace(each, dtype=DType.F32) if each.dtype == DType.F16 else each
             for each in self.inputs
@@ -388,8 +388,8 @@ class Program:
         return replace(self, inputs=tuple(inputs), makes_f16=False)
 
     def normalised(self) -> "Program":
-        """The same with inputs x0, x1, …, stages s0, s1, … and in each stage axes i0, i1, …, so
-        that equal computations have equal texts."""
+        """Renames inputs to x0, x1, …, stages s0, s1, … and in each stage axes i0, i1, …, so that
+        equal computations have equal texts."""
         names = {each.name: f"x{n}" for n, each in enumerate(self.inputs)}
         names |= {each.name: f"s{n}" for n, each in enumerate(self.stages)}
         return replace(
@@ -455,7 +455,7 @@ def parts(expression: Expression) -> Iterator[Expression]:
 
 
 def depth(expression: Expression) -> int:
-    """How many expressions lie within one another."""
+    """Counts how many expressions lie within one another."""
     deepest, waiting = 0, [(expression, 0)]
     while waiting:
         part, level = waiting.pop()

@@ -1,4 +1,5 @@
-"""What a program takes, read off its text: operations, terms, and how its integers are used."""
+"""Reads off the text of a program what it takes: operations, terms, and how its integers are
+used."""
 
 from collections.abc import Iterator
 from math import prod
@@ -30,7 +31,7 @@ from kernelzoo.domain.operators.recurrence import is_recurrent, step_count
 
 _OF_BITS = (BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND, BinaryOp.BIT_OR, BinaryOp.BIT_XOR)
 FEWEST_VALUES = 2
-"""What an integer that is no index takes at the least: a truth takes two values."""
+"""An integer that is no index has so many values at the least, as a truth has two."""
 
 
 def flops(program: Program) -> int:
@@ -128,7 +129,8 @@ def _words(program: Program) -> set[str]:
 
 
 class _Reach:
-    """Which inputs of integers stand in which indices and comparisons, through stages as well."""
+    """Finds which inputs of integers stand in which indices and comparisons, through stages as
+    well."""
 
     def __init__(self, program: Program) -> None:
         self._shapes = {each.name: each.shape for each in program.inputs}
@@ -199,7 +201,7 @@ class _Reach:
 
 
 def _shift(place: Expression, row: Expression) -> int:
-    """How many rows before `row` a place is; 0 for any other place."""
+    """Counts the rows from a place to `row`; 0 for a place that is not before it."""
     match place:
         case Binary(BinaryOp.SUB, start, Integer(shift)) if start == row:
             return shift

@@ -9,7 +9,7 @@ Axes = tuple[str, ...]
 
 
 class Family(StrEnum):
-    """What operators are called together, in docs and in features of the cost model. Schedules look
+    """Docs and features of the cost model call operators together by their family. Schedules look
     at the axes of a program instead."""
 
     CONTRACTION = "contraction"
@@ -76,7 +76,7 @@ class Operator:
 
     @property
     def functions(self) -> frozenset[Function]:
-        """Those that its definition calls."""
+        """The functions that its definition calls."""
         used = (part for stage in self.stages for part in parts(stage.value))
         return frozenset(part.function for part in used if isinstance(part, Call))
 
@@ -87,7 +87,7 @@ class Operator:
 
     @property
     def strided(self) -> bool:
-        """Whether windows move over its input."""
+        """True if windows move over its input."""
         return "stride" in self.attributes
 
     @property

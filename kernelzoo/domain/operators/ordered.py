@@ -188,7 +188,8 @@ def _updates(stage: Stage, value: Scatter) -> Updates:
 
 
 def _is_entry(part: Expression, over: tuple[Axis, ...]) -> bool:
-    """Whether it is a number, or reads at axes that updates are made along and numbers."""
+    """Returns whether an expression is a number, or reads at nothing but numbers and the axes along
+    which updates are made."""
     match part:
         case Integer() | Real():
             return True

@@ -43,8 +43,8 @@ BLOCK_EXTENT = Extent("block")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How a matrix is stored: `width` bits a weight, a scale for each `block` of them, and perhaps
-    a zero point of as many bits."""
+    """A form says how a matrix is stored: `width` bits a weight, a scale for each `block` of them,
+    and perhaps a zero point of as many bits."""
 
     width: int = 4
     block: int = USUAL_BLOCK
@@ -52,7 +52,7 @@ class Form:
 
     @property
     def name(self) -> str:
-        """What names of operators and programs end in; they tell no block."""
+        """Names of operators and programs end in this; it tells no block."""
         return f"q{self.width}{'z' * self.zeros}"
 
     @property

@@ -48,7 +48,8 @@ def step_count(program: Program) -> int:
 
 
 def reads_step_before(stage: Stage, read: Read) -> bool:
-    """Whether a stage of a recurrence reads another one, or itself, at the step before its own."""
+    """Returns whether a stage of a recurrence reads another one, or itself, at the step before its
+    own."""
     return read.at[0] == _before(stage.axes[0])
 
 
@@ -82,7 +83,7 @@ def _before(step: Axis) -> Expression:
 
 
 def _guarded(stage: Stage, value: Expression, *, behind_first: bool) -> Iterator[tuple[Read, bool]]:
-    """What a stage reads, and whether it does so behind the first step alone."""
+    """Yields what a stage reads, and whether it does so behind the first step alone."""
     match value:
         case Read(_, at):
             yield value, behind_first
@@ -149,7 +150,7 @@ def step_product(program: Program, stage: Stage) -> StepProduct | None:
 
 
 def entering_stage(stage: Stage, product: StepProduct) -> Stage:
-    """What a product takes in each step, as a stage of its own."""
+    """Makes a stage of its own of what a product takes in each step."""
     return replace(
         stage,
         axes=(stage.axes[0], *product.entering_axes),
@@ -160,8 +161,8 @@ def entering_stage(stage: Stage, product: StepProduct) -> Stage:
 
 
 def outer_axes(program: Program) -> int:
-    """How many axes behind the step all stages have, at the same places of all that they read of
-    one another. The last axis of a stage is always an inner one."""
+    """Counts the axes behind the step that all stages have, at the same places of all that they
+    read of one another. The last axis of a stage is always an inner one."""
     names = {stage.name for stage in program.stages}
     count = min(len(stage.axes) for stage in program.stages) - 2
     for stage in program.stages:

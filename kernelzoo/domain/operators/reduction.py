@@ -18,7 +18,7 @@ from kernelzoo.domain.operators.expressions import (
 from kernelzoo.domain.operators.operator import Axes, Family, Operator
 
 USUAL_EPS = 5
-"""As in PyTorch's layer norm."""
+"""PyTorch's layer norm has this, too."""
 
 M, N, EPS = Extent("m"), Extent("n"), Extent("eps")
 i, j, k = Axis("i", M), Axis("j", N), Axis("k", N)
@@ -50,7 +50,8 @@ def _softmax() -> tuple[Stage, ...]:
 
 
 def _factor(square: Stage) -> Stage:
-    """What brings the entries of a row to a variance of 1, given the sum of their squares."""
+    """Makes the factor that brings the entries of a row to a variance of 1, given the sum of their
+    squares."""
     return _of_row("factor", Call(Function.RSQRT, square[i] * SHARE + EPSILON))
 
 
