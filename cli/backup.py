@@ -14,7 +14,7 @@ import typer
 from cli.options import STATE, StateOption
 from cli.stack.place import Place, read_record, take_lock
 from cli.stack.postgres import PROGRAMS, start_postgres, url_of
-from cli.terminal import note, out
+from cli.terminal import megabytes, note, out
 from kernelzoo.errors import InvalidInput, StackError
 from kernelzoo.store.dump import dump, replace, size_bytes
 from kernelzoo.store.migrate import migrate
@@ -43,7 +43,7 @@ def backup(
     if target.exists():
         raise InvalidInput(f"{target} is there already; name another file")
     with _database(place, database) as url:
-        note(f"dumping {_megabytes(size_bytes(url))} of rows and indexes")
+        note(f"dumping {megabytes(size_bytes(url))} of rows and indexes")
         draft = target.with_name(f"{target.name}.draft")
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
         try:
@@ -51,7 +51,7 @@ def backup(
             draft.rename(target)
         finally:
             draft.unlink(missing_ok=True)
-    out.print(f"{target}: {_megabytes(target.stat().st_size)}", soft_wrap=True)
+    out.print(f"{target}: {megabytes(target.stat().st_size)}", soft_wrap=True)
     if database is None:
         note(f"keep what else makes the zoo beside it: {_beside(place)}")
 
@@ -72,7 +72,7 @@ def restore(
     """
     with _database(Place.at(state), database, alone=True) as url:
         if not yes:
-            note(f"replaced for good: {_megabytes(size_bytes(url))} of rows and indexes")
+            note(f"replaced for good: {megabytes(size_bytes(url))} of rows and indexes")
             typer.confirm("Replace them?", abort=True, err=True)
         replace(PROGRAMS, url, file)
         applied = migrate(url, grant_to=grant_to)
@@ -100,10 +100,6 @@ def _database(place: Place, url: str | None, *, alone: bool = False) -> Iterator
             yield postgres.url
         finally:
             postgres.stop()
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
 
 
 def _beside(place: Place) -> str:

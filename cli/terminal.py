@@ -20,6 +20,11 @@ def note(sentence: str) -> None:
     notes.print(sentence, markup=False)
 
 
+def megabytes(size_bytes: int) -> str:
+    """As people read a size; of a small one its kilobytes."""
+    return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 1e5 else f"{size_bytes / 1e3:.1f} kB"
+
+
 PLAIN_EVERY_S = 2.0
 
 Show = Callable[[str, RenderableType | None], None]

@@ -145,15 +145,7 @@ COVERAGE = Dashboard(
                         SELECT name, sum(loads) AS loads FROM page_load GROUP BY name
                     ), workload AS MATERIALIZED (
                         SELECT member.workload_key
-                        FROM asked a CROSS JOIN LATERAL (
-                            SELECT key AS workload_key FROM workload WHERE key = a.name
-                            UNION
-                            SELECT workload_key FROM workload_set s WHERE s.name = a.name
-                            UNION
-                            SELECT w.workload_key FROM model_plan m
-                            JOIN model_workload w ON w.plan_id = m.id
-                            WHERE 'model:' || m.model = a.name
-                        ) member
+                        FROM asked a CROSS JOIN LATERAL asked_workloads(a.name) member
                         GROUP BY 1 ORDER BY sum(a.loads) DESC, 1 LIMIT 40
                     )
                     SELECT c.device_class, c.workload_key, c.state

@@ -17,7 +17,6 @@ from kernelzoo.store import (
     tuning,
 )
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
-from kernelzoo.store.query import Query
 
 MAX_CANDIDATES = 1024
 
@@ -101,8 +100,7 @@ def _remove_leases(db: Database, days: int, standing: int, *, kept: bool) -> boo
     """Removes old leases of one turn, and returns whether there were any to look at."""
     with db.transaction():
         execute(db, retention.take_turns())
-        ranged = retention.kept_leases() if kept else retention.grown_old_leases(days)
-        batch = _begin(db, "lease", ranged, kept=kept)
+        batch = _begin(db, "lease", days, kept=kept)
         if batch is None:
             return False
         first, last = batch
@@ -120,8 +118,7 @@ def _remove_sessions(db: Database, *, kept: bool) -> bool:
     """Removes old sessions of one turn, and returns whether there were any to look at."""
     with db.transaction():
         execute(db, retention.take_turns())
-        ranged = retention.kept_sessions() if kept else retention.grown_old_sessions()
-        batch = _begin(db, "agent_session", ranged, kept=kept)
+        batch = _begin(db, "agent_session", retention.UNUSED_DAYS, kept=kept)
         if batch is None:
             return False
         removed = fetch_all(db, retention.remove_sessions(*batch))
@@ -137,10 +134,12 @@ def _remove_sessions(db: Database, *, kept: bool) -> bool:
 
 
 def _begin(
-    db: Database, table: retention.Table, ranged: Query[retention.Range], *, kept: bool
+    db: Database, table: retention.Table, days: int, *, kept: bool
 ) -> tuple[int, int] | None:
-    """The next batch, whose mark is set: it holds if the transaction of the batch does."""
-    batch = fetch_one(db, ranged)
+    """The next batch, of those kept before or of those `days` old, whose mark is set: it holds if
+    the transaction of the batch does.
+    """
+    batch = fetch_one(db, retention.kept(table) if kept else retention.grown_old(table, days))
     assert batch is not None, "each table has its mark"
     if kept:
         execute(db, retention.looked_again(table, batch.last or 0))

@@ -33,7 +33,7 @@ from cli.options import (
     parse_targets,
 )
 from cli.stack.signals import INTERRUPTED, interruptible
-from cli.terminal import live_display, note, notes, out
+from cli.terminal import live_display, megabytes, note, notes, out
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import MEASURED, TargetKind
@@ -211,7 +211,7 @@ def _row(model: ListedModel) -> tuple[str, ...]:
         str(model.plans),
         str(model.workloads),
         number(model.flops / 1e9, digits=2),
-        _megabytes(model.weights_bytes),
+        megabytes(model.weights_bytes),
         model.source,
     )
 
@@ -289,9 +289,9 @@ def _plan_lines(plan: PlanWire) -> list[str]:
         for what, all_ports in (("input", plan.inputs), ("output", plan.outputs))
         for port in all_ports
     ]
-    sizes = f"weights {_megabytes(memory['weights'])}, activations "
+    sizes = f"weights {megabytes(memory['weights'])}, activations "
     head = f"plan {_named(plan)}: {plan.calls} calls of {plan.kernels} kernels, {sizes}"
-    return [head + _megabytes(memory["activations"]), *ports]
+    return [head + megabytes(memory["activations"]), *ports]
 
 
 def _coverage_row(covered: PlanCoverage) -> tuple[str, ...]:
@@ -422,7 +422,7 @@ def _weights_told(sent: ImportedModel) -> str:
 
 
 def _fetched(plans: Sequence[Plan]) -> str:
-    told = _megabytes(max(plan.file_bytes for plan in plans))
+    told = megabytes(max(plan.file_bytes for plan in plans))
     differ = _difference(plans)
     if not differ:
         return told
@@ -441,7 +441,3 @@ def _difference(plans: Sequence[Plan]) -> str:
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _megabytes(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e5 else f"{size_bytes / 1e3:.1f} kB"

@@ -68,15 +68,7 @@ def add_page_loads(classes: int) -> Statement:
             ), member AS (
                 SELECT named.name, asked.workload_key
                 FROM (SELECT DISTINCT name FROM loaded) named
-                CROSS JOIN LATERAL (
-                    SELECT key AS workload_key FROM workload WHERE key = named.name
-                    UNION
-                    SELECT workload_key FROM workload_set s WHERE s.name = named.name
-                    UNION
-                    SELECT w.workload_key FROM model_plan m
-                    JOIN model_workload w ON w.plan_id = m.id
-                    WHERE 'model:' || m.model = named.name
-                ) asked
+                CROSS JOIN LATERAL asked_workloads(named.name) asked
             )
             INSERT INTO coverage AS c (workload_key, device_class, loads)
             SELECT m.workload_key, l.device_class, sum(l.loads)::bigint

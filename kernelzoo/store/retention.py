@@ -5,19 +5,20 @@ looks at a few hundred rows by their keys, however many there are, and its trans
 mark tells where the next batch begins, and another where that of what was kept before.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.query import Query, Statement
 
-LEASES = 250
-SESSIONS = 500
 UNUSED_DAYS = 7
 """After which a session without a lease or ballot is removed, and an identity without anything."""
 
 
 Table = Literal["lease", "agent_session"]
+BATCH: Mapping[Table, int] = MappingProxyType({"lease": 250, "agent_session": 500})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,34 +43,45 @@ def take_turns() -> Statement:
     return Statement(sql="SELECT pg_advisory_xact_lock(hashtextextended('retention', 4))")
 
 
-def grown_old_leases(days: int) -> Query[Range]:
-    """The next that are old enough, beyond those that were looked at."""
+def grown_old(table: Table, days: int) -> Query[Range]:
+    """The next that are old enough, beyond those that were looked at; a lease has expired, too."""
     return Query(
         sql="""
             SELECT m.reached AS first, (
                 SELECT max(id) FILTER (WHERE expires_at < now()
                     AND created_at < now() - make_interval(days => %(days)s))
-                FROM (SELECT id, created_at, expires_at FROM lease
-                      WHERE id > m.reached ORDER BY id LIMIT %(limit)s) next) AS last
-            FROM retention_mark m WHERE m.of_table = 'lease'
+                FROM (
+                    SELECT id, created_at, expires_at
+                    FROM (SELECT 'lease' AS of_table, id, created_at, expires_at FROM lease
+                          UNION ALL
+                          SELECT 'agent_session', id, created_at, created_at FROM agent_session
+                         ) row
+                    WHERE of_table = m.of_table AND id > m.reached
+                    ORDER BY id LIMIT %(limit)s) next) AS last
+            FROM retention_mark m WHERE m.of_table = %(table)s
         """,
-        parameters={"days": days, "limit": LEASES},
+        parameters={"table": table, "days": days, "limit": BATCH[table]},
         row=Range,
     )
 
 
-def kept_leases() -> Query[Range]:
+def kept(table: Table) -> Query[Range]:
     """The next of those that were looked at and are there still."""
     return Query(
         sql="""
             SELECT m.again AS first, (
                 SELECT max(id)
-                FROM (SELECT id FROM lease
-                      WHERE id > m.again AND id <= m.reached ORDER BY id LIMIT %(limit)s) next
+                FROM (
+                    SELECT id
+                    FROM (SELECT 'lease' AS of_table, id FROM lease
+                          UNION ALL
+                          SELECT 'agent_session', id FROM agent_session) row
+                    WHERE of_table = m.of_table AND id > m.again AND id <= m.reached
+                    ORDER BY id LIMIT %(limit)s) next
                 ) AS last
-            FROM retention_mark m WHERE m.of_table = 'lease'
+            FROM retention_mark m WHERE m.of_table = %(table)s
         """,
-        parameters={"limit": LEASES},
+        parameters={"table": table, "limit": BATCH[table]},
         row=Range,
     )
 
@@ -171,38 +183,6 @@ def remove_leases(first: int, last: int) -> Statement:
               AND NOT EXISTS (SELECT FROM lease_item i WHERE i.lease_id = l.id)
         """,
         parameters={"first": first, "last": last},
-    )
-
-
-def grown_old_sessions() -> Query[Range]:
-    """Does for sessions what `grown_old_leases` does for leases."""
-    return Query(
-        sql="""
-            SELECT m.reached AS first, (
-                SELECT max(id) FILTER (
-                    WHERE created_at < now() - make_interval(days => %(days)s))
-                FROM (SELECT id, created_at FROM agent_session
-                      WHERE id > m.reached ORDER BY id LIMIT %(limit)s) next) AS last
-            FROM retention_mark m WHERE m.of_table = 'agent_session'
-        """,
-        parameters={"days": UNUSED_DAYS, "limit": SESSIONS},
-        row=Range,
-    )
-
-
-def kept_sessions() -> Query[Range]:
-    """Does for sessions what `kept_leases` does for leases."""
-    return Query(
-        sql="""
-            SELECT m.again AS first, (
-                SELECT max(id)
-                FROM (SELECT id FROM agent_session
-                      WHERE id > m.again AND id <= m.reached ORDER BY id LIMIT %(limit)s) next
-                ) AS last
-            FROM retention_mark m WHERE m.of_table = 'agent_session'
-        """,
-        parameters={"limit": SESSIONS},
-        row=Range,
     )
 
 

@@ -884,6 +884,18 @@ COMMENT ON FUNCTION expected_time IS
     'it was measured beside others; null where nobody has measured either. As of the last count of '
     'ballots.';
 
+CREATE FUNCTION asked_workloads(name text) RETURNS TABLE (workload_key text)
+    LANGUAGE sql STABLE AS $$
+    SELECT w.key FROM workload w WHERE w.key = $1
+    UNION
+    SELECT s.workload_key FROM workload_set s WHERE s.name = $1
+    UNION
+    SELECT w.workload_key FROM model_plan p JOIN model_workload w ON w.plan_id = p.id
+    WHERE 'model:' || p.model = $1
+$$;
+COMMENT ON FUNCTION asked_workloads IS
+    'Workloads whose kernels a page asks for by a name, as page_load has it.';
+
 CREATE VIEW model_coverage AS
     WITH planned AS (
         SELECT m.plan_id, count(*) AS workloads, sum(m.calls * w.flops) AS flops

@@ -203,8 +203,7 @@ class TestOfOneJob:
     def test_a_batch_looks_at_a_few_leases_and_the_next_goes_on_from_there(
         self, http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(retention, "LEASES", 2)
-        monkeypatch.setattr(retention, "SESSIONS", 2)
+        monkeypatch.setattr(retention, "BATCH", {"lease": 2, "agent_session": 2})
         for number in range(5):
             assert open_agent(http, rho=f"r1-{number:03b}").lease().status_code == 200
         age(db)
@@ -216,7 +215,7 @@ class TestOfOneJob:
     def test_what_was_kept_is_looked_at_again_a_few_batches_in_a_run(
         self, http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(retention, "LEASES", 2)
+        monkeypatch.setattr(retention, "BATCH", {**retention.BATCH, "lease": 2})
         monkeypatch.setattr(maintenance, "STANDING", 2)
         for _ in range(6):
             measure(open_agent(http), db)
