@@ -111,8 +111,9 @@ def _compile(db: Database, row: candidates.CandidateRow) -> list[str]:
     except KernelZooError as error:
         return _give_up(db, row, str(error), CompileOutcome.REFUSED)
     with _timed(row, CompileStage.STORE):
-        _store(db, row, artifact, packs, start_ns)
-    CANDIDATES.labels(row.target, CompileOutcome.COMPILED).inc()
+        stored = _store(db, row, artifact, packs, start_ns)
+    if stored:
+        CANDIDATES.labels(row.target, CompileOutcome.COMPILED).inc()
     return []
 
 
@@ -130,23 +131,27 @@ def _store(
     artifact: Artifact,
     packs: tuple[Artifact, ...],
     start_ns: int,
-) -> None:
-    """The stored time runs from the start of the compilation to the artifact's row."""
+) -> bool:
+    """The stored time runs from the start of the compilation to the artifact's row. False where
+    another worker was first: who is held up for `stalled_s` is taken to be gone.
+    """
     with db.transaction():
         for each in (artifact, *packs):
             execute(db, candidates.store_artifact(each))
         elapsed_ns = time.perf_counter_ns() - start_ns
-        execute(db, candidates.compiled(row.candidate_id, artifact, elapsed_ns))
+        stored = execute(db, candidates.compiled(row.candidate_id, artifact, elapsed_ns)) > 0
         execute(db, notifications.candidates_compiled(row.workload_key))
+    return stored
 
 
 def _give_up(
     db: Database, row: candidates.CandidateRow, detail: str, result: CompileOutcome
 ) -> list[str]:
-    CANDIDATES.labels(row.target, result).inc()
     log.warning("candidate failed to compile", candidate=row.candidate_id, detail=detail)
     with db.transaction():
-        execute(db, candidates.failed(row.candidate_id, detail))
+        stored = execute(db, candidates.failed(row.candidate_id, detail)) > 0
         execute(db, notifications.candidates_compiled(row.workload_key))
         replacing = fetch_all(db, candidates.replace_default(row.candidate_id))
+    if stored:
+        CANDIDATES.labels(row.target, result).inc()
     return [each.candidate_id for each in replacing]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx2
 import psycopg
@@ -163,13 +163,18 @@ def test_prometheus_learns_what_was_done(watched: Watched, promql: str) -> None:
 
 
 def test_the_processes_of_a_worker_are_counted_together(watched: Watched) -> None:
-    ((candidates,),) = rows(watched.stack, "SELECT count(*) FROM candidate")
-    compiled = 'sum(kernelzoo_candidates_total{result="compiled"})'
-    eventually(lambda: watched.value(compiled) == candidates, compiled, within_s=15)
-    ((published,),) = rows(watched.stack, "SELECT count(*) FROM zoo_entry")
-    promoted = "sum(kernelzoo_promotions_total)"
-    eventually(lambda: watched.value(promoted) == published, promoted, within_s=15)
+    _await_count(
+        watched,
+        'sum(kernelzoo_candidates_total{result="compiled"})',
+        "SELECT count(*) FROM candidate",
+    )
+    _await_count(watched, "sum(kernelzoo_promotions_total)", "SELECT count(*) FROM zoo_entry")
     assert watched.value("sum(kernelzoo_queue_wait_seconds_count)") > 0
+
+
+def _await_count(watched: Watched, promql: str, sql: LiteralString) -> None:
+    """Rows may still come: their number is looked up with every value."""
+    eventually(lambda: [(watched.value(promql),)] == rows(watched.stack, sql), promql)
 
 
 PANELS = [
