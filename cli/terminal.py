@@ -21,7 +21,7 @@ def note(sentence: str) -> None:
 
 
 def megabytes(size_bytes: int) -> str:
-    """As people read a size; of a small one its kilobytes."""
+    """Writes a size as people read it; a small one in kilobytes."""
     return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 1e5 else f"{size_bytes / 1e3:.1f} kB"
 
 

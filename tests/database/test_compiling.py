@@ -1,4 +1,4 @@
-"""What compile workers store and count, several of them at once."""
+"""Compile workers store and count each candidate once, however many of them take it."""
 
 import pytest
 
