@@ -76,7 +76,7 @@ def rollback(
 
 
 def denied(as_json: JsonOption = False, state: StateOption = STATE, url: UrlOption = None) -> None:
-    """What is denied to which class, and why; and what the operator allowed."""
+    """List what is denied to which class, and why; and what the operator allowed."""
     with reach(state, url) as gateway:
         decisions = gateway.decisions()
     show_all(decisions, COLUMNS, _row, none="nothing is denied", as_json=as_json)

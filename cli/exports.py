@@ -43,7 +43,8 @@ class ImportFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is exported: of one workload or of all that have an entry, and of these targets."""
+    """An export is limited by these: to one workload or of all that have an entry, and of these
+    targets."""
 
     workload: str | None = None
     targets: tuple[TargetKind, ...] = MEASURED

@@ -7,7 +7,7 @@ from services.gateway.wire.zoo import ZooEntry
 
 ABSENT = "–"
 UNITS = ((1.0, "ms"), (1e3, "µs"), (1e6, "ns"))
-"""How many of a unit a millisecond is."""
+"""A millisecond is so many of each unit."""
 
 
 def number(value: float | None, unit: str = "", digits: int = 1) -> str:
@@ -15,7 +15,7 @@ def number(value: float | None, unit: str = "", digits: int = 1) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """With three digits, in the unit that suits it: 213 ns, 21.3 µs, 1.23 ms, 1,234 ms."""
+    """Writes three digits, in the unit that suits it: 213 ns, 21.3 µs, 1.23 ms, 1,234 ms."""
     if not ms:
         return number(ms, "ms")
     factor, unit = next((each for each in UNITS if ms * each[0] >= 1), UNITS[-1])

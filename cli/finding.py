@@ -1,4 +1,5 @@
-"""What a crowd found of a workload on one class of devices, as `kernelzoo tune` tells it; pure."""
+"""Describes what a crowd found of a workload on one class of devices, as `kernelzoo tune` tells it;
+pure."""
 
 from collections.abc import Sequence
 from statistics import median, quantiles

@@ -113,7 +113,7 @@ def _watch(child: Child, directory: Path) -> None:
 
 
 def _last_words(child: Child) -> str:
-    """What it said to people: events of its agents are lines of JSON."""
+    """Returns what a child last said to people: events of its agents are lines of JSON."""
     lines = child.said().splitlines()
     words = [line for line in lines if line and not line.startswith("{")]
     return words[-1] if words else f"the fleet {ending(child)}"
@@ -161,7 +161,7 @@ COLUMNS = (
 
 
 def fleet_table(status: FleetStatus, width: int) -> Table:
-    """In a terminal of this width."""
+    """Lays the agents of a fleet out for a terminal of this width."""
     rows = tuple(
         (
             agent.agent,

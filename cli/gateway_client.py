@@ -102,11 +102,11 @@ class GatewayClient:
         self._send("POST", f"/v1/applications/{quote(name)}/disable")
 
     def identity(self, number: UUID) -> Held:
-        """How much there is of it."""
+        """Counts what there is of an identity."""
         return self._ask(Held, "GET", f"/v1/identities/{number}", keyed=True)
 
     def erase_identity(self, number: UUID) -> Held:
-        """How much there was."""
+        """Erases an identity, and returns how much there was of it."""
         return self._ask(Held, "DELETE", f"/v1/identities/{number}")
 
     def register(self, workload: Workload, target: TargetKind) -> Job:
@@ -164,7 +164,7 @@ class GatewayClient:
         return self._ask(Manifest, "GET", path + told)
 
     def manifest_bytes(self, name: str, *device_classes: str) -> bytes:
-        """As it was signed."""
+        """Returns a manifest as it was signed."""
         return self._send("GET", _manifest_path(name, device_classes)).content
 
     def devices(self) -> tuple[Device, ...]:
@@ -184,7 +184,7 @@ class GatewayClient:
         return self._ask(Decision, "PUT", "/v1/denied", body=request.model_dump(mode="json"))
 
     def results(self, workload_key: str) -> tuple[Results, ...]:
-        """Those of every class that measured the workload: page by page."""
+        """Reads the results of every class that measured the workload, page by page."""
         path = f"/v1/results?workload={quote(workload_key, safe=':')}"
         page = self._ask(ResultsList, "GET", path, keyed=True)
         found = list(page.results)
@@ -224,7 +224,7 @@ class GatewayClient:
     def model_manifest_bytes(
         self, name: str, device_class: str, dimensions: Mapping[str, int]
     ) -> bytes:
-        """As it was signed."""
+        """Returns the manifest of a model as it was signed."""
         path = f"{_model_path(name)}/{quote(device_class, safe=':+')}"
         return self._send("GET", f"{path}?{urlencode(dimensions)}").content
 
@@ -337,7 +337,8 @@ def _manifest_path(name: str, device_classes: tuple[str, ...]) -> str:
 
 
 def _detail(response: httpx2.Response) -> str:
-    """In the gateway's words; a proxy before it, or another server, has none that we know."""
+    """Says in the gateway's words what went wrong; a proxy before it, or another server, has none
+    that we know."""
     try:
         return Problem.model_validate_json(response.content).detail
     except ValidationError:
@@ -348,7 +349,7 @@ def _detail(response: httpx2.Response) -> str:
 
 
 def _remedy(response: httpx2.Response) -> str:
-    """Where a command finds the key that a header is to hold."""
+    """Says where a command finds the key that a header is to hold."""
     if response.status_code not in WRONG_KEY:
         return ""
     return (

@@ -49,7 +49,7 @@ class Listing:
             note(f"left out in {out.width} columns: {', '.join(left)}; --json has all")
 
     def table(self) -> Table:
-        """What does not fit in columns of rank 0 is folded, never cut."""
+        """Draws the rows; text that does not fit in columns of rank 0 is folded, never cut."""
         table = Table(
             box=SIMPLE_HEAD, padding=(0, GAP, 0, 0), pad_edge=False, caption=self.caption or None
         )
@@ -74,7 +74,7 @@ class Listing:
             yield (" " * GAP).join(aligned).rstrip()
 
     def fitting(self, width: int) -> "Listing":
-        """With the columns of rank 0, and of the others each that fits beside those before it."""
+        """Keeps the columns of rank 0, and of the others each that fits beside those before it."""
         widths = self._widths()
         room, kept = width, set[int]()
         for place in sorted(range(len(widths)), key=lambda each: self.columns[each].rank):

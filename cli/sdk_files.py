@@ -14,12 +14,12 @@ from kernelzoo.errors import InvalidInput
 INDEX = "sdk.json"
 ENTRY = "sdk.js"
 CHAT = "chat.js"
-"""What a page with a language model imports beside it."""
+"""A page with a language model imports this beside it."""
 Chunk = Annotated[str, StringConstraints(pattern=r"^chunks/[a-z0-9-]{1,40}-[0-9a-f]{8}\.js$")]
 
 
 class SdkIndex(BaseModel):
-    """What `/client/sdk.json` says: `chunks` are what `sdk.js` loads when a page needs it."""
+    """The document `/client/sdk.json`: `chunks` are what `sdk.js` loads when a page needs it."""
 
     version: str
     integrity: str

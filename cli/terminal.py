@@ -1,4 +1,4 @@
-"""Where the commands write: results to standard output, the rest to standard error.
+"""Commands write here: results to standard output, the rest to standard error.
 
 `live_display` changes in place at a terminal; elsewhere it prints lines at a readable pace.
 """

@@ -45,7 +45,7 @@ class Until(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitLimits:
-    """What to wait for, how long in all, and for the next sign of progress."""
+    """Limits say what to wait for, how long in all, and for the next sign of progress."""
 
     until: Until = Until.FINAL
     timeout_s: float
@@ -132,7 +132,7 @@ def _tell(found: list[KernelFinding], *, as_json: bool) -> None:
 def findings(
     gateway: GatewayClient, winners: tuple[ZooEntry, ...], flops: int
 ) -> list[KernelFinding]:
-    """With what was measured, where this gateway tells it us: the operator alone."""
+    """Adds to the winners what was measured, where this gateway tells it us: the operator alone."""
     keys = {winner.workload for winner in winners} if gateway.operator_key else set()
     measured = {
         results.device_class: results.trials for key in keys for results in gateway.results(key)
@@ -188,7 +188,7 @@ def _space(job: Job) -> str:
 
 
 def why_waiting(job: Job, winners: tuple[ZooEntry, ...], url: str) -> str:
-    """What is missing to a vote's end, and what to do about it. `winners` are confirmed."""
+    """Says what is missing to a vote's end, and what to do about it. `winners` are confirmed."""
     more = f"run `kernelzoo fleet --agents 5 --target {job.target}`"
     if job.state == "cancelled":
         return f"job {job.job} was cancelled; `kernelzoo tune {job.workload}` resumes it"

@@ -101,7 +101,7 @@ def own_agents(host: str, trust: Trust, environment: Mapping[str, str]) -> Envir
 
 
 def whom_it_counts(options: StackOptions, environment: Mapping[str, str]) -> str:
-    """Whose reports decide what is served, and how many of them may lie."""
+    """Says whose reports decide what is served, and how many of them may lie."""
     name, default = OWN_AGENTS[0], WorkerSettings.model_fields["max_malicious_share"].default
     share = float({name: default, **environment, **dict(options.overrides)}[name])
     lying = f"up to {share:.0%} of them may lie" if share else "none of them is taken to lie"

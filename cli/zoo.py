@@ -143,7 +143,8 @@ def export(
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
-    """What the crowd learned: as JSON, in formats of other tuners, or as a table for a runtime."""
+    """Write what the crowd learned: as JSON, in formats of other tuners, or as a table for a
+    runtime."""
     wanted = Wanted(workload=workload, targets=_targets(target))
     with reach(state, url) as gateway:
         if form is ExportFormat.JSON:

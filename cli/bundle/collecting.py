@@ -175,8 +175,8 @@ Fetched = TypeVar("Fetched", _Fetched, _FetchedModel)
 
 
 def _compiled(name: str, ask: Callable[[], Fetched]) -> Fetched:
-    """What is asked for, once all of it is compiled: kernels in JavaScript are compiled for whoever
-    asks first. Raises InvalidInput where they are not in time."""
+    """Returns what is asked for once all of it is compiled: kernels in JavaScript are compiled for
+    whoever asks first. Raises InvalidInput where they are not in time."""
     until_s = monotonic() + COMPILED_WITHIN_S
     while (found := ask()).manifest.missing:
         if monotonic() > until_s:
@@ -201,7 +201,7 @@ def _voted(gateway: GatewayClient, usual: Manifest) -> tuple[Classes, ...]:
 
 
 def _adds(usual: _Fetched) -> bool:
-    """Whether it has kernels, and where it is of both targets, one for the GPU."""
+    """Returns whether a manifest has kernels, and where it is of both targets, one for the GPU."""
     entries = usual.manifest.entries
     if len(usual.classes) == 1:
         return bool(entries)

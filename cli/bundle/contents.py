@@ -1,4 +1,5 @@
-"""What the manifests of a bundle say: their artifacts, the files of their models, the lock."""
+"""Reads what the manifests of a bundle say: their artifacts, the files of their models, the
+lock."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,8 @@ def lock_head(
     zoo: str,
     made: str,
 ) -> LockHead:
-    """What the files say; `zoo` and `made` are the word of whoever makes the bundle."""
+    """Makes the head of the lock from what the files say; `zoo` and `made` are the word of the
+    bundle's maker."""
     return LockHead(
         set=name,
         zoo=zoo,
@@ -120,7 +122,7 @@ def path_of(artifact: ArtifactWire) -> str:
 
 
 def files_of(manifest: Signed) -> Iterator[ModelFile]:
-    """What a model is made of beside kernels; not what its author keeps."""
+    """Yields the files of a model beside kernels, except those that its author keeps."""
     if not isinstance(manifest, ModelManifest):
         return
     for file in (manifest.weights, manifest.golden):

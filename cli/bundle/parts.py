@@ -41,7 +41,8 @@ def in_parts(files: Files, manifests: Iterable[Signed], file_bytes: int) -> dict
 
 
 def joined(files: Files, manifests: Iterable[Signed], file_bytes: int) -> dict[str, bytes]:
-    """What `in_parts` was given. Raises InvalidInput where a part is missing or of another size."""
+    """Returns the files that `in_parts` was given. Raises InvalidInput where a part is missing or
+    of another size."""
     whole = dict(files)
     for path, sizes in _sizes(manifests, file_bytes):
         bodies = []

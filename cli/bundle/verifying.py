@@ -1,4 +1,4 @@
-"""Whether the files of a bundle are those that a zoo signed."""
+"""Checks that the files of a bundle are those that a zoo signed."""
 
 from dataclasses import dataclass
 from datetime import datetime

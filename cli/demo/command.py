@@ -141,8 +141,8 @@ def _steps(
 def _tune(
     stack: Stack, fleet: FleetPlan, scale: Scale, began_s: float
 ) -> tuple[tuple[Sight, ...], Path | None]:
-    """What was seen of each workload, one after another, as the agents take them, and the file of
-    the network.
+    """Returns what was seen of each workload, one after another, as the agents take them, and the
+    file of the network.
     """
     (target,) = fleet.targets
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
@@ -186,7 +186,8 @@ def _open_pages(
     network: Path | None,
     screenshot: Path | None,
 ) -> Shown:
-    """In a browser with the flags of the fleet's: another adapter is another device."""
+    """Shows everything in a browser with the fleet's flags, as another adapter is another
+    device."""
     _announce(PAGE)
     (target,) = fleet.targets
     visitor = Visitor(

@@ -1,4 +1,4 @@
-"""What the demo shows: progress while it runs, and the summary at its end."""
+"""Draws what the demo shows: progress while it runs, and the summary at its end."""
 
 import math
 import re
@@ -83,7 +83,7 @@ def first_timed_ms(fleet: FleetStatus | None) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What the demo has to show: of each workload its tuning and what the page says, and what the
+    """The demo has this to show: of each workload its tuning and what the page says, and what the
     page says of a whole network.
     """
 
@@ -118,7 +118,7 @@ def summary(shown: Shown, elapsed_s: float) -> Group:
 
 
 def _of_network(result: NetworkResult) -> Table:
-    """What it is, then a run in each engine."""
+    """Draws a table of the network: what it is, then a run in each engine."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column("text encoder, 6 layers,\n128 words, random weights")
     table.add_column("one run, on\none thread", justify="right")
@@ -154,7 +154,7 @@ def _figures(
 
 
 def _frameworks(results: Sequence[PageResult]) -> Iterator[tuple[str, list[str]]]:
-    """What each framework reaches, and what the zoo's kernel gains over it."""
+    """Yields what each framework reaches, and what the zoo's kernel gains over it."""
     names = dict.fromkeys(each.name for result in results for each in result.frameworks)
     for name in names:
         found = [_of_name(name, result) for result in results]

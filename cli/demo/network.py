@@ -58,7 +58,7 @@ def _register(gateway: GatewayClient, onnx: Path, told: Callable[[str], None]) -
 
 
 def _runs(gateway: GatewayClient) -> bool:
-    """Whether a device that nobody knows has a kernel for each call."""
+    """Returns whether a device that nobody knows has a kernel for each call."""
     usual = any_classes()[-1][0]
     body = gateway.model_manifest_bytes(NAME, usual, {})
     return not ModelManifest.model_validate_json(body).missing

@@ -19,11 +19,11 @@ Result = TypeVar("Result")
 
 
 class PageFailed(KernelZooError):
-    """What the page did not do."""
+    """The page did not do what it was opened for."""
 
 
 class FrameworkResult(BaseModel):
-    """The same workload in another engine of the same page, on the same inputs and one thread.
+    """The workload was also run in another engine of the page, on the same inputs and one thread.
 
     `speedup` is that of the zoo's kernel over it, `difference` the largest between their outputs.
     """
@@ -37,7 +37,7 @@ class FrameworkResult(BaseModel):
 
 
 class PageResult(BaseModel):
-    """What the example page says of one workload. Rates are GFLOP/s: of wasm, of one thread. A
+    """The example page says this of one workload. Rates are GFLOP/s: of wasm, of one thread. A
     zoo's kernel that is the default (`same_kernel`) is timed once, so that both rates are equal.
     """
 
@@ -62,7 +62,7 @@ class PageResult(BaseModel):
 
 
 class NetworkResult(BaseModel):
-    """What the example page says of a whole network: milliseconds of a run on one thread, of the
+    """The example page says this of a whole network: milliseconds of a run on one thread, of the
     zoo's kernels and of another engine. `difference` is the largest between their outputs, as a
     share of the largest entry. `levels` say of each call where its kernel came from.
     """
@@ -86,7 +86,7 @@ _RESULTS = TypeAdapter(tuple[PageResult, ...])
 _NETWORK = TypeAdapter(NetworkResult)
 
 MORE_PROBES = 2
-"""How often the page is opened again where it found itself in a class without a winner."""
+"""The page is opened again so often where it found itself in a class without a winner."""
 EQUAL = 1e-4
 """Outputs of a network differ by at most so much, as a share of the largest entry."""
 
@@ -168,7 +168,7 @@ def _kernels(page: Page, address: str) -> tuple[PageResult, ...]:
 
 
 def _told(page: Page, address: str, name: str, step: DemoStep) -> str:
-    """What a page leaves at `globalThis[name]`, as JSON."""
+    """Returns as JSON what a page leaves at `globalThis[name]`."""
     page.goto(address)
     try:
         page.wait_for_function(
@@ -209,7 +209,7 @@ def picture_of(page: Page, screenshot: Path) -> None:
 
 
 def picture_of_console(page: Page, console: str, screenshot: Path) -> None:
-    """In a page of its own."""
+    """Takes a picture of the console, in a page of its own."""
     other = page.context.new_page()
     other.goto(console, wait_until="networkidle")
     picture_of(other, screenshot)

@@ -92,7 +92,7 @@ def outstanding(job: Job) -> DemoStep:
 
 
 def hopeless(job: Job) -> str | None:
-    """Why waiting cannot help, if it cannot."""
+    """Returns why waiting cannot help, or None where it can."""
     if job.state == "failed":
         return f"the job failed: {job.detail}"
     if job.candidates > 0 and job.failed == job.candidates:
@@ -107,7 +107,8 @@ SETTLE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What is known at one moment. `elapsed_s` counts from when the workload was registered."""
+    """A sight is what is known at one moment. `elapsed_s` counts from when the workload was
+    registered."""
 
     job: Job
     fleet: FleetStatus | None
@@ -160,8 +161,8 @@ class _Deadline:
 
 
 def _sights(stack: Stack, gateway: GatewayClient, registered: RegisteredJob) -> Iterator[Sight]:
-    """What is seen of the newest job: that of the agents' GPU model, once one of them has asked for
-    work.
+    """Yields what is seen of the newest job: that of the agents' GPU model, once one of them has
+    asked for work.
 
     A gateway that is being restarted leaves the last view of it standing.
     """

@@ -1,4 +1,4 @@
-"""Whether a model computes its golden outputs with the kernels that a class is served."""
+"""Checks that a model computes its golden outputs with the kernels that a class is served."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from services.gateway.wire.artifacts import Kernel
 from services.gateway.wire.zoo import ServedKernel
 
 DEFAULT, SERVED = 0, 1
-"""Which kernel of a workload: the fallback, which is the default, or what is served."""
+"""A workload has two kernels: the fallback, which is the default, and the one that is served."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDifference:
-    """How far a served kernel is from the default one on the operands of a call, in parts of the
-    largest magnitude of the output.
+    """Tells how far a served kernel is from the default one on the operands of a call, in parts of
+    the largest magnitude of the output.
     """
 
     label: str

@@ -399,7 +399,7 @@ def _tell_added(made: Registered, sent: ImportedModel, *, ready: bool) -> None:
 
 
 def _unsettled(plan: Plan) -> Iterator[str]:
-    """What of a plan's outputs pages cannot check, as rounding alone decides it."""
+    """Yields what of a plan's outputs pages cannot check, as rounding alone decides it."""
     for part in plan.golden.outputs:
         entries = part.bytes // DType.F32.size_bytes
         if part.off is not None:
@@ -412,7 +412,7 @@ def _unsettled(plan: Plan) -> Iterator[str]:
 
 
 def _weights_told(sent: ImportedModel) -> str:
-    """What pages fetch, and by how much outputs differ from those of f32."""
+    """Says what pages fetch, and by how much outputs differ from those of f32."""
     told = _fetched(sent.plans)
     if sent.f16 is None:
         return told

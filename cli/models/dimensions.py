@@ -1,5 +1,5 @@
-"""What `--dim` and `--constant` say: dimensions that a model leaves open, and inputs that become
-constants."""
+"""Reads what `--dim` and `--constant` say: dimensions that a model leaves open, and inputs that
+become constants."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,15 @@ Value: TypeAlias = "bool | int | float | list[Value]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChoice:
-    """What one plan of a model is made for."""
+    """One plan of a model is made for this choice."""
 
     dimensions: Dimensions
     constants: Mapping[str, Value]
 
     @property
     def named(self) -> Dimensions:
-        """As pages ask for it, and as it is shown: constants that are no fractions count as
-        dimensions."""
+        """Names the choice as pages ask for it and as it is shown: constants that are no fractions
+        count as dimensions."""
         told = {name: _extent(value) for name, value in self.constants.items()}
         return {
             **self.dimensions,
@@ -102,7 +102,7 @@ def _is_value(value: object) -> bool:
 
 
 def _extent(value: Value) -> int | None:
-    """What pages ask for it by; None for what is no whole number."""
+    """Returns the number by which pages ask for a value; None for what is no whole number."""
     return int(value) if isinstance(value, int) and 0 <= value <= MAX_EXTENT else None
 
 

@@ -32,7 +32,8 @@ class WeightsChoice(StrEnum):
 
 
 class ValuesDtype(StrEnum):
-    """What values of a network, or the cache of a language model, are in memory on WebGPU."""
+    """Values of a network, or the cache of a language model, have this dtype in memory on
+    WebGPU."""
 
     FILE = "file"
     F32 = "f32"
@@ -41,7 +42,7 @@ class ValuesDtype(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedWeights:
-    """How weights are stored, by default as in the file, and by how much golden outputs may differ
+    """Weights are to be stored so, by default as in the file, and golden outputs may differ so much
     from those of f32."""
 
     choice: WeightsChoice | None = None
@@ -65,7 +66,7 @@ _FORMS = {
     WeightsChoice.INT4: Form(),
     WeightsChoice.INT8: Form(width=8),
 }
-"""What matrices of language models are quantised to, also where nothing is asked for."""
+"""Matrices of language models are quantised to these forms, also where nothing is asked for."""
 
 
 def is_language_model(path: Path, dimensions: tuple[Mapping[str, int], ...]) -> bool:

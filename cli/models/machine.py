@@ -43,8 +43,8 @@ class _SharedMemory(wasmtime.SharedMemory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Addresses:
-    """Where activations, each state, weights and scratch begin; packed weights by weight and
-    layout."""
+    """Activations, each state, weights and scratch begin at these addresses; packed weights by
+    weight and layout."""
 
     activations: int
     states: tuple[int, ...]

@@ -20,7 +20,7 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedModel:
-    """What an import makes of a file. `golden` are the files of the plans, in their order;
+    """An import makes this of a file. `golden` are the files of the plans, in their order;
     `weights` is the one of all; `programs` the text of each program that a plan calls. `f16` is the
     same with values or a cache of f16, for WebGPU; with a cache of f16 the weights are the same.
     `wide`: nodes of that whose values stay f32. `remarks` are sentences on the file that who adds

@@ -22,8 +22,8 @@ Key = tuple[str, str]
 
 
 class TunedPlan(BaseModel):
-    """What an inference was expected to take when it was first known, and is now. Null while
-    nothing of the plan is measured on the class.
+    """An inference was expected to take so long when its time was first known, and is now. Null
+    while nothing of the plan is measured on the class.
     """
 
     device_class: str
@@ -51,7 +51,7 @@ class TunedPlan(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPatience:
-    """How long to wait in all, and for the next sign of progress."""
+    """Limits how long to wait in all, and for the next sign of progress."""
 
     timeout_s: float
     idle_s: float
@@ -82,7 +82,7 @@ def follow_model(
 
 
 def sights(gateway: GatewayClient, name: str) -> Iterator[tuple[TunedPlan, ...]]:
-    """How far each plan is tuned on each class: now, and again every second."""
+    """Yields how far each plan is tuned on each class: now, and again every second."""
     first: dict[Key, float] = {}
     while True:
         covered = measured_first(gateway.model_coverage(name).coverage)
@@ -100,7 +100,8 @@ def measured_first(covered: Iterable[PlanCoverage]) -> list[PlanCoverage]:
 
 
 def pictures(gateway: GatewayClient, name: str, plans: Iterable[TunedPlan]) -> str:
-    """How the time of an inference fell, plan by plan; nothing of those of which no kernel won."""
+    """Draws how the time of an inference fell, plan by plan; nothing of those of which no kernel
+    won."""
     told = (
         (each, drawn(gateway.model_timeline(name, each.device_class, each.dimensions)))
         for each in plans
@@ -113,7 +114,8 @@ def pictures(gateway: GatewayClient, name: str, plans: Iterable[TunedPlan]) -> s
 
 
 def is_done(plans: Iterable[TunedPlan]) -> bool:
-    """Whether some class has a confirmed kernel for every workload of every plan that it has."""
+    """Returns whether some class has a confirmed kernel for every workload of every plan that it
+    has."""
     unfinished: dict[str, bool] = {}
     for each in plans:
         lacking = each.confirmed < each.workloads

@@ -1,4 +1,4 @@
-"""What an identity reports, honest or not: pure functions of the truth and a random source.
+"""Makes what an identity reports, honest or not: pure functions of the truth and a random source.
 
 `Condition` is how one device of a class differs from the others while its owner is there. What
 slows a kernel and the reference beside it alike cancels in a relative time.
@@ -15,8 +15,8 @@ from kernelzoo.domain.lease import LEADERS
 BUSY = 0.25
 """Share of members with something else to do meanwhile. Assumed; a quarter is many."""
 LOADED = 1.0
-"""How much longer everything takes there, as a share, on the average; falling off exponentially.
-Two processes on one core take twice as long."""
+"""Everything takes so much longer there, as a share, on the average; falling off exponentially. Two
+processes on one core take twice as long."""
 NOISIER = 2.0
 """Noise of a busy page over that of an idle one (2 % and 1 %, bests of three rounds)."""
 
@@ -46,7 +46,7 @@ class Condition:
 
     @property
     def noise(self) -> float:
-        """In units of an idle device's."""
+        """Noise in units of an idle device's."""
         return NOISIER if self.load > 1 else 1.0
 
     def slowdown(self, candidate: str, measured: int) -> float:
@@ -71,7 +71,7 @@ def condition(seed: int, member: str) -> Condition:
 NOISE = 0.02
 """Deviation of one sample's logarithm, above the best; as of three rounds in a busy page."""
 FINAL_NOISE = 0.004
-"""The same of the best of seven to twenty rounds."""
+"""The best of seven to twenty rounds has so much noise."""
 DISTURBED = 0.03
 """Share of measurements that something else on the device makes longer."""
 LONGER = 0.5
@@ -79,11 +79,11 @@ LONGER = 0.5
 CLAIM = 0.4
 """Relative time that an attacker claims who boasts, or knows no better."""
 BOLDNESS = 0.1
-"""How much faster than the best, as a share, others claim what they push to be: more than any
-noise, and nothing that a device could not do."""
+"""Others claim what they push to be so much faster than the best, as a share: more than any noise,
+and nothing that a device could not do."""
 
 BURIED = 20.0
-"""How many times longer an attacker says that a good kernel takes."""
+"""An attacker says that a good kernel takes so many times longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,15 +123,15 @@ def measured_again(
     times: Mapping[str, float],
     named: Sequence[str] = (),
 ) -> dict[str, float]:
-    """Those `named` and the fastest of `relative`, as first measured, by their true `times`,
-    measured with care."""
+    """Measures with care those `named` and the fastest of `relative`, as first measured, by their
+    true `times`."""
     noise = FINAL_NOISE * condition.noise
     compared = compared_in_turn(relative, named)
     return {name: times[name] * exp(abs(chance.gauss(0, noise))) for name in compared}
 
 
 def compared_in_turn(relative: Mapping[str, float], named: Sequence[str]) -> tuple[str, ...]:
-    """What an agent compares in its last rounds, of all that it has measured."""
+    """Names what an agent compares in its last rounds, of all that it has measured."""
     known = (name for name in named if name in relative)
     own = (name for name, _ in fastest(relative, LEADERS))
     return tuple(dict.fromkeys((*known, *own)))[:LEADERS]

@@ -39,8 +39,8 @@ from services.gateway.wire.leases import (
 WAIT_S = 2.0
 PATIENCE_S = 300.0
 PATIENCE = 40
-"""How long a member waits for what others hold, and for what is not yet verified, on a machine
-that has other work: beside `PATIENCE_S`, so many measurements."""
+"""A member waits for what others hold, and for what is not yet verified, on a machine that has
+other work: beside `PATIENCE_S`, so many measurements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class SimulatedKey:
 
 @dataclass(slots=True, kw_only=True)
 class MemberVisit:
-    """What one member has said of one workload: the relative times that it reported."""
+    """One member has said this of one workload: the relative times that it reported."""
 
     chance: Random
     condition: Condition
@@ -96,7 +96,7 @@ class Crowd:
     _kept: dict[str, str] = field(default_factory=dict)
 
     async def vote(self, members: Sequence[Member] | None = None) -> None:
-        """In this order, a few at a time; all of the scenario unless told."""
+        """Lets members vote in this order, a few at a time; all of the scenario unless told."""
         members = members_of(self.scenario) if members is None else members
         await self._enrol(members)
         door = asyncio.Semaphore(self.at_once or self.scenario.tactics.at_once)
@@ -106,7 +106,7 @@ class Crowd:
                 group.create_task(self._visit(member, door, present))
 
     async def _enrol(self, members: Sequence[Member]) -> None:
-        """Who comes several times comes back as the same identity."""
+        """Opens sessions; a member that comes several times comes back as the same identity."""
         shared = {member.identity: member for member in members if member.identity != member.name}
         for member in shared.values():
             if member.identity not in self._kept:
@@ -194,7 +194,8 @@ class Crowd:
         call_ns: float,
         reference_ns: float,
     ) -> Timing:
-        """What a member reports of a candidate; a copier what the first of them did."""
+        """Makes what a member reports of a candidate; a copier reports what the first of them
+        did."""
         measured = honest_timing(visit.chance, visit.condition, call_ns, reference_ns)
         if member.lies and self.scenario.attack is Attack.COPY:
             return self._measured.setdefault((member.device, candidate), measured)
@@ -362,7 +363,7 @@ AFTER: Mapping[Raid, Raiding] = MappingProxyType({Raid.DENY: deny})
 
 
 async def raid(crowd: Crowd, raids: Mapping[Raid, Raiding]) -> None:
-    """Those of the scenario's tactics, in every class."""
+    """Carries out the raids of the scenario's tactics, in every class."""
     door = asyncio.Semaphore(crowd.scenario.tactics.at_once)
 
     async def one_raid(raiding: Raiding, member: Member) -> None:

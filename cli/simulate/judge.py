@@ -1,4 +1,4 @@
-"""What became of the keys, held against the truth."""
+"""Judges what became of the keys, held against the truth."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,9 @@ from kernelzoo.store.zoo import VersionRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """What became of one key. `confirmed`: what is served has a quorum, be it the default.
-    `unserved`: a page is given no kernel at all. A regret is the slowdown of a kernel against the
-    best one, as a share; of the default where nothing is served. `fallback_regret`: of the default
-    at the end.
+    """One key ended so. `confirmed`: what is served has a quorum, be it the default. `unserved`: a
+    page is given no kernel at all. A regret is the slowdown of a kernel against the best one, as a
+    share; of the default where nothing is served. `fallback_regret`: of the default at the end.
     """
 
     confirmed: bool
@@ -29,7 +28,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedPage:
-    """What a page is given for one workload, by candidate."""
+    """A page is given these for one workload, by candidate."""
 
     served_id: str
     default_id: str
@@ -37,7 +36,7 @@ class ServedPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
-    """What devices are served that nobody has measured, as means of regrets over them."""
+    """Devices that nobody has measured are served kernels with these means of regrets."""
 
     served_regret: float
     default_regret: float

@@ -1,4 +1,4 @@
-"""Who takes part in a scenario, from which network, on what device."""
+"""Draws who takes part in a scenario, from which network, on what device."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class Member:
 
 
 def members_of(scenario: Scenario) -> list[Member]:
-    """Who measures, in an order of chance. But for Sybils and those who mint identities each comes
-    from a network of its own.
+    """Draws who measures, in an order of chance. But for Sybils and those who mint identities each
+    comes from a network of its own.
     """
     made = [
         member
@@ -122,7 +122,7 @@ def _inventors(scenario: Scenario) -> Iterator[Member]:
 def visitor(
     device: str, *, name: str = "", identity: str = "", address: str = "", lies: bool = False
 ) -> Member:
-    """Who tells the hardware of its device."""
+    """Makes a member that tells the hardware of its device."""
     return Member(
         device=device,
         hardware=hardware_of(device),
@@ -171,5 +171,5 @@ def session_of(
 
 
 def class_of(device: str, rho: str = RHO) -> str:
-    """What the gateway calls the class of these members."""
+    """Names the class of these members as the gateway does."""
     return f"{hardware_of(device).device_id}:{rho}:wasm+{'+'.join(FEATURES)}"

@@ -43,7 +43,7 @@ POLL_S = 0.2
 COMPILE_S = 120.0
 SETTLE_S = 120.0
 SILENT_S = 30.0
-"""Who comes to a class where all is held comes so long after it was borrowed: half a lease."""
+"""A visitor of a class where all is held comes so long after it was borrowed: half a lease."""
 AT_A_TIME = 64
 """Members whose reports are verified before the next come."""
 UNBOUNDED = "1000000000"
@@ -52,7 +52,7 @@ UNBOUNDED = "1000000000"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioOutcome:
-    """What a scenario came to under the given defences. `caught`: share of the attackers that ever
+    """A scenario came to this under the given defences. `caught`: share of the attackers that ever
     failed a check, `wronged`: of the honest. `controls`: share of the leases that carried one.
     `lent`: share of the space that the honest visitors of a key were lent. `unseen`: what devices
     are served that nobody has measured, where attackers care.
@@ -99,7 +99,8 @@ def simulated(place: Place, rule: Rule, scenarios: Iterable[Scenario]) -> Iterat
 
 
 def _is_patient(scenario: Scenario) -> bool:
-    """Where all is held, or nobody is believed, who waits for others waits in vain."""
+    """Returns whether members wait for others: they would in vain where all is held or nobody is
+    believed."""
     tactics = scenario.tactics
     return tactics.votes or not tactics.raids & {Raid.HOARD, Raid.CLAIM}
 
@@ -194,7 +195,8 @@ def outcome_of(stack: Stack, rule: Rule, crowd: Crowd) -> ScenarioOutcome:
 
 
 def _present(crowd: Crowd, phase: Sequence[Member]) -> Sequence[Member]:
-    """Where all is held the first honest visitor of each class shows what is left for it."""
+    """Picks who is present: where all is held the first honest visitor of each class shows what is
+    left for it."""
     if Raid.HOARD not in crowd.scenario.tactics.raids:
         return phase
     return list({member.device: member for member in phase}.values())
@@ -243,7 +245,7 @@ def _fates(
 
 
 def _page(gateway: GatewayClient, workload: str, device: str) -> ServedPage | None:
-    """What a page on this device is given."""
+    """Asks for what a page on this device is given."""
     manifest = gateway.manifest(workload, class_of(device), hardware=hardware_of(device))
     served = manifest.entries[0].wasm if manifest.entries else None
     if served is None:

@@ -1,4 +1,4 @@
-"""What is simulated, as a value."""
+"""States what is simulated, as a value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ INVENTED = 6
 
 
 class Attack(StrEnum):
-    """What the attackers of a key do.
+    """The attackers of a key do one of these.
 
     RANDOM reports times at random. COLLUDE pushes the slowest kernel, all of them the same one, as
     a little faster than the best; BOAST says of it what no device could do.
@@ -50,7 +50,7 @@ class Attack(StrEnum):
 
 
 class Raid(StrEnum):
-    """What attackers do besides measuring and voting as if they were of a class."""
+    """Attackers do this besides measuring and voting as if they were of a class."""
 
     INVENT = "invent"
     DENY = "deny"
@@ -123,6 +123,6 @@ class Scenario:
         return tuple(f"{name}-{number}" for number in range(count))
 
     def device(self, number: int) -> str:
-        """As `World` names it: `family/device`."""
+        """Names a device as `World` does: `family/device`."""
         family, relative = divmod(number, FAMILY)
         return f"{self.families[family]}/{relative}"

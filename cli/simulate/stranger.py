@@ -87,8 +87,8 @@ async def stranger(
 async def _send(
     http: httpx2.AsyncClient, method: str, path: str, body: WireModel, token: str = ""
 ) -> httpx2.Response:
-    """What is asked on a connection just as the gateway closes it, which it does after 5 s without
-    a request, is asked again, as browsers do. On a busy machine a visitor reads an answer so late.
+    """Asks again where the gateway just closed the connection, which it does after 5 s without a
+    request; browsers do so, too. On a busy machine a visitor reads an answer so late.
     """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = http.build_request(method, path, json=body.model_dump(mode="json"), headers=headers)

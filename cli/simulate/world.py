@@ -1,4 +1,4 @@
-"""How fast kernels truly are on invented devices: an analytic model that nobody else is told.
+"""Says how fast kernels truly are on invented devices: an analytic model that nobody else is told.
 
 A kernel is as fast as the device allows, or slower by how badly it suits any device, those of this
 family, and this one. The slowdowns are spread as those of real spaces: of the 215 spaces of

@@ -44,7 +44,8 @@ class MonitoringPlan:
 
 
 def find_monitoring() -> MonitoringPlan:
-    """With what this machine has. Raises StackError where there is no Prometheus."""
+    """Plans monitoring with what this machine has. Raises StackError where there is no
+    Prometheus."""
     prometheus = shutil.which("prometheus")
     if prometheus is None:
         raise StackError(

@@ -64,7 +64,7 @@ class Place:
 
     @property
     def metrics(self) -> Path:
-        """What each service's processes count, in a folder of its name."""
+        """Processes of each service count here, in a folder of its name."""
         return self.root / "metrics"
 
     @property

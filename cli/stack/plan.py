@@ -1,4 +1,4 @@
-"""What a stack consists of, as a value. `supervisor` carries it out."""
+"""States what a stack consists of, as a value. `supervisor` carries it out."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ OWN_AGENTS = ("KERNELZOO_MAX_MALICIOUS_SHARE", "0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """Which browsers and how many, what they measure, and what webgpu runs on."""
+    """Says which browsers and how many, what they measure, and what webgpu runs on."""
 
     shares: tuple[Share, ...]
     targets: tuple[TargetKind, ...] = (TargetKind.WASM,)

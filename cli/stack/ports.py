@@ -70,5 +70,5 @@ def lan_address() -> str | None:
 
 
 def local_url(host: str, port: int) -> str:
-    """How this machine reaches a server that listens on `host`."""
+    """Makes the address by which this machine reaches a server that listens on `host`."""
     return f"http://{LOOPBACK if host == ANY_ADDRESS else host}:{port}"

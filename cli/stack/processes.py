@@ -127,7 +127,7 @@ def kill_group(child: Child) -> None:
 
 
 def ending(child: Child) -> str:
-    """How it ended, in words. Only for a process that has."""
+    """Says in words how a process ended. Only for one that has."""
     code = child.process.returncode
     if code >= 0:
         return f"ended with code {code}"

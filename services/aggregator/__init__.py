@@ -1,1 +1,1 @@
-"""What becomes of reports: output checks, the vote, the publishing rule. Pure functions."""
+"""Decides what becomes of reports: output checks, the vote, the publishing rule. Pure functions."""

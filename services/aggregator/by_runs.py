@@ -1,4 +1,4 @@
-"""Which kernels cost a page less than the entry's own where it runs them few times.
+"""Finds kernels that cost a page less than the entry's own where it runs them few times.
 
 The vote says which kernel is the fastest once it is warm. Before that a page compiles it, packs its
 weights and runs it in unoptimised code; of a kernel that is called once this may be most of the
@@ -24,14 +24,14 @@ from services.aggregator.publishing import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a kernel costs, as one voter measured it, or the medians of several."""
+    """A kernel costs this, as one voter measured it, or by the medians of several."""
 
     preparation: Preparation
     run_ns: float
 
     @property
     def prepare_ns(self) -> float:
-        """What a page pays beside warm runs."""
+        """A page pays this beside warm runs."""
         told = self.preparation
         return told.compile_ns + told.pack_ns + max(0.0, told.first_run_ns - self.run_ns)
 
@@ -40,7 +40,7 @@ class Cost:
 
 
 Costs = Mapping[str, Cost]
-"""What one voter measured, by candidate."""
+"""One voter measured these, by candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

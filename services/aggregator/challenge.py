@@ -1,4 +1,4 @@
-"""Whether a challenger takes the champion's place: a sequential test on paired preferences.
+"""Decides whether a challenger takes the champion's place: a sequential test on paired preferences.
 
 Whoever measured both kernels beside the same reference has a preference. Preferences are counted as
 they come, and the question is asked again after each. The test is a likelihood ratio against a vote
@@ -16,7 +16,7 @@ MARGIN = 0.01
 places between two ballots of one device (5 agents, matmul 384x768x768, Chromium 156)."""
 
 SETTLED_MARGIN = MARGIN / 2
-"""The same of medians over a whole quorum of one's own agents."""
+"""Medians over a whole quorum of one's own agents need this margin."""
 
 MISTAKES = 0.05
 """Share of honest devices that prefer, by more than the margin, what is not faster."""
@@ -37,7 +37,8 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences:
-    """How many identities find the challenger faster by the margin, and how many do not."""
+    """Counts the identities that find the challenger faster by the margin, and those that do
+    not."""
 
     challenger: int
     champion: int

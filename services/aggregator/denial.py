@@ -1,4 +1,4 @@
-"""Which kernels a class of devices must not run: those that fail where others work.
+"""Decides which kernels a class of devices must not run: those that fail where others work.
 
 That a kernel fails is a claim like its time, and a crowd that may take kernels away is as much of
 a target as one that promotes them. So the test is the same: failures against successes, in a
@@ -27,8 +27,8 @@ agents one."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voice:
-    """What one identity, or one network's pages, said last of an artifact. `stage` is '' where
-    the kernel ran; `network` is '' for the operator's agents."""
+    """One identity, or one network's pages, said this last of an artifact. `stage` is '' where the
+    kernel ran; `network` is '' for the operator's agents."""
 
     network: str
     stage: str
@@ -65,7 +65,7 @@ def denial(voices: Sequence[Voice], malicious_share: float) -> Denial | None:
 
 
 def inhabited(networks: int, operated: int) -> bool:
-    """Whether a class is known to exist, by who measured anything of it that counts."""
+    """Returns whether a class is known to exist, by who measured anything of it that counts."""
     return operated > 0 or networks >= MEASURERS
 
 

@@ -1,4 +1,4 @@
-"""Whose ballots count, and what they are taken to say.
+"""Decides whose ballots count, and what they are taken to say.
 
 `credible` holds ballots against networks and measurements. `electorate` drops those that a new
 major version of a browser has replaced (docs/trust.md, "Drift"): it may compile a kernel to other
@@ -54,7 +54,7 @@ def _line(line: BallotLine, measured: float | None) -> BallotLine:
 
 
 MOST_MALICIOUS = 0.45
-"""As a share of voters; near one half a test would need hundreds of them."""
+"""At most this share of voters may collude; near one half a test would need hundreds of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,8 @@ def _among(
     renewed: tuple[str, ...],
     in_tokens: bool = False,
 ) -> Electorate:
-    """Those `left` of the electorate before; that itself where too many of them may collude."""
+    """Makes an electorate of those `left`; returns the one before where too many of them may
+    collude."""
     share = before.malicious_share * len(before.ballots) / len(left) if left else 1.0
     if share > MOST_MALICIOUS:
         return before
@@ -119,7 +120,8 @@ def _newest(cast: Sequence[CastBallot], quorum: int) -> dict[str, int]:
 
 
 def engines(cast: Sequence[CastBallot]) -> tuple[EngineVotes, ...]:
-    """What these ballots were cast in, the latest version of each engine first."""
+    """Counts the engines in which these ballots were cast, the latest version of each engine
+    first."""
     counted = Counter((each.engine.name, each.engine.major) for each in cast)
     return tuple(
         EngineVotes(name=name, major=major, ballots=counted[name, major])

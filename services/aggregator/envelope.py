@@ -1,4 +1,4 @@
-"""Which times no device of a class can reach, whatever its owner says.
+"""Finds the times that no device of a class can reach, whatever its owner says.
 
 A kernel does its arithmetic and writes its output at the rates of the device at most. The rates are
 claims of agents too. A claim of strangers can only loosen the bound on another agent: could it
@@ -16,9 +16,10 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 
 SLACK = 1.25
-"""What a probe may read too little. On an idle machine the limit of one core spread by 4 % between
-40 runs, and the best kernel reached 99.8 % of it (bench/results/kernels_wasm.json); a probe shares
-its core with the rest of a page load, and a clock may rise by a fifth once others are idle."""
+"""A probe may read so much too little. On an idle machine the limit of one core spread by 4 %
+between 40 runs, and the best kernel reached 99.8 % of it (bench/results/kernels_wasm.json); a probe
+shares its core with the rest of a page load, and a clock may rise by a fifth once others are
+idle."""
 
 SPREAD = 4.0
 """Between devices of one class, and between cores of one: a probe that ran on a little core or on
@@ -43,7 +44,7 @@ CACHED_BYTES = 1 << 28
 
 REFERENCE_FASTER = 4.0
 REFERENCE_SLOWER = 16.0
-"""How far a device's time of the reference kernel may be from what the operator's agents of its
+"""A device's time of the reference kernel may be so far from what the operator's agents of its
 class found. A class is hardware as a browser tells it: with turbo, power saving and other pages,
 devices of one differ by a factor of four both ways (SPREAD); a disturbed one is slower by as much
 again."""
@@ -59,8 +60,8 @@ class DeviceRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedDevice:
-    """Who measured: its own claim, and what others claim of this class: `peers` each of the other
-    networks whose agents are proven, `operated` each agent of the operator.
+    """A device that measured: its own claim, and what others claim of this class: `peers` each of
+    the other networks whose agents are proven, `operated` each agent of the operator.
 
     `reference_ns`: the best of each agent of the operator for the lease's reference kernel.
     """
@@ -114,7 +115,8 @@ def _writing_ns(workload: Workload, device: ClaimedDevice) -> float:
 def impossible(
     workload: Workload, device: ClaimedDevice, best_ns: float, reference_ns: float
 ) -> str:
-    """Why these best times of a candidate and the reference beside it cannot be; '' if they can."""
+    """Says why these best times of a candidate and the reference beside it cannot be; '' if they
+    can."""
     limit_ns = fastest_ns(workload, device)
     if min(best_ns, reference_ns) < limit_ns:
         return (

@@ -1,4 +1,4 @@
-"""How much one network may weigh."""
+"""Limits how much one network may weigh."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeVar

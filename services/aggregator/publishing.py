@@ -1,4 +1,4 @@
-"""When the zoo changes what it serves for a key.
+"""Decides when the zoo changes what it serves for a key.
 
 The champion is the confirmed entry, and before there is one the default kernel, which every device
 gets anyway. It stays unless a kernel of the vote passes the test of `challenge` against it and
@@ -74,7 +74,7 @@ class Champion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What a zoo asks for before it changes what it serves.
+    """A zoo asks for this before it changes what it serves.
 
     `quorum`: voters with a countable ballot, of strangers one of each network, before anything is
     `confirmed`. `malicious_share`: the largest share of them that may collude, 0 where all agents
@@ -248,8 +248,8 @@ def _is_behind(poll: _Poll, served_id: str) -> bool:
 def _served(
     poll: _Poll, counted: tuple[Standing, ...], live: Champion | None
 ) -> tuple[Standing, EntryState] | None:
-    """Who passes the test, else the champion; before the quorum, who leads. What nobody bears out
-    is provisional, or leaves a confirmed entry as it is.
+    """Picks the kernel that passes the test, else the champion; before the quorum, the one that
+    leads. What nobody bears out is provisional, or leaves a confirmed entry as it is.
 
     None for a champion whose quorum is gone, or that no ballot of strangers names: its evidence
     stands.
@@ -276,7 +276,7 @@ def _served(
 
 
 def _borne_out(poll: _Poll, candidate_id: str, champion_id: str) -> bool:
-    """Whether these voters may confirm a kernel in the champion's place.
+    """Returns whether these voters may confirm a kernel in the champion's place.
 
     Whoever comes first to a class is all of its voters, so that no share of attackers is an
     assumption there. Few networks therefore need the operator's agents, most of which must prefer
@@ -295,7 +295,7 @@ def _borne_out(poll: _Poll, candidate_id: str, champion_id: str) -> bool:
 
 
 def _challengers(counted: tuple[Standing, ...], default_id: str) -> tuple[Standing, ...]:
-    """Those that beat the default in the vote and in time, in the order of the vote; then it.
+    """Lists those that beat the default in the vote and in time, in the order of the vote; then it.
 
     The default's relative time is 1 by definition, whatever the noise of a ballot says.
     """
@@ -358,7 +358,8 @@ def _fastest(poll: _Poll, counted: tuple[Standing, ...], champion_id: str) -> St
 
 
 def _standing(candidate_id: str, counted: tuple[Standing, ...], times: Times) -> Standing:
-    """With the weight that the vote gives it, if it is named at all, and its median time."""
+    """Looks up the standing of a candidate: the weight that the vote gives it, if it is named at
+    all, and its median time."""
     unnamed = Standing(candidate_id=candidate_id, weight=0, ballots=0, relative_time=1.0)
     found = next((each for each in counted if each.candidate_id == candidate_id), unnamed)
     return replace(found, relative_time=times[candidate_id])

@@ -1,4 +1,5 @@
-"""Whether the times that an identity reports were measured: hidden controls, and copied times.
+"""Judges whether the times that an identity reports were measured: hidden controls, and copied
+times.
 
 A control is a kernel whose time a class knows, lent among those whose time is wanted. Only relative
 times are judged, beside the reference of the same lease: a slow or busy device keeps them. Who does
@@ -16,15 +17,15 @@ from statistics import median
 from services.aggregator.networks import capped
 
 FASTER = 0.2
-"""How much less than the class says a relative time may be. Nothing that happens to a device makes
-a kernel faster than the reference that runs in turn with it: both bests of three rounds differ by
-1 % where the page is idle, 2 % where it is busy, and devices of a class by what `AGREEING` allows.
+"""A relative time may be so much less than the class says. Nothing that happens to a device makes a
+kernel faster than the reference that runs in turn with it: both bests of three rounds differ by 1 %
+where the page is idle, 2 % where it is busy, and devices of a class by what `AGREEING` allows.
 """
 
 SLOWER = 1.0
-"""How much more. What else a device does makes 3 of 100 measurements longer, by half on average,
-in the model of `cli.simulate.conduct`: twice as long are 0.4 of 100. A lie in this
-direction gains nothing that a disturbance would not, so that this bound may be generous."""
+"""A relative time may be so much more. What else a device does makes 3 of 100 measurements longer,
+by half on average, in the model of `cli.simulate.conduct`: twice as long are 0.4 of 100. A lie in
+this direction gains nothing that a disturbance would not, so that this bound may be generous."""
 
 KNOWN_BY = 3
 """Other networks that make a kernel's time known."""
@@ -43,7 +44,7 @@ operator's agents `KNOWN_BY` are enough."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What a class knows of a kernel. `certain`: so that a faster time is a fault."""
+    """A class knows this of a kernel, if `certain` so well that a faster time is a fault."""
 
     relative_time: float
     certain: bool
@@ -72,14 +73,14 @@ def known_time(times: Sequence[PeerTime]) -> Known | None:
 
 
 def off(relative_time: float, known: Known) -> bool:
-    """Whether no honest device of the class says this of a control."""
+    """Returns whether no honest device of the class says this of a control."""
     if relative_time > known.relative_time * (1 + SLOWER):
         return True
     return known.certain and relative_time < known.relative_time * (1 - FASTER)
 
 
 def consistent(told: float, measured: float) -> bool:
-    """Whether a ballot's time may come from the same kernel as the measurement before it.
+    """Returns whether a ballot's time may come from the same kernel as the measurement before it.
 
     A ballot is measured again, with care: what was disturbed the first time is faster now.
     """
@@ -104,7 +105,7 @@ def replayed(shared: Sequence[tuple[Times, Times]]) -> bool:
 
 
 def still(measured: Sequence[tuple[Times, Times]]) -> bool:
-    """Whether nothing in a whole lease ever varied."""
+    """Returns whether nothing in a whole lease ever varied."""
     vectors = [times for pair in measured for times in pair]
     repeated = sum(len(times) - 1 for times in vectors)
     return repeated >= STILL and all(len(set(times)) == 1 for times in vectors)

@@ -1,4 +1,5 @@
-"""What a judged lease does to the record of its identity, and what becomes of its measurements.
+"""Decides what a judged lease does to the record of its identity, and what becomes of its
+measurements.
 
 As BOINC's: a count of valid results in a row, which one failure ends. An identity that failed is
 answered as ever and not counted, until it was valid for a while.
@@ -12,10 +13,10 @@ from kernelzoo.domain.trust import Defence, Record
 
 
 class LeaseFinding(StrEnum):
-    """What a lease says of its author. VALID: every candidate was answered, and every control ran
-    and was right. OPEN: nothing speaks against it, but it does not prove anything yet. IMPOSSIBLE:
-    its times lie outside the envelope, which says nothing of what was measured before. FAILED:
-    another check failed.
+    """A lease says one of these of its author. VALID: every candidate was answered, and every
+    control ran and was right. OPEN: nothing speaks against it, but it does not prove anything yet.
+    IMPOSSIBLE: its times lie outside the envelope, which says nothing of what was measured before.
+    FAILED: another check failed.
     """
 
     VALID = "valid"

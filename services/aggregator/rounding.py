@@ -1,4 +1,5 @@
-"""How far right results of a program may differ: each value with a bound of its rounding error.
+"""Bounds how far right results of a program may differ: each value with a bound of its rounding
+error.
 
 A kernel computes in f32, in any order, with or without multiply-add. The bound grows with each
 operation as the errors do (a running error analysis: Wilkinson 1986; Higham, Accuracy and Stability
@@ -69,7 +70,7 @@ class Bounded:
 
 
 def bounded_entries(program: Program, positions: Indices, lookup: Lookup) -> Bounded:
-    """As `evaluation.entries`, with how far a kernel's entries may be off."""
+    """Computes what `evaluation.entries` does, with how far a kernel's entries may be off."""
     with np.errstate(all="ignore"):
         found = evaluated(program, positions, lookup, _Rounded())
     return Bounded(values=_value(found).astype(np.float64), roundings=_error(found))

@@ -1,4 +1,4 @@
-"""Which classes speak for devices that nobody has measured, and by which of their voters.
+"""Decides which classes speak for devices that nobody has measured, and by which of their voters.
 
 A device class is a claim and costs nothing, so that classes are not counted. What costs something
 is a network: each has one voice, in the class that it measured first, however many identities it
@@ -41,7 +41,7 @@ class Speaker:
     operated: bool
 
     def alone(self, minimum: int) -> bool:
-        """Whether it may speak where no other class is heard beside it."""
+        """Returns whether a class may speak where no other is heard beside it."""
         return self.operated or self.voices >= minimum
 
 

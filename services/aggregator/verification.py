@@ -74,7 +74,8 @@ def _positions(workload: Workload, seed: int) -> Indices:
 
 
 def _checked_positions(workload: Workload, seed: int) -> Indices:
-    """Those that are recomputed: the first of the sampled ones, where all would take too long."""
+    """Picks the entries that are recomputed: the first of the sampled ones, where all would take
+    too long."""
     affordable = max(1, MOST_CHECKED_TERMS // workload.reduction_length)
     return _positions(workload, seed)[:affordable]
 
@@ -109,7 +110,7 @@ def expected(workload: Workload, target: TargetKind, seed: int) -> Expected:
 
 
 def _padded(values: Floats, tolerances: Floats) -> Expected:
-    """With entries that nobody recomputes, which may be any."""
+    """Fills up with entries that nobody recomputes, which may be any."""
     others = np.full(SAMPLED_ENTRIES - values.size, np.inf)
     return Expected(
         entries=np.concatenate([values, np.zeros(others.shape)]),
@@ -132,8 +133,8 @@ def _is_sure(found: Bounded) -> Mask:
 
 
 def roundings(workload: Workload) -> float:
-    """How far two right results of a program may differ anywhere, in units of one rounding to f32:
-    what `comparison_tolerance` takes. The largest bound of some entries, with a margin.
+    """Bounds how far two right results of a program may differ anywhere, in units of one rounding
+    to f32: what `comparison_tolerance` takes. The largest bound of some entries, with a margin.
 
     Where a comparison may go either way an entry may be any other. Raises InvalidInput for a
     program that reads outside of a tensor, or of which hardly any entry can be checked.

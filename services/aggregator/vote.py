@@ -61,7 +61,7 @@ def median_times(voters: Sequence[Mapping[str, float]], default_id: str) -> dict
 
 
 def by_kernel(voters: Sequence[Mapping[str, float]]) -> Mapping[str, Sequence[float]]:
-    """What those who have measured a kernel say of it, ascending."""
+    """Collects for each kernel what those who have measured it say, ascending."""
     told: defaultdict[str, list[float]] = defaultdict(list)
     for times in voters:
         for candidate_id, relative_time in times.items():
@@ -75,7 +75,7 @@ def rank(times: Mapping[str, float], candidate_id: str) -> int:
 
 
 def spread(found: Sequence[float]) -> float | None:
-    """How far apart the middle half of these times are, over their median; None of one."""
+    """Returns how far apart the middle half of these times are, over their median; None of one."""
     if len(found) < 2:
         return None
     low, middle, high = quantiles(found, n=4, method="inclusive")

@@ -1,4 +1,4 @@
-"""How many manifests that are in no memory may be built at one time, and for whom."""
+"""Limits how many manifests that are in no memory may be built at one time, and for whom."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What a class of devices is served for some workloads, as the database has it now."""
+"""Looks up what a class of devices is served for some workloads, as the database has it now."""
 
 from http import HTTPStatus
 from typing import Any
@@ -24,7 +24,8 @@ async def answer(
     hardware: Hardware | None,
     quorum: int,
 ) -> list[ServedWorkload]:
-    """In the order of the keys: the class's own entries; without one, what the chain offers."""
+    """Returns in the order of the keys the class's own entries; without one, what the chain
+    offers."""
     await learn(db, workload_keys)
     rows = await fetch_all(db, zoo.served(workload_keys, device_class))
     lacking = [row.workload_key for row in rows if row.entry_kernel is None]
@@ -41,8 +42,8 @@ async def answer(
 async def hardware_of(
     db: AsyncConnection[Any], told: str | None, device_id: str
 ) -> Hardware | None:
-    """As the page told it, or as an agent on this device did; None where nobody has. Raises
-    Refusal unless what is told is what the device id was made from.
+    """Returns the hardware as the page told it, or as an agent on this device did; None where
+    nobody has. Raises Refusal unless what is told is what the device id was made from.
     """
     if told is None:
         return await fetch_one(db, agents.hardware(device_id))

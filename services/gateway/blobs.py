@@ -26,7 +26,7 @@ from services.gateway.problems import Refusal
 PART_BYTES = 1 << 20
 """Hashed and written at a time, beside the gateway's thread."""
 KEPT_S = 24 * 3600
-"""How long a file that no model names is kept: somebody may be about to register one."""
+"""A file that no model names is kept so long: somebody may be about to register one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

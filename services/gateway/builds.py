@@ -24,7 +24,7 @@ class Builds:
         self._slots = {known: asyncio.Semaphore(AT_ONCE) for known in (True, False)}
         self._under_way: dict[Hashable, asyncio.Task[ServedManifest]] = {}
         self.late_s = 0.0
-        """How late the thread came to its work of late."""
+        """The thread came to its work so late, of late."""
 
     def under_way(self, key: Hashable) -> bool:
         return key in self._under_way

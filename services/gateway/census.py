@@ -1,4 +1,4 @@
-"""What PostgreSQL says of the whole service, read when the gateway is scraped.
+"""Exports what PostgreSQL says of the whole service, read when the gateway is scraped.
 
 A task counts it once a minute, so that a scrape costs the same however much there is. A connection
 of its own: a scrape must see how the service fares when the pool is exhausted.

@@ -1,4 +1,4 @@
-"""What a class is served for a workload on which it has not voted: the rule of the chain.
+"""Chooses what a class is served for a workload on which it has not voted: the rule of the chain.
 
 Steps are tried in the order of `HitLevel`; the store says what each of them offers. docs/chain.md.
 """
@@ -30,7 +30,7 @@ class Borrowed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedWorkload:
-    """What a class is served for one workload; `borrowed` where it has no entry of its own."""
+    """A class is served this for one workload; `borrowed` where it has no entry of its own."""
 
     row: ServedRow
     borrowed: Borrowed | None = None
@@ -54,7 +54,8 @@ def _rank(offer: OfferRow) -> tuple[int, float, str]:
 def answers(
     rows: Iterable[ServedRow], chosen: dict[str, OfferRow], kernels: Iterable[TimedKernelRow]
 ) -> list[ServedWorkload]:
-    """In the order of `rows`. `kernels`: those of the chosen offers."""
+    """Joins rows, offers and kernels, in the order of `rows`. `kernels`: those of the chosen
+    offers."""
     by_id = {kernel.candidate_id: kernel for kernel in kernels}
 
     def borrowed(row: ServedRow) -> Borrowed | None:

@@ -1,4 +1,4 @@
-"""When the rows that manifests are made from last changed, by what changed.
+"""Remembers when the rows that manifests are made from last changed, by what changed.
 
 A class that has voted on a workload is served its own entry, which changes with its own votes. One
 that has not is served what others found, which changes with everybody's.

@@ -1,5 +1,5 @@
-"""How long the gateway waits for a connection, how long a head it reads, and how many connections
-it keeps of one network.
+"""Limits how long the gateway waits for a connection, how long a head it reads, and how many
+connections it keeps of one network.
 
 Uvicorn waits for ever: for a request that was half sent, and for an answer that nobody reads. Both
 cost the sender nothing and the gateway a connection, of which there are a limited number. And it
@@ -77,7 +77,7 @@ class Patience:
 
 
 class Waiting(Enum):
-    """What is to come from the other side."""
+    """A connection waits for this from the other side."""
 
     NOTHING = auto()
     HEAD = auto()
@@ -247,7 +247,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._arm()
 
     def timeout_keep_alive_handler(self) -> None:
-        """What is left of an answer is still sent, if somebody reads it."""
+        """Still sends what is left of an answer, if somebody reads it."""
         super().timeout_keep_alive_handler()
         self._waiting = Waiting.READER
         self._arm()

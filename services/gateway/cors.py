@@ -1,4 +1,4 @@
-"""Which pages of other origins may ask what, and read the answers.
+"""Decides which pages of other origins may ask what, and read the answers.
 
 What the zoo serves is for everybody: no cookies are used, and a shared cache keeps one copy for
 all. What an agent says is for pages that were let in, the zoo's own and those that applications
@@ -23,7 +23,7 @@ from kernelzoo.store.asynchronous import fetch_all
 from services.gateway.problems import problem
 
 AGENTS = ("/v1/sessions", "/v1/leases", "/v1/ballots", "/v1/attestations")
-"""Where agents speak; and whatever lies below."""
+"""Agents speak to these addresses, and to whatever lies below."""
 
 MAX_AGE = {"Access-Control-Max-Age": "86400"}
 FOR_ALL = {
@@ -111,7 +111,7 @@ async def _refuse(origin: str, scope: Scope, receive: Receive, send: Send) -> No
 
 
 KNOWN_FOR_S = 5.0
-"""How long an origin that was registered or taken away may go unnoticed."""
+"""An origin that was registered or taken away may go unnoticed for so long."""
 
 
 class AllowedOrigins:
@@ -133,7 +133,7 @@ class AllowedOrigins:
         return self.is_own(origin, host) or origin in await self._known()
 
     def forget(self) -> None:
-        """What is registered was changed by this gateway; others notice it within seconds."""
+        """Reads origins anew, as this gateway changed them; others notice it within seconds."""
         self._until_s = 0.0
 
     async def _known(self) -> frozenset[str]:

@@ -1,4 +1,5 @@
-"""Where the next page of a list begins: the last row of this one, as texts that order rows."""
+"""A cursor says where the next page of a list begins: the last row of this one, as texts that order
+rows."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Annotated

@@ -46,7 +46,8 @@ class Impatience:
         await problem(refusal.status, str(refusal), headers)(scope, receive, send)
 
     def _is_too_early(self, connection: Connection) -> bool:
-        """Whether it was refused less than `RETRY_S` ago. Remembers that it is refused now."""
+        """Returns whether a connection was refused less than `RETRY_S` ago. Remembers that it is
+        refused now."""
         now_s = time.monotonic()
         before_s = self._refused_s.pop(connection, -RETRY_S)
         if len(self._refused_s) >= MOST_REMEMBERED:

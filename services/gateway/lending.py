@@ -1,4 +1,4 @@
-"""What the next lease of an agent holds: a value, made of what is known of a job's space.
+"""Plans what the next lease of an agent holds: a value, made of what is known of a job's space.
 
 Agents of one device class divide the space: each is lent what too few others have measured or are
 measuring. What is fast is then measured by more, the faster by the more, until as many have
@@ -34,7 +34,7 @@ COMPARED = LEADERS // 2
 """Kernels that an agent is told to compare in its last rounds; it chooses as many itself."""
 
 NEAR = 0.1
-"""How much slower than the first, as a share, a kernel may be to be measured by more. Noise is 2 %,
+"""A kernel may be so much slower than the first, as a share, to be measured by more. Noise is 2 %,
 and 3 of 100 are disturbed, mostly by more than this (cli/simulate/conduct.py)."""
 
 
@@ -97,13 +97,14 @@ def plan(prospects: Sequence[ProspectRow], terms: LendingTerms, chance: Random) 
 
 
 def _free(prospects: Sequence[ProspectRow]) -> list[ProspectRow]:
-    """What this identity can be lent and has not reported."""
+    """Keeps what this identity can be lent and has not reported."""
     return [p for p in prospects if p.compiled and not (p.mine or p.held)]
 
 
 def _explored(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Item]:
-    """What a newer browser measures again, and half of an equal share of what is left: more agents
-    may come, and some are slower. Winners of similar devices come first, then what the fewest have.
+    """Picks what a newer browser measures again, and half of an equal share of what is left: more
+    agents may come, and some are slower. Winners of similar devices come first, then what the
+    fewest have.
     """
     free = _free(prospects)
     again = [p for p in free if p.again]
@@ -132,8 +133,9 @@ def _raced(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Item]:
 
 
 def _contested(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Item]:
-    """What contends with what is served, until a quorum has reported it, and what is served beside
-    it: also of who has done its share, since what contends may show in the last ballots alone.
+    """Picks what contends with what is served, until a quorum has reported it, and what is served
+    beside it; also for an agent that has done its share, since what contends may show in the last
+    ballots alone.
     """
     free = _free(prospects)
     lacking = [p for p in free if p.contender and p.answered + p.lent < terms.quorum]
@@ -145,8 +147,8 @@ def _contested(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[It
 def _leaders(
     prospects: Sequence[ProspectRow], terms: LendingTerms
 ) -> list[tuple[ProspectRow, int]]:
-    """Those near the first of whom more than the cover are wanted, the fastest first; how many
-    more should be lent it.
+    """Ranks the candidates near the first that more agents than the cover should measure, the
+    fastest first, each with how many more should be lent it.
     """
     ranked = _ranked(prospects)
     lacking = [
@@ -193,7 +195,8 @@ def _time(prospect: ProspectRow) -> float:
 def _unsettled(
     prospects: Sequence[ProspectRow], share: list[Item], terms: LendingTerms
 ) -> list[ProspectRow]:
-    """What others are to report, or this identity after `share`, before the winner is known."""
+    """Lists what others are to report, or this identity after `share`, before the winner is
+    known."""
     lent = {p.candidate_id for p, _ in share}
     leaders = {p.candidate_id for p, lack in _leaders(prospects, terms) if p.lent + lack > 0}
     return [
@@ -205,13 +208,15 @@ def _unsettled(
 
 
 def _has_all(prospects: Sequence[ProspectRow], share: list[Item]) -> bool:
-    """Whether nothing is left that this identity could be lent when others learn of `share`."""
+    """Returns whether nothing is left that this identity could be lent when others learn of
+    `share`."""
     lent = {p.candidate_id for p, _ in share}
     return not share or all(p.mine or p.candidate_id in lent for p in prospects)
 
 
 def _helped(waiting: list[ProspectRow]) -> list[Item]:
-    """Who has nothing else to do measures what another was lent last and nobody has reported."""
+    """Picks for an agent with nothing else to do what another was lent last and nobody has
+    reported."""
     held = [p for p in _free(waiting) if p.lent == 1 and not p.answered]
     return [(p, LentRole.EXPLORE) for p in held[-1:]]
 
@@ -281,8 +286,8 @@ def _control(
 
 
 def _called_slow(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[ProspectRow]:
-    """What enough have measured, this identity has not, and does not lead: those that the fewest
-    have measured.
+    """Finds what enough have measured, this identity has not, and does not lead: those that the
+    fewest have measured.
     """
     leaders = {p.candidate_id for p in _ranked(prospects)[:LEADERS]}
     told = [p for p in _free(prospects) if p.known_by >= terms.cover]

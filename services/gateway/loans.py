@@ -146,8 +146,8 @@ async def _rationed(
     job: prospects.LendableJobRow,
     planned: LeasePlan,
 ) -> bool:
-    """Whether a stranger may be lent this today. What a class or key was lent in plenty teaches the
-    zoo nothing more, and its agents wait; a network that had its share is told.
+    """Returns whether a stranger may be lent this today. What a class or key was lent in plenty
+    teaches the zoo nothing more, and its agents wait; a network that had its share is told.
     """
     if not planned.items:
         return True
@@ -170,8 +170,8 @@ async def _rationed(
 
 
 def is_used_up(quota: int, taken: int, own: int, share: float) -> bool:
-    """Whether a network had its part of a quota, `share` of what the others left of it: each that
-    comes has less, and it takes dozens to leave nothing to whoever comes next.
+    """Returns whether a network had its part of a quota, `share` of what the others left of it:
+    each that comes has less, and it takes dozens to leave nothing to whoever comes next.
     """
     return taken >= quota or own >= max(1.0, share * (quota - (taken - own)))
 
@@ -179,7 +179,7 @@ def is_used_up(quota: int, taken: int, own: int, share: float) -> bool:
 async def _described(
     db: Connection, state: State, session: Session, job: prospects.LendableJobRow, loan: _Loan
 ) -> Lease:
-    """As the agent is told of it: without roles."""
+    """Describes a lease as the agent is told of it: without roles."""
     finalists = list(loan.plan.finalists)
     ranked = await fetch_all(
         db,

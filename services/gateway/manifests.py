@@ -62,7 +62,7 @@ class ServedManifest:
 
     @property
     def voted(self) -> bool:
-        """Whether any of it is the class's own, which no class that nobody is of can have."""
+        """True if any of it is the class's own, which no class that nobody is of can have."""
         return any(level == HitLevel.EXACT for level, _ in self.levels)
 
 
@@ -86,7 +86,7 @@ def kernel(candidate_id: str, sha256_hex: str, size_bytes: int, made: ArtifactMa
 
 
 def _addressed(sha256_hex: str, size_bytes: int, made: ArtifactManifest) -> dict[str, object]:
-    """What a page is told of an artifact beside its manifest."""
+    """Returns what a page is told of an artifact beside its manifest."""
     url = f"/v1/artifacts/{sha256_hex}.{made.target}"
     return {"sha256": sha256_hex, "url": url, "size_bytes": size_bytes}
 
@@ -126,7 +126,7 @@ def manifest(
 def sources(
     device_classes: Sequence[DeviceClass], answers_by_class: Sequence[Sequence[ServedWorkload]]
 ) -> Sources:
-    """As `manifest` takes them."""
+    """Groups answers by source, as `manifest` takes them."""
     places = [
         (each.row.workload_key, str(device_class), _level(each))
         for device_class, answers in zip(device_classes, answers_by_class, strict=True)

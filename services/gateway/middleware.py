@@ -1,4 +1,4 @@
-"""What every request passes: a count, a limit on its body, and the headers of every answer."""
+"""Every request passes these: a count, a limit on its body, and the headers of every answer."""
 
 import time
 from http import HTTPStatus
@@ -26,7 +26,7 @@ HEADERS = {
 
 
 class StandardHeaders:
-    """The same headers on every answer."""
+    """Puts the standard headers on every answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -12,7 +12,8 @@ from services.gateway.problems import documented
 
 
 def document() -> str:
-    """The same text on every machine: nothing in it depends on the settings."""
+    """Writes the document, which is equal on every machine: nothing in it depends on the
+    settings."""
     settings = Settings(
         database_url="", redis_url="", operator_key=SecretStr(""), token_secret=SecretStr("")
     )

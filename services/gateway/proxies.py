@@ -1,4 +1,5 @@
-"""Whose word is taken for the address of a visitor: that of proxies which the operator names.
+"""Decides whose word is taken for the address of a visitor: that of proxies which the operator
+names.
 
 Each proxy appends to X-Forwarded-For the address that it was asked from, so that the last entries
 were written by the operator's proxies, and all before them by whoever asked. Counting from the end,

@@ -1,4 +1,4 @@
-"""What a page that tunes the model it runs is sent next: a value, made of what is compiled.
+"""Chooses what a page that tunes the model it runs is sent next: a value, made of what is compiled.
 
 The workload in which most time may be won comes first, with its most promising candidates; then the
 next workload; and so on in rounds, so that a page that has little time has tried something of each.
@@ -52,7 +52,7 @@ class Batch:
 
 
 def tried(called: Sequence[CallTimeRow], queued: Sequence[QueuedRow]) -> tuple[Tried, ...]:
-    """What is left of a plan, that in which most time may be won first."""
+    """Lists what is left of a plan, the workload in which most time may be won first."""
     left = [row for row in called if row.state != EntryState.CONFIRMED]
     timed = [row for row in called if row.expected_ns is not None]
     timed_ns = sum(row.calls * (row.expected_ns or 0.0) for row in timed)
@@ -76,7 +76,7 @@ def _tried(called: CallTimeRow, queued: Sequence[QueuedRow], ns_per_flop: float)
 
 
 def compiled_since(left: Sequence[Tried], seconds: float) -> tuple[Tried, ...]:
-    """The same without what was compiled before, in seconds since 1970."""
+    """Drops what was compiled before a time, in seconds since 1970."""
     return tuple(
         replace(
             of,
@@ -93,7 +93,7 @@ def compiled_since(left: Sequence[Tried], seconds: float) -> tuple[Tried, ...]:
 def batches(
     left: Sequence[Tried], sent: Mapping[str, Collection[str]], each: int
 ) -> tuple[Batch, ...]:
-    """What is not `sent`, by workload, of which at most `each` candidates are sent in all."""
+    """Batches what is not `sent`, by workload; at most `each` candidates of one are sent in all."""
     rounds: list[tuple[int, int, Batch]] = []
     for place, of in enumerate(left):
         before = sent.get(of.workload_key, ())

@@ -1,4 +1,4 @@
-"""How often one network, agent or application may ask, and how many of its polls may wait.
+"""Limits how often one network, agent or application may ask, and how many of its polls may wait.
 
 Redis counts requests for all gateways together. It may be flushed or away at any time: then
 counting begins anew, or each process counts alone. Agents ask so often that a process takes a few
@@ -33,7 +33,7 @@ from services.gateway.tokens import Session
 log = structlog.get_logger(__name__)
 
 AWAY_S = 5.0
-"""How long Redis is not asked again after it did not answer."""
+"""Redis is not asked again for so long after it did not answer."""
 PATIENCE_S = 0.25
 SHARE = 50
 """An agent's requests are taken from its limit by the fiftieth part of it,"""
@@ -180,7 +180,7 @@ class Polls:
         self._open: Counter[str] = Counter()
 
     def is_full(self, network: str) -> bool:
-        """Whether the next poll of a stranger of this network is refused."""
+        """Returns whether the next poll of a stranger of this network is refused."""
         return self._open[network] >= self._per_network
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What the routes share: made once in `app.create`, handed to a route by FastAPI."""
+"""Routes share this state: made once in `app.create`, handed to a route by FastAPI."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from services.gateway.tokens import ApplicationKey, Session, Tokens, is_operator
 from services.gateway.wake import Wake
 
 LOCAL = "127.0.0.1"
-"""Who asks over a socket of this machine has no address."""
+"""Requests over a socket of this machine have no address; they get this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

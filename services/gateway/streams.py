@@ -38,7 +38,7 @@ Read = Callable[[list[str]], Awaitable[dict[str, Kernel]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unconfirmed:
-    """What of a plan its class has not confirmed, and the time of the newest compilation."""
+    """A class has not confirmed these of a plan; with the time of the newest compilation."""
 
     left: tuple[Tried, ...]
     newest_s: float
@@ -117,8 +117,9 @@ class Streams:
     async def look(
         self, plan: Hashable, generation: int | None, see: Callable[[], Awaitable[Unconfirmed]]
     ) -> Unconfirmed:
-        """What `see` finds, or found a moment ago or in the same generation of what is served; the
-        same object while nothing changes. `generation`: None where nobody hears of changes.
+        """Returns what `see` finds, or found a moment ago or in the same generation of what is
+        served; the same object while nothing changes. `generation`: None where nobody hears of
+        changes.
         """
         if self.knows(plan, generation):
             return self._last[plan][1]
@@ -136,7 +137,7 @@ class Streams:
         return await self._seen.get(plan, in_turn)
 
     def knows(self, plan: Hashable, generation: int | None) -> bool:
-        """Whether it was looked up in this generation."""
+        """Returns whether a plan was looked up in this generation."""
         last = self._last.get(plan)
         return last is not None and generation is not None and last[0] == generation
 
@@ -175,5 +176,6 @@ class Streams:
 
 
 def _place(row: QueuedRow) -> tuple[str, datetime | None]:
-    """What is compiled anew is another kernel."""
+    """Identifies a kernel by its candidate and its compilation: what is compiled anew is another
+    kernel."""
     return str(row.candidate_id), row.compiled_at

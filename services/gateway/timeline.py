@@ -1,4 +1,4 @@
-"""What an inference took on a class of devices, from one kernel that leads to the next."""
+"""Computes what an inference took on a class of devices, from one leading kernel to the next."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

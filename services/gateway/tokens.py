@@ -1,4 +1,4 @@
-"""What callers show: tokens of sessions and identities, applications' keys, the operator's key.
+"""Callers show these: tokens of sessions and identities, applications' keys, the operator's key.
 
 A token is signed: of a session for minutes, of an identity for weeks. It is good where it was
 given: a session's in the network and at the origin that opened it, an identity's at its origin. So
@@ -31,7 +31,8 @@ from services.gateway.problems import Refusal
 _ALGORITHM = "HS256"
 IDENTITY_DAYS = 30
 REPLACED_FOR = timedelta(days=1)
-"""How long an identity's token is taken after a later one was given: two tabs share an identity."""
+"""An identity's token is taken for so long after a later one was given: two tabs share an
+identity."""
 _LONGEST_DAYS = 400
 """For which tokens were given before they told when."""
 
@@ -54,14 +55,14 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """What the token of an identity says. `origin`: None for one of before tokens had any."""
+    """The token of an identity says this. `origin`: None for one of before tokens had any."""
 
     identity_id: UUID
     issued_at: datetime
     origin: str | None
 
     def was_replaced(self, renewed_at: datetime) -> bool:
-        """Whether a later one was given so long ago that this must be a copy."""
+        """Returns whether a later token was given so long ago that this must be a copy."""
         return self.issued_at < renewed_at - REPLACED_FOR
 
 
@@ -151,8 +152,8 @@ def _network(secret: str, address: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _session(secret: str, token: str) -> tuple[Session, float]:
-    """What a token says, and when it expires in seconds since 1970. An agent shows the same one for
-    minutes, and to check it anew took a quarter of the time of a report.
+    """Returns what a token says, and when it expires in seconds since 1970. An agent shows the same
+    one for minutes, and to check it anew took a quarter of the time of a report.
     """
     claims = _claims(secret, token, "session")
     session = Session(

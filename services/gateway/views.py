@@ -263,7 +263,7 @@ def reason(kept: str, *, served: bool, served_before: bool | None) -> Reason:
 
 
 def is_shown(*, identities: int, strangers: int, quorum: int) -> bool:
-    """Whether what a class measured may be shown to anyone, or only how much it was.
+    """Returns whether what a class measured may be shown to anyone, or only how much it was.
 
     A class of few devices is nearly a person. The operator's own devices are nobody's secret: a
     class without `strangers` is shown from the first.

@@ -35,10 +35,11 @@ class Wake:
         """The generation of what manifests are made from, which leases are no part of."""
         self.changes = Changes()
         self._served_since_s: deque[float] = deque()
-        """When each of the last of these generations began."""
+        """The times at which the last of these generations began."""
 
     def outdated_s(self, served_generation: int) -> float:
-        """How long ago this generation ended: 0 while it lasts, infinite where nobody knows."""
+        """Returns how long ago this generation ended: 0 while it lasts, infinite where nobody
+        knows."""
         younger = self.served_generation - served_generation
         if younger <= 0:
             return 0.0
@@ -88,7 +89,7 @@ class Wake:
                 self._hear(notice.channel, notice.payload)
 
     def _begin_listening(self) -> None:
-        """What changed before was not heard of."""
+        """Begins anew, as what changed before was not heard of."""
         self.connected = True
         self._served_since_s.clear()
         self.served_generation += 1

@@ -228,7 +228,7 @@ export interface paths {
         };
         /**
          * Get Coverage
-         * @description Which workloads have an entry on which classes. `workload` and `device` narrow the map to
+         * @description Map which workloads have an entry on which classes. `workload` and `device` narrow the map to
          *     those that contain the text, `workloads` and `classes` limit its sides.
          */
         readonly get: operations["get_coverage_v1_coverage_get"];
@@ -273,7 +273,7 @@ export interface paths {
         };
         /**
          * Get Denied
-         * @description What a class is never to run, signed. An answer is up to two seconds old.
+         * @description List what a class is never to run, signed. An answer is up to two seconds old.
          */
         readonly get: operations["get_denied_v1_denied__device_class__get"];
         readonly put?: never;
@@ -374,7 +374,7 @@ export interface paths {
         };
         /**
          * Get Identity
-         * @description How much there is of an identity.
+         * @description Count what there is of an identity.
          */
         readonly get: operations["get_identity_v1_identities__identity__get"];
         readonly put?: never;
@@ -399,7 +399,8 @@ export interface paths {
         };
         /**
          * List Jobs
-         * @description How far each job has come, newest first; with an application's key those it asked for.
+         * @description Tell how far each job has come, newest first; with an application's key those it asked
+         *     for.
          */
         readonly get: operations["list_jobs_v1_jobs_get"];
         readonly put?: never;
@@ -424,7 +425,7 @@ export interface paths {
         };
         /**
          * Get Job
-         * @description How far one job has come.
+         * @description Tell how far one job has come.
          */
         readonly get: operations["get_job_v1_jobs__job__get"];
         readonly put?: never;
@@ -449,7 +450,7 @@ export interface paths {
         };
         /**
          * Get Progress
-         * @description How far a job has come, and for each class the best rate over rounds and time, with the
+         * @description Tell how far a job has come, and for each class the best rate over rounds and time, with the
          *     failures by stage.
          */
         readonly get: operations["get_progress_v1_jobs__job__progress_get"];
@@ -627,8 +628,8 @@ export interface paths {
         };
         /**
          * Get Model Coverage
-         * @description How far the kernels of a model are tuned on each class, and how long an inference takes. An
-         *     answer is up to five seconds old.
+         * @description Tell how far the kernels of a model are tuned on each class, and how long an inference takes.
+         *     An answer is up to five seconds old.
          */
         readonly get: operations["get_model_coverage_v1_models__name__coverage_get"];
         readonly put?: never;
@@ -648,7 +649,7 @@ export interface paths {
         };
         /**
          * Get Model Readiness
-         * @description Whether every page can run a model: how many default kernels of it are compiled.
+         * @description Tell whether every page can run a model: how many default kernels of it are compiled.
          */
         readonly get: operations["get_model_readiness_v1_models__name__readiness_get"];
         readonly put?: never;
@@ -711,7 +712,7 @@ export interface paths {
         };
         /**
          * Get Timeline
-         * @description What an inference was expected to take on a class, and each kernel that changed it. An
+         * @description Tell what an inference was expected to take on a class, and each kernel that changed it. An
          *     answer is up to five seconds old. Parameters are dimensions.
          */
         readonly get: operations["get_timeline_v1_models__name___device_class__timeline_get"];
@@ -732,7 +733,7 @@ export interface paths {
         };
         /**
          * Get Overview
-         * @description What the zoo holds, who is at work, and what was published last.
+         * @description Tell what the zoo holds, who is at work, and what was published last.
          */
         readonly get: operations["get_overview_v1_overview_get"];
         readonly put?: never;
@@ -773,7 +774,7 @@ export interface paths {
         };
         /**
          * Get Program
-         * @description What the workload of a program computes.
+         * @description Show what the workload of a program computes.
          */
         readonly get: operations["get_program_v1_programs__workload__get"];
         readonly put?: never;
@@ -896,8 +897,8 @@ export interface paths {
         };
         /**
          * List Keys
-         * @description What to compare a pin with. A page that trusted this answer would trust whoever gives it:
-         *     pin keys in the page, as `KernelZoo.open(url, { keys })` takes them.
+         * @description List the keys to compare a pin with. A page that trusted this answer would trust whoever
+         *     gives it: pin keys in the page, as `KernelZoo.open(url, { keys })` takes them.
          */
         readonly get: operations["list_keys_v1_signing_keys_get"];
         readonly put?: never;
@@ -980,7 +981,8 @@ export interface paths {
         };
         /**
          * Get Manifest Of Both
-         * @description As for one class, with the kernels of both targets of one device and the faster named.
+         * @description Serve a set as for one class, with the kernels of both targets of one device and the faster
+         *     named.
          */
         readonly get: operations["get_manifest_of_both_v1_zoo__name___wasm_class___webgpu_class__get"];
         readonly put?: never;
@@ -997,7 +999,7 @@ export interface components {
     schemas: {
         /**
          * Advice
-         * @description Which target to run: one that this entry has a kernel of.
+         * @description Advises which target to run: one that this entry has a kernel of.
          *
          *     `measured`: enough identities have timed both, and this one is faster; the evidence is their
          *     `timing`. `none`: it is not known; then it is wasm, unless there is no kernel of wasm.
@@ -1008,13 +1010,14 @@ export interface components {
         };
         /**
          * AdviceBasis
-         * @description What an advice for one of two targets rests on.
+         * @description An advice for one of two targets rests on one of these.
          * @enum {string}
          */
         readonly AdviceBasis: "measured" | "none";
         /**
          * Application
-         * @description What it may use, and what of it is used: sets, and jobs of the last 24 hours.
+         * @description An application with what it may use, and what of it is used: sets, and jobs of the last 24
+         *     hours.
          */
         readonly Application: {
             /** Created At */
@@ -1218,7 +1221,7 @@ export interface components {
         };
         /**
          * ClaimsRequest
-         * @description What the file `source` says. It seeds the order of evaluation, and is never counted.
+         * @description The file `source` claims this. It seeds the order of evaluation, and is never counted.
          */
         readonly ClaimsRequest: {
             /** Claims */
@@ -1265,7 +1268,7 @@ export interface components {
         };
         /**
          * CostsWire
-         * @description What a kernel costs a page of this class: its preparation, and `run_ns` of each warm run.
+         * @description A kernel costs a page of this class so much: its preparation, and `run_ns` of each warm run.
          *     They are medians over `identities` whose ballots count, of verified measurements alone.
          */
         readonly CostsWire: {
@@ -1309,7 +1312,7 @@ export interface components {
         };
         /**
          * Curve
-         * @description How a class came to its best kernel in `elapsed_s` from its first lease to its last
+         * @description A class came so to its best kernel in `elapsed_s` from its first lease to its last
          *     measurement. Where `shown` is false, `points` are kept back.
          */
         readonly Curve: {
@@ -1367,7 +1370,7 @@ export interface components {
         };
         /**
          * DenialRequest
-         * @description What the operator says; `denied` is false to allow an artifact whatever others say. The first
+         * @description The operator's word; `denied` is false to allow an artifact whatever others say. The first
          *     digits of its hash do where no other artifact begins with them.
          */
         readonly DenialRequest: {
@@ -1637,7 +1640,7 @@ export interface components {
         };
         /**
          * GroundsWire
-         * @description What a step of the fallback chain rests on: `identities` in `classes` device classes.
+         * @description A step of the fallback chain rests on these: `identities` in `classes` device classes.
          *
          *     `relative_time`: the kernel's time over that of the best known, as expected from these classes.
          *     `rho_distance`: bits in which their primitive vector differs from that of this class, 65 where
@@ -2191,9 +2194,9 @@ export interface components {
         };
         /**
          * ModelTimeline
-         * @description How long an inference takes on a class, from one kernel to the next. `first_ms`: with default
-         *     kernels alone; null while nothing is measured. `measured` is the share of its operations whose
-         *     times are known.
+         * @description Tells how long an inference takes on a class, from one kernel to the next. `first_ms`: with
+         *     default kernels alone; null while nothing is measured. `measured` is the share of its operations
+         *     whose times are known.
          */
         readonly ModelTimeline: {
             /** Device Class */
@@ -2249,7 +2252,7 @@ export interface components {
         };
         /**
          * OfferedKernel
-         * @description What a page is offered that runs the workload up to `runs` times; null for the kernel of the
+         * @description A page is offered this if it runs the workload up to `runs` times; null for the kernel of the
          *     live entry, which is for all more.
          */
         readonly OfferedKernel: {
@@ -2271,7 +2274,7 @@ export interface components {
         };
         /**
          * OriginsChange
-         * @description What is in both is removed.
+         * @description Origins change so; one that is in both lists is removed.
          */
         readonly OriginsChange: {
             /** Added */
@@ -2544,7 +2547,7 @@ export interface components {
         };
         /**
          * PreparationWire
-         * @description What a page pays for a kernel before its runs are warm: `compile_ns` until the first call may
+         * @description A page pays this for a kernel before its runs are warm: `compile_ns` until the first call may
          *     begin (of wasm in the baseline tier, of webgpu the pipeline), `optimise_ns` from there until its
          *     code is as fast as it gets (0 where there is one tier), `pack_ns` of its weights, and
          *     `first_run_ns` of the first call.
@@ -2845,7 +2848,7 @@ export interface components {
         };
         /**
          * ServedKernel
-         * @description What one class of devices is served for a workload.
+         * @description One class of devices is served this for a workload.
          *
          *     `level` is the step of the fallback chain, and `grounds` what it rests on, null at `default`.
          *     `fallback` is the default kernel, to be used when `kernel` fails on this page; `state`,
@@ -3006,8 +3009,8 @@ export interface components {
         };
         /**
          * TimingWire
-         * @description How fast the served kernel is on this class: the median over identities of each one's
-         *     best time of one call, from verified measurements alone.
+         * @description The served kernel is so fast on this class: the median over identities of each one's best
+         *     time of one call, from verified measurements alone.
          */
         readonly TimingWire: {
             /** Best Ns */

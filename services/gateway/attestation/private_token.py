@@ -87,7 +87,8 @@ class PrivateTokens:
     spent: SpentNames
 
     def challenge(self, session: Session) -> str:
-        """What WWW-Authenticate says: one challenge for each issuer, any of which may be met."""
+        """Writes the header WWW-Authenticate: one challenge for each issuer, any of which may be
+        met."""
         now = _period()
         return ", ".join(
             f'PrivateToken challenge="{base64url(self._challenge(issuer, session, now))}", '
@@ -137,10 +138,10 @@ def _period() -> int:
 
 
 def base64url(data: bytes) -> str:
-    """With padding, as RFC 9577 asks for."""
+    """Encodes with padding, as RFC 9577 asks for."""
     return urlsafe_b64encode(data).decode()
 
 
 def from_base64url(text: str) -> bytes:
-    """With or without padding. Raises ValueError."""
+    """Decodes with or without padding. Raises ValueError."""
     return urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))

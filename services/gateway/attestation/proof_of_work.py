@@ -52,5 +52,5 @@ class ProofOfWork:
 
 
 def _zeros(text: str) -> int:
-    """How many bits of its hash are zero before the first that is not."""
+    """Counts the bits of a text's hash that are zero before the first that is not."""
     return 256 - int.from_bytes(sha256(text.encode()).digest()).bit_length()

@@ -1,4 +1,4 @@
-"""What is good once: Redis remembers for all gateways together what was shown."""
+"""Remembers what is good once: Redis remembers for all gateways together what was shown."""
 
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -21,8 +21,8 @@ class SpentNames:
     redis_url: str = field(repr=False)
 
     async def spend(self, name: str, *, good_for_s: int) -> bool:
-        """Whether it is the first time within `good_for_s`. Raises Refusal (503) while Redis is
-        away: what cannot be remembered is not taken.
+        """Returns whether it is the first time within `good_for_s`. Raises Refusal (503) while
+        Redis is away: what cannot be remembered is not taken.
         """
         redis = Redis.from_url(
             self.redis_url, socket_timeout=PATIENCE_S, socket_connect_timeout=PATIENCE_S

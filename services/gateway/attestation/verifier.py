@@ -1,4 +1,5 @@
-"""What the ways to attest an identity have in common, and which of them the operator chose."""
+"""States what the ways to attest an identity have in common, and which of them the operator
+chose."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -23,15 +24,16 @@ class AttestationKind(StrEnum):
 
 class Verifier(Protocol):
     def challenge(self, session: Session) -> str:
-        """What the page needs to answer; '' where it has that from the platform."""
+        """Returns what the page needs to answer; '' where it has that from the platform."""
 
     async def verify(self, session: Session, response: str, address: str) -> bool:
-        """Whether this identity showed it. Raises Refusal (503) where nobody can tell now."""
+        """Returns whether this identity showed it. Raises Refusal (503) where nobody can tell
+        now."""
 
 
 def verifiers(settings: Settings) -> Mapping[AttestationKind, Verifier]:
-    """Those that the operator chose, in its order. Raises InvalidInput for an unknown one, or one
-    without its secret.
+    """Makes the verifiers that the operator chose, in its order. Raises InvalidInput for an unknown
+    one, or one without its secret.
     """
     names = [name.strip() for name in settings.attestation.split(",") if name.strip()]
     return {_kind(name): _verifier(_kind(name), settings) for name in names}

@@ -1,4 +1,5 @@
-"""What the console asks: the zoo as a whole, one key, one job. Read by anyone, in limited parts.
+"""Answers what the console asks: the zoo as a whole, one key, one job. Read by anyone, in limited
+parts.
 
 Of a class with fewer identities than the quorum only counts are shown, unless all of them are the
 operator's own or the operator asks (docs/adr/0035).
@@ -41,7 +42,7 @@ Wanted = Annotated[str, Query(max_length=128, pattern=r"^[\x20-\x7e]*$")]
 
 @router.get("/v1/overview")
 async def get_overview(state: Shared) -> Overview:
-    """What the zoo holds, who is at work, and what was published last."""
+    """Tell what the zoo holds, who is at work, and what was published last."""
     async with state.pool.connection() as db:
         totals = await fetch_one(db, overview.totals(RECENT_S))
         latest = await fetch_all(db, overview.published(LATEST_PROMOTIONS))
@@ -67,7 +68,7 @@ async def get_coverage(
     workloads: Annotated[int, Query(ge=1, le=200)] = 100,
     classes: Annotated[int, Query(ge=1, le=400)] = 200,
 ) -> Coverage:
-    """Which workloads have an entry on which classes. `workload` and `device` narrow the map to
+    """Map which workloads have an entry on which classes. `workload` and `device` narrow the map to
     those that contain the text, `workloads` and `classes` limit its sides.
     """
     async with state.pool.connection() as db:
@@ -150,7 +151,7 @@ async def get_key(
 async def get_progress(
     job: Annotated[int, Path(ge=1, lt=1 << 63)], state: Shared, operated: Operator
 ) -> Progress:
-    """How far a job has come, and for each class the best rate over rounds and time, with the
+    """Tell how far a job has come, and for each class the best rate over rounds and time, with the
     failures by stage.
     """
     quorum = state.settings.quorum

@@ -47,7 +47,7 @@ async def get_denied(
     state: Shared,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """What a class is never to run, signed. An answer is up to two seconds old."""
+    """List what a class is never to run, signed. An answer is up to two seconds old."""
     found = await state.denied.to(DeviceClass.parse(device_class))
     headers = {"ETag": found.etag, "Cache-Control": DENIED_CACHE}
     if if_none_match is not None and found.etag in if_none_match:

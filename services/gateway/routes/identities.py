@@ -23,7 +23,7 @@ NOTHING = Held(sessions=0, leases=0, measurements=0, ballots=0, entries=0)
 
 @router.get("/v1/identities/{identity}")
 async def get_identity(identity: UUID, state: Shared, operated: Operator) -> Held:
-    """How much there is of an identity."""
+    """Count what there is of an identity."""
     refuse_stranger(operated=operated)
     async with state.pool.connection() as db:
         row = await fetch_one(db, erasure.held(identity))
@@ -75,7 +75,8 @@ async def forget_me(
 async def _erase(
     db: AsyncConnection[Any], identity: UUID
 ) -> tuple[Held | None, tuple[KeyRow, ...]]:
-    """What was erased, None for an unknown identity; and the keys that it had voted on."""
+    """Erases an identity. Returns what was erased, None for an unknown identity; and the keys that
+    it had voted on."""
     async with db.transaction():
         for statement in erasure.lock(identity):
             await execute(db, statement)

@@ -82,7 +82,8 @@ async def list_jobs(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> JobList:
-    """How far each job has come, newest first; with an application's key those it asked for."""
+    """Tell how far each job has come, newest first; with an application's key those it asked
+    for."""
     asked_by = application.id if application else None
     async with state.pool.connection() as db:
         rows = await fetch_all(
@@ -94,7 +95,7 @@ async def list_jobs(
 
 @router.get("/v1/jobs/{job}")
 async def get_job(job: JobNumber, state: Shared) -> Job:
-    """How far one job has come."""
+    """Tell how far one job has come."""
     async with state.pool.connection() as db:
         row = await fetch_one(db, tuning.progress(job_id=job))
     if row is None:

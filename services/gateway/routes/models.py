@@ -190,7 +190,7 @@ async def delete_model(name: ModelName, state: Shared, operated: Operator) -> No
 
 @router.get("/v1/models/{name}/readiness")
 async def get_model_readiness(name: ModelName, state: Shared) -> ModelReadiness:
-    """Whether every page can run a model: how many default kernels of it are compiled."""
+    """Tell whether every page can run a model: how many default kernels of it are compiled."""
     async with state.pool.connection() as db:
         if not await fetch_all(db, models.plans(name)):
             raise unknown(name)
@@ -206,8 +206,8 @@ async def get_model_readiness(name: ModelName, state: Shared) -> ModelReadiness:
 
 @router.get("/v1/models/{name}/coverage", response_model=ModelCoverage)
 async def get_model_coverage(name: ModelName, state: Shared) -> Response:
-    """How far the kernels of a model are tuned on each class, and how long an inference takes. An
-    answer is up to five seconds old.
+    """Tell how far the kernels of a model are tuned on each class, and how long an inference takes.
+    An answer is up to five seconds old.
     """
 
     async def make() -> bytes:
@@ -468,7 +468,7 @@ async def _register(
 async def _open_jobs(
     db: AsyncConnection[Any], plans: Sequence[_ReadPlan], targets: Sequence[TargetKind]
 ) -> list[int]:
-    """Those that are new, of what takes most of an inference first."""
+    """Creates jobs, and returns the new ones, of what takes most of an inference first."""
     shares = _largest_shares(plans)
     workloads = {key: each for plan in plans for key, each in plan.workloads.items()}
     called = {target: _called_on(target, plans) for target in targets}

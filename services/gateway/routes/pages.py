@@ -33,7 +33,7 @@ async def documentation_page(state: Shared) -> Response:
 
 @router.get("/runbook")
 async def runbook_page(state: Shared) -> Response:
-    """What alerts link to."""
+    """Serve the page that alerts link to."""
     return FileResponse(state.settings.client_dist / "guide" / "runbook.html")
 
 

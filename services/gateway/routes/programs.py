@@ -30,7 +30,7 @@ async def add_program(body: ProgramRequest, state: Shared, operated: Operator) -
 
 @router.get("/v1/programs/{workload}")
 async def get_program(workload: WorkloadKey, state: Shared) -> ProgramWire:
-    """What the workload of a program computes."""
+    """Show what the workload of a program computes."""
     named = Workload.parse(workload)
     if not isinstance(named, ProgramWorkload):
         raise Refusal(HTTPStatus.NOT_FOUND, f"{named.key} is of an operator; see docs/operators.md")

@@ -43,7 +43,7 @@ from services.gateway.wire.queue import QueueBatch, QueuedKernel, QueueEnd, Queu
 router = APIRouter(tags=["models"])
 
 PARAMETERS = ("wait_s", "each")
-"""Those that are no dimensions of a model, beside those of its manifest."""
+"""These parameters are no dimensions of a model, beside those of its manifest."""
 SAID_EVERY_S = 10.0
 ENDS_WITHIN_S = 1.0
 """After it was ended for another network's."""
@@ -114,7 +114,7 @@ class _Counted(StreamingResponse):
 
 
 def _is_settled(state: State, key: Key) -> bool:
-    """As far as it is known without a look."""
+    """Returns whether a plan is settled, as far as it is known without a look."""
     served = state.models.get(key) or state.models.outdated(key)
     return served is not None and all(
         level == HitLevel.EXACT for level, kernels in served.levels if kernels
@@ -190,7 +190,8 @@ class _Stream:
         yield SETTLED
 
     async def _later(self, seen: Unconfirmed, left_s: float) -> Unconfirmed:
-        """What there is once it is something else than was `seen`, or after a while."""
+        """Waits until there is something else than was `seen`, or for a while, and returns what
+        there is."""
         until_s, found = time.monotonic() + min(SAID_EVERY_S, left_s), seen
         while found is seen and (left_s := until_s - time.monotonic()) > 0:
             if self.place.ended:

@@ -1,4 +1,5 @@
-"""What was measured, for the formats of other tuners, and what these claim in return."""
+"""Serves what was measured, for the formats of other tuners, and takes what these claim in
+return."""
 
 from http import HTTPStatus
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""How the tuning of a model went on a class of devices."""
+"""Tells how the tuning of a model went on a class of devices."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -19,7 +19,7 @@ router = APIRouter(tags=["models"])
 async def get_timeline(
     name: ModelName, device_class: ClassText, request: Request, state: Shared
 ) -> Response:
-    """What an inference was expected to take on a class, and each kernel that changed it. An
+    """Tell what an inference was expected to take on a class, and each kernel that changed it. An
     answer is up to five seconds old. Parameters are dimensions.
     """
     key = cache_key(name, device_class, request.query_params.items())

@@ -1,4 +1,4 @@
-"""What the zoo serves: manifests, artifacts, and lists for people."""
+"""Serves the zoo: manifests, artifacts, and lists for people."""
 
 import time
 from datetime import datetime
@@ -128,7 +128,8 @@ async def get_manifest_of_both(
     hardware: Told = None,
     after: After = 0,
 ) -> Response:
-    """As for one class, with the kernels of both targets of one device and the faster named."""
+    """Serve a set as for one class, with the kernels of both targets of one device and the faster
+    named."""
     by = asked(request.scope, network_of(request, state.tokens), after)
     return await _serve(state, by, if_none_match, hardware, name, wasm_class, webgpu_class)
 
@@ -253,8 +254,8 @@ def _device(row: agents.DeviceRow) -> Device:
 
 @router.get("/v1/signing-keys")
 async def list_keys(state: Shared, response: Response) -> KeyList:
-    """What to compare a pin with. A page that trusted this answer would trust whoever gives it:
-    pin keys in the page, as `KernelZoo.open(url, { keys })` takes them.
+    """List the keys to compare a pin with. A page that trusted this answer would trust whoever
+    gives it: pin keys in the page, as `KernelZoo.open(url, { keys })` takes them.
     """
     response.headers["Cache-Control"] = KEYS_CACHE
     return KeyList(keys=[PublicKey(kid=key, x=key) for key in state.signer.public_keys])

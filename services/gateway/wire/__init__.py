@@ -1,1 +1,1 @@
-"""What enters and leaves the gateway as JSON: one module per resource, version 1."""
+"""Describes what enters and leaves the gateway as JSON: one module per resource, version 1."""

@@ -53,7 +53,7 @@ class ApplicationRequest(WireModel):
 
 
 class OriginsChange(WireModel):
-    """What is in both is removed."""
+    """Origins change so; one that is in both lists is removed."""
 
     added: Annotated[list[Origin], Field(max_length=64, default_factory=list)]
     removed: Annotated[list[Origin], Field(max_length=64, default_factory=list)]
@@ -74,7 +74,8 @@ class NewKey(WireModel):
 
 
 class Application(WireModel):
-    """What it may use, and what of it is used: sets, and jobs of the last 24 hours."""
+    """An application with what it may use, and what of it is used: sets, and jobs of the last 24
+    hours."""
 
     name: str
     origins: list[str]

@@ -1,4 +1,4 @@
-"""How a kernel is described to a page."""
+"""Describes a kernel to a page."""
 
 from typing import Annotated, Literal
 
@@ -49,7 +49,7 @@ class ArtifactWire(WireModel):
 
     @property
     def path(self) -> str:
-        """Where a gateway and a bundle have it: made of what is validated, whatever `url` says."""
+        """A gateway and a bundle have it here: made of what is validated, whatever `url` says."""
         return f"/v1/artifacts/{self.sha256}.{self.target}"
 
 

@@ -1,4 +1,4 @@
-"""What the console shows. Nothing here is about a single identity."""
+"""The console shows these. Nothing here is about a single identity."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -147,7 +147,7 @@ class CandidateStanding(WireModel):
 
 
 class OfferedKernel(WireModel):
-    """What a page is offered that runs the workload up to `runs` times; null for the kernel of the
+    """A page is offered this if it runs the workload up to `runs` times; null for the kernel of the
     live entry, which is for all more.
     """
 
@@ -193,7 +193,7 @@ class Improvement(WireModel):
 
 
 class Curve(WireModel):
-    """How a class came to its best kernel in `elapsed_s` from its first lease to its last
+    """A class came so to its best kernel in `elapsed_s` from its first lease to its last
     measurement. Where `shown` is false, `points` are kept back.
     """
 

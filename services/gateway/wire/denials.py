@@ -34,7 +34,7 @@ class LostDevice(WireModel):
 
 
 class DenialRequest(WireModel):
-    """What the operator says; `denied` is false to allow an artifact whatever others say. The first
+    """The operator's word; `denied` is false to allow an artifact whatever others say. The first
     digits of its hash do where no other artifact begins with them.
     """
 

@@ -1,4 +1,4 @@
-"""What there is of an identity, and that it was erased."""
+"""Says what there is of an identity, and that it was erased."""
 
 from typing import Annotated
 

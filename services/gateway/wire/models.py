@@ -252,9 +252,9 @@ class SwapWire(WireModel):
 
 
 class ModelTimeline(WireModel):
-    """How long an inference takes on a class, from one kernel to the next. `first_ms`: with default
-    kernels alone; null while nothing is measured. `measured` is the share of its operations whose
-    times are known.
+    """Tells how long an inference takes on a class, from one kernel to the next. `first_ms`: with
+    default kernels alone; null while nothing is measured. `measured` is the share of its operations
+    whose times are known.
     """
 
     model: ModelName

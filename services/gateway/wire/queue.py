@@ -1,4 +1,4 @@
-"""What a page that tunes itself is sent, one object a line."""
+"""A page that tunes itself is sent these, one object a line."""
 
 from typing import Annotated, Literal
 

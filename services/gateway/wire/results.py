@@ -1,4 +1,4 @@
-"""What a device class measured of a workload, and what outside sources claim."""
+"""Describes what a device class measured of a workload, and what outside sources claim."""
 
 from typing import Annotated
 
@@ -64,7 +64,7 @@ class ClaimWire(WireModel):
 
 
 class ClaimsRequest(WireModel):
-    """What the file `source` says. It seeds the order of evaluation, and is never counted."""
+    """The file `source` claims this. It seeds the order of evaluation, and is never counted."""
 
     source: ShortText
     claims: Annotated[list[ClaimWire], Field(min_length=1, max_length=MOST_CLAIMS)]

@@ -1,4 +1,4 @@
-"""What the zoo answers to a page, and what it lists for people."""
+"""Describes what the zoo answers to a page, and what it lists for people."""
 
 from typing import Any, Literal
 
@@ -36,8 +36,8 @@ class EvidenceWire(WireModel):
 
 
 class TimingWire(WireModel):
-    """How fast the served kernel is on this class: the median over identities of each one's
-    best time of one call, from verified measurements alone.
+    """The served kernel is so fast on this class: the median over identities of each one's best
+    time of one call, from verified measurements alone.
     """
 
     best_ns: float
@@ -45,7 +45,7 @@ class TimingWire(WireModel):
 
 
 class GroundsWire(WireModel):
-    """What a step of the fallback chain rests on: `identities` in `classes` device classes.
+    """A step of the fallback chain rests on these: `identities` in `classes` device classes.
 
     `relative_time`: the kernel's time over that of the best known, as expected from these classes.
     `rho_distance`: bits in which their primitive vector differs from that of this class, 65 where
@@ -61,7 +61,7 @@ class GroundsWire(WireModel):
 
 
 class CostsWire(PreparationWire):
-    """What a kernel costs a page of this class: its preparation, and `run_ns` of each warm run.
+    """A kernel costs a page of this class so much: its preparation, and `run_ns` of each warm run.
     They are medians over `identities` whose ballots count, of verified measurements alone.
     """
 
@@ -78,7 +78,7 @@ class KernelForRuns(WireModel):
 
 
 class ServedKernel(WireModel):
-    """What one class of devices is served for a workload.
+    """One class of devices is served this for a workload.
 
     `level` is the step of the fallback chain, and `grounds` what it rests on, null at `default`.
     `fallback` is the default kernel, to be used when `kernel` fails on this page; `state`,
@@ -104,7 +104,7 @@ class ServedKernel(WireModel):
 
 
 class Advice(WireModel):
-    """Which target to run: one that this entry has a kernel of.
+    """Advises which target to run: one that this entry has a kernel of.
 
     `measured`: enough identities have timed both, and this one is faster; the evidence is their
     `timing`. `none`: it is not known; then it is wasm, unless there is no kernel of wasm.
