@@ -29,7 +29,7 @@ sixth place."""
 
 
 def cover(malicious_share: float) -> int:
-    """How many identities of a class are to measure each candidate.
+    """Returns how many identities of a class are to measure each candidate.
 
     Among strangers two, of whom the faster is believed until a third has measured it: so one
     attacker can bury no kernel by calling it slow, and calling it fast only has it measured by

@@ -121,8 +121,9 @@ class PlanState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDecoder:
-    """What of a plan decodes a language model: calls that take a block of the prompt, then those of
-    a token, a run of either. The numbers are those of tensors, and at last of calls.
+    """A decoder says what of a plan decodes a language model: calls that take a block of the
+    prompt, then those of a token, a run of either. The numbers are those of tensors, and at last of
+    calls.
 
     `token` i32[1] is the state that has the token which a run takes, `position` i32[4] that which
     has its place and behind it the end of the prompt, and `prompt` i32[length] that with the tokens
@@ -237,8 +238,8 @@ class Plan:
 
 
 def call_counts(plan: Plan) -> Counter[str]:
-    """How often a run calls each workload. A run of a decoder is taken as that of a block of the
-    prompt and of as many tokens, so that neither is tuned for the other's sake."""
+    """Counts how often a run calls each workload. A run of a decoder is taken as that of a block of
+    the prompt and of as many tokens, so that neither is tuned for the other's sake."""
     step, rows = (plan.decoder.step, plan.decoder.rows) if plan.decoder else (len(plan.calls), 1)
     counts: Counter[str] = Counter()
     for number, call in enumerate(plan.calls):

@@ -1,5 +1,5 @@
-"""Whether a plan that others wrote is sound: what it names is there, fits, and is written before it
-is read. What its kernels compute is not looked at here."""
+"""Checks that a plan that others wrote is sound: what it names is there, fits, and is written
+before it is read. What its kernels compute is not looked at here."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from kernelzoo.domain.weight_storage import refuse_storage
 from kernelzoo.errors import InvalidInput
 
 MAX_MEMORY_BYTES = 1 << 32
-"""What a WebAssembly memory can address."""
+"""A WebAssembly memory can address so much."""
 MAX_RANK = 8
 MAX_EXTENT = MAX_MEMORY_BYTES
 """The largest that a dimension has."""
@@ -86,8 +86,8 @@ def _refuse_names(plan: Plan) -> None:
 
 
 def is_dimension_name(name: str) -> bool:
-    """Whether an address can ask for it. Exporters name dimensions by formulas, and in any
-    script."""
+    """Returns whether an address can ask for a dimension. Exporters name dimensions by formulas,
+    and in any script."""
     return 0 < len(name) <= _MAX_DIMENSION and name.isprintable() and name == name.strip()
 
 

@@ -45,7 +45,7 @@ from services.tuner.tir.tvm import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
-    """What the steps of one compilation made, for tests and the ablation."""
+    """The steps of one compilation made these, for tests and the ablation."""
 
     scheduled: Program
     optimised: Program
@@ -55,7 +55,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCompilation:
-    """What the steps of one compilation for WebGPU made: a program for each dispatch."""
+    """The steps of one compilation for WebGPU made these: a program for each dispatch."""
 
     scheduled: tuple[Program, ...]
     optimised: tuple[Program, ...]
@@ -76,7 +76,7 @@ class CompiledProgram:
 
 
 def compile_candidate(candidate: Candidate) -> Artifact:
-    """The same candidate gives the same bytes in every process.
+    """Compiles a candidate, to the same bytes in every process.
 
     Raises InvalidSchedule for a config that does not fit its workload, UnsupportedProgram for a
     program that the compiler cannot lower.
@@ -91,7 +91,8 @@ def compile_candidate(candidate: Candidate) -> Artifact:
 
 
 def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
-    """As `compile_candidate` for wasm, with what the steps made, under the given switches."""
+    """Compiles as `compile_candidate` does for wasm, under the given switches, and keeps what the
+    steps made."""
     workload = candidate.workload
     with _naming(workload.key):
         # 1. Schedule.
@@ -120,7 +121,7 @@ def compilation(candidate: Candidate, switches: PassSwitches) -> Compilation:
 
 
 def gpu_compilation(candidate: Candidate) -> GpuCompilation:
-    """As `compile_candidate` for webgpu, with what the steps made."""
+    """Compiles as `compile_candidate` does for webgpu, and keeps what the steps made."""
     workload = candidate.workload
     with _naming(workload.key):
         # 1. Schedule.
@@ -236,7 +237,7 @@ def _layouts(workload: Workload, layout: str) -> tuple[Layout, ...]:
 
 
 def _tensors(workload: Workload, layout: str) -> tuple[Tensor, ...]:
-    """Those of the workload, b in the layout that the kernel wants."""
+    """Returns the tensors of the workload, b in the layout that the kernel wants."""
     if not layout:
         return workload.tensors
     a, b, *rest = workload.tensors

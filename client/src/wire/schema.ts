@@ -2413,8 +2413,9 @@ export interface components {
         };
         /**
          * PlanDecoder
-         * @description What of a plan decodes a language model: calls that take a block of the prompt, then those of
-         *         a token, a run of either. The numbers are those of tensors, and at last of calls.
+         * @description A decoder says what of a plan decodes a language model: calls that take a block of the
+         *         prompt, then those of a token, a run of either. The numbers are those of tensors, and at last of
+         *         calls.
          *
          *         `token` i32[1] is the state that has the token which a run takes, `position` i32[4] that which
          *         has its place and behind it the end of the prompt, and `prompt` i32[length] that with the tokens

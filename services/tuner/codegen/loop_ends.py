@@ -13,7 +13,7 @@ from services.tuner.ir.rewrite import leaves
 
 
 def is_read(value: Expression) -> bool:
-    """Whether memory decides a value."""
+    """Returns whether memory decides a value."""
     return any(isinstance(leaf, Load) for leaf in leaves(value))
 
 
@@ -30,5 +30,5 @@ def loop_ends(loop: Loop, variables: AbstractSet[str]) -> tuple[Bound, ...]:
 
 
 def within(block: Block) -> Block:
-    """What the only statement of a block, an If, does where its bounds hold."""
+    """Returns what the only statement of a block, an If, does where its bounds hold."""
     return tuple(inner for one in block if isinstance(one, If) for inner in one.body)

@@ -1,4 +1,4 @@
-"""Where the buffers that a kernel allocates lie in its scratch memory, where it has one thread."""
+"""Places the buffers that a kernel of one thread allocates in its scratch memory."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What the model is trained on and judged on: relative times of candidates, grouped into races.
+"""Makes what the model is trained and judged on: relative times of candidates, grouped into races.
 
 A race is all candidates of one workload that one device has measured; learning to rank calls it a
 query group. Some devices and shapes are held out, so that a model is judged on what it has never
@@ -70,7 +70,7 @@ ONE_IN = 5
 """One device in five is held out, and one shape in five."""
 
 FEWEST = 3
-"""With fewer devices, or shapes, none is held out: too few would be left to train on."""
+"""None is held out of fewer devices or shapes: too few would be left to train on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def split(races: tuple[Race, ...]) -> Split:
 
 
 def on_targets(parts: Split, *targets: TargetKind) -> Split:
-    """The same split, with the races on these targets only."""
+    """Keeps the races of a split that are on these targets."""
 
     def chosen(side: tuple[Race, ...]) -> tuple[Race, ...]:
         return tuple(race for race in side if race.device.target in targets)

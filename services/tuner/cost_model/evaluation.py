@@ -1,4 +1,5 @@
-"""How well a model ranks: what it costs to trust its order instead of measuring everything."""
+"""Measures how well a model ranks: what it costs to trust its order instead of measuring
+everything."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -18,8 +18,8 @@ from services.tuner.cost_model.features import Columns, features, target_column
 
 _SEEN = "kernelzoo.seen"
 OUTLIER = 2.0
-"""In powers of two: labels are clipped at four times slower or faster than the median of a race.
-What lies beyond was disturbed, or is out of the question."""
+"""Labels are limited by so many powers of two: they are clipped at four times slower or faster than
+the median of a race. What lies beyond was disturbed, or is out of the question."""
 THREADS = 1
 """More threads would sum in another order, and the bytes of a model would depend on the machine."""
 
@@ -79,7 +79,7 @@ class CostModel:
         return sha256(self.body).hexdigest()
 
     def knows(self, target: TargetKind) -> bool:
-        """Whether it was trained on devices of this target."""
+        """Returns whether it was trained on devices of this target."""
         return target_column(target) in self.columns.names
 
     def costs(self, candidates: Sequence[Candidate], device: ProbedDevice) -> tuple[float, ...]:
@@ -96,7 +96,8 @@ class CostModel:
     def ranked(
         self, candidates: Sequence[Candidate], device: ProbedDevice
     ) -> tuple[tuple[Candidate, float], ...] | None:
-        """With their costs, the probably fastest first; None for an unknown target."""
+        """Ranks candidates with their costs, the probably fastest first; None for an unknown
+        target."""
         if not self.knows(device.target):
             return None
         costs = self.costs(candidates, device)
@@ -104,7 +105,7 @@ class CostModel:
 
 
 def train(races: Sequence[Race], parameters: Hyperparameters = Hyperparameters()) -> CostModel:
-    """The same races in the same order give the same bytes."""
+    """Trains a model, whose bytes are equal for equal races in equal order."""
     rows = [features(each.candidate, race.device) for race in races for each in race.observations]
     columns = Columns(tuple(sorted({name for row in rows for name in row})))
     matrix = xgboost.DMatrix(
@@ -152,7 +153,7 @@ def evaluation_order(
 
 
 def costs_in_order(order: Sequence[str], costs: Mapping[str, float]) -> list[float]:
-    """What is foretold of each candidate, in the order in which they are measured. Of one that
+    """Foretells the cost of each candidate, in the order in which they are measured. Of one that
     others claim to be fast no more than of the next, so that who sorts by costs keeps the order.
     """
     return list(accumulate((costs[each] for each in reversed(order)), min))[::-1]

@@ -55,7 +55,8 @@ def _too_few(parts: Split) -> bool:
 
 
 def _beats_baseline(model: CostModel, parts: Split) -> bool:
-    """Whether the model beats the order of the lite space on enough held-out races of a target."""
+    """Returns whether the model beats the order of the lite space on enough held-out races of a
+    target."""
     if _too_few(parts):
         return False
     found = evaluate(model, parts.devices, parts.shapes)
@@ -65,7 +66,7 @@ def _beats_baseline(model: CostModel, parts: Split) -> bool:
 def _objection(
     model: CostModel, evaluation: Evaluation, previous: CostModel | None, parts: Split
 ) -> str:
-    """Why the model must not be published, or ''."""
+    """Says why the model must not be published, or ''."""
     if evaluation.loss >= evaluation.promise_loss:
         return (
             f"loses {evaluation.loss:.3f} where the order of the lite space loses "

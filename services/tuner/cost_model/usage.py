@@ -74,7 +74,7 @@ def _contraction(candidate: Candidate) -> Usage:
 
 
 def _prefetching(candidate: Candidate) -> Usage:
-    """What is in the caches at once: all rows, and two panels."""
+    """Counts what is in the caches at once: all rows, and two panels."""
     config = WasmPrefetchingMatmulConfig.of(candidate)
     extents, tile = Extents.of(candidate.workload), config.tile_m * config.tile_n
     return Usage(
@@ -87,7 +87,7 @@ def _prefetching(candidate: Candidate) -> Usage:
 
 
 def _strassen(candidate: Candidate) -> Usage:
-    """What is in the caches at once: rows of a quarter, and a panel of one."""
+    """Counts what is in the caches at once: rows of a quarter, and a panel of one."""
     config = WasmStrassenMatmulConfig.of(candidate)
     extents, tile = Extents.of(candidate.workload), config.tile_m * config.tile_n
     k, slices = extents.k // 2, config.range_extent(extents)
@@ -137,7 +137,8 @@ def _window(candidate: Candidate) -> Usage:
 
 
 def _winograd(candidate: Candidate) -> Usage:
-    """What a block takes: points and products of its tiles, the weights of a register tile."""
+    """Counts what a block takes: points and products of its tiles, the weights of a register
+    tile."""
     workload, config = candidate.workload, WasmWinogradConfig.of(candidate)
     e, tile = workload.extent, config.tile_m * config.tile_n
     tiles, blocks = config.tiles(workload), config.blocks(workload)
@@ -152,7 +153,7 @@ def _winograd(candidate: Candidate) -> Usage:
 
 
 def _attention(candidate: Candidate) -> Usage:
-    """What a block takes: its scores, keys and values of the head."""
+    """Counts what a block takes: its scores, keys and values of the head."""
     config, given = WasmAttentionConfig.of(candidate), attends(candidate.workload)
     tile = config.tile_m * config.tile_n
     return Usage(
@@ -166,7 +167,7 @@ def _attention(candidate: Candidate) -> Usage:
 
 
 def _depthwise(candidate: Candidate) -> Usage:
-    """What a row of the output takes: rows of the image, all weights, and itself."""
+    """Counts what a row of the output takes: rows of the image, all weights, and itself."""
     workload, config = candidate.workload, WasmDepthwiseConfig.of(candidate)
     e = workload.extent
     columns = (config.tile_x - 1) * e["stride"] + e["kw"]
@@ -181,7 +182,7 @@ def _depthwise(candidate: Candidate) -> Usage:
 
 
 def _direct(candidate: Candidate) -> Usage:
-    """What a row of the output takes: rows of the image, all weights, and itself."""
+    """Counts what a row of the output takes: rows of the image, all weights, and itself."""
     workload, config = candidate.workload, WasmDirectConvConfig.of(candidate)
     e, tile = workload.extent, config.tile_x * config.tile_o
     taps = e["kw"] * e["c"]

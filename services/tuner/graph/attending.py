@@ -116,7 +116,7 @@ class _Joining:
         return given, (*names, *found.scores.inputs[2:])
 
     def _operand(self, name: str, shape: tuple[int, int, int], names: list[str]) -> HeadsOperand:
-        """Where an operand lies; the name of its input is added to `names`."""
+        """Finds where an operand lies; the name of its input is added to `names`."""
         source, columns, first = self._matrix(name, shape) or (name, 0, 0)
         read = self.edit.shaped(source, (shape[1], columns) if columns else shape)
         if read not in names:
@@ -147,21 +147,22 @@ class _Joining:
         return value.tensor, columns, form.constant
 
     def _maker(self, name: str) -> Node | None:
-        """What makes the entries of a value."""
+        """Finds the node that makes the entries of a value."""
         maker = self.makers.get(name)
         while maker is not None and isinstance(maker.op, View):
             maker = self.makers.get(maker.inputs[0])
         return maker
 
     def _only_maker(self, name: str) -> Node | None:
-        """What makes the entries of a value that one node reads."""
+        """Finds the node that makes the entries of a value, if one node alone reads it."""
         maker = self._maker(name)
         once = maker is not None and len(self.readers[maker.output]) == 1
         return maker if once else None
 
 
 def _workload(node: Node | None, operator: str) -> Workload | None:
-    """That of a node that carries out the operator, with no weights that stay the same."""
+    """Returns the workload of a node that carries out the operator, with no weights that stay the
+    same."""
     if node is None or not isinstance(node.op, Workload) or node.op.constant:
         return None
     return node.op if node.op.operator.name == operator else None

@@ -13,7 +13,7 @@ import numpy as np
 from services.tuner.graph.functions import Body
 
 FILTERED = -10_000.0
-"""What is added to the score of a position that a mask leaves out, unless an attribute says."""
+"""Scores of positions that a mask leaves out get this added, unless an attribute says otherwise."""
 
 
 def _heads(body: Body, x: str, batch: int, positions: int, heads: int) -> str:
@@ -51,7 +51,7 @@ def _where(body: Body, condition: str, then: float, otherwise: float) -> str:
 
 
 def _padding(body: Body, place: int, batch: int, queries: int, keys: int) -> str:
-    """What is added to scores by a mask: of each key, of each query and key, or of lengths."""
+    """Makes what a mask adds to scores: of each key, of each query and key, or of lengths."""
     if not body.has(place):
         return ""
     filtered = body.real("mask_filter_value", FILTERED)
@@ -275,8 +275,8 @@ def _stored(body: Body, new: str, past: str, start: str, sizes: Sequence[int]) -
 
 
 def _reachable(body: Body, start: str, batch: int, queries: int, keys: int) -> str:
-    """What is added to scores [b, 1, 1, s, l]: nothing for positions up to a query's own, and, in
-    a window, for those not too far before it."""
+    """Makes what is added to scores [b, 1, 1, s, l]: nothing for positions up to a query's own,
+    and, in a window, for those not too far before it."""
     place = body.integers(*range(keys), shape=(1, 1, keys))
     own = body.node("Add", start, body.integers(*range(queries)))
     own = body.reshaped(own, batch, queries, 1)

@@ -1,4 +1,4 @@
-"""What functions of operators are written with: operands, programs in the making, and the graph
+"""Functions of operators are written with these: operands, programs in the making, and the graph
 that grows of them."""
 
 from collections.abc import Iterable, Sequence
@@ -43,8 +43,8 @@ from services.tuner.graph.network import (
 
 Shape = tuple[int, ...]
 MOST_OPERANDS = 7
-"""How many operands an operator of any number of them reads in one program. WebGPU promises eight
-buffers to a kernel, and one is its output."""
+"""An operator of any number of operands reads so many in one program. WebGPU promises eight buffers
+to a kernel, and one is its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Site:
 
     @property
     def shape(self) -> Shape:
-        """What the first output has."""
+        """The shape of the first output."""
         return self.output.shape
 
     @property
@@ -129,7 +129,7 @@ class Site:
 
     @property
     def dtype(self) -> DType:
-        """What the first output has."""
+        """The dtype of the first output."""
         return graph_dtype(self.output)
 
     def input(self, place: int) -> Operand | None:
@@ -323,7 +323,8 @@ def graph_entries(entries: Array) -> NDArray[Any]:
 
 
 def _without_denormals(entries: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The same array where there are none, as a large one may be mapped."""
+    """Replaces denormal numbers by 0; returns the array itself where there are none, as a large one
+    may be mapped."""
     flat = entries.reshape(-1)
     starts = range(0, flat.size, _AT_ONCE)
     if not any(_denormal(flat[start : start + _AT_ONCE]).any() for start in starts):
@@ -340,4 +341,4 @@ _AT_ONCE = 1 << 22
 """Entries that are looked at together."""
 
 Carried = Operand | tuple[Operand | None, ...]
-"""What an operator's function answers: its output, or all of them."""
+"""An operator's function returns this: its output, or all of them."""

@@ -308,5 +308,5 @@ MAIN_OPERATORS = {
     **SIGNAL,
     **UNPOOLING,
 }
-"""Those of ONNX itself."""
+"""Operators of ONNX itself."""
 ML_OPERATORS = {**FEATURES, **TREES}

@@ -130,7 +130,8 @@ def _told(result: Operand | None) -> str:
 
 
 def _port_dtype(type_: TensorType) -> PortDType:
-    """What a page sees: floats of every size are float32 to it, other integers int32."""
+    """Returns the dtype that a page sees: floats of every size are float32 to it, other integers
+    int32."""
     return PortDType.FLOAT32 if is_real(type_.dtype) else _PORTS.get(type_.dtype, PortDType.INT32)
 
 

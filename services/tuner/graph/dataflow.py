@@ -62,7 +62,8 @@ class Dataflow:
         return self._makers.get(self.origin(value))
 
     def constant(self, value: str) -> Array | None:
-        """In the shape in which it is read, without its casts; None where inputs decide."""
+        """Returns a constant in the shape in which it is read, without its casts; None where inputs
+        decide it."""
         if value in self._weights:
             return self._weights[value]
         made = self._makers.get(value)

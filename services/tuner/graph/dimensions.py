@@ -1,4 +1,4 @@
-"""What a model leaves open and is told: numbers for dimensions, by their names, by the names in a
+"""Decides what a model leaves open: numbers for dimensions, by their names, by the names in a
 formula or by the place of an axis; and values of inputs that become constants."""
 
 import ast
@@ -70,7 +70,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Fraction, Fraction], int | Fr
 _FUNCTIONS: Mapping[str, Callable[..., int | Fraction]] = {
     "floor": floor, "ceil": ceil, "ceiling": ceil, "max": max, "min": min, "mod": mod,
 }  # fmt: skip
-"""As SymPy writes them, in small letters."""
+"""SymPy writes them so, in small letters."""
 
 
 def _number(name: str, dimensions: Mapping[str, int]) -> int | None:

@@ -1,4 +1,4 @@
-"""What follows a contraction becomes its epilogue: bias, residual, mask, scale, relu, gelu, …
+"""Makes what follows a contraction its epilogue: bias, residual, mask, scale, relu, gelu, …
 
     c = matmul(a, b)                                     y = matmul+bias+gelu(a, b, bias)
     y = 0.5 * (c + bias) * (1 + erf((c + bias) * 0.7071))
@@ -37,7 +37,7 @@ from services.tuner.graph.places import flat, remainder
 from services.tuner.graph.steps import Add, Apply, Divide, EntryStep, Multiply, Subtract, steps_of
 
 WEIGHTS = 1
-"""Which operand of a contraction may be constant."""
+"""This operand of a contraction may be constant."""
 MAX_SIZE = 120
 """Parts of an expression that is looked through."""
 
@@ -189,7 +189,7 @@ class _Match:
         return workload, done
 
     def _row(self, step: EntryStep) -> Row | None:
-        """What a step adds or multiplies by in each column, if it never changes."""
+        """Returns what a step adds or multiplies by in each column, if it never changes."""
         match step:
             case Add(_, float(value)) | Multiply(_, float(value)):
                 return np.array([value], np.float32)
@@ -206,8 +206,8 @@ class _Match:
         return entries.astype(np.float32) if is_row else None
 
     def _shape_of(self, read: Read) -> str:
-        """Which entries it reads: one, that of the column, that of the place within the last two
-        axes, or that of the same number."""
+        """Says which entries a read takes: one, that of the column, that of the place within the
+        last two axes, or that of the same number."""
         value = self.graph.values[read.tensor]
         if value.dtype is not DType.F32:
             return ""

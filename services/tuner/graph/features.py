@@ -19,7 +19,7 @@ SHOWN = 20
 
 
 def remarks(graph: GraphProto) -> Iterator[str]:
-    """What becomes of labels that are texts and of maps, a line for each node."""
+    """Says what becomes of labels that are texts and of maps, a line for each node."""
     for node in graph.node:
         texts = [
             each.decode(errors="replace")

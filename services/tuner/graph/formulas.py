@@ -83,12 +83,12 @@ def node_of(stages: Sequence[Stage], values: Values, label: str) -> Node:
 
 
 def _dtype(stage: Stage, values: Values) -> DType:
-    """What the entries of a stage are stored as, where it is a value of the graph."""
+    """The dtype in which the entries of a stage are stored, where it is a value of the graph."""
     return values[stage.name].dtype if stage.name in values else stage.dtype
 
 
 def is_view(stage: Stage, values: Values) -> bool:
-    """Whether its entries are those of one value in their order."""
+    """Returns whether its entries are those of one value in their order."""
     match stage.value:
         case Read(tensor, at) if stage.reducer is None:
             source = values[tensor]
@@ -98,7 +98,7 @@ def is_view(stage: Stage, values: Values) -> bool:
 
 
 def is_movement(stage: Stage) -> bool:
-    """Whether it only reads entries of one value, in whatever order."""
+    """Returns whether it only reads entries of one value, in whatever order."""
     return isinstance(stage.value, Read) and stage.reducer is None
 
 
@@ -180,7 +180,8 @@ def tidied(stage: Stage) -> Stage:
 
 
 def is_plainly_read(stage: Stage, values: Values) -> bool:
-    """Whether no place that it reads needs a division, if the tensor may have another shape."""
+    """Returns whether no place that it reads needs a division, if the tensor may have another
+    shape."""
     return all(all(map(is_plain, read.at)) or _plain_shape(read, values) for read in reads([stage]))
 
 
@@ -203,7 +204,7 @@ def _plain_shape(read: Read, values: Values) -> tuple[int, ...] | None:
 
 
 def reads_in_place(stage: Stage, tensor: str, shape: Sequence[int]) -> bool:
-    """Whether each entry is made from the entry of `tensor` that has the same number."""
+    """Returns whether each entry is made from the entry of `tensor` that has the same number."""
     own = flat(stage.axes, stage.shape)
     return all(flat(read.at, shape) == own for read in reads_of([stage], tensor))
 

@@ -31,7 +31,7 @@ class Body:
         version: int,
     ) -> None:
         self.version = version
-        """That of ONNX's operators."""
+        """Version of ONNX's operators."""
         self._node = node
         self._types = [types[name] if name else None for name in node.input]
         self._constants = [constants.get(name) for name in node.input]
@@ -143,7 +143,7 @@ class Body:
         return self.node("Transpose", x, perm=list(order))
 
     def swapped(self, x: str, rank: int) -> str:
-        """With its last two axes exchanged."""
+        """Exchanges the last two axes."""
         return self.transposed(x, *range(rank - 2), rank - 1, rank - 2)
 
     def sliced(self, x: str, axis: int, start: int, stop: int) -> str:

@@ -65,8 +65,8 @@ def fused(graph: Graph, rules: Rules = ALL_RULES) -> Graph:
 
 
 def fused_f16(graph: Graph, feeds: Mapping[str, NDArray[Any]]) -> tuple[Graph, tuple[Node, ...]]:
-    """The same with values stored as f16, but for those that no f16 holds where inputs are some
-    times as large as `feeds`: the nodes that make these."""
+    """Fuses, and stores values as f16 but for those that no f16 holds where inputs are some times
+    as large as `feeds`. Returns the nodes that make these, too."""
     made = ruled(graph, ALL_RULES)
     wide = wide_nodes(made, feeds)
     return lowered(storing_f16(made, frozenset(node.output for node in wide))), wide

@@ -46,9 +46,9 @@ Feeds = dict[str, NDArray[Any]]
 
 
 class Way(StrEnum):
-    """How inputs are drawn of which nothing is known. Real numbers: normally distributed, or from 0
-    to 1 as those that a logarithm or a root takes. Integers: a mask that leaves out the last eighth
-    of each row, or any of a few."""
+    """Inputs of which nothing is known are drawn in one of these ways. Real numbers: normally
+    distributed, or from 0 to 1 as those that a logarithm or a root takes. Integers: a mask that
+    leaves out the last eighth of each row, or any of a few."""
 
     NORMAL = "normal reals, masks"
     NUMBERS = "normal reals, integers"
@@ -56,7 +56,7 @@ class Way(StrEnum):
 
 
 WAYS = (Way.NORMAL, Way.NORMAL, Way.NUMBERS, Way.POSITIVE)
-"""In the order in which they are tried."""
+"""Ways are tried in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,8 @@ class GoldenFile:
 
     @property
     def off(self) -> dict[str, int]:
-        """How many entries of an output may be off, by its name; of the others none."""
+        """Maps the name of an output to how many of its entries may be off; of the others none
+        may."""
         return {part.name: part.off for part in self.golden.outputs if part.off is not None}
 
 
@@ -84,8 +85,8 @@ class _Drawn:
 
     @property
     def unsettled(self) -> tuple[bool, float]:
-        """How bad it is as a check: with outputs that are no numbers, then by the share of entries
-        that are off."""
+        """Says how bad it is as a check: with outputs that are no numbers, then by the share of
+        entries that are off."""
         finite = all(np.isfinite(each).all() for each in self.outputs.values())
         shares = (self.off[name] / max(1, each.size) for name, each in self.outputs.items())
         return not finite, max(shares, default=0.0)
@@ -121,7 +122,7 @@ def _computed(graph: Graph, feeds: Feeds) -> _Drawn:
 
 
 def _allowed(drawn: _Drawn) -> dict[str, int]:
-    """How many entries of each output may be off; all of those that are not compared."""
+    """Counts the entries of each output that may be off; all of those that are not compared."""
     allowed: dict[str, int] = {}
     for name, entries in drawn.outputs.items():
         off = OFF_SPREAD * drawn.off[name]
@@ -131,7 +132,7 @@ def _allowed(drawn: _Drawn) -> dict[str, int]:
 
 
 def rounded(random: np.random.Generator) -> Callable[[Node, NDArray[Any]], NDArray[Any]]:
-    """What nodes compute, each entry a little nearer to 0, so that none leaves f32."""
+    """Brings each entry that nodes compute a little nearer to 0, so that none leaves f32."""
     kept = 1 - random.random(AT_ONCE, np.float32) * np.float32(ROUNDING)
 
     def seen(node: Node, entries: NDArray[Any]) -> NDArray[Any]:
@@ -150,7 +151,8 @@ def rounded(random: np.random.Generator) -> Callable[[Node, NDArray[Any]], NDArr
 
 
 def entries_off(found: NDArray[Any], right: NDArray[Any], tolerance: float) -> int:
-    """How many differ by more than `tolerance` times the largest magnitude that is right."""
+    """Counts the entries that differ by more than `tolerance` times the largest magnitude that is
+    right."""
     wanted, made = np.asarray(right, np.float64), np.asarray(found, np.float64)
     finite = np.isfinite(wanted)
     largest = float(np.abs(wanted[finite]).max(initial=0.0))
@@ -225,7 +227,8 @@ def _drawn(
 
 
 def _known(port: GraphPort, uses: Uses) -> Range | None:
-    """What integers the input is made for; None where nothing tells them from a mask."""
+    """Returns the integers that the input is made for; None where nothing tells them from a
+    mask."""
     if uses.index is not None:
         return 0, uses.index - 1
     if port.dtype is PortDType.UINT8:

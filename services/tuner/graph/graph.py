@@ -67,7 +67,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The same entries in the same order under another shape."""
+    """A view has the entries of a value in their order, under another shape."""
 
 
 Operation = Workload | Program | View
@@ -107,7 +107,7 @@ class Graph:
 
 
 def faults(graph: Graph) -> tuple[str, ...]:
-    """What is wrong with a graph, a sentence each; nothing for one that can be carried out."""
+    """Says what is wrong with a graph, a sentence each; nothing for one that can be carried out."""
     return (
         *_faults_of_values(graph),
         *_faults_of_ports(graph),

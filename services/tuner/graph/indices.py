@@ -38,16 +38,16 @@ def from_start(index: Expression, extent: int) -> Expression:
 
 
 def row_at(index: Expression, extent: int) -> Expression:
-    """As `from_start`, and kept within the tensor."""
+    """Counts from the start as `from_start` does, and keeps the row within the tensor."""
     return largest(smallest(from_start(index, extent), extent - 1), 0)
 
 
 @dataclass(slots=True)
 class Uses:
-    """What is done with an integer. `rows`: those that choose a row of every tensor that it is an
-    index of, as it is; others are taken for the nearest. `index`: the smallest extent that it is
-    a place in, whatever is done to it before. `compared`: from the least to the largest value that
-    it is compared with."""
+    """An integer is used so. `rows`: those that choose a row of every tensor that it is an index
+    of, as it is; others are taken for the nearest. `index`: the smallest extent that it is a place
+    in, whatever is done to it before. `compared`: from the least to the largest value that it is
+    compared with."""
 
     rows: Range | None = None
     index: int | None = None
@@ -88,16 +88,16 @@ def uses_of_integers(graph: Graph) -> dict[str, Uses]:
 
 @dataclass(slots=True)
 class _OfProgram:
-    """What the program of a node does with its operand number `place`."""
+    """Follows what the program of a node does with its operand number `place`."""
 
     graph: Graph
     node: Node
     place: int
     uses: Uses = field(default_factory=Uses)
     is_carried: bool = False
-    """Whether the output is an integer made of it."""
+    """True if the output is an integer made of it."""
     is_copied: bool = False
-    """Whether the output has entries of it alone, as they are."""
+    """True if the output has entries of it alone, as they are."""
     extent: int = 0
     """The output is an index of so many rows that counts from the start, as it is one that may
     count from the end; else 0."""

@@ -97,8 +97,8 @@ def _last(value: Value) -> tuple[int, ...]:
 
 
 def _has_any_layout(node: Node) -> bool:
-    """Whether it reads and writes tensors in whatever order of axes: a recurrence has its steps
-    along the first, and a program that takes values in order has each in its place."""
+    """Returns whether it reads and writes tensors in whatever order of axes: a recurrence has its
+    steps along the first, and a program that takes values in order has each in its place."""
     if not isinstance(node.op, Program):
         return False
     return not (node.op.is_ordered or is_recurrent(node.op))
@@ -161,7 +161,7 @@ def _rows(graph: Graph, view: Node) -> set[str]:
 
 
 def _may_be_image(graph: Graph, name: str, rank: int | None = None) -> bool:
-    """Whether it is one of that rank, or of any that images have."""
+    """Returns whether it is one of that rank, or of any that images have."""
     value = graph.values[name]
     ranks = TO_LAST if rank is None else (rank,)
     is_image = len(value.shape) in TO_LAST and len(value.shape) in ranks
@@ -169,7 +169,7 @@ def _may_be_image(graph: Graph, name: str, rank: int | None = None) -> bool:
 
 
 def _order(graph: Graph, node: Node) -> tuple[int, ...]:
-    """Which axis of its input each axis of a transpose of an image is; () for other nodes."""
+    """Says which axis of its input each axis of a transpose of an image is; () for other nodes."""
     stage = single_stage(node, graph.values) if isinstance(node.op, Program) else None
     if stage is None or len(stage.axes) not in TO_LAST:
         return ()

@@ -185,7 +185,8 @@ _WORDS = {
 
 
 def program_name(program: Program) -> str:
-    """What a program does, in the order in which it is done: `transpose`, `add_mul`, `mean`."""
+    """Names what a program does, in the order in which it is done: `transpose`, `add_mul`,
+    `mean`."""
     words: list[str] = []
     for stage in program.stages:
         if is_movement(stage):

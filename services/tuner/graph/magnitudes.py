@@ -1,4 +1,4 @@
-"""How large the values of a network become where its inputs are large: what no f16 holds.
+"""Finds the values of a network that no f16 holds where its inputs are large.
 
 Golden inputs are small, and pages give others. So a network is evaluated with inputs that are some
 times as large (`SCALES`). A value that grows with them beyond the largest f16 stays f32. One that
@@ -26,7 +26,7 @@ Feeds = Mapping[str, NDArray[Any]]
 
 
 def wide_nodes(graph: Graph, feeds: Feeds) -> tuple[Node, ...]:
-    """Those that make numbers beyond f16 of some scale of the inputs, in their order."""
+    """Returns in their order the nodes that make numbers beyond f16 at some scale of the inputs."""
     first, *scaled = (_magnitudes(graph, _times(feeds, scale)) for scale in (1, *SCALES))
     return tuple(
         node

@@ -1,4 +1,4 @@
-"""Where activations lie: tensors that are never needed at the same time share their bytes.
+"""Places activations: tensors that are never needed at the same time share their bytes.
 
 Time is counted in calls: input tensors are there before call 0, outputs until after the last. The
 largest blocks are placed first, each at the lowest address where it meets none that lives when it
@@ -69,7 +69,7 @@ def addresses_of(blocks: Sequence[MemoryBlock]) -> dict[str, int]:
 
 
 def least_bytes(blocks: Sequence[MemoryBlock]) -> int:
-    """What is alive at the worst time: no placement takes less."""
+    """Counts the bytes that are alive at the worst time: no placement takes less."""
     times = {block.first for block in blocks}
     return max(
         (sum(b.size_bytes for b in blocks if b.first <= time <= b.last) for time in times),

@@ -89,7 +89,7 @@ class _Merging:
         return None
 
     def _hand_over(self, producer: Node, reader: str) -> None:
-        """What the producer read is now read by the node that it is part of."""
+        """Lets the node that the producer is now part of read what the producer read."""
         todo = list(producer.inputs)
         while todo:
             name = todo.pop()
@@ -115,7 +115,7 @@ class _Merging:
         return made if all(is_plainly_read(stage, self._values) for stage in made) else None
 
     def _allowed(self, stages: tuple[Stage, ...], source: Stage, producer: Node) -> bool:
-        """Whether nothing is computed more often than before."""
+        """Returns whether nothing is computed more often than before."""
         if isinstance(producer.op, View):
             return len(stages) == 1
         if not self._is_read_once(source.name) or len(stages) > 1 or stages[0].reducer:

@@ -56,7 +56,7 @@ class PlannedModel:
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """Those of all plans, each once."""
+        """Workloads of all plans, each once."""
         found = {call.workload.key: call.workload for calls in self.calls for call in calls}
         return tuple(found.values())
 
@@ -89,8 +89,8 @@ def plan_graphs(
     storing: Storing | None = None,
     right: Sequence[GoldenFile] | None = None,
 ) -> PlannedModel:
-    """As `plan_model`, of graphs as they are imported; `right` are their golden files, where these
-    are there already."""
+    """Plans as `plan_model` does, of graphs as they are imported; `right` are their golden files,
+    where these are there already."""
     golden = tuple(map(golden_file, graphs)) if right is None else tuple(right)
     lowered = tuple(fused(graph, rules) for graph in graphs)
     stored = None
@@ -107,9 +107,9 @@ def plan_f16(
     max_error: float,
     right: Sequence[GoldenFile] | None = None,
 ) -> PlannedModel:
-    """As `plan_graphs`, with values and weights of f16. Raises InvalidInput where golden outputs
-    then differ by more than `max_error` of their largest magnitude, or are no numbers where inputs
-    are some times as large."""
+    """Plans as `plan_graphs` does, with values and weights of f16. Raises InvalidInput where golden
+    outputs then differ by more than `max_error` of their largest magnitude, or are no numbers where
+    inputs are some times as large."""
     right = right or [golden_file(graph) for graph in graphs]
     made = [fused_f16(graph, each.feeds) for graph, each in zip(graphs, right, strict=True)]
     lowered = tuple(graph for graph, _ in made)

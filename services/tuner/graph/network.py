@@ -18,7 +18,7 @@ from kernelzoo.errors import UnsupportedModel
 TO_CONSTANT = (
     "export it as a constant, or make the input that decides one, as by --constant NAME=VALUE"
 )
-"""What helps where a node wants values at import."""
+"""Says what helps where a node wants values at import."""
 
 Array = NDArray[Any]
 PACKED_RANGES: Mapping[np.dtype[Any], tuple[int, int]] = {

@@ -174,7 +174,7 @@ class _Search:
         return self._makers.get(self._root(name))
 
     def _value(self, name: str) -> Expression | None:
-        """What each entry of it is, if a program of one stage makes it."""
+        """Returns what each entry of a value is, if a program of one stage makes it."""
         node = self._maker(name)
         if node is None or not isinstance(node.op, Program):
             return None

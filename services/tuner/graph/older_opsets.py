@@ -99,7 +99,7 @@ def _top(body: Body) -> tuple[str, ...]:
 
 
 def _dropout(body: Body) -> tuple[str, ...]:
-    """What is not trained keeps everything, which the mask says."""
+    """Keeps everything, as nothing is trained, and makes a mask that says so."""
     kept = body.node("Identity", "i0")
     if body.outputs < 2:
         return (kept,)
@@ -113,8 +113,8 @@ def _upsample(body: Body) -> tuple[str, ...]:
 
 
 def _resize(body: Body) -> tuple[str, ...]:
-    """In opset 10 the nearest entry is that before, and along an axis that becomes smaller the one
-    behind."""
+    """Resizes as opset 10 does: the nearest entry is that before, and along an axis that becomes
+    smaller the one behind."""
     scales = body.constant(1, "scale").astype(np.float32)
     grown = _resized(body, "i0", np.maximum(scales, 1), "floor")
     return (_resized(body, grown, np.minimum(scales, 1), "ceil"),)

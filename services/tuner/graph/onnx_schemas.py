@@ -1,5 +1,5 @@
-"""What ONNX itself says about one node: whether it is well made, its attributes with their
-defaults, the types of its outputs, its definition as a function, and its values where all is known.
+"""Asks ONNX itself about one node: whether it is well made, its attributes with their defaults, the
+types of its outputs, its definition as a function, and its values where all is known.
 """
 
 from collections.abc import Iterable, Mapping
@@ -140,7 +140,7 @@ def fitted(values: Iterable[Array], types: Iterable[TensorType | None]) -> tuple
 
 
 def is_known(node: NodeProto, version: int) -> bool:
-    """Whether ONNX of this version has the operator."""
+    """Returns whether ONNX of this version has the operator."""
     if node.domain not in MAIN_DOMAINS or not defs.has(node.op_type):
         return False
     try:
@@ -249,7 +249,7 @@ def constant_of(node: NodeProto) -> Array:
 
 
 def measured(node: NodeProto, type_: TensorType) -> Array:
-    """What Shape or Size tell of a tensor."""
+    """Returns what Shape or Size tell of a tensor."""
     if node.op_type == "Size":
         return np.array(type_.elements, np.int64)
     given = {each.name: each.i for each in node.attribute}

@@ -1,4 +1,4 @@
-"""What products read: transposed operands as they lie; and several products of a value in one.
+"""Lets products read transposed operands as they lie, and makes one of several products of a value.
 
 t[i0: 12, i1: 64, i2: 384] = k[i2, i0 * 64 + i1]         u[i0: 12, i1: 384, i2: 64] = k[…]
 s = batch_matmul(q, t)                                   s = batch_matmul_nt(q, u)
@@ -74,7 +74,7 @@ def _transposed(
 
 
 def _side_by_side(edit: Edit, stage: Stage, axis: Axis) -> bool:
-    """Whether what it reads along an axis is consecutive."""
+    """Returns whether what it reads along an axis is consecutive."""
     forms = [flat(read.at, edit.values[read.tensor].shape) for read in reads([stage])]
     largest = [form for form in forms if axis in form.terms]
     return bool(largest) and all(form.terms[axis] == 1 for form in largest)
@@ -123,7 +123,7 @@ def _groups(graph: Graph, makers: Mapping[str, Node]) -> dict[str, list[Node]]:
 
 
 def _may_join(graph: Graph, makers: Mapping[str, Node], readers: set[str], node: Node) -> bool:
-    """Whether it has constant weights, perhaps a constant bias, and programs read it."""
+    """Returns whether it has constant weights, perhaps a constant bias, and programs read it."""
     if not isinstance(node.op, Workload) or node.op.operator.name != "matmul":
         return False
     weights = all(name in graph.constants for name in node.inputs[1:])
@@ -139,7 +139,7 @@ def _may_join(graph: Graph, makers: Mapping[str, Node], readers: set[str], node:
 
 
 def _is_small(graph: Graph, group: list[Node]) -> bool:
-    """Whether the product of all fits one workload."""
+    """Returns whether the product of all fits one workload."""
     weights = [graph.constants[node.inputs[1]] for node in group]
     columns = sum(each.shape[-1] for each in weights)
     return is_piece(columns, sum(each.nbytes for each in weights))

@@ -13,7 +13,7 @@ _Schema = defs.OpSchema
 
 
 def _walk() -> defs.OpSchema:
-    """Where each row of a table ends in each tree: x[rows, features] → node[rows, trees].
+    """Finds where each row of a table ends in each tree: x[rows, features] → node[rows, trees].
 
     A row goes from a node to the first of its children where its feature is at most the node's
     threshold, else to the second. Leaves are their own children. `kinds`, where it is given, says

@@ -84,7 +84,7 @@ def expression_of(form: Form) -> Expression:
 
 
 def simplified(place: Expression) -> Expression:
-    """The same integer, written as a linear form."""
+    """Writes an integer as a linear form."""
     return expression_of(form_of(place))
 
 
@@ -140,7 +140,7 @@ def strides(shape: Sequence[int]) -> list[int]:
 
 
 def is_plain(expression: Expression) -> bool:
-    """Whether a place needs neither division nor remainder."""
+    """Returns whether a place needs neither division nor remainder."""
     match expression:
         case Binary(BinaryOp.FLOOR_DIV | BinaryOp.FLOOR_MOD):
             return False

@@ -390,7 +390,8 @@ def _attention(body: Body) -> tuple[str, ...]:
 
 
 def _as_onnx(operator: str) -> Callable[[Body], tuple[str, ...]]:
-    """Those of ONNX, which onnxruntime's tools also write for 16 and 4 bits and older opsets."""
+    """Reads operators of ONNX, which onnxruntime's tools also write for 16 and 4 bits and older
+    opsets."""
 
     def write(body: Body) -> tuple[str, ...]:
         kept = {each.name: body.value(each.name) for each in body.attributes}

@@ -80,7 +80,7 @@ class OnnxModel:
 
     @property
     def has_f16_weights(self) -> bool:
-        """Whether most of its numbers are f16, as converters write them."""
+        """True if most of its numbers are f16, as converters write them."""
         real = [each for each in self.weights.values() if each.dtype.kind == "f"]
         halves = sum(each.size for each in real if each.dtype == np.float16)
         return 2 * halves > sum(each.size for each in real)
@@ -282,7 +282,8 @@ def _refuse_node_names(nodes: Iterable[NodeProto]) -> None:
 
 
 def _refuse_name(name: str | bytes) -> None:
-    """What is no UTF-8 is read as bytes."""
+    """Refuses a name that is too long or not printable. A name that is no UTF-8 is read as
+    bytes."""
     if isinstance(name, bytes) or len(name) > MAX_NAME or not name.isprintable():
         raise InvalidInput(
             f"the name {name[:80]!r} is longer than {MAX_NAME} or has control characters; rename it"
@@ -352,7 +353,7 @@ def _external(tensor: TensorProto, dtype: np.dtype[Any], folder: Path | None) ->
 
 
 def _bits(dtype: np.dtype[Any]) -> int:
-    """Those that a packed integer takes in a file."""
+    """Counts the bits that a packed integer takes in a file."""
     least, most = PACKED_RANGES[dtype]
     return (most - least).bit_length()
 

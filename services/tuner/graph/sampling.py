@@ -99,7 +99,7 @@ class _Image:
         return len(self._extents)
 
     def place(self, axis: int) -> str:
-        """What the grid says, in entries."""
+        """Reads the place that the grid says, in entries."""
         body, extent = self.body, self._extents[axis]
         part = body.sliced("i1", self.rank + 1, axis, axis + 1)
         part = body.reshaped(part, self._batch, prod(self._grid), 1)

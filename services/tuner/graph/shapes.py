@@ -112,8 +112,8 @@ def fix_shapes(
 
 @dataclass(slots=True)
 class _Scope:
-    """Where nodes stand: which values of the whole network their names are, and the attributes that
-    a function was called with. `parent` is the graph around that of a branch.
+    """A scope is where nodes stand: which values of the whole network their names are, and the
+    attributes that a function was called with. `parent` is the graph around that of a branch.
 
     A node is carried over when something needs it, so that nothing is asked of those that only a
     branch needs which is not taken.
@@ -141,7 +141,7 @@ class _Scope:
         }
 
     def __contains__(self, name: object) -> bool:
-        """Whether a graph within this one may read the name."""
+        """Returns whether a graph within this one may read the name."""
         if name in self.values or name in self.makers or name in self.inputs:
             return True
         return self.parent is not None and name in self.parent

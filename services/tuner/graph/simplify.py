@@ -156,7 +156,7 @@ LEAVING_OUT = frozenset({"GRU", "LSTM", "RNN"})
 
 
 def without_dead_steps(network: Network) -> Network:
-    """What no output needs goes, and outputs that recurrent layers are asked for in vain."""
+    """Removes what no output needs, and outputs that recurrent layers are asked for in vain."""
     needed = {value for _, value in network.outputs}
     steps: list[Step] = []
     for step in reversed(network.steps):
@@ -195,7 +195,7 @@ _BROADCASTING = (
 
 
 def _all(network: Network, name: str, number: float) -> bool:
-    """Whether a value is known to be one number everywhere."""
+    """Returns whether a value is known to be one number everywhere."""
     known = network.constants.get(name)
     return known is not None and known.size > 0 and bool(np.all(known == number))
 

@@ -1,4 +1,5 @@
-"""What an expression does to one entry, step by step: add, multiply, apply a function of a number.
+"""Reads what an expression does to one entry, step by step: add, multiply, apply a function of a
+number.
 
     max(0.5 * c[i, j] + bias[j], 0)      multiplies c[i, j] by 0.5, adds bias[j], applies relu
 

@@ -1,4 +1,5 @@
-"""Which weights of a model are stored in how many bits, chosen by the error of its golden outputs.
+"""Decides which weights of a model are stored in how many bits, chosen by the error of its golden
+outputs.
 
 That error is the largest difference to the outputs of the weights as they were, in parts of an
 output's largest magnitude. Where forms may differ, all weights take the smallest form that keeps
@@ -35,7 +36,7 @@ SMALLEST_FIRST = (
     StorageForm(StorageType.F16),
     StorageForm(StorageType.PLAIN),
 )
-"""With 63 steps int8 deflates to a fifth of f32, with 127 to 23 %: weights that are normally
+"""int8 of 63 steps deflates to a fifth of f32, with 127 to 23 %: weights that are normally
 distributed, as those of trained networks are about."""
 
 OF_ONE_TYPE = {
@@ -45,7 +46,7 @@ OF_ONE_TYPE = {
 
 Constants = Mapping[Key, Entries]
 Stored = Mapping[Key, StoredEntries]
-"""What is stored of each constant, by the entries that it had."""
+"""Maps each constant, by the entries that it had, to what is stored of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,8 @@ def _mixed(constants: Constants, tried: Callable[[Stored], Chosen], max_error: f
 
 
 def _cheapest_first(constants: Constants, stored: Stored, smaller: Stored) -> list[Key]:
-    """Those that a smaller type makes smaller, by the error that each saved byte costs."""
+    """Sorts the constants that a smaller type makes smaller by the error that each saved byte
+    costs."""
     costs: dict[Key, float] = {}
     for key, entries in constants.items():
         saved = stored[key].deflated_bytes - smaller[key].deflated_bytes

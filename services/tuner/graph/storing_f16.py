@@ -167,7 +167,7 @@ class _Storing:
 
 
 def _making_f16(program: Program) -> Program:
-    """What it makes is kept within the numbers of f16 where its own numbers are beyond them."""
+    """Keeps what a program makes within the numbers of f16 where its own are beyond them."""
     *before, output = program.stages
     if output.reducer is None and any(map(_is_beyond, parts(output.value))):
         output = replace(output, value=smallest(largest(output.value, -LARGEST), LARGEST))

@@ -34,13 +34,13 @@ PIECE_BYTES = BINDING_BYTES[0][0]
 
 
 def is_large(entries: Entries) -> bool:
-    """Whether no workload takes them as one tensor."""
+    """Returns whether no workload takes them as one tensor."""
     return entries.nbytes > MAX_TENSOR_BYTES
 
 
 def is_piece(rows: int, size_bytes: int) -> bool:
-    """Whether so many rows, or columns, may be one piece. Products of matrices take no more than
-    `MAX_EXTENT`, so that a table is in the same pieces for them, too."""
+    """Returns whether so many rows, or columns, may be one piece. Products of matrices take no more
+    than `MAX_EXTENT`, so that a table is in the same pieces for them, too."""
     return rows <= MAX_EXTENT and size_bytes <= PIECE_BYTES
 
 

@@ -21,7 +21,7 @@ MODES = (
     "BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ",
     "BRANCH_MEMBER",
 )  # fmt: skip
-"""In the order of their numbers in TreeEnsemble."""
+"""Modes in the order of their numbers in TreeEnsemble."""
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 SMALLEST = np.finfo(np.float32).tiny
@@ -295,7 +295,7 @@ def _apart(body: Body, forest: Forest, targets: int, node: str, neutral: np.floa
 
 
 def _combined(body: Body, parts: str, aggregate: str, trees: int) -> str:
-    """What float[rows, trees, targets] make together; a target without any leaf is 0."""
+    """Combines float[rows, trees, targets] over trees; a target without any leaf is 0."""
     axis = body.integers(1)
     if aggregate in ("MIN", "MAX"):
         end = NEVER if aggregate == "MIN" else -NEVER

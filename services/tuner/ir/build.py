@@ -233,8 +233,8 @@ class Frame:
         return self.let(name, value(index.divided(step)).min(last), last) * step
 
     def item(self, name: str, count: int, threads: int) -> tuple[Affine, tuple[Bound, ...], int]:
-        """Which of `count` items a thread of a GPU has, where it has one, and how many workgroups
-        there are. A thread behind the last has that one again, under the name."""
+        """Returns which of `count` items a thread of a GPU has, where it has one, and how many
+        workgroups there are. A thread behind the last has that one again, under the name."""
         groups = -(-count // threads)
         place = self.variable("group", groups) * threads + self.variable("thread", threads)
         return self.clamped(name, place, count, 1), self.undecided((place.below(count),)), groups

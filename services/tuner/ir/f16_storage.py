@@ -4,8 +4,8 @@ from enum import StrEnum
 
 
 class F16Storage(StrEnum):
-    """As pairs in words, which every adapter unpacks (`unpack2x16float`), or as the type f16 of
-    adapters that have it. Both compute in f32."""
+    """Tensors of f16 are kept as pairs in words, which every adapter unpacks (`unpack2x16float`),
+    or as the type f16 of adapters that have it. Both compute in f32."""
 
     PACKED = "packed"
     NATIVE = "native"

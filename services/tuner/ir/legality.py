@@ -1,4 +1,5 @@
-"""What a program must keep at each stage of the passes: an executable specification of the loop IR.
+"""Checks what a program must keep at each stage of the passes: an executable specification of the
+loop IR.
 
 Tests check programs with it between passes. A fault names the rule that a pass broke, long before
 a wrong kernel would show it.
@@ -46,7 +47,7 @@ LANE_COUNTS = (1, LANES)
 
 
 class Phase(StrEnum):
-    """How far the passes have come with a program."""
+    """The passes have come so far with a program."""
 
     SCHEDULED = "scheduled"
     PARTITIONED = "partitioned"
@@ -62,7 +63,7 @@ _UNROLLED_AWAY = (LoopKind.UNROLLED, LoopKind.VECTOR)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scope:
-    """What is in scope at a statement.
+    """A scope holds what is known at a statement.
 
     `held` are bounds that are known to hold, `pointers` those of the loops around. `assigned` has
     the registers assigned so far, in program order. Threads of a workgroup may have different
@@ -178,8 +179,9 @@ def _let(let: Let, scope: _Scope) -> Iterator[str]:
 
 
 def _varies(value: Expression, scope: _Scope) -> bool:
-    """Whether threads of a workgroup may have different values. What lies in storage is taken to be
-    the same for all that read it at one index: nobody writes what decides a condition."""
+    """Returns whether threads of a workgroup may have different values. What lies in storage is
+    taken to be the same for all that read it at one index: nobody writes what decides a
+    condition."""
     for leaf in leaves(value):
         match leaf:
             case RegisterRead():

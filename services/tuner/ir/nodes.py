@@ -30,7 +30,7 @@ LANES = 4
 
 
 class Scope(StrEnum):
-    """Who shares a buffer, and for how long.
+    """A buffer is shared by these, and for so long.
 
     PARAMETER: the caller passes it. GLOBAL: one call of the kernel (scratch memory). LOCAL: one
     thread. WORKGROUP: the threads of one workgroup.
@@ -43,7 +43,7 @@ class Scope(StrEnum):
 
 
 class LoopKind(StrEnum):
-    """How a loop is executed.
+    """A loop is executed in one of these ways.
 
     RANGE: the outermost loop; the caller gives its bounds (ABI 1: lo and hi), and on a GPU an
     iteration is a workgroup. UNROLLED and VECTOR loops are removed by `passes/unrolling.py`;
@@ -317,7 +317,7 @@ class Cast(Arithmetic, frozen=True, kw_only=True, gc=False):
 
 
 class Bitcast(Arithmetic, frozen=True, kw_only=True, gc=False):
-    """The same bits as another dtype of the same size."""
+    """A value's bits as another dtype of the same size."""
 
     value: "Expression"
     dtype: DType
@@ -363,7 +363,7 @@ Expression = (
     | SubgroupReduce
 )
 Operand = Expression | Affine | float
-"""What operators take: an expression, a form for its value, or a number."""
+"""Operators take these: an expression, a form for its value, or a number."""
 
 
 def operand(value: Any, lanes: int = 1) -> Any:

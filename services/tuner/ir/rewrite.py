@@ -64,7 +64,7 @@ _OPERANDS: dict[type[Expression], Callable[..., tuple[Expression, ...]]] = {
 
 
 def with_operands(expression: Expression, rebuild: Rebuild) -> Expression:
-    """The same node with its operands rebuilt, in the order of their evaluation."""
+    """Rebuilds the operands of a node, in the order of their evaluation."""
     made = _REBUILT.get(type(expression))
     if made is None:
         raise unsupported(expression)

@@ -19,7 +19,7 @@ from services.tuner.language.operands import DecoderOperands, LayerOperands
 BLOCK_ROWS = 128
 """Tokens of a block, unless told. A prompt's last block computes as many, too."""
 GATED = {"silu": "swiglu", "gelu_tanh": "geglu"}
-"""What the gate's programs are called before the form of their weights."""
+"""Names of the gate's programs begin so, before the form of their weights."""
 
 
 def block_calls(
@@ -84,7 +84,7 @@ def _layer_rows(
     given: tuple[str, str],
     rows: int,
 ) -> str:
-    """What a layer makes of its attention and the rows that it was given."""
+    """Makes a layer's output of its attention and the rows that it was given."""
     told, width, hidden = f"{layer.told} block", config.width, config.hidden
     attended, x = given
     x = added(made, config, layer, ATTENDED, (attended, x), f"{told} summed")

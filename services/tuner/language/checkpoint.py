@@ -24,7 +24,7 @@ class Checkpoint(Protocol):
     def vector(self, name: str, entries: int) -> NDArray[np.float32]: ...
 
     def rotation(self, config: LanguageConfig, *, windowed: bool = False) -> tuple[Table, Table]:
-        """As `rotation` gives it, unless the weights have tables of their own."""
+        """Returns the tables that `rotation` makes, unless the weights have their own."""
         ...
 
 
@@ -83,7 +83,7 @@ def _joined(config: LanguageConfig) -> Mapping[str, tuple[str, int, int]]:
 
 
 _DEVIATION = {4: 4.3, 8: 73.6}
-"""That of steps from 1 on, all equally likely, by their bits."""
+"""Standard deviation of steps from 1 on, all equally likely, by their bits."""
 
 
 @dataclass(frozen=True, slots=True)

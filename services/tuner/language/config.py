@@ -13,7 +13,7 @@ USUAL_LENGTH = 2_048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """How Llama 3 stretches the rotary embedding: wavelengths above `original` / `low` by
+    """Stretches the rotary embedding as Llama 3 does: wavelengths above `original` / `low` by
     `factor`, those below `original` / `high` not at all, and smoothly between. Where `original` is
     0 all are stretched alike."""
 
@@ -47,36 +47,36 @@ class LanguageConfig:
     hidden: int
     length: int
     cache: DType = DType.F32
-    """What keys and values are in memory."""
+    """The dtype of keys and values in memory."""
     epsilon: float
     theta: float | None
     """The base of the rotary embedding; None where the weights come with its tables."""
     scaling: Scaling | None = None
     bias: bool = False
-    """Whether queries, keys and values have one."""
+    """True if queries, keys and values have one."""
     normed_heads: bool = False
-    """Whether queries and keys are normalised head by head."""
+    """True if queries and keys are normalised head by head."""
     tied: bool = False
-    """Whether the head is the embedding's transpose."""
+    """True if the head is the embedding's transpose."""
     gate: str = "silu"
-    """What the gate's entries go through: silu or gelu_tanh."""
+    """The gate's entries go through this: silu or gelu_tanh."""
     embedding_scale: float = 1.0
     """Rows of the embedding are multiplied by it."""
     gamma_offset: float = 0.0
-    """What files leave out of the factors of norms."""
+    """Files leave so much out of the factors of norms."""
     windows: tuple[int, ...] = ()
     """The last tokens that each layer sees, 0 for all; () where all layers see all."""
     windowed_rotary: Rotary | None = None
-    """That of layers that see a window, where it is not that of all."""
+    """The rotary embedding of layers that see a window, where it is not that of all."""
     score_scale: float = 0.0
-    """What scores are multiplied by, head_dim^-½ where it is 0."""
+    """Scores are multiplied by this, by head_dim^-½ where it is 0."""
     score_cap: float = 0.0
     """Scores become cap · tanh(score / cap), unless it is 0; logits likewise."""
     logit_cap: float = 0.0
     normed_branches: bool = False
-    """Whether what attention and gate add to a row is normalised first."""
+    """True if what attention and gate add to a row is normalised first."""
     joined: bool = False
-    """Whether files have queries, keys and values as one matrix, and gate and up as another."""
+    """True if files have queries, keys and values as one matrix, and gate and up as another."""
     stop: tuple[int, ...] = ()
 
     def attention(self, layer: int) -> AttentionShape:

@@ -1,5 +1,4 @@
-"""What the files of JSON beside a model of the Hugging Face hub say of it. Anyone may have written
-them."""
+"""Reads the files of JSON beside a model of the Hugging Face hub. Anyone may have written them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,7 +45,7 @@ class _Rotary(Struct, frozen=True, kw_only=True):
 
     rope_type: str | None = None
     type: str | None = None
-    """What older files have for `rope_type`."""
+    """Older files have this for `rope_type`."""
     rope_theta: Positive | None = None
     factor: Positive | None = None
     low_freq_factor: Positive | None = None
@@ -56,7 +55,7 @@ class _Rotary(Struct, frozen=True, kw_only=True):
 
 
 class _Rotaries(_Rotary, frozen=True, kw_only=True):
-    """That of all layers, or of each kind its own."""
+    """The rotary embedding of all layers, or of each kind its own."""
 
     full_attention: _Rotary | None = None
     sliding_attention: _Rotary | None = None
@@ -109,8 +108,8 @@ def read_config(folder: Path, length: int | None = None) -> LanguageConfig:
 
 
 def stop_tokens(*folders: Path) -> tuple[int, ...]:
-    """What ends a text: what is said of generating, else what is said of the model. Folders may
-    have neither. Raises InvalidInput for a file that is no object of JSON."""
+    """Returns the tokens that end a text: those said for generating, else those said for the model.
+    Folders may have neither. Raises InvalidInput for a file that is no object of JSON."""
     for folder in folders:
         for name in ("generation_config.json", CONFIG):
             if (folder / name).is_file():
@@ -218,7 +217,8 @@ def _refuse_variants(told: _Config) -> None:
 
 
 def _rotary(told: _Config, *, windowed: bool) -> Rotary:
-    """That of layers that see a window, or all: a model has one for both, or of each its own."""
+    """Returns the rotary embedding of layers that see a window, or of all: a model has one for
+    both, or of each its own."""
     by_kind = told.rope_parameters
     own: _Rotary = _rotary_of_all(told)
     if by_kind is not None and by_kind.full_attention is not None:

@@ -78,7 +78,8 @@ class _Decoder:
     logit_cap: float
 
     def rotation(self, *, windowed: bool) -> Rotation | None:
-        """That of the first layer that sees a window, or all; None where no layer does."""
+        """Returns the rotation of the first layer that sees a window, or all; None where no layer
+        does."""
         own = (each.attention for each in self.layers)
         return next((each.rotation for each in own if bool(each.window) == windowed), None)
 
@@ -91,9 +92,9 @@ class OnnxCheckpoint:
     vectors: Mapping[str, Array]
     plain: Rotation
     windowed: Rotation
-    """That of layers that see a window."""
+    """The rotation of layers that see a window."""
     form: Form = USUAL_FORM
-    """What matrices of 16 and 32 bits are quantised to."""
+    """Matrices of 16 and 32 bits are quantised to this."""
 
     def matrix(self, name: str, rows: int, columns: int) -> Quantised:
         held = self.matrices[name]
@@ -117,7 +118,7 @@ class OnnxCheckpoint:
 
 
 def is_decoder(path: Path) -> bool:
-    """Whether a file has attention that reads a cache, as decoders do."""
+    """Returns whether a file has attention that reads a cache, as decoders do."""
     return any(node.op_type == ATTENTION for node in read_model(path).graph.node)
 
 

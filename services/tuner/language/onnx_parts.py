@@ -1,4 +1,4 @@
-"""What the layers of a language model consist of, found in the dataflow of a file of ONNX.
+"""Finds what the layers of a language model consist of in the dataflow of a file of ONNX.
 
 Each function is given a value and says what made it, or raises UnsupportedModel with the node that
 stands where something else is expected.
@@ -219,7 +219,8 @@ def embedding(flow: Dataflow, value: str) -> tuple[Matrix, float]:
 
 
 def _factored(flow: Dataflow, value: str) -> tuple[str, float] | None:
-    """What is multiplied or divided by one constant, and the factor; None for another value."""
+    """Returns the value that is multiplied or divided by one constant, and the factor; None for
+    another value."""
     made = flow.made(value)
     if made is None or made.op not in ("Mul", "Div"):
         return None
@@ -232,8 +233,8 @@ def _factored(flow: Dataflow, value: str) -> tuple[str, float] | None:
 
 
 def capped(flow: Dataflow, value: str) -> tuple[str, float]:
-    """What becomes cap · tanh(entry / cap), and the cap; the value itself and 0 where nothing
-    does."""
+    """Returns the value that becomes cap · tanh(entry / cap), and the cap; the value itself and 0
+    where none does."""
     outer = _factored(flow, value)
     bent = None if outer is None else flow.made(outer[0])
     if outer is None or bent is None or bent.op != "Tanh":
@@ -264,7 +265,7 @@ def _table(flow: Dataflow, value: str) -> Matrix:
 
 
 def gated(flow: Dataflow, value: str) -> tuple[str, Linear, Linear]:
-    """What a gate goes through, the gate before that, and what it lets through."""
+    """Returns what a gate goes through, the gate before that, and what it lets through."""
     made = flow.made(value)
     if made is not None and made.op == "Mul":
         for place, other in ((0, 1), (1, 0)):
@@ -277,7 +278,8 @@ def gated(flow: Dataflow, value: str) -> tuple[str, Linear, Linear]:
 
 
 def _gelu_tanh(flow: Dataflow, value: str) -> str | None:
-    """What GELU is taken of with tanh in the place of erf; None for another value."""
+    """Returns the value of which GELU is taken, with tanh in the place of erf; None for another
+    value."""
     made = flow.made(value)
     match made.op if made is not None else "":
         case "FastGelu" if made is not None:
@@ -288,7 +290,7 @@ def _gelu_tanh(flow: Dataflow, value: str) -> str | None:
 
 
 def _silu(flow: Dataflow, value: str) -> str | None:
-    """What SiLU is taken of; None for another value."""
+    """Returns the value of which SiLU is taken; None for another value."""
     made = flow.made(value)
     match made.op if made is not None else "":
         case "QuickGelu" | "Swish" if made is not None:
@@ -370,7 +372,8 @@ def _projected(flow: Dataflow, attention: Made, heads: int, kv_heads: int) -> _P
 
 
 def _normed(flow: Dataflow, value: str) -> tuple[str, Norm | None]:
-    """What is normalised head by head, and how; the value itself where it is not."""
+    """Returns the value that is normalised head by head, and how; the value itself where it is
+    not."""
     made = flow.made(value)
     if made is None or made.op != "SimplifiedLayerNormalization":
         return value, None
@@ -387,7 +390,7 @@ def _own_norm(flow: Dataflow, attention: Made, place: int) -> Norm | None:
 
 
 def _rotated(flow: Dataflow, value: str) -> tuple[str, Made | None]:
-    """What is rotated, and the node that does it."""
+    """Returns the value that is rotated, and the node that does it."""
     made = flow.made(value)
     if made is None or made.op != "RotaryEmbedding":
         return value, None

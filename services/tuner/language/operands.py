@@ -1,4 +1,5 @@
-"""What the calls of a decoder read, whether they take one token or a block: states and weights."""
+"""Names what the calls of a decoder read, whether they take one token or a block: states and
+weights."""
 
 from dataclasses import dataclass
 

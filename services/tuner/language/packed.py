@@ -18,9 +18,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedMatrix:
-    """As MatMulNBits and GatherBlockQuantized have it. `packed`: uint8[rows, …], of each row two
-    weights a byte, the lower bits first, or one of 8 bits. `scales`: of each row one for `block`
-    columns. `zeros`: uint8, the zero point of each scale; None where all are the middle."""
+    """A matrix as MatMulNBits and GatherBlockQuantized have it. `packed`: uint8[rows, …], of each
+    row two weights a byte, the lower bits first, or one of 8 bits. `scales`: of each row one for
+    `block` columns. `zeros`: uint8, the zero point of each scale; None where all are the middle."""
 
     packed: Array
     scales: Array
@@ -38,7 +38,7 @@ class PackedMatrix:
         )
 
     def quantised(self, _: Form = USUAL_FORM) -> Quantised:
-        """In its own form, but for blocks that are larger than any known."""
+        """Keeps the matrix in its own form, but for blocks that are larger than any known."""
         steps = np.ascontiguousarray(self.packed[:, : self.columns * self.width // 8])
         zeros = None if self.zeros is None else packed_steps(self.zeros, self.width)
         scales = np.ascontiguousarray(self.scales, np.float32)
@@ -131,7 +131,7 @@ Matrix = PackedMatrix | DenseMatrix
 
 
 def is_same(embedding: Matrix, head: Matrix) -> bool:
-    """Whether the head is the embedding, perhaps quantised."""
+    """Returns whether the head is the embedding, perhaps quantised."""
     if (embedding.rows, embedding.columns) != (head.rows, head.columns):
         return False
     for start in range(0, head.rows, ROWS_AT_ONCE):

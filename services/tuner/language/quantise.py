@@ -51,7 +51,7 @@ class Quantised:
         )
 
     def of_blocks(self, block: int) -> "Quantised":
-        """The same weights in smaller blocks."""
+        """Returns these weights in smaller blocks."""
         if block == self.block:
             return self
         blocks = -(-self.columns // block)
@@ -66,7 +66,7 @@ class Quantised:
         return replace(self, scales=scales, zeros=zeros, block=block)
 
     def of_width(self, width: int) -> "Quantised":
-        """The same weights in more bits, with zero points."""
+        """Returns these weights in more bits, with zero points."""
         if width == self.width:
             return self
         words = packed_steps(_steps(self.words, self.width).astype(np.uint32), width)

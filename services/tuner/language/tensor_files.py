@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 
 MAX_HEAD_BYTES = 100_000_000
-"""As the library of the format has it."""
+"""The library of the format has this limit."""
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
 

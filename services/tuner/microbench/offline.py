@@ -18,7 +18,7 @@ WORKLOAD = "matmul:f32:m1024k1024n1024"
 """Beyond every second-level cache, rows of b 4 KiB apart, and 36 ms a run on one core of Zen 5."""
 
 FEW_ROWS = "matmul:f32:m4k1024n1024"
-"""Where blocks of k are in the space: with few rows, sums of many columns pass through memory."""
+"""Blocks of k are in the space of this: with few rows, sums of many columns pass through memory."""
 
 MARGIN = 1.1
 """Settings closer than this are equal: best samples of one page differ by up to 3 %."""
@@ -102,7 +102,7 @@ def _passes(primitive: str, without: PassSwitches) -> PrimitiveTrial:
 
 
 class Faster(StrEnum):
-    """Which setting of a primitive is faster on one device."""
+    """One setting of a primitive is faster on one device, or neither."""
 
     BASE = "base"
     EQUAL = "equal"

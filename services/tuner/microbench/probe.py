@@ -1,4 +1,4 @@
-"""What a microbenchmark suite is made of, for either target."""
+"""A microbenchmark suite is made of these, for either target."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar

@@ -330,7 +330,7 @@ class WasmSetting:
 
 
 def suite() -> tuple[Probe[WasmSetting], ...]:
-    """In the order of the bits of the primitive vector.
+    """Lists probes in the order of the bits of the primitive vector.
 
     Margins lie between what was measured and a tie, at least a seventh above a tie: docs/adr/0009.
     Sums and products are two instructions where fma is faster, and in units of their own where it

@@ -409,8 +409,8 @@ def settings() -> dict[str, WebgpuSetting]:
 
 
 def suite() -> tuple[Probe[str], ...]:
-    """In the order of the bits of the primitive vector. The bit of a setting that requires what a
-    device lacks is 0.
+    """Lists probes in the order of the bits of the primitive vector. The bit of a setting that
+    requires what a device lacks is 0.
 
     Margins lie between a tie, as software renderers on busy machines show it, and the H200.
     """

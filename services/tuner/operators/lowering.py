@@ -34,7 +34,7 @@ from services.tuner.ir import nodes
 from services.tuner.tir.tvm import Node, te, tirx
 
 DTYPES = {DType.F32: "float32", DType.F16: "float32", DType.I32: "int32", DType.I8: "int8"}
-"""What TVM calls them. It is not told that tensors are kept as f16: what is computed is f32."""
+"""TVM calls dtypes so. It is not told that tensors are kept as f16: what is computed is f32."""
 
 
 def _larger(left: Node, right: Node) -> Node:
@@ -213,14 +213,14 @@ _OPAQUE: Mapping[BinaryOp, nodes.BinaryOp] = {
     BinaryOp.BIT_OR: nodes.BinaryOp.OR,
     BinaryOp.BIT_XOR: nodes.BinaryOp.XOR,
 }
-"""What the visit of TVM's programs makes of operations that TVM is told but the names of."""
+"""The visit of TVM's programs makes these of operations of which TVM is told but the names."""
 _WITHIN_RANGE = (BinaryOp.MIN, BinaryOp.MAX, BinaryOp.SHIFT_RIGHT, BinaryOp.BIT_AND)
 _OF_POSITIONS = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
 
 
 def _is_opaque(op: BinaryOp, left: Expression, right: Expression) -> bool:
-    """Whether TVM is told but the name of an operation on integers. It takes each to be in range,
-    as those of positions are, and so x * 60 // 60 to be x, which it is of few entries."""
+    """Returns whether TVM is told but the name of an operation on integers. It takes each to be in
+    range, as those of positions are, and so x * 60 // 60 to be x, which it is of few entries."""
     if op in _WITHIN_RANGE:
         return False
     divides = op in (BinaryOp.FLOOR_DIV, BinaryOp.FLOOR_MOD)
@@ -230,7 +230,7 @@ def _is_opaque(op: BinaryOp, left: Expression, right: Expression) -> bool:
 
 
 def _reads(sides: Iterable[Expression]) -> bool:
-    """Whether entries decide the value of any, and not places alone."""
+    """Returns whether entries decide the value of any, and not places alone."""
     return any(isinstance(part, Read) for side in sides for part in parts(side))
 
 

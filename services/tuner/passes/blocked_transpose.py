@@ -53,7 +53,7 @@ class _Transposition:
 
     @property
     def interleaves(self) -> bool:
-        """Whether its columns are three, whose entries become neighbours."""
+        """True if its columns are three, whose entries become neighbours."""
         return self.columns == self.target_row == COLOURS and self.rows >= SIDE
 
     def entry(self, i: Affine, j: Affine, lanes: int = 1) -> Load:

@@ -32,7 +32,7 @@ Access = tuple[Buffer, Affine, bool, Mapping[str, Range]]
 
 
 def is_parallel(loop: Loop) -> bool:
-    """Whether no iteration reads or writes what another one writes."""
+    """Returns whether no iteration reads or writes what another one writes."""
     found = list(_accesses(loop.body, {loop.var: (0, loop.extent - 1)}))
     inside = set(_allocated(loop.body))
     written = {buffer for buffer, _, store, _ in found if store} - inside
@@ -45,8 +45,8 @@ def is_parallel(loop: Loop) -> bool:
 
 
 def in_lanes(value: Expression, var: str) -> bool:
-    """Whether the operations of four iterations can be those of vectors: divisions of integers
-    cannot, nor shifts by counts that differ."""
+    """Returns whether the operations of four iterations can be those of vectors: divisions of
+    integers cannot, nor shifts by counts that differ."""
     for part in subexpressions(value):
         if not isinstance(part, Binary):
             continue
@@ -62,7 +62,7 @@ def _moves(leaf: Expression, var: str) -> bool:
 
 
 def _disjoint(places: list[tuple[Affine, Mapping[str, Range]]], var: str) -> bool:
-    """Whether different values of `var` access different elements."""
+    """Returns whether different values of `var` access different elements."""
     strides = {index.coefficient(var) for index, _ in places}
     outer = {
         tuple(term for term in index.terms if term[0] != var and term[0] not in ranges)

@@ -1,4 +1,4 @@
-"""What the arithmetic of a math function is built with: one number of lanes, registers, selects."""
+"""Builds the arithmetic of a math function: one number of lanes, registers, selects."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ from services.tuner.ir.nodes import (
 )
 
 Native = frozenset[MathFunction | BinaryOp]
-"""What a target computes by itself."""
+"""A target computes these by itself."""
 
 
 class ExpressionBuilder:
@@ -73,8 +73,8 @@ class ExpressionBuilder:
 
     @contextmanager
     def where_any(self, mask: Expression) -> Iterator[None]:
-        """What is kept and changed inside is computed where the mask holds in any lane: a branch
-        that is rarely taken. Its constants are not kept in registers around a loop."""
+        """Computes what is kept and changed inside where the mask holds in any lane: a branch that
+        is rarely taken. Its constants are not kept in registers around a loop."""
         flag: Expression = mask
         if self._lanes > 1:
             flag = Const(value=0, dtype=DType.I32)
@@ -92,7 +92,7 @@ class ExpressionBuilder:
 
     @contextmanager
     def repeated(self, times: int) -> Iterator[None]:
-        """What is kept and changed inside is computed so many times."""
+        """Computes what is kept and changed inside so many times."""
         outer, self.statements = self.statements, []
         yield
         inner, self.statements = tuple(self.statements), outer

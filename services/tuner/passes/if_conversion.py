@@ -45,7 +45,7 @@ MAX_BRANCHES = 16
 
 
 def too_many_branches(loop: Loop) -> bool:
-    """Whether a loop has more paths than drivers are known to compile.
+    """Returns whether a loop has more paths than drivers are known to compile.
 
     Each bound of an If counts: `a && b` is two branches in WGSL, as it short-circuits.
     """
@@ -121,7 +121,8 @@ def _converted(statement: If) -> Block:
 
 
 def _written(block: Block) -> frozenset[Place] | None:
-    """What a block of assignments writes; None where it does more, or writes shared memory."""
+    """Returns what a block of assignments writes; None where it does more, or writes shared
+    memory."""
     found: set[Place] = set()
     for one in block:
         match one:
@@ -141,7 +142,7 @@ def _leaves(block: Block) -> Iterator[Expression]:
 
 
 def _reads(leaf: Expression, places: frozenset[Place]) -> bool:
-    """Whether the leaf may read one of the places."""
+    """Returns whether the leaf may read one of the places."""
     match leaf:
         case RegisterRead(register=register):
             return register in places

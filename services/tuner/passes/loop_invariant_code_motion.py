@@ -83,7 +83,7 @@ def _hoisted(loop: Loop, written: frozenset[Buffer]) -> Loop | Let:
 
 
 def _invariant(parts: Iterable[Expression], var: str, written: frozenset[Buffer]) -> bool:
-    """Whether no part names the variable, or reads a buffer that the program writes."""
+    """Returns whether no part names the variable, or reads a buffer that the program writes."""
     for part in parts:
         match part:
             case IndexValue(index=index) if index.coefficient(var):
@@ -161,7 +161,7 @@ def _innermost(loop: Loop) -> bool:
 
 
 def _is_worth_hoisting(expression: Expression, changes: _Changes) -> bool:
-    """Whether a vector is invariant and costs more than one instruction to make again.
+    """Returns whether a vector is invariant and costs more than one instruction to make again.
 
     Loads of parameters stay, since a register for each of their elements would be too many. Zero
     stays, as it is one instruction anywhere.

@@ -381,7 +381,7 @@ class _Expansion:
         )
 
     def _value(self, value: Expression) -> tuple[list[Statement], Expression]:
-        """What has to be done before the value, and the value without calls."""
+        """Returns what has to be done before the value, and the value without calls."""
         before: list[Statement] = []
         calls = [part for part in _parts(value) if self._is_expanded(part)]
         # Not the expressions themselves: 0.0 and -0.0 are equal, and different constants.

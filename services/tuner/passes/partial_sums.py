@@ -48,7 +48,7 @@ from services.tuner.ir.rewrite import inner_blocks, leaves, statements, substitu
 MOST_TERMS = 128
 """Terms of a plain sum, or one of squares, that one accumulator takes."""
 MOST_PRODUCTS = 4608
-"""Those of a convolution of 3x3 over 512 channels, the longest of common networks."""
+"""A convolution of 3x3 over 512 channels has so many, the longest of common networks."""
 PART, PART_OF_PRODUCTS = 64, 512
 """Terms of the parts of a very long sum; shorter ones have √n parts."""
 MOST_ENTRIES = 1024
@@ -113,7 +113,7 @@ class _Sum:
 
     @property
     def terms(self) -> int:
-        """What one iteration adds to an entry."""
+        """One iteration adds so many terms to an entry."""
         return prod(loop.extent for loop in self.over)
 
     @property
@@ -161,7 +161,7 @@ class _Accumulator:
         return all(each.multiplies for each in self.sums)
 
     def of_part(self, one: _Sum) -> Affine:
-        """Where the part of an entry is."""
+        """Places the part of an entry."""
         return one.place - self.least
 
 

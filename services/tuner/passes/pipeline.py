@@ -68,7 +68,7 @@ NATIVE_OF_JAVASCRIPT: Native = (NATIVE - {MathFunction.RSQRT}) | {
     MathFunction.SIN,
     MathFunction.COS,
 }
-"""Those of `Math`, in float64: far more exact than a float32 can be."""
+"""Functions of `Math`, in float64: far more exact than a float32 can be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,7 @@ def promote_to_registers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Where one element of a buffer lives: a lane of a register."""
+    """One element of a buffer lives in a slot: a lane of a register."""
 
     register: Register
     lane: int
@@ -99,7 +99,7 @@ _WITH_VALUES = (Store, Assign, Let)
 
 @dataclass(slots=True)
 class _Use:
-    """How one buffer is accessed.
+    """Accesses of one buffer.
 
     `stores` has every span that is stored, in program order, and whether all that is stored there
     are constants; `loads` has every span that is loaded. `varies` is whether any index is not
@@ -160,14 +160,14 @@ def _assign_slots(buffer: Buffer, stores: dict[Span, bool], *, replaces: bool) -
 
 
 def _single(slots: Slots, span: Span) -> bool:
-    """Whether each element of the span has a register of one lane."""
+    """Returns whether each element of the span has a register of one lane."""
     first, lanes = span
     held = [slots.get(element) for element in range(first, first + lanes)]
     return all(slot is not None and slot.register.lanes == 1 for slot in held)
 
 
 def _covered(slots: Slots, span: Span) -> bool:
-    """Whether the span is one whole register, or one lane of any."""
+    """Returns whether the span is one whole register, or one lane of any."""
     first, lanes = span
     slot = slots.get(first)
     if slot is None:

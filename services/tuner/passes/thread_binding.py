@@ -55,7 +55,7 @@ GROUP, THREAD, VECTOR = "group", "thread", "vector"
 
 
 class Stride(StrEnum):
-    """How far apart the entries lie that one thread computes.
+    """Entries that one thread computes lie so far apart.
 
     BLOCK: as many entries as its workgroup has threads. GRID: as many as all workgroups have
     threads (a grid-stride loop). NEXT: side by side.
@@ -122,7 +122,7 @@ def _parallel_loops(block: Block) -> tuple[list[Loop], Block]:
 
 
 def _consecutive(loop: Loop, body: Block) -> bool:
-    """Whether four iterations of the loop can be four lanes."""
+    """Returns whether four iterations of the loop can be four lanes."""
     if loop.extent % LANES:
         return False
     return all(_lane_by_lane(statement, loop.var) for statement in body)
@@ -144,7 +144,8 @@ def _lane_by_lane(statement: Statement, var: str) -> bool:
 
 
 def _holds_for_all_lanes(bound: Bound, var: str) -> bool:
-    """Whether the bound holds for all of four iterations from a multiple of four on, or for none.
+    """Returns whether the bound holds for all of four iterations from a multiple of four on, or for
+    none.
 
     It does where it changes at a multiple of four, whatever the other variables are.
     """
@@ -272,7 +273,7 @@ def _summed(statement: Statement, lanes: int, lane: Affine) -> Statement:
 
 
 def _is_first_iteration(start: If, loops: list[Loop]) -> bool:
-    """Whether the condition is that every loop is in its first iteration."""
+    """Returns whether the condition is that every loop is in its first iteration."""
     bounds = {(bound.index.terms, bound.index.constant, bound.limit) for bound in start.bounds}
     return bounds == {(((loop.var, sign),), 0, 1) for loop in loops for sign in (1, -1)}
 

@@ -300,7 +300,7 @@ def _contiguous(loop: Loop, *, gathers: bool) -> tuple[Store, ...]:
 
 
 def _only_stores(block: Block) -> bool:
-    """Whether the block is stores, each under at most one condition."""
+    """Returns whether the block is stores, each under at most one condition."""
     return all(
         isinstance(s, Store)
         or (isinstance(s, If) and all(isinstance(t, Store) for t in (*s.body, *s.otherwise)))

@@ -96,7 +96,8 @@ def _statement(statement: Statement, vectors: int) -> Block:
 
 
 def _consecutive(loop: Loop) -> bool:
-    """Whether four iterations store to neighbours and load neighbours or the same element."""
+    """Returns whether four iterations store to neighbours and load neighbours or the same
+    element."""
     if loop.extent < LANES or not is_parallel(loop):
         return False
     for statement in loop.body:

@@ -36,7 +36,7 @@ from services.tuner.tir.symbols import ElementAccess, Symbols
 from services.tuner.tir.tvm import Node, ir, tirx
 
 Surrounding = ElementAccess | Let
-"""What a store needs around it: that an element exists, or a value that an index names."""
+"""A store needs one of these around it: that an element exists, or a value that an index names."""
 
 _ARITHMETIC = {
     tirx.Add: BinaryOp.ADD,
@@ -224,7 +224,7 @@ class Expressions:
         return side
 
     def _side(self, condition: Node, then: Node, otherwise: Node) -> Node | None:
-        """Which of the two this store takes, if it has decided the condition."""
+        """Returns the side that this store takes, if it has decided the condition."""
         self._local_reads += 1
         holds = self._decided.get(condition)
         return None if holds is None else then if holds else otherwise
@@ -270,7 +270,7 @@ class Expressions:
         return IndexValue(index=self.affine(node))
 
     def _has_entries(self, node: Node) -> bool:
-        """Whether an integer is computed of what is loaded, not of positions alone."""
+        """Returns whether an integer is computed of what is loaded, not of positions alone."""
         kind = type(node)
         if kind in _OF_ENTRIES:
             return self._has_entries(node.a) or self._has_entries(node.b)
@@ -454,7 +454,8 @@ class Expressions:
         return Compare(op=comparison, left=read(left), right=read(right))
 
     def bounds(self, node: Node, *, holds: bool) -> tuple[Bound, ...] | None:
-        """What is to be true for the condition to hold, or not to; None for one of several."""
+        """Returns what is to be true for the condition to hold, or not to; None for one of
+        several."""
         node = _unwrapped(node)
         kind = type(node)
         if kind is tirx.Not:
@@ -481,7 +482,8 @@ class Expressions:
         return self._let(condition, self.mask(condition), (0, 1))
 
     def parts(self, node: Node) -> tuple[bool, Node, Node]:
-        """Whether both parts of a condition have to hold or one is enough, and the parts."""
+        """Returns whether both parts of a condition have to hold or one is enough, and the
+        parts."""
         node = _unwrapped(node)
         if type(node) in (tirx.And, tirx.Or):
             return type(node) is tirx.And, node.a, node.b

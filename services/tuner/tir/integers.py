@@ -63,7 +63,8 @@ def combined(op: BinaryOp, left: Range, right: Range) -> Range:
 
 
 def integer_bounds(op: CompareOp, difference: Affine, *, holds: bool) -> tuple[Bound, ...] | None:
-    """What keeps `difference op 0`, or the opposite of it; None where that is one of several."""
+    """Returns the bounds that keep `difference op 0`, or the opposite of it; None where that is one
+    of several."""
     opposite = difference * -1
     match op, holds:
         case (CompareOp.LT, True):
@@ -85,15 +86,15 @@ def below(index: Affine, limit: int) -> Bound:
 
 
 def is_i32(index: Affine, ranges: Mapping[str, Range]) -> bool:
-    """Whether the form is a number of 32 bits, whatever the variables are."""
+    """Returns whether the form is a number of 32 bits, whatever the variables are."""
     smallest, largest = DType.I32.value_range
     low, high = index.bounds(ranges)
     return smallest <= low and high <= largest
 
 
 def fits(bound: Bound, ranges: Mapping[str, Range]) -> bool:
-    """Whether both sides are numbers of 32 bits, whatever the variables are: a difference of two
-    that were loaded need not be one."""
+    """Returns whether both sides are numbers of 32 bits, whatever the variables are: a difference
+    of two that were loaded need not be one."""
     smallest, largest = DType.I32.value_range
     low, high = bound.index.bounds(ranges)
     return smallest <= min(low, bound.limit) and max(high, bound.limit) <= largest

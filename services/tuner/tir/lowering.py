@@ -215,7 +215,7 @@ class Visit:
     def _decide(
         self, condition: Node, decided: Decided, visit: Callable[[Decided], Block]
     ) -> Block:
-        """What `visit` makes where the condition holds, and what it makes where it does not."""
+        """Makes an If of what `visit` makes where the condition holds, and where it does not."""
         then, otherwise = (visit({**decided, condition: holds}) for holds in (True, False))
         return self._branch(condition, then, otherwise, decided)
 

@@ -1,4 +1,4 @@
-"""What the project takes of TVM: the only module that imports it.
+"""Names what the project takes of TVM: the only module that imports it.
 
 Operators and schedules state programs with `te`, `tirx` and `Schedule`; the front end reads them by
 `ir` and `tirx`, after the passes of `s_tir`. A TVM release that renames one of them changes this

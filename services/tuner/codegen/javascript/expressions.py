@@ -64,7 +64,7 @@ _EXTREMES = {
     **dict.fromkeys((BinaryOp.MIN, BinaryOp.MINIMUM), "min"),
     **dict.fromkeys((BinaryOp.MAX, BinaryOp.MAXIMUM), "max"),
 }
-"""Those of `Math` are NaN where an operand is."""
+"""These functions of `Math` are NaN where an operand is."""
 _COMPARE = {CompareOp.EQ: "===", CompareOp.NE: "!==", CompareOp.LT: "<", CompareOp.LE: "<="}
 _WHOLE = (MathFunction.NEAREST, MathFunction.FLOOR, MathFunction.CEIL)
 """Functions that make whole numbers of what they are given."""
@@ -85,7 +85,7 @@ Terms = tuple[tuple[str, int], ...]
 
 
 class Places:
-    """Where things are: identifiers, and the pointers that loops step."""
+    """Names where things are: identifiers, and the pointers that loops step."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -246,7 +246,7 @@ class Expressions:
         return self._called(node.function, given(node.argument, lane))
 
     def _rounded(self, value: Expression, lane: int) -> str:
-        """As the float32 that it stands for."""
+        """Writes a value as the float32 that it stands for."""
         if dtype_of(value) is not DType.F32 or _is_float32(value):
             return self.text(value, lane)
         return self._called("fround", self.text(value, lane))

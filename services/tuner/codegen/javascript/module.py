@@ -43,7 +43,7 @@ _NEEDED = {
     "bits_of": {"bits", "real"},
     "real_of": {"bits", "real"},
 }
-"""What helpers name in turn."""
+"""Helpers name these in turn."""
 
 _RESERVED = """
 arguments await break case catch class const continue debugger default delete do else enum eval
@@ -108,7 +108,7 @@ def _write_registers(writer: Writer, places: Places, program: Program) -> None:
 
 
 def _stated(used: set[str]) -> list[str]:
-    """What the module states before its function, each after what it needs."""
+    """Lists what the module states before its function, each after what it needs."""
     used = used.union(*(_NEEDED.get(name, set()) for name in used))
     functions = [name for name in _MATH if name in used]
     return [

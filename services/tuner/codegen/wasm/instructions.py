@@ -273,13 +273,13 @@ def f32_const(value: float) -> Instruction:
 
 @lru_cache(maxsize=256)
 def vector_const(value: float) -> Instruction:
-    """The same f32 in all four lanes."""
+    """Puts one f32 into all four lanes."""
     return _make("v128.const", Immediate.VECTOR, (value,), pack("<4f", *(value,) * 4))
 
 
 @lru_cache(maxsize=256)
 def integers_const(value: int) -> Instruction:
-    """The same i32 in all four lanes."""
+    """Puts one i32 into all four lanes."""
     encoded = pack("<4i", *(value,) * 4)
     return _make("v128.const i32x4", Immediate.INTEGERS, (value,), encoded)
 

@@ -34,7 +34,7 @@ class Addresses:
         self._ranges[var] = limits
 
     def reads(self, var: str) -> bool:
-        """Whether code so far reads the variable itself, not only pointers of its loop."""
+        """Returns whether code so far reads the variable itself, not only pointers of its loop."""
         return var in self._read
 
     def push(self, buffer: Buffer, index: Affine) -> int:

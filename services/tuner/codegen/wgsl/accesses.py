@@ -1,4 +1,4 @@
-"""What has to be known of a program before its text is written.
+"""Finds what has to be known of a program before its text is written.
 
 A buffer can be an array of vec4, which loads four elements at once, if all its accesses are of four
 aligned elements. A register that is assigned once, and read in that block alone, can be a `let`.

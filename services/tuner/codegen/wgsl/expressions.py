@@ -87,7 +87,7 @@ DECLARATIONS = {
         f"return select(r, r + y, {_OFF}); }}"
     ),
 }
-"""What a module declares where it needs it. WGSL leaves the quotient by 0, and that of the least
+"""A module declares these where it needs them. WGSL leaves the quotient by 0, and that of the least
 integer by -1, to be the dividend: 1 divides in the place of both divisors, by which the quotient is
 the product."""
 
@@ -220,7 +220,7 @@ class Expressions:
         return f"({self.text(node.left)} {_SHIFTS[node.op]} {count})"
 
     def _is_short(self, count: Expression) -> bool:
-        """Whether a shift is known to be by less than all bits; naga refuses others."""
+        """Returns whether a shift is known to be by less than all bits; naga refuses others."""
         match count:
             case Const(value=value):
                 return 0 <= value <= _LAST_BIT
@@ -278,7 +278,7 @@ class Expressions:
 
 
 def _of_register(value: Expression) -> bool:
-    """Whether a value is a register, a lane of one, or that broadcast.
+    """Returns whether a value is a register, a lane of one, or that broadcast.
 
     These are most operands of a matrix product, are shared by many expressions, and have the same
     text wherever they stand.

@@ -186,7 +186,7 @@ class Memory:
         return STORE_ONE if buffer.name == self.output else f"{STORE_ONE}_of_{buffer.name}"
 
     def _is_cast(self, buffer: Buffer) -> bool:
-        """Whether its entries lie as bits of another dtype."""
+        """Returns whether its entries lie as bits of another dtype."""
         return buffer.name in self.offsets and buffer.dtype is not self.scratch_dtype
 
     def _load_f16(self, load: Load) -> str:
@@ -201,7 +201,8 @@ class Memory:
         return parts[0] if load.lanes == 1 else f"vec4<f32>({', '.join(parts)})"
 
     def _shared(self, buffer: Buffer) -> bool:
-        """Whether two threads may store halves of one word, so that the words must be atomic."""
+        """Returns whether two threads may store halves of one word, so that the words must be
+        atomic."""
         packed = self.f16_storage is F16Storage.PACKED and not self.wide(buffer)
         return packed and self.is_written(buffer)
 

@@ -42,11 +42,11 @@ class Window:
 
     @property
     def uniform(self) -> bool:
-        """Whether one number says how it moves and one how wide the padding is."""
+        """True if one number says how it moves and one how wide the padding is."""
         return len({*self.stride}) == 1 and len({*self.before, *self.after}) == 1
 
     def two_axes(self) -> "Window":
-        """The same over an image; one axis becomes the columns of one row."""
+        """Returns the window over an image; one axis becomes the columns of one row."""
         if len(self.size) == 2:
             return self
         stride = self.stride[0]
@@ -237,7 +237,7 @@ def _window_places(
 def _padded_stage(
     formula: Formula, x: Operand, window: Window, outside: Expression
 ) -> Callable[[Sequence[Expression]], Expression]:
-    """How an entry of the padded image [b, …, c] is read."""
+    """Returns a function that reads an entry of the padded image [b, …, c]."""
     pads = [*window.before, *window.after]
     if not any(pads):
         return lambda at: formula.read(x, at)

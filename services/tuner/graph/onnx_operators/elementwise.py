@@ -368,8 +368,8 @@ def _division(site: Site) -> Carried:
 
 
 def _apart(site: Site, value: Value, name: str) -> Operand:
-    """As `_entries`, in a kernel of its own: an operand that stands many times in a value, among
-    choices, must not be a long expression, of which TVM's simplifier takes minutes."""
+    """Computes what `_entries` does in a kernel of its own: an operand that stands many times in a
+    value, among choices, must not be a long expression, of which TVM's simplifier takes minutes."""
     formula = Formula(site)
     axes = formula.axes(site.shape)
     operands = [formula.broadcast(each, axes) for each in site.given]

@@ -25,7 +25,7 @@ from services.tuner.graph.building import Carried, Formula, Site
 FIRST, SECOND = 0x7FEB352D, 0x846CA68B - (1 << 32)
 SECOND_KEY = 0x2545F491
 BITS = 24
-"""Those of f32, so that no number is rounded to 1."""
+"""Bits of an f32's significand, so that no number is rounded to 1."""
 
 
 def _units(site: Site) -> Carried:

@@ -26,7 +26,7 @@ from services.tuner.graph.onnx_operators.movement import sliced
 
 
 def place_in(of: Operand, index: Expression, extent: int) -> Expression:
-    """As `row_at`, unless the index is known to be right."""
+    """Keeps an index within its axis as `row_at` does, unless it is known to be right."""
     if isinstance(index, Integer):
         return Integer(min(max(index.value % extent, 0), extent - 1))
     known = of.constant
@@ -169,7 +169,7 @@ def _scatter_nd(site: Site) -> Operand:
 def _axes_of_updates(
     formula: Formula, x: Operand, shape: Sequence[int]
 ) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
-    """Those of the tensor, and those along which updates are made."""
+    """Makes the axes of the tensor, and those along which updates are made."""
     return formula.axes(x.shape), formula.axes(shape, first=x.rank)
 
 

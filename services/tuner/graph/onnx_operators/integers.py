@@ -29,12 +29,13 @@ _SIZE = 1 << 32
 
 
 def is_unsigned(type_: TensorType | None) -> bool:
-    """Whether entries are of unsigned 32 or 64 bits; narrower ones are integers as they are."""
+    """Returns whether entries are of unsigned 32 or 64 bits; narrower ones are integers as they
+    are."""
     return type_ is not None and type_.dtype.kind == "u" and type_.dtype.itemsize >= 4
 
 
 def is_of_unsigned(site: Site) -> bool:
-    """Whether entries of the first input are so."""
+    """Returns whether entries of the first input are so."""
     return is_unsigned(site.types[0])
 
 

@@ -201,7 +201,7 @@ def within(
 
 
 def _source(axis: Axis, start: int, extent: int, whole: int, mode: str) -> Expression:
-    """Where an entry of a padded axis comes from. What is cut goes first: edges, reflections and
+    """Finds where an entry of a padded axis comes from. Cutting goes first: edges, reflections and
     repetitions are of what is left."""
     cut, after = max(0, -start), whole - extent - start
     left = extent - cut - max(0, -after)

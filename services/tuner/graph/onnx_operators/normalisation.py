@@ -153,7 +153,7 @@ class _Moments:
         return self._formula.stage(axes, entry - self._total[tuple(place)] * self._share)
 
     def factor(self, rest: Expression, epsilon: float) -> Stage:
-        """What brings the entries of a place to a variance of 1."""
+        """Makes the factor that brings the entries of a place to a variance of 1."""
         square = self._formula.stage(self._kept, rest * rest, reducer=Reducer.SUM, over=self._over)
         value = _rsqrt(square[self._kept] * self._share + epsilon)
         return self._formula.stage(self._kept, value)

@@ -123,7 +123,7 @@ class _Layer:
         return found
 
     def _length(self, formula: Formula, b: Expression) -> Expression:
-        """How many steps a sequence has: at most all of them, whatever a page hands over."""
+        """Reads how many steps a sequence has: at most all of them, whatever a page hands over."""
         assert self.lengths is not None
         return smallest(formula.read(self.lengths, (b,)), self.steps)
 
@@ -162,7 +162,7 @@ class _Layer:
         return formula.output((way, gate), whole)
 
     def _in_order_of_steps(self, made: Operand) -> Operand:
-        """With lengths, the reverse direction's part of each sequence reversed."""
+        """Reverses the reverse direction's part of each sequence where there are lengths."""
         if self.lengths is None or not any(self.backwards):
             return made
         formula = Formula(self.site)
@@ -177,7 +177,7 @@ class _Layer:
         return formula.output(axes, value)
 
     def entering(self, column: Expression) -> Expression:
-        """What enters a column of gates in a step."""
+        """Reads what enters a column of gates in a step."""
         forwards, from_behind = (
             self.formula.read(self._entering, (step, self.b, self.d, column))
             for step in (self.t, self.steps - 1 - self.t)
@@ -212,7 +212,7 @@ class _Layer:
 
     @property
     def turns(self) -> bool:
-        """Whether one direction enters in the order of steps and the other one in the reverse."""
+        """True if one direction enters in the order of steps and the other one in the reverse."""
         return len(self.backwards) > 1 and self.lengths is None
 
     def gates(

@@ -37,7 +37,7 @@ from services.tuner.graph.onnx_operators.integers import (
 
 Before = Callable[[Expression], Expression]
 After = Callable[[Expression, int], Expression]
-"""What is done to each term, and to the result, given the number of terms."""
+"""A function of a term or of the result, given the number of terms."""
 
 
 def _same(x: Expression) -> Expression:
@@ -172,8 +172,8 @@ def _counted(truths: Iterable[Expression]) -> Expression:
 
 
 def _log_sum_exp_of_integers(site: Site) -> Carried:
-    """As of real numbers, without its fraction: the largest, and what is whole of log Σ exp, which
-    is f32. A difference that is no i32 is of a power that is 0."""
+    """Computes as for real numbers, without the fraction: the largest, and what is whole of log Σ
+    exp, which is f32. A difference that is no i32 is of a power that is 0."""
     x, reduced = site.needed(0), _reduced_axes(site)
     unsigned = is_of_unsigned(site)
     formula, axes, over, entry = _along_reduced(site, x, reduced)

@@ -34,7 +34,8 @@ from services.tuner.graph.building import Carried, Formula, Operand, Site
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """How many samples regions have along an axis: one number for all, or a number for each."""
+    """Counts the samples that regions have along an axis: one number for all, or a number for
+    each."""
 
     most: int
     each: Operand | None = None

@@ -84,7 +84,7 @@ def _interpolated(site: Site, x: Operand, axis: int, weights: NDArray[np.float64
 
 
 class _ResizePlan:
-    """Which entries, with which weights, make each entry along an axis.
+    """Plans which entries, with which weights, make each entry along an axis.
 
     Scales and places are numbers of f32, as onnxruntime has them: which entry is the nearest, and
     which floor a place has, depends on how they are rounded.
@@ -141,13 +141,13 @@ class _ResizePlan:
         return regions
 
     def is_kept(self, axis: int) -> bool:
-        """Whether an axis stays as it is."""
+        """Returns whether an axis stays as it is."""
         same = self._site.shape[axis] == self._shape[axis] and self._scales[axis] == 1
         start, end = self._regions[axis]
         return bool(same and start == 0 and end == 1)
 
     def _places(self, axis: int) -> NDArray[np.float64]:
-        """Where each entry stands in the input."""
+        """Computes where each entry stands in the input."""
         made, scale = self._site.shape[axis], self._scales[axis]
         extent = np.float32(self._shape[axis])
         half, one = np.float32(0.5), np.float32(1)
@@ -180,7 +180,7 @@ class _ResizePlan:
         return places.astype(np.float64)
 
     def inside(self, axis: int) -> NDArray[np.bool_]:
-        """Whether each entry stands within the input, as all do unless it is cropped."""
+        """Returns whether each entry stands within the input, as all do unless it is cropped."""
         if self._coordinates != "tf_crop_and_resize" or self.is_kept(axis):
             return np.ones(self._site.shape[axis], np.bool_)
         places = self._places(axis)

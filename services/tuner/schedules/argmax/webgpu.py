@@ -67,8 +67,8 @@ def _search(
     read: Read,
     stored: Callable[[ir.Expression, ir.Expression, ir.Affine], ir.Block],
 ) -> ir.Program:
-    """Where the largest of `count` is, found by all threads of each workgroup; `stored` is what its
-    first thread does with the entry and the place."""
+    """Finds the place of the largest of `count` by all threads of each workgroup; `stored` is what
+    its first thread does with the entry and the place."""
     frame = ir.Frame()
     group, thread = frame.variable("group", groups), frame.variable("thread", threads)
     bests, places = (
@@ -114,7 +114,7 @@ def _is_larger(entry: ir.Expression) -> ir.Expression:
 
 
 def _is_before(entry: ir.Expression, place: ir.Expression) -> ir.Expression:
-    """Whether an entry is larger, or as large and before."""
+    """Returns whether an entry is larger, or as large and before."""
     equal = BEST[0].equals(entry)
     before = place.less(PLACE[0])
     tie = equal & before

@@ -44,7 +44,8 @@ class WasmAttentionConfig(WasmConfig):
         return given.n * (given.head_dim + given.width) + rows
 
     def fault(self, workload: Workload) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        """Says what makes the config unusable, or ''. Every check is cheap: nothing is compiled
+        yet."""
         given = attends(workload)
         if min(self.block_m, self.groups, self.tile_m, self.tile_n, self.unroll_k) < 1:
             return "tiles, blocks, groups and unroll_k start at 1"

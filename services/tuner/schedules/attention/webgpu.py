@@ -155,7 +155,7 @@ def _read(
 
 
 def _written(kernel: AttentionKernel, rows: OperandRows, registers: ir.Buffer) -> ir.Block:
-    """The same, from registers to workgroup memory."""
+    """Writes the rows from registers to workgroup memory."""
     found: ir.Block = ()
     for place in rows.places:
         index, value = rows.index(place.row, place.quad), _held(registers, place.slot, ir.LANES)

@@ -131,7 +131,7 @@ class WebgpuAttentionConfig(WebgpuConfig):
         return LANES * (given.head_dim // LANES | 1)
 
     def memory(self, given: ManyRowsAttention) -> "AttentionMemory":
-        """Where everything lies in workgroup memory."""
+        """Places everything in workgroup memory."""
         queries = keys = values = 0
         if self.cache is Cache.ROWS:
             queries, keys = (n * self.row_stride(given) for n in (self.block_m, self.block_n))
@@ -167,7 +167,8 @@ class AttentionMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebgpuSplitAttentionConfig(WebgpuAttentionConfig):
-    """As of attention, but that a workgroup passes over one of `split_n` parts of the keys."""
+    """Settings as those of attention, but that a workgroup passes over one of `split_n` parts of
+    the keys."""
 
     family: ClassVar = "split_attention"
     split_n: int

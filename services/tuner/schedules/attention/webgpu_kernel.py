@@ -1,5 +1,5 @@
-"""What all steps of a kernel of attention for WebGPU know: its operands, the workgroup's and the
-thread's part of them, workgroup memory and registers."""
+"""Holds what all steps of a kernel of attention for WebGPU know: its operands, the workgroup's and
+the thread's part of them, workgroup memory and registers."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class OperandRows:
         base: int,
         stride: int,
     ) -> "OperandRows":
-        """With the places of a thread, if any is copied."""
+        """Makes the rows with the places that a thread copies, if any is copied."""
         quads, threads = entries // ir.LANES, config.threads
         items = count * quads if config.cache is Cache.ROWS else 0
         places: list[CopiedVector] = []
@@ -97,13 +97,13 @@ class OperandRows:
         )
 
     def index(self, row: ir.Affine, quad: ir.Affine) -> ir.Affine:
-        """Where a vector lies in workgroup memory."""
+        """Places a vector in workgroup memory."""
         return row * self.stride + quad * ir.LANES + self.base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionKernel:
-    """What all steps know. `frame` has the variables of one thread and collects what it names.
+    """All steps know these. `frame` has the variables of one thread and collects what it names.
 
     The workgroup's queries begin at `first`. The thread is in a `slice`, in a `group` of those that
     share queries, and has every threads_per_row-th key and vector of the output from `lane` on.
@@ -252,7 +252,7 @@ class AttentionKernel:
 
     @property
     def blocks(self) -> int:
-        """How many blocks the workgroup's part of the keys has."""
+        """Counts the blocks of the workgroup's part of the keys."""
         return self.config.blocks(self.given)
 
     @property
@@ -300,7 +300,7 @@ class AttentionKernel:
         return self.parameters[rows.operand.place].vector(index)
 
     def copied(self, rows: OperandRows, row: ir.Affine, quad: ir.Affine) -> ir.Load:
-        """The same in workgroup memory, by row of the block."""
+        """Reads a vector of an operand in workgroup memory, by row of the block."""
         return self.staged.vector(rows.index(row, quad))
 
     def score(self, product: ir.Expression, i: int, j: int, column: ir.Affine) -> ir.Expression:
@@ -313,7 +313,7 @@ class AttentionKernel:
         return ir.select(seen, value, ir.number(LOWEST))
 
     def seen(self, i: int, column: ir.Affine) -> ir.Compare | None:
-        """Whether query number i takes a key into account; None where it takes all."""
+        """Returns whether query number i takes a key into account; None where it takes all."""
         limit: ir.Affine | None = None
         if self.cache:
             # A query of a text sees itself and what is before it.
@@ -326,7 +326,7 @@ class AttentionKernel:
 
     @property
     def last_block(self) -> tuple[ir.Bound, ...]:
-        """What holds of blocks that any query takes into account."""
+        """Returns the bounds that hold of blocks that any query takes into account."""
         if not self.cache:
             return ()
         # Blocks behind the last query of the workgroup hold keys that none of its queries sees.

@@ -41,7 +41,7 @@ SPLIT_N = (2, 3, 4, 5, 6, 7, 8, 10, 12)
 several have to share the keys of a query."""
 PROCESSOR_TILES = ((1, 4), (2, 4), (1, 8), (4, 4), (2, 8))
 PROCESSOR_THREADS = (32, 64)
-"""Where threads wait at barriers one after another, each has its queries for itself."""
+"""A thread has its queries for itself where threads wait at barriers one after another."""
 
 LOAD = 8.0
 """A vector from workgroup memory takes a core as long as so many multiply-adds of a warp: between
@@ -56,7 +56,7 @@ JOINED = 16_000.0
 """The dispatch that joins parts takes as long as so many multiply-adds of a core's warps, beside
 what it reads."""
 MOST_WORKGROUP_BYTES = 49_152
-"""What NVIDIA's drivers offer."""
+"""NVIDIA's drivers offer so much."""
 WARPS_WANTED = 12
 """Warps of a core that hide what each of them waits for."""
 

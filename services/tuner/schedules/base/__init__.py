@@ -1,1 +1,1 @@
-"""What every family of schedules uses."""
+"""Every family of schedules uses this package."""

@@ -1,4 +1,4 @@
-"""What kernels of attention over a cache do alike: where its entries lie, and how scores become
+"""Kernels of attention over a cache do this alike: where its entries lie, and how scores become
 powers."""
 
 from kernelzoo.domain.operators.decoding import LANES, AttentionShape

@@ -42,7 +42,8 @@ _FUNCTIONS = {
 
 
 def is_plain(value: Expression, inputs: Mapping[str, str], made: AbstractSet[str]) -> bool:
-    """Whether `entry_value` takes it: `inputs` are dtypes by name, `made` what else it may read."""
+    """Returns whether `entry_value` takes it: `inputs` are dtypes by name, `made` what else it may
+    read."""
     match value:
         case Real():
             return True

@@ -1,4 +1,4 @@
-"""What is done to an entry of a reduction before it is stored, over groups of its axes.
+"""Applies to an entry of a reduction what is done before it is stored, over groups of its axes.
 
     c[i, y, x, o] = max(sum[i, y, x, o] + bias[o] + residual[i, y, x, o], 0.0)
 
@@ -44,7 +44,7 @@ class Epilogue:
 
     @property
     def chooses(self) -> bool:
-        """Whether it has conditions, so that no single store finishes an entry."""
+        """True if it has conditions, so that no single store finishes an entry."""
         return any(isinstance(part, Choice) for part in parts(self.value))
 
     def shapes(self, output: Shape) -> tuple[Shape, ...]:

@@ -38,8 +38,8 @@ class Extents:
 
     @classmethod
     def of_weights(cls, workload: Workload) -> "Extents":
-        """Those of a product whose b is that of the workload: weights of windows are a matrix
-        with a row for each place in a window and input channel."""
+        """Returns the extents of a product whose b is that of the workload: weights of windows are
+        a matrix with a row for each place in a window and input channel."""
         product = implicit_gemm(iteration_space(workload))
         if product is None:
             return cls.of(workload)

@@ -1,4 +1,5 @@
-"""How kernels read and write tensors of f16: a setting that every config of such a workload has."""
+"""Decides how kernels read and write tensors of f16: a setting that every config of such a workload
+has."""
 
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ def f16_storage_of(candidate: Candidate) -> F16Storage:
 
 
 def with_native_f16(candidate: Candidate) -> Candidate:
-    """The same kernel, whose tensors are of the adapter's type f16."""
+    """Returns the kernel with tensors of the adapter's type f16."""
     settings = dict(candidate.config) | {SETTING: str(F16Storage.NATIVE)}
     wanted = tuple(sorted({*candidate.requires, SHADER_F16}))
     return replace(candidate, config=tuple(sorted(settings.items())), requires=wanted)

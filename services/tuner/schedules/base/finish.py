@@ -37,8 +37,8 @@ class Finish:
     def stored(
         self, at: tuple[ir.Affine, ...], value: ir.Expression, held: Mapping[str, ir.Buffer]
     ) -> ir.Store:
-        """What stores the entry at a place of the output, given the value of its sum. `held` are
-        the buffers of the kernel by the names of tensors."""
+        """Stores the entry at a place of the output, given the value of its sum. `held` are the
+        buffers of the kernel by the names of tensors."""
         longer = [place for place, size in zip(at, self.shape, strict=True) if size > 1]
         places = dict(zip(self.axes, longer, strict=True))
 
@@ -83,8 +83,8 @@ def stored_product(
     at: tuple[ir.Affine, ...],
     value: ir.Expression,
 ) -> ir.Store:
-    """What stores the entry of a product at batch (0 without one), row and column, given the value
-    of its sum. `parameters` are those of the workload, flat, the output last."""
+    """Stores the entry of a product at batch (0 without one), row and column, given the value of
+    its sum. `parameters` are those of the workload, flat, the output last."""
     *_, output = parameters
     batch, row, column = at
     if extents.epilogue is None:
@@ -96,7 +96,7 @@ def stored_product(
 
 
 def stored_entry(workload: Workload, at: tuple[ir.Affine, ...], value: ir.Expression) -> ir.Store:
-    """What stores an entry of a workload's output, given the value of its reduction."""
+    """Stores an entry of a workload's output, given the value of its reduction."""
     *_, output = parameters = parameters_of(workload)
     whole = fused(workload.program)
     if whole is None or whole.after is None:

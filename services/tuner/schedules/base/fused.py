@@ -34,7 +34,7 @@ from kernelzoo.domain.operators.expressions import (
 from services.tuner import ir
 
 Places = Mapping[str, Expression]
-"""What stands in the place of an axis, by name."""
+"""Maps the name of an axis to what stands in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Fused:
         return _extents(self.reduction)
 
     def split(self, name: str, inner: int) -> "Fused":
-        """With an axis of the output in two, of which the inner one has `inner` entries and its
+        """Splits an axis of the output in two, of which the inner one has `inner` entries and its
         name. The entries of the output stay where they are."""
         axes: list[Axis] = []
         for axis in self.reduction.axes:
@@ -269,7 +269,8 @@ def _resized(stage: Stage, sizes: Mapping[str, int]) -> Stage:
 
 
 class _Needed:
-    """How many entries of each tensor, along each of its axes, the stages added so far read."""
+    """Counts the entries of each tensor, along each of its axes, that the stages added so far
+    read."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         self._true = shapes

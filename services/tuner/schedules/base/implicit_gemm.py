@@ -43,7 +43,7 @@ from services.tuner.schedules.base.iteration import (
 )
 
 PIXELS, TAPS = ("t", "z", "b", "y", "x"), ("p", "s", "r", "q")
-"""What axes are called in kernels; the last of them where there are fewer."""
+"""Kernels call axes so, by the last of these where there are fewer."""
 
 Dims = tuple[tuple[ir.Affine, int], ...]
 """A place in the images: the index along each axis, and how long that is."""
@@ -121,7 +121,7 @@ def _place(read: Read, shape: tuple[int, ...]) -> tuple[str, Dims] | None:
 def _are_bounds(
     conditions: tuple[Comparison, ...], dims: Dims, ranges: Mapping[str, tuple[int, int]]
 ) -> bool:
-    """Whether conditions say that a place is in the images, and nothing else."""
+    """True if conditions say that a place is in the images, and nothing else."""
     said = set()
     for each in conditions:
         left, right = affine(each.left), affine(each.right)
@@ -139,7 +139,7 @@ def _bounds_of(index: ir.Affine, size: int) -> tuple[ir.Bound, ir.Bound]:
 
 
 def _alone(bound: ir.Bound) -> ir.Bound:
-    """With the constant of the index in the limit."""
+    """Moves the constant of the index into the limit."""
     index = ir.Affine(constant=0, terms=bound.index.terms)
     return index.below(bound.limit - bound.index.constant)
 
@@ -243,7 +243,7 @@ class ImageWindow:
     def bounds(
         self, pixel: tuple[ir.Affine, ...], tap: tuple[ir.Affine, ...]
     ) -> tuple[ir.Bound, ...]:
-        """What holds where the tap is inside of the image."""
+        """Returns the bounds that hold where the tap is inside of the image."""
         return tuple(
             bound for place, size in self._places(pixel, tap) for bound in _bounds_of(place, size)
         )

@@ -56,7 +56,7 @@ class Access:
 
     @property
     def plain(self) -> bool:
-        """Whether each index is one axis, or a constant, and no sum or multiple."""
+        """True if each index is one axis, or a constant, and no sum or multiple."""
         return all(
             terms is not None and len(terms) <= 1 and all(factor == 1 for _, factor in terms)
             for terms in self.indices
@@ -118,12 +118,12 @@ class Contraction:
 
     @property
     def a_transposed(self) -> bool | None:
-        """Whether a lies as [batch, k, m] in memory; None where neither so nor as [batch, m, k]."""
+        """True if a lies as [batch, k, m] in memory; None where neither so nor as [batch, m, k]."""
         return _order(self.a.axes, (*self.batch, *self.m, *self.k), (*self.batch, *self.k, *self.m))
 
     @property
     def b_transposed(self) -> bool | None:
-        """Whether b lies as [batch, n, k] in memory; None where neither so nor as [batch, k, n]."""
+        """True if b lies as [batch, n, k] in memory; None where neither so nor as [batch, k, n]."""
         return _order(self.b.axes, (*self.batch, *self.k, *self.n), (*self.batch, *self.n, *self.k))
 
 
@@ -169,7 +169,7 @@ def _contraction(program: Program) -> Contraction | None:
 
 
 def _is_contraction(product: Contraction, whole: Fused) -> bool:
-    """Whether matrices lie as they do in memory, all of them are read, and each once."""
+    """Returns whether matrices lie as they do in memory, all of them are read, and each once."""
     a, b, size = product.a, product.b, product.nest.size
     return (
         a.plain
@@ -199,7 +199,8 @@ def implicit_gemm(space: IterationSpace) -> Contraction | None:
 
 
 def has_windows(nest: Nest) -> bool:
-    """Whether a nest reduces over windows: an index is the sum of a spatial and a reduced axis."""
+    """Returns whether a nest reduces over windows: an index is the sum of a spatial and a reduced
+    axis."""
     return any(
         any(name in nest.spatial for name, _ in terms or ())
         and any(name in nest.reduced for name, _ in terms or ())
@@ -209,7 +210,7 @@ def has_windows(nest: Nest) -> bool:
 
 
 def is_transposition(space: IterationSpace) -> bool:
-    """Whether one nest reads one matrix, and its axes the other way round."""
+    """Returns whether one nest reads one matrix, and its axes the other way round."""
     match space.nests:
         case (Nest(reduced=(), accesses=(access,)) as nest,):
             return access.plain and len(access.axes) == 2 and access.axes == nest.spatial[::-1]
@@ -288,7 +289,7 @@ def axes_of(read: Read) -> set[str]:
 
 
 def reads_neighbours(read: Read, axis: str) -> bool:
-    """Whether neighbours along an axis are neighbours in memory, or all the same entry."""
+    """Returns whether neighbours along an axis are neighbours in memory, or all the same entry."""
     if axis not in axes_of(read):
         return True
     *before, last = read.at

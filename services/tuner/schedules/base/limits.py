@@ -1,4 +1,4 @@
-"""Which optional limits of WebGPU a kernel needs: the steps that it requires of a target."""
+"""Tells which optional limits of WebGPU a kernel needs: the steps that it requires of a target."""
 
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule

@@ -9,9 +9,9 @@ from services.tuner.schedules.base.cache import exp_of_difference
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputParts:
-    """In scratch memory, `held` [rows][count][width + 4]: sums of values times their powers, and
-    behind them a vector of the largest score, the sum of powers and two zeros. All is read and
-    written as vectors."""
+    """Parts of the output in scratch memory, `held` [rows][count][width + 4]: sums of values times
+    their powers, and behind them a vector of the largest score, the sum of powers and two zeros.
+    All is read and written as vectors."""
 
     count: int
     width: int

@@ -31,7 +31,7 @@ class RowThreads:
 
 
 def shared_bytes(threads: int, rows: int, count: int, *, subgroups: bool) -> int:
-    """What `reduced` keeps of `count` values in workgroup memory."""
+    """Counts the bytes that `reduced` keeps of `count` values in workgroup memory."""
     if threads == 1:
         return 0
     held = threads if subgroups else sum(levels(threads))

@@ -1,4 +1,4 @@
-"""What makes a schedule worth measuring: nnJIT's Table 1 and what was measured since, as data.
+"""Rules that make a schedule worth measuring: nnJIT's Table 1 and what was measured since, as data.
 
 Shares are of the register-only limit of one Zen 4 core (65 to 73 GFLOP/s), in Chromium 156.
 """

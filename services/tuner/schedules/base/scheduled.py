@@ -1,4 +1,4 @@
-"""What a family makes of a candidate."""
+"""A family makes this of a candidate."""
 
 from dataclasses import dataclass
 

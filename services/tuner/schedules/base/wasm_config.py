@@ -1,5 +1,5 @@
-"""What the settings of all families for WebAssembly do alike: they are read, held to their
-workload, and made into a candidate."""
+"""Settings of all families for WebAssembly do this alike: they are read, held to their workload,
+and made into a candidate."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -18,8 +18,9 @@ MAX_SCRATCH_BYTES = 1 << 26
 
 
 class Pack(StrEnum):
-    """How b is read: in place, copied into panels of `tile_n` columns inside the kernel, or already
-    lying so, for weights that stay the same: a pack kernel has copied them before."""
+    """Kernels read b in one of these ways: in place, copied into panels of `tile_n` columns inside
+    the kernel, or already lying so, for weights that stay the same: a pack kernel has copied them
+    before."""
 
     NONE = "none"
     KERNEL = "kernel"
@@ -44,7 +45,8 @@ class WasmConfig(ABC):
 
     @abstractmethod
     def fault(self, workload: Workload) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        """Says what makes the config unusable, or ''. Every check is cheap: nothing is compiled
+        yet."""
 
     def candidate(self, workload: Workload) -> Candidate:
         return wasm_candidate(workload, self, fma=self.fma)

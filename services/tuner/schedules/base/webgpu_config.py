@@ -1,4 +1,4 @@
-"""What the settings of all families for WebGPU do alike: they are read, held to their workload, and
+"""Settings of all families for WebGPU do this alike: they are read, held to their workload, and
 made into a candidate."""
 
 from abc import ABC, abstractmethod
@@ -15,8 +15,8 @@ from services.tuner.schedules.base.settings import CandidateSettings, webgpu_can
 
 
 class Cache(StrEnum):
-    """How threads read a: from storage, or through workgroup memory, where blocks of it lie in rows
-    or transposed, so that one k of four rows is one vector."""
+    """Threads read a in one of these ways: from storage, or through workgroup memory, where blocks
+    of it lie in rows or transposed, so that one k of four rows is one vector."""
 
     NONE = "none"
     ROWS = "rows"
@@ -40,7 +40,8 @@ class WebgpuConfig(ABC):
 
     @abstractmethod
     def fault(self, workload: Workload) -> str:
-        """What makes the config unusable, or ''. Every check is cheap: nothing is compiled yet."""
+        """Says what makes the config unusable, or ''. Every check is cheap: nothing is compiled
+        yet."""
 
     if TYPE_CHECKING:
         # A setting of some families, and of others a property that their settings give.
@@ -58,7 +59,7 @@ class WebgpuConfig(ABC):
         )
 
     def fits(self, workload: Workload) -> bool:
-        """Whether some adapter has what the kernel requires."""
+        """Returns whether some adapter has what the kernel requires."""
         try:
             self.requires(workload)
         except InvalidSchedule:

@@ -30,8 +30,9 @@ def webgpu_space(
 
 
 def plain_first(configs: Sequence[C], workload: Workload, gpu: GpuModel) -> tuple[C, ...]:
-    """In their order, but for the first of those that require nothing and that the model's driver
-    compiles, which leads; for any GPU behind the first that a driver without any GPU compiles."""
+    """Keeps the order of configs, but for the first of those that require nothing and that the
+    model's driver compiles, which leads; for any GPU behind the first that a driver without any GPU
+    compiles."""
     drivers = (SOFTWARE_DRIVER, gpu.driver) if gpu is ANY_GPU else (gpu.driver,)
     plain = [one for one in configs if not one.requires(workload)]
     leading = dict.fromkeys(
@@ -49,8 +50,9 @@ def in_turns(first: Sequence[C], second: Sequence[C]) -> tuple[C, ...]:
 def _compilable(
     configs: Sequence[WebgpuConfig], workload: Workload, gpu: GpuModel
 ) -> tuple[WebgpuConfig, ...]:
-    """Those that the model's driver compiles. The first for any GPU is one that a driver without
-    any GPU compiles too: it is what a device is given while nothing else is known of it."""
+    """Keeps the configs that the model's driver compiles. The first for any GPU is one that a
+    driver without any GPU compiles too: it is what a device is given while nothing else is known of
+    it."""
     found = tuple(one for one in configs if _compiles(one, workload, gpu.driver))
     if gpu is not ANY_GPU:
         return found
@@ -64,7 +66,7 @@ def _compilable(
 
 
 def _compiles(config: WebgpuConfig, workload: Workload, driver: Driver) -> bool:
-    """Whether a driver compiles the kernel in two seconds, told before it is lowered."""
+    """Returns whether a driver compiles the kernel in two seconds, told before it is lowered."""
     if config.workgroup_bytes_for(workload) > driver.workgroup_bytes:
         return False
     return config.statements(workload) <= driver.statements

@@ -15,7 +15,8 @@ from services.tuner import ir
 Tile = Callable[[range, ir.Affine], ir.Block]
 """The body of a tile: columns of the output, moved by so many in a loop."""
 Products = Callable[[ir.Affine, ir.Affine], ir.Block]
-"""Those of one row of the windows: the row of the image, and which row of the window it is."""
+"""Makes the products of one row of the windows: the row of the image, and which row of the window
+it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class WindowRow:
                 yield from ir.serial("x1", len(whole), tile(range(first, first + step), move))
 
     def _is_whole(self, first: int) -> bool:
-        """Whether all that a tile's windows cover lies in the image."""
+        """Returns whether all that a tile's windows cover lies in the image."""
         last = first + self.tile_x - 1
         end = self.column(last) + self.extent["kw"]
         return last < self.extent["x"] and self.column(first) >= 0 and end <= self.extent["w"]

@@ -67,7 +67,7 @@ class Windows:
         return list(tensors).index(self.weights)
 
     def image_elements(self, rows: int) -> int:
-        """What rows of the output read of all tensors besides the weights."""
+        """Counts the elements that rows of the output read of all tensors besides the weights."""
         sizes = {self.y: rows, **dict.fromkeys(self.others, 1)}
         program = enlarged(self.whole, sizes)
         shapes = {each.name: each.shape for each in program.inputs}
@@ -77,17 +77,17 @@ class Windows:
 
     @property
     def packs(self) -> bool:
-        """Whether weights are worth copying next to one another."""
+        """True if weights are worth copying next to one another."""
         return bool(self.k and self.weights)
 
     @property
     def taps(self) -> int:
-        """How many terms each sum has."""
+        """Counts the terms of each sum."""
         return self.summed_channels * prod(map(self.size, self.window))
 
     @property
     def multiplies(self) -> bool:
-        """Whether there are products to round."""
+        """True if there are products to round."""
         return _multiplies(self.whole.reduction.value)
 
     @property
@@ -120,8 +120,8 @@ def windows(program: Program) -> Windows | None:
 
 
 def _is_real(whole: Fused) -> bool:
-    """Whether all that the reduction reads, and makes, is f32; without conditions, which would
-    stand inside of the loop over windows."""
+    """Returns whether all that the reduction reads, and makes, is f32; without conditions, which
+    would stand inside of the loop over windows."""
     dtypes = {each.name: DType(each.dtype) for each in whole.inputs}
     dtypes |= {stage.name: stage.dtype for stage in whole.before}
     made = (*parts(whole.reduction.value),)
@@ -133,8 +133,8 @@ def _is_real(whole: Fused) -> bool:
 
 
 def _with_rows(whole: Fused) -> Fused:
-    """With four axes at least; what has no third one gets it by splitting another, so that there
-    are rows to slice."""
+    """Makes four axes at least: a nest without a third one gets it by splitting another, so that
+    there are rows to slice."""
     names = [axis.name for axis in whole.reduction.axes]
     if len(names) < RANK - 1:
         for name in names[-2:]:

@@ -134,7 +134,7 @@ def _joined(operands: BlockOperands) -> ir.Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """What all steps of the second dispatch know. `row` is the thread's in the workgroup, `first`
+    """All steps of the second dispatch know these. `row` is the thread's in the workgroup, `first`
     the workgroup's first row in the block, `here` the place of the block's first row."""
 
     config: WebgpuBlockAttentionConfig

@@ -69,13 +69,14 @@ def shape_of(workload: Workload) -> tuple[AttentionShape, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebgpuTiledBlockAttentionConfig(WebgpuAttentionConfig):
-    """As of attention of many rows: queries are those of the block, keys and values the cache's."""
+    """Settings as those of attention of many rows: queries are those of the block, keys and values
+    the cache's."""
 
     family: ClassVar = "tiled_block_attention"
 
     @staticmethod
     def given(workload: Workload) -> ManyRowsAttention:
-        """With operands in the order rotated queries, keys, values."""
+        """Returns attention with operands in the order rotated queries, keys, values."""
         shape, rows = shape_of(workload)
         return ManyRowsAttention(
             heads=shape.heads,

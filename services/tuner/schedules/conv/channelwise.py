@@ -95,7 +95,7 @@ def _operands(value: Expression) -> tuple[Read | None, Read | None] | None:
 
 
 def _is_channel(dims: Dims, channel: str, whole: Fused) -> bool:
-    """Whether the channel is the last index, and in no other."""
+    """Returns whether the channel is the last index, and in no other."""
     *others, last = dims
     return last == (ir.variable(channel), whole.extents[channel]) and not any(
         index.coefficient(channel) for index, _ in others

@@ -82,7 +82,7 @@ def _stated(workload: Workload, sizes: tuple[tuple[str, int], ...], panels: int)
 
 
 def _in_panels(program: TensorProgram, name: str, width: int) -> TensorProgram:
-    """With a tensor [taps…, c] as [c / width, taps, width]."""
+    """Reads a tensor [taps…, c] as [c / width, taps, width]."""
     shape = next(each.shape for each in program.inputs if each.name == name)
 
     def inside(part: Expression) -> Expression:

@@ -44,7 +44,7 @@ MAX_UNROLLED = 16
 
 MAX_ROWS_UNROLLED = 5
 OUTER, ROWS = ("u", "t", "z", "image", "y"), ("r", "s", "t", "u")
-"""What axes of the output before x, and of the window besides its columns, are called."""
+"""Names of the output's axes before x, and of the window's besides its columns."""
 
 CHANNEL = ir.variable("channel")
 
@@ -101,7 +101,7 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> ir.Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """What all steps know. The thread's windows are those of pixels `x` to `x` + `tile_x` - 1 at
+    """All steps know these. The thread's windows are those of pixels `x` to `x` + `tile_x` - 1 at
     the places `outer` along other axes; `op` joins what is under a window. Pixels are multiplied by
     weights where there are any.
     """

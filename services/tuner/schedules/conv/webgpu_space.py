@@ -14,7 +14,7 @@ TILES = (2, 4, 1, 8)
 THREADS = (64, 128, 256, 32)
 WHOLE_VECTORS = (True, False)
 WANTED = 24
-"""Where windows are too few to lie side by side, the rest is computed as it is stated."""
+"""The rest is computed as it is stated where windows are too few to lie side by side."""
 
 
 def conv_configs(

@@ -74,8 +74,8 @@ def attention_programs(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """What all steps know. `first` is the first token of the workgroup's part, `here` the position,
-    `seen_from` the first token that is seen: variables of the frame."""
+    """All steps know these. `first` is the first token of the workgroup's part, `here` the
+    position, `seen_from` the first token that is seen: variables of the frame."""
 
     config: WebgpuDecodeAttentionConfig
     shape: AttentionShape

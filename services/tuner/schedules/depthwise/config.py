@@ -13,7 +13,7 @@ MAX_WINDOW = 7
 
 
 def is_depthwise(workload: Workload) -> bool:
-    """Whether channels come in whole vectors, and windows are small."""
+    """Returns whether channels come in whole vectors, and windows are small."""
     if workload.operator.name != "depthwise_conv2d":
         return False
     e = workload.extent

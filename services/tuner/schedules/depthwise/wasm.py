@@ -58,7 +58,7 @@ def depthwise_program(workload: Workload, config: WasmDepthwiseConfig) -> ir.Pro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
-    """What all steps know: a row of the output, and the tensors."""
+    """All steps know these: a row of the output, and the tensors."""
 
     workload: Workload
     row: WindowRow

@@ -12,7 +12,7 @@ MAX_TAPS = 24
 
 
 def has_few_channels(workload: Workload) -> bool:
-    """Whether a convolution's windows are rows of a few neighbouring entries."""
+    """Returns whether a convolution's windows are rows of a few neighbouring entries."""
     if workload.operator.name != "conv2d":
         return False
     e = workload.extent

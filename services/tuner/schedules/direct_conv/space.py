@@ -6,7 +6,8 @@ from services.tuner.schedules.direct_conv.config import WasmDirectConvConfig, ha
 
 
 def wasm_direct_conv_configs(workload: Workload) -> tuple[WasmDirectConvConfig, ...]:
-    """Those with fma first, each kind as its tiles are; none for other workloads."""
+    """Lists configs with fma first, each kind in the order of its tiles; none for other
+    workloads."""
     if not has_few_channels(workload):
         return ()
     columns = workload.extent["x"]

@@ -55,7 +55,7 @@ def direct_program(workload: Workload, config: WasmDirectConvConfig) -> ir.Progr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
-    """What all steps know: a row of the output, and the tensors."""
+    """All steps know these: a row of the output, and the tensors."""
 
     workload: Workload
     tile_o: int

@@ -62,9 +62,9 @@ ON_OR_OFF = 3
 
 
 def wasm_matmul_configs(workload: Workload) -> tuple[WasmConfig, ...]:
-    """Those that read weights ahead come first, where rows are few. Strassen's come directly behind
-    the first, as pages that tune themselves are sent the first of each space, and those without fma
-    last: none is the default, as their errors are bounded otherwise."""
+    """Lists configs: those that read weights ahead come first, where rows are few. Strassen's come
+    directly behind the first, as pages that tune themselves are sent the first of each space, and
+    those without fma last: none is the default, as their errors are bounded otherwise."""
     tiles = tile_configs(Extents.of(workload))
     usual = (*wasm_prefetching_matmul_configs(workload), *tiles)
     strassen = wasm_strassen_matmul_configs(workload)
@@ -109,8 +109,8 @@ def _tiles(extents: Extents, *, fma: bool) -> list[tuple[int, tuple[int, int]]]:
 
 
 def _packs(extents: Extents) -> tuple[tuple[Pack, Outer | None], ...]:
-    """How b may be read, and the axis to slice where it is not the usual one; the likely best
-    first. What is packed once is not packed again."""
+    """Lists how b may be read, and the axis to slice where it is not the usual one; the likely best
+    first. Weights that are packed once are not packed again."""
     at_run = _packs_at_run(extents)
     if not extents.b_constant:
         return tuple((pack, None) for pack in at_run)
@@ -194,8 +194,8 @@ def _panels_in_block(count: int, *limits: int) -> int:
 
 
 def naive_space_size(workload: Workload) -> int:
-    """How many schedules there would be without the rules: rows and columns split in three, the
-    summed axis in two, and three switches.
+    """Counts the schedules that there would be without the rules: rows and columns split in three,
+    the summed axis in two, and three switches.
 
     2,099,520 for matmul 384x768x768, the figure of Table 6.
     """

@@ -1,4 +1,4 @@
-"""What a matrix product for WebGPU uses and how long it may take, told before it is lowered.
+"""Tells what a matrix product for WebGPU uses and how long it may take, before it is lowered.
 
 1. Registers, workgroup memory and warps of a core: the formulas of nnJIT's Table 1.
 2. Microseconds, right to 20 % or so: what orders the space. The factors are fitted to 2,300 kernels
@@ -78,17 +78,17 @@ BARRIER_K = 0.1
 """A block of k costs as much more as so many k of it."""
 
 SLICED_BARRIER_K = 0.32
-"""The same with sliced-K, where the k of a block are those that one thread has."""
+"""The factor of a barrier with sliced-K, where the k of a block are those that one thread has."""
 
 SLICED_TRANSPOSED = 0.9
 SLICED_PARTIAL_WARPS = 0.9
 SLICED_UNEVEN = 0.87
-"""With sliced-K, the share of the speed that is left where blocks of a are transposed, where the
-threads of one slice are no whole warps, and where threads copy different numbers of vectors."""
+"""Sliced-K has this share of its speed left where blocks of a are transposed, where the threads of
+one slice are no whole warps, and where threads copy different numbers of vectors."""
 
 STAGED = 24
 STAGED_MORE = 180
-"""With sliced-K, elements of a block that each thread may copy; so many more double the time."""
+"""Elements of a block that each thread may copy with sliced-K; so many more double the time."""
 
 SHARED_BYTES_US = 116_000
 ROUND_US = 0.12
@@ -197,6 +197,7 @@ def _split_k_us(extents: Extents, config: WebgpuMatmulConfig, gpu: GpuModel) -> 
 def promise(
     extents: Extents, config: WebgpuMatmulConfig, gpu: GpuModel
 ) -> tuple[float, float, int]:
-    """What sorts a space, the best first: by time, then as the paper does, most blocks per core."""
+    """Key that sorts a space, the best first: by time, then as the paper does, most blocks per
+    core."""
     blocks = occupancy_of(config, gpu).blocks_per_core
     return round(estimated_us(extents, config, gpu), 1), -blocks, registers_of(config)

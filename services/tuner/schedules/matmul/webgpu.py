@@ -66,13 +66,13 @@ BLOCK = ir.variable("block")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """What is computed: `parameters` are the tensors of the workload, in their order."""
+    """A product that is computed: `parameters` are the tensors of the workload, in their order."""
 
     extents: Extents
     parameters: tuple[ir.Buffer, ...]
 
     def stored(self, at: tuple[ir.Affine, ...], value: ir.Expression) -> ir.Store:
-        """What stores the entry at batch, row and column, given the value of its sum."""
+        """Stores the entry at batch, row and column, given the value of its sum."""
         return stored_product(self.extents, self.parameters, at, value)
 
     def place(self, at: tuple[ir.Affine, ...]) -> ir.Affine:
@@ -129,7 +129,7 @@ def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[ir.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """What all steps know. `frame` has the variables of one thread and collects what it names."""
+    """All steps know these. `frame` has the variables of one thread and collects what it names."""
 
     config: WebgpuMatmulConfig
     frame: ir.Frame
@@ -281,7 +281,7 @@ class _Operand:
 
     @property
     def in_vectors(self) -> bool:
-        """Whether four neighbours are always one aligned vector."""
+        """True if four neighbours are always one aligned vector."""
         return self.inner % ir.LANES == 0
 
     def at(self, batch: ir.Affine, place: ir.Affine, k: ir.Affine) -> ir.Load:
@@ -324,7 +324,7 @@ def _quad(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """What a thread reads of a block at once, into a local buffer, where the bounds hold."""
+    """A thread reads this of a block at once, into a local buffer, where the bounds hold."""
 
     quads: tuple[_Quad, ...]
     into: ir.Buffer
@@ -352,7 +352,8 @@ def _read(kernel: _Kernel, read: _Read, start: ir.Affine, *, tail: bool) -> ir.B
 def _loads(
     kernel: _Kernel, quad: _Quad, start: ir.Affine
 ) -> Iterator[tuple[ir.Affine, ir.Load, ir.Affine, int]]:
-    """Where it is kept, the load, its k and its lanes: one vector, or four single elements."""
+    """Yields where a quad is kept, the load, its k and its lanes: one vector, or four single
+    elements."""
     operand, k, batch = quad.operand, start + quad.k, kernel.tile.batch
     if operand.in_vectors:
         along = (LANE, ir.ZERO) if operand.k_outer else (ir.ZERO, LANE)
@@ -368,7 +369,7 @@ def _loads(
 def _gathered(
     frame: ir.Frame, window: ImageWindow, read: _Read, start: ir.Affine, *, tail: bool
 ) -> ir.Block:
-    """The same of an implicit GEMM: pixels outside of the image are zero. Quads at one k are at the
+    """Reads for an implicit GEMM: pixels outside of the image are zero. Quads at one k are at the
     same tap of their windows, which is named once."""
     inside = frame.nested()
     taps: dict[ir.Affine, tuple[ir.Affine, ...]] = {}
@@ -487,7 +488,7 @@ def _own_quads(frame: ir.Frame, operand: _Operand, places: list[ir.Affine]) -> t
 
 
 def _own_index(operand: _Operand, element: ir.Affine, count: int) -> ir.Affine:
-    """Where element `element` of the tile's `count` rows or columns is at k = q."""
+    """Places element `element` of the tile's `count` rows or columns at k = q."""
     if operand.k_outer:
         return element + ir.affine(q=count)
     return element * ir.LANES + ir.affine(q=1)
@@ -518,17 +519,17 @@ class _Staged:
 
     @property
     def transposes(self) -> bool:
-        """Whether it lies the other way than the operand in storage."""
+        """True if it lies the other way than the operand in storage."""
         return self.k_outer is not self.operand.k_outer
 
     def start(self, half: ir.Affine) -> ir.Affine:
-        """In `memory`, of half 0 or 1."""
+        """Start in `memory` of half 0 or 1."""
         return half * self.half + self.base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Copy:
-    """What one thread copies at a time: a quad, or where the block is transposed on its way, four
+    """One thread copies this at a time: a quad, or where the block is transposed on its way, four
     quads of four rows, of which the four elements of each k become neighbours.
 
     `stores` are from registers to workgroup memory, lane by "lane".
@@ -844,7 +845,7 @@ def _add_sums(kernel: _Kernel, memory: ir.Buffer, each: Round) -> ir.Block:
 
 
 def _slot(kernel: _Kernel, slot: ir.Affine) -> ir.Affine:
-    """Where vectors of the sums lie in a slot; those of threads side by side are neighbours."""
+    """Places vectors of the sums in a slot; those of threads side by side are neighbours."""
     slots, tile = kernel.config.sum_slots, kernel.tile
     first = ir.affine(four=slots * tile.rows * tile.columns)
     return (first + tile.thread_among(slot, slots)) * ir.LANES + LANE

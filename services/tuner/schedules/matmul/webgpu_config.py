@@ -27,9 +27,9 @@ BANK_BYTES = 128
 
 
 class Prefetch(StrEnum):
-    """Where the next block of k goes while threads work on this one: nowhere; into registers; or
-    into registers and then beside this one in workgroup memory (double buffering), which saves a
-    barrier."""
+    """The next block of k goes to one of these while threads work on this one: nowhere; into
+    registers; or into registers and then beside this one in workgroup memory (double buffering),
+    which saves a barrier."""
 
     NONE = "none"
     REGISTERS = "registers"
@@ -147,7 +147,7 @@ class WebgpuMatmulConfig(WebgpuConfig):
         return self.fault_of(product_extents(workload))
 
     def fault_of(self, extents: Extents) -> str:
-        """What makes the config unusable for a product of these extents, or ''."""
+        """Says what makes the config unusable for a product of these extents, or ''."""
         counts = [value for name in self.__slots__ if type(value := getattr(self, name)) is int]
         if min(counts) < 1 or max(counts) > 1 << 16:
             return "every count of a config is from 1 to 65536"
@@ -209,7 +209,7 @@ class WebgpuMatmulConfig(WebgpuConfig):
         return ""
 
     def exceeds(self, workload: Workload) -> bool:
-        """Whether it needs more than the last step of a limit."""
+        """Returns whether it needs more than the last step of a limit."""
         try:
             self.requires(workload)
         except InvalidSchedule:

@@ -32,7 +32,7 @@ MOST_THREADS = 256
 BLOCK_K = (16, 32, 8)
 SLICED_K = (2, 4, 8)
 SLICED_TILES = TILES[:4]
-"""With sliced-K, larger tiles want more registers than there are (H200)."""
+"""Larger tiles want more registers with sliced-K than there are (H200)."""
 
 SLICED_GRIDS = (*GRIDS, (4, 4), (2, 8), (8, 2), (3, 8), (6, 4))
 SLICED_BLOCK_K = (16, 32, 64, 48, 96)
@@ -213,7 +213,7 @@ def _used_well(config: WebgpuMatmulConfig, gpu: GpuModel) -> bool:
 
 
 def _wants_slices(extents: Extents, config: WebgpuMatmulConfig, gpu: GpuModel) -> bool:
-    """Whether cores would have too few warps without sliced-K, where the config has it."""
+    """Returns whether cores would have too few warps without sliced-K, where the config has it."""
     warps = config.workgroups(extents) * config.threads / gpu.warp_lanes
     return config.sliced_k == 1 or warps <= MOST_SLICED_WARPS * gpu.cores
 

@@ -1,4 +1,4 @@
-"""What nests that take values in order have in common on all targets: keys by which entries are
+"""Nests that take values in order have these in common on all targets: keys by which entries are
 ordered, and updates at places that another tensor names."""
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ _COMBINED = {
     Reducer.MIN: ir.BinaryOp.MIN,
 }
 _OF_REALS = {Reducer.MAX: ir.BinaryOp.MAXIMUM, Reducer.MIN: ir.BinaryOp.MINIMUM}
-"""Those that keep NaN."""
+"""Operations that keep NaN."""
 NEUTRAL = {Reducer.SUM: 0, Reducer.PROD: 1}
 LEAST, MOST = DType.I32.value_range
 _MAGNITUDE = MOST
@@ -28,7 +28,7 @@ INTEGER_BITS = 32
 
 
 def combined(reducer: Reducer, dtype: DType) -> ir.BinaryOp:
-    """What puts a value to those before."""
+    """Returns the operation that adds a value to those before."""
     if dtype.compute_dtype is DType.F32 and reducer in _OF_REALS:
         return _OF_REALS[reducer]
     return _COMBINED[reducer]
@@ -184,7 +184,7 @@ class UpdateNest:
 
 
 def entry_of(held: Held) -> Read:
-    """How buffers that are held by the names of tensors are read."""
+    """Returns a function that reads buffers by the names of tensors."""
 
     def entry(tensor: str, at: Sequence[ir.Affine]) -> ir.Load:
         buffer, shape = held[tensor]
@@ -197,7 +197,7 @@ def entry_of(held: Held) -> Read:
 
 
 def start(updates: Updates, index: ir.Affine, held: Held, dtype: DType) -> ir.Expression:
-    """What a flat place of the stage has before any update."""
+    """Returns what a flat place of the stage has before any update."""
     match updates.value.initial:
         case domain.Real(value) | domain.Integer(value):
             return of_dtype(value, dtype)

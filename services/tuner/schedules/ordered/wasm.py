@@ -171,7 +171,7 @@ def _updates(updates: Updates, held: Held, output: ir.Buffer) -> ir.Loop:
 
 
 def _has_first_axis(updates: Updates) -> bool:
-    """Whether updates have the first axis of the stage as it is."""
+    """Returns whether updates have the first axis of the stage as it is."""
     if 0 not in own_axes(updates):
         return False
     first = updates.value.at[0]

@@ -255,7 +255,7 @@ class _Sorting:
         return ir.serial("t", self._length, ir.under(exists, body))
 
     def two_passes(self) -> ir.Block:
-        """Those of number `round`: by the next two digits."""
+        """Makes the passes of number `round`: by the next two digits."""
         return (
             ir.Barrier(storage=True),
             *self._pass(self._held, self._other, 0),

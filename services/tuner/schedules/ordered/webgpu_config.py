@@ -26,7 +26,8 @@ class WebgpuOrderedConfig(WebgpuConfig):
         return ""
 
     def workgroup_bytes_for(self, _: Workload) -> int:
-        """How often each thread meets each digit, and where each digit starts."""
+        """Counts the bytes for how often each thread meets each digit, and for where each digit
+        starts."""
         return (self.threads + 1) * DIGITS * DType.I32.size_bytes
 
     def requires(self, workload: Workload) -> tuple[str, ...]:

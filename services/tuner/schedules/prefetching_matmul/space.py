@@ -8,7 +8,7 @@ from services.tuner.schedules.base.rules import BASE_TILES, FMA_TILES
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 
 MOST_ROWS = 512
-"""With more, what the first rows wait for is little beside the rest."""
+"""The wait of the first rows is little beside the rest of more."""
 
 A_BYTES = 5 << 18
 """All rows pass by each panel: they stay in the second-level cache."""

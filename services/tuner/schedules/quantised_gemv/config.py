@@ -41,7 +41,7 @@ class WasmQuantisedGemvConfig(WasmConfig):
 
 
 def streams(product: QuantisedProduct) -> bool:
-    """Whether it has few rows, and weights that are taken 32 at a time."""
+    """Returns whether it has few rows, and weights that are taken 32 at a time."""
     block = product.form.block
     return (
         product.m <= FEW_ROWS_WASM

@@ -15,7 +15,7 @@ def _streams_quantised(space: IterationSpace) -> bool:
 
 
 def _streams_quantised_words(space: IterationSpace) -> bool:
-    """The same, with weights that are taken a whole vector of words at a time."""
+    """True of a quantised product whose weights are taken a whole vector of words at a time."""
     product = quantised_product(space.program)
     return product is not None and streams(product)
 

@@ -1,4 +1,4 @@
-"""Where the 32 weights of a stretch stand in its words, four of them at a time.
+"""Says where the 32 weights of a stretch stand in its words, four of them at a time.
 
 Word j of a vector has weights from j · W on, W of them. So the same bits of its four words are the
 weights e, W + e, 2W + e and 3W + e, and slot number e of the vector has the activations of these:
@@ -25,7 +25,7 @@ class Slot:
 
     @property
     def vector(self) -> int:
-        """Which vector of words."""
+        """Number of the vector of words."""
         return self.number // per_word(self.width)
 
     @property
@@ -48,7 +48,7 @@ class Slot:
         return ((1 << self.width) - 1) << self.power
 
     def weight(self, lane: int) -> int:
-        """Which weight of the stretch a lane has."""
+        """Returns which weight of the stretch a lane has."""
         return (self.vector * ir.LANES + lane) * per_word(self.width) + self.bit
 
 

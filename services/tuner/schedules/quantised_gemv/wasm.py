@@ -83,7 +83,7 @@ class _Nest:
 
     @property
     def _offsets(self) -> ir.Buffer:
-        """What zero points take away of a stretch, or what they are multiplied by."""
+        """Holds what zero points take away of a stretch, or what they are multiplied by."""
         return ir.scratch("offsets", self.product.m * self._units * ir.LANES)
 
     @property

@@ -67,7 +67,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """What all steps know. `rows` are those of the thread's tile, the last one again where there
+    """All steps know these. `rows` are those of the thread's tile, the last one again where there
     are no more."""
 
     config: WebgpuQuantisedGemvConfig
@@ -352,7 +352,8 @@ def _words(value: int) -> ir.Const:
 
 
 def _centre(form: Form, slot: Slot, zeros: tuple[ir.Expression, ...]) -> ir.Expression:
-    """What the mantissa has where a weight is its zero point, of which `zeros` has one a word."""
+    """Returns what the mantissa has where a weight is its zero point, of which `zeros` has one a
+    word."""
     one, power = float(1 << MANTISSA), float(1 << slot.power)
     if not zeros:
         return ir.numbers(one + power * form.middle)

@@ -11,13 +11,13 @@ from services.tuner.schedules.base.quantised import quantised_product_of
 from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
 
 MOST_PLAIN, MOST_OTHERS = 28, 40
-"""How many candidates require nothing, and how many do: a device without subgroups has a space of
-its own."""
+"""So many candidates require nothing, and so many do: a device without subgroups has a space of its
+own."""
 THREADS = (64, 128, 256, 32)
 TILES = (2, 1, 4, 8)
 THREADS_PER_ROW = (32, 16, 64, 8, 128, 256, 4)
 FEW_THREADS, FEW_SUMS = 64, 8
-"""What a driver without a GPU compiles in a second or two: it writes the zeros of workgroup memory
+"""A driver without a GPU compiles these in a second or two: it writes the zeros of workgroup memory
 by an instruction for each word."""
 FEW_STAGED, MANY_STAGED = 1024, 4096
 """Activations of a row in workgroup memory: what any driver compiles, and all of most rows."""
@@ -83,7 +83,7 @@ def _staged(k: int, m: int) -> list[tuple[float, int]]:
 
 
 def _is_small(config: WebgpuQuantisedGemvConfig, workload: Workload) -> bool:
-    """Whether a driver without a GPU compiles it soon."""
+    """Returns whether a driver without a GPU compiles it soon."""
     return (
         config.workgroup_bytes_for(workload) <= SOFTWARE_DRIVER.workgroup_bytes
         and config.threads <= FEW_THREADS

@@ -46,7 +46,8 @@ class WasmQuantisedMatmulConfig(WasmConfig):
 
 
 def unpacks(product: QuantisedProduct) -> bool:
-    """Whether it has rows enough for weights to be unpacked first, four rows of them at a time."""
+    """Returns whether it has rows enough for weights to be unpacked first, four rows of them at a
+    time."""
     return (
         product.m > FEW_ROWS_WASM
         and product.norm is None

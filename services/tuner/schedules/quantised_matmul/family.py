@@ -15,7 +15,7 @@ def _multiplies_quantised(space: IterationSpace) -> bool:
 
 
 def _unpacks_weights(space: IterationSpace) -> bool:
-    """The same, with weights that are unpacked four rows at a time."""
+    """True of a quantised product whose weights are unpacked four rows at a time."""
     product = quantised_product(space.program)
     return product is not None and unpacks(product)
 

@@ -45,7 +45,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """What all steps know: where the tile of the workgroup begins, and which is the thread's."""
+    """All steps know these: where the tile of the workgroup begins, and which is the thread's."""
 
     config: WebgpuQuantisedMatmulConfig
     product: QuantisedProduct
@@ -147,7 +147,7 @@ def quantised_matmul_programs(
 
 
 MOST_REGISTERS = 160
-"""What a thread may hold besides its indices, where it reads ahead."""
+"""A thread may hold so many besides its indices, where it reads ahead."""
 
 
 def _turns(kernel: _Kernel, items: int) -> int:
@@ -155,7 +155,7 @@ def _turns(kernel: _Kernel, items: int) -> int:
 
 
 def _fit_registers(kernel: _Kernel) -> bool:
-    """Whether a thread has room for what it reads of the next block."""
+    """Returns whether a thread has room for what it reads of the next block."""
     config, product = kernel.config, kernel.product
     words = ROW_STEP // product.form.per_word
     turns = _turns(kernel, config.block_m // ir.LANES * ROW_STEP)
@@ -164,7 +164,7 @@ def _fit_registers(kernel: _Kernel) -> bool:
 
 
 Turn = Callable[[ir.Frame, Sequence[ir.Affine], ir.Affine], ir.Block]
-"""What is done for an item, whose place is told in its `axes`; then where it lies in registers."""
+"""Makes what is done for an item, given its place in its `axes`, then its place in registers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,7 +387,7 @@ def _products(kernel: _Kernel) -> ir.Block:
 def _entry(
     kernel: _Kernel, at_m: ir.Affine, at_n: ir.Affine, made: Mapping[str, ir.Expression]
 ) -> ir.Store:
-    """What stores an entry, given its sums."""
+    """Stores an entry, given its sums."""
     output, shape = kernel.held[list(kernel.held)[-1]]
     i, j = kernel.product.axes
     value = entry_value(kernel.product.value, {i.name: at_m, j.name: at_n}, kernel.held, made)

@@ -32,7 +32,7 @@ WARPS_WANTED = 6
 DISPATCH = 14_000
 """Multiply-adds of a warp in the time of a second dispatch."""
 SCRATCH_BYTE = 0.0023
-"""The same of a byte of partial sums, which all cores write and read."""
+"""A byte of partial sums, which all cores write and read, takes so long."""
 
 
 def quantised_matmul_configs(

@@ -120,7 +120,7 @@ class Recurrence:
         return None if last_of_batch and self.rows > 1 else found
 
     def weights_place(self, product: StepProduct) -> ir.Affine:
-        """Where the weights of the slice begin."""
+        """Places the beginning of the slice's weights."""
         k, n = number(product.k.extent), number(product.n[0].extent)
         index = ir.ZERO
         for place, axis in zip(self.places, product.batch, strict=False):
@@ -128,7 +128,8 @@ class Recurrence:
         return index * (k * n)
 
     def entering(self, stage: Stage, product: StepProduct) -> tuple[Held, ir.Block]:
-        """What a product takes, [rows, k], and what makes it where it is no stage of this step."""
+        """Returns what a product takes, [rows, k], and what makes it where it is no stage of this
+        step."""
         match product.entering:
             case Read(tensor, at) if f"{tensor}.now" in self.held and at == (
                 stage.axes[0],
@@ -139,7 +140,7 @@ class Recurrence:
         return held, self.nest(entering_stage(stage, product), held)
 
     def nest(self, stage: Stage, target: Held | None = None) -> ir.Block:
-        """What makes the entries of a stage in one step."""
+        """Makes the entries of a stage in one step."""
         names = {each.name for each in self.program.stages}
         held = {**self.held, "made": target or self.held[f"{stage.name}.now"]}
 
@@ -244,8 +245,8 @@ class Recurrence:
         return (ir.loop(ROW, self.rows, placed),)
 
     def copies(self) -> list[tuple[int, Callable[[ir.Affine], ir.Store]]]:
-        """What ends a step: how many entries are copied, and how each is, of the output and of
-        stages that the next step reads."""
+        """Lists the copies that end a step: how many entries are copied, and how each is, of the
+        output and of stages that the next step reads."""
         name = self.program.output.name
         made = self.held[f"{name}.now"]
         _, count = held_entries(self.program, self.rows)[f"{name}.now"]

@@ -1,4 +1,4 @@
-"""What a slice of a recurrence holds from one step to the next."""
+"""A slice of a recurrence holds these from one step to the next."""
 
 from math import prod
 
@@ -8,8 +8,9 @@ from kernelzoo.domain.operators.recurrence import outer_axes, reads_step_before,
 
 
 def held_entries(program: Program, rows: int) -> dict[str, tuple[DType, int]]:
-    """What a slice of so many rows holds: the dtype and number of entries, by name. Those of this
-    step are called `now`, those of the step before `before`, what products take `entering`."""
+    """Maps names to what a slice of so many rows holds: the dtype and number of entries, by name.
+    Those of this step are called `now`, those of the step before `before`, what products take
+    `entering`."""
     outer = outer_axes(program)
     entries = {stage.name: rows * prod(stage.shape[1 + outer :]) for stage in program.stages}
     found = {f"{each.name}.now": (each.dtype, entries[each.name]) for each in program.stages}

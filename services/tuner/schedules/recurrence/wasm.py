@@ -89,7 +89,7 @@ class _Nest:
     # Steps 1 and 2: products, by blocks of columns; the last block may be narrower.
 
     def _product(self, stage: Stage, product: StepProduct) -> tuple[ir.Block, ir.Block]:
-        """What packs the weights, and what makes the stage in a step."""
+        """Returns what packs the weights, and what makes the stage in a step."""
         recurrence, vectors = self.recurrence, self.config.vectors
         entering, made = recurrence.entering(stage, product)
         k, n = number(product.k.extent), number(product.n[0].extent)

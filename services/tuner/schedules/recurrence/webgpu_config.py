@@ -13,7 +13,7 @@ from services.tuner.schedules.recurrence.config import slices
 from services.tuner.schedules.recurrence.slices import held_entries
 
 SHARED_BYTES = (WORKGROUP_BYTES[0][0], SOFTWARE_DRIVER.workgroup_bytes)
-"""What every adapter has, and what a driver without any GPU compiles in two seconds."""
+"""Every adapter has the first, and a driver without any GPU compiles the second in two seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class WebgpuRecurrenceConfig(WebgpuConfig):
         )
 
     def shared(self, program: Program) -> frozenset[str]:
-        """What lies in workgroup memory, by the names of `held_entries`: as much as there is room
+        """Names what lies in workgroup memory, as `held_entries` does: as much as there is room
         for, what products take first."""
         found, left = set(), self.shared_bytes
         entries = held_entries(program, 1)

@@ -82,7 +82,7 @@ class Rows:
 
     @property
     def slices(self) -> int:
-        """How many entries the sliced axis has."""
+        """Counts the entries of the sliced axis."""
         return size_of(self.axes[self.sliced])
 
     @property
@@ -96,12 +96,12 @@ class Rows:
 
     @property
     def multiplies(self) -> bool:
-        """Whether there are products to round, which the plain sum of a row has not."""
+        """True if there are products to round, which the plain sum of a row has not."""
         return self.has_columns or any(not isinstance(each.value, Read) for each in self.passes)
 
     def may_drop_nan(self, stage: Stage) -> bool:
-        """Whether a pass may take the largest of the numbers among its terms, since NaN among them
-        reaches whoever reads it by a sum: Σ exp(x − largest), as softmax has it."""
+        """Returns whether a pass may take the largest of the numbers among its terms, since NaN
+        among them reaches whoever reads it by a sum: Σ exp(x − largest), as softmax has it."""
         if stage.reducer is not Reducer.MAX:
             return False
         largest = Read(stage.name, stage.axes)
@@ -130,7 +130,7 @@ class Rows:
         return inside(value)
 
     def is_of_row(self, expression: Expression) -> bool:
-        """Whether an expression reads the value of a pass, and nothing by column."""
+        """Returns whether an expression reads the value of a pass, and nothing by column."""
         read = {part.tensor: part.at for part in parts(expression) if isinstance(part, Read)}
         passes = {stage.name for stage in self.passes}
         return not passes.isdisjoint(read) and not any(self.column in at for at in read.values())

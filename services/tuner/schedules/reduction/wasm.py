@@ -239,8 +239,8 @@ class _Row:
         )
 
     def _skips(self, stage: Stage) -> bool:
-        """Whether what lies outside of the row changes nothing: a statement that reads a parameter
-        there is skipped, and kept entries are neutral there."""
+        """Returns whether what lies outside of the row changes nothing: a statement that reads a
+        parameter there is skipped, and kept entries are neutral there."""
         if any(self.rows.column in axes for axes in self._input_axes(stage.value)):
             return True
         return self._neutral(stage.value) == NEUTRAL[stage.reducer or Reducer.SUM]
@@ -250,7 +250,7 @@ class _Row:
         return [named[name] for name in _reads(value) if name in named]
 
     def _neutral(self, value: Expression) -> float | None:
-        """What a value is outside of the row, where that is certain."""
+        """Returns what a value is outside of the row, where that is certain."""
         match value:
             case Read(tensor):
                 return self.outside.get(tensor)
@@ -288,7 +288,7 @@ class _Row:
 
 
 def _name(part: Expression, place: int) -> str:
-    """What a value of a row is called among tensors: a pass has its own name."""
+    """Names a value of a row among tensors: a pass has its own name."""
     return part.tensor if isinstance(part, Read) else f"single{place}"
 
 

@@ -124,8 +124,8 @@ def _rows_of_inputs(frame: ir.Frame, rows: Rows, row: ir.Affine) -> dict[str, ir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """What all steps know, and the buffers that they make. Each of `steps` reads `vectors` units of
-    `width` entries of the row.
+    """All steps know these, and the buffers that they make. Each of `steps` reads `vectors` units
+    of `width` entries of the row.
 
     `row_of` tells where the rows of an input are. `values` are those of the row that are known, by
     what they are. A row that is one step stays in registers, in `entries`: `held` is what they are
@@ -166,7 +166,7 @@ class _Kernel:
 
 
 def _pass(kernel: _Kernel, stage: domain.Stage, place: int) -> ir.Block:
-    """What makes the values of a row that need this pass, and those before."""
+    """Makes the values of a row that need this pass, and those before."""
     reducer = stage.reducer or domain.Reducer.SUM
     op = ir.BinaryOp.MAX if kernel.rows.may_drop_nan(stage) else JOINS[reducer]
     holds = _held_in(kernel.rows, stage)
@@ -194,7 +194,8 @@ def _pass(kernel: _Kernel, stage: domain.Stage, place: int) -> ir.Block:
 
 
 def _held_in(rows: Rows, stage: domain.Stage) -> domain.Expression:
-    """What stays in registers: the one tensor of entries that a pass reads, or what it reduces."""
+    """Returns what stays in registers: the one tensor of entries that a pass reads, or what it
+    reduces."""
     read = {
         part: None
         for part in domain.parts(stage.value)
@@ -262,7 +263,8 @@ def _value(
         return row * kernel.n + column if rows.column in inputs[tensor] else row
 
     def found(part: domain.Expression) -> ir.Expression | domain.Expression | None:
-        """What an operand is, or the expression to take for it; None for its own operation."""
+        """Returns what an operand is, or the expression to take for it; None for its own
+        operation."""
         if part in known:
             return known[part]
         match part:
@@ -281,7 +283,7 @@ def _value(
 def _of_all_threads(
     kernel: _Kernel, op: ir.BinaryOp, value: ir.Expression, name: str
 ) -> tuple[ir.Expression, ir.Block]:
-    """What every thread of the row knows once the block is done."""
+    """Returns what every thread of the row knows once the block is done."""
     if kernel.config.threads_per_row == 1:
         return value, ()
     if kernel.config.subgroups:

@@ -23,7 +23,8 @@ NEIGHBOURS = 4
 
 WORKGROUPS = (128, 64, 256)
 WORKGROUP_RANK = 0.5
-"""How many rows share a workgroup matters less than how many threads share a row (H200)."""
+"""The number of rows that share a workgroup matters less than how many threads share a row
+(H200)."""
 
 RADICES = (8, 32, 4)
 STREAMED = (4, 2, 1)

@@ -232,7 +232,7 @@ class _Nest:
         return body
 
     def _ahead(self, frame: ir.Frame, tiles: RowTiles, following: ir.Affine, half: int) -> ir.Load:
-        """What a body reads: each tile has its part of a panel."""
+        """Reads ahead for a body: each tile has its part of a panel."""
         size, bodies = self.extents.k * self.config.tile_n, self.k // self.config.unroll_k
         count = -(-self.config.block_m // self.config.tile_m)
         step = -(-size // (bodies * count))
@@ -304,7 +304,7 @@ class _Nest:
     def _entry(
         self, quarter: Quarter, at: tuple[ir.Affine, ir.Affine], value: ir.Expression
     ) -> ir.Store:
-        """What stores an entry of a quarter of the output, given its sum."""
+        """Stores an entry of a quarter of the output, given its sum."""
         row = at[0] + quarter.lower * self.extents.m // 2
         column = at[1] + quarter.right * self.extents.n // 2
         return stored_product(self.extents, self.parameters, (ir.ZERO, row, column), value)

@@ -22,16 +22,17 @@ IN = OUT + 2
 POINTS = IN * IN
 
 FEWEST_CHANNELS = 32
-"""With fewer, transforming tiles takes as long as it saves."""
+"""Transforming tiles takes as long as it saves with fewer."""
 FEWEST_TILES = 28
-"""With fewer, weights that are four times as large are not worth their memory. The 16 tiles of
-14x14 pixels and 256 channels save a quarter of a call's time, which is 4 % of ResNet-50's, for
-35 MB more on 109; the 49 of 28x28 pixels save 60 %."""
+"""Weights that are four times as large are not worth their memory with fewer. The 16 tiles of 14x14
+pixels and 256 channels save a quarter of a call's time, which is 4 % of ResNet-50's, for 35 MB more
+on 109; the 49 of 28x28 pixels save 60 %."""
 WINDOW = 3
 
 
 def is_winograd(workload: Workload) -> bool:
-    """Whether windows of 3 x 3 stand side by side, enough of them, and weights stay the same."""
+    """Returns whether windows of 3 x 3 stand side by side, enough of them, and weights stay the
+    same."""
     if workload.operator.name != "conv2d" or "b" not in workload.constant:
         return False
     e = workload.extent

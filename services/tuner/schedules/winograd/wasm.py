@@ -88,7 +88,7 @@ def winograd_program(workload: Workload, config: WasmWinogradConfig) -> ir.Progr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
-    """What all steps know. A block has `tiles` tiles, `across` in a row, over `rows` x `columns`
+    """All steps know these. A block has `tiles` tiles, `across` in a row, over `rows` x `columns`
     pixels; it begins with row `first` of an image of the output, and takes a `group` of channels.
     """
 
