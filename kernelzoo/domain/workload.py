@@ -43,11 +43,15 @@ from kernelzoo.errors import InvalidInput
 MAX_EXTENT = 65_536
 MAX_QUANTISED_EXTENT = 1 << 18
 """The bound of operators with quantised weights: a row for each token of a vocabulary."""
-MAX_ENTRIES = 1 << 26
+MAX_ENTRIES = 1 << 29
 """The largest extent of an operator with one axis, which is all there is of a tensor."""
 MAX_EPS = 30
 """10⁻³⁰ is a number of f32, and added to a variance it is nothing."""
-MAX_TENSOR_BYTES = 1 << 28
+MAX_TENSOR_BYTES = 1 << 31
+"""Kernels count the bytes of a tensor by integers of 32 bits. What a page's device has room for, it
+sees when it opens a model."""
+MAX_MEASURED_BYTES = 1 << 28
+"""Agents hold the tensors of a workload beside what pages do on the same device."""
 MAX_FLOPS = 1 << 40
 MAX_REDUCTION = 1 << 22
 """Terms of one entry of an output, as a group of 16 images of 512 x 512 has. Who checks a report
@@ -298,6 +302,11 @@ class Workload:
         return False
 
     @property
+    def is_measured(self) -> bool:
+        """Returns whether agents are lent its kernels; pages are given the defaults of others."""
+        return all(each.size_bytes <= MAX_MEASURED_BYTES for each in self.tensors)
+
+    @property
     def stores_f16(self) -> bool:
         """True if some of its tensors are of f16."""
         return self.dtype is DType.F16
@@ -441,6 +450,17 @@ class ProgramWorkload(Workload):
                 raise InvalidInput(
                     f"{self.key} is too large: {what.format(found)}; at most {most} are allowed"
                 )
+
+
+def refuse_unmeasured(workload: Workload) -> None:
+    """Raises InvalidInput for a workload of which no agent measures kernels."""
+    for tensor in workload.tensors:
+        if tensor.size_bytes > MAX_MEASURED_BYTES:
+            raise InvalidInput(
+                f"tensor {tensor.name} of {workload.key} has {tensor.size_bytes} bytes; agents "
+                f"hold at most {MAX_MEASURED_BYTES}. Give smaller extents, or run it in a model, "
+                "which is given default kernels"
+            )
 
 
 def is_program(key: str) -> bool:

@@ -127,7 +127,7 @@ def next_job(
     runs a model names its workloads.
 
     Nothing is lent before the job's reference kernel is compiled, so that relative times of one
-    job share their base.
+    job share their base; and nothing of a workload that is not measured.
     """
     return Query(
         sql="""
@@ -157,6 +157,7 @@ def next_job(
                 ) share
                 WHERE j.target = %(target)s AND j.space = space_of(%(target)s, %(device_id)s)
                   AND j.state = 'planned' AND j.cancelled_at IS NULL
+                  AND (SELECT w.measured FROM workload w WHERE w.key = j.workload_key)
                   AND (j.priority < %(below)s OR j.priority = %(below)s AND j.id > %(after)s)
                   AND (%(only)s::text[] IS NOT NULL OR is_for(%(application)s, j.workload_key))
                   AND %(class)s NOT IN (SELECT skipping(j.workload_key))

@@ -33,7 +33,7 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
     are not its default; in the order in which the class, or one like it that nobody knows, measures
     them; where nothing says in which, kernels of wasm that use most of the class's features first,
     as the others are slower. Of a workload that was not planned for its GPU's `space` it is given
-    those for any GPU.
+    those for any GPU; of one that is not measured, nothing.
     """
     return Query(
         sql="""
@@ -48,7 +48,8 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
                     WHERE o.job_id = j.id AND o.device_class IN (%(class)s, %(stranger)s)
                     ORDER BY o.device_class <> %(class)s LIMIT 1
                 ) o ON true
-                WHERE j.workload_key = ANY (%(keys)s) AND j.target = %(target)s
+                JOIN workload w ON w.key = j.workload_key
+                WHERE j.workload_key = ANY (%(keys)s) AND j.target = %(target)s AND w.measured
                   AND (j.space = %(space)s OR j.space = %(any)s AND NOT EXISTS (
                     SELECT FROM tuning_job own
                     WHERE own.workload_key = j.workload_key AND own.target = j.target

@@ -3,9 +3,13 @@
 CREATE TABLE workload (
     key text PRIMARY KEY,
     flops bigint NOT NULL CHECK (flops > 0),
-    created_at timestamptz NOT NULL DEFAULT now()
+    created_at timestamptz NOT NULL DEFAULT now(),
+    measured boolean NOT NULL DEFAULT true
 );
 COMMENT ON TABLE workload IS 'An operator with concrete extents; key as in kernelzoo.domain.workload.';
+COMMENT ON COLUMN workload.measured IS
+    'Whether agents are lent its kernels. False for one whose tensors are larger than they hold: pages '
+    'are given the defaults.';
 
 CREATE TABLE workload_set (
     name text NOT NULL,

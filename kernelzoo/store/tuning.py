@@ -71,10 +71,15 @@ class MemberRow:
 def register_workload(workload: Workload) -> Statement:
     return Statement(
         sql="""
-            INSERT INTO workload (key, flops) VALUES (%(key)s, %(flops)s)
+            INSERT INTO workload (key, flops, measured)
+            VALUES (%(key)s, %(flops)s, %(measured)s)
             ON CONFLICT (key) DO NOTHING
         """,
-        parameters={"key": workload.key, "flops": workload.flops},
+        parameters={
+            "key": workload.key,
+            "flops": workload.flops,
+            "measured": workload.is_measured,
+        },
     )
 
 

@@ -92,6 +92,32 @@ def deep(name: str = "deep", layers: int = 40, rows: int = 256, width: int = 512
     )
 
 
+def wide(name: str = "wide", rows: int = 9000) -> PlannedNetwork:
+    """Two products with a value of 309 MiB between them, which no agent measures."""
+    random = np.random.default_rng(11)
+    x, w, v = (
+        random.standard_normal(shape, dtype=np.float32)
+        for shape in ((rows, 4), (4, rows), (rows, 8))
+    )
+    sizes = (4 * x.size, 4 * rows * rows)
+    return network(
+        name,
+        weights={"w": w, "v": v},
+        tensors=[
+            PlanTensor(dtype=DType.F32, shape=(rows, 4), at=0),
+            PlanTensor(dtype=DType.F32, shape=(rows, rows), at=sizes[0]),
+            PlanTensor(dtype=DType.F32, shape=(rows, 8), at=sum(sizes)),
+        ],
+        activations=sum(sizes) + 4 * rows * 8,
+        calls=[
+            (f"matmul:f32:m{rows}k4n{rows}", (0, "w", 1), "out"),
+            (f"matmul:f32:m{rows}k{rows}n8", (1, "v", 2), "in"),
+        ],
+        inputs={"x": (PortDType.FLOAT32, x, 0)},
+        outputs={"y": (PortDType.FLOAT32, (x.astype(np.float64) @ (w @ v)).astype(np.float32), 2)},
+    )
+
+
 def widths(name: str = "widths", rows: int = 64) -> PlannedNetwork:
     """Products with different kernels, which one module has."""
     random = np.random.default_rng(10)

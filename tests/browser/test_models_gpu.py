@@ -13,7 +13,7 @@ from fixtures.model_site import write_model
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import MAX_MEASURED_BYTES, Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.schedules.registry import lite_space
@@ -32,7 +32,7 @@ from tests.browser.model_host import (
     page_elsewhere,
     script,
 )
-from tests.browser.model_plans import attentive, chosen, chosen_on_gpu, deep, small
+from tests.browser.model_plans import attentive, chosen, chosen_on_gpu, deep, small, wide
 from tests.browser.sites import site
 from tests.plans import PlannedNetwork
 from tests.unit.graph.test_fuse import attention_in_vectors
@@ -68,20 +68,24 @@ class GpuHandler(QueueHandler):
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
     made = Queue(tmp_path_factory.mktemp("models"))
     for both in ((small(), small()), (TUNED, TUNED), HALF):
-        targets = (("wasm", chosen, CLASS), ("webgpu", chosen_on_gpu, GPU_CLASS))
-        for network, (target, pick, of) in zip(both, targets, strict=True):
-            keys = network.plan.kernels
-            folder = made.folder / target
-            write_model(folder, of, network.plan, network.files, {key: pick(key) for key in keys})
-            for file in folder.rglob("*.*"):
-                served = made.folder / file.relative_to(folder)
-                served.parent.mkdir(parents=True, exist_ok=True)
-                served.write_bytes(file.read_bytes())
+        _add(made, *both)
     _slow_down(made.folder / "webgpu" / f"{TUNED.plan.model}.json")
     for target in ("wasm", "webgpu"):
         _fetch_apart(made.folder / target, HALF[0].plan.model)
     with hosting(made, GpuHandler):
         yield made
+
+
+def _add(host: Queue, on_wasm: PlannedNetwork, on_gpu: PlannedNetwork) -> None:
+    targets = (on_wasm, "wasm", chosen, CLASS), (on_gpu, "webgpu", chosen_on_gpu, GPU_CLASS)
+    for network, target, pick, of in targets:
+        keys = network.plan.kernels
+        folder = host.folder / target
+        write_model(folder, of, network.plan, network.files, {key: pick(key) for key in keys})
+        for file in folder.rglob("*.*"):
+            served = host.folder / file.relative_to(folder)
+            served.parent.mkdir(parents=True, exist_ok=True)
+            served.write_bytes(file.read_bytes())
 
 
 def _slow_down(document: Path) -> None:
@@ -572,6 +576,33 @@ BOUND = """
   const plain = ([name, data]) => [name, [...data].map(Number)];
   return { target, targetReason, outputs: Object.fromEntries(Object.entries(outputs).map(plain)) };
 """
+
+
+WIDE = """
+  const found = {};
+  for (const backend of ["wasm", "webgpu"]) {
+    const zoo = await open({ backend });
+    const model = await zoo.model("wide");
+    const { y } = await model.run(feeds);
+    found[backend] = { target: model.plan.target, memoryBytes: model.memoryBytes, y: [...y] };
+    await model.dispose();
+    zoo.dispose();
+  }
+  return found;
+"""
+
+
+@pytest.mark.slow
+def test_a_value_beyond_what_agents_hold_is_computed_on_either_target(
+    page: Page, host: Queue
+) -> None:
+    network = wide()
+    assert any(tensor.size_bytes > MAX_MEASURED_BYTES for tensor in network.plan.tensors)
+    _add(host, network, network)
+    found = page.evaluate(script(WIDE), [host.url, lists(network.feeds)])
+    for target, ran in found.items():
+        assert ran["target"] == target
+        assert close(ran["y"], network.outputs["y"])
 
 
 def bound_by(browser: Browser, host: Queue, most: int, network: PlannedNetwork) -> dict[str, Any]:

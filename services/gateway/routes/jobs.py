@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 from kernelzoo import jobs
 from kernelzoo.domain.gpu import first_space
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import Workload, refuse_unmeasured
 from kernelzoo.store import applications, notifications, tuning
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
@@ -53,6 +53,7 @@ async def open_job(
         await require(db, (workload.key,))
         # What a program computes is known from here on.
         refuse_unsupported(workload, target)
+        refuse_unmeasured(workload)
         if application is not None:
             await execute(db, applications.lock(application.id))
         if await execute(db, tuning.register_workload(workload)):
@@ -141,6 +142,8 @@ async def put_set(
     workloads = [Workload.parse(key) for key in dict.fromkeys(body.workloads)]
     async with state.pool.connection() as db, db.transaction():
         await require(db, (workload.key for workload in workloads))
+        for workload in workloads:
+            refuse_unmeasured(workload)
         await execute(db, tuning.lock_workloads(alone=True))
         if application is not None:
             await _own(db, application, name, len(workloads))

@@ -1,4 +1,4 @@
-"""Constants that are larger than a kernel's tensor may be lie in pieces, of which programs choose.
+"""Constants that are larger than agents measure lie in pieces, of which programs choose.
 
     y[i0: 16, i1: 384] = table[ids[i0], i1]               table: 250037 rows
 
@@ -23,7 +23,7 @@ from kernelzoo.domain.operators.expressions import (
     Real,
     Stage,
 )
-from kernelzoo.domain.workload import MAX_EXTENT, MAX_TENSOR_BYTES
+from kernelzoo.domain.workload import MAX_EXTENT, MAX_MEASURED_BYTES
 from services.tuner.graph.building import MOST_OPERANDS
 from services.tuner.graph.edit import Edit, Entries
 from services.tuner.graph.formulas import node_of, reads, replaced, single_stage
@@ -34,8 +34,8 @@ PIECE_BYTES = BINDING_BYTES[0][0]
 
 
 def is_large(entries: Entries) -> bool:
-    """Returns whether no workload takes them as one tensor."""
-    return entries.nbytes > MAX_TENSOR_BYTES
+    """Returns whether no workload that agents measure takes them as one tensor."""
+    return entries.nbytes > MAX_MEASURED_BYTES
 
 
 def is_piece(rows: int, size_bytes: int) -> bool:

@@ -30,7 +30,7 @@ MOST_OF_OTHERS = 256
 def _small_bound(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "real" not in request.node.name:
         monkeypatch.setattr(tables, "PIECE_BYTES", PIECE_BYTES)
-        monkeypatch.setattr(tables, "MAX_TENSOR_BYTES", BOUND)
+        monkeypatch.setattr(tables, "MAX_MEASURED_BYTES", BOUND)
         monkeypatch.setattr(workload, "MAX_TENSOR_BYTES", BOUND)
 
 
@@ -107,8 +107,8 @@ def test_a_head_reads_the_pieces_of_the_table_that_it_shares(tmp_path: Path) -> 
         h = Gather (table, ids) y = MatMul (h, w) }"""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "PIECE_BYTES", 5 << 18)
-        for module in (tables, workload):
-            patch.setattr(module, "MAX_TENSOR_BYTES", 1 << 21)
+        patch.setattr(tables, "MAX_MEASURED_BYTES", 1 << 21)
+        patch.setattr(workload, "MAX_TENSOR_BYTES", 1 << 21)
         model = with_constants(text, table=table, w=np.ascontiguousarray(table.T))
         graph = fused(import_model(written(tmp_path, model), {}))
     assert [entries.shape for entries in graph.constants.values()] == [(35_000, 8)] * 2

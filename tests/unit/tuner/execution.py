@@ -141,9 +141,11 @@ def execute(
     inputs: list[Floats],
     slices: tuple[tuple[int, int], ...] | None = None,
     export: str = "main",
+    start: int = ALIGNMENT_BYTES,
 ) -> Floats:
-    """The output; `slices` of the range run in that order, by default the whole range at once."""
-    return executed(artifact, inputs, slices, export)[-1]
+    """The output; `slices` of the range run in that order, by default the whole range at once.
+    Tensors lie from address `start` on."""
+    return executed(artifact, inputs, slices, export, start)[-1]
 
 
 def executed(
@@ -151,6 +153,7 @@ def executed(
     inputs: list[Floats],
     slices: tuple[tuple[int, int], ...] | None = None,
     export: str = "main",
+    start: int = ALIGNMENT_BYTES,
 ) -> list[Floats]:
     """The states and the output.
 
@@ -158,14 +161,14 @@ def executed(
     """
     manifest = artifact.manifest
     sizes = [tensor.size_bytes for tensor in manifest.tensors] + [manifest.scratch_bytes]
-    starts, end = [], ALIGNMENT_BYTES
+    starts, end = [], start
     for size in sizes:
         starts.append(end)
         end += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES + ALIGNMENT_BYTES
     kernel = Kernel(artifact.body, end, export)
-    kernel.values[: end // 4] = np.nan
-    for start, array in zip(starts, inputs, strict=False):
-        kernel.place(start, array)
+    kernel.values[start // 4 : end // 4] = np.nan
+    for address, array in zip(starts, inputs, strict=False):
+        kernel.place(address, array)
     pointers = starts if manifest.scratch_bytes else starts[:-1]
     for low, high in slices or ((0, manifest.range_extent),):
         kernel.run(*pointers, low, high)

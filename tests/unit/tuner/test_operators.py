@@ -19,6 +19,9 @@ from tests.unit.tuner.execution import execute, inputs_of, packed_inputs, run_pr
 from tests.unit.tuner.reference import EXAMPLES, reference
 from tests.unit.tuner.wasm_checks import legal
 
+MIDDLE = 1 << 31
+"""Half of what a WebAssembly memory has at the most."""
+
 
 @pytest.mark.parametrize("key", one_in(3, EXAMPLES))
 def test_points_of_the_space_compute_the_operator(key: str) -> None:
@@ -31,6 +34,19 @@ def test_points_of_the_space_compute_the_operator(key: str) -> None:
         given = packed_inputs(candidate, steps.artifact, inputs)
         error = np.abs(execute(steps.artifact, given) - wanted).max()
         assert error <= comparison_tolerance(workload)
+
+
+@pytest.mark.parametrize("key", one_in(3, EXAMPLES))
+def test_addresses_from_two_gibibytes_on_are_like_all_others(key: str) -> None:
+    """They are negative as integers with sign."""
+    workload = Workload.parse(key)
+    (first, *_) = lite_space(workload, TargetKind.WASM)
+    artifact = compile_candidate(first)
+    given = packed_inputs(first, artifact, inputs_of(workload))
+    bytes_ = sum(each.size_bytes for each in artifact.manifest.tensors)
+    for start in (MIDDLE - bytes_, MIDDLE - bytes_ // 2, MIDDLE + 64):
+        output = execute(artifact, given, start=start // 64 * 64)
+        np.testing.assert_array_equal(output, execute(artifact, given))
 
 
 @pytest.mark.parametrize("key", EXAMPLES)

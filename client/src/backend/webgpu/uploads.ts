@@ -3,6 +3,8 @@ import type { Stored } from "../../executor/golden-tensors.js";
 
 /** Smaller inputs are there as soon without a buffer of their own. */
 const LARGE_BYTES = 1 << 18;
+/** Runs under way keep a mapped buffer each, in the page's memory and in the browser's GPU process. */
+const MOST_BYTES = 1 << 26;
 
 /** Staging buffers that are mapped, by the numbers of the inputs that they are for. */
 type Mapped = ReadonlyMap<number, GPUBuffer>;
@@ -53,7 +55,9 @@ export class Uploads {
   /** Staging for a later run, once this one is submitted. A model that runs once has none. */
   async #add(sizes: readonly number[]): Promise<void> {
     const usage = GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC;
-    const large = [...sizes.entries()].filter(([, size]) => size >= LARGE_BYTES);
+    const large = [...sizes.entries()].filter(
+      ([, size]) => size >= LARGE_BYTES && size <= MOST_BYTES,
+    );
     if (large.length === 0) return;
     await null;
     const made = large.map(([i, size]) => {

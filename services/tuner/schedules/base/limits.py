@@ -12,11 +12,14 @@ WORKGROUP_BYTES = (
 )
 BINDING_BYTES = ((1 << 27, ""), (1 << 28, "binding-256m"))
 """Most that each step allows; the first of each is what every adapter has (WebGPU, section 3.6.2).
+A GPU that reaches the last step of bindings may bind more: who runs such a kernel looks at the
+limits of the device itself.
 """
 
 SUBGROUPS = "subgroups"
 
 MAX_THREADS = THREADS[-1][0]
+MAX_BINDING_BYTES = BINDING_BYTES[-1][0]
 
 WORKGROUP_THREADS = (32, 64, 128, 256)
 """Sizes of workgroups, where a kernel takes any."""
@@ -33,12 +36,12 @@ def required(
     scratch_bytes: int = 0,
     subgroups: bool = False,
 ) -> tuple[str, ...]:
-    """Sorted. Raises InvalidSchedule for more than the last step."""
+    """Sorted. Raises InvalidSchedule for more threads or workgroup memory than the last step."""
     bound_bytes = max(scratch_bytes, *(tensor.size_bytes for tensor in workload.tensors))
     steps = (
         _step(THREADS, threads, "threads to a workgroup"),
         _step(WORKGROUP_BYTES, workgroup_bytes, "bytes of workgroup memory"),
-        _step(BINDING_BYTES, bound_bytes, "bytes of one buffer"),
+        _step(BINDING_BYTES, min(bound_bytes, MAX_BINDING_BYTES), "bytes of one buffer"),
         SUBGROUPS if subgroups else "",
     )
     return tuple(sorted(filter(None, steps)))
