@@ -123,14 +123,15 @@ def countable(workload_key: str, device_class: DeviceClass, trust: Trust) -> Que
                 JOIN lease l ON l.identity_id = s.identity_id AND l.session_id = s.id
             ), verified AS (
                 SELECT m.identity_id, m.candidate_id, min(m.relative_time) AS time
-                FROM candidate c
-                JOIN measurement m ON m.candidate_id = c.candidate_id
-                JOIN filed ON filed.identity_id = m.identity_id
-                WHERE c.workload_key = %(key)s AND m.device_class = %(class)s
+                FROM filed
+                JOIN measurement m ON m.identity_id = filed.identity_id
+                WHERE m.device_class = %(class)s
+                  AND m.candidate_id = ANY (ARRAY(
+                    SELECT candidate_id FROM candidate WHERE workload_key = %(key)s))
                   AND m.outcome = 'ok' AND m.verdict = 'verified'
                   AND m.lease_id NOT IN (SELECT id FROM elsewhere)
                 GROUP BY m.identity_id, m.candidate_id
-            ), measured AS (
+            ), measured AS MATERIALIZED (
                 SELECT identity_id, array_agg(candidate_id) AS ids, array_agg(time) AS times
                 FROM verified GROUP BY identity_id
             )

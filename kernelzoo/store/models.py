@@ -342,8 +342,9 @@ def prioritise(workload_key: str | None = None) -> Statement:
     """Orders the jobs of models by the share of an inference that is expected to be won on the
     job's target: of all models, or of those that call a workload.
 
-    A workload that some class of the target has timed takes the median of those times; any other is
-    taken to run as fast as the timed ones of its plan do. Won is the part of it by which the
+    A workload that some class of the target has timed takes the median of those times, each as its
+    key's ballots were last counted; any other is taken to run as fast as the timed ones of its plan
+    do. Won is the part of it by which the
     fastest kernel is foretold to be faster than the one that is served, for the class that wins
     most; all of it where the cost model knows nothing. What somebody asked for by itself stays
     first. It waits for nobody: a job that somebody else is changing is left for the next time.
@@ -357,11 +358,10 @@ def prioritise(workload_key: str | None = None) -> Statement:
                 SELECT t.target, m.plan_id, m.workload_key,
                        (m.calls * w.flops)::double precision AS flops,
                        m.calls * (
-                           SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY k.best_ns)
-                           FROM zoo_entry e
-                           CROSS JOIN LATERAL kernel_time(e.candidate_id, e.device_class) k
-                           WHERE e.workload_key = m.workload_key AND e.target = t.target
-                             AND e.state <> 'retired') AS ns
+                           SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY v.best_ns)
+                           FROM coverage v
+                           WHERE v.workload_key = m.workload_key AND v.target = t.target
+                             AND v.state <> 'missing') AS ns
                 FROM concerned c JOIN model_workload m ON m.plan_id = c.id
                 JOIN workload w ON w.key = m.workload_key
                 CROSS JOIN unnest(%(targets)s::text[]) AS t (target)

@@ -84,7 +84,7 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
                 FROM (
                     SELECT m.relative_time FROM measurement m
                     WHERE m.candidate_id = s.candidate_id AND m.outcome = 'ok'
-                      AND m.verdict = 'verified'
+                      AND m.verdict = 'verified' AND m.relative_time IS NOT NULL
                     ORDER BY m.created_at DESC LIMIT %(timed_by)s
                 ) AS recent
             ) t ON true

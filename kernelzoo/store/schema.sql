@@ -285,6 +285,7 @@ CREATE INDEX lease_reference ON lease (device_class, reference_id);
 CREATE INDEX lease_unanswered ON lease (device_class, expires_at) WHERE NOT answered;
 CREATE INDEX lease_complete ON lease (identity_id, job_id, device_class) WHERE complete;
 CREATE INDEX lease_recent ON lease (created_at);
+CREATE INDEX lease_session ON lease (session_id);
 
 CREATE TABLE lease_item (
     lease_id bigint NOT NULL REFERENCES lease,
@@ -354,6 +355,11 @@ COMMENT ON COLUMN measurement.job_id IS
 CREATE INDEX measurement_identity ON measurement (identity_id, device_class, candidate_id);
 CREATE INDEX measurement_best ON measurement (candidate_id, best_ns);
 CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class, created_at);
+CREATE INDEX measurement_latest ON measurement (candidate_id, created_at) INCLUDE (relative_time)
+    WHERE outcome = 'ok' AND verdict = 'verified' AND relative_time IS NOT NULL;
+COMMENT ON INDEX measurement_latest IS
+    'For the latest times of a candidate on all classes. Its last condition keeps it from questions '
+    'that do not name it: joins by lease would begin with candidates.';
 CREATE INDEX measurement_pending ON measurement (requeued_at) WHERE verdict = 'pending';
 CREATE INDEX measurement_set_aside ON measurement (created_at)
     WHERE verdict IN ('rejected', 'quarantined', 'unjudged');
@@ -831,6 +837,8 @@ COMMENT ON COLUMN coverage.noted_at IS
 CREATE INDEX coverage_unnoted ON coverage (state) WHERE noted_at IS NULL;
 CREATE INDEX coverage_class ON coverage (device_class);
 CREATE INDEX coverage_unconfirmed ON coverage (loads DESC) WHERE state <> 'confirmed';
+CREATE INDEX coverage_live ON coverage (workload_key, target) INCLUDE (best_ns)
+    WHERE state <> 'missing';
 
 CREATE FUNCTION reference_time(workload_key text, device_class text)
     RETURNS double precision LANGUAGE sql STABLE AS $$

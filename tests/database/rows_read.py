@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from kernelzoo.store.query import Query, bound
+from kernelzoo.store.query import Query, Statement, bound
 from tests.database.conftest import Connection
 
 
-def rows_read(db: Connection, asked: Query[Any], table: str) -> int:
+def rows_read(db: Connection, asked: Query[Any] | Statement, table: str) -> int:
     """Where it goes by indexes, as it does where there are many rows."""
     explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.sql}"
     with db.transaction():

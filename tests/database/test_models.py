@@ -54,6 +54,7 @@ from services.gateway.state import State
 from services.gateway.streams import LOOKED_EVERY_S, MOST, MOST_OF_NETWORK, Stream
 from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import Connection
+from tests.database.rows_read import rows_read
 from tests.database.test_shedding import full
 from tests.reports import all_ok
 from tests.running import eventually
@@ -501,6 +502,7 @@ def test_measured_times_outweigh_operations(served: TestClient, db: Connection) 
     execute(db, models.prioritise(RELU))
     shares = dict(db.execute("SELECT workload_key, priority FROM tuning_job").fetchall())
     assert shares == {MATMUL: pytest.approx(1 / 11), RELU: pytest.approx(10 / 11)}
+    assert rows_read(db, models.prioritise(RELU), "measurement") == 0
     (covered,) = coverage(served)
     assert (covered["workloads"], covered["confirmed"], covered["confirmed_flops"]) == (2, 2, 1.0)
     assert (covered["expected_ms"], covered["measured"]) == (pytest.approx(1.1), 1.0)

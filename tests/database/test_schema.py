@@ -39,6 +39,25 @@ def test_schema_file_equals_the_migrations(postgres: Postgres, database_url: str
     assert dump(fresh) == dump(database_url)
 
 
+def test_what_names_a_row_that_is_removed_is_found_by_an_index(database_url: str) -> None:
+    """PostgreSQL looks for it with each row that retention removes: without an index, in a whole
+    table.
+    """
+    removed = ["lease", "lease_item", "agent_session", "identity", "device_class", "device"]
+    with psycopg.connect(database_url) as connection:
+        scanned = connection.execute(
+            """
+            SELECT c.conrelid::regclass::text, c.confrelid::regclass::text FROM pg_constraint c
+            WHERE c.contype = 'f' AND c.confrelid::regclass::text = ANY (%s) AND NOT EXISTS (
+                SELECT FROM pg_index i
+                WHERE i.indrelid = c.conrelid AND i.indpred IS NULL
+                  AND (i.indkey::smallint[])[0 : cardinality(c.conkey) - 1] @> c.conkey)
+            """,
+            (removed,),
+        ).fetchall()
+    assert scanned == []
+
+
 def test_migrating_twice_applies_nothing(database_url: str) -> None:
     assert migrate(database_url) == ()
 
