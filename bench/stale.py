@@ -24,6 +24,10 @@ _SERVICES = ("services/gateway", "services/aggregator", "workers", "kernelzoo", 
 SOURCES: dict[str, tuple[str, ...]] = {
     "ablation": ("bench/kernels/ablation.py", *_KERNELS, "bench/page/src"),
     "acceptance": ("bench/serving/acceptance.py", *_SERVICES),
+    "ambush": (
+        *("bench/crowd/ambush.py", "fixtures/paper_crowd.py", "cli/simulate"),
+        *("services/aggregator", "services/gateway/lending.py", "kernelzoo/store"),
+    ),
     "chain": (
         "bench/crowd/chain.py",
         *("services/gateway/chain.py", "services/aggregator", "kernelzoo/store"),

@@ -85,6 +85,14 @@ and nothing that a device could not do."""
 BURIED = 20.0
 """An attacker says that a good kernel takes so many times longer."""
 
+AMBUSHED = 8
+"""Kernels of a space, the best, that attackers want nobody to look at."""
+PLAUSIBLY_BURIED = (3.0, 4.0)
+"""Between which they say how many times longer such a kernel takes: nothing that is far out."""
+SAID_TO_FAIL = 0.05
+"""Share of them that an attacker reports as failing instead. With more it buries less: a failure
+is no preference, and no time that outweighs an honest one (bench/results/ambush.txt)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
@@ -114,6 +122,17 @@ def claimed_timing(chance: Random, relative: float, reference_ns: float) -> Timi
         samples_ns=_samples(chance, relative * reference_ns, NOISE),
         reference_ns=_samples(chance, reference_ns, NOISE),
     )
+
+
+def ambush_claims(
+    chance: Random, relative: Mapping[str, float], said_to_fail: float = SAID_TO_FAIL
+) -> dict[str, float | None]:
+    """Draws what an attacker of AMBUSH says of the best of the kernels that truly take `relative`;
+    None where it says that one fails."""
+    return {
+        name: None if chance.random() < said_to_fail else chance.uniform(*PLAUSIBLY_BURIED) * time
+        for name, time in fastest(relative, AMBUSHED)
+    }
 
 
 def measured_again(

@@ -13,6 +13,7 @@ from cli.simulate.conduct import (
     CLAIM,
     Condition,
     Timing,
+    ambush_claims,
     claimed_timing,
     condition,
     fastest,
@@ -171,7 +172,8 @@ class Crowd:
         }
         await asyncio.sleep(self.cost_s * len(lent))
         if lent:
-            await one.report(lease, _report(lease, timings, self._entries(member, lease)))
+            entries = self._entries(member, lease)
+            await one.report(lease, _report(lease, timings, entries))
         self.measurements += len(lent)
         visit.told |= {name: timing.relative_time for name, timing in timings.items()} | claims
         visit.closed |= lease.complete
@@ -184,6 +186,39 @@ class Crowd:
             )
             await asyncio.sleep(self.cost_s * len(again))
             await one.vote(_ballot(lease.workload, fastest(again, len(again)), paired=True))
+
+    async def bury(self, member: Member, one: Stranger, leases: Sequence[Lease]) -> None:
+        """Answers the leases of an ambush, all of which were seen before, and votes."""
+        for workload in self.scenario.workloads:
+            key = self.keys[one.device_class, workload]
+            world = World(seed=self.scenario.seed, flops=Workload.parse(workload).flops)
+            chance = Random(f"{self.scenario.seed}/{member.name}/{workload}")
+            visit = MemberVisit(chance=chance, condition=condition(self.scenario.seed, member.name))
+            times = {
+                name: world.call_ns(member.device, name)
+                for name in {*key.candidate_ids, key.reference_id}
+            }
+            reference_ns = times[key.reference_id]
+            relative = {
+                name: time / reference_ns
+                for name, time in times.items()
+                if name != key.reference_id
+            }
+            said = ambush_claims(visit.chance, relative)
+            slow = {name: claim for name, claim in said.items() if claim is not None}
+            for lease in (each for each in leases if each.workload == workload):
+                lent = [kernel.candidate for kernel in lease.candidates]
+                failing = [name for name in lent if said.get(name, 0) is None]
+                timings = {
+                    name: self._timing(member, name, slow, visit, times[name], reference_ns)
+                    for name in lent
+                    if name not in failing
+                }
+                entries = self._entries(member, lease)
+                await one.report(lease, _report(lease, timings, entries, failing))
+                self.measurements += len(lent)
+                visit.told |= {name: timing.relative_time for name, timing in timings.items()}
+            await one.vote(_ballot(workload, fastest(visit.told), paired=True))
 
     def _timing(
         self,
@@ -289,8 +324,13 @@ async def _leases(
     raise StackError(f"a member of the crowd waited {waited_s:.0f} s for its next lease")
 
 
-def _report(lease: Lease, timings: dict[str, Timing], entries: list[float]) -> LeaseReport:
-    measurements = [
+def _report(
+    lease: Lease,
+    timings: Mapping[str, Timing],
+    entries: list[float],
+    failing: Sequence[str] = (),
+) -> LeaseReport:
+    ran = [
         MeasurementWire(
             candidate=candidate,
             outcome=Outcome.OK,
@@ -302,7 +342,19 @@ def _report(lease: Lease, timings: dict[str, Timing], entries: list[float]) -> L
         )
         for candidate, timing in timings.items()
     ]
-    return LeaseReport(nonce=lease.nonce, measurements=measurements)
+    failed = [
+        MeasurementWire(
+            candidate=candidate,
+            outcome=Outcome.RUN,
+            samples_ns=[],
+            reference_ns=[],
+            calls_per_sample=1,
+            sampled_entries=[],
+            detail="",
+        )
+        for candidate in failing
+    ]
+    return LeaseReport(nonce=lease.nonce, measurements=[*ran, *failed])
 
 
 def _ballot(
@@ -335,6 +387,26 @@ async def hoard(crowd: Crowd, member: Member) -> None:
             crowd.see(member, one, lease)
 
 
+UNBELIEVED_S = 25.0
+"""For so long a lease is held before its candidates are lent to others as well: a third of its
+time, and what the rest of the attackers take to borrow."""
+
+
+async def ambush(crowd: Crowd, member: Member) -> None:
+    """Holds the whole space as the others do, and only then says of it what buries the best."""
+    async with crowd.arrived(member) as one:
+        if one is None:
+            return
+        clock = asyncio.get_running_loop().time
+        leases, until_s = [], clock() + UNBELIEVED_S
+        while clock() < until_s:
+            lease = await one.lease(WAIT_S)
+            if lease is not None and lease.candidates:
+                crowd.see(member, one, lease)
+                leases.append(lease)
+        await crowd.bury(member, one, leases)
+
+
 async def deny(crowd: Crowd, member: Member) -> None:
     """Says of every kernel but the slowest that it fails, on a class of the same device id."""
     elsewhere = class_of(member.device, FOREIGN_RHO)
@@ -357,7 +429,9 @@ async def deny(crowd: Crowd, member: Member) -> None:
                 await one.fail(failure)
 
 
-BEFORE: Mapping[Raid, Raiding] = MappingProxyType({Raid.CLAIM: claim, Raid.HOARD: hoard})
+BEFORE: Mapping[Raid, Raiding] = MappingProxyType(
+    {Raid.CLAIM: claim, Raid.HOARD: hoard, Raid.AMBUSH: ambush}
+)
 AFTER: Mapping[Raid, Raiding] = MappingProxyType({Raid.DENY: deny})
 """By when they are made: before anybody has measured, or after all have voted."""
 

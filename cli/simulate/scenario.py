@@ -29,6 +29,10 @@ class Attack(StrEnum):
     what is served fails, on classes with the device id of an honest one. CLAIM opens sessions of a
     peak that no device is as slow as, and measures nothing. HOARD borrows all and answers nothing.
     SIEGE is COLD, INVENT, DENY and CLAIM at once.
+
+    AMBUSH is made by other networks in each class. They come first, each borrows the whole space
+    before any of them reports, and then they call the eight best kernels three to four times
+    slower, or failing, and vote.
     """
 
     RANDOM = "random"
@@ -47,6 +51,7 @@ class Attack(StrEnum):
     CLAIM = "claim"
     HOARD = "hoard"
     SIEGE = "siege"
+    AMBUSH = "ambush"
 
 
 class Raid(StrEnum):
@@ -56,6 +61,7 @@ class Raid(StrEnum):
     DENY = "deny"
     CLAIM = "claim"
     HOARD = "hoard"
+    AMBUSH = "ambush"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +93,9 @@ _TACTICS: Mapping[Attack, Tactics] = MappingProxyType(
         Attack.CLAIM: _raid(Raid.CLAIM, at_once=4),
         Attack.HOARD: _raid(Raid.HOARD, minted=2),
         Attack.SIEGE: Tactics(first=True, raids=frozenset({Raid.INVENT, Raid.DENY, Raid.CLAIM})),
+        Attack.AMBUSH: Tactics(
+            votes=False, everywhere=False, raids=frozenset({Raid.AMBUSH}), at_once=64
+        ),
     }
 )
 _OF_EACH_CLASS = Tactics(everywhere=False)

@@ -51,8 +51,9 @@ class ProspectRow:
     The others of its class are counted by network, the operator's agents each: `answered` have a
     report that counts, `lent` hold it on an open lease that was heard of lately or wait for the
     verdict on it, and `known_by` have a verified time. `relative_time` is the fastest that is
-    credible (`CREDIBLE`), in times of the reference kernel; `relative_preparation` is what precedes
-    warm runs, told in the same way, null where nobody has told it.
+    credible (`CREDIBLE`), in times of the reference kernel, and `fastest` the fastest of all;
+    `relative_preparation` is what precedes warm runs, told in the same way as the first, null where
+    nobody has told it.
 
     `champion`: it is what the class is served; `contender`: the class's times put it before that,
     and too few have reported it. `similar`: 0 where it is served to the same device with another ρ,
@@ -68,6 +69,7 @@ class ProspectRow:
     lent: int
     known_by: int
     relative_time: float | None
+    fastest: float | None
     relative_preparation: float | None
     champion: bool
     contender: bool
@@ -308,6 +310,7 @@ def prospects(
                        CASE WHEN count(relative_time) < 2 * %(cover)s THEN min(relative_time)
                             ELSE percentile_disc(%(credible)s)
                                  WITHIN GROUP (ORDER BY relative_time) END AS relative_time,
+                       min(relative_time) AS fastest,
                        CASE WHEN count(relative_preparation) < 2 * %(cover)s
                             THEN min(relative_preparation)
                             ELSE percentile_disc(%(credible)s)
@@ -348,7 +351,7 @@ def prospects(
                    AND space.candidate_id IN (SELECT candidate_id FROM own) AS again,
                    coalesce(borrowed.held, false) AS held,
                    coalesce(known.answered, 0) AS answered, coalesce(borrowed.lent, 0) AS lent,
-                   coalesce(known.known_by, 0) AS known_by, known.relative_time,
+                   coalesce(known.known_by, 0) AS known_by, known.relative_time, known.fastest,
                    known.relative_preparation,
                    champion.candidate_id IS NOT NULL AS champion,
                    EXISTS (SELECT FROM champion c

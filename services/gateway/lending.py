@@ -24,6 +24,10 @@ RECONSIDERED = 0.75
 one half, attackers of two networks who came first and called all good kernels slow were found out
 by eight honest devices in fewer cases."""
 
+DISPUTED = 2
+"""Kernels that one network puts among the leaders and the others far behind, that a stranger
+measures with its last lease beside the leaders. One is resolved by two more honest networks."""
+
 EXPLOITED = 0.1
 """Share of a lease for winners of similar devices (nnJIT, section 5.3)."""
 
@@ -222,8 +226,8 @@ def _helped(waiting: list[ProspectRow]) -> list[Item]:
 
 
 def _to_close(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Item]:
-    """The champion; of whom has a share to do the leaders too, and one that does not lead, the
-    least measured: of one's own agents from those that have explored none.
+    """The champion; of whom has a share to do the leaders too, what is disputed, and one that does
+    not lead, the least measured: of one's own agents from those that have explored none.
     """
     champion = [
         (p, LentRole.CHAMPION)
@@ -234,7 +238,8 @@ def _to_close(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Ite
         return champion
     leaders = _ranked(prospects)[: LEADERS if terms.cover > 1 else FINALISTS]
     raced = [p for p, _ in _leaders(prospects, terms)]
-    leading = {p.candidate_id for p in (*leaders, *raced)}
+    disputed = _free(_disputed(prospects, terms))[:DISPUTED]
+    leading = {p.candidate_id for p in (*leaders, *raced, *disputed)}
     others = [p for p in prospects if p.candidate_id not in leading]
     explored = terms.cover == 1 and any(p.mine for p in others)
     free = [] if explored else _free(others)
@@ -243,7 +248,7 @@ def _to_close(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[Ite
         (
             *champion,
             *((p, LentRole.LEADER) for p in _free(leaders)),
-            *((p, LentRole.EXPLORE) for p in least),
+            *((p, LentRole.EXPLORE) for p in (*disputed, *least)),
         )
     )
 
@@ -278,11 +283,33 @@ def _control(
     if terms.limit == 1 or chance.random() >= terms.recheck:
         return None
     known = [p for p in prospects if p.compiled and not p.held and p.known_by >= KNOWN_BY]
-    slow = _called_slow(prospects, terms)
+    slow = _free(_disputed(prospects, terms))[:1] or _called_slow(prospects, terms)
     if slow and (not known or chance.random() < RECONSIDERED):
         return chance.choice(slow)
     unmeasured = [p for p in known if not p.mine]
     return chance.choice(unmeasured or known) if known else None
+
+
+def _disputed(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[ProspectRow]:
+    """Finds what one network puts among the leaders, and so many others far behind that it does
+    not lead: the fastest first, until twice as many as confirm a winner have measured it. Where
+    attackers came first and called good kernels slow, one honest voter finds each of them, and of
+    those that all have measured equally often none would be measured by enough.
+    """
+    ranked = _ranked(prospects)
+    if terms.cover == 1 or len(ranked) <= LEADERS:
+        return []
+    told = [
+        (p.fastest, p)
+        for p in ranked[LEADERS:]
+        if p.fastest is not None and p.known_by < 2 * terms.quorum
+    ]
+    disputed = [
+        (fastest, p)
+        for fastest, p in told
+        if fastest < _time(ranked[LEADERS - 1]) and fastest * (1 + NEAR) < _time(p)
+    ]
+    return [p for _, p in sorted(disputed, key=lambda each: each[0])]
 
 
 def _called_slow(prospects: Sequence[ProspectRow], terms: LendingTerms) -> list[ProspectRow]:

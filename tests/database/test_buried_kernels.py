@@ -12,7 +12,7 @@ from kernelzoo.domain.lease import LEADERS
 from services.aggregator.publishing import Rule
 from tests.database.client import Agent
 from tests.database.conftest import WORKLOAD, Connection, open_space
-from tests.database.sharing.space import IDS, SPACE, lent
+from tests.database.sharing.space import IDS, SPACE, Lease, lent
 from tests.database.strangers import Crowd, timed
 from workers.aggregating import tally, verify_lease
 
@@ -41,6 +41,11 @@ def buried_ns(candidate: str) -> float:
     """What is faster than the default is called 20 times slower than it is."""
     ns = true_ns(candidate)
     return ns if ns >= REFERENCE_NS else 20 * ns
+
+
+def ambushed_ns(candidate: str) -> float:
+    """The eight best are called 3.5 times slower than they are."""
+    return true_ns(candidate) * (3.5 if candidate in IDS[-8:] else 1)
 
 
 def pushed_ns(candidate: str) -> float:
@@ -129,6 +134,38 @@ def test_attackers_who_measure_a_space_first_and_call_what_is_good_slow_bury_lit
     all_work([come(network) for network in range(100, 100 + honest)], db)
     assert regret(db) <= most
     assert quarantined(db, honest) == 0
+
+
+def borrow_all(agent: Agent, db: Connection) -> list[Lease]:
+    """Keeps the whole space without an answer, until others are lent it as well."""
+    taken = []
+    while (found := agent.lease()).status_code == 200:
+        taken.append(found.json())
+    db.execute("UPDATE lease SET created_at = created_at - interval '30 s'")
+    return taken
+
+
+@pytest.mark.slow
+def test_four_networks_that_each_measured_the_whole_space_before_anybody_honest_bury_little(
+    come: Crowd, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All kernels have then been measured equally often, by more than one honest voter outweighs.
+    What one finds fast is lent to the next ones.
+    """
+    monkeypatch.setattr("services.gateway.loans.CHANCE", Random(1))
+    attackers = [come(network) for network in range(1, 5)]
+    borrowed = [borrow_all(attacker, db) for attacker in attackers]
+    for attacker, leases in zip(attackers, borrowed, strict=True):
+        assert {name for lease in leases for name in lent(lease)} == set(IDS)
+        for lease in leases:
+            salt = int(lease["lease"])
+            report = [timed(lease, name, ambushed_ns(name), salt) for name in lent(lease)]
+            assert attacker.report(lease, report).status_code == 202
+            verify_lease(db, salt)
+        vote(attacker, {name: ambushed_ns(name) / REFERENCE_NS for name in IDS})
+    all_work([come(network) for network in range(100, 116)], db)
+    assert regret(db) <= 0.03
+    assert quarantined(db, 16) == 0
 
 
 def test_two_networks_that_call_a_slow_kernel_the_fastest_are_outvoted(

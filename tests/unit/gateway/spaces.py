@@ -31,6 +31,7 @@ def new(place: int) -> ProspectRow:
         lent=0,
         known_by=0,
         relative_time=None,
+        fastest=None,
         relative_preparation=None,
         champion=False,
         contender=False,
@@ -40,7 +41,10 @@ def new(place: int) -> ProspectRow:
 
 def measured(place: int, by: int = 1, *, mine: bool = False) -> ProspectRow:
     """By others of the class; later ones are faster."""
-    return replace(new(place), answered=by, known_by=by, mine=mine, relative_time=1 - place / 100)
+    time = 1 - place / 100
+    return replace(
+        new(place), answered=by, known_by=by, mine=mine, relative_time=time, fastest=time
+    )
 
 
 SPACE = [new(place) for place in range(20)]

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from kernelzoo.domain.lease import FINALISTS, LEADERS, LentRole, voters
 from kernelzoo.store.prospects import ProspectRow
 from services.gateway.lending import COMPARED, KNOWN_BY, LeasePlan, plan
@@ -236,6 +238,50 @@ def test_a_quarter_of_the_controls_are_known_to_enough_where_others_are_called_s
     plans = [plan(space, always, Random(seed)) for seed in range(400)]
     drawn = [name for each in plans if each for name in names(each, LentRole.CONTROL)]
     assert 60 < sum(name >= "k12" for name in drawn) < 140
+
+
+QUORUM_OF_STRANGERS = replace(STRANGERS, quorum=5)
+LEADING = [measured(place, 4, mine=True) for place in range(12, 20)]
+
+
+def disputed(place: int, fastest: float, *, by: int = 5) -> ProspectRow:
+    """One finds it so fast, the others twice as slow as the default."""
+    return replace(measured(place, by), relative_time=2.0, fastest=fastest)
+
+
+def test_what_one_network_alone_puts_among_the_leaders_is_measured_before_what_is_slow() -> None:
+    """The fastest in the place of a control, and two with the lease that closes a share."""
+    told = [disputed(0, 0.7), disputed(1, 0.5), disputed(2, 0.6), disputed(3, 2.0, by=2)]
+    found = planned([*told, *LEADING], QUORUM_OF_STRANGERS)
+    assert found.items == tuple((name, LentRole.EXPLORE) for name in ("k01", "k02", "k03"))
+    assert found.complete
+    always = replace(QUORUM_OF_STRANGERS, recheck=1)
+    plans = [plan([*told, *LEADING], always, Random(seed)) for seed in range(200)]
+    drawn = [name for each in plans if each for name in names(each, LentRole.CONTROL)]
+    assert drawn.count("k01") > 120
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        disputed(0, 0.7, by=10),
+        replace(disputed(0, 0.7), relative_time=0.76),
+        disputed(0, 0.9),
+        replace(disputed(0, 0.7), mine=True),
+    ],
+    ids=["by many", "by less than noise", "behind the leaders", "by itself"],
+)
+def test_a_kernel_is_not_disputed(told: ProspectRow) -> None:
+    least = disputed(3, 2.0, by=2)
+    found = planned([told, least, *LEADING], QUORUM_OF_STRANGERS)
+    assert names(found, LentRole.EXPLORE) == ["k03"]
+
+
+def test_ones_own_agents_dispute_nothing() -> None:
+    space = [disputed(0, 0.5), *LEADING]
+    assert planned(space, replace(FIVE, sharers=1)).items == (("k00", LentRole.EXPLORE),)
+    explored = [replace(disputed(1, 2.0), mine=True), *space]
+    assert planned(explored, replace(FIVE, sharers=1)).items == ()
 
 
 def test_what_one_alone_called_slow_is_no_control() -> None:

@@ -23,6 +23,7 @@ prospects = st.lists(
         lent=st.integers(0, 3),
         known_by=st.integers(0, 5),
         relative_time=st.none() | st.floats(0.1, 3),
+        fastest=st.none() | st.floats(0.1, 3),
         relative_preparation=st.none() | st.floats(0, 100),
         champion=st.booleans(),
         contender=st.booleans(),

@@ -75,6 +75,7 @@ class Crowd:
             lent=len(holders - {agent}),
             known_by=len(by - {agent}),
             relative_time=0.5 + place / 100 if by else None,
+            fastest=0.5 + place / 100 if by else None,
             relative_preparation=None,
             champion=False,
             contender=False,
