@@ -58,6 +58,19 @@ const PLAN: PlanWire = {
 const kernelOf = (workload: string) =>
   workload === "plain" ? tinyKernel("add", ELEMENTS) : tinyPackedKernel(ELEMENTS);
 
+test("a model beyond 32 bits of addresses is refused with what to do", () => {
+  const activations = 2 ** 32 - 2 ** 16;
+  const fits = { ...PLAN, memory: { weights: 4 * ELEMENTS, activations } };
+  assert.ok(place(fits, kernelOf, 1).totalBytes <= 2 ** 32);
+  const large = { ...PLAN, memory: { weights: 4 * ELEMENTS, activations: 2 ** 32 } };
+  assert.throws(() => place(large, kernelOf, 1), {
+    stage: "memory",
+    message:
+      "The model takes 4097 MiB; WebAssembly addresses 4096 MiB. Open it on a device with WebGPU, " +
+      "or add it with smaller dimensions, or as a language model with weights of 4 or 8 bits.",
+  });
+});
+
 test("a weight that is read plain and packed is placed twice, one that is read packed once", () => {
   const both = place(PLAN, kernelOf, 1);
   assert.equal(both.weights[0]?.length, 2);

@@ -16,7 +16,8 @@ function answer(
     return [name, { timing: best === undefined ? null : { best_ns: best, identities: 5 } }];
   });
   const calls = [0, 1, 0].map((kernel, i) => ({ kernel, tensors: [], label: `layer ${i}` }));
-  const made = { plan: { kernels, calls }, kernels: Object.fromEntries(served), missing };
+  const memory = { weights: 0, activations: 0 };
+  const made = { plan: { kernels, calls, memory }, kernels: Object.fromEntries(served), missing };
   return made as unknown as ModelAnswer;
 }
 
@@ -38,6 +39,23 @@ test("a GPU may have another plan of the model, whose calls have other kernels",
   const halved = (wide: number) => answer({ "wide in f16": wide, "narrow in f16": 5 }, [], keys);
   assert.equal(isFasterOnGpu(WASM, halved(50)), true);
   assert.equal(isFasterOnGpu(WASM, halved(150)), false);
+});
+
+test("a model beyond the addresses of WebAssembly runs on the GPU, measured or not", async () => {
+  const asked = (made: ModelAnswer) => async (): Promise<Answered> => {
+    return { answer: made, origin: "" };
+  };
+  const host = { gpu: { kind: "gpu", deviceClass: "gpu" }, forbidden: null } as unknown as Host;
+  const sized = (weights: number, missing: string[] = []): ModelAnswer => {
+    const made = answer({}, missing);
+    return { ...made, plan: { ...made.plan, memory: { weights, activations: 64 } } };
+  };
+  const [fits, large] = [sized(2 ** 32 - 64), sized(2 ** 32)];
+  assert.equal((await chosen(host, "auto", asked(fits), asked(sized(1)))).answer, fits);
+  const gpu = sized(1);
+  assert.equal((await chosen(host, "auto", asked(large), asked(gpu))).answer, gpu);
+  const lacking = asked(sized(1, ["wide"]));
+  assert.equal((await chosen(host, "auto", asked(large), lacking)).answer, large);
 });
 
 test("the zoo's times choose the target unless the page does, and the other one is spare", async () => {

@@ -18,10 +18,11 @@ from kernelzoo.domain.plan import (
 from kernelzoo.domain.weight_storage import refuse_storage
 from kernelzoo.errors import InvalidInput
 
-MAX_MEMORY_BYTES = 1 << 32
-"""A WebAssembly memory can address so much."""
+MAX_MEMORY_BYTES = 1 << 36
+"""No browser gives a page so much. Whoever opens a plan compares it with the device's memory, and
+with the 4 GiB that WebAssembly addresses."""
 MAX_RANK = 8
-MAX_EXTENT = MAX_MEMORY_BYTES
+MAX_EXTENT = 1 << 32
 """The largest that a dimension has."""
 
 
@@ -48,6 +49,7 @@ _KERNEL = re.compile(
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_NAME = 256
 _MAX_DIMENSION = 128
+_AT_MOST = f"at most {MAX_MEMORY_BYTES} are possible"
 
 
 def _require(holds: bool, fault: str) -> None:
@@ -142,7 +144,7 @@ def _refuse_stored_weights(plan: Plan) -> None:
         placed.append((weight.name, storage.offset, storage.bytes))
     sizes = [_inflated_bytes(chunk) for chunk in plan.chunks]
     fits = max(sum(sizes), plan.file_bytes) <= MAX_MEMORY_BYTES
-    _require(fits, f"chunks inflate to {sum(sizes)} bytes; WebAssembly has 4 GiB")
+    _require(fits, f"chunks inflate to {sum(sizes)} bytes; {_AT_MOST}")
     whole = all(size % ALIGNMENT_BYTES == 0 for size in sizes[:-1])
     _require(whole, "chunks, but for the last one, must inflate to multiples of 64 bytes")
     _refuse_overlap(placed, sum(sizes))
@@ -208,7 +210,7 @@ def _refuse_tensor(plan: Plan, number: int, tensor: PlanTensor) -> None:
         _require(end <= size, f"{what} ends at byte {end} of {size} bytes of activations")
     states = sum(state.size_bytes for state in plan.states)
     total = plan.memory.weights + plan.memory.activations + states
-    _require(total <= MAX_MEMORY_BYTES, f"the model takes {total} bytes; WebAssembly has 4 GiB")
+    _require(total <= MAX_MEMORY_BYTES, f"the model takes {total} bytes; {_AT_MOST}")
 
 
 def _refuse_index(what: str, of: str, index: int, count: int) -> None:

@@ -1,6 +1,7 @@
 """Whole models on WebGPU, on a software adapter, and on WebAssembly where that fails."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from json import dumps, loads
 from pathlib import Path
 from typing import Any
@@ -603,6 +604,49 @@ def test_a_value_beyond_what_agents_hold_is_computed_on_either_target(
     for target, ran in found.items():
         assert ran["target"] == target
         assert close(ran["y"], network.outputs["y"])
+
+
+BEYOND = """
+  const memoryBytes = 2 ** 34;
+  const wasm = await open({ backend: "wasm" });
+  const refused = await refusal(() => wasm.model("beyond", { memoryBytes }));
+  wasm.dispose();
+  const zoo = await open({ backend: "auto" });
+  const model = await zoo.model("beyond", { memoryBytes });
+  const outputs = await model.run(feeds);
+  const { target } = model.plan;
+  await model.dispose();
+  zoo.dispose();
+  const plain = ([name, data]) => [name, [...data].map(Number)];
+  return { refused, target, outputs: Object.fromEntries(Object.entries(outputs).map(plain)) };
+"""
+
+
+def beyond_32_bits() -> PlannedNetwork:
+    """Moves the activations of `small` to addresses from 4 GiB on. A GPU has a buffer of its own
+    for each, as large as it is."""
+    network = small("beyond")
+    plan = network.plan
+    moved = tuple(
+        each if each.at is None else replace(each, at=each.at + (1 << 32)) for each in plan.tensors
+    )
+    memory = replace(plan.memory, activations=plan.memory.activations + (1 << 32))
+    return replace(network, plan=replace(plan, tensors=moved, memory=memory))
+
+
+def test_a_model_beyond_the_addresses_of_webassembly_runs_on_a_gpu_alone(
+    page: Page, host: Queue
+) -> None:
+    network = beyond_32_bits()
+    _add(host, network, network)
+    found = page.evaluate(script(BEYOND), [host.url, lists(network.feeds)])
+    assert found["refused"] == (
+        "memory: The model takes 4097 MiB; WebAssembly addresses 4096 MiB. Open it on a device "
+        "with WebGPU, or add it with smaller dimensions, or as a language model with weights of 4 "
+        "or 8 bits."
+    )
+    assert found["target"] == "webgpu"
+    assert is_right(found["outputs"], network)
 
 
 def bound_by(browser: Browser, host: Queue, most: int, network: PlannedNetwork) -> dict[str, Any]:

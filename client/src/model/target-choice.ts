@@ -2,6 +2,7 @@
  * What a model runs on where the page has a GPU: the target that it asks for, or that the zoo measured
  * to be faster. Loaded by pages with a GPU.
  */
+import { isAddressable } from "../backend/wasm/addresses.js";
 import type { Backend } from "../sdk/backend.js";
 import type { ModelAnswer } from "../wire/model-answer.js";
 import type { Host } from "./host.js";
@@ -37,6 +38,10 @@ export function isFasterOnGpu(wasm: ModelAnswer, gpu: ModelAnswer): boolean {
   return onGpu < onWasm && known >= KNOWN * onWasm;
 }
 
+/** Chooses the GPU where it is faster, and where it alone has room for the model. */
+const suitsGpu = (wasm: ModelAnswer, gpu: ModelAnswer): boolean =>
+  isAddressable(wasm.plan) ? isFasterOnGpu(wasm, gpu) : gpu.missing.length === 0;
+
 /** Asks for the model on either target. Throws KernelZooError: network, manifest, signature. */
 export async function chosen(
   host: Host,
@@ -54,8 +59,10 @@ export async function chosen(
   // A GPU is faster than JavaScript, measured or not.
   if (backend === "auto" && forbidden === null) {
     const [wasm, found] = await Promise.all([onWasm(), asked.catch(() => null)]);
-    const faster = found !== null && isFasterOnGpu(wasm.answer, found.answer);
-    return faster ? { ...found, spare: async () => wasm } : wasm;
+    if (found !== null && suitsGpu(wasm.answer, found.answer)) {
+      return { ...found, spare: async () => wasm };
+    }
+    return wasm;
   }
   const found = await asked.catch((thrown: unknown) => {
     if (backend === "auto") return null;

@@ -152,6 +152,14 @@ def _stored(**changes: Any) -> Plan:
     return replace(STORED, weights=(weight,))
 
 
+def _of_bytes(weights: int) -> Plan:
+    return replace(
+        PLAN,
+        memory=PlanMemory(weights=weights, activations=576),
+        chunks=(Chunk(bytes=weights, sha256="ab" * 32),),
+    )
+
+
 FAULTS = {
     "the plan needs 'sparse', which this version does not know: it knows states, stored, f16": (
         replace(PLAN, needs=("sparse",))
@@ -205,13 +213,13 @@ FAULTS = {
     ),
     "chunks have 0 bytes; the weights have 320": replace(PLAN, chunks=()),
     "is no SHA-256": replace(PLAN, chunks=(Chunk(bytes=320, sha256="../"),)),
-    "the model takes 4294967872 bytes": replace(
-        PLAN,
-        memory=PlanMemory(weights=1 << 32, activations=576),
-        chunks=(Chunk(bytes=1 << 32, sha256="ab" * 32),),
-    ),
+    "the model takes 68719477312 bytes; at most 68719476736 are possible": _of_bytes(1 << 36),
     "golden outputs must be the model's": replace(PLAN, golden=replace(PLAN.golden, outputs=())),
 }
+
+
+def test_a_plan_may_take_more_than_webassembly_addresses() -> None:
+    validated(_of_bytes(1 << 33))
 
 
 @pytest.mark.parametrize("fault", FAULTS)

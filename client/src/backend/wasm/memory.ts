@@ -20,6 +20,7 @@ import { CONTROL_WORDS } from "../../threads/chunks.js";
 import { ARRIVAL_WORDS } from "../../weights/arrivals.js";
 import type { PlanTensor, PlanWire } from "../../wire/model-answer.js";
 import type { ArtifactWire, KernelWire } from "../../wire/types.js";
+import { MOST_BYTES } from "./addresses.js";
 
 /** One copy of a weight. `pack` is the kernel that makes it; null for a copy that lies plain. */
 export interface Copy {
@@ -57,8 +58,6 @@ export interface Placement {
   readonly arrivals: number;
   readonly totalBytes: number;
 }
-
-const MOST_BYTES = 2 ** 32;
 
 /** The kernel of each workload of the plan, in its order. Throws KernelZooError (manifest). */
 export type KernelOf = (workload: string) => KernelWire;
@@ -153,7 +152,11 @@ export function place(
   });
   if (end > MOST_BYTES) {
     const size = `${Math.ceil(end / 2 ** 20)} MiB`;
-    throw new KernelZooError("memory", `The model takes ${size}; WebAssembly has 4096.`);
+    throw new KernelZooError(
+      "memory",
+      `The model takes ${size}; WebAssembly addresses 4096 MiB. Open it on a device with WebGPU, ` +
+        "or add it with smaller dimensions, or as a language model with weights of 4 or 8 bits.",
+    );
   }
 
   // 3. Calls.
