@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelzoo.numerics.operators import NUMPY_DTYPES
 from services.tuner.graph.evaluate import evaluate
-from services.tuner.graph.graph import NUMPY_DTYPES
 from services.tuner.language.decoder import DecoderGraph
 
 

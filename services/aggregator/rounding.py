@@ -28,17 +28,14 @@ from kernelzoo.domain.operators.expressions import (
 )
 from kernelzoo.domain.target import UNIT, TargetKind
 from kernelzoo.domain.tolerance import F16_STEP, F16_UNIT, FUNCTION_ROUNDINGS
-from services.aggregator.evaluation import (
+from kernelzoo.numerics.entries import Floats, Lookup, Mask, evaluated
+from kernelzoo.numerics.operators import (
     BINARY,
     COMPARE,
     FUNCTIONS,
     REDUCERS,
     Array,
-    Floats,
     Indices,
-    Lookup,
-    Mask,
-    evaluated,
     order_keys,
     whole,
     wrapped,

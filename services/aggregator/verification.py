@@ -18,7 +18,8 @@ from kernelzoo.domain.target import UNIT, TargetKind
 from kernelzoo.domain.tolerance import F16_STEP, F16_UNIT, SIDES, comparison_tolerance
 from kernelzoo.domain.workload import PROGRAM, Tensor, Workload
 from kernelzoo.errors import InvalidInput
-from services.aggregator.evaluation import Floats, Indices, Lookup, Mask, entries
+from kernelzoo.numerics.entries import Floats, Lookup, Mask, entries
+from kernelzoo.numerics.operators import Indices
 from services.aggregator.rounding import Bounded, bounded_entries
 
 SEEDS = 4

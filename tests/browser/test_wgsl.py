@@ -14,8 +14,8 @@ from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
+from kernelzoo.numerics.stages import run_program
 from services.tuner.compile import compile_candidate
-from services.tuner.graph.evaluate import run_program
 from services.tuner.schedules.registry import lite_space
 from tests.browser.sites import site
 from tests.unit.tuner.execution import NUMPY, Floats, inputs_of

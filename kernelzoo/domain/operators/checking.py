@@ -1,7 +1,7 @@
 """Checks that a program means something: names, ranks, and which values are integers.
 
 A program that passes is compiled and evaluated; what it computes is its author's business. Reading
-outside of a tensor is found by the evaluation of its entries (`services.aggregator.evaluation`).
+outside of a tensor is found by the evaluation of its entries (`kernelzoo.numerics.entries`).
 """
 
 from collections.abc import Mapping

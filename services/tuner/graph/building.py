@@ -24,8 +24,8 @@ from kernelzoo.domain.operators.expressions import (
 )
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
+from kernelzoo.numerics.operators import NUMPY_DTYPES
 from services.tuner.graph.graph import (
-    NUMPY_DTYPES,
     Node,
     Operation,
     Value,

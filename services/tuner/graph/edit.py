@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
-from services.tuner.graph.graph import NUMPY_DTYPES, Graph, Node, Value, View
+from kernelzoo.numerics.operators import NUMPY_DTYPES
+from services.tuner.graph.graph import Graph, Node, Value, View
 
 Entries = NDArray[np.float32 | np.float16 | np.int32]
 

@@ -21,14 +21,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Role, Workload
-
-NUMPY_DTYPES: Mapping[DType, np.dtype[Any]] = {
-    DType.F32: np.dtype(np.float32),
-    DType.F16: np.dtype(np.float16),
-    DType.I32: np.dtype(np.int32),
-}
-"""The element types of values. Booleans are 0 and 1 in I32, as are integers of every other size
-(`integers_of_32`). F16 is there once `storing_f16` has put it in the place of F32."""
+from kernelzoo.numerics.operators import NUMPY_DTYPES
 
 
 def integers_of_32(entries: NDArray[Any]) -> NDArray[np.int32]:

@@ -9,7 +9,8 @@ from kernelzoo.domain.measurement import Verdict
 from kernelzoo.domain.seeded import sampled_positions
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import MAX_REDUCTION, Workload
-from services.aggregator.evaluation import Floats, Indices, entries
+from kernelzoo.numerics.entries import Floats, entries
+from kernelzoo.numerics.operators import Indices
 from services.aggregator.verification import expected, expected_entries, input_values, judge
 from tests.unit.tuner.execution import NUMPY
 from tests.unit.tuner.reference import EXAMPLES, reference

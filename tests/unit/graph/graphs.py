@@ -11,9 +11,10 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Axis, Expression, Input, Program, Read, Stage
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Workload
-from services.aggregator.evaluation import entries
+from kernelzoo.numerics.entries import entries
+from kernelzoo.numerics.operators import NUMPY_DTYPES
 from services.tuner.graph.formulas import axes_of
-from services.tuner.graph.graph import NUMPY_DTYPES, Graph, GraphPort, Node, Value, View, faults
+from services.tuner.graph.graph import Graph, GraphPort, Node, Value, View, faults
 
 CONSTANTS, FEEDS = 7, 8
 

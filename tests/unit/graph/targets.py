@@ -12,10 +12,11 @@ from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
+from kernelzoo.numerics.operators import NUMPY_DTYPES
 from services.tuner.compile import compile_candidate
 from services.tuner.graph.evaluate import clipped
 from services.tuner.graph.fuse import fused
-from services.tuner.graph.graph import NUMPY_DTYPES, Graph, View
+from services.tuner.graph.graph import Graph, View
 from services.tuner.graph.lower import lowered
 from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.execution import execute

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from kernelzoo.domain.operators.parsing import parsed
-from services.tuner.graph.evaluate import evaluate, run_program
+from kernelzoo.numerics.stages import run_program
+from services.tuner.graph.evaluate import evaluate
 from tests.unit.graph.graphs import Built
 
 

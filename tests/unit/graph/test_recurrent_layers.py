@@ -16,8 +16,9 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
+from kernelzoo.numerics.stages import run_program
 from services.tuner.compile import compile_candidate
-from services.tuner.graph.evaluate import evaluate, run_program
+from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import fused, fused_f16
 from services.tuner.graph.golden import seeded_feeds
 from services.tuner.graph.graph import Graph, Node

@@ -13,10 +13,10 @@ from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.aggregator.evaluation import entries
+from kernelzoo.numerics import stages
+from kernelzoo.numerics.entries import entries
 from services.aggregator.rounding import bounded_entries
 from services.tuner.compile import compile_candidate, compile_program
-from services.tuner.graph import evaluate
 from services.tuner.ir.interpreter import interpret
 from services.tuner.operators.lowering import prim_func
 from services.tuner.schedules.registry import lite_space
@@ -101,7 +101,7 @@ def every_way(programs: dict[str, Program], folder: Path) -> dict[str, dict[str,
         with np.errstate(all="ignore"):
             interpret(stated, dict(zip(names, [*inputs, interpreted], strict=True)), low=0, high=1)
         found["interpreted"] = interpreted
-        found["graph"] = evaluate.run_program(program, inputs)
+        found["graph"] = stages.run_program(program, inputs)
 
         def read(number: int, index: Any, inputs: Any = inputs) -> Any:
             return inputs[number].astype(np.float64)[index]
@@ -159,6 +159,6 @@ def test_reductions_of_integers_wrap_around(tmp_path: Path) -> None:
             execute(compile_candidate(on[TargetKind.WASM]), inputs),
             execute_on_gpu(compile_candidate(on[TargetKind.WEBGPU]), inputs),
             executed({"c": js}, tmp_path)["c"],
-            evaluate.run_program(program, inputs),
+            stages.run_program(program, inputs),
         )
         assert [int(each.ravel()[0]) for each in found] == [wanted[reducer]] * 4

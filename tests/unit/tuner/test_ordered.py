@@ -11,11 +11,11 @@ from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
-from services.aggregator.evaluation import entries
+from kernelzoo.numerics.entries import entries
+from kernelzoo.numerics.stages import run_program
 from services.aggregator.rounding import bounded_entries
 from services.aggregator.verification import roundings
 from services.tuner.compile import compile_candidate
-from services.tuner.graph.evaluate import run_program
 from services.tuner.ir.legality import Phase, faults
 from services.tuner.schedules.registry import lite_space, matching, scheduled
 from tests.unit.tuner.execution import execute

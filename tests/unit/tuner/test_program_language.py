@@ -12,7 +12,7 @@ from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.aggregator.evaluation import entries
+from kernelzoo.numerics.entries import entries
 from services.tuner.compile import compile_candidate, compile_program
 from services.tuner.operators.lowering import prim_func
 from services.tuner.schedules.registry import lite_space

@@ -10,7 +10,7 @@ from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention
 from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.aggregator.evaluation import entries
+from kernelzoo.numerics.entries import entries
 from services.tuner.compile import compilation, gpu_compilation
 from services.tuner.ir.text import program_text
 from services.tuner.passes.pipeline import ALL_PASSES

@@ -12,10 +12,10 @@ from kernelzoo.domain.operators.recurrence import outer_axes
 from kernelzoo.domain.seeded import sampled_positions
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from services.aggregator.evaluation import entries
+from kernelzoo.numerics.entries import entries
+from kernelzoo.numerics.stages import run_program
 from services.aggregator.verification import expected, input_values, judge, roundings
 from services.tuner.compile import compile_candidate
-from services.tuner.graph.evaluate import run_program
 from services.tuner.schedules.recurrence.webgpu_config import SHARED_BYTES, WebgpuRecurrenceConfig
 from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.execution import execute, inputs_of

@@ -24,7 +24,8 @@ from kernelzoo.domain.operators.expressions import (
     read,
     smallest,
 )
-from services.aggregator.evaluation import TERMS_AT_ONCE, Floats, Indices, entries
+from kernelzoo.numerics.entries import TERMS_AT_ONCE, Floats, entries
+from kernelzoo.numerics.operators import Indices
 from services.tuner.compile import compile_program
 from services.tuner.operators.lowering import prim_func
 from tests.unit.tuner.execution import run_program

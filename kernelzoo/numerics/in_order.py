@@ -5,10 +5,8 @@ Sums are taken in float64.
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelzoo.domain.operators.expressions import (
     Axis,
@@ -21,17 +19,9 @@ from kernelzoo.domain.operators.expressions import (
     number,
 )
 from kernelzoo.domain.operators.ordered import Scan, Selection, Updates, ordered_of
-from services.tuner.graph.graph import NUMPY_DTYPES
+from kernelzoo.numerics.operators import NUMPY_DTYPES, REDUCERS, Array
 
-Array = NDArray[Any]
 Tensors = Mapping[str, Array]
-
-_UFUNCS: Mapping[Reducer, np.ufunc] = {
-    Reducer.SUM: np.add,
-    Reducer.PROD: np.multiply,
-    Reducer.MAX: np.maximum,
-    Reducer.MIN: np.minimum,
-}
 
 
 def in_order(stage: Stage, tensors: Tensors) -> Array:
@@ -55,7 +45,7 @@ def _whole(stage: Stage, tensors: Tensors) -> Array:
 
 def _scan(scan: Scan, x: Array) -> Array:
     rows = _wide(x).reshape(scan.outer, scan.extent, scan.inner)
-    return np.asarray(_UFUNCS[scan.reducer].accumulate(rows, axis=1))
+    return np.asarray(REDUCERS[scan.reducer].accumulate(rows, axis=1))
 
 
 def _selection(selection: Selection, x: Array) -> Array:
@@ -85,7 +75,7 @@ def _updates(updates: Updates, tensors: Tensors) -> Array:
     if updates.reducer is Reducer.LAST:
         made[flat[inside]] = values[inside]
     else:
-        _UFUNCS[updates.reducer].at(made, flat[inside], values[inside])
+        REDUCERS[updates.reducer].at(made, flat[inside], values[inside])
     return made
 
 

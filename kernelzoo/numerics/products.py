@@ -8,10 +8,8 @@ of one axis allow it: a convolution over an image of 736 × 1184 would otherwise
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
@@ -24,8 +22,7 @@ from kernelzoo.domain.operators.expressions import (
     number,
     parts,
 )
-
-Array = NDArray[Any]
+from kernelzoo.numerics.operators import Array
 
 ENTRIES_AT_ONCE = 1 << 22
 LARGE_PRODUCT = 1 << 24

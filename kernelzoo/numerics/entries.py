@@ -2,8 +2,7 @@
 
 A program of tensor expressions (`kernelzoo.domain.operators.expressions`) is evaluated as it
 stands, entry by entry: only what the asked entries need is ever computed, and a stage is evaluated
-where it is read. This shares no code with the compiler, so that a fault of one is not a fault of
-the other.
+where it is read.
 
 Positions are taken in groups, and terms of a sum in runs, so that an array holds at most
 `TERMS_AT_ONCE` numbers, whatever the extents of a workload are. Arrays of places have a dimension
@@ -14,8 +13,8 @@ A recurrence is computed whole, step by step: its last entries are made of all o
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import erf, prod
-from typing import Any, Protocol
+from math import prod
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +48,19 @@ from kernelzoo.domain.operators.recurrence import (
     step_count,
     step_product,
 )
+from kernelzoo.numerics.operators import (
+    BINARY,
+    COMPARE,
+    FUNCTIONS,
+    REDUCERS,
+    Array,
+    Indices,
+    order_keys,
+    whole,
+    wrapped,
+)
 
-Array = NDArray[Any]
 Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Lookup = Callable[[int, Indices], Floats]
 """From the number of an input and flat indices to values, of the same shape."""
@@ -67,7 +75,7 @@ MOST_KEPT = 1 << 18
 
 
 class Arithmetic(Protocol):
-    """What values are computed in: numbers, or numbers with what is known of them. Positions along
+    """Computes values: numbers, or numbers with what is known of them. Positions along
     axes are arrays of int64 in every arithmetic."""
 
     def constant(self, value: float) -> Array: ...
@@ -77,7 +85,7 @@ class Arithmetic(Protocol):
     def call(self, function: Function, argument: Array) -> Array: ...
     def cast(self, argument: Array, dtype: DType) -> Array: ...
     def holds(self, op: CompareOp, left: Array, right: Array) -> tuple[Mask, Mask | None]:
-        """Where it holds, and where nobody can tell."""
+        """Returns where it holds, and where nobody can tell."""
         ...
 
     def either(self, holds: Mask, unsure: Mask | None, then: Array, otherwise: Array) -> Array: ...
@@ -91,7 +99,7 @@ class Arithmetic(Protocol):
         ...
 
     def ordered(self, values: Array) -> Array:
-        """What the values of rows are ordered by, the lowest first."""
+        """Returns keys by which the values of rows are ordered, the lowest first."""
         ...
 
     def updated(self, reducer: Reducer, initial: Array, updates: Array, at: Indices) -> Array:
@@ -104,7 +112,7 @@ class Arithmetic(Protocol):
         ...
 
     def held_as_f16(self, values: Array) -> Array:
-        """Those of a stage that a state of f16 is updated by."""
+        """Rounds values of a stage by which a state of f16 is updated."""
         ...
 
 
@@ -120,7 +128,7 @@ def entries(program: Program, positions: Indices, lookup: Lookup) -> Floats:
 def evaluated(
     program: Program, positions: Indices, lookup: Lookup, arithmetic: Arithmetic
 ) -> Array:
-    """As `entries`, in an arithmetic."""
+    """Computes what `entries` does, in any arithmetic."""
     if program.is_ordered:
         whole_output = _Evaluation(program, lookup, arithmetic).in_order(program.output)
         return np.asarray(whole_output.reshape(-1)[positions])
@@ -319,7 +327,7 @@ class _Recurrence(_Evaluation):
         return np.asarray(held[stage.name][tuple(places)])
 
     def _entries(self, stage: Stage) -> Array:
-        """Those of the step, in the shape of the stage without its first axis."""
+        """Computes the entries of the step, in the shape of the stage without its first axis."""
         if stage.name not in self._products:
             return self._entries_as_stated(stage)
         product, weights, sizes = self._products[stage.name]
@@ -406,14 +414,6 @@ class Exact:
         return values
 
 
-def order_keys(values: Array) -> Indices:
-    """Integers that are ordered as the values are: NaN is the largest, and zeros are equal."""
-    if values.dtype.kind != "f":
-        return values.astype(np.int64)
-    bits = np.where(np.isnan(values), np.nan, values).astype(np.float64).view(np.int64)
-    return np.asarray(np.where(bits < 0, np.iinfo(np.int64).min - bits, bits))
-
-
 def _extent(axis: Axis) -> int:
     return number(axis.extent)
 
@@ -442,7 +442,7 @@ def _asks_for_half(stage: Stage, at: Sequence[Array]) -> bool:
 
 
 def _trailing_ones(shape: tuple[int, ...]) -> int:
-    """How many of the last dimensions have size 1; one dimension is always left."""
+    """Counts the last dimensions that have size 1; one dimension is always left."""
     count = 0
     while count < len(shape) - 1 and shape[-1 - count] == 1:
         count += 1
@@ -460,87 +460,3 @@ def _inside(
             raise IndexError(f"{tensor} is read outside of its axis {axis}, which has {extent}")
         places.append(safe)
     return places
-
-
-def whole(x: Array) -> Array:
-    """What is no i32 becomes the nearest, and NaN becomes 0, as in WebAssembly."""
-    smallest, largest = DType.I32.value_range
-    clipped = np.clip(np.trunc(np.nan_to_num(x, nan=0.0)), smallest, largest)
-    return np.asarray(clipped, dtype=np.int64)
-
-
-def wrapped(values: Array) -> Array:
-    """Integers of 64 bits as the numbers that their low 32 bits are; others as they are."""
-    values = np.asarray(values)
-    return values.astype(np.int32).astype(np.int64) if values.dtype.kind == "i" else values
-
-
-def _quotient(x: Array, y: Array) -> Array:
-    """The quotient of sizes, with the sign of both; 0 by 0."""
-    size = np.abs(x) // np.abs(y)
-    return np.where((x < 0) == (y < 0), size, -size)
-
-
-def _power(x: Array, y: Array) -> Array:
-    """Real numbers to real powers; integers modulo 2³² to integer ones, by squares."""
-    if x.dtype.kind == "f":
-        return np.float_power(x, y)
-    result, square, left = np.ones(np.broadcast_shapes(x.shape, y.shape), np.int64), x, y
-    for _ in range(31):
-        result = np.where(left & 1 == 1, wrapped(result * square), result)
-        square, left = wrapped(square * square), left >> 1
-    small = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0))
-    return np.where(y < 0, small, result)
-
-
-def _sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
-
-
-FUNCTIONS: dict[Function, Callable[[Array], Array]] = {
-    Function.EXP: np.exp,
-    Function.ERF: np.vectorize(erf, otypes=[np.float64]),
-    Function.TANH: np.tanh,
-    Function.SQRT: np.sqrt,
-    Function.RSQRT: lambda x: np.asarray(1 / np.sqrt(x)),
-    Function.SIGMOID: _sigmoid,
-    Function.LOG: np.log,
-    Function.EXPM1: np.expm1,
-    Function.LOG1P: np.log1p,
-    Function.SIN: np.sin,
-    Function.COS: np.cos,
-    Function.FLOOR: np.floor,
-    Function.CEIL: np.ceil,
-    Function.ROUND: np.rint,
-    Function.ABS: np.abs,
-}
-BINARY: dict[BinaryOp, Callable[[Array, Array], Array]] = {
-    BinaryOp.ADD: np.add,
-    BinaryOp.SUB: np.subtract,
-    BinaryOp.MUL: np.multiply,
-    BinaryOp.DIV: np.divide,
-    BinaryOp.FLOOR_DIV: np.floor_divide,
-    BinaryOp.FLOOR_MOD: np.mod,
-    BinaryOp.MIN: np.minimum,
-    BinaryOp.MAX: np.maximum,
-    BinaryOp.POW: _power,
-    BinaryOp.FMOD: np.fmod,
-    BinaryOp.QUOTIENT: _quotient,
-    BinaryOp.SHIFT_LEFT: lambda x, y: x << (y & 31),
-    BinaryOp.SHIFT_RIGHT: lambda x, y: x >> (y & 31),
-    BinaryOp.BIT_AND: np.bitwise_and,
-    BinaryOp.BIT_OR: np.bitwise_or,
-    BinaryOp.BIT_XOR: np.bitwise_xor,
-}
-COMPARE: dict[CompareOp, np.ufunc] = {
-    CompareOp.LT: np.less,
-    CompareOp.LE: np.less_equal,
-    CompareOp.EQ: np.equal,
-    CompareOp.NE: np.not_equal,
-}
-REDUCERS: dict[Reducer, np.ufunc] = {
-    Reducer.SUM: np.add,
-    Reducer.MAX: np.maximum,
-    Reducer.MIN: np.minimum,
-    Reducer.PROD: np.multiply,
-}
