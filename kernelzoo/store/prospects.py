@@ -207,8 +207,11 @@ def prospects(
     return Query(
         sql="""
             WITH job AS (
+                -- The job and its workload.
                 SELECT id, workload_key FROM tuning_job WHERE id = %(job_id)s
             ), space AS MATERIALIZED (
+                -- Candidates that did not fail to compile, need what the class has and are not
+                -- denied to it.
                 SELECT c.candidate_id, c.state, p.ordinal,
                        array_position(o.candidate_ids, c.candidate_id) AS place
                 FROM space_point p
@@ -222,20 +225,26 @@ def prospects(
                     WHERE d.artifact_sha256 = c.artifact_sha256
                       AND d.device_class = %(class)s AND d.denied)
             ), champion AS MATERIALIZED (
+                -- What the class is served now, and what contends with it.
                 SELECT e.candidate_id, e.contenders FROM job JOIN zoo_entry e
                   ON e.workload_key = job.workload_key
                  AND e.device_class = %(class)s AND e.state <> 'retired'
             ), outdated AS MATERIALIZED (
+                -- This identity's sessions under an older major version of its engine.
                 SELECT s.id FROM agent_session s
                 WHERE s.identity_id = %(identity)s::uuid AND s.device_class = %(class)s
                   AND is_outdated(s.id)
             ), repeated AS MATERIALIZED (
+                -- Candidates to measure again under a newer version: the champion and its own
+                -- ballot.
                 SELECT candidate_id FROM champion
                 UNION
                 SELECT unnest(b.candidate_ids) FROM job JOIN ballot b
                   ON b.workload_key = job.workload_key
                  AND b.device_class = %(class)s AND b.identity_id = %(identity)s::uuid
             ), stale AS MATERIALIZED (
+                -- Its measurements of these, and of the reference, that were made under the older
+                -- version.
                 SELECT m.lease_id, m.candidate_id
                 FROM lease l JOIN measurement m ON m.lease_id = l.id
                 WHERE l.identity_id = %(identity)s::uuid AND l.device_class = %(class)s
@@ -243,6 +252,7 @@ def prospects(
                   AND (m.candidate_id = l.reference_id
                        OR m.candidate_id IN (SELECT candidate_id FROM repeated))
             ), own AS MATERIALIZED (
+                -- All that this identity has measured of the space; what is stale does not stand.
                 SELECT m.candidate_id, m.identity_id, m.verdict, m.retries, m.relative_time,
                        relative_preparation(m),
                        (m.lease_id, m.candidate_id) NOT IN (
@@ -250,6 +260,7 @@ def prospects(
                 FROM space JOIN measurement m ON m.candidate_id = space.candidate_id
                  AND m.identity_id = %(identity)s::uuid AND m.device_class = %(class)s
             ), reported AS MATERIALIZED (
+                -- Its reports that stand, and the latest ones of others for each candidate.
                 SELECT candidate_id, identity_id, verdict, retries, relative_time,
                        relative_preparation
                 FROM own WHERE stands
@@ -265,6 +276,8 @@ def prospects(
                 ) m
                 WHERE m.identity_id <> %(identity)s::uuid
             ), borrowing AS MATERIALIZED (
+                -- Candidates of open leases that are not reported; believed while the agent shows
+                -- itself.
                 SELECT i.candidate_id, l.identity_id,
                        coalesce((SELECT max(m.created_at) FROM measurement m
                                  WHERE m.lease_id = l.id), l.created_at)
@@ -276,12 +289,16 @@ def prospects(
                     SELECT FROM measurement m
                     WHERE m.lease_id = l.id AND m.candidate_id = i.candidate_id)
             ), voice AS MATERIALIZED (
+                -- Whose reports and leases these are: strangers of one network are one, each agent
+                -- of the operator is one.
                 SELECT id, operated, id = %(identity)s::uuid AS own,
                        CASE WHEN operated THEN id::text ELSE network END AS name
                 FROM identity
                 WHERE id IN (SELECT identity_id FROM reported
                              UNION SELECT identity_id FROM borrowing)
             ), found AS MATERIALIZED (
+                -- What each voice found of a candidate: its best time, and whether that counts, is
+                -- known to others or still waits for a verdict.
                 SELECT r.candidate_id, v.name,
                        bool_or(v.own) AS mine,
                        min(r.relative_time) FILTER (
@@ -304,6 +321,7 @@ def prospects(
                 FROM reported r JOIN voice v ON v.id = r.identity_id
                 GROUP BY r.candidate_id, v.name
             ), known AS (
+                -- What all voices found: how many count, and a time that too few cannot lower.
                 SELECT candidate_id, bool_or(mine) AS mine,
                        count(*) FILTER (WHERE counts) AS answered,
                        count(*) FILTER (WHERE known) AS known_by,
@@ -318,12 +336,16 @@ def prospects(
                             END AS relative_preparation
                 FROM found GROUP BY candidate_id
             ), holding AS (
+                -- Who holds a candidate: by a believed lease, or by a report that waits for its
+                -- verdict.
                 SELECT b.candidate_id, v.name, v.own
                 FROM borrowing b JOIN voice v ON v.id = b.identity_id
                 WHERE v.own OR b.believed
                 UNION
                 SELECT candidate_id, name, false FROM found WHERE waits
             ), borrowed AS (
+                -- How many others hold a candidate without having answered, and whether this
+                -- identity does.
                 SELECT h.candidate_id, bool_or(h.own) AS held,
                        count(DISTINCT h.name) FILTER (
                            WHERE NOT h.own AND f.counts IS NOT TRUE) AS lent
@@ -331,6 +353,8 @@ def prospects(
                 LEFT JOIN found f ON f.candidate_id = h.candidate_id AND f.name = h.name
                 GROUP BY h.candidate_id
             ), served AS (
+                -- What other classes of this device, or of similar ones, are served: 0 is this
+                -- device.
                 SELECT e.candidate_id,
                        min((theirs.device_id <> ours.device_id)::integer) AS nearness
                 FROM job

@@ -36,6 +36,8 @@ from services.gateway.routes import (
     denials,
     identities,
     leases,
+    model_coverage,
+    model_manifests,
     models,
     pages,
     programs,
@@ -43,6 +45,8 @@ from services.gateway.routes import (
     results,
     sessions,
     timelines,
+    uploads,
+    wrong_outputs,
     zoo,
 )
 from services.gateway.routes import jobs as job_routes
@@ -87,7 +91,8 @@ def application(settings: Settings) -> FastAPI:
     problems.install(app)
     for module in (
         *(sessions, attestations, leases, job_routes, applications),
-        *(zoo, denials, identities, results, programs, models, queue, timelines),
+        *(zoo, denials, identities, results, programs, uploads, models, model_coverage),
+        *(wrong_outputs, model_manifests, queue, timelines),
         *(cost_models, console, pages),
     ):
         app.include_router(module.router)

@@ -1,108 +1,48 @@
-"""Models: their files, registration by the operator, and what pages are given."""
+"""Lists, registers and removes models, which the operator does."""
 
 import asyncio
-import gzip
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, BackgroundTasks, Header, Path, Query, Request, Response
-from fastapi.responses import FileResponse
+from fastapi import APIRouter, BackgroundTasks, Query, Response
 from psycopg import AsyncConnection
 
 from kernelzoo import jobs
-from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan, call_counts
-from kernelzoo.domain.target import MEASURED, TargetKind
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import read_plan
-from kernelzoo.metrics import BLOB_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS
-from kernelzoo.store import models, notifications, tuning, wrong_outputs
+from kernelzoo.store import models, notifications, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from kernelzoo.store.models import AwaitedRow, PlanRow, StoredPlan
-from kernelzoo.store.wrong_outputs import WrongModelRow
 from services.gateway import programs
 from services.gateway.blobs import Blobs
-from services.gateway.client_files import accepted
 from services.gateway.models import (
     blob_url,
-    build,
-    cache_key,
     lost,
     suited,
     unknown,
     weights_of,
 )
 from services.gateway.problems import Refusal, refuse_stranger
-from services.gateway.recall import asked, recalled
-from services.gateway.routes.denials import refuse_untrusted
-from services.gateway.routes.zoo import (
-    ARTIFACT_CACHE,
-    MANIFEST_CACHE,
-    After,
-    ClassText,
-    IfNoneMatch,
-    Told,
-)
-from services.gateway.state import Network, Operator, Shared, State, network_of
-from services.gateway.wire.denials import FailureNoted
+from services.gateway.state import Operator, Shared
 from services.gateway.wire.models import (
-    FailedDefault,
-    FileWire,
     ListedModel,
-    ModelCoverage,
     ModelDocument,
     ModelList,
-    ModelManifest,
     ModelName,
-    ModelReadiness,
     ModelRequest,
-    PlanCoverage,
     PlanRequest,
     PlanWire,
     PortWire,
     Registered,
-    WrongOutput,
-    WrongPlan,
 )
 
 router = APIRouter(tags=["models"])
-
-MOST_CLASSES = 50
-
-Hash = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
-
-
-@router.put("/v1/blobs/{sha256}")
-async def put_blob(
-    sha256: Hash,
-    request: Request,
-    state: Shared,
-    operated: Operator,
-    content_length: Annotated[int | None, Header(ge=0)] = None,
-) -> FileWire:
-    """Send a file that models are made of, before a model names it. It may be sent again."""
-    refuse_stranger(operated=operated)
-    size_bytes = await state.blobs.store(sha256, content_length, request.stream())
-    return blob_url(sha256, size_bytes)
-
-
-@router.get("/v1/blobs/{sha256}")
-async def get_blob(sha256: Hash, state: Shared, if_none_match: IfNoneMatch = None) -> Response:
-    """A file that a model is made of, or the `Range` of it that is asked for. It never changes."""
-    path = state.blobs.path(sha256)
-    if path is None:
-        raise Refusal(HTTPStatus.NOT_FOUND, "no model has this file any more; load the model again")
-    headers = {"Cache-Control": ARTIFACT_CACHE, "ETag": f'"{sha256}"'}
-    if if_none_match is not None and sha256 in if_none_match:
-        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    BLOB_SENT_BYTES.inc(path.stat().st_size)
-    return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
 
 @router.get("/v1/models")
@@ -186,147 +126,6 @@ async def delete_model(name: ModelName, state: Shared, operated: Operator) -> No
             await execute(db, models.cancel_unused_jobs())
             await execute(db, notifications.zoo_changed())
         await _clear(db, state.blobs, before)
-
-
-@router.get("/v1/models/{name}/readiness")
-async def get_model_readiness(name: ModelName, state: Shared) -> ModelReadiness:
-    """Tell whether every page can run a model: how many default kernels of it are compiled."""
-    async with state.pool.connection() as db:
-        if not await fetch_all(db, models.plans(name)):
-            raise unknown(name)
-        rows = await fetch_all(db, models.readiness(name))
-    failed = [
-        FailedDefault(workload=row.workload_key, target=row.target, detail=row.detail)
-        for row in rows
-        if row.detail
-    ]
-    compiled = sum(row.ready for row in rows)
-    return ModelReadiness(model=name, defaults=len(rows), compiled=compiled, failed=failed)
-
-
-@router.get("/v1/models/{name}/coverage", response_model=ModelCoverage)
-async def get_model_coverage(name: ModelName, state: Shared) -> Response:
-    """Tell how far the kernels of a model are tuned on each class, and how long an inference takes.
-    An answer is up to five seconds old.
-    """
-
-    async def make() -> bytes:
-        return (await _coverage(state, name)).model_dump_json().encode()
-
-    body = await state.remembered.get(("model coverage", name), make)
-    return Response(body, media_type="application/json", headers={"Cache-Control": "no-cache"})
-
-
-async def _coverage(state: State, name: str) -> ModelCoverage:
-    async with state.pool.connection() as db:
-        if not await fetch_all(db, models.plans(name)):
-            raise unknown(name)
-        rows = await fetch_all(db, models.coverage(name, MOST_CLASSES))
-        wrong = await fetch_all(db, wrong_outputs.of_model(name, MOST_CLASSES))
-    covered = [
-        PlanCoverage.of(
-            row,
-            device_class=str(row.device_class),
-            confirmed_flops=row.confirmed_flops or 0.0,
-            page_loads=row.loads,
-            expected_ms=None if row.elapsed_ns is None else row.elapsed_ns / 1e6,
-            prepare_ms=None if row.prepare_ns is None else row.prepare_ns / 1e6,
-        )
-        for row in rows
-    ]
-    return ModelCoverage(model=name, coverage=covered, wrong=[_wrong(row) for row in wrong])
-
-
-def _wrong(row: WrongModelRow) -> WrongPlan:
-    return WrongPlan.of(
-        row,
-        dtype=DType.F16 if row.f16 else DType.F32,
-        device_class=str(row.device_class),
-        since=row.since.isoformat(),
-        last_at=row.last_at.isoformat(),
-    )
-
-
-@router.post("/v1/wrong-outputs", status_code=HTTPStatus.ACCEPTED)
-async def note_wrong_output(
-    body: WrongOutput, request: Request, network: Network, state: Shared, operated: Operator
-) -> FailureNoted:
-    """Say that a model computes a wrong golden output in this page although its kernels are the
-    defaults. The operator is told; nothing is taken away. A network has one voice for each plan and
-    class.
-    """
-    if not operated:
-        await refuse_untrusted(state, request)
-    device_class = DeviceClass.parse(body.device_class)
-    cap = state.settings.failures_per_network_per_day
-    async with state.pool.connection() as db:
-        rows = await fetch_all(db, models.plans(body.model))
-        plan = await asyncio.to_thread(_blamed, state.blobs, rows, body, device_class)
-        await execute(db, wrong_outputs.forget_old(plan.id))
-        note = wrong_outputs.note(plan.id, device_class, network, body.output, daily_cap=cap)
-        noted = await fetch_one(db, note)
-    assert noted is not None
-    if not noted.allowed:
-        raise Refusal(
-            HTTPStatus.TOO_MANY_REQUESTS,
-            f"this network reported {cap} wrong outputs within a day; come back tomorrow",
-            {"Retry-After": "3600"},
-        )
-    return FailureNoted()
-
-
-def _blamed(
-    blobs: Blobs, rows: Sequence[PlanRow], told: WrongOutput, device_class: DeviceClass
-) -> PlanRow:
-    """The plan that a page of the class was given. Raises Refusal where it has no such output."""
-    if not rows:
-        raise unknown(told.model)
-    for row in suited(rows, device_class.target.kind):
-        if row.golden_sha256 == told.golden:
-            plan = read_plan(_body(blobs, row.plan_sha256, "plan"))
-            if any(port.name == told.output for port in plan.outputs):
-                return row
-    raise Refusal(
-        HTTPStatus.NOT_FOUND,
-        f"no plan of {told.model} has this golden file and output; ask for the model again",
-    )
-
-
-@router.get("/v1/models/{name}/{device_class}", response_model=ModelManifest)
-async def get_model_manifest(
-    name: ModelName,
-    device_class: ClassText,
-    request: Request,
-    state: Shared,
-    if_none_match: IfNoneMatch = None,
-    accept_encoding: Annotated[str, Header()] = "",
-    hardware: Told = None,  # noqa: ARG001 - read with the rest of the query
-    after: After = 0,
-) -> Response:
-    """A plan of a model with the kernels of a class of devices, in one request. Other
-    parameters are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none.
-    """
-    start_s = time.perf_counter()
-    key = cache_key(name, device_class, request.query_params.items())
-    by = asked(request.scope, network_of(request, state.tokens), after)
-    served, cache = await recalled(state, state.models, key, by, partial(build, state, key))
-    MANIFEST_DURATION.labels(cache).observe(time.perf_counter() - start_s)
-    for level, kernels in served.levels:
-        MANIFEST_KERNELS.labels(level).inc(kernels)
-    if DeviceClass.parse(device_class).target.kind in MEASURED:
-        state.page_loads.count(f"model:{name}", device_class)
-    headers = {
-        "ETag": served.etag,
-        "Cache-Control": MANIFEST_CACHE,
-        "Vary": "Accept-Encoding",
-    }
-    if if_none_match is not None and served.etag in if_none_match:
-        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    if "gzip" in accepted(accept_encoding):
-        headers["Content-Encoding"] = "gzip"
-        return Response(served.body, media_type="application/json", headers=headers)
-    plain = await asyncio.to_thread(gzip.decompress, served.body)
-    return Response(plain, media_type="application/json", headers=headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
