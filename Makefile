@@ -47,7 +47,8 @@ tests: setup bench-page .venv/.monitoring tests/chart/schemas/node_modules/.inst
 	@$(BIN)/python -m scripts.tests --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TIER) $(TESTS) $(ARGS)
 	@npm --prefix client test --silent
 
-check: static unit  ## Format, lint, types, imports, unit tests: the fast part
+check:  ## Format, lint, types, imports, unit tests: the fast part, with the seconds that it took
+	@begin=$$(date +%s); $(MAKE) static unit && echo "checked in $$(($$(date +%s) - begin)) s"
 
 static: .venv/.installed client/node_modules/.installed bench/page/node_modules/.installed
 	@$(BIN)/ruff format --check --quiet .

@@ -158,9 +158,13 @@ class AttentionKernel:
         tiles = -(-given.m // config.block_m)
         workgroup = frame.variable("group", given.heads * tiles * config.parts)
         thread = frame.variable("thread", config.threads)
+        # Workgroups that follow one another are of one head: they read its keys at about the same
+        # time, of which the cache that all cores share has most.
         head, tile, part = frame.delinearize(
             workgroup, (("head", given.heads), ("tile", tiles), ("part", config.parts))
         )
+        # Threads that share queries are neighbours, so that subgroups find their largest score. A
+        # slice is whole rows of threads: its sums meet those of others once, behind the last block.
         slice_, group, lane = frame.delinearize(
             thread,
             (
@@ -219,9 +223,13 @@ class AttentionKernel:
             own_query=ir.local("own_query", ir.LANES * config.tile_m),
             own_key=ir.local("own_key", ir.LANES),
             own_value=ir.local("own_value", ir.LANES * len(outputs)),
+            # Powers of four queries are one vector: threads that share queries write theirs to
+            # workgroup memory and read all of a key from there, four queries at a time.
             own_power=ir.local("own_power", ir.LANES * -(-config.tile_m // ir.LANES)),
             dot=ir.local("dot", config.tile_m * config.tile_n),
             acc=ir.local("acc", ir.LANES * config.tile_m * len(outputs)),
+            # The largest score and the sum of a row are kept beside its outputs, so that the keys are
+            # passed over once (online softmax); `share` is what a larger score leaves of both.
             most=ir.local("most", config.tile_m),
             larger=ir.local("larger", config.tile_m),
             share=ir.local("share", config.tile_m),
@@ -310,6 +318,8 @@ class AttentionKernel:
         seen = self.seen(i, self.column(j))
         assert seen is not None
         value = score_of(product, self.cache.shape)
+        # A finite number in the place of -∞: drivers may take every value to be finite (WGSL,
+        # 15.7.2), and the difference of two infinities would be NaN.
         return ir.select(seen, value, ir.number(LOWEST))
 
     def seen(self, i: int, column: ir.Affine) -> ir.Compare | None:
@@ -319,6 +329,7 @@ class AttentionKernel:
             # A query of a text sees itself and what is before it.
             limit = self.cache.here + self.first + self.row(i) + 1
         elif self.blocks * self.config.parts * self.config.block_n > self.given.n:
+            # The last block is not whole. Where all are, no comparison is made for any key.
             limit = ir.constant(self.given.n)
         if limit is None:
             return None
