@@ -42,7 +42,7 @@ class ScreenRequest(BaseModel):
 
 
 class ContestRequest(BaseModel):
-    """As in `page/src/request.ts`."""
+    """Mirrors the request of `page/src/request.ts`."""
 
     lease: Lease
     finalists: list[Kernel]
@@ -109,7 +109,8 @@ class BenchBrowser:
 
     @contextmanager
     def page(self, *, threads: int = 1) -> Iterator[BenchPage]:
-        """In a context, so in a process, of its own: where memory lies differs between pages."""
+        """Opens a page in a context, so in a process, of its own: where memory lies differs between
+        pages."""
         with self.browser.new_context() as context:
             page = context.new_page()
             page.set_default_timeout(CALL_MS)

@@ -1,4 +1,4 @@
-"""How busy the machine was with what is not ours, as that disturbs every figure."""
+"""Measures how busy the machine was with what is not ours, as that disturbs every figure."""
 
 import time
 from collections.abc import Mapping

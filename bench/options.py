@@ -56,7 +56,8 @@ def run(
 
 
 def _before(options: Namespace) -> Report | None:
-    """What the report is to be added to. Raises CannotMeasure where that is another machine's."""
+    """Reads the report that this one is to be added to. Raises CannotMeasure where that is another
+    machine's."""
     if not options.add or options.json is None or not options.json.exists():
         return None
     before = read(options.json)

@@ -1,4 +1,4 @@
-"""What pages of benchmarks answer, as JSON."""
+"""Reads what pages of benchmarks answer, as JSON."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What a benchmark says: a table for people, the same rows and its claims as JSON for programs."""
+"""A benchmark says this: a table for people, the same rows and its claims as JSON for programs."""
 
 import json
 import os
@@ -27,7 +27,7 @@ WIDTH = 260
 
 
 class CannotMeasure(KernelZooError):
-    """What is missing. Only this makes a benchmark exit with an error."""
+    """Something is missing. Only this makes a benchmark exit with an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,8 @@ def read(file: Path) -> Report:
 
 
 def machine(**more: Cell) -> dict[str, Cell]:
-    """Where and when a benchmark ran; `more` adds to it, such as the browser's version."""
+    """Describes where and when a benchmark ran; `more` adds to it, such as the browser's
+    version."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "commit": commit(),
@@ -141,8 +142,8 @@ CHANGED = "+changes"
 
 
 def commit() -> str | None:
-    """What is measured, for `bench.stale`; None outside of a checkout. Changes of results do not
-    count, as benchmarks that run one after another make them."""
+    """Returns the commit that is measured, for `bench.stale`; None outside of a checkout. Changes
+    of results do not count, as benchmarks that run one after another make them."""
     try:
         head = git("rev-parse", "HEAD")
         changed = git("status", "--porcelain", "--", ".", ":!bench/results")
@@ -223,7 +224,8 @@ def core() -> str | None:
 
 
 def cpu_model() -> str:
-    """As Linux describes it; family and model tell what a cloud's name for it does not."""
+    """Describes the processor as Linux does; family and model tell what a cloud's name for it does
+    not."""
     facts = _cpu_facts()
     if not facts:
         return platform.processor() or platform.machine()
@@ -232,7 +234,7 @@ def cpu_model() -> str:
 
 
 def _cpu_facts() -> Mapping[str, str]:
-    """What Linux tells of the last processor; nothing elsewhere."""
+    """Reads what Linux tells of the last processor; nothing elsewhere."""
     described = Path("/proc/cpuinfo")
     if not described.exists():
         return {}

@@ -37,7 +37,8 @@ BYTES = "application/octet-stream"
 COPIED_BYTES = 1 << 20
 PACED_BYTES = 1 << 15
 LATE_S = 0.05
-"""What a sleep or a busy machine holds a piece up by at most; longer, the browser does."""
+"""A sleep or a busy machine holds a piece up by this at most; what holds it up longer is the
+browser."""
 ISOLATION = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
@@ -115,7 +116,7 @@ class BenchSite(ThreadingHTTPServer):
         return self._gzipped[path]
 
     def file(self, path: str) -> Path | None:
-        """Where that address lies, unless it exists in memory alone."""
+        """Finds the file of an address, unless it exists in memory alone."""
         folder, _, name = path.strip("/").rpartition("/")
         usual = FOLDERS.get(folder, PAGE / "dist") / (name or "index.html")
         file = self._lent.get(path, usual)
@@ -133,7 +134,7 @@ class BenchSite(ThreadingHTTPServer):
             self.cache_control, self.pace = FRESH, None
 
     def receive(self, body: bytes) -> None:
-        """What a page posts; that of most is not wanted."""
+        """Takes what a page posts; most do not need it."""
 
     @classmethod
     @contextmanager

@@ -1,4 +1,4 @@
-"""Which results are older than the code that they measure: `python -m bench.stale`.
+"""Lists results that are older than the code that they measure: `python -m bench.stale`.
 
 A result in JSON carries the commit that it was measured at. It is stale when a commit since then
 changed one of the sources of its benchmark, and of unknown age when it has no commit, or one that

@@ -1,4 +1,4 @@
-"""What the benchmarks measure: workloads by short names, and what they should reach, as data."""
+"""Benchmarks measure these: workloads by short names, and what they should reach, as data."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,7 +20,7 @@ OF_BANDWIDTH = 0.9
 
 
 class Limit(StrEnum):
-    """What a workload is measured against besides its peers."""
+    """A workload is measured against this besides its peers."""
 
     ARITHMETIC = "arithmetic"
     READING = "reading"
@@ -45,7 +45,7 @@ class BenchCase:
 
     @property
     def is_product(self) -> bool:
-        """Whether NumPy's BLAS has it."""
+        """True if NumPy's BLAS has it."""
         return self.workload.operator.name in ("matmul", "batch_matmul")
 
 
@@ -77,7 +77,7 @@ CONSTANT = tuple(
     case(f"{each.name}-constant", f"{each.workload.key}:constant=b", each.speedup, each.limit)
     for each in (*PAPER[:2], *DECODE)
 )
-"""Where b is weights that never change, so that it may be packed beforehand."""
+"""Workloads in which b is weights that never change, so that it may be packed beforehand."""
 
 LAYERS = (
     case("conv3x3", "conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1", 1.3),

@@ -182,12 +182,12 @@ REASONS: Mapping[str, str] = {
     r"is 0; it must be|has no entries": "tensors without entries",
     r"depends on": "parameters that are no constants",
 }
-"""What a refusal is of, by what its sentence says."""
+"""Maps what the sentence of a refusal says to its kind."""
 
 
 @dataclass(slots=True)
 class OperatorCoverage:
-    """How many tests of one operator pass, and why others are refused."""
+    """Counts the tests of one operator that pass, and says why others are refused."""
 
     passed: int = 0
     refused: Counter[str] = field(default_factory=Counter)

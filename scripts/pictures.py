@@ -75,7 +75,7 @@ def demo(browser: Browser, scratch: Path, folder: Path) -> None:
 
 
 def in_terminal(*words: str) -> str:
-    """What a command writes to a terminal of 72 columns."""
+    """Runs a command, and returns what it writes to a terminal of 72 columns."""
     told: list[bytes] = []
 
     def read(terminal: int) -> bytes:

@@ -21,7 +21,7 @@ TOLD = {
     "gflop": "{:.3g} GFLOP",
 }
 WHOLE = ("calls", "activations_mb")
-"""What is told of a network with all rules; without one it is all that differs."""
+"""These figures are told of a network with all rules; without one all that differ are."""
 EQUAL = 0.005
 """Figures that differ by a smaller share are not told."""
 

@@ -50,7 +50,7 @@ def tell_rotaries(builder: Any) -> None:
 
 
 def built(builder: Any, folder: Path, to: Path) -> onnx.ModelProto:
-    """As one file."""
+    """Builds a model as one file."""
     asked = ("", str(folder), str(to), "int4", "cpu", str(to / "cache"))
     builder.create_model(*asked, **builder.parse_extra_options(*asked, []))
     model = onnx.load(to / "model.onnx")

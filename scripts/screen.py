@@ -1,4 +1,4 @@
-"""What a terminal shows in the end, of all that was written to it, and a picture of it."""
+"""Finds what a terminal shows in the end, of all that was written to it, and a picture of it."""
 
 import re
 from io import StringIO
@@ -15,7 +15,7 @@ CONTROL = re.compile(
 
 
 def final_lines(written: str) -> list[str]:
-    """As they stand when all of it was written, with their colours."""
+    """Returns lines as they stand when all of it was written, with their colours."""
     lines, row = [""], 0
     for found in CONTROL.finditer(written):
         token = found[0]
@@ -35,7 +35,7 @@ def final_lines(written: str) -> list[str]:
 
 
 def drawn(lines: list[str]) -> str:
-    """As an SVG of a terminal's window."""
+    """Draws lines as an SVG of a terminal's window."""
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True)
     console.print(Text.from_ansi("\n".join(lines).rstrip()))
     return console.export_svg(title="make demo", theme=MONOKAI)

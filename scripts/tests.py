@@ -21,7 +21,7 @@ PYTEST = (sys.executable, "-m", "pytest")
 FAILED = 1
 """The exit status of pytest where tests failed; others say that it could not run them."""
 MOST_AGAIN = 12
-"""Where more tests fail, something is broken and nothing runs again."""
+"""Nothing runs again where more tests fail, as something is broken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +34,13 @@ class Flaky:
 
 
 def known_flaky(file: Path = FLAKY) -> Mapping[str, Flaky]:
-    """Those of tests/flaky.toml, by their ids."""
+    """Reads tests/flaky.toml, by the ids of tests."""
     entries = tomllib.loads(file.read_text()).get("flaky", [])
     return {entry["test"]: Flaky(**entry) for entry in entries}
 
 
 def report(again: Iterable[str], known: Mapping[str, Flaky]) -> str:
-    """What is printed of tests that passed when they ran again."""
+    """Writes what is printed of tests that passed when they ran again."""
     lines = ["flaky: these failed beside others and passed alone"]
     for test in again:
         entry = known.get(test.partition("[")[0])

@@ -55,7 +55,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def copies(dockerfile: str) -> Iterator[Copy]:
-    """What a Dockerfile copies from the context, and not from another stage."""
+    """Yields what a Dockerfile copies from the context, and not from another stage."""
     stage = ""
     for line in dockerfile.replace("\\\n", "").splitlines():
         match line.split():

@@ -1,4 +1,4 @@
-"""Which variables a process may be given, and which it must."""
+"""Says which variables a process may be given, and which it must."""
 
 from collections.abc import Iterable
 

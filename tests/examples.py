@@ -1,4 +1,4 @@
-"""How many examples a test tries in `make test`, and how many in `make test-all`."""
+"""Sets how many examples a test tries in `make test`, and how many in `make test-all`."""
 
 from collections.abc import Iterable
 

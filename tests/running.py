@@ -45,6 +45,6 @@ def eventually(condition: Callable[[], bool], what: str, within_s: float = 45) -
 
 
 def rows(stack: Stack, sql: LiteralString) -> list[tuple[Any, ...]]:
-    """What the stack's database answers."""
+    """Asks the stack's database."""
     with psycopg.connect(stack.postgres.url) as connection:
         return connection.execute(sql).fetchall()

@@ -1,4 +1,4 @@
-"""Where tests write what they throw away: into memory, where the machine has enough of it.
+"""Tests write here what they throw away: into memory, where the machine has enough of it.
 
 A test of the gateway makes and drops a database of some 300 files, and a stack makes a cluster: on
 a disk most of their time goes into that.

@@ -143,7 +143,7 @@ def register(
 
 
 def add(gateway: GatewayClient, model: TinyModel | None = None) -> None:
-    """As `kernelzoo models add` does, for WebAssembly; the tiny model unless told."""
+    """Adds a model as `kernelzoo models add` does, for WebAssembly; the tiny model unless told."""
     model = model or tiny_model()
     for body in model.files:
         gateway.put_blob(digest(body), len(body), iter([body]))

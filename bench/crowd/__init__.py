@@ -1,1 +1,2 @@
-"""What a crowd finds and what it is served: fallback chain, cost model, sharing, attackers."""
+"""Measures what a crowd finds and what it is served: fallback chain, cost model, sharing,
+attackers."""

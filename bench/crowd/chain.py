@@ -1,4 +1,4 @@
-"""What the fallback chain serves where nobody has voted, against the default kernel.
+"""Measures what the fallback chain serves where nobody has voted, against the default kernel.
 
     python -m bench.crowd.chain [--only WORLD ...] [--json FILE]
 
@@ -42,7 +42,8 @@ from services.tuner.cost_model.model import CostModel, train
 REGRET = 0.10
 FOLDS = 5
 MODELS = 12
-"""With more classes held out, a model has not seen a fifth of them, else one."""
+"""A fifth of the classes is held out where there are more, else one: a model has not seen a fifth
+of them, else one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def by_shape(db: Database, world: HeldOutWorld) -> Iterator[HeldOutServed]:
 
 
 def by_shape_alone(db: Database, world: HeldOutWorld) -> Iterator[HeldOutServed]:
-    """The same without a model."""
+    """Holds shapes out, without a model."""
     return _by_shape(db, world, foretold=False)
 
 
@@ -217,7 +218,7 @@ WORLDS: Mapping[str, tuple[Callable[[], HeldOutWorld], tuple[str, ...]]] = {
     "analytic": (analytic, tuple(HELD_OUT)),
     "simulated": (simulated, ("class",)),
 }
-"""With the ways to hold out. Shapes of the simulated world have nothing in common."""
+"""Worlds, with the ways to hold out. Shapes of the simulated world have nothing in common."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a served kernel loses, told apart from the noise of what it is compared with.
+"""Computes what a served kernel loses, told apart from the noise of what it is compared with.
 
 The fastest of thirty kernels that were each timed with some noise was lucky, and no other looks as
 good beside it. So where a device measured its space several times, the fastest is taken from one
@@ -23,7 +23,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regret:
-    """How much longer than the fastest: 0.1 is a tenth."""
+    """A served kernel takes so much longer than the fastest: 0.1 is a tenth."""
 
     fresh: float
     measured: float
@@ -77,7 +77,7 @@ def _mean_of(clusters: Sequence[Sequence[float]]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How regrets are distributed."""
+    """Describes how regrets are distributed."""
 
     mean: float
     median: float

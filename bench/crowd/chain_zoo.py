@@ -48,7 +48,7 @@ class HeldOutWorld:
     halves: tuple[tuple[Race, ...], ...] = ()
 
     def truth(self, race: Race) -> Truth:
-        """What is known of this race."""
+        """Returns what is known of this race."""
         halves = ([each for each in half if _same(each, race)] for half in self.halves)
         return Truth(
             all=times(race), halves=tuple(times(each) for found in halves for each in found)
@@ -107,7 +107,7 @@ def _open(db: Database, space: tuple[Observation, ...]) -> int:
 
 
 def _vote(db: Database, world: HeldOutWorld, race: Race, job_id: int) -> None:
-    """What an honest agent has stored, and the entry of its class."""
+    """Stores what an honest agent reports, and the entry of its class."""
     told = times(race)
     architecture = world.architectures[race.device.hardware]
     identity_id, lease_id = lend_all(db, race.device, architecture, job_id, list(told))

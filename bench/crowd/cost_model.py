@@ -1,4 +1,5 @@
-"""How well the cost model foretells devices and shapes that it has not seen, by real measurements.
+"""Measures how well the cost model foretells devices and shapes that it has not seen, by real
+measurements.
 
     python -m bench.crowd.cost_model [--recipes] [--json FILE]
 

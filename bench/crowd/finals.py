@@ -1,4 +1,4 @@
-"""Finds how close to the best of its space is what five agents of an operator end with.
+"""Measures how close to the best of its space five agents of an operator end.
 
     python -m bench.crowd.finals [--json FILE] [--keys 40] [--seeds 1 2 3]
 
@@ -31,7 +31,7 @@ FEWEST = 20
 KEYS = 40
 SEEDS = (1, 2, 3)
 NEAR = 0.01
-"""As close to the best as what is served should be."""
+"""What is served should be as close to the best."""
 SHARES = (0.0, 0.2)
 WITHIN = 0.95
 AS_RECORDED = ("chromium", "firefox", "webkit")

@@ -1,4 +1,4 @@
-"""When a crowd had the winner of one key, from what it reported and what was published."""
+"""Finds when a crowd had the winner of one key, from what it reported and what was published."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def finish(
 
 
 def _covered_at(reported: Sequence[ReportedTimeRow], cover: int) -> datetime:
-    """When the last kernel was reported by so many identities."""
+    """Returns when the last kernel was reported by so many identities."""
     times: dict[str, dict[UUID, datetime]] = defaultdict(dict)
     for row in reported:
         times[row.candidate_id].setdefault(row.identity_id, row.reported_at)

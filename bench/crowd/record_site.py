@@ -1,4 +1,5 @@
-"""What a page needs to measure whole spaces: leases as an agent is lent them, and their kernels."""
+"""Serves what a page needs to measure whole spaces: leases as an agent is lent them, and their
+kernels."""
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,5 @@
-"""How much sooner n agents of one device class have a winner than one, as they share the space.
+"""Measures how much sooner n agents of one device class have a winner than one, as they share the
+space.
 
 The winner's time is that since which the zoo has served a confirmed kernel within 2 % of the best,
 the whole space being measured. Simulated agents are all there before the first is lent anything,
@@ -45,7 +46,7 @@ COST_S = 4.0
 QUORUM = 5
 STRANGERS = 0.2
 WORKLOAD = "matmul:f32:m64k64n64"
-"""As large a space as of K0, and outputs that cost nothing."""
+"""This has as large a space as K0, and outputs that cost nothing."""
 IN_BROWSERS = PAPER[0].workload
 TUNED_WITHIN_S = 300.0
 
@@ -152,7 +153,7 @@ def _slowdowns(scenario: Scenario, key: SimulatedKey) -> dict[str, float]:
 
 
 def _reported(stack: Stack, device_class: DeviceClass) -> list[ReportedTimeRow]:
-    """What was reported for the only job that there is."""
+    """Reads what was reported for the only job that there is."""
     with connected(stack.postgres.url) as db:
         return fetch_all(db, curves.reported(1, device_class))
 

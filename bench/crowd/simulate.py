@@ -1,4 +1,5 @@
-"""What attackers achieve against the real services, over their share, with and without defences.
+"""Measures what attackers achieve against the real services, over their share, with and without
+defences.
 
     python -m bench.crowd.simulate [--json FILE] [--seed N] [--only PART]
 

@@ -1,4 +1,4 @@
-"""What the same few networks achieve in all classes of a zoo, with and without what stands in it.
+"""Measures what a few networks achieve in all classes of a zoo, with and without what stands in it.
 
     python -m bench.crowd.strangers [--json FILE] [--seed N] [--classes N] [--only ATTACK…]
 
@@ -54,7 +54,7 @@ def wrong(outcome: ScenarioOutcome) -> float:
 
 
 def unseen(outcome: ScenarioOutcome) -> float:
-    """What devices lose that nobody measured."""
+    """Returns what devices lose that nobody measured."""
     assert outcome.unseen is not None
     return outcome.unseen.served_regret
 
@@ -213,7 +213,7 @@ Found = list[tuple[Part, ScenarioOutcome]]
 
 
 def _peace(found: Found) -> dict[Attack, ScenarioOutcome]:
-    """What became of the visitors of an attack without it."""
+    """Maps each attack to what became of its visitors without it."""
     return {outcome.scenario.attack: outcome for _, outcome in found if outcome.scenario.peaceful}
 
 

@@ -1,1 +1,1 @@
-"""What a page measures of a device: primitives, and how stable its probe is."""
+"""Measures what a page does of a device: primitives, and how stable its probe is."""

@@ -1,4 +1,5 @@
-"""What each primitive is worth on this device, and whether devices agree (nnJIT section 5.1).
+"""Measures what each primitive is worth on this device, and whether devices agree (nnJIT section
+5.1).
 
     python -m bench.device.primitives [--browser firefox] [--json FILE]
     python -m bench.device.primitives --compare laptop.json phone.json

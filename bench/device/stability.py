@@ -1,4 +1,5 @@
-"""How often a device gets the same device id and primitive vector, over fresh visits of the page.
+"""Measures how often a device gets the same device id and primitive vector, over fresh visits of
+the page.
 
     python -m bench.device.stability [--visits 20] [--browsers NAME ...] [--busy 1] [--json FILE]
 

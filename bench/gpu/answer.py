@@ -1,4 +1,4 @@
-"""What the page answers, as in `page/src/webgpu/request.ts`."""
+"""The page answers these, as in `page/src/webgpu/request.ts`."""
 
 from bench.page_json import PageJson
 

@@ -19,8 +19,8 @@ SWIFTSHADER = (
 def answered(
     files: Mapping[str, bytes | Path], script: str, flags: Sequence[str] = SWIFTSHADER
 ) -> bytes:
-    """What the page answers when those files are served and `script`, a promise of it, runs there.
-    Says on the terminal how far it is."""
+    """Returns what the page answers when those files are served and `script`, a promise of it, runs
+    there. Says on the terminal how far it is."""
     with BenchSite.serving() as site, chromium(*flags) as browser:
         for name, body in files.items():
             if isinstance(body, Path):

@@ -1,4 +1,5 @@
-"""What the WebGPU benchmark measures, and what it should reach on a data-centre GPU, as data."""
+"""States as data what the WebGPU benchmark measures, and what it should reach on a data-centre
+GPU."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,4 +97,4 @@ TINY = case("tiny", "matmul:f32:m64k64n64")
 """To see that the benchmark works."""
 
 QUICK = ("K0", "K3")
-"""What an adapter that is a CPU can do in a minute or two."""
+"""An adapter that is a CPU can do these in a minute or two."""

@@ -1,4 +1,4 @@
-"""What the page is told to do: a lease with every candidate of a space, for each case."""
+"""Tells the page what to do: a lease with every candidate of a space, for each case."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class _Camel(BaseModel):
 
 
 class JobCase(_Camel):
-    """As `GpuCase` of `page/src/webgpu/request.ts`."""
+    """Mirrors `GpuCase` of `page/src/webgpu/request.ts`."""
 
     lease: Lease
     configs: dict[str, str]
@@ -45,7 +45,7 @@ class JobRounds(_Camel):
 
 
 class GpuJob(_Camel):
-    """As `GpuJob` of `page/src/webgpu/request.ts`."""
+    """Mirrors `GpuJob` of `page/src/webgpu/request.ts`."""
 
     commit: str
     limit_ms: float
@@ -66,7 +66,7 @@ class Effort:
 
 ON_GPU = Effort(limit_s=420, tune_limit_s=60, least_rounds=7, most_rounds=15)
 ON_CPU = Effort(limit_s=300, tune_limit_s=60, least_rounds=3, most_rounds=3)
-"""Where the adapter is a CPU, and calls take up to seconds."""
+"""An adapter that is a CPU gets this effort, as calls take up to seconds."""
 
 BRIEFLY = Effort(limit_s=60, tune_limit_s=3, least_rounds=1, most_rounds=1)
 """To see that the benchmark works."""
@@ -93,7 +93,7 @@ class GpuSpace:
 
     @property
     def configs(self) -> dict[str, str]:
-        """What people read of each candidate, by its id."""
+        """Names each candidate for people, by its id."""
         return {each.candidate_id: short_name(each) for each in self.candidates}
 
     @property

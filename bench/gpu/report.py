@@ -1,4 +1,4 @@
-"""What the WebGPU page answered, as rows and claims."""
+"""Turns what the WebGPU page answered into rows and claims."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ def gpu_report(answer: GpuAnswer, machine: Mapping[str, Cell]) -> Report:
 
 
 def _wanted(name: str, adapter: tuple[str, str]) -> GpuCase:
-    """What a case should reach on this adapter."""
+    """Returns what a case should reach on this adapter."""
     case = CASES[name]
     return replace(case, speedup=ON_CPU_SPEEDUP, of_limit=None) if adapter == ON_CPU else case
 
@@ -71,7 +71,7 @@ def _rows(held: GpuStandings) -> Iterator[dict[str, Cell]]:
 
 
 def _notes(held: GpuStandings) -> dict[str, str]:
-    """Why who is not in the field; of candidates that failed the first."""
+    """Says why contestants are missing; of candidates that failed, the first."""
     notes = dict.fromkeys(held.wrong, "its output is wrong") | held.contest.failures
     failed = next((each for each in held.contest.screened if each.failure), None)
     if failed is not None:

@@ -10,7 +10,7 @@ from bench.site import MODULES, PAGE
 MOST_BYTES = 60 << 20
 
 SCRIPT = "kernelzooGpuBench.run()"
-"""What runs in the page, a promise of its answer."""
+"""This runs in the page, and is a promise of its answer."""
 
 FILES = {
     "index.html": PAGE / "dist" / "webgpu.html",

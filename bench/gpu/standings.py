@@ -74,7 +74,8 @@ class GpuStandings:
 
     @property
     def limit_gflops(self) -> float:
-        """In the best round: what the adapter can do, whatever its clock did in the others."""
+        """Limit of the best round: what the adapter can do, whatever its clock did in the
+        others."""
         limits = [s.result for name, s in self.found.items() if name.startswith(LIMIT)]
         return max((each.flops / min(each.kernel_ns) for each in limits), default=0.0)
 

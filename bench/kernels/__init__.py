@@ -1,1 +1,1 @@
-"""How fast kernels are and how fast they are compiled, beside their peers."""
+"""Measures how fast kernels are and how fast they are compiled, beside their peers."""

@@ -22,12 +22,12 @@ PAGES = 3
 ROUNDS = Rounds(least=6, most=14)
 FASTER_TO_COMPILE = 10.0
 AS_FAST_TO_RUN = 0.97
-"""As fast, since ratios of one run are good to 3 %."""
+"""This share of a speed counts as equal, since ratios of one run are good to 3 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathFinding:
-    """What one path made of a subject. `slow_page_ns`: the best time in its worst page."""
+    """One path made this of a subject. `slow_page_ns`: the best time in its worst page."""
 
     subject: Subject
     path: str

@@ -1,4 +1,5 @@
-"""How long a candidate takes from its config to its bytes, in a warm process, and where it goes.
+"""Measures how long a candidate takes from its config to its bytes, in a warm process, and where it
+goes.
 
 Every round compiles every candidate of the lite spaces twice: whole, and step by step; those of
 WebGPU are of NVIDIA's GPUs. A compilation waits for nothing, so its processor time is what it takes

@@ -65,7 +65,8 @@ def threaded(candidate_id: str, threads: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageResults:
-    """What took part in one page, by name, and the cores that others kept busy meanwhile."""
+    """Results of what took part in one page, by name, and the cores that others kept busy
+    meanwhile."""
 
     results: Mapping[str, Result]
     others_busy: float

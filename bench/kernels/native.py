@@ -1,4 +1,4 @@
-"""The same products by NumPy's BLAS on one thread, for orientation.
+"""Times the products by NumPy's BLAS on one thread, for orientation.
 
 `python -m bench.kernels.native KEY` runs in a process of its own, since OpenBLAS
 reads its thread count once.

@@ -1,4 +1,4 @@
-"""Which releases of the peers the page was built with."""
+"""Tells which releases of the peers the page was built with."""
 
 import json
 

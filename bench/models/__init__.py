@@ -1,1 +1,2 @@
-"""How fast whole networks run in a page, beside their peers, and the networks for it."""
+"""Measures how fast whole networks run in a page, beside their peers, and makes the networks for
+it."""

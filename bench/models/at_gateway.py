@@ -16,8 +16,8 @@ from kernelzoo.domain.target import TargetKind
 LAST = 19
 """The niceness of what runs where nobody else wants to."""
 IDLE_GROUP = Path("/sys/fs/cgroup/cpu/kernelzoo-bench")
-"""What is in it gives its core up at once. A process of the least niceness keeps it until the next
-tick, four milliseconds later on most machines."""
+"""Processes of this group give their core up at once. A process of the least niceness keeps it
+until the next tick, four milliseconds later on most machines."""
 
 
 def hold_back_compiler(stack: Stack) -> None:
@@ -34,7 +34,7 @@ def hold_back(stack: Stack) -> None:
 
 
 def _idle(pid: int) -> None:
-    """Where control groups of processors are as version 1 has them, and may be made."""
+    """Puts a process into the group, where control groups are of version 1 and may be made."""
     with suppress(OSError):
         IDLE_GROUP.mkdir(exist_ok=True)
         (IDLE_GROUP / "cpu.idle").write_text("1")
@@ -57,7 +57,7 @@ def _hold_back(pid: int) -> None:
 def add(
     gateway: GatewayClient, network: NetworkFiles, target: TargetKind = TargetKind.WASM
 ) -> None:
-    """As `kernelzoo models add --target` does."""
+    """Adds a network as `kernelzoo models add --target` does."""
 
     def silent(line: str) -> None:
         pass

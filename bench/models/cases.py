@@ -66,4 +66,4 @@ IMPORTED = (
 BEYOND = (*OTHERS, *IMPORTED)
 EVERY = tuple(case.name for case in (*CASES, *BEYOND))
 TINY = NetworkCase(name="digits")
-"""That of `examples/digits`, which needs no PyTorch."""
+"""The network of `examples/digits`, which needs no PyTorch."""

@@ -73,7 +73,7 @@ STALL_MS = 5
 
 
 class Knob(StrEnum):
-    """What an ablation turns on and off."""
+    """An ablation turns one of these on and off."""
 
     KERNELS = "kernel choice"
     WEIGHTS = "prepared weights"
@@ -86,7 +86,7 @@ class Knob(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """How an engine is loaded. `options` is part of the page's address. Another than the usual one
+    """An engine is loaded so. `options` is part of the page's address. Another than the usual one
     turns one knob `on`, or off, of the setting that is named `beside`."""
 
     name: str
@@ -98,7 +98,7 @@ class Setting:
 
     @property
     def is_kept(self) -> bool:
-        """Whether a second visit reads weights from the device."""
+        """True if a second visit reads weights from the device."""
         return any(self.options.items() >= each.items() for each in (KEPT, GRAPH))
 
 
@@ -126,7 +126,7 @@ are weights in fewer bits, deflated; `kept` those that the device keeps as kerne
 ON_WEBGPU = "webgpu"
 PEER_ON_WEBGPU = "peer on webgpu"
 ASKED = ("usual", "for one run", "kept weights")
-"""What a page may ask for beside the peer: on one thread, with the weights that the peer reads."""
+"""A page may ask for these beside the peer: on one thread, with the weights that the peer reads."""
 EVERYWHERE = ("usual", "kept weights")
 """Each network is visited with these, and their memory is measured."""
 FLOOR = Setting(name="floor")
@@ -193,7 +193,7 @@ class Visited:
         return other_ms / own_ms if setting.on else own_ms / other_ms
 
     def floor_ms(self, setting: Setting, visit: int) -> float:
-        """What the browser takes of a visit before an engine computes anything."""
+        """Returns what the browser takes of a visit before an engine computes anything."""
         page_ms = self.first_ms(FLOOR.name, visit)
         kept = visit == 1 and setting.is_kept
         return page_ms + self.warm_ms(FLOOR.name) if kept else page_ms
@@ -277,8 +277,8 @@ def _visit_all(
 def _held(
     site: ListeningSite, case: NetworkCase, address: str, contestants: Sequence[Contestant]
 ) -> Mapping[tuple[str, int], HeldBytes]:
-    """What visits hold with what a page may ask for, and a first one with the peer. What the
-    smallest network holds is the browser's own."""
+    """Measures what visits hold with what a page may ask for, and a first one with the peer. What
+    the smallest network holds is the browser's own."""
     if case == TINY:
         return {}
 

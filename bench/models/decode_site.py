@@ -61,8 +61,8 @@ class ExportedDecoder:
 
 
 def plan_without_golden(name: str, case: DecoderCase) -> tuple[Plan, tuple[Workload, ...]]:
-    """With golden outputs that nobody computed, as they take long. The workloads are those of a
-    token and of a block of the prompt in turns, of either the ones with most operations first."""
+    """Plans with golden outputs that nobody computed, as they take long. The workloads are those of
+    a token and of a block of the prompt in turns, of either the ones with most operations first."""
     config = case.config
     made = decoder_graph(config, WEIGHTS)
     graph = made.graph

@@ -44,8 +44,8 @@ FASTER = 1.0
 
 
 class WasmDecoded(PageJson, frozen=True, kw_only=True):
-    """As in `page/src/decode/request.ts`. `difference`: of the peer's logits to NumPy's, as a share
-    of the largest; ours are held to NumPy's when they are opened."""
+    """Mirrors the answer of `page/src/decode/request.ts`. `difference`: of the peer's logits to
+    NumPy's, as a share of the largest; ours are held to NumPy's when they are opened."""
 
     name: str
     tokens: int

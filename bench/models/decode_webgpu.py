@@ -48,14 +48,14 @@ over ours, the difference of logits as a share of the largest."""
 UNTUNED = ContestEffort(rounds=1, tune_ms=0)
 EFFORT = replace(ON_GPU, rounds=7, tune_ms=30_000)
 MOST_CANDIDATES = 40
-"""How many are screened of a workload."""
+"""So many of a workload are screened."""
 TINY_OPTIONS = ("--only", TINY)
 OURS, PEER = "kernelzoo", "onnxruntime-web"
 
 
 class Decoded(PageJson, frozen=True, kw_only=True):
-    """As in `page/src/decode/request.ts`. Samples of each round: milliseconds until the first token
-    was there, and of a token after it. `threads`: on WebAssembly."""
+    """Mirrors the answer of `page/src/decode/request.ts`. Samples of each round: milliseconds until
+    the first token was there, and of a token after it. `threads`: on WebAssembly."""
 
     engine: str
     threads: int = 1
@@ -250,7 +250,7 @@ def _claims(found: DecoderAnswer) -> Iterator[Claim]:
 
 
 def _right(cache: str) -> float:
-    """What logits may differ by from NumPy's, whose cache is f32."""
+    """Logits may differ so much from NumPy's, whose cache is f32."""
     return RIGHT if cache == F32 else F16_ERROR
 
 

@@ -64,7 +64,7 @@ class DecoderCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """What our decoder goes without, as in `page/src/decode/request.ts`. `reuse`: all, with no
+    """Our decoder goes without this, as in `page/src/decode/request.ts`. `reuse`: all, with no
     uniforms; uniforms that are kept; or nothing of bind groups and uniforms. `flights`: fetches
     under way while the next tokens are submitted; `interval`: tokens a fetch; `submission`: of a
     call, a token or a fetch at once."""

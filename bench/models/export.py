@@ -102,7 +102,7 @@ def _export(network: ExportedNetwork, module: nn.Module, inputs: Inputs, path: P
 
 
 def _takes_many(module: nn.Module) -> bool:
-    """Whether the module's `forward` takes `*tensors`, whose shapes come as one tuple."""
+    """Returns whether the module's `forward` takes `*tensors`, whose shapes come as one tuple."""
     return type(module).__name__ == "Picked"
 
 

@@ -37,9 +37,9 @@ SCRIPTS = ("models-webgpu.js", "onnxruntime-webgpu-session.js")
 
 F32, F16 = "f32", "f16"
 WEIGHTS = (F32, str(StorageType.F16))
-"""How weights of ours may be stored."""
+"""Weights of ours may be stored so."""
 DTYPES = (F32, F16)
-"""What values may lie as in memory, ours and the peer's."""
+"""Values may have these dtypes in memory, ours and the peer's."""
 
 MOST_ERROR = {F32: 0.02, F16: 0.1}
 """By how much outputs may differ from those of f32, by the dtype of values, in parts of their

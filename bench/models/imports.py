@@ -1,6 +1,6 @@
-"""Whether networks are imported right: those of `make networks`, whole and in parts, as exporters
-wrote them. Each is planned as `kernelzoo models add` does it, and what NumPy makes of its calls is
-compared with PyTorch's outputs. No run in a page is timed.
+"""Checks that networks are imported right: those of `make networks`, whole and in parts, as
+exporters wrote them. Each is planned as `kernelzoo models add` does it, and what NumPy makes of its
+calls is compared with PyTorch's outputs. No run in a page is timed.
 """
 
 import gzip

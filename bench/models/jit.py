@@ -64,7 +64,7 @@ def main() -> None:
 
 
 class TimedSwap(PageJson, frozen=True, kw_only=True):
-    """As in `page/src/models/jit.ts`."""
+    """Mirrors the swap of `page/src/models/jit.ts`."""
 
     at_s: float
     workload: str
@@ -72,7 +72,7 @@ class TimedSwap(PageJson, frozen=True, kw_only=True):
 
 
 class JitAnswer(PageJson, frozen=True, kw_only=True):
-    """As in `page/src/models/jit.ts`. `browser`: by its own word."""
+    """Mirrors the answer of `page/src/models/jit.ts`. `browser`: by its own word."""
 
     browser: str
     initial_ms: tuple[float, ...]
@@ -131,12 +131,13 @@ class TunedNetwork:
 
     @property
     def initial_p95_ms(self) -> float:
-        """The same of the copy that is not tuned: what the machine itself does to inferences."""
+        """Returns that of the copy that is not tuned: what the machine itself does to
+        inferences."""
         return _p95(list(self.answer.initial_ms[: self.tuned]))
 
     @property
     def tuned(self) -> int:
-        """How many inferences there were while it was tuned."""
+        """Counts the inferences while it was tuned."""
         until = self.answer.ended_s or float("inf")
         return sum(at <= until for at, _ in self.answer.ours)
 

@@ -1,4 +1,5 @@
-"""What pages of one class of devices that tune one network save each other by contributing.
+"""Measures what pages of one class of devices that tune one network save each other by
+contributing.
 
 All pages are open at once, each with an identity of its own, and measure between their inferences
 what the zoo lends them. A page alone knows what it has measured; of several, each is sent what all

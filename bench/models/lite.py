@@ -1,4 +1,4 @@
-"""What LiteRT's own converter makes of a module of PyTorch, for LiteRT.js.
+"""Converts a module of PyTorch by LiteRT's own converter, for LiteRT.js.
 
 It starts from the module, not from the ONNX file, and makes int32 of inputs of int64.
 """

@@ -1,4 +1,4 @@
-"""What a page of whole networks holds, in a browser that nobody watches.
+"""Measures what a page of whole networks holds, in a browser that nobody watches.
 
 Playwright listens to the network of its pages, and Chromium keeps the body of every answer for it
 inside the page: of MobileNetV2's 14 MB of weights a second copy. So the browser is started as a
@@ -60,7 +60,7 @@ class HeldByNetwork:
 def held_by_network(
     site: ListeningSite, network: str, engine: str, visits: int = 1
 ) -> HeldByNetwork:
-    """With the first output there, at the last of so many visits of one profile. Raises
+    """Measures with the first output there, at the last of so many visits of one profile. Raises
     CannotMeasure with what the page says."""
     empty = _held(site, f"cold={EMPTY_PAGE}&network={network}&")
     worker = _held(site, f"cold={EMPTY_WORKER}&network={network}&")

@@ -1,4 +1,5 @@
-"""What a zoo that knows nothing answers for a plan on WebGPU, and the kernels to choose from."""
+"""Answers for a plan on WebGPU as a zoo that knows nothing, and lists the kernels to choose
+from."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice

@@ -10,7 +10,7 @@ from workers.fleet.gpu import GpuChoice
 
 FOLDER = Path(".kernelzoo/networks")
 TUNED = "tuned.json"
-"""What screening found of every network in the folder."""
+"""This file has what screening found of every network in the folder."""
 DEFAULT = tuple(case.name for case in CASES)
 
 

@@ -31,7 +31,7 @@ from services.tuner.schedules.registry import lite_space
 ZOO = "/zoo"
 CLASS = ""
 GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
-"""What nothing is known of."""
+"""A class of which nothing is known."""
 WEBGPU = TargetKind.WEBGPU
 WORTH_TUNING = 0.0005
 """Share of a network's operations below which a workload keeps its default kernel."""
@@ -138,7 +138,8 @@ def _write_variant(
     device_class: str,
     candidates: Mapping[str, Candidate],
 ) -> None:
-    """The same network on other kernels. It has the weights and golden outputs of the usual one."""
+    """Writes the network on other kernels. It has the weights and golden outputs of the usual
+    one."""
     kernels = {key: SiteKernels(candidate=each, fallback=each) for key, each in candidates.items()}
     named = replace(plan, model=f"{plan.model}-{variant}")
     answer = write_model(folder, device_class, named, Files(weights=b"", golden=b""), kernels)

@@ -75,8 +75,8 @@ PACKAGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a file leaves open: shapes of inputs by their names, or of any (`""`), and values of
-    inputs that become constants. Integers of feeds are below `most`."""
+    """Settles what a file leaves open: shapes of inputs by their names, or of any (`""`), and
+    values of inputs that become constants. Integers of feeds are below `most`."""
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     constants: Mapping[str, int] = field(default_factory=dict)

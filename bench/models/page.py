@@ -30,7 +30,7 @@ class Entry(PageJson, frozen=True, kw_only=True):
 
 
 class Timed(PageJson, frozen=True, kw_only=True):
-    """As in `page/src/models/models.ts`."""
+    """Mirrors the times of `page/src/models/models.ts`."""
 
     name: str
     threads: int
@@ -40,7 +40,7 @@ class Timed(PageJson, frozen=True, kw_only=True):
 
 
 class ContestAnswer(PageJson, frozen=True, kw_only=True):
-    """In the order of the entries."""
+    """Times in the order of the entries."""
 
     timed: tuple[Timed, ...]
     limit_gflops: tuple[float, ...]
@@ -75,8 +75,8 @@ def models_page(browser: Browser, site_url: str) -> Iterator[Page]:
 
 
 def answer_of(page: Page, function: str, network: str, asked: Mapping[str, object]) -> str:
-    """What a function of the page answers, as JSON; `network` is the address of the document that
-    it is given beside `asked`. Raises CannotMeasure with what the page says."""
+    """Returns what a function of the page answers, as JSON; `network` is the address of the
+    document that it is given beside `asked`. Raises CannotMeasure with what the page says."""
     call = f"""async (asked) => {{
         const network = await (await fetch({json.dumps(network)})).json();
         return JSON.stringify(await kernelzooModels.{function}({{ ...asked, network }}));
@@ -113,7 +113,7 @@ def _opened(browser: Browser) -> Iterator[Page]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBytes:
-    """What a page's process holds at most. `code_bytes` of them are of the browser's own files,
+    """A page's process holds so much at most. `code_bytes` of them are of the browser's own files,
     which all its processes share and the system drops where memory is short."""
 
     peak_bytes: int
@@ -138,8 +138,9 @@ def held_by_page() -> HeldBytes:
 
 
 def _is_page(process: psutil.Process) -> bool:
-    """Whether a process renders a page, and none of the browser's own, such as the list under its
-    address bar (157 MB, loaded seconds after the start); not one that has ended meanwhile."""
+    """Returns whether a process renders a page, and none of the browser's own, such as the list
+    under its address bar (157 MB, loaded seconds after the start); not one that has ended
+    meanwhile."""
     try:
         flags = process.cmdline()
         return "--type=renderer" in flags and "--top-chrome-webui" not in flags

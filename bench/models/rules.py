@@ -1,4 +1,5 @@
-"""What each rule of the import is worth: nodes, calls, operations and bytes of networks without it.
+"""Measures what each rule of the import is worth: nodes, calls, operations and bytes of networks
+without it.
 
 No network is run.
 """
@@ -48,7 +49,7 @@ class Row:
     weights_mb: float
 
     def exceeds(self, other: "Row") -> bool:
-        """Whether anything of it is more."""
+        """Returns whether anything of it is more."""
         own, others = astuple(self)[2:], astuple(other)[2:]
         return any(one > another for one, another in zip(own, others, strict=True))
 

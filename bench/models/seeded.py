@@ -19,7 +19,7 @@ MASK_VALUES = 4
 """A tensor of so few different values is kept, too."""
 
 _AS_IT_IS, _TRANSPOSED = "as-it-is", "transposed"
-"""How a weight lies beside the first one with the same entries."""
+"""A weight lies so beside the first one with the same entries."""
 
 
 def emptied(path: Path) -> bytes:

@@ -1,5 +1,5 @@
-"""How many bytes weights in fewer bits take, and how many pictures a classifier then takes for what
-it took them for before.
+"""Measures how many bytes weights in fewer bits take, and how many pictures a classifier then takes
+for what it took them for before.
 
 Networks of `make networks` have random weights, whose last layer tells nothing apart. It is fitted
 here: pictures, each of a few plane waves, have a class each, and the row of a class is what the
@@ -36,7 +36,7 @@ RESNET = "resnet50"
 BATCH = 20
 WAVES = 6
 NOISE = 0.03
-"""In a picture's standard deviation."""
+"""Noise in units of a picture's standard deviation."""
 FORMS = {
     "f16": StorageForm(StorageType.F16),
     "int8": StorageForm(StorageType.INT8),

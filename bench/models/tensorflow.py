@@ -30,7 +30,7 @@ class StoredWeight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """As in `page/src/models/tensorflow-session.ts`."""
+    """Mirrors the steps of `page/src/models/tensorflow-session.ts`."""
 
     operator: Literal["conv", "depthwise", "add", "maxPool", "mean", "product"]
     inputs: tuple[str, ...]

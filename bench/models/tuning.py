@@ -32,7 +32,8 @@ Times = dict[str, dict[str, float | None]]
 
 
 def default(workload: Workload) -> Candidate:
-    """What devices get of which nothing is known: the first that needs no more than simd128."""
+    """Returns what devices get of which nothing is known: the first that needs no more than
+    simd128."""
     space = lite_space(workload, TargetKind.WASM)
     return next(each for each in space if FMA not in each.requires)
 
@@ -61,8 +62,8 @@ class Choices:
         return min(timed, key=lambda each: times[each.candidate_id], default=likely)
 
     def close(self, workload: Workload, factor: float) -> dict[Candidate, float]:
-        """What was screened and takes at most `factor` times as long as the fastest, with its time
-        over the default's."""
+        """Returns what was screened and takes at most `factor` times as long as the fastest, with
+        its time over the default's."""
         times = dict(_timed(self._times().get(workload.key, {})))
         most = factor * min(times.values(), default=0.0)
         space = lite_space(workload, TargetKind.WASM)

@@ -15,14 +15,14 @@ from workers.fleet.chromium import launched_profile
 
 
 class Noticed(PageJson, frozen=True, kw_only=True):
-    """As in `page/src/models/switching.ts`."""
+    """Mirrors what is noticed in `page/src/models/switching.ts`."""
 
     stall_ms: float
     delay_ms: float
 
 
 class Switched(PageJson, frozen=True, kw_only=True):
-    """As in `page/src/models/switching.ts`."""
+    """Mirrors the answer of `page/src/models/switching.ts`."""
 
     swaps: int
     switching: Noticed

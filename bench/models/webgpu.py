@@ -52,10 +52,10 @@ WORTH_TUNING = 0.005
 
 LARGE_SHARE = 0.05
 MOST_CANDIDATES, FEW_CANDIDATES = 70, 16
-"""How many are screened of a workload with so large a share, and of others."""
+"""So many are screened of a workload with so large a share, and of others."""
 
 DISPATCH_S, FLOPS_S, BYTES_S = 3e-6, 20e12, 2e12
-"""What a large GPU takes for a kernel that does nothing, and does in a second: norms and gathers
+"""A large GPU takes so long for a kernel that does nothing, and does in a second: norms and gathers
 have few operations and yet their share of a run."""
 
 FIGURES = (
@@ -67,10 +67,10 @@ TINY_OPTIONS = ("--only", TINY.name)
 
 
 class TimedEngine(PageJson, frozen=True, kw_only=True):
-    """As in `page/src/models-webgpu.ts`. Milliseconds of a run alone, of one among nine that are
-    under way at once, and of one that writes its outputs to the memory of those before. The peer
-    allows neither of the latter. `difference` is null where an output is no number, as sums in f16
-    may overflow."""
+    """Mirrors the times of `page/src/models-webgpu.ts`. Milliseconds of a run alone, of one among
+    nine that are under way at once, and of one that writes its outputs to the memory of those
+    before. The peer allows neither of the latter. `difference` is null where an output is no
+    number, as sums in f16 may overflow."""
 
     name: str
     samples_ms: tuple[float, ...]
@@ -80,7 +80,7 @@ class TimedEngine(PageJson, frozen=True, kw_only=True):
 
 
 class RunParts(PageJson, frozen=True, kw_only=True):
-    """As in `page/src/models/run-parts.ts`: medians of a run that is awaited."""
+    """Mirrors the parts of `page/src/models/run-parts.ts`: medians of a run that is awaited."""
 
     name: str
     encode_ms: float
@@ -90,7 +90,8 @@ class RunParts(PageJson, frozen=True, kw_only=True):
 
 
 class Reading(PageJson, frozen=True, kw_only=True):
-    """As in `page/src/models/run-parts.ts`: a run that computes nothing and reads the outputs."""
+    """Mirrors the reading of `page/src/models/run-parts.ts`: a run that computes nothing and reads
+    the outputs."""
 
     piece_bytes: int
     reused: bool
@@ -211,9 +212,9 @@ def _product_rates(contests: Sequence[GpuNetworkAnswer]) -> dict[str, float]:
 
 
 def _limit_ms(found: GpuNetworkAnswer, rate: float | None) -> float | None:
-    """What no kernels would undercut: all operations at the rate of the fastest product, and then
-    the outputs read to memory that is there; or just reading them to fresh memory, which may be
-    touched while the GPU computes."""
+    """Computes what no kernels would undercut: all operations at the rate of the fastest product,
+    and then the outputs read to memory that is there; or just reading them to fresh memory, which
+    may be touched while the GPU computes."""
     reused, fresh = (_reading_ms(found, reused=reused) for reused in (True, False))
     if rate is None or reused is None or fresh is None:
         return None

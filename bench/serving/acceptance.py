@@ -238,8 +238,8 @@ def _lost(stack: Stack, acknowledged: list[Sent]) -> int:
 
 
 async def _insist(stack: Stack, sent: list[Sent], within_s: float) -> list[Sent]:
-    """Those that were acknowledged, each tried until it was. PostgreSQL is killed in the middle of
-    them, or of the time.
+    """Sends each until it is acknowledged, and returns those that were. PostgreSQL is killed in the
+    middle of them, or of the time.
     """
     server, waiting, acknowledged = Server.at(stack.url), iter(sent), list[Sent]()
     began_s, due = time.monotonic(), True

@@ -57,7 +57,7 @@ waiting for a condition from outside."""
 
 
 class Event(PageJson, frozen=True, kw_only=True):
-    """As the page has it; what other events hold is left out."""
+    """Mirrors events of the page; what other events hold is left out."""
 
     type: str
     at_ms: float
@@ -90,7 +90,7 @@ class ColdTuning:
 
     @property
     def share_ms(self) -> float:
-        """When the best so far was within SHARE of the best of all."""
+        """Tells when the best so far was within SHARE of the best of all."""
         best = min(event.relative_time or 0.0 for event in self.timed)
         return next(e.at_ms for e in self.timed if best >= SHARE * (e.relative_time or 0.0))
 

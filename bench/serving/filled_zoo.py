@@ -51,8 +51,8 @@ WASM, WEBGPU = "wasm+relaxed-simd+simd128", "webgpu+subgroups"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much there is of what does not grow. A model has `model_workloads`, and `workloads` in
-    all are tuned; one class in four is of a GPU."""
+    """There is so much of what does not grow. A model has `model_workloads`, and `workloads` in all
+    are tuned; one class in four is of a GPU."""
 
     classes: int = 2_000
     entries: int = 30_000
@@ -95,7 +95,7 @@ class FilledZoo:
 
     @property
     def url(self) -> str:
-        """As gateways and workers connect."""
+        """Address by which gateways and workers connect."""
         return as_service(self.owner_url)
 
 
@@ -389,7 +389,7 @@ def _work(db: Database, scale: Scale, measurements: int) -> None:
 
 @contextmanager
 def _without_indexes(db: Database, *tables: str) -> Iterator[None]:
-    """Those that are no constraint are made when all rows are there, which is faster."""
+    """Drops indexes that are no constraints until all rows are there, which is faster."""
     found = db.execute(
         """
         SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid) FROM pg_index i

@@ -24,7 +24,7 @@ COMPILED_WITHIN_S = 60.0
 
 @contextmanager
 def fresh_stack(overrides: Environment = ()) -> Iterator[Stack]:
-    """In a directory that is removed with its data. Raises CannotMeasure."""
+    """Runs a stack in a directory that is removed with its data. Raises CannotMeasure."""
     options = StackOptions(
         host=LOOPBACK, port=free_port(), redis_port=free_port(), overrides=overrides
     )

@@ -138,7 +138,7 @@ def gateway_reads(zoo: FilledZoo) -> Iterator[Sequence[Part]]:
 
 
 def _routes(app: FastAPI) -> set[str]:
-    """Those that are documented; the others answer from files and memory."""
+    """Lists the routes that are documented; the others answer from files and memory."""
     return {path for path, methods in app.openapi()["paths"].items() if "get" in methods}
 
 

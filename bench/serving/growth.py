@@ -1,4 +1,5 @@
-"""What a zoo of ten million measurements takes longer for than one of a million: nothing should.
+"""Measures what a zoo of ten million measurements takes longer for than one of a million: nothing
+should.
 
 Both are made by SQL in one server (`filled_zoo`), and asked in turns, so that what else the machine
 does hits both. What is asked is listed in `PARTS`: a function of a filled zoo each, whose parts

@@ -1,4 +1,4 @@
-"""What is timed on zoos of several sizes, and how."""
+"""Times parts on zoos of several sizes."""
 
 import time
 from collections.abc import Callable

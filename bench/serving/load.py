@@ -78,7 +78,7 @@ class HttpConnection:
 
 
 def within(requests: Iterable[bytes], seconds: float) -> Iterator[bytes]:
-    """As many as are asked for in this time from now."""
+    """Yields requests until so many seconds from now."""
     until_s = time.monotonic() + seconds
     return takewhile(lambda _: time.monotonic() < until_s, requests)
 

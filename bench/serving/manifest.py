@@ -1,4 +1,5 @@
-"""How fast the gateway answers for a warm zoo: manifests, from one core, over the real stack.
+"""Measures how fast the gateway answers for a warm zoo: manifests, from one core, over the real
+stack.
 
 The gateway is held to one core and the load to another. The manifest is of a set of one workload
 whose candidates are compiled for both targets; which kernels it names makes no difference to what

@@ -21,7 +21,7 @@ class Resident:
 
     @property
     def start_mib(self) -> float:
-        """When the caches were full: the median of the second tenth."""
+        """Memory when the caches were full: the median of the second tenth."""
         tenth = max(1, round(SETTLING * len(self.samples)))
         return median(self.samples[tenth : 2 * tenth] or self.samples) / 2**20
 

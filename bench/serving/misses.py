@@ -1,4 +1,4 @@
-"""What page loads, and health checks, see of a flood of manifests that are in no memory.
+"""Measures what page loads, and health checks, see of a flood of manifests that are in no memory.
 
 Anybody can ask for manifests of device classes that nobody else is of, each of which has to be
 built. A thousand a second are asked for by one network, beside the loads of pages whose class has
@@ -51,10 +51,10 @@ AGENTS_OF_A_CLASS = 10
 AGENTS_NICE = 10
 AT_WORK_S = 120.0
 MEASURING_S = 2.0
-"""What a measurement takes an agent."""
+"""A measurement takes an agent so long."""
 UNVOTED, UNVOTED_PER_SECOND = 20, 20
 NETWORKS = ("127.0.1.1", "127.0.2.1")
-"""Those of pages; the flood comes from the third."""
+"""Networks of pages; the flood comes from the third."""
 QUIET_SHARE = 0.25
 """Length of the time without a flood, of that with it."""
 MOST_SLOWER = 3.0
@@ -64,7 +64,7 @@ ANSWERED_MS, HIT_MS = 250.0, 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loads:
-    """What was asked at once."""
+    """All this was asked at once."""
 
     misses: OfferedLoad
     hits: OfferedLoad

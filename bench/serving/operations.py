@@ -1,4 +1,5 @@
-"""What nobody asks for by hand: scrapes, the panels of the dashboards, and the tasks of workers."""
+"""Times what nobody asks for by hand: scrapes, the panels of the dashboards, and the tasks of
+workers."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -53,11 +54,11 @@ def _scrape(zoo: FilledZoo) -> Part:
 
 
 def _ignore(_: object) -> None:
-    """What was found is of no interest here."""
+    """Ignores what was found."""
 
 
 def _panels(db: Database) -> Iterator[Part]:
-    """As Grafana asks, with the limit of its role."""
+    """Asks what Grafana asks, with the limit of its role."""
 
     def ask(query: str, _: int) -> None:
         sql = re.sub(

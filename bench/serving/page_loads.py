@@ -44,7 +44,7 @@ MAX_GROWTH = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassRequests:
-    """What visitors of a class send: the first time, and when they have an answer."""
+    """Visitors of a class send these: the first time, and when they have an answer."""
 
     first: bytes
     again: bytes

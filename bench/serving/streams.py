@@ -1,4 +1,4 @@
-"""What page loads see of pages that tune the model that they run.
+"""Measures what page loads see of pages that tune the model that they run.
 
 A model is registered, and while its kernels are compiled, pages of several device classes have a
 stream of candidates open, from networks of their own. Others load pages whose class has voted. The
@@ -49,7 +49,7 @@ SECONDS = 30.0
 HIT_MS = 20.0
 OPENED_WITHIN_S = 60.0
 VISIT_S = 30.0
-"""How long a page measures what it was sent."""
+"""A page measures what it was sent for so long."""
 
 
 def main() -> None:

@@ -132,8 +132,8 @@ def curve(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def cells(strokes: list[NDArray[np.float64]], width: float) -> Array:
-    """As large as fits 32 × 32 dots, in the middle: of each cell the share of its dots that a line
-    of `width` dots covers. `paper.js` does the same.
+    """Draws strokes as large as fits 32 × 32 dots, in the middle: of each cell the share of its
+    dots that a line of `width` dots covers. `paper.js` does the same.
     """
     every = np.concatenate(strokes)
     low, high = every.min(0), every.max(0)

@@ -82,7 +82,8 @@ def _recipe(*files: Path) -> str:
 
 
 def _lacks(tag: str, recipe: str, env: Mapping[str, str]) -> bool:
-    """Whether it is not there, or was made here by another recipe. Published images have none."""
+    """Returns whether it is not there, or was made here by another recipe. Published images have
+    none."""
     if not succeeds("docker", "image", "inspect", tag, env=env):
         return True
     label = f'{{{{index .Config.Labels "{LABEL}"}}}}'

@@ -13,8 +13,8 @@ LINES = 40
 def output(
     *command: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> str:
-    """What a command prints on standard output. Raises StackError with its last lines where it
-    fails, or where there is no such program."""
+    """Runs a command, and returns what it prints on standard output. Raises StackError with its
+    last lines where it fails, or where there is no such program."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(
@@ -39,7 +39,7 @@ def shown(*command: str | Path, env: Mapping[str, str], cwd: Path) -> None:
 
 
 def succeeds(*command: str | Path, env: Mapping[str, str] | None = None) -> bool:
-    """Whether a command is there and ends with 0."""
+    """Returns whether a command is there and ends with 0."""
     try:
         output(*command, env=env)
     except StackError:

@@ -14,7 +14,7 @@ from scripts.deployment.commands import output, succeeds
 from scripts.deployment.debian import unpack
 
 STATE = Path(__file__).parents[2] / ".kernelzoo" / "deployment"
-"""Where an engine of our own keeps its images; several GB."""
+"""An engine of our own keeps its images here; several GB."""
 STARTING_S = 60
 ENDING_S = 60
 PLUGIN = Path("usr/libexec/docker/cli-plugins/docker-compose")
@@ -23,7 +23,7 @@ COMPOSE_RELEASE = "trixie"
 
 
 def no_engine() -> str | None:
-    """Why no engine can run here, and what to do; None where one can."""
+    """Says why no engine can run here, and what to do; None where one can."""
     if succeeds("docker", "info"):
         return None
     if os.geteuid() != 0:
@@ -86,7 +86,7 @@ def _await_engine(process: "subprocess.Popen[bytes]", host: str, log: Path) -> N
 
 
 def _with_compose(env: dict[str, str], folder: Path) -> Mapping[str, str]:
-    """Where `docker compose` is missing, the plugin comes from Debian's archive."""
+    """Takes the plugin from Debian's archive where `docker compose` is missing."""
     if succeeds("docker", "compose", "version", env=env):
         return env
     settings = folder / "client"

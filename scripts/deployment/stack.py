@@ -76,12 +76,12 @@ def _authorities() -> str:
 
 
 def compose(deployment: Deployment, *words: str) -> str:
-    """What `docker compose` says of the stack."""
+    """Returns what `docker compose` says of the stack."""
     return output("docker", "compose", *words, env=deployment.env, cwd=deployment.clone)
 
 
 def confirmed_kernel(deployment: Deployment) -> str:
-    """What `kernelzoo tune` says of a kernel that the fleet of the stack has confirmed."""
+    """Returns what `kernelzoo tune` says of a kernel that the fleet of the stack has confirmed."""
     env = {**os.environ, "KERNELZOO_OPERATOR_KEY": deployment.operator_key()}
     limits = ("--until", "confirmed", "--timeout", "480")
     return output(

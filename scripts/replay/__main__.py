@@ -52,7 +52,7 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What one commit makes, as `hashing.py` tells it: ids of the candidates of each space, and of
+    """One commit makes these, as `hashing.py` tells it: ids of the candidates of each space, and of
     each kernel a hash, one of the names in it, and a place where it was found."""
 
     spaces: Spaces
@@ -115,7 +115,7 @@ class Changes:
 
     @property
     def none(self) -> bool:
-        """Whether nothing but names differs."""
+        """True if nothing but names differs."""
         return not (self.changed or self.appeared or self.disappeared or self.reordered)
 
 
@@ -193,8 +193,8 @@ def _git(*arguments: str) -> str | None:
 
 
 def _default_base() -> str | None:
-    """Where this branch left main; of main itself the commit before, or the last one where the
-    checkout holds changes to it."""
+    """Finds where this branch left main; of main itself the commit before, or the last one where
+    the checkout holds changes to it."""
     head = _git("rev-parse", "HEAD")
     for main in MAIN_BRANCHES:
         base = _git("merge-base", "HEAD", main)
@@ -217,7 +217,7 @@ def _checked_out(commit: str) -> Iterator[Path]:
 
 
 def keys_named(root: Path) -> set[str]:
-    """What looks like the key of a workload; what is none has no space."""
+    """Finds what looks like the key of a workload; what is none has no space."""
     return {
         key
         for folder in NAMED_IN
@@ -293,7 +293,7 @@ def _tell(changes: Changes, base: str, workloads: int, most: int | None) -> None
 
 
 def _kinds(names: Sequence[str]) -> list[tuple[str, int]]:
-    """How many of each operator and target, the most first."""
+    """Counts kernels of each operator and target, the most first."""
 
     def kind(name: str) -> str:
         key, place, *_ = name.split()

@@ -1,4 +1,5 @@
-"""What a replay asks of one commit: the space of a workload, and a kernel as bytes and as text.
+"""Answers what a replay asks of one commit: the space of a workload, and a kernel as bytes and as
+text.
 
 `hashing.py` runs at the newer of two commits and imports this file of the commit that it is about.
 So the names of its functions stay, and it names as little of the code as it can.

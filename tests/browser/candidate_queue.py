@@ -24,7 +24,7 @@ class Queue(Host):
         self.away: tuple[str, ...] = ()
         self.asked = 0
         self.zoo = self.folder
-        """Where the models lie."""
+        """Models lie here."""
 
     def offer(self, *candidates: tuple[Candidate, bytes | None], cut: bool = False) -> None:
         """Candidates of one workload; other bytes than a candidate's are of a wrong kernel."""

@@ -33,7 +33,7 @@ def lone_browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def gpu_browser() -> Iterator[Browser]:
-    """The same on a software adapter of WebGPU."""
+    """Chromium on a software adapter of WebGPU."""
     with launched_chromium(*gpu_flags(GpuChoice.SOFTWARE)) as launched:
         yield launched
 

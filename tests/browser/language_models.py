@@ -58,7 +58,7 @@ def decoder_that_grows(name: str, lengths: tuple[int, ...]) -> tuple[tuple[Plan,
 
 
 def bytes_taken(plan: Plan) -> int:
-    """What a page reserves for it."""
+    """Counts what a page reserves for a plan."""
     states = sum(state.dtype.size_bytes * prod(state.shape) for state in plan.states)
     return plan.memory.weights + plan.memory.activations + states
 
@@ -92,7 +92,8 @@ def _learnt(key: str) -> Workload:
 
 
 def drawn_tokens(prompt: list[int], count: int, asked: Mapping[str, Any]) -> list[int]:
-    """As the page draws them, with whole sorts in place of searches. `asked` is as in the page."""
+    """Draws tokens as the page does, with whole sorts in place of searches. `asked` is as in the
+    page."""
     temperature, seed = asked["temperature"], np.uint32(asked.get("seed", 0))
     top_k, top_p = asked.get("topK", TINY.vocabulary), asked.get("topP", 1.0)
     reference, found = Reference(TINY, Seeded()), list(prompt)

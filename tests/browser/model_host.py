@@ -128,11 +128,11 @@ class Host:
         self.held: Event | None = None
         """Set when the second half of weights may be sent."""
         self.ranged = False
-        """Whether parts of files are sent where they are asked for."""
+        """Returns whether parts of files are sent where they are asked for."""
         self.parts: list[tuple[int, int]] = []
         """Parts that were sent: their first byte, and how many."""
         self.cuts = 0
-        """How many of the next answers break off after half of what they have of weights."""
+        """So many of the next answers break off after half of what they have of weights."""
 
     def write(self, network: PlannedNetwork, **changed: Any) -> None:
         """Writes a model of CLASS, with other kernels for some workloads."""
@@ -174,7 +174,8 @@ class Handler(SimpleHTTPRequestHandler):
             self.wfile.write(part)
 
     def _broke_off(self, body: bytes, outputfile: Any) -> bool:
-        """Whether half of the answer was sent, and the connection is closed once that was read."""
+        """Returns whether half of the answer was sent, and the connection is closed once that was
+        read."""
         if not (self.host.cuts and self.path.endswith(".weights")):
             return False
         self.host.cuts -= 1

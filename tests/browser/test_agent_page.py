@@ -156,7 +156,7 @@ def test_the_identity_outlives_the_page(stack: Stack, context: BrowserContext) -
 def test_an_agent_whose_identity_is_refused_comes_back_as_a_new_one(
     stack: Stack, context: BrowserContext
 ) -> None:
-    """As every agent is after the gateway's secret was changed."""
+    """Every agent is in this state after the gateway's secret was changed."""
     identities = "SELECT count(DISTINCT identity_id) FROM agent_session"
     for _ in range(2):
         ((before,),) = rows(stack, identities)

@@ -1,4 +1,4 @@
-"""What a visitor of the agent page is asked, told and promised, in real Chromium."""
+"""A visitor of the agent page is asked, told and promised this, in real Chromium."""
 
 import itertools
 import json
@@ -46,7 +46,7 @@ def of_interface(request: Request) -> bool:
 
 
 def requests_of(page: Page) -> list[Request]:
-    """What the page and its worker ask of the gateway's interface from now on.
+    """Collects what the page and its worker ask of the gateway's interface from now on.
 
     Playwright adds to it only during a call of its own, so a wait for it has to make one.
     """
@@ -208,7 +208,7 @@ def test_what_is_copied_is_the_text_that_was_sent(page: Page, context: BrowserCo
 
 
 def spend(page: Page, ms: int) -> None:
-    """As if the day had gone so."""
+    """Lets the day go as if so much of it had been spent."""
     page.evaluate(
         """(ms) => {
           const day = new Date().toLocaleDateString("sv-SE");

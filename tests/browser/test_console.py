@@ -83,7 +83,7 @@ STRETCHED = """(() => {
   const chart = document.querySelector(".chart");
   return chart.getBoundingClientRect().width / chart.viewBox.baseVal.width;
 })()"""
-"""How much larger a chart and its text are than they were drawn."""
+"""A chart and its text are so much larger than they were drawn."""
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark"), (320, "light")])

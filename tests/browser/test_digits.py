@@ -15,7 +15,7 @@ from cli.stack.supervisor import Stack
 from tests.running import eventually
 
 TRAINED = Path(__file__).parents[2] / ".kernelzoo" / "networks" / "digits.onnx"
-"""As `make setup` trains it."""
+"""`make setup` trains this."""
 
 READY = "globalThis.kernelzooReady || !document.querySelector('#error').hidden"
 PHONE = ViewportSize(width=390, height=844)
@@ -97,7 +97,7 @@ def draw(page: Page, strokes: Sequence[Sequence[Place]]) -> None:
 
 
 def read_of(page: Page, strokes: Sequence[Sequence[Place]]) -> int:
-    """What is read of a drawing on empty paper, when nothing more changes."""
+    """Draws on empty paper, and returns what is read when nothing more changes."""
     page.click("#clear")
     page.wait_for_function("globalThis.kernelzooDigit === null")
     draw(page, strokes)

@@ -64,7 +64,7 @@ class EngineCase:
 
     @property
     def starts(self) -> list[int]:
-        """Where tensors begin, then scratch, then the end."""
+        """Places where tensors begin, then scratch, then the end."""
         manifest = self.artifact.manifest
         starts = [ALIGNMENT_BYTES]
         for size in (*(tensor.size_bytes for tensor in manifest.tensors), manifest.scratch_bytes):
@@ -127,7 +127,8 @@ def test_the_set_has_every_operator_epilogue_and_packing() -> None:
 
 @pytest.mark.parametrize("browser", BROWSERS)
 def test_every_artifact_computes_the_same_in(browser: str) -> None:
-    """Where the engine has relaxed SIMD; those that need only simd128 run in all."""
+    """Artifacts with relaxed SIMD run where the engine has it; those that need only simd128 run in
+    all."""
     if browser == "firefox" and find_firefox() is None:
         pytest.skip("there is no Firefox; install one with `apt-get install firefox-esr`")
     pages = -(-max(case.starts[-1] for case in cases()) // 65_536)

@@ -86,7 +86,7 @@ def test_a_default_kernel_becomes_a_pipeline_on_swiftshader(
 def test_attention_of_many_rows_becomes_a_pipeline_on_swiftshader(
     page: Page, gpu: GpuModel
 ) -> None:
-    """That of RoBERTa: 12 heads of 64 among the columns of one product."""
+    """Attention of RoBERTa: 12 heads of 64 among the columns of one product."""
     queries, keys, values = (HeadsOperand(place=0, columns=2304, first=768 * n) for n in range(3))
     given = ManyRowsAttention(
         heads=12,

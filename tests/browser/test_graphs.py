@@ -160,7 +160,8 @@ def test_what_befalls_a_kept_graph_costs_a_fetch_and_never_a_wrong_number(
     host: Host, run: Run, network: PlannedNetwork
 ) -> None:
     def visited(damage: str) -> bool:
-        """Whether the weights were fetched; outputs are right whatever happened to the files."""
+        """Returns whether the weights were fetched; outputs are right whatever happened to the
+        files."""
         host.sent.clear()
         body = f"await damages['{damage}'](); return visit();"
         assert close(run(body), network.outputs["y"]), damage

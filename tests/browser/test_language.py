@@ -138,7 +138,7 @@ class Gateway(QueueHandler):
     `tuned`, with a queue of candidates."""
 
     served = "right"
-    """What the weights of the model `served` are; one for all connections."""
+    """State of the weights of the model `served`; one for all connections."""
 
     def do_POST(self) -> None:  # noqa: N802
         if self.path.startswith("/serve/"):

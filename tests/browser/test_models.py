@@ -100,7 +100,7 @@ IN_JAVASCRIPT = """
 
 
 def _served_in_javascript(folder: Path, key: str) -> dict[str, Any]:
-    """What a gateway says of the kernel, whose file is in the folder then."""
+    """Returns what a gateway says of the kernel, and writes its file."""
     (only,) = lite_space(Workload.parse(key), TargetKind.JAVASCRIPT)
     made: dict[str, Artifact] = {}
     kernel = described(only, None, made)
@@ -111,7 +111,8 @@ def _served_in_javascript(folder: Path, key: str) -> dict[str, Any]:
 
 
 def _write_kernel(folder: Path, key: str, served: dict[str, Any], device_class: str) -> None:
-    """What a gateway answers for a workload of constant weights, and a bundle that has it."""
+    """Writes what a gateway answers for a workload of constant weights, and a bundle that has
+    it."""
     workload = key.removesuffix(":constant=b")
     kernels = {"wasm": None, "webgpu": None, "javascript": served}
     advice = {"target": "javascript", "basis": "none"}
@@ -142,8 +143,8 @@ def _write_kernel(folder: Path, key: str, served: dict[str, Any], device_class: 
 def test_models_and_kernels_run_in_javascript_where_the_page_may_not_run_webassembly(
     lone_browser: Browser, host: Host, tmp_path: Path, flags: tuple[str, ...], refused: str
 ) -> None:
-    """With the golden outputs compared, and a policy that allows no code but the SDK's. A browser
-    in Lockdown Mode has no WebAssembly at all, and interprets JavaScript."""
+    """Golden outputs are compared, and a policy allows no code but the SDK's. A browser in Lockdown
+    Mode has no WebAssembly at all, and interprets JavaScript."""
     network = small("plain")
     kernels = {key: chosen_in_javascript(key) for key in network.plan.kernels}
     plain = "0000000000000000:r0-0:javascript"
@@ -486,7 +487,7 @@ def traced_visit(
     network: PlannedNetwork,
     rest_ms: int,
 ) -> set[str]:
-    """What Chromium traced of WebAssembly's code while a page ran a model, and rested."""
+    """Returns what Chromium traced of WebAssembly's code while a page ran a model, and rested."""
     body = RUN_OFTEN.replace("NAME", network.plan.model)
     traced: list[dict[str, Any]] = []
     with opened_profile(lone_browser.browser_type, str(profile)) as context:
@@ -510,7 +511,7 @@ def traced_visit(
 def test_a_second_visit_starts_with_the_optimised_code_of_the_first(
     lone_browser: Browser, host: Host, tmp_path: Path
 ) -> None:
-    """In a browser as people have it, of a module with one kernel."""
+    """The browser is one as people have it, and the module has one kernel."""
     visits = partial(two_traced_visits, lone_browser, tmp_path, host, deep())
     first, later = visits(KEPT_MS[0])
     assert CACHE_HIT not in first
@@ -524,9 +525,9 @@ def test_a_second_visit_starts_with_the_optimised_code_of_the_first(
 def test_a_later_visit_starts_with_the_optimised_code_of_several_kernels(
     lone_browser: Browser, host: Host, tmp_path: Path
 ) -> None:
-    """Where functions of a module are optimised one after another, V8 takes the milliseconds
-    between the first and the last for seconds, and waits for so long: for ResNet-50's some
-    seven minutes, and longer on a busy machine."""
+    """V8 optimises functions of a module one after another, and takes the milliseconds between the
+    first and the last for seconds, and waits for so long: for ResNet-50's some seven minutes, and
+    longer on a busy machine."""
     several = widths()
     host.write(several)
     later: set[str] = set()

@@ -9,7 +9,7 @@ from fixtures.node_pages import node_page
 from fixtures.onnx_nodes import DEVIATIONS, NodeCase, differing, is_taken, node_cases
 
 ALWAYS = ("test_isnan", "test_triu_one_row")
-"""What compilers and rules once got wrong: NaN differs from itself, an axis of one entry."""
+"""Compilers and rules once got these wrong: NaN differs from itself, an axis of one entry."""
 
 KINDS = (
     *("Add", "Cast", "Gelu", "LessOrEqual", "Mod", "Where"),

@@ -116,7 +116,7 @@ def project(installed: Path, tmp_path: Path) -> Path:
 
 
 def checked(project: Path, typescript: str, text: str, **options: object) -> str:
-    """What the compiler says of a page; nothing where it is content."""
+    """Returns what the compiler says of a page; nothing where it is content."""
     (project / "main.ts").write_text(text)
     config = {"compilerOptions": {**STRICT, **options}, "files": ["main.ts"]}
     (project / "tsconfig.json").write_text(json.dumps(config))

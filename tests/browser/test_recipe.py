@@ -63,7 +63,7 @@ def hanging() -> Iterator[str]:
 def multiplied(
     context: BrowserContext, script: str, *, warned: str | None, policy: str | None = None
 ) -> str:
-    """What a click shows, once the console has said something with `warned` in it."""
+    """Returns what a click shows, once the console has said something with `warned` in it."""
     headers = {} if policy is None else {"Content-Security-Policy": policy}
     said: list[str] = []
     with site(headers, (OWN + script).encode()) as address:

@@ -45,7 +45,7 @@ def visit(browser: Browser, address: str) -> Page:
 def test_a_page_with_trusted_types_runs_models_by_the_policy_kernelzoo(
     browser: Browser, host: Host, isolation: dict[str, str]
 ) -> None:
-    """With threads and with a tuner, whose workers start others, and a worker beside."""
+    """Threads, a tuner whose workers start others, and a worker beside are there."""
     network = small()
     run = """
       let refused = null;

@@ -200,7 +200,7 @@ def test_values_are_taken_one_after_another_in_a_page(page: Page, form: str) -> 
 def test_a_workgroup_makes_all_steps_of_a_recurrence_in_a_page(
     page: Page, steps: int, ways: int, size: int
 ) -> None:
-    """With a state of 600 some of it lies in scratch memory."""
+    """Some of a state of 600 lies in scratch memory."""
     workload = lstm(steps, ways, 2, size)
     swiftshader = gpu_model("google", "swiftshader")
     artifact = compile_candidate(lite_space(workload, TargetKind.WEBGPU, swiftshader)[0])

@@ -1,4 +1,5 @@
-"""What the schemas of others say against what we write: operators' of ours, and Grafana's."""
+"""Collects what the schemas of others say against what we write: operators' of ours, and
+Grafana's."""
 
 import json
 import subprocess
@@ -24,10 +25,10 @@ def _complaints(script: str, document: Any) -> str:
 
 
 def custom_complaints(manifests: Iterable[Manifest]) -> str:
-    """What the operators' schemas say against custom resources."""
+    """Returns what the operators' schemas say against custom resources."""
     return _complaints("check.js", list(manifests))
 
 
 def dashboard_complaints(dashboards: dict[str, Any]) -> list[str]:
-    """What Grafana's types say against dashboards by name, a line each."""
+    """Returns what Grafana's types say against dashboards by name, a line each."""
     return _complaints("dashboards.js", dashboards).splitlines()

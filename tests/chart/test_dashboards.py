@@ -18,7 +18,7 @@ MISTAKES = ("'\"refesh\"'", "'\"colourMode\"'", "'\"units\"'", "Type '\"lists\"'
 
 
 def _mistaken(dashboard: dict[str, Any]) -> dict[str, Any]:
-    """With a mistake of each kind: of the dashboard, of a panel, of its options and its fields."""
+    """Makes a mistake of each kind: of the dashboard, of a panel, of its options and its fields."""
     wrong = copy.deepcopy(dashboard)
     by_kind = {panel["type"]: panel for panel in wrong["panels"]}
     stat, curve = by_kind["stat"], by_kind["timeseries"]

@@ -1,4 +1,4 @@
-"""What the chart tells each process is what that process reads, secrets by reference alone."""
+"""The chart tells each process what it reads, and secrets by reference alone."""
 
 import pytest
 

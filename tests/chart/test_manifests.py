@@ -1,4 +1,4 @@
-"""What the examples and all values at once render to, Kubernetes and the operators accept."""
+"""Kubernetes and the operators accept what the examples and all values at once render to."""
 
 import helm_python
 import kubernetes_validate

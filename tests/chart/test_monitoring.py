@@ -1,4 +1,4 @@
-"""What Prometheus and Grafana find in the cluster: ports of metrics, dashboards and alerts."""
+"""Prometheus and Grafana find these in the cluster: ports of metrics, dashboards and alerts."""
 
 import json
 import shutil

@@ -46,7 +46,7 @@ GPU: dict[str, Any] = {
     "peak_gflops": 32.0,
     "probe": {"peak_gflops": 32, "bandwidth_gbps": 8, "dispatch_us": 64},
 }
-"""What the session of an agent on a software adapter has of its own."""
+"""The session of an agent on a software adapter has these of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,14 +43,14 @@ def settings(database_url: str) -> Settings:
 
 @pytest.fixture
 def owner(database_url: str) -> Iterator[Connection]:
-    """As migrations connect."""
+    """Connects as migrations do."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
 def db(database_url: str) -> Iterator[Connection]:
-    """As workers connect: with no right to change the schema."""
+    """Connects as workers do: with no right to change the schema."""
     with psycopg.connect(as_service(database_url), autocommit=True) as connection:
         yield connection
 

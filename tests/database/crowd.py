@@ -23,7 +23,7 @@ def open_paper_space(db: Connection, workload: Workload) -> tuple[int, tuple[Can
 
 
 def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate, ...]) -> None:
-    """As an honest agent of this core would have it stored."""
+    """Stores measurements as an honest agent of this core has them stored."""
     ids = [candidate.candidate_id for candidate in space]
     identity_id, lease_id = lend_all(db, core.probed, "x86", job_id, ids)
     for candidate in space:

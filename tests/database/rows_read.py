@@ -1,4 +1,5 @@
-"""How many rows a query takes from a table: what decides how long it takes as the table grows."""
+"""Counts the rows that a query takes from a table: what decides how long it takes as the table
+grows."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +9,7 @@ from tests.database.conftest import Connection
 
 
 def rows_read(db: Connection, asked: Query[Any] | Statement, table: str) -> int:
-    """Where it goes by indexes, as it does where there are many rows."""
+    """Counts rows of a query that goes by indexes, as it does where there are many."""
     explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.sql}"
     with db.transaction():
         for way in ("seqscan", "hashjoin", "mergejoin", "bitmapscan"):

@@ -1,4 +1,4 @@
-"""What strangers decide by inventing device classes, and by being the first to visit one."""
+"""Strangers decide little by inventing device classes, and by being the first to visit one."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -87,7 +87,7 @@ def again(agent: Agent, **changes: Any) -> Agent:
 
 
 def unknown(http: TestClient) -> tuple[str, str]:
-    """What a device of this architecture is served that nobody has measured."""
+    """Returns what a device of this architecture is served that nobody has measured."""
     found = served(http, f"{UNSEEN.device_id}:r1-0:{SIMD}", hardware=UNSEEN)
     return found["level"], found["kernel"]["candidate"]
 

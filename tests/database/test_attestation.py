@@ -1,4 +1,4 @@
-"""What an identity shows before it speaks for others: forged, copied, too little, or right."""
+"""An identity shows something before it speaks for others: forged, copied, too little, or right."""
 
 import json
 import threading
@@ -44,7 +44,7 @@ def show(http: TestClient, token: str, response: str, kind: str = "proof-of-work
 
 
 def work(challenge: str, bits: int = BITS) -> str:
-    """As an agent solves it."""
+    """Solves a challenge as an agent does."""
     numbers = [
         next(
             number

@@ -145,7 +145,7 @@ def test_a_bundle_is_read_as_it_was_written(
 
 
 def test_a_damaged_zip_file_is_no_bundle(files: dict[str, bytes], tmp_path: Path) -> None:
-    """How its parts are packed, encrypted and named is said by bytes that anyone may change."""
+    """Anyone may change the bytes that say how its parts are packed, encrypted and named."""
     place = tmp_path / "bundle.zip"
     write({INDEX: files[INDEX]}, place)
     whole = place.read_bytes()

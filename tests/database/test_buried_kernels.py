@@ -38,7 +38,7 @@ def true_ns(candidate: str) -> float:
 
 
 def buried_ns(candidate: str) -> float:
-    """What is faster than the default is called 20 times slower than it is."""
+    """Calls what is faster than the default 20 times slower than it is."""
     ns = true_ns(candidate)
     return ns if ns >= REFERENCE_NS else 20 * ns
 
@@ -79,7 +79,7 @@ def vote(agent: Agent, told: dict[str, float]) -> None:
 
 
 def all_work(agents: list[Agent], db: Connection, *, lie: str = "") -> None:
-    """In turn, lease by lease, until nothing is left; then they vote."""
+    """Lets agents work in turn, lease by lease, until nothing is left; then they vote."""
     told: list[dict[str, float]] = [{} for _ in agents]
     working = True
     while working:
@@ -98,7 +98,7 @@ def regret(db: Connection) -> float:
 
 
 def quarantined(db: Connection, honest: int = HONEST) -> int:
-    """How many of the latest identities, who are the honest ones, are in quarantine."""
+    """Counts the latest identities, who are the honest ones, that are in quarantine."""
     row = db.execute(
         "SELECT count(*) FROM identity WHERE failed_at IS NOT NULL AND id <> ALL (ARRAY("
         " SELECT id FROM identity ORDER BY created_at LIMIT"

@@ -1,4 +1,4 @@
-"""What a class is served for a workload on which it has not voted."""
+"""A class is served something for a workload on which it has not voted."""
 
 import json
 from collections.abc import Mapping

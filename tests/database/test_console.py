@@ -1,4 +1,4 @@
-"""What the console is told: the zoo as a whole, a key, a job; and what is kept back."""
+"""The console is told these: the zoo as a whole, a key, a job; and what is kept back."""
 
 from typing import Any
 from urllib.parse import quote

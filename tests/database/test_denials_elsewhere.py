@@ -75,7 +75,7 @@ def fail_everything(db: Connection, attackers: list[Agent], device_class: str) -
 
 
 def count(db: Connection) -> None:
-    """What `requeue` has workers do about failures."""
+    """Does what `requeue` has workers do about failures."""
     for job in stalled(db, 0, 64):
         if job.name == "tally":
             tally(db, str(job.arguments[0]), DeviceClass.parse(str(job.arguments[1])), RULE)

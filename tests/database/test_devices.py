@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("job_id")
 
 
 def devices(settings: Settings, query: str = "") -> dict[str, Any]:
-    """As a gateway that remembers nothing answers."""
+    """Asks a gateway that remembers nothing."""
     with TestClient(application(settings)) as http:
         answer = http.get(f"/v1/devices{query}")
     assert answer.status_code == 200, answer.text

@@ -1,4 +1,4 @@
-"""What happens to an entry when a browser has a new major version."""
+"""An entry goes through these when a browser has a new major version."""
 
 from typing import Any
 

@@ -28,7 +28,7 @@ def number(db: Connection, agent: Agent) -> str:
 
 
 def rows_naming(db: Connection, identity: str) -> dict[str, int]:
-    """In every table with a column for identities, those that come later among them."""
+    """Counts rows in every table with a column for identities, those that come later among them."""
     tables = db.execute(
         "SELECT table_name FROM information_schema.columns"
         " WHERE column_name = 'identity_id' AND table_schema = 'public'"

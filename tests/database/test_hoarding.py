@@ -36,13 +36,13 @@ def crowd(settings: Settings, db: Connection) -> Iterator[Crowd]:
 
 
 def lent(agent: Agent) -> int:
-    """How many candidates it is lent now."""
+    """Counts the candidates that an agent is lent now."""
     given = agent.lease()
     return len(given.json()["candidates"]) if given.status_code == 200 else 0
 
 
 def later(db: Connection, by: timedelta) -> None:
-    """As if so much time had passed since all leases and measurements."""
+    """Moves all leases and measurements into the past."""
     db.execute(
         "UPDATE lease SET created_at = created_at - %(by)s, expires_at = expires_at - %(by)s",
         {"by": by},
@@ -51,7 +51,8 @@ def later(db: Connection, by: timedelta) -> None:
 
 
 def measured(agent: Agent, db: Connection) -> int:
-    """How many candidates it measures, one lease after another, until it is lent none."""
+    """Counts the candidates that an agent measures, one lease after another, until it is lent
+    none."""
     found = 0
     while (given := agent.lease()).status_code == 200 and given.json()["candidates"]:
         answer(agent, db, given.json(), {}, salt=found)

@@ -159,7 +159,7 @@ def claim(http: TestClient, *tiles: tuple[int, float]) -> dict[str, int]:
 
 
 def lent(agent: Agent, db: Connection) -> list[str]:
-    """In their order, as if nobody had borrowed anything."""
+    """Borrows candidates in their order, as if nobody had borrowed anything."""
     db.execute("UPDATE lease SET expires_at = now()")
     return [kernel["candidate"] for kernel in agent.lease().json()["candidates"]]
 

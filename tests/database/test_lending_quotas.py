@@ -1,4 +1,4 @@
-"""How much strangers can have stored in a day: by network, by class, and by key."""
+"""Strangers can have so much stored in a day: by network, by class, and by key."""
 
 import pytest
 

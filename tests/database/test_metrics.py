@@ -1,4 +1,4 @@
-"""What the gateway counts of requests, and what it asks of the database when it is scraped."""
+"""The gateway counts requests, and asks the database when it is scraped."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -45,7 +45,7 @@ def http(settings: Settings, port: int) -> Iterator[TestClient]:
 
 
 class Growth:
-    """How much each value has grown since: this process has counted other tests before."""
+    """Tells how much each value has grown since: this process has counted other tests before."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -177,7 +177,8 @@ PLAIN = "0000000000000000:r0-0:javascript"
 def test_a_page_without_webassembly_has_kernels_compiled_for_it(
     served: TestClient, compiled: Compile
 ) -> None:
-    """When it asks; nobody else does. They are the defaults, linked, and no one measures them."""
+    """They are compiled when it asks; nobody else does. They are the defaults, linked, and no one
+    measures them."""
 
     def asked() -> dict[str, Any]:
         return dict(served.get(f"/v1/models/tiny/{PLAIN}").json())
@@ -250,7 +251,7 @@ def test_a_model_of_more_operations_than_a_number_holds_is_listed(
 
 @pytest.mark.parametrize("name", ["floor(height/8)", "input:0.0", "a=b & c", "?", "批次"])
 def test_a_plan_is_chosen_by_a_dimension_of_any_name(http: TestClient, name: str) -> None:
-    """As exporters call them; an extent may be 0, as that of a cache that is empty."""
+    """Exporters call them so; an extent may be 0, as that of a cache that is empty."""
     one, other = (
         replace(made, plan=replace(made.plan, dimensions={name: extent}))
         for made, extent in ((TINY, 0), (LONGER, 2))

@@ -47,7 +47,7 @@ def test_polls_of_an_agent_and_of_a_network_are_counted_until_they_end(
 
 
 def full(http: TestClient, agent: Agent) -> None:
-    """As if the network of the agent had as many polls waiting as it may."""
+    """Lets the network of the agent have as many polls waiting as it may."""
     state: State = cast("Any", http.app).state.kernelzoo
     claims = state.tokens.session(agent.token, network=state.tokens.network("127.0.0.1"), origin="")
     state.polls._open[claims.network] = state.settings.polls_per_network

@@ -94,7 +94,7 @@ def challenged(told: str) -> tuple[bytes, bytes]:
 
 
 def ask(http: TestClient, session: dict[str, Any], token: bytes | None = None) -> Response:
-    """As a platform asks: the challenge first, then with a token."""
+    """Asks as a platform does: the challenge first, then with a token."""
     headers = {} if token is None else {"Authorization": f'PrivateToken token="{base64url(token)}"'}
     body = {"session": session["token"]}
     return http.post("/v1/attestations/private-token", json=body, headers=headers)

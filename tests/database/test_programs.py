@@ -39,7 +39,7 @@ def _nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As another process, which has read no program."""
+    """Acts as another process, which has read no program."""
     monkeypatch.setattr(known_programs, "_KNOWN", {})
 
 

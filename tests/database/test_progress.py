@@ -96,7 +96,7 @@ def test_standing_ballots_are_counted(http: TestClient, db: Connection, job_id: 
 def test_what_was_measured_before_is_counted_once(
     database_url: str, http: TestClient, db: Connection, job_id: int
 ) -> None:
-    """As an upgrade finds it: old rows have no job, and new ones came while it ran."""
+    """An upgrade finds this: old rows have no job, and new ones came while it ran."""
     agent = open_agent(http)
     report(agent, 9e5, None)
     before: list[Any] = db.execute(COUNTED).fetchall()

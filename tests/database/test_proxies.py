@@ -17,7 +17,7 @@ PROXY = "10.0.0.2"
 
 
 def behind(settings: Settings, peer: str = PROXY, hops: int = 1) -> TestClient:
-    """What a proxy at `peer` asks."""
+    """Asks as a proxy at `peer`."""
     trusting = {"trusted_proxies": "10.0.0.0/24, fd00::/64", "trusted_hops": hops}
     return TestClient(application(settings.model_copy(update=trusting)), client=(peer, 5000))
 

@@ -1,4 +1,4 @@
-"""The same report and the same ballot again and again: what was counted is not counted anew.
+"""A report and a ballot come again and again: what was counted is not counted anew.
 
 What one network cost before: each of its requests a tally, and honest ones waited 72 s for theirs.
 """

@@ -1,4 +1,4 @@
-"""What is old is removed in batches, and nothing that the zoo stands on goes with it."""
+"""Old rows are removed in batches, and nothing that the zoo stands on goes with them."""
 
 from dataclasses import asdict
 from typing import Any

@@ -42,7 +42,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture(autouse=True)
 def root_logger() -> Iterator[None]:
-    """As it was before, afterwards."""
+    """Restores the root logger afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -109,7 +109,7 @@ def _use_every_secret(http: TestClient) -> dict[str, str]:
 
 
 def test_composes_redis_answers_nobody_without_the_password(tmp_path: Path) -> None:
-    """What compose.yaml starts, with another folder and port."""
+    """The server is the one that compose.yaml starts, with another folder and port."""
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
     script = compose["services"]["redis"]["command"][2]
     port = free_port()

@@ -25,7 +25,7 @@ INVENTED = f"/v1/zoo/{WORKLOAD.key}/0123456789abcdef:r1-0:wasm+simd128"
 
 @contextmanager
 def full(http: TestClient, *, reserved: int = RESERVED) -> Iterator[None]:
-    """As many misses are under way as may be, and so many of the reserve."""
+    """Lets as many misses be under way as may be, and so many of the reserve."""
     admission = state_of(http).admission
     admission.under_way += MOST_AT_ONCE
     admission._reserved += reserved

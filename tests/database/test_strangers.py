@@ -46,8 +46,8 @@ NO_LIMIT = ""
 
 @pytest.fixture
 def settings(settings: Settings, tmp_path: Path) -> Settings:
-    """That keep models, and refuse nobody for asking often: a limit would answer in place of what
-    is tested."""
+    """Settings that keep models, and refuse nobody for asking often: a limit would answer in place
+    of what is tested."""
     rates = ("sessions_rate", "reports_rate", "agent_rate", "application_rate")
     limits = dict.fromkeys(rates, NO_LIMIT)
     return settings.model_copy(update={"models_dir": tmp_path / "models", **limits})
@@ -95,8 +95,8 @@ LINKS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("/v1/applications", "post", "201", {"rotate": "name", "disable": "name", "put_set": ""}),
     ("/v1/zoo/{name}/{device_class}", "get", "200", {"report_failure": ""}),
 )
-"""What may follow an answer: path, method, status, then operations with the parameter that a field
-of the answer fills, `parameter=field` where their names differ."""
+"""Requests that may follow an answer: path, method, status, then operations with the parameter that
+a field of the answer fills, `parameter=field` where their names differ."""
 
 
 def linked() -> dict[str, Any]:

@@ -156,8 +156,8 @@ def test_a_lease_whose_control_did_not_run_proves_nothing(come: Crowd, db: Conne
 
 
 def test_who_replays_another_lease_is_not_counted(come: Crowd, db: Connection) -> None:
-    """With more samples than an agent takes: of this job's three candidates the second agent is
-    lent two.
+    """There are more samples than an agent takes: of this job's three candidates the second agent
+    is lent two.
     """
     samples = [1000.0 + place for place in range(8)]
     reference = [2000.0 + place for place in range(8)]

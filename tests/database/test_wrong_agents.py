@@ -53,8 +53,8 @@ DAMAGE: st.SearchStrategy[Damage] = st.lists(
     min_size=1,
     max_size=3,
 )
-"""Where, in what way and with what. It is drawn without a look at the document: how much is drawn
-may not depend on what the gateway has answered."""
+"""Faults: where, in what way and with what. It is drawn without a look at the document: how much is
+drawn may not depend on what the gateway has answered."""
 
 
 def broken(damage: Damage, body: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What pages say of models that are wrong with default kernels, and what the operator is told."""
+"""Pages say that models are wrong with default kernels, and the operator is told."""
 
 from pathlib import Path
 from typing import Any

@@ -38,7 +38,7 @@ def measure_and_vote(agent: Agent, db: Connection, ranking: list[str]) -> None:
 
 
 def manifest_entry(http: TestClient, device_class: str) -> dict[str, Any]:
-    """What wasm is served."""
+    """Returns what wasm is served."""
     answer = http.get(f"/v1/zoo/{WORKLOAD.key}/{device_class}")
     assert answer.status_code == 200, answer.text
     (entry,) = answer.json()["entries"]
@@ -195,7 +195,7 @@ def test_a_workload_brings_the_one_with_constant_weights_along(
 def test_candidates_of_the_same_bytes_keep_their_own_manifests(
     http: TestClient, db: Connection
 ) -> None:
-    """As the kernels of `matmul` and `matmul_nt` are that want b in panels."""
+    """The kernels of `matmul` and `matmul_nt` that want b in panels are so."""
     candidate = make_candidate(3)
     first = manifest_entry(http, "0123456789abcdef:r1-0:wasm+simd128")["kernel"]
     manifest = ArtifactManifest(

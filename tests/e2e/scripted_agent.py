@@ -61,7 +61,7 @@ class ScriptedAgent:
     def _insist(
         self, method: str, path: str, body: dict[str, Any], headers: dict[str, str] | None = None
     ) -> httpx2.Response:
-        """As a browser's agent does: try again while the service is away."""
+        """Insists as a browser's agent does: try again while the service is away."""
         headers = headers or {"Authorization": f"Bearer {self.token}"}
         for _ in range(200):
             try:

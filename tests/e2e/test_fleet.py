@@ -78,7 +78,8 @@ def agents(directory: Path) -> dict[str, AgentStatus]:
 
 @pytest.fixture(scope="module")
 def kinds() -> tuple[BrowserKind, ...]:
-    """Those that are installed here; the others are named, so that nobody takes them for tested."""
+    """Lists the browsers that are installed here; the others are named, so that nobody takes them
+    for tested."""
     tested = installed_browsers()
     for kind in BrowserKind:
         if kind not in tested:

@@ -193,7 +193,7 @@ def test_a_panel_shows_something(watched: Watched, panel: Panel) -> None:
 
 
 def _show_metric(watched: Watched, ask: Metric) -> None:
-    """What may be empty must at least be asked of a metric that exists."""
+    """Awaits a metric; one that may be empty must at least exist."""
     if not ask.empty:
         _await_any(watched, ask.query)
         return

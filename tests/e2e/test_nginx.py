@@ -74,7 +74,7 @@ def _answers(client: httpx2.Client) -> bool:
 
 
 def _kept(proxy: httpx2.Client, path: str, **headers: str) -> list[str | None]:
-    """What nginx says of its cache to three that ask."""
+    """Returns what nginx says of its cache to three that ask."""
     answers = [proxy.get(path, headers=headers) for _ in range(3)]
     assert {answer.is_success for answer in answers} == {True}, path
     return [answer.headers.get("X-Cache-Status") for answer in answers]

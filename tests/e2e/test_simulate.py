@@ -21,7 +21,7 @@ COLLUDING = Scenario(
     workloads=("matmul:f32:m16k24n16",),
     seed=7199,
 )
-"""With this seed three of the first six of each class lie, so that they lead where they can; with
+"""By this seed three of the first six of each class lie, so that they lead where they can; with
 this workload the default is a third or more slower than the best."""
 
 

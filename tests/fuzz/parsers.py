@@ -149,7 +149,7 @@ def config_mutant(data: atheris.FuzzedDataProvider) -> None:
 
 
 def mutated(data: atheris.FuzzedDataProvider, content: bytes) -> bytes:
-    """With a few other bytes."""
+    """Changes a few bytes."""
     changed = bytearray(content)
     for _ in range(data.ConsumeIntInRange(1, 4)):
         changed[data.ConsumeIntInRange(0, len(changed) - 1)] = data.ConsumeIntInRange(0, 255)
@@ -180,7 +180,8 @@ def fuzz_one(body: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    """What a FuzzedDataProvider reads as each parser's own text: the choice is its last byte."""
+    """Yields what a FuzzedDataProvider reads as each parser's own text: the choice is its last
+    byte."""
     texts = (*EXAMPLES, *map(str, TargetKind), f"{'0' * 16}:r1-101:wasm+simd128", "r1-101", "[]")
     for choice in range(len(TEXT_PARSERS)):
         for text in texts:

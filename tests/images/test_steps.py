@@ -68,7 +68,7 @@ def _protect(tree: Path, *, writable: bool) -> None:
 
 
 def _python(tree: Path, program: str, scratch: Path) -> subprocess.CompletedProcess[str]:
-    """As the image's user would run it: no rights, no home, one place to write."""
+    """Runs a program as the image's user would: no rights, no home, one place to write."""
     rights = UNPRIVILEGED if os.geteuid() == 0 else ()
     environment = {
         "HOME": str(scratch),

@@ -27,8 +27,8 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockAudit:
-    """What was found for one lock. `asked` packages were looked up; each of `vulnerable` is a line
-    for people."""
+    """An audit of one lock. `asked` packages were looked up; each of `vulnerable` is a line for
+    people."""
 
     lock: str
     asked: int

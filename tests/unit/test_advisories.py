@@ -1,4 +1,4 @@
-"""What auditors of dependencies print, read; the texts are theirs."""
+"""The texts that auditors of dependencies print are read; they are theirs."""
 
 import json
 

@@ -55,7 +55,7 @@ def roles(db: Connection, lease: Lease) -> dict[str, str]:
 
 
 def serve(db: Connection, device_class: str, candidate: str, version: int = 1) -> None:
-    """As a confirmed entry of a class."""
+    """Serves a candidate as a confirmed entry of a class."""
     db.execute(
         "INSERT INTO zoo_entry (workload_key, device_class, version, candidate_id, state, ballots,"
         " weight, total_weight, relative_time) VALUES (%s, %s, %s, %s, 'confirmed', 5, 5, 5, 0.5)",

@@ -1,4 +1,4 @@
-"""How agents of one device class share a space: which part each is lent."""
+"""Agents of one device class share a space: which part each is lent."""
 
 from concurrent.futures import ThreadPoolExecutor
 

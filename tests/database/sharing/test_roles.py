@@ -1,4 +1,4 @@
-"""What agents are lent beside their part of a space: champions, winners elsewhere, controls."""
+"""Agents are lent these beside their part of a space: champions, winners elsewhere, controls."""
 
 from fastapi.testclient import TestClient
 
@@ -102,7 +102,7 @@ def test_newcomers_get_a_control_as_soon_as_three_others_know_one(
 def test_a_control_may_be_measured_again_and_the_report_is_accepted(
     strangers: TestClient, db: Connection
 ) -> None:
-    """Where nothing else is known by enough others."""
+    """Nothing else is known by enough others."""
     agent = open_agent(strangers)
     for one in [open_agent(strangers) for _ in range(3)]:
         lease = take(one, 1)

@@ -1,4 +1,4 @@
-"""Which kernels are offered for few runs, and what those who lie about costs can do."""
+"""Some kernels are offered for few runs, and those who lie about costs can do little."""
 
 from collections.abc import Mapping
 

@@ -53,7 +53,8 @@ def test_a_faster_challenger_passes_soon_although_the_attackers_oppose_it(
 
 
 def test_plain_majority_falls_to_the_same_attackers() -> None:
-    """With the defence off, a fifth of attackers and a close race promote what is slower."""
+    """A test that is off shows what it is for: a fifth of attackers and a close race promote what
+    is slower."""
     assert passing(0.24, malicious_share=0, voters=50) > 0.1
 
 

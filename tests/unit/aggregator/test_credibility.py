@@ -1,4 +1,4 @@
-"""Which ballots count, and what they are taken to say."""
+"""Some ballots count, and are taken to say something."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Who can take a kernel away from a class: error rates computed, not simulated."""
+"""Few can take a kernel away from a class: error rates computed, not simulated."""
 
 from math import comb
 

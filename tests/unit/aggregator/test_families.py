@@ -1,4 +1,4 @@
-"""What many classes have in common, for devices of which nothing is known."""
+"""Many classes have something in common, for devices of which nothing is known."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -80,7 +80,8 @@ def best_of(family: str, *times: list[ClassTime]) -> CommonKernel:
 
 
 def test_a_family_of_one_class_hears_the_wider_one() -> None:
-    """What is a little slower there and much faster everywhere else is the better guess."""
+    """A kernel that is a little slower there and much faster everywhere else is the better
+    guess."""
     found = best_of(
         "one",
         of_family("one", [1], {"a": 1, "b": 1.1}),

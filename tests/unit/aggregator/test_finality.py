@@ -1,4 +1,4 @@
-"""Whether what is measured contradicts what is served, among one's own agents."""
+"""Measurements may contradict what is served, among one's own agents."""
 
 import pytest
 
@@ -15,7 +15,7 @@ SERVED = Champion(candidate_id="served", state=EntryState.CONFIRMED)
 def found(
     ballots: tuple[CastBallot, ...], reported: dict[str, int], rule: Rule = OWN
 ) -> tuple[str, Evidence]:
-    """What is served after these ballots, where `served` was before."""
+    """Returns what is served after these ballots, where `served` was before."""
     decision = decide(ballots, SERVED, default_id="default", rule=rule, reported=reported)
     assert isinstance(decision, Keep | Publish)
     chosen = decision.candidate_id if isinstance(decision, Publish) else "served"
@@ -46,7 +46,7 @@ def test_the_two_fastest_contend_first() -> None:
 
 
 def shared() -> tuple[CastBallot, ...]:
-    """As five agents that share a space left one: of the fastest each has measured its own, so that
+    """Five agents that share a space left this: of the fastest each has measured its own, so that
     none has most of a quorum; all have measured what is served, which has 1 of 75 votes.
     """
     fast = [[f"fast{n}{place}" for place in range(4)] for n in range(5)]

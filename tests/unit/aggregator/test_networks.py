@@ -1,4 +1,4 @@
-"""What one network weighs in a vote."""
+"""One network weighs only so much in a vote."""
 
 from services.aggregator.networks import capped
 from tests.ballots import ballot, cast

@@ -1,4 +1,4 @@
-"""What agents found when they timed their best in turn decides what is served."""
+"""Rounds in which agents timed their best in turn decide what is served."""
 
 from dataclasses import replace
 

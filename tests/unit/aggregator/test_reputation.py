@@ -1,4 +1,4 @@
-"""What a lease does to the record of its author."""
+"""A lease changes the record of its author."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Which classes speak for others: those whose voters are their own and vouched for."""
+"""Classes speak for others if their voters are their own and vouched for."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a served kernel loses, with and without the luck of the fastest."""
+"""A served kernel loses so much, with and without the luck of the fastest."""
 
 from random import Random
 from statistics import fmean

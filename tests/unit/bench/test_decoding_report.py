@@ -1,4 +1,4 @@
-"""What the page of decoders answers, as rows and claims."""
+"""Answers of the page of decoders become rows and claims."""
 
 from msgspec.structs import replace
 

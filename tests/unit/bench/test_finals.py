@@ -1,4 +1,4 @@
-"""What the operator's agents end with in recorded spaces."""
+"""The operator's agents end with good kernels in recorded spaces."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""What the page of whole networks answers, as rows and claims."""
+"""Answers of the page of whole networks become rows and claims."""
 
 import pytest
 

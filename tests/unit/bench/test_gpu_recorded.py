@@ -1,4 +1,4 @@
-"""What was the fastest on an H200 is among the first 40 of today's spaces.
+"""The kernel that was the fastest on an H200 is among the first 40 of today's spaces.
 
 The tables keep the name of the fastest candidate of each case, not the times of the others. Ways to
 hold halves are twins: there they differed by 3 % at most (bench/results/README.md).

@@ -1,4 +1,4 @@
-"""What is reported of a WebGPU page's answer, and what a page is given."""
+"""A WebGPU page's answer is reported, and a page is given its job."""
 
 import json
 from dataclasses import replace as changed

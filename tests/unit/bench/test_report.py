@@ -1,4 +1,4 @@
-"""What programs read of a benchmark, and how it ends."""
+"""Programs read a benchmark's report, and see how it ends."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""When a crowd is taken to have had its winner."""
+"""A crowd is taken to have had its winner at a certain time."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID

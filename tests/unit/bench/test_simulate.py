@@ -1,4 +1,4 @@
-"""What a simulation may claim of rates that it saw few of."""
+"""A simulation claims little of rates that it saw few of."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What benchmark pages are sent at a pace."""
+"""Benchmark pages are sent files at a pace."""
 
 import gzip
 from time import monotonic

@@ -1,4 +1,4 @@
-"""What a contest of wasm kernels says of the limit."""
+"""A contest of wasm kernels says something of the limit."""
 
 from unittest.mock import sentinel
 

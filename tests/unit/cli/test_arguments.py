@@ -1,4 +1,4 @@
-"""What people type: good shapes, bad shapes, and commands without a stack."""
+"""People type all this: good shapes, bad shapes, and commands without a stack."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""When the demo fails, at which step, and what it says then."""
+"""The demo fails at some step, and says so."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the command line says of decisions, before it asks a gateway."""
+"""The command line judges decisions before it asks a gateway."""
 
 import pytest
 from typer.testing import CliRunner

@@ -1,4 +1,4 @@
-"""What `tune` says of a vote."""
+"""`tune` tells of a vote."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""When the tuning of a model is done, and what is said while it is not."""
+"""The tuning of a model comes to an end, and tells of itself until then."""
 
 from cli.models.tuning import TunedPlan, is_done, measured_first, why_unfinished
 from services.gateway.wire.models import PlanCoverage

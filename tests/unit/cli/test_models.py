@@ -1,4 +1,4 @@
-"""What `kernelzoo models` reads and writes, and how it finds a kernel that computes wrongly."""
+"""`kernelzoo models` reads and writes files, and finds a kernel that computes wrongly."""
 
 from dataclasses import replace
 from pathlib import Path

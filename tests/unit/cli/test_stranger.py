@@ -13,7 +13,7 @@ from cli.simulate.stranger import Stranger
 from kernelzoo.serving import serving
 
 AT_ONCE = struct.pack("ii", 1, 0)
-"""What is in neither direction delivered is lost, as where a request meets the end."""
+"""Bytes that are delivered in neither direction are lost, as where a request meets the end."""
 
 
 @contextmanager

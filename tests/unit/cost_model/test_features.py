@@ -1,4 +1,4 @@
-"""What the model is told of a candidate and a device."""
+"""The model is told these of a candidate and a device."""
 
 import math
 

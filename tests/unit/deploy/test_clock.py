@@ -1,4 +1,4 @@
-"""What the clock sends is known to the workers, and goes to a queue that an image serves."""
+"""Jobs of the clock are known to the workers, and each goes to a queue that an image serves."""
 
 import re
 from pathlib import Path

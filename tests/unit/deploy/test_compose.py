@@ -22,7 +22,7 @@ OURS = (*READ, *SINGLE)
 
 
 def _complaints(file: Path) -> str:
-    """What the Compose specification's schema says against a file."""
+    """Returns what the Compose specification's schema says against a file."""
     checker = Path(sys.executable).with_name("check-jsonschema")
     command = [str(checker), "--builtin-schema", "vendor.compose-spec", str(file)]
     said = subprocess.run(command, capture_output=True, text=True, check=False)

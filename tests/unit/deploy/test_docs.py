@@ -28,7 +28,7 @@ def _links(text: str) -> Iterator[str]:
 
 
 def _anchors(text: str) -> set[str]:
-    """As GitHub makes them of headings: the second of two that are alike ends in -1."""
+    """Makes anchors of headings as GitHub does: the second of two that are alike ends in -1."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
     names = [re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings]
     before = [names[:i].count(name) for i, name in enumerate(names)]

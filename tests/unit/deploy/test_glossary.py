@@ -13,7 +13,7 @@ SOURCES = ("kernelzoo", "services", "workers", "cli", "bench", "fixtures", "dash
 
 
 def retired() -> set[str]:
-    """What stands as `code` in the column "not"."""
+    """Returns what stands as `code` in the column "not"."""
     rows = re.findall(r"^\|(.*)\|$", GLOSSARY, re.MULTILINE)
     columns = [row.split("|") for row in rows]
     return {word for each in columns if len(each) == 4 for word in re.findall(r"`(\w+)`", each[2])}

@@ -42,7 +42,8 @@ def handler() -> Iterator[logging.StreamHandler[Any]]:
 
 @pytest.fixture
 def written(handler: logging.StreamHandler[Any], clock: Clock) -> Lines:
-    """What is written since the last look, at most three lines of an event in ten seconds."""
+    """Returns what is written since the last look, at most three lines of an event in ten
+    seconds."""
     handler.filters[:] = [RateLimit(3, 10, clock)]
     return _lines_of(handler)
 

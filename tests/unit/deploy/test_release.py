@@ -1,4 +1,4 @@
-"""What registries ask of a release: one version, a licence by its SPDX name, sound metadata."""
+"""Registries ask these of a release: one version, a licence by its SPDX name, sound metadata."""
 
 import os
 import re
@@ -79,7 +79,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_installed_wheel_runs_without_the_repository(wheel: Path, tmp_path: Path) -> None:
-    """In an environment of its own, with the packages that are installed here."""
+    """It has an environment of its own, with the packages that are installed here."""
     venv.create(tmp_path / "venv", symlinks=True)
     python, command = (tmp_path / "venv/bin" / name for name in ("python", "kernelzoo"))
 

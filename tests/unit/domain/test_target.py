@@ -1,4 +1,4 @@
-"""What is known of each target."""
+"""Tables know each target."""
 
 from collections.abc import Collection
 

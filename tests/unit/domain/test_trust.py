@@ -1,4 +1,4 @@
-"""How often an identity is checked, and when it is in quarantine."""
+"""An identity is checked so often, and may be in quarantine."""
 
 import pytest
 from hypothesis import given

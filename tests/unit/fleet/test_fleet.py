@@ -1,4 +1,4 @@
-"""What a fleet is told, which browser it takes, and what it makes of a page's words."""
+"""A fleet is told what to do, takes a browser, and reads a page's words."""
 
 import json
 import os

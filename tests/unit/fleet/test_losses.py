@@ -1,4 +1,4 @@
-"""What the gateway is told when the device of an agent is lost."""
+"""The gateway is told when the device of an agent is lost."""
 
 import asyncio
 import json

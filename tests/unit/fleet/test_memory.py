@@ -1,4 +1,4 @@
-"""What browsers may take, and what becomes of one that takes more: real processes, small limits."""
+"""Browsers may take so much, and one that takes more is ended: real processes, small limits."""
 
 import asyncio
 import sys

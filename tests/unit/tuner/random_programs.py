@@ -71,7 +71,7 @@ class Real:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every value that it can take is an f32."""
+        """True if every value that it can take is an f32."""
         return log2(max(self.most, 1.0)) + self.fraction <= SIGNIFICANT_BITS
 
 

@@ -228,7 +228,7 @@ class AttentionKernel:
             own_power=ir.local("own_power", ir.LANES * -(-config.tile_m // ir.LANES)),
             dot=ir.local("dot", config.tile_m * config.tile_n),
             acc=ir.local("acc", ir.LANES * config.tile_m * len(outputs)),
-            # The largest score and the sum of a row are kept beside its outputs, so that the keys are
+            # The largest score and the sum of a row are kept beside its outputs, so that keys are
             # passed over once (online softmax); `share` is what a larger score leaves of both.
             most=ir.local("most", config.tile_m),
             larger=ir.local("larger", config.tile_m),
