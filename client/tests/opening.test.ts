@@ -381,7 +381,7 @@ test("a run that leaves f16 is repeated in f32, where all that follow run", asyn
   assert.equal(orders.length, 2);
   assert.equal(model.plan.target, "wasm");
   assert.deepEqual(told, [
-    "A run of tiny left the numbers of f16: its outputs are infinite or no numbers.",
+    "A run of tiny left the numbers of f16: values of it are infinite or no numbers.",
   ]);
   await model.dispose();
 });
@@ -405,7 +405,7 @@ test("without a plan of f32 a run that leaves f16 is refused", async () => {
   const { opener } = overflowing(false);
   const model = new Model(opener, await opener.open());
   const message =
-    "A run of tiny left the numbers of f16: its outputs are infinite or no numbers. " +
+    "A run of tiny left the numbers of f16: values of it are infinite or no numbers. " +
     "Give it smaller inputs, or have it added with --dtype f32.";
   const run = model.run({ a: new Float32Array(ELEMENTS) });
   await assert.rejects(run, { stage: "run", message });

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from fixtures.model_site import Files, SiteKernels
 from kernelzoo.domain.candidate import Candidate
@@ -21,12 +22,13 @@ from services.aggregator.verification import roundings
 from services.tuner.compile import compile_candidate
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.golden import seeded_feeds
+from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import plan_f16, plan_graphs
 from services.tuner.graph.storage import StorageForm, stored_entries
 from services.tuner.schedules.registry import lite_space
 from tests.plans import PlannedNetwork, network
-from tests.unit.graph.models import parsed, written
+from tests.unit.graph.models import drawn, parsed, written
 from tests.unit.graph.test_fuse import attention_in_vectors
 
 
@@ -182,9 +184,43 @@ def few_bits(name: str = "few") -> PlannedNetwork:
 
 
 def attentive(name: str = "half") -> tuple[PlannedNetwork, PlannedNetwork]:
-    """A layer with attention, as it is imported for pages without a GPU and, with values of f16,
-    for those with one. The outputs of both are those of f32."""
-    graph = attention_in_vectors()
+    """A layer with attention, as `in_both_precisions`."""
+    return in_both_precisions(attention_in_vectors(), name)
+
+
+FAINT = """faint (float[4, 32] x) => (float[4, 32] y) {
+    large = MatMul (x, w)
+    size = Abs (large)
+    root = Sqrt (size)
+    scaled = Mul (root, scale)
+    low = Tanh (scaled)
+    bounded = LessOrEqual (scaled, limit)
+    one = Where (bounded, low, limit)
+    own = MatMul (x, u)
+    other = Tanh (own)
+    y = Add (one, other)
+}"""
+
+
+def faint(folder: Path) -> Graph:
+    """A network as imported from a file in `folder`. For inputs of 10,000 `large` is infinite in
+    f16, or no number, and `y` has other numbers then."""
+    model = parsed(FAINT)
+    constants: dict[str, NDArray[np.float32]] = {
+        "w": np.abs(drawn((32, 32))) + np.float32(0.5),
+        "u": drawn((32, 32), 2) / np.float32(10),
+        "scale": np.array(1e-3, np.float32),
+        "limit": np.array(1, np.float32),
+    }
+    model.graph.initializer.extend(
+        numpy_helper.from_array(value, label) for label, value in constants.items()
+    )
+    return import_model(written(folder, model), {})
+
+
+def in_both_precisions(graph: Graph, name: str) -> tuple[PlannedNetwork, PlannedNetwork]:
+    """A network as it is imported for pages without a GPU and, with values of f16, for those with
+    one. The outputs of both are those of f32."""
     feeds = seeded_feeds(graph)
     outputs = evaluate(graph, feeds)
     models = plan_graphs([graph], [{}], name), plan_f16([graph], [{}], name, 0.01)

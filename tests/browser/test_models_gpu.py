@@ -17,6 +17,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import MAX_MEASURED_BYTES, Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.golden import seeded_feeds
 from services.tuner.schedules.registry import lite_space
 from tests.browser.candidate_queue import Queue, QueueHandler
 from tests.browser.model_host import (
@@ -33,7 +34,16 @@ from tests.browser.model_host import (
     page_elsewhere,
     script,
 )
-from tests.browser.model_plans import attentive, chosen, chosen_on_gpu, deep, small, wide
+from tests.browser.model_plans import (
+    attentive,
+    chosen,
+    chosen_on_gpu,
+    deep,
+    faint,
+    in_both_precisions,
+    small,
+    wide,
+)
 from tests.browser.sites import site
 from tests.plans import PlannedNetwork
 from tests.unit.graph.test_fuse import attention_in_vectors
@@ -68,11 +78,13 @@ class GpuHandler(QueueHandler):
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
     made = Queue(tmp_path_factory.mktemp("models"))
-    for both in ((small(), small()), (TUNED, TUNED), HALF):
+    quiet = in_both_precisions(faint(tmp_path_factory.mktemp("faint")), "faint")
+    for both in ((small(), small()), (TUNED, TUNED), HALF, quiet):
         _add(made, *both)
     _slow_down(made.folder / "webgpu" / f"{TUNED.plan.model}.json")
     for target in ("wasm", "webgpu"):
-        _fetch_apart(made.folder / target, HALF[0].plan.model)
+        for network in (HALF[0], quiet[0]):
+            _fetch_apart(made.folder / target, network.plan.model)
     with hosting(made, GpuHandler):
         yield made
 
@@ -513,6 +525,44 @@ def test_a_run_that_leaves_f16_is_answered_in_f32(page_that_loses: Page, host: Q
     large = {name: 1e6 * each.astype(np.float32) for name, each in plain.feeds.items()}
     (wanted,) = evaluate(attention_in_vectors(), large).values()
     assert close(found["y"], wanted)
+
+
+WITHIN = """
+  const zoo = await open({ backend: "webgpu" });
+  const model = await zoo.model("faint", { tune: "idle" });
+  const heard = [];
+  model.on("devicelost", ({ reason }) => heard.push(reason));
+  const small = Float32Array.from(feeds.x);
+  const large = new Float32Array(small.length).fill(1e4);
+  const run = async (x) => [...(await model.run({ x })).y];
+  for (let i = 0; i < 60; i++) await run(small);
+  const before = model.plan.target;
+  const first = await run(large);
+  let runs = 1;
+  let y = first;
+  while (model.plan.target === "webgpu" && runs++ < 500) y = await run(large);
+  const { target } = model.plan;
+  await model.dispose();
+  zoo.dispose();
+  return { before, target, heard, first, y, runs };
+"""
+
+
+def test_a_page_that_tunes_finds_values_within_a_network_that_f16_has_not(
+    page: Page, host: Queue, tmp_path: Path
+) -> None:
+    """Outputs that are finite do not tell."""
+    graph = faint(tmp_path)
+    host.lines = []
+    found = page.evaluate(script(WITHIN), [host.url, lists(seeded_feeds(graph))])
+    assert found["before"] == "webgpu"
+    assert found["target"] == "wasm"
+    (reason,) = found["heard"]
+    assert reason.startswith("A run of faint left the numbers of f16")
+    (outputs,) = evaluate(graph, {"x": np.full((4, 32), 1e4, np.float32)}).values()
+    assert np.isfinite(found["first"]).all()
+    assert not close(found["first"], outputs)
+    assert close(found["y"], outputs), "the run in which it was found is repeated"
 
 
 HANGING = """

@@ -99,18 +99,17 @@ export interface Fault {
   readonly message: string;
 }
 
-/** What was thrown, as it travels. `fault` names the kernel to blame, where that is known. */
+/**
+ * What was thrown, as it travels. `fault` names the kernel to blame, where that is known. The message
+ * is `OVERFLOW` of model/f16-overflow.ts for a run of a plan of f16 that made values which are no
+ * numbers, and which the plan of f32 may make; it is worded when it is mended.
+ */
 export interface Failure {
   readonly stage: Stage;
   readonly message: string;
   readonly fault: Fault | null;
   /** The golden output that is wrong, where it is that; `message` is worded when it is mended. */
   readonly output?: string;
-  /**
-   * A run of a plan of f16 made no numbers, which the plan of f32 may make; `message` is worded when it
-   * is mended.
-   */
-  readonly overflow?: true;
   /** The page has mended it already, where only the page had chosen what is at fault. */
   readonly mended?: true;
 }

@@ -52,10 +52,10 @@ interface Part {
   readonly copies: readonly Copy[];
 }
 
-/** A call that something else runs before, with copies after both. */
+/** A call with copies after it, and what else runs before it; null for nothing. */
 export interface Beside {
   readonly call: number;
-  readonly before: BoundProgram;
+  readonly before: BoundProgram | null;
   readonly copies: readonly Copy[];
 }
 
@@ -240,7 +240,8 @@ export class GpuEngine {
     }
     if (beside === null) return [{ work: new Chain(this.#calls), copies }];
     const { call, before } = beside;
-    const until = [...this.#calls.slice(0, call), before, this.#calls[call] as BoundProgram];
+    const until = [...this.#calls.slice(0, call), this.#calls[call] as BoundProgram];
+    if (before !== null) until.splice(call, 0, before);
     return [
       { work: new Chain(until), copies: beside.copies },
       { work: new Chain(this.#calls.slice(call + 1)), copies },

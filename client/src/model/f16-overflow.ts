@@ -1,9 +1,12 @@
-/** What a page looks at in runs of a plan with values of f16. Loaded with the first such model. */
+/** Looks at runs of a plan with values of f16. Loaded with the first such model. */
 import type { Stored } from "../executor/golden-tensors.js";
 import type { Failure } from "../executor/messages.js";
 
-/** Whether some entry is infinite or no number; a nanosecond for each. */
-const isInfinite = (tensors: readonly Stored[]): boolean =>
+/** The message of a run that left the numbers of f16. */
+export const OVERFLOW = "overflow";
+
+/** True where some entry is infinite or no number; a nanosecond for each. */
+export const isInfinite = (tensors: readonly Stored[]): boolean =>
   tensors.some((entries) => {
     let zeros = 0;
     // A number less itself is 0, and anything else is NaN.
@@ -15,5 +18,5 @@ const isInfinite = (tensors: readonly Stored[]): boolean =>
 /** What is wrong with a run whose outputs are no numbers although its feeds are; null where nothing is. */
 export const overflowOf = (feeds: readonly Stored[], outputs: readonly Stored[]): Failure | null =>
   isInfinite(outputs) && !isInfinite(feeds)
-    ? { stage: "run", message: "overflow", fault: null, overflow: true }
+    ? { stage: "run", message: OVERFLOW, fault: null }
     : null;

@@ -8,15 +8,16 @@ import type { Failure } from "../executor/messages.js";
 import { giveUpGpu } from "../sdk/backend.js";
 import type { TargetKind } from "../wire/types.js";
 import { replaced } from "./blame.js";
+import { OVERFLOW } from "./f16-overflow.js";
 import type { Host } from "./host.js";
 import type { Fallbacks } from "./planned-calls.js";
 import type { Answered } from "./request.js";
 
 /** The failure with its sentence, where it came without one. */
 function worded(model: string, failure: Failure): Failure {
-  const { output, overflow } = failure;
-  if (overflow) {
-    const message = `A run of ${model} left the numbers of f16: its outputs are infinite or no numbers.`;
+  const { output } = failure;
+  if (failure.message === OVERFLOW) {
+    const message = `A run of ${model} left the numbers of f16: values of it are infinite or no numbers.`;
     return { ...failure, message };
   }
   if (output === undefined) return failure;
@@ -38,7 +39,7 @@ export async function mended(
 ): Promise<readonly [Answered, Fallbacks | null]> {
   if (refused.mended) return [answered, fallbacks];
   const failure = worded(answered.answer.name, refused);
-  if (failure.overflow) {
+  if (refused.message === OVERFLOW) {
     const { message, stage } = failure;
     if (answered.spare !== undefined) {
       return [{ ...(await answered.spare()), reason: message }, null];

@@ -17,7 +17,7 @@ import type { Beside, GpuEngine } from "../../executor/webgpu-executor.js";
 import type { PlanTensor } from "../../wire/model-answer.js";
 
 /** Runs for each in which a call is audited: a call takes no longer than its run. */
-const RUNS = 50;
+export const RUNS = 50;
 
 interface Watched {
   readonly workload: string;
@@ -28,7 +28,7 @@ interface Watched {
 /** One call in one run. Owns its buffers until it is disposed. */
 class AuditedCall {
   readonly workload: string;
-  readonly beside: Beside;
+  readonly beside: Beside & { readonly before: BoundProgram };
   readonly #engine: GpuEngine;
   readonly #output: PlanTensor;
   readonly #bytes: number;
@@ -103,12 +103,16 @@ export class GpuAudit {
     if (first === undefined || this.#runs < RUNS) return null;
     this.#runs -= RUNS;
     this.#turn = [...rest, first];
-    try {
-      return await this.#engine.open.scoped(() => new AuditedCall(this.#engine, first), LIMIT_MS);
-    } catch (thrown) {
-      // There is no room for its output: then there is no audit.
-      if (this.#engine.open.loss !== null) throw thrown;
-      return null;
-    }
+    return withRoom(this.#engine, () => new AuditedCall(this.#engine, first));
+  }
+}
+
+/** Null where there is no room for a call's output. Throws KernelZooError (run) for a lost device. */
+export async function withRoom<T>({ open }: GpuEngine, made: () => T): Promise<T | null> {
+  try {
+    return await open.scoped(made, LIMIT_MS);
+  } catch (thrown) {
+    if (open.loss !== null) throw thrown;
+    return null;
   }
 }

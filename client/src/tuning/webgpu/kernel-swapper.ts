@@ -12,12 +12,14 @@ import { type BoundProgram, runInSlices } from "../../backend/webgpu/binding.js"
 import { readBuffer } from "../../backend/webgpu/buffers.js";
 import { type Buffers, Chain, LIMIT_MS } from "../../backend/webgpu/plan-loader.js";
 import { loadProgram, type Program } from "../../backend/webgpu/program.js";
+import { KernelZooError } from "../../engine/error.js";
 import { productOf, viewOf } from "../../engine/tensors.js";
 import { GoldenFile } from "../../executor/golden-file.js";
 import type { Stored } from "../../executor/golden-tensors.js";
 import { RunsFirst } from "../../executor/run-priority.js";
 import type { RunResult } from "../../executor/wasm-executor.js";
 import type { GpuEngine } from "../../executor/webgpu-executor.js";
+import { OVERFLOW } from "../../model/f16-overflow.js";
 import { now } from "../../timing/clock.js";
 import { kernelsOf, type PlanTensor } from "../../wire/model-answer.js";
 import type { Comparison, Found, Kept } from "../messages.js";
@@ -30,6 +32,7 @@ import {
   wrongGolden,
 } from "../swap-steps.js";
 import { GpuAudit } from "./audit.js";
+import { OverflowAudit } from "./overflow-audit.js";
 
 /** A kernel that is ready to run, and the calls that shall run it. */
 interface Prepared {
@@ -48,6 +51,7 @@ export class GpuSwapper {
   readonly #golden: GoldenFile;
   readonly #runs: RunsFirst;
   readonly #audit: GpuAudit;
+  readonly #overflow: OverflowAudit;
   /** What runs again where a kernel is taken back: that before the first swap, as on WebAssembly. */
   readonly #before = new Map<string, Bound>();
 
@@ -57,13 +61,14 @@ export class GpuSwapper {
     this.#runs = new RunsFirst(ports.breathe);
     this.#golden = new GoldenFile(engine.order, this.#runs.rest);
     this.#audit = new GpuAudit(engine);
+    this.#overflow = new OverflowAudit(engine, this.#golden, this.#runs);
   }
 
   /** As the engine's; an inference in which a kernel is found wrong is computed again without it. */
   run(...[feeds, aborted, timed, into]: Parameters<GpuEngine["run"]>): Promise<RunResult | null> {
     return this.#runs.first(async () => {
       const audit = timed ? null : await this.#audit.next();
-      if (audit === null) return this.#engine.run(feeds, aborted, timed, into);
+      if (audit === null) return this.#runWithin(feeds, aborted, timed, into);
       try {
         const result = await this.#engine.run(feeds, aborted, timed, into, audit.beside);
         if (result === null || (await audit.agrees())) return result;
@@ -73,6 +78,22 @@ export class GpuSwapper {
       this.#takeBack(audit.workload, DISAGREES);
       return this.#engine.run(feeds, aborted, timed, into);
     });
+  }
+
+  /** As the engine's. Throws KernelZooError (run) with `OVERFLOW` for a run that is found to have left f16. */
+  async #runWithin(
+    ...[feeds, aborted, timed, into]: Parameters<GpuEngine["run"]>
+  ): Promise<RunResult | null> {
+    const written = timed ? null : await this.#overflow.next(feeds);
+    if (written === null) return this.#engine.run(feeds, aborted, timed, into);
+    try {
+      const result = await this.#engine.run(feeds, aborted, timed, into, written.beside);
+      if (result !== null && (await written.areInfinite()))
+        throw new KernelZooError("run", OVERFLOW);
+      return result;
+    } finally {
+      written.dispose();
+    }
   }
 
   /** Compares the golden outputs as the engine does. */
