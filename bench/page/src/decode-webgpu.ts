@@ -108,9 +108,11 @@ async function measured(asked: DecoderRequest, job: DecodingJob): Promise<Decode
   const url = new URL(asked.zoo, document.baseURI).href;
   const bare = await attempt("variants", () => BareDecoder.load(url));
   const without = bare && (await attempt("variants", () => varied(bare, asked, job)));
-  const profiles = bare && (await attempt("profile", () => bare.profiles(asked.contexts)));
+  const profiles =
+    bare && (await attempt("profile", () => bare.profiles(asked.contexts, job.rounds)));
   const blockProfiles =
-    bare && (await attempt("prompt's profile", () => bare.blockProfiles(asked.contexts)));
+    bare &&
+    (await attempt("prompt's profile", () => bare.blockProfiles(asked.contexts, job.rounds)));
   if (bare !== null) differences[OURS] = differs(await bare.logits(asked.prompt));
   bare?.dispose();
   if (peer !== null) peers.add(peer.name);

@@ -12,7 +12,7 @@ const LIMIT_MS = 20_000;
 const TOKENS = 24;
 /** Calls of a kernel in one sample, at the least: all its layers, several times. */
 const CALLS = 480;
-const SAMPLES = 5;
+export const SAMPLES = 5;
 
 interface Profiled {
   readonly open: OpenDevice;
@@ -21,32 +21,36 @@ interface Profiled {
   readonly workloads: readonly string[];
   /** Has the next token decoded at a place. */
   readonly go: (place: number) => void;
+  /** Samples of each, `SAMPLES` at the most; with fewer each is of as many fewer calls, too. */
+  readonly samples: number;
 }
 
 /** Calls follow each other without a gap: samples are of many calls in one pass. */
 export async function profiled(
-  { open, calls, workloads, go }: Profiled,
+  { open, calls, workloads, go, samples: wanted }: Profiled,
   contexts: readonly number[],
 ): Promise<readonly Profile[]> {
   const token = new Chain(calls);
   const timer = await gpuTimer(open, (pass) => token.encode(pass), LIMIT_MS);
   const activity = noActivity();
+  const count = Math.min(wanted, SAMPLES);
+  const share = count / SAMPLES;
   const meanNs = async (chain: Chain, times: number, place: number): Promise<number> => {
     await raiseClock(timer, chain, activity, now() + LIMIT_MS);
     const samples: number[] = [];
-    for (let i = 0; i < SAMPLES; i++) {
+    for (let i = 0; i < count; i++) {
       go(place);
       samples.push(await gpuSampleNs(timer, chain, { calls: times, passes: 1 }, now() + LIMIT_MS));
     }
-    return samples.sort((a, b) => a - b)[SAMPLES >> 1] as number;
+    return samples.sort((a, b) => a - b)[count >> 1] as number;
   };
   const found: Profile[] = [];
   for (const context of contexts) {
-    const tokenMs = (await meanNs(token, TOKENS, context)) / 1e6;
+    const tokenMs = (await meanNs(token, Math.ceil(share * TOKENS), context)) / 1e6;
     const kernels: Profile["kernels"][number][] = [];
     for (const workload of new Set(workloads)) {
       const own = calls.filter((_, i) => workloads[i] === workload);
-      const ns = await meanNs(new Chain(own), Math.ceil(CALLS / own.length), context);
+      const ns = await meanNs(new Chain(own), Math.ceil((share * CALLS) / own.length), context);
       kernels.push({ workload, calls: own.length, us: ns / own.length / 1e3 });
     }
     found.push({ context, tokenMs, kernels });

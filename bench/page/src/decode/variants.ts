@@ -124,18 +124,19 @@ export class BareDecoder {
   }
 
   /** Times on the GPU alone, behind so many tokens. The cache holds whatever it holds. */
-  profiles(contexts: readonly number[]): Promise<readonly Profile[]> {
+  profiles(contexts: readonly number[], samples: number): Promise<readonly Profile[]> {
     const { open } = this.#loaded;
     const go = (place: number): void => this.#go(0, place);
-    return profiled({ open, calls: this.#kept, workloads: this.#workloads, go }, contexts);
+    const workloads = this.#workloads;
+    return profiled({ open, calls: this.#kept, workloads, go, samples }, contexts);
   }
 
   /** The same of the last block of prompts that have so many tokens. */
-  async blockProfiles(contexts: readonly number[]): Promise<readonly Profile[]> {
+  async blockProfiles(contexts: readonly number[], samples: number): Promise<readonly Profile[]> {
     const { open } = this.#loaded;
     const go = (context: number): void => this.#go(0, Math.max(0, context - this.#rows));
     const workloads = this.#blockWorkloads;
-    return profiled({ open, calls: this.#block, workloads, go }, contexts);
+    return profiled({ open, calls: this.#block, workloads, go, samples }, contexts);
   }
 
   dispose(): void {

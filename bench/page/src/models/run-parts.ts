@@ -21,7 +21,7 @@ import { breathing } from "../../../../client/src/executor/event-loop.js";
 import { median } from "../../../../client/src/model/profile.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { ModelAnswer } from "../../../../client/src/wire/model-answer.js";
-import { profiled } from "../decode/profile.js";
+import { profiled, SAMPLES } from "../decode/profile.js";
 import type { Profile } from "../decode/request.js";
 
 const RUNS = 15;
@@ -174,8 +174,11 @@ export class BareModel {
   /** A run when runs follow each other without a gap, and each of its kernels. */
   async profile(): Promise<Profile> {
     const { open, bound } = this.#loaded;
-    const workloads = this.#workloads;
-    const [found] = await profiled({ open, calls: bound, workloads, go: () => undefined }, [0]);
+    const run = {
+      ...{ open, calls: bound, workloads: this.#workloads },
+      ...{ go: () => undefined, samples: SAMPLES },
+    };
+    const [found] = await profiled(run, [0]);
     return found as Profile;
   }
 
