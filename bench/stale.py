@@ -77,8 +77,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "dashboards",
     ),
     "manifest": ("bench/serving/manifest.py", *_SERVICES),
-    "misses": ("bench/serving/misses.py", *_SERVICES),
     "page_loads": ("bench/serving/page_loads.py", *_SERVICES),
+    "pressure": ("bench/serving/pressure.py", "bench/serving/attackers.py", *_SERVICES),
     "models_cold": (
         "bench/models/cold.py",
         "bench/models/costs.py",

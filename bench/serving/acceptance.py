@@ -20,20 +20,19 @@ from bench.options import parser, run
 from bench.report import CannotMeasure, Cell, Claim, Report, machine
 from bench.serving.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
 from bench.serving.load import HttpConnection, Server, flat_out, within
+from bench.serving.reports import right_report
 from cli.gateway_client import GatewayClient
 from cli.simulate.members import session_of, visitor
 from cli.simulate.stranger import stranger
 from cli.stack.supervisor import Stack, tended
 from cli.terminal import note
 from kernelzoo.domain.lease import LentRole
-from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import census, leases
 from kernelzoo.store.blocking import Database, connected, fetch_all, fetch_one
-from services.aggregator.verification import expected_entries
 from services.gateway.tokens import Tokens
-from services.gateway.wire.leases import Lease, LeaseReport, MeasurementWire
+from services.gateway.wire.leases import Lease
 
 WORKLOAD = Workload.parse("matmul:f32:m16k16n16")
 AGENTS = 16
@@ -45,7 +44,6 @@ GATEWAY_MS = 1.0
 SEED = 1
 NONCE = "bench"
 LEASE_S = 3600
-SAMPLES = 7
 BACK_WITHIN_S = 60.0
 AGAIN_S = 0.2
 
@@ -159,26 +157,10 @@ def _sent(db: Database, server: Server, tokens: Tokens, agent: Agent, lent: list
     assert granted is not None
     request = server.post(
         f"/v1/leases/{granted.id}/measurements",
-        _report(lent),
+        right_report(WORKLOAD, SEED, NONCE, lent).model_dump_json().encode(),
         Authorization=f"Bearer {token}",
     )
     return Sent(lease_id=granted.id, request=request)
-
-
-def _report(lent: list[str]) -> bytes:
-    measurements = [
-        MeasurementWire(
-            candidate=candidate,
-            outcome=Outcome.OK,
-            samples_ns=[1e3 + place for place in range(SAMPLES)],
-            reference_ns=[1e3 + place for place in range(SAMPLES)],
-            calls_per_sample=1,
-            sampled_entries=[float(entry) for entry in expected_entries(WORKLOAD, SEED)],
-            detail="",
-        )
-        for candidate in lent
-    ]
-    return LeaseReport(nonce=NONCE, measurements=measurements).model_dump_json().encode()
 
 
 def _rate(stack: Stack, sent: list[Sent], within_s: float) -> dict[str, Cell]:

@@ -27,8 +27,14 @@ class Server:
         return self._request("GET", path, headers, b"")
 
     def post(self, path: str, body: bytes, **headers: str) -> bytes:
+        return self._sent("POST", path, headers, body)
+
+    def put(self, path: str, body: bytes, **headers: str) -> bytes:
+        return self._sent("PUT", path, headers, body)
+
+    def _sent(self, method: str, path: str, headers: dict[str, str], body: bytes) -> bytes:
         described = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        return self._request("POST", path, described | headers, body)
+        return self._request(method, path, described | headers, body)
 
     def _request(self, method: str, path: str, headers: dict[str, str], body: bytes) -> bytes:
         told = "".join(f"{name.replace('_', '-')}: {text}\r\n" for name, text in headers.items())

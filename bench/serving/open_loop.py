@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from heapq import merge
+from math import inf
 
 from bench.report import CannotMeasure
 from bench.serving.load import OfferedLoad, Server, length
@@ -29,19 +30,24 @@ MOST_CONNECTIONS = 400
 were due."""
 GIVEN_UP_S = 60.0
 STARTS_IN_S = 0.1
+CUT_OFF = 0
+"""In place of the status of an answer, where a connection was ended without one."""
+ANY_REFUSAL = (CUT_OFF, *range(400, 600))
 RECEIVED_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """`refused`: statuses of 400 and above that are answers, too. `source`: the address that it is
-    asked from, any of 127.0.0.0/8.
+    """`refused`: statuses of 400 and above that are answers, too, and `CUT_OFF`. `source`: the
+    address that it is asked from, any of 127.0.0.0/8. Unless connections are `kept`, each request
+    is sent on one of its own, as by a visitor who comes.
     """
 
     requests: Sequence[bytes]
     per_second: float
     refused: Collection[int] = ()
     source: str = LOOPBACK
+    kept: bool = True
 
 
 @dataclass(slots=True)
@@ -60,15 +66,19 @@ class _Connection:
 
     socket: socket.socket
     source: str
+    is_open: bool = False
     asked: _Asked | None = None
     received: bytearray = field(default_factory=bytearray)
     expected: int = 0
 
 
-def steady(server: Server, *streams: Stream) -> list[OfferedLoad]:
-    """Raises CannotMeasure for an answer that is none, and where answers stop coming."""
+def steady(server: Server, *streams: Stream, within_s: float = inf) -> list[OfferedLoad]:
+    """Sends all of the streams; what is not answered `within_s` is in no load.
+
+    Raises CannotMeasure for an answer that is none, and where answers stop coming.
+    """
     with _undisturbed():
-        return _Sender(server, streams).run()
+        return _Sender(server, streams).run(within_s)
 
 
 @contextmanager
@@ -95,84 +105,105 @@ class _Sender:
         self._open: dict[int, _Connection] = {}
         self._idle: defaultdict[str, list[_Connection]] = defaultdict(list)
         self._waiting: deque[_Asked] = deque()
+        self._left = sum(len(stream.requests) for stream in streams)
+        self._answered_s = 0.0
 
-    def run(self) -> list[OfferedLoad]:
+    def run(self, within_s: float) -> list[OfferedLoad]:
         start_s = time.perf_counter() + STARTS_IN_S
-        left = sum(len(stream.requests) for stream in self._streams)
         due = merge(
             *(_due(number, stream, start_s) for number, stream in enumerate(self._streams)),
             key=lambda asked: asked.due_s,
         )
         coming = next(due, None)
-        answered_s = start_s
-        while left:
-            now_s = time.perf_counter()
+        self._answered_s = start_s
+        while self._left and (now_s := time.perf_counter()) < start_s + within_s:
             while coming is not None and coming.due_s <= now_s:
                 coming.begun_s = now_s
                 self._waiting.append(coming)
                 coming = next(due, None)
             while self._waiting and (connection := self._free(self._waiting[0])) is not None:
                 self._send(connection, self._waiting.popleft())
-            if now_s > max(answered_s, start_s) + GIVEN_UP_S:
-                raise CannotMeasure(f"{left} requests are not answered")
-            wait_s = 1.0 if coming is None else max(0.0, coming.due_s - time.perf_counter())
+            if now_s > self._answered_s + GIVEN_UP_S:
+                raise CannotMeasure(f"{self._left} requests are not answered")
+            due_s = start_s + within_s if coming is None else coming.due_s
+            wait_s = min(1.0, max(0.0, due_s - time.perf_counter()))
             for number, _ in self._epoll.poll(wait_s):
-                if self._receive(self._open[number]):
-                    left -= 1
-                    answered_s = time.perf_counter()
+                self._advance(self._open[number])
         for connection in list(self._open.values()):
             self._close(connection)
         self._epoll.close()
         for load in self._loads:
-            load.elapsed_s = answered_s - start_s
+            load.elapsed_s = self._answered_s - start_s
         return self._loads
 
     def _free(self, asked: _Asked) -> _Connection | None:
-        source = self._streams[asked.stream].source
-        if idle := self._idle[source]:
+        stream = self._streams[asked.stream]
+        if stream.kept and (idle := self._idle[stream.source]):
             return idle.pop()
         if len(self._open) >= MOST_CONNECTIONS:
             return None
-        address = (self._server.host, self._server.port)
-        made = socket.create_connection(address, source_address=(source, 0))
+        made = socket.socket()
+        # A server that has too many to accept has who comes try again after a second.
+        made.setblocking(False)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = _Connection(made, source)
+        made.bind((stream.source, 0))
+        made.connect_ex((self._server.host, self._server.port))
+        connection = _Connection(made, stream.source)
         self._open[made.fileno()] = connection
-        self._epoll.register(made.fileno(), select.EPOLLIN)
+        self._epoll.register(made.fileno(), select.EPOLLOUT)
         return connection
+
+    def _advance(self, connection: _Connection) -> None:
+        """Reads what came, or sends what waited for the connection."""
+        if connection.is_open:
+            self._receive(connection)
+            return
+        if connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._lost(connection)
+            return
+        connection.is_open = True
+        self._epoll.modify(connection.socket, select.EPOLLIN)
+        assert connection.asked is not None, "a connection that nobody wants"
+        self._send(connection, connection.asked)
 
     def _send(self, connection: _Connection, asked: _Asked) -> None:
         connection.asked = asked
         asked.sent_s = time.perf_counter()
+        if not connection.is_open:
+            return
         try:
             connection.socket.sendall(asked.request)
         except OSError:
             self._lost(connection)
 
-    def _receive(self, connection: _Connection) -> bool:
-        """Reads what is there; whether the answer is whole now."""
+    def _receive(self, connection: _Connection) -> None:
         try:
             data = connection.socket.recv(RECEIVED_BYTES)
         except OSError:
             data = b""
         if not data:
             self._lost(connection)
-            return False
+            return
         connection.received += data
         if not connection.expected:
             head, end, _ = bytes(connection.received).partition(b"\r\n\r\n")
             if not end:
-                return False
+                return
             connection.expected = len(head) + len(end) + length(head)
         if len(connection.received) < connection.expected:
-            return False
-        self._answered(connection)
-        return True
-
-    def _answered(self, connection: _Connection) -> None:
-        now_s, asked = time.perf_counter(), connection.asked
+            return
+        asked = connection.asked
         assert asked is not None, "an answer to nothing"
-        status = int(connection.received[9:12])
+        self._answered(asked, int(connection.received[9:12]))
+        connection.asked, connection.expected = None, 0
+        connection.received.clear()
+        if self._streams[asked.stream].kept:
+            self._idle[connection.source].append(connection)
+        else:
+            self._close(connection)
+
+    def _answered(self, asked: _Asked, status: int) -> None:
+        now_s = time.perf_counter()
         if status >= 400 and status not in self._streams[asked.stream].refused:
             path = asked.request.split(maxsplit=2)[1].decode()
             raise CannotMeasure(f"{path} answered {status}")
@@ -181,14 +212,15 @@ class _Sender:
         load.late_ms.append((asked.begun_s - asked.due_s) * 1e3)
         load.sent_ms.append((now_s - asked.sent_s) * 1e3)
         load.statuses.append(status)
-        connection.asked, connection.expected = None, 0
-        connection.received.clear()
-        self._idle[connection.source].append(connection)
+        self._left -= 1
+        self._answered_s = now_s
 
     def _lost(self, connection: _Connection) -> None:
         """Asks again, as browsers do, what was asked on a connection that was just being closed."""
         if connection.asked is None:
             self._idle[connection.source].remove(connection)
+        elif CUT_OFF in self._streams[connection.asked.stream].refused:
+            self._answered(connection.asked, CUT_OFF)
         elif connection.received:
             raise CannotMeasure("an answer was cut off")
         else:
