@@ -31,7 +31,7 @@ were due."""
 GIVEN_UP_S = 60.0
 STARTS_IN_S = 0.1
 CUT_OFF = 0
-"""In place of the status of an answer, where a connection was ended without one."""
+"""Stands for the status of an answer where a connection was ended without one."""
 ANY_REFUSAL = (CUT_OFF, *range(400, 600))
 RECEIVED_BYTES = 1 << 16
 
