@@ -134,6 +134,6 @@ test("zoos of one page share their memory, however many are opened", async (t) =
 test("memory that is more than spent is none that is left", () => {
   assert.equal(reserve({}, "large", 2 ** 30, 2 ** 31), null);
   const lack = reserve({}, "other", 2 ** 20, 2 ** 29);
-  const reason = lack && noRoom("other", 2 ** 20, lack);
+  const reason = lack && noRoom("other", 2 ** 20, lack, "wasm");
   assert.equal(reason, "other takes 1 MiB; 0 MiB are left. Dispose of large (1024 MiB).");
 });

@@ -340,7 +340,16 @@ test("models of a page share its memory, and one that does not fit names the oth
   const [first, second] = [{}, {}];
   assert.equal(reserve(first, "one", 600, 1000), null);
   const lack = reserve(second, "two", 600, 1000);
-  assert.match(lack ? noRoom("two", 600, lack) : "", /two takes .* Dispose of one \(1 MiB\)/);
+  assert.match(
+    lack ? noRoom("two", 600, lack, "wasm") : "",
+    /two takes .* Dispose of one \(1 MiB\)/,
+  );
+  const alone = { leftBytes: 2 ** 32, others: [] };
+  assert.equal(
+    noRoom("two", 2 ** 33, alone, "webgpu"),
+    "two takes 8192 MiB; 4096 MiB are left. Give more memoryBytes.",
+  );
+  assert.match(noRoom("two", 2 ** 33, alone, "wasm"), /two takes 8192 MiB; WebAssembly addresses/);
   assert.equal(reserve(first, "one", 900, 1000), null, "its own part does not count against it");
   release(first);
   assert.equal(reserve(second, "two", 600, 1000), null);

@@ -661,6 +661,7 @@ BEYOND = """
   const memoryBytes = 2 ** 34;
   const wasm = await open({ backend: "wasm" });
   const refused = await refusal(() => wasm.model("beyond", { memoryBytes }));
+  const little = await refusal(() => wasm.model("beyond", { memoryBytes: 2 ** 30 }));
   wasm.dispose();
   const zoo = await open({ backend: "auto" });
   const model = await zoo.model("beyond", { memoryBytes });
@@ -669,7 +670,8 @@ BEYOND = """
   await model.dispose();
   zoo.dispose();
   const plain = ([name, data]) => [name, [...data].map(Number)];
-  return { refused, target, outputs: Object.fromEntries(Object.entries(outputs).map(plain)) };
+  const lists = Object.fromEntries(Object.entries(outputs).map(plain));
+  return { refused, little, target, outputs: lists };
 """
 
 
@@ -696,6 +698,7 @@ def test_a_model_beyond_the_addresses_of_webassembly_runs_on_a_gpu_alone(
         "with WebGPU, or add it with smaller dimensions, or as a language model with weights of 4 "
         "or 8 bits."
     )
+    assert found["little"] == found["refused"].replace("The model", "beyond")
     assert found["target"] == "webgpu"
     assert is_right(found["outputs"], network)
 

@@ -12,7 +12,7 @@ const GIB = 2 ** 30;
 /** Where a browser does not tell of its device's memory. */
 const UNKNOWN_GIB = 4;
 
-/** Half of the device's memory; browsers tell of 8 GiB at the most. */
+/** Half of the device's memory, as far as its browser tells of it. */
 function usualBytes(): number {
   const told = (globalThis.navigator as { readonly deviceMemory?: number } | undefined)
     ?.deviceMemory;

@@ -206,7 +206,7 @@ export class Opener {
     const lack = reserve(this, answer.name, bytes, this.#order.memoryBytes);
     if (lack === null) return;
     const { noRoom } = await import("../sdk/refusals.js");
-    throw new KernelZooError("memory", noRoom(answer.name, bytes, lack));
+    throw new KernelZooError("memory", noRoom(answer.name, bytes, lack, this.target.target));
   }
 
   get #note(): string {

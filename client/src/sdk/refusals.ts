@@ -1,11 +1,12 @@
 /** Sentences on what pages did wrong, which are loaded when one is needed. */
 
+import { MOST_BYTES, UNADDRESSABLE } from "../backend/wasm/addresses.js";
 import { unknownName } from "../engine/spelling.js";
 import type { Answer } from "../gateway/request.js";
 import type { Misfit, MisfitDetails } from "../model/feeds.js";
 import type { MemoryLack } from "../model/memory-budget.js";
 import type { ModelAnswer } from "../wire/model-answer.js";
-import type { Manifest } from "../wire/types.js";
+import type { Manifest, TargetKind } from "../wire/types.js";
 
 export { unknownName };
 
@@ -55,8 +56,19 @@ export const notOf = (origin: URL, name: string, { message }: Error): string =>
 
 const mib = (bytes: number): string => `${Math.ceil(bytes / 2 ** 20)} MiB`;
 
-/** Why a model of so many bytes does not fit beside those that are open. */
-export function noRoom(name: string, bytes: number, { leftBytes, others }: MemoryLack): string {
+/**
+ * Tells why a model of so many bytes does not fit beside those that are open. Of WebAssembly no page
+ * can have more than it addresses.
+ */
+export function noRoom(
+  name: string,
+  bytes: number,
+  { leftBytes, others }: MemoryLack,
+  target: TargetKind,
+): string {
+  if (bytes > MOST_BYTES && target !== "webgpu") {
+    return `${name} takes ${mib(bytes)}; ${UNADDRESSABLE}`;
+  }
   const open = others.map((model) => `${model.name} (${mib(model.bytes)})`).join(", ");
   const remedy = open === "" ? "Give more memoryBytes" : `Dispose of ${open}`;
   return `${name} takes ${mib(bytes)}; ${mib(Math.max(0, leftBytes))} are left. ${remedy}.`;

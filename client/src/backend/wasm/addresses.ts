@@ -4,6 +4,11 @@ import type { PlanWire } from "../../wire/model-answer.js";
 /** Kernels have addresses of 32 bits (docs/adr/0105). */
 export const MOST_BYTES = 2 ** 32;
 
+/** The remedy for a model that takes more. */
+export const UNADDRESSABLE =
+  "WebAssembly addresses 4096 MiB. Open it on a device with WebGPU, or add it with smaller " +
+  "dimensions, or as a language model with weights of 4 or 8 bits.";
+
 /** Tells whether weights and activations of a plan have addresses, by the least that they take. */
 export const isAddressable = ({ memory }: Pick<PlanWire, "memory">): boolean =>
   memory.weights + memory.activations <= MOST_BYTES;

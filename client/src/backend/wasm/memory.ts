@@ -20,7 +20,7 @@ import { CONTROL_WORDS } from "../../threads/chunks.js";
 import { ARRIVAL_WORDS } from "../../weights/arrivals.js";
 import type { PlanTensor, PlanWire } from "../../wire/model-answer.js";
 import type { ArtifactWire, KernelWire } from "../../wire/types.js";
-import { MOST_BYTES } from "./addresses.js";
+import { MOST_BYTES, UNADDRESSABLE } from "./addresses.js";
 
 /** One copy of a weight. `pack` is the kernel that makes it; null for a copy that lies plain. */
 export interface Copy {
@@ -152,11 +152,7 @@ export function place(
   });
   if (end > MOST_BYTES) {
     const size = `${Math.ceil(end / 2 ** 20)} MiB`;
-    throw new KernelZooError(
-      "memory",
-      `The model takes ${size}; WebAssembly addresses 4096 MiB. Open it on a device with WebGPU, ` +
-        "or add it with smaller dimensions, or as a language model with weights of 4 or 8 bits.",
-    );
+    throw new KernelZooError("memory", `The model takes ${size}; ${UNADDRESSABLE}`);
   }
 
   // 3. Calls.

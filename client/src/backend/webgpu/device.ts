@@ -34,7 +34,12 @@ const SCOPES = ["out-of-memory", "internal", "validation"] as const;
 function scopeError(error: GPUError): KernelZooError {
   const { message } = error;
   if (error instanceof GPUOutOfMemoryError) {
-    return new KernelZooError("memory", `The GPU has too little memory: ${message}`, error);
+    const remedy = "Dispose of other models, or close pages that use it";
+    return new KernelZooError(
+      "memory",
+      `The GPU has no more memory. ${remedy}. (${message})`,
+      error,
+    );
   }
   const stage = error instanceof GPUValidationError ? "validate" : "run";
   return new KernelZooError(stage, `WebGPU refuses this: ${message}`, error);
