@@ -69,6 +69,16 @@ def test_no_number_stays_none_in_four_lanes_and_in_one(name: str) -> None:
         assert np.isnan(output).all()
 
 
+@pytest.mark.parametrize("columns", [5, 293])
+def test_the_largest_of_a_row_is_none_wherever_a_number_is_missing(columns: int) -> None:
+    x = np.random.default_rng(2).standard_normal((2 * columns, columns), np.float32)
+    x[np.arange(columns), np.arange(columns)] = np.copysign(np.nan, (-1.0) ** np.arange(columns))
+    workload = Workload.of("row_max", x.shape)
+    for candidate in lite_space(workload, TargetKind.WASM)[:2]:
+        output = execute(compile_candidate(candidate), [x.ravel()])
+        np.testing.assert_array_equal(output, x.max(axis=1))
+
+
 def test_an_index_outside_of_a_table_takes_its_nearest_row() -> None:
     workload = Workload.parse("gather:f32:m6k5n4")
     table = np.arange(20, dtype=np.float32).reshape(5, 4)

@@ -287,6 +287,23 @@ def test_every_family_has_dozens_of_points_and_a_default(key: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "vectors"),
+    [
+        ("row_max:f32:m512n768", 8),
+        ("row_max:f32:m1024n49", 4),
+        ("row_sum:f32:m512n768", 4),
+        ("softmax:f32:m512n768", 4),
+    ],
+)
+def test_extremes_of_long_rows_that_keep_nan_have_more_accumulators_at_first(
+    key: str, vectors: int
+) -> None:
+    """A softmax may drop a NaN there, which its sum keeps."""
+    default = lite_space(Workload.parse(key), TargetKind.WASM)[0]
+    assert dict(default.config)["vectors"] == vectors
+
+
+@pytest.mark.parametrize(
     ("key", "changed", "sentence"),
     [
         ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"tile_c": 6}, "multiple of 4"),
