@@ -10,7 +10,7 @@ from cli.gateway_client import GatewayClient, reach
 from cli.listing import Column, print_json, show_all
 from cli.options import STATE, JsonOption, StateOption, UrlOption
 from cli.terminal import note, out
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import workload_key
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.denials import Decision, DenialRequest
 
@@ -61,7 +61,7 @@ def rollback(
     url: UrlOption = None,
 ) -> None:
     """Deny what a class is served for a workload: the version before it is served again."""
-    workload = Workload.parse(key).key
+    workload = workload_key(key)
     with reach(state, url) as gateway:
         entries = list(gateway.entries(workload))
         wanted = one_named(device_class, (e.device_class for e in entries))

@@ -8,7 +8,7 @@ from cli.gateway_client import GatewayClient
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import MEASURED, TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import Workload, workload_key
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import kernel_tuner, tables, wisdom
 from kernelzoo.formats.results import (
@@ -117,9 +117,9 @@ def claims_request(
 def _named(claim: TunerClaim, workload: str | None) -> str:
     """Raises InvalidInput where neither the file nor the caller says what was tuned."""
     if workload is not None:
-        return Workload.parse(workload).key
+        return workload_key(workload)
     try:
-        return Workload.parse(claim.workload_key).key
+        return workload_key(claim.workload_key)
     except InvalidInput as error:
         raise InvalidInput(
             f"the file calls its kernel {claim.workload_key[:60]!r}, which is no workload here; "
@@ -136,7 +136,7 @@ def _kind(claim: TunerClaim, otherwise: TargetKind) -> TargetKind:
 
 def _results(gateway: GatewayClient, wanted: Wanted) -> tuple[ClassResults, ...]:
     keys = dict.fromkeys(entry.workload for entry in gateway.entries())
-    named = keys if wanted.workload is None else (Workload.parse(wanted.workload).key,)
+    named = keys if wanted.workload is None else (workload_key(wanted.workload),)
     found = (each for key in named for each in gateway.results(key) if each.trials)
     return tuple(
         ClassResults(

@@ -18,7 +18,7 @@ from cli.options import (
 from cli.terminal import note, out
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import MEASURED, TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import workload_key
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.jobs import Job
 
@@ -80,7 +80,7 @@ def unskip(
     url: UrlOption = None,
 ) -> None:
     """Lend a workload again to a class that lost two devices at it."""
-    workload, wanted = Workload.parse(key).key, str(DeviceClass.parse(device_class))
+    workload, wanted = workload_key(key), str(DeviceClass.parse(device_class))
     with reach(state, url) as gateway:
         if wanted not in {each for job in gateway.jobs(workload) for each in job.skipped_by}:
             raise InvalidInput(f"{wanted} is lent {workload} as others are; no loss holds it back")
@@ -91,7 +91,7 @@ def unskip(
 def _numbers(gateway: GatewayClient, job: str, targets: tuple[TargetKind, ...]) -> list[int]:
     if job.isdecimal():
         return [int(job)]
-    key = Workload.parse(job).key
+    key = workload_key(job)
     found = [each.job for each in gateway.jobs(key) if each.target in targets]
     if not found:
         raise InvalidInput(f"there is no job of {key}; `kernelzoo jobs list` names all")

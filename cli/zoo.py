@@ -37,7 +37,7 @@ from cli.options import (
 from cli.sdk_files import sdk
 from cli.terminal import note, out
 from kernelzoo.domain.target import MEASURED, TargetKind, parse_measured
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import workload_key
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.results import TunerClaim
 from kernelzoo.signing import public_key
@@ -120,10 +120,10 @@ def show(
     url: UrlOption = None,
 ) -> None:
     """Every entry of a workload with its config and evidence, as JSON."""
-    workload, wanted = Workload.parse(key), _targets(target)
+    workload, wanted = workload_key(key), _targets(target)
     with reach(state, url) as gateway:
         of_targets = [entry for entry in gateway.entries() if entry.target in wanted]
-    entries = [entry for entry in of_targets if entry.workload == workload.key]
+    entries = [entry for entry in of_targets if entry.workload == workload]
     if not entries:
         raise InvalidInput(f"the zoo has no entry for {key}; `kernelzoo tune {key}` makes one")
     print_json(entries)

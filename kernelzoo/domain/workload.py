@@ -19,7 +19,7 @@ from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
 from math import prod
-from typing import Self
+from typing import NewType, Self
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.former_keys import respelled
@@ -115,6 +115,11 @@ _KEY = re.compile(
     r"(?P<operators>[a-z0-9_+]{1,64}):(?P<dtype>[a-z0-9]{1,8}):(?P<extents>[a-z0-9]{1,64})"
     r"(:constant=(?P<constant>[a-z0-9_+]{1,64}))?"
 )
+
+
+WorkloadKey = NewType("WorkloadKey", str)
+"""A canonical key where it is only a name: what the workload computes was not looked up, and a
+process may not even know its program. `Workload.parse` looks it up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +283,8 @@ class Workload:
     def key(self) -> str:
         dims = "".join(f"{a}{n}" for a, n in zip(self.operator.axes, self.extents, strict=False))
         constant = f":constant={'+'.join(self.constant)}" if self.constant else ""
-        return f"{'+'.join((self.operator.name, *self.epilogue))}:{self.dtype}:{dims}{constant}"
+        operators = "+".join((self.operator.name, *self.epilogue))
+        return f"{operators}:{self.dtype}:{dims}{constant}"
 
     @property
     def given(self) -> dict[str, int]:
@@ -461,6 +467,12 @@ def refuse_unmeasured(workload: Workload) -> None:
                 f"hold at most {MAX_MEASURED_BYTES}. Give smaller extents, or run it in a model, "
                 "which is given default kernels"
             )
+
+
+def workload_key(text: str) -> WorkloadKey:
+    """Reads a canonical key as a name. Raises InvalidInput where `Workload.parse` does; nobody
+    needs to have read the text of a program."""
+    return WorkloadKey(Workload.parse(text).key)
 
 
 def is_program(key: str) -> bool:

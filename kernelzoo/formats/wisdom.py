@@ -9,7 +9,7 @@ import json
 import re
 
 from kernelzoo.domain.operators import OPERATORS
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import Workload, workload_key
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import reading
 from kernelzoo.formats.results import ClassResults, File, TunerClaim
@@ -89,21 +89,21 @@ def _claim(key: str, names: list[object], line: dict[str, object]) -> TunerClaim
     if time is None:
         return None
     return TunerClaim(
-        workload_key=_workload_key(key, reading.row(line.get("problem_size", []), "problem_size")),
+        workload_key=_key_of(key, reading.row(line.get("problem_size", []), "problem_size")),
         device=reading.text(environment.get("device_name", ""), "device_name"),
         config=reading.config(zip(names, values, strict=True)),
         time=time,
     )
 
 
-def _workload_key(key: str, problem_size: list[object]) -> str:
+def _key_of(key: str, problem_size: list[object]) -> str:
     """'' for a tuning key of others."""
     match key.split(":"):
         case [operators, dtype, _] if operators.split("+")[0] in OPERATORS:
             extents = tuple(size for size in problem_size if type(size) is int)
             return Workload.of(operators, extents, dtype).key
         case [operators, dtype, *rest, _] if rest:
-            return Workload.parse(":".join((operators, dtype, *rest))).key
+            return workload_key(":".join((operators, dtype, *rest)))
     return ""
 
 

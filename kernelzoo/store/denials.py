@@ -6,6 +6,7 @@ from datetime import datetime
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.trust import Trust
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.ballots import KeyRow
 from kernelzoo.store.candidates import CandidateIdRow
 from kernelzoo.store.query import Query, Statement
@@ -347,7 +348,7 @@ def keys_of(sha256: str, device_class: DeviceClass) -> Query[KeyRow]:
 
 
 def note_failure(
-    workload_key: str,
+    workload_key: WorkloadKey,
     device_class: DeviceClass,
     sha256: str,
     network: str,
@@ -431,7 +432,7 @@ def requeue_waiting(stalled_s: float) -> Query[KeyRow]:
     )
 
 
-def device_lost(workload_key: str, device_class: DeviceClass, why: str) -> Statement:
+def device_lost(workload_key: WorkloadKey, device_class: DeviceClass, why: str) -> Statement:
     """Notes that a device was lost at a workload: after two of them their class skips it.
 
     Nothing is stored of a workload that nobody registered.
@@ -445,7 +446,7 @@ def device_lost(workload_key: str, device_class: DeviceClass, why: str) -> State
     )
 
 
-def forget_losses(workload_key: str, device_class: DeviceClass) -> Statement:
+def forget_losses(workload_key: WorkloadKey, device_class: DeviceClass) -> Statement:
     """Forgets the losses of a class at a workload: the operator has mended what was wrong."""
     return Statement(
         sql="DELETE FROM lost_device WHERE workload_key = %(key)s AND device_class = %(class)s",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.query import Query
 
 
@@ -11,7 +12,7 @@ from kernelzoo.store.query import Query
 class FoundKeyRow:
     """`total` counts what was found without the limit."""
 
-    workload_key: str
+    workload_key: WorkloadKey
     device_class: DeviceClass
     cpu_architecture: str
     logical_cores: int
@@ -125,7 +126,7 @@ def search(
     )
 
 
-def crowd(workload_key: str, device_class: DeviceClass) -> Query[CrowdRow]:
+def crowd(workload_key: WorkloadKey, device_class: DeviceClass) -> Query[CrowdRow]:
     """No row for an unknown workload, or for a class that never opened a session."""
     return Query(
         sql="""
@@ -145,7 +146,9 @@ def crowd(workload_key: str, device_class: DeviceClass) -> Query[CrowdRow]:
     )
 
 
-def versions(workload_key: str, device_class: DeviceClass, limit: int) -> Query[VersionOfKeyRow]:
+def versions(
+    workload_key: WorkloadKey, device_class: DeviceClass, limit: int
+) -> Query[VersionOfKeyRow]:
     """The latest first."""
     return Query(
         sql="""
@@ -162,7 +165,7 @@ def versions(workload_key: str, device_class: DeviceClass, limit: int) -> Query[
     )
 
 
-def votes(workload_key: str, device_class: DeviceClass) -> Query[VotesRow]:
+def votes(workload_key: WorkloadKey, device_class: DeviceClass) -> Query[VotesRow]:
     """The lines of the latest ballot of each identity, as filed."""
     return Query(
         sql="""

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Query
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import workload_key
 from kernelzoo.store import curves, denials, keys, measurements, overview, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import views
@@ -28,7 +28,7 @@ from services.gateway.wire.console import (
     Progress,
     Promotion,
 )
-from services.gateway.wire.model import WorkloadKey
+from services.gateway.wire.model import KeyText
 
 router = APIRouter(tags=["console"])
 
@@ -105,7 +105,7 @@ async def search_keys(
 
 @router.get("/v1/keys/{workload}/{device_class}")
 async def get_key(
-    workload: WorkloadKey,
+    workload: KeyText,
     device_class: Annotated[str, Path(max_length=256)],
     state: Shared,
     operated: Operator,
@@ -113,7 +113,7 @@ async def get_key(
     """A workload on a device class: its candidates in the order of their times, their votes, the
     history of what was served, and what is denied to the class.
     """
-    key, of = Workload.parse(workload).key, DeviceClass.parse(device_class)
+    key, of = workload_key(workload), DeviceClass.parse(device_class)
     quorum = state.settings.quorum
     async with state.pool.connection() as db:
         crowd = await fetch_one(db, keys.crowd(key, of))

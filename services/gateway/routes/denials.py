@@ -10,7 +10,7 @@ from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.trust import Trust
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import workload_key
 from kernelzoo.store import denials, notifications, tallies
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.problems import Refusal, refuse_stranger
@@ -26,7 +26,7 @@ from services.gateway.wire.denials import (
     FailureReport,
     LostDevice,
 )
-from services.gateway.wire.model import WorkloadKey
+from services.gateway.wire.model import KeyText
 
 router = APIRouter(tags=["zoo"])
 
@@ -114,7 +114,7 @@ async def report_failure(
     if not operated:
         await state.rates.report(network)
         await refuse_untrusted(state, request)
-    key, device_class = Workload.parse(body.workload).key, DeviceClass.parse(body.device_class)
+    key, device_class = workload_key(body.workload), DeviceClass.parse(body.device_class)
     cap = state.settings.failures_per_network_per_day
     async with state.pool.connection() as db:
         noted = await fetch_one(
@@ -176,7 +176,7 @@ async def note_lost_device(body: LostDevice, state: Shared, operated: Operator) 
     nothing more of it.
     """
     refuse_stranger(operated=operated)
-    key, device_class = Workload.parse(body.workload).key, DeviceClass.parse(body.device_class)
+    key, device_class = workload_key(body.workload), DeviceClass.parse(body.device_class)
     async with state.pool.connection() as db:
         await execute(db, denials.device_lost(key, device_class, body.why))
     return FailureNoted()
@@ -184,11 +184,11 @@ async def note_lost_device(body: LostDevice, state: Shared, operated: Operator) 
 
 @router.delete("/v1/lost-devices")
 async def forget_lost_devices(
-    workload: WorkloadKey, device_class: ClassText, state: Shared, operated: Operator
+    workload: KeyText, device_class: ClassText, state: Shared, operated: Operator
 ) -> FailureNoted:
     """Lend a workload to a class again that has lost devices at it."""
     refuse_stranger(operated=operated)
-    key, named = Workload.parse(workload).key, DeviceClass.parse(device_class)
+    key, named = workload_key(workload), DeviceClass.parse(device_class)
     async with state.pool.connection() as db:
         await execute(db, denials.forget_losses(key, named))
     return FailureNoted()

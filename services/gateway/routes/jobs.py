@@ -25,7 +25,7 @@ from services.gateway.wire.jobs import (
     WorkloadSet,
     WorkloadSetRequest,
 )
-from services.gateway.wire.model import WorkloadKey
+from services.gateway.wire.model import KeyText
 
 router = APIRouter(tags=["tuning"])
 
@@ -79,7 +79,7 @@ async def open_job(
 async def list_jobs(
     state: Shared,
     application: Application,
-    workload: WorkloadKey | None = None,
+    workload: KeyText | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> JobList:

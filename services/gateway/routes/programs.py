@@ -10,7 +10,7 @@ from kernelzoo.domain.workload import ProgramWorkload, Workload
 from services.gateway import programs
 from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.state import Operator, Shared
-from services.gateway.wire.model import WorkloadKey
+from services.gateway.wire.model import KeyText
 from services.gateway.wire.programs import ProgramRequest, ProgramWire
 
 router = APIRouter(tags=["tuning"])
@@ -29,7 +29,7 @@ async def add_program(body: ProgramRequest, state: Shared, operated: Operator) -
 
 
 @router.get("/v1/programs/{workload}")
-async def get_program(workload: WorkloadKey, state: Shared) -> ProgramWire:
+async def get_program(workload: KeyText, state: Shared) -> ProgramWire:
     """Show what the workload of a program computes."""
     named = Workload.parse(workload)
     if not isinstance(named, ProgramWorkload):

@@ -10,13 +10,13 @@ from kernelzoo import jobs
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import Workload, workload_key
 from kernelzoo.store import evidence, measurements
 from kernelzoo.store.asynchronous import execute, fetch_all
 from services.gateway.cursors import Cursor, cursor, position
 from services.gateway.problems import refuse_stranger
 from services.gateway.state import Operator, Shared
-from services.gateway.wire.model import WorkloadKey
+from services.gateway.wire.model import KeyText
 from services.gateway.wire.results import (
     ClaimsAccepted,
     ClaimsRequest,
@@ -33,7 +33,7 @@ router = APIRouter(tags=["results"])
 async def list_results(
     state: Shared,
     operated: Operator,
-    workload: WorkloadKey,
+    workload: KeyText,
     device_class: Annotated[str | None, Query(max_length=256)] = None,
     limit: Annotated[int, Query(ge=1, le=50)] = 10,
     after: Cursor = None,
@@ -44,7 +44,7 @@ async def list_results(
     For the operator alone: a class of few devices is nearly a person.
     """
     refuse_stranger(operated=operated)
-    key = Workload.parse(workload).key
+    key = workload_key(workload)
     async with state.pool.connection() as db:
         if device_class is None:
             (behind,) = position(after, 1) if after else ("",)

@@ -22,7 +22,7 @@ from services.gateway.problems import Refusal
 from services.gateway.recall import Asked, asked, recalled
 from services.gateway.state import Shared, State, network_of
 from services.gateway.views import evidence
-from services.gateway.wire.model import WorkloadKey
+from services.gateway.wire.model import KeyText
 from services.gateway.wire.zoo import (
     Device,
     DeviceList,
@@ -68,7 +68,7 @@ MEDIA_TYPES = {
 @router.get("/v1/zoo")
 async def list_entries(
     state: Shared,
-    workload: WorkloadKey | None = None,
+    workload: KeyText | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     after: Cursor = None,
 ) -> ZooList:
@@ -104,7 +104,7 @@ def _published_before(after: str) -> zoo.Listed:
 
 @router.get("/v1/zoo/{name}/{device_class}", response_model=Manifest)
 async def get_manifest(
-    name: WorkloadKey,
+    name: KeyText,
     device_class: ClassText,
     request: Request,
     state: Shared,
@@ -119,7 +119,7 @@ async def get_manifest(
 
 @router.get("/v1/zoo/{name}/{wasm_class}/{webgpu_class}", response_model=Manifest)
 async def get_manifest_of_both(
-    name: WorkloadKey,
+    name: KeyText,
     wasm_class: ClassText,
     webgpu_class: ClassText,
     request: Request,

@@ -8,7 +8,7 @@ from pydantic import Field
 from kernelzoo.domain.zoo import EntryState
 from services.gateway.wire.denials import Decision
 from services.gateway.wire.jobs import Job
-from services.gateway.wire.model import CandidateId, Sha256, WireModel, WorkloadKey
+from services.gateway.wire.model import CandidateId, KeyText, Sha256, WireModel
 from services.gateway.wire.results import SettingWire
 from services.gateway.wire.sessions import HardwareWire
 from services.gateway.wire.zoo import CostsWire, EvidenceWire
@@ -32,7 +32,7 @@ class Promotion(WireModel):
     alone does. `previous` is the kernel before it.
     """
 
-    workload: WorkloadKey
+    workload: KeyText
     device_class: str
     version: int
     state: EntryState
@@ -86,7 +86,7 @@ class Coverage(WireModel):
     limits left out, too.
     """
 
-    workloads: list[WorkloadKey]
+    workloads: list[KeyText]
     classes: list[CoverageRow]
     total_workloads: int
     total_classes: int
@@ -95,7 +95,7 @@ class Coverage(WireModel):
 class FoundKey(WireModel):
     """A key with a live entry."""
 
-    workload: WorkloadKey
+    workload: KeyText
     device_class: str
     hardware: HardwareWire
     engines: list[str]
@@ -163,7 +163,7 @@ class Key(WireModel):
     `decisions`: which of its kernels the class is never served, or is whatever the crowd says.
     """
 
-    workload: WorkloadKey
+    workload: KeyText
     device_class: str
     device: ClassOfDevices
     flops: int

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from services.gateway.wire.model import STORABLE, CandidateId, Sha256, WireModel, WorkloadKey
+from services.gateway.wire.model import STORABLE, CandidateId, KeyText, Sha256, WireModel
 from services.gateway.wire.zoo import SignatureWire
 
 ClassText = Annotated[str, Field(max_length=256, pattern=STORABLE)]
@@ -14,7 +14,7 @@ Stage = Literal["validate", "compile", "run", "compare", "timeout"]
 class FailureReport(WireModel):
     """A served kernel that failed in a page: at `stage`, on a device of this class."""
 
-    workload: WorkloadKey
+    workload: KeyText
     device_class: ClassText
     artifact: Sha256
     stage: Stage
@@ -28,7 +28,7 @@ class FailureNoted(WireModel):
 class LostDevice(WireModel):
     """The operator's fleet says that a browser of this class was ended at a workload, and why."""
 
-    workload: WorkloadKey
+    workload: KeyText
     device_class: ClassText
     why: Annotated[str, Field(max_length=500, pattern=STORABLE)]
 
@@ -55,7 +55,7 @@ class Decision(WireModel):
     operated: bool
     decided_at: str
     candidates: list[CandidateId]
-    workloads: list[WorkloadKey]
+    workloads: list[KeyText]
 
 
 class DeniedList(WireModel):

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kernelzoo.domain.target import TargetKind
-from services.gateway.wire.model import MeasuredTarget, WireModel, WorkloadKey
+from services.gateway.wire.model import KeyText, MeasuredTarget, WireModel
 
 
 class JobRequest(WireModel):
@@ -13,7 +13,7 @@ class JobRequest(WireModel):
     when an agent with such a GPU asks for work.
     """
 
-    workload: WorkloadKey
+    workload: KeyText
     target: MeasuredTarget = TargetKind.WASM
 
 
@@ -29,7 +29,7 @@ class Job(WireModel):
     """
 
     job: int
-    workload: WorkloadKey
+    workload: KeyText
     target: TargetKind
     space: str
     state: str
@@ -57,12 +57,12 @@ class JobList(WireModel):
 
 
 class WorkloadSetRequest(WireModel):
-    workloads: Annotated[list[WorkloadKey], Field(min_length=1, max_length=512)]
+    workloads: Annotated[list[KeyText], Field(min_length=1, max_length=512)]
 
 
 class WorkloadSet(WireModel):
     name: str
-    workloads: list[WorkloadKey]
+    workloads: list[KeyText]
 
 
 class OwnedSet(WireModel):

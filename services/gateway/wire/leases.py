@@ -7,7 +7,7 @@ from pydantic import Field
 from kernelzoo.domain.ballot import MOST_LINES
 from kernelzoo.domain.measurement import Outcome
 from services.gateway.wire.artifacts import Kernel
-from services.gateway.wire.model import STORABLE, CandidateId, WireModel, WorkloadKey
+from services.gateway.wire.model import STORABLE, CandidateId, KeyText, WireModel
 from services.gateway.wire.preparation import PreparationWire
 
 Nanoseconds = Annotated[float, Field(gt=0, le=60e9, allow_inf_nan=False)]
@@ -21,7 +21,7 @@ class LeaseRequest(WireModel):
 
     limit: Annotated[int, Field(ge=1, le=16)] = 8
     wait_s: Annotated[float, Field(ge=0, le=25)] = 20
-    workloads: Annotated[list[WorkloadKey], Field(min_length=1, max_length=64)] | None = None
+    workloads: Annotated[list[KeyText], Field(min_length=1, max_length=64)] | None = None
 
 
 class MeasuredKernel(WireModel):
@@ -47,7 +47,7 @@ class Lease(WireModel):
     lease: str
     nonce: str
     expires_in_s: float
-    workload: WorkloadKey
+    workload: KeyText
     flops: int
     seed: Annotated[int, Field(ge=0, le=0xFFFFFFFF)]
     tolerance: float
@@ -95,7 +95,7 @@ class BallotRequest(WireModel):
     `in_tokens`: the fastest were timed within whole tokens of a language model, too.
     """
 
-    workload: WorkloadKey
+    workload: KeyText
     lines: Annotated[list[BallotLineWire], Field(min_length=1, max_length=MOST_LINES)]
     in_tokens: bool = False
     paired: bool = False

@@ -10,7 +10,7 @@ from kernelzoo.domain.target import TargetKind, parse_measured
 # PostgreSQL stores any text but NUL.
 STORABLE = r"^[^\x00]*$"
 
-WorkloadKey = Annotated[
+KeyText = Annotated[
     str,
     StringConstraints(min_length=1, max_length=128, pattern=STORABLE),
     Field(examples=["matmul:f32:m384k768n768"]),

@@ -9,11 +9,11 @@ from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.model import (
     STORABLE,
     CandidateId,
+    KeyText,
     MeasuredTarget,
     Sha256,
     ShortText,
     WireModel,
-    WorkloadKey,
 )
 from services.gateway.wire.zoo import ServedKernel, SignatureWire
 
@@ -39,7 +39,7 @@ class ModelRequest(WireModel):
 
     source: ShortText
     plans: Annotated[list[PlanRequest], Field(min_length=1, max_length=64)]
-    programs: Annotated[dict[WorkloadKey, ProgramText], Field(max_length=4096, default={})]
+    programs: Annotated[dict[KeyText, ProgramText], Field(max_length=4096, default={})]
     targets: Annotated[
         list[MeasuredTarget],
         Field(min_length=1, max_length=2, default=[TargetKind.WASM]),
@@ -115,7 +115,7 @@ class Registered(WireModel):
 class FailedDefault(WireModel):
     """A workload of which no kernel compiles for a target, so that pages of it cannot run it."""
 
-    workload: WorkloadKey
+    workload: KeyText
     target: MeasuredTarget
     detail: str
 
@@ -171,9 +171,9 @@ class ModelManifest(WireModel):
     golden: FileWire
     module: ModuleWire | None
     modules_by_runs: list[ModuleForRuns] = Field(default_factory=list)
-    kernels: dict[WorkloadKey, ServedKernel]
-    missing: list[WorkloadKey]
-    compiling: list[WorkloadKey] = Field(default_factory=list)
+    kernels: dict[KeyText, ServedKernel]
+    missing: list[KeyText]
+    compiling: list[KeyText] = Field(default_factory=list)
     issued_at: str
     serial: int
     signatures: list[SignatureWire]
@@ -244,7 +244,7 @@ class SwapWire(WireModel):
 
     at: str
     expected_ms: float
-    workload: WorkloadKey
+    workload: KeyText
     candidate: CandidateId
     before_ms: float
     after_ms: float

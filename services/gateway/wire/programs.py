@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from kernelzoo.domain.operators.parsing import MAX_TEXT_BYTES
-from services.gateway.wire.model import STORABLE, WireModel, WorkloadKey
+from services.gateway.wire.model import STORABLE, KeyText, WireModel
 
 ProgramText = Annotated[
     str,
@@ -24,6 +24,6 @@ class ProgramRequest(WireModel):
 class ProgramWire(WireModel):
     """`text` is normalised: programs that compute the same have the same key."""
 
-    workload: WorkloadKey
+    workload: KeyText
     text: ProgramText
     flops: int

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from services.gateway.wire.artifacts import Kernel
-from services.gateway.wire.model import WireModel, WorkloadKey
+from services.gateway.wire.model import KeyText, WireModel
 
 
 class QueuedKernel(WireModel):
@@ -26,7 +26,7 @@ class QueueBatch(WireModel):
     to be sent only what is compiled later.
     """
 
-    workload: WorkloadKey
+    workload: KeyText
     calls: int
     flops: int
     tolerance: float

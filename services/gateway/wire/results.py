@@ -8,10 +8,10 @@ from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.model import (
     CandidateId,
+    KeyText,
     MeasuredTarget,
     ShortText,
     WireModel,
-    WorkloadKey,
 )
 
 SettingWire = bool | int | str
@@ -33,7 +33,7 @@ class Trial(WireModel):
 
 
 class Results(WireModel):
-    workload: WorkloadKey
+    workload: KeyText
     device_class: str
     trials: list[Trial]
 
@@ -56,7 +56,7 @@ DeviceText = Annotated[str, Field(max_length=256, pattern=r"^[\x20-\x7e]*$")]
 class ClaimWire(WireModel):
     """`time` is in any unit: only its ratio to others of the same workload counts."""
 
-    workload: WorkloadKey
+    workload: KeyText
     target: MeasuredTarget = TargetKind.WASM
     device: DeviceText
     config: Annotated[dict[ShortText, SettingWire], Field(max_length=64)]

@@ -7,7 +7,7 @@ from pydantic import Field
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.zoo import AdviceBasis, EntryState, HitLevel
 from services.gateway.wire.artifacts import Kernel
-from services.gateway.wire.model import WireModel, WorkloadKey
+from services.gateway.wire.model import KeyText, WireModel
 from services.gateway.wire.preparation import PreparationWire
 
 
@@ -57,7 +57,7 @@ class GroundsWire(WireModel):
     classes: int
     relative_time: float | None
     rho_distance: int | None
-    neighbour: WorkloadKey | None
+    neighbour: KeyText | None
 
 
 class CostsWire(PreparationWire):
@@ -120,7 +120,7 @@ class ManifestEntry(WireModel):
     asks for their class.
     """
 
-    workload: WorkloadKey
+    workload: KeyText
     flops: int
     wasm: ServedKernel | None
     webgpu: ServedKernel | None
@@ -151,7 +151,7 @@ class Manifest(WireModel):
     set: str
     device_classes: list[str]
     entries: list[ManifestEntry]
-    missing: list[WorkloadKey]
+    missing: list[KeyText]
     issued_at: str
     serial: int
     signatures: list[SignatureWire]
@@ -164,7 +164,7 @@ class ZooEntry(WireModel):
     `final`: a quorum has voted, all that the class can run is measured, and nothing contends.
     """
 
-    workload: WorkloadKey
+    workload: KeyText
     device_class: str
     version: int
     state: EntryState

@@ -11,7 +11,7 @@ from kernelzoo.domain.operators.figures import flops, limits, work
 from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import UNIT, TargetKind
 from kernelzoo.domain.tolerance import F16_UNIT
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import Workload, workload_key
 from kernelzoo.errors import InvalidInput
 from services.aggregator.verification import roundings
 from services.tuner.schedules.registry import lite_space, matching
@@ -59,6 +59,14 @@ def test_a_key_is_read_before_its_text_is_known() -> None:
     for key in ("program:A:0123456789abcdef", "program:a:0123", "program:a", "program:a:b:c"):
         with pytest.raises(InvalidInput, match=r"malformed|no name"):
             Workload.parse(key)
+
+
+def test_a_key_is_a_name_without_the_text_of_its_program() -> None:
+    for key in ("program:unheard_of:0123456789abcdef", "matmul+bias:f32:m4k8n8:constant=b"):
+        assert workload_key(key) == key
+    for key in ("program:a", "matmul:f32:m4", "matmul:f64:m4k8n8"):
+        with pytest.raises(InvalidInput):
+            workload_key(key)
 
 
 def test_a_workload_holds_its_program_and_a_process_keeps_a_bounded_number(
