@@ -21,7 +21,7 @@ import type {
 
 export interface ChatOptions {
   readonly tokenizer: Tokenizer;
-  /** How the model reads a conversation; what the tokenizer knows of it unless told. */
+  /** The model reads a conversation so; as the tokenizer knows unless told. */
   readonly template?: ChatTemplate | undefined;
 }
 
@@ -30,7 +30,7 @@ export interface RequestOptions {
   readonly signal?: AbortSignal;
 }
 
-/** What is random here has no need to be secret. */
+/** Draws numbers, which have no need to be secret here. */
 const random = (): Uint32Array => crypto.getRandomValues(new Uint32Array(3));
 const newId = (): string =>
   `chatcmpl-${[...random()].map((word) => word.toString(16).padStart(8, "0")).join("")}`;

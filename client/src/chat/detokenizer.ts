@@ -9,7 +9,7 @@ const MOST_OPEN = 3;
 const WINDOW = 24;
 const OVERLAP = 6;
 
-/** Where the characters at the end begin that may become others with the next token. */
+/** Finds where the characters at the end begin that may become others with the next token. */
 function openFrom(text: string): number {
   let start = text.length;
   while (text.length - start < MOST_OPEN && text[start - 1] === REPLACEMENT) start -= 1;
@@ -27,7 +27,7 @@ export class Detokenizer {
     this.#tokenizer = tokenizer;
   }
 
-  /** What is certain with this token and has not been told. */
+  /** Takes a token, and returns what is certain now and has not been told. */
   push(id: number): string {
     this.#ids.push(id);
     const text = this.#text();
@@ -38,7 +38,7 @@ export class Detokenizer {
     return told;
   }
 
-  /** What is left at the end, with a replacement for a character that was not finished. */
+  /** Returns what is left at the end, with a replacement for a character that was not finished. */
   end(): string {
     const text = this.#text().slice(this.#told);
     this.#ids = [];

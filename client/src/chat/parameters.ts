@@ -1,4 +1,4 @@
-/** What a request may ask for: every parameter of OpenAI's client by name, with its type. */
+/** A request may ask for these: every parameter of OpenAI's client by name, with its type. */
 import { refuseUnknown } from "./options.js";
 import type { TokenSource } from "./text.js";
 import type { ChatMessage } from "./tokenizer.js";
@@ -94,7 +94,9 @@ const KINDS: Partial<Record<Name, Kind>> = {
   user: STRING,
 };
 
-/** What is said of models in a page to which a parameter asks too much, and values that ask for nothing. */
+/**
+ * Says why a parameter asks too much of models in a page, and which of its values ask for nothing.
+ */
 const REFUSED: Partial<Record<Name, { readonly why: string; readonly harmless: unknown[] }>> = {
   audio: { why: "answer with text alone", harmless: [] },
   function_call: { why: "call no functions", harmless: ["none", "auto"] },
@@ -115,7 +117,7 @@ const REFUSED: Partial<Record<Name, { readonly why: string; readonly harmless: u
   web_search_options: { why: "search nothing", harmless: [] },
 };
 
-/** As a reader of a sentence wants to see it. */
+/** Writes a value as a reader of a sentence wants to see it. */
 function shown(value: unknown): string {
   if (typeof value === "bigint" || typeof value === "symbol") return String(value);
   const text = JSON.stringify(value) ?? String(value);
@@ -167,7 +169,7 @@ export const isStreaming = (params: ChatCompletionCreateParams): params is Strea
   params.stream === true;
 
 const ROLES = ["system", "developer", "user", "assistant"];
-/** What messages of OpenAI's have beside their text; all of it but the name is refused. */
+/** Messages of OpenAI's have these beside their text; all of it but the name is refused. */
 const OF_MESSAGES = [
   ...["role", "content", "name", "refusal", "tool_calls", "tool_call_id", "function_call", "audio"],
   "annotations",
@@ -211,7 +213,7 @@ function textOf(content: ChatCompletionMessageInput["content"], at: string): str
     .join("");
 }
 
-/** What a text is generated with. */
+/** A text is generated with these. */
 type Generation = Omit<NonNullable<Parameters<TokenSource["generate"]>[1]>, "stop" | "signal"> & {
   readonly stop: readonly string[];
   readonly stopTokens: readonly number[];

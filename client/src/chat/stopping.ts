@@ -8,7 +8,7 @@ export class StopStrings {
     this.#stops = stops.filter((stop) => stop !== "");
   }
 
-  /** What can be told of the text with this piece, and whether it has ended. */
+  /** Takes a piece, and returns what can be told of the text and whether it has ended. */
   push(piece: string): { readonly text: string; readonly ended: boolean } {
     this.#held += piece;
     const places = this.#stops.map((stop) => this.#held.indexOf(stop)).filter((at) => at >= 0);
@@ -19,12 +19,12 @@ export class StopStrings {
     return { text, ended };
   }
 
-  /** What was held back as the beginning of a string that did not come. */
+  /** Returns what was held back as the beginning of a string that did not come. */
   end(): string {
     return this.#held;
   }
 
-  /** Where the longest end of the text begins that a string to stop at may begin with. */
+  /** Finds where the longest end of the text begins that a string to stop at may begin with. */
   #certain(): number {
     const longest = Math.max(0, ...this.#stops.map((stop) => stop.length - 1));
     let start = Math.max(0, this.#held.length - longest);

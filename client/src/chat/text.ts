@@ -4,7 +4,7 @@ import { Detokenizer } from "./detokenizer.js";
 import { StopStrings } from "./stopping.js";
 import { idsOf, type Tokenizer } from "./tokenizer.js";
 
-/** What generates tokens: a `LanguageModel`. */
+/** A source generates tokens: a `LanguageModel` does. */
 export type TokenSource = Pick<LanguageModel, "name" | "generate" | "stats"> &
   Partial<Pick<LanguageModel, "stopTokens">>;
 
@@ -16,7 +16,10 @@ export interface TextOptions extends Omit<GenerateOptions, "stop"> {
   readonly stopTokens?: readonly number[];
 }
 
-/** Why a text ended: by itself or at a string of `stop`, or as there was no room for more. */
+/**
+ * A text ended for this reason: by itself or at a string of `stop`, or as there was no room for
+ * more.
+ */
 export interface TextEnd {
   readonly reason: GenerateEnd;
   readonly promptTokens: number;

@@ -1,4 +1,4 @@
-/** What turns text into tokens and back: nothing of our own, but what other packages have. */
+/** Turns text into tokens and back, by nothing of our own but what other packages have. */
 import { beginsAsHtml, htmlSentence } from "../gateway/html.js";
 import { refuseUnknown } from "./options.js";
 
@@ -8,7 +8,7 @@ export interface ChatMessage {
   readonly name?: string;
 }
 
-/** What a template is told beside the messages. */
+/** A template is told these beside the messages. */
 export type TemplateOptions = Readonly<Record<string, unknown>>;
 
 /**
@@ -20,7 +20,10 @@ export interface Tokenizer {
     options?: { readonly add_special_tokens?: boolean },
   ): readonly number[] | { readonly ids: readonly number[] };
   decode(ids: number[], options?: { readonly skip_special_tokens?: boolean }): string;
-  /** As transformers.js has it: the text of a conversation as the model was trained to read it. */
+  /**
+   * Renders as transformers.js does: the text of a conversation as the model was trained to read
+   * it.
+   */
   apply_chat_template?(
     messages: ChatMessage[],
     options: TemplateOptions & { readonly tokenize: false; readonly add_generation_prompt: true },
@@ -30,11 +33,11 @@ export interface Tokenizer {
 /** A template for conversations, such as a `Template` of `@huggingface/jinja`. */
 export interface ChatTemplate {
   render(context: Record<string, unknown>): string;
-  /** As it is written, where that is known: it says what the template reads. */
+  /** The template as it is written, where that is known: it says what the template reads. */
   readonly text?: string;
 }
 
-/** What `loadTokenizer` makes them with: `Tokenizer` and `Template` of the two packages. */
+/** `loadTokenizer` makes them with these: `Tokenizer` and `Template` of the two packages. */
 export interface TokenizerPackages {
   readonly Tokenizer: new (tokenizer: object, config: object) => Tokenizer;
   readonly Template: new (template: string) => ChatTemplate;
@@ -152,7 +155,7 @@ function parsed(text: string): object | null {
   }
 }
 
-/** What renders conversations. Throws TypeError where there is nothing. */
+/** Returns what renders conversations. Throws TypeError where there is nothing. */
 function rendererOf(
   tokenizer: Tokenizer,
   template: ChatTemplate | undefined,
@@ -173,7 +176,7 @@ function rendererOf(
   };
 }
 
-/** What is rendered where a template fails, so that two failures are two texts. */
+/** Renders a text of its own where a template fails, so that two failures are two texts. */
 const orFailure = (render: () => string): string => {
   try {
     return render();
@@ -182,7 +185,7 @@ const orFailure = (render: () => string): string => {
   }
 };
 
-/** What the messages of a template are called, and what is always told. */
+/** Names of a template's messages, and of what is always told. */
 const OWN = ["messages", "add_generation_prompt", "tokenize"];
 
 /** Throws TypeError for options that the template would leave unread, as far as that can be known. */

@@ -9,7 +9,7 @@ export interface TextPart {
 export interface ChatCompletionMessageParam {
   role: "system" | "developer" | "user" | "assistant";
   content: string | TextPart[];
-  /** Who says it; templates may write it. */
+  /** Name of who says it; templates may write it. */
   name?: string;
 }
 
@@ -64,7 +64,7 @@ export interface ChatCompletionCreateParams extends Refused, Unread {
     | { readonly include_usage?: boolean; readonly include_obfuscation?: boolean }
     | null
     | undefined;
-  /** As many as the context has room for unless told. */
+  /** Tokens of the answer at most; as many as the context has room for unless told. */
   readonly max_completion_tokens?: number | null | undefined;
   /** The name that `max_completion_tokens` had before. */
   readonly max_tokens?: number | null | undefined;
@@ -83,19 +83,19 @@ export interface ChatCompletionCreateParams extends Refused, Unread {
   readonly presence_penalty?: number | null | undefined;
   /** Added to the logits of tokens, by their numbers. */
   readonly logit_bias?: Readonly<Record<string, number>> | null | undefined;
-  /** The same seed draws the same text; another one each time unless told. */
+  /** Equal seeds draw equal texts; another one each time unless told. */
   readonly seed?: number | null | undefined;
   /** Strings before which the answer ends, and numbers of tokens. */
   readonly stop?: string | number | readonly (string | number)[] | null | undefined;
   /** No parameter of OpenAI's: tokens at which the answer ends, as numbers in `stop` do. */
   readonly stop_token_ids?: readonly number[] | null | undefined;
-  /** How much a model thinks, where its template reads that; refused where it does not. */
+  /** A model thinks so much, where its template reads that; refused where it does not. */
   readonly reasoning_effort?: string | null | undefined;
   /** No parameter of OpenAI's: what the template is told beside the messages, as `enable_thinking`. */
   readonly chat_template_kwargs?: Readonly<Record<string, unknown>> | null | undefined;
 }
 
-/** With pieces of the answer as they are made. */
+/** Asks for pieces of the answer as they are made. */
 export interface StreamingParams extends ChatCompletionCreateParams {
   readonly stream: true;
 }

@@ -30,7 +30,7 @@ export function fromZero(
   return { at: (value) => from + ((to - from) * value) / end, ticks };
 }
 
-/** How far apart values may lie before a linear axis presses most of them onto its end. */
+/** Values may lie so far apart before a linear axis presses most of them onto its end. */
 const FACTOR = 8;
 const DIGITS = [1, 2, 5] as const;
 

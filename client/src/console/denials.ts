@@ -1,4 +1,4 @@
-/** Which kernels of a key its class is never served, and how the operator decides it. */
+/** Shows which kernels of a key its class is never served, and lets the operator decide it. */
 import { byId, element } from "../page/elements.js";
 import { ago } from "../page/text.js";
 import type { Decision, Key, Version } from "../wire/types.js";
@@ -6,7 +6,7 @@ import { keyForm } from "./operator.js";
 import { type Cell, type Column, code, empty, table } from "./pieces.js";
 import { operatorKey, put } from "./request.js";
 
-/** What the operator is about to do to an artifact on a class. */
+/** The operator is about to do this to an artifact on a class. */
 interface Deed {
   readonly verb: "Deny" | "Allow" | "Roll back";
   readonly denied: boolean;
@@ -148,7 +148,7 @@ function question(deed: Deed, dialog: HTMLDialogElement, finish: () => void): HT
   return form;
 }
 
-/** What went wrong, or ''. */
+/** Carries a deed out, and resolves to what went wrong, or ''. */
 async function done({ artifact, deviceClass, denied }: Deed, reason: string): Promise<string> {
   const body = { artifact, device_class: deviceClass, denied, reason };
   const answer = await put<Decision>("/v1/denied", body);

@@ -5,7 +5,7 @@ import { card, code, link } from "./pieces.js";
 
 const QUIET_ZONE = 4;
 
-/** Whether a name means the machine itself, so that another device cannot reach it. */
+/** Returns whether a name means the machine itself, so that another device cannot reach it. */
 export const isLoopback = (host: string): boolean =>
   host === "localhost" ||
   host.endsWith(".localhost") ||

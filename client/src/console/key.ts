@@ -82,7 +82,7 @@ function summary(key: Key): readonly HTMLElement[] {
 
 type Costs = Key["by_runs"][number]["costs"];
 
-/** What a page pays for a kernel beside its warm runs. */
+/** Adds up what a page pays for a kernel beside its warm runs. */
 const beforeWarmRuns = ({ compile_ns, pack_ns, first_run_ns, run_ns }: Costs): number =>
   compile_ns + pack_ns + Math.max(0, first_run_ns - run_ns);
 

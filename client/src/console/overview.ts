@@ -1,4 +1,4 @@
-/** What the zoo holds, who is at work, what was published last. */
+/** Shows what the zoo holds, who is at work, and what was published last. */
 import { element } from "../page/elements.js";
 import { ago, count, integer, speedup } from "../page/text.js";
 import type { JobList, Overview, Promotion } from "../wire/types.js";

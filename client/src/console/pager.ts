@@ -16,13 +16,13 @@ export interface Page {
   readonly view: ViewName;
   readonly query: Route["query"];
   readonly size: number;
-  /** How many rows are shown of how many. */
+  /** So many rows are shown, of so many. */
   readonly shown: number;
   readonly total: number;
   readonly what: string;
 }
 
-/** Where the page is in its list, with links to the next ones. */
+/** Shows where the page is in its list, with links to the next ones. */
 export function pager({ view, query, size, shown, total, what }: Page): HTMLElement {
   const offset = offsetOf(query);
   const last = offset + shown;

@@ -67,7 +67,7 @@ export function link(href: string, ...children: readonly Cell[]): HTMLElement {
 
 export const code = (text: string): HTMLElement => element("code", "", text);
 
-/** What is missing, and the command that changes it. */
+/** Says what is missing, and the command that changes it. */
 export const empty = (text: string, ...remedy: readonly Cell[]): HTMLElement =>
   element("p", "quiet", `${text} `, ...remedy);
 
@@ -134,7 +134,7 @@ export function classCell(device: Classed): HTMLElement {
 export const keyLink = (workload: string, deviceClass: string): HTMLElement =>
   link(address("zoo", [workload, deviceClass]), code(workload));
 
-/** Why a version came; `detail`: in the words that were kept, where there are any. */
+/** Says why a version came; `detail`: in the words that were kept, where there are any. */
 export function why(reason: Reason, ballots: number, detail: string): string {
   switch (reason) {
     case "first":

@@ -1,4 +1,4 @@
-/** What the bits of a primitive vector say. */
+/** Explains what the bits of a primitive vector say. */
 import { element } from "../page/elements.js";
 import { code } from "./pieces.js";
 
@@ -41,7 +41,7 @@ function told(faster: readonly string[] | null): string {
   return `faster on this device: ${faster.map((name) => `${name} (${MEANING[name]})`).join(", ")}.`;
 }
 
-/** What a reader needs to know of the `r3-011` beside a class. */
+/** Explains what a reader needs to know of the `r3-011` beside a class. */
 export function aboutRho(): HTMLElement {
   const made = element(
     "details",

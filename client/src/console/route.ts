@@ -1,11 +1,14 @@
-/** Where the console is: the part of the address behind #, so that each view has a link. */
+/**
+ * A route says where the console is: the part of the address behind #, so that each view has a
+ * link.
+ */
 
 export const VIEWS = ["overview", "zoo", "coverage", "tuning", "devices", "invite"] as const;
 export type ViewName = (typeof VIEWS)[number];
 
 export interface Route {
   readonly view: ViewName;
-  /** What the view is of: a workload and a device class, or a job. */
+  /** The view is of these: a workload and a device class, or a job. */
   readonly path: readonly string[];
   readonly query: Readonly<Record<string, string>>;
 }

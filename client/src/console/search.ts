@@ -65,7 +65,7 @@ export function searchForm(
   return form;
 }
 
-/** The same words for the gateway. */
+/** Translates the words of a search for the gateway. */
 export function searchQuery(
   query: Route["query"],
   filters: readonly Filter[] = [],

@@ -1,4 +1,6 @@
-/** How an inference of a model became faster on a device class, with a mark for every kernel. */
+/**
+ * Shows how an inference of a model became faster on a device class, with a mark for every kernel.
+ */
 import { element, svg } from "../page/elements.js";
 import { count, duration } from "../page/text.js";
 import type { ModelTimeline, PlanCoverage } from "../wire/types.js";
@@ -20,7 +22,7 @@ export const timelineAddress = (
     Object.fromEntries(Object.entries(dimensions).map(([name, extent]) => [name, String(extent)])),
   );
 
-/** What is shown at such an address; null at any other. */
+/** Returns what is shown at such an address; null at any other. */
 export function timelineView(
   { path, query }: Route,
   signal: AbortSignal,

@@ -6,7 +6,7 @@ import { deviceClass } from "./hardware.js";
 import type { Notebook } from "./notebook.js";
 import { type Alone, type DeviceProfile, engineKey, noted } from "./profile.js";
 
-/** What the adapter tells and what the probe measured. */
+/** The adapter tells these, and the probe measured them. */
 export interface GpuProfile {
   readonly features: readonly string[];
   readonly rho: string;
@@ -32,7 +32,7 @@ type Described = Pick<DeviceProfile, "engine" | "deviceId">;
 const noteOf = ({ engine, deviceId }: Described): string =>
   `gpu-probe:${GPU_SUITE}:${deviceId}:${engineKey(engine)}`;
 
-/** Whether an earlier visit probed the GPU, so that describing it takes no time. */
+/** Returns whether an earlier visit probed the GPU, so that describing it takes no time. */
 export const isGpuProbed = (notebook: Notebook, device: Described): boolean =>
   notebook.read(noteOf(device)) !== null;
 

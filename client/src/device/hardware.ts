@@ -1,4 +1,6 @@
-/** What the browser tells of its engine and hardware, and the device id and class that follow. */
+/**
+ * Reads what the browser tells of its engine and hardware, and makes the device id and class of it.
+ */
 
 import { requestAdapter } from "../backend/webgpu/device.js";
 import { sha256Hex } from "../engine/sha256.js";
@@ -76,7 +78,7 @@ type AdapterInfo = Pick<GPUAdapterInfo, "vendor" | "architecture">;
 
 const NO_GPU: AdapterInfo = { vendor: "", architecture: "" };
 
-/** What WebGPU's adapter tells. Rejects without WebGPU. */
+/** Asks WebGPU's adapter. Rejects without WebGPU. */
 async function gpuInfo(): Promise<AdapterInfo> {
   return (await requestAdapter()).info ?? NO_GPU;
 }

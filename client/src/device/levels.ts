@@ -1,4 +1,4 @@
-/** What an agent tells of a device beside its class. */
+/** Measures what an agent tells of a device beside its class. */
 import { levelsOf, WORKING_SETS } from "../probe/levels.js";
 import { measureLines } from "../probe/probe.js";
 import type { ProbeLevels } from "../wire/types.js";

@@ -12,14 +12,14 @@ import {
 } from "./hardware.js";
 import type { Notebook } from "./notebook.js";
 
-/** What the browser tells and what the probe measured. */
+/** A profile has what the browser tells and what the probe measured. */
 export interface DeviceProfile {
   readonly hardware: Hardware;
   readonly engine: Engine;
   readonly wasmFeatures: readonly string[];
   readonly rho: string;
   readonly peaks: Peaks;
-  /** Whether ρ and the peaks will be the same at the next visit. */
+  /** True if ρ and the peaks will be the same at the next visit. */
   readonly settled: boolean;
   readonly deviceId: string;
   readonly deviceClass: string;
@@ -58,7 +58,7 @@ export const engineKey = ({ name, version }: Engine): string => `${name}-${versi
 
 export const probeKey = (engine: Engine): string => `${SUITE}:${engineKey(engine)}`;
 
-/** What the browser tells of the hardware, once per engine version. */
+/** Reads what the browser tells of the hardware, once per engine version. */
 export async function notedHardware(notebook: Notebook): Promise<Hardware> {
   const read = (): Promise<HardwareReading> => readHardware(HARDWARE_LIMIT_MS);
   const key = `hardware:${probeKey(readEngine())}`;

@@ -1,10 +1,10 @@
 /**
- * Where a zoo is: a gateway, or the `bundle.json` of a static host, which says where the manifest
- * of each class of devices is.
+ * An address says where a zoo is: a gateway, or the `bundle.json` of a static host, which says
+ * where the manifest of each class of devices is.
  */
 import { KernelZooError } from "../engine/error.js";
 
-/** Whether the address is that of a bundle's index and not of a gateway. */
+/** Returns whether the address is that of a bundle's index and not of a gateway. */
 export const isBundle = (address: URL): boolean => address.pathname.endsWith(".json");
 
 /**
@@ -50,7 +50,9 @@ export interface BundledModel extends BundledManifest {
 /** Stands in place of a device id: the manifest is for all devices that have the features. */
 const ANY = "0".repeat(16);
 
-/** Whether what is for `offered` runs on `own`: the same class, or any with features of it. */
+/**
+ * Returns whether what is for `offered` runs on `own`: the same class, or any with features of it.
+ */
 function runsOn(offered: string, own: string): boolean {
   const [id, , target = ""] = offered.split(":");
   const features = own.split(":")[2]?.split("+");
@@ -58,7 +60,7 @@ function runsOn(offered: string, own: string): boolean {
   return offered === own || (id === ANY && within);
 }
 
-/** What is for these very classes, else for any device; first of equals. */
+/** Chooses what is for these very classes, else for any device; the first of equals. */
 export function chooseOffer<Offer extends Pick<BundledManifest, "device_classes">>(
   offers: readonly Offer[],
   own: readonly string[],

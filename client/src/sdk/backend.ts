@@ -16,7 +16,7 @@ import type { ManifestEntry, TargetKind } from "../wire/types.js";
 const notes = storedNotebook(() => sessionStorage);
 const NOTE = "gpu-failure";
 
-/** Why WebAssembly runs in place of the GPU; null while the GPU lives. */
+/** Says why WebAssembly runs in place of the GPU; null while the GPU lives. */
 export const gpuFailure = (): string | null => notes.read(NOTE);
 
 /** Gives the GPU up, and says so once. */

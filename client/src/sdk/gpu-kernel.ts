@@ -39,7 +39,7 @@ export class GpuKernel {
   readonly #tensors: readonly TensorWire[];
   readonly #owned: readonly GPUBuffer[];
   readonly #staging = new Map<number, GPUBuffer[]>();
-  /** What the last run in slices took. */
+  /** The last run in slices took so long. */
   #callMs = Number.POSITIVE_INFINITY;
 
   private constructor(
@@ -76,7 +76,7 @@ export class GpuKernel {
     }, LIMIT_MS);
   }
 
-  /** Why the device is gone; null while it lives. */
+  /** The reason why the device is gone; null while it lives. */
   get loss(): string | null {
     return this.#open.loss?.message ?? null;
   }

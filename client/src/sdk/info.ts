@@ -1,4 +1,4 @@
-/** What a kernel is made from, and what it tells of itself. */
+/** Types of what a kernel is made from, and of what it tells of itself. */
 
 import type { Program } from "../backend/webgpu/program.js";
 import type { Arena } from "../engine/arena.js";
@@ -21,17 +21,17 @@ import type {
 } from "../wire/types.js";
 import type { GpuKernel } from "./gpu-kernel.js";
 
-/** What is running, and why. Times in milliseconds. */
+/** Tells what is running, and why. Times are in milliseconds. */
 export interface KernelInfo {
   /** Ends in `:constant=b` where the kernel was chosen for weights that stay the same. */
   readonly workload: string;
   /** Floating-point operations of one run. */
   readonly flops: number;
-  /** What `runAsync` runs on; `run` is always of WebAssembly. */
+  /** `runAsync` runs on this; `run` is always of WebAssembly. */
   readonly backend: TargetKind;
-  /** Why it is not the backend that was asked for or advised; null otherwise. */
+  /** The reason why it is not the backend that was asked for or advised; null otherwise. */
   readonly backendReason: string | null;
-  /** Which target the zoo advises, and what that rests on. */
+  /** The zoo advises this target, and says what that rests on. */
   readonly advice: Advice;
   /**
    * `exact` was voted for by devices like this one, `device`, `architecture`, `vendor` and `common`
@@ -39,18 +39,20 @@ export interface KernelInfo {
    * devices like this one for a similar workload; `default` is what every device gets.
    */
   readonly level: HitLevel;
-  /** How many identities and device classes stand behind `level`; null for the default. */
+  /** So many identities and device classes stand behind `level`; null for the default. */
   readonly grounds: Grounds | null;
   readonly state: EntryState | null;
   readonly version: number | null;
   readonly evidence: Evidence | null;
   readonly candidate: string;
   readonly sha256: string;
-  /** Why the default runs instead of the zoo's kernel; null when the zoo's kernel runs. */
+  /**
+   * The reason why the default runs instead of the zoo's kernel; null when the zoo's kernel runs.
+   */
   readonly fallbackReason: string | null;
   /** Threads of `runAsync` on WebAssembly. */
   readonly threads: number;
-  /** Why there is one thread although more were asked for; null otherwise. */
+  /** The reason why there is one thread although more were asked for; null otherwise. */
   readonly singleThreadReason: string | null;
   readonly manifestMs: number;
   /** Fetching, checking and compiling. */
@@ -67,7 +69,7 @@ export interface Loaded<Made> {
 
 /** A kernel that does not run in this thread's memory: what is written stays there from run to run. */
 export interface RemoteKernel {
-  /** Why it runs no more; null while it does. */
+  /** The reason why it runs no more; null while it does. */
   readonly loss: unknown;
   write(name: string, entries: TensorView): void;
   run(): Promise<void>;
@@ -81,7 +83,7 @@ export interface GpuPart {
   readonly kernel: GpuKernel;
 }
 
-/** In a worker, where the page may not run WebAssembly. */
+/** A part in a worker, where the page may not run WebAssembly. */
 export interface ScriptPart {
   readonly target: "javascript";
   readonly kernel: RemoteKernel;
@@ -89,7 +91,7 @@ export interface ScriptPart {
 
 export type RemotePart = GpuPart | ScriptPart;
 
-/** What a kernel is made from; of interest to this module's neighbours alone. */
+/** A kernel is made from these; of interest to this module's neighbours alone. */
 export interface KernelParts {
   readonly origin: URL;
   readonly deadline: Deadline;

@@ -210,11 +210,11 @@ export class Kernel<Inputs = InputViews> {
   }
 
   /**
-   * As `run`, on the GPU or on all threads of the zoo, while this one goes on. Threads make the
-   * same entries to the bit. Leave `inputs` and `output` alone until it resolves. On WebGPU,
-   * inputs that are given here and whose views were never asked for stay on the GPU for later
-   * runs. When the GPU is lost, WebAssembly takes over and `info` says so.
-   * Rejects with KernelZooError: run as above, or memory.
+   * Runs as `run` does, on the GPU or on all threads of the zoo, while this one goes on. Threads
+   * make the same entries to the bit. Leave `inputs` and `output` alone until it resolves. On
+   * WebGPU, inputs that are given here and whose views were never asked for stay on the GPU for
+   * later runs. When the GPU is lost, WebAssembly takes over and `info` says so. Rejects with
+   * KernelZooError: run as above, or memory.
    */
   async runAsync(inputs: InputValues<Inputs> = {}): Promise<Float32Array> {
     this.#prepare(inputs);
@@ -248,7 +248,7 @@ export class Kernel<Inputs = InputViews> {
     return found;
   }
 
-  /** Whether it runs and computes what the default does; what fails is noted. */
+  /** Resolves to whether it runs and computes what the default does; what fails is noted. */
   async works(): Promise<boolean> {
     try {
       return (await this.verify()).ok || this.#isDefault;

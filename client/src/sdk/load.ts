@@ -20,14 +20,14 @@ import { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
 import type { GpuPart, KernelParts, Loaded, RemoteKernel, ScriptPart } from "./info.js";
 import { Kernel } from "./kernel.js";
 
-/** Which kernel of an entry to load, from where, into what. */
+/** Says which kernel of an entry to load, from where, into what. */
 export interface LoadRequest {
   readonly origin: URL;
   readonly arena: Arena;
   readonly threads: Threads;
   readonly gpu: GpuSide;
   readonly backend: Backend;
-  /** Why JavaScript runs in place of WebAssembly; null where WebAssembly may run. */
+  /** The reason why JavaScript runs in place of WebAssembly; null where WebAssembly may run. */
   readonly forbidden: string | null;
   /** Loads a kernel in JavaScript; undefined where none is asked for. */
   readonly inJavaScript?: (request: LoadRequest, served: ServedKernel) => Promise<RemoteKernel>;

@@ -25,7 +25,7 @@ export interface TimedManifest {
 const segment = (text: string): string =>
   encodeURIComponent(text).replaceAll("%3A", ":").replaceAll("%2B", "+");
 
-/** What pages did wrong is said by a file that few of them load. */
+/** Loads the sentences about what pages did wrong, which few of them need. */
 const refusals = () => import("./refusals.js");
 
 /** Reading the browser's own copy takes at most this long. */
@@ -44,8 +44,8 @@ export async function fresh(url: URL, deadline: Deadline): Promise<Answer<string
 }
 
 /**
- * What is at `url`, as text; `name` is '' for parts of a bundle. Throws KernelZooError: network,
- * manifest.
+ * Reads what is at `url`, as text; `name` is '' for parts of a bundle. Throws KernelZooError:
+ * network, manifest.
  */
 async function read(url: URL, name: string, deadline: Deadline): Promise<string> {
   const answer = await fresh(url, deadline);
@@ -67,7 +67,7 @@ async function read(url: URL, name: string, deadline: Deadline): Promise<string>
   }
 }
 
-/** Whose kernels are asked for: the classes of one device, wasm's first. */
+/** Kernels are asked for on behalf of this device: the classes of one device, wasm's first. */
 export interface Asker {
   readonly deviceClasses: readonly string[];
   /**

@@ -25,7 +25,7 @@ export function registerCommand(key: string): string {
 
 type RefusedAnswer = Extract<Answer<string>, { readonly kind: "refused" }>;
 
-/** Why the zoo has nothing for a workload or a set of them. */
+/** Says why the zoo has nothing for a workload or a set of them. */
 export function refusedName(name: string, { status, detail }: RefusedAnswer): string {
   if (status !== 404) return `The zoo refuses ${name}: ${detail}`;
   const remedy = name.includes(":")
@@ -34,13 +34,13 @@ export function refusedName(name: string, { status, detail }: RefusedAnswer): st
   return `The zoo does not know ${name}. ${remedy} (${detail})`;
 }
 
-/** Why a manifest has no entry for a workload. */
+/** Says why a manifest has no entry for a workload. */
 export const noEntry = ({ set, missing }: Manifest, workload: string): string =>
   missing.includes(workload)
     ? `${workload} is registered, but no kernel of it has been compiled yet. Try again in a few seconds.`
     : `${workload} is not in ${set}. Add it there.`;
 
-/** Why there is no model of that name. */
+/** Says why there is no model of that name. */
 export function noModel(
   url: URL,
   name: string,
@@ -50,7 +50,7 @@ export function noModel(
   return `The zoo has no such model: ${detail} Add it: kernelzoo models add FILE --name ${name}`;
 }
 
-/** Why an answer cannot be read as a model. */
+/** Says why an answer cannot be read as a model. */
 export const notOf = (origin: URL, name: string, { message }: Error): string =>
   `${name} is no model of ${origin}: ${message}`;
 
@@ -74,7 +74,10 @@ export function noRoom(
   return `${name} takes ${mib(bytes)}; ${mib(Math.max(0, leftBytes))} are left. ${remedy}.`;
 }
 
-/** Why an answer is no model of the kind that was asked for; `need` is one that no reader knows. */
+/**
+ * Says why an answer is no model of the kind that was asked for; `need` is one that no reader
+ * knows.
+ */
 export function otherKind(url: URL, answer: ModelAnswer, need?: string): string {
   const { name, model, plan, kernels } = answer;
   if (model !== 1 || !kernels || !plan?.needs) return `${url} is no model for this SDK.`;
@@ -92,7 +95,7 @@ type Port = Misfit["port"];
 
 const portText = ({ shape = [] }: Port): string => shapeText(shape);
 
-/** What is wrong with the feed of a port, by the kind of the fault. */
+/** Says what is wrong with the feed of a port, by the kind of the fault. */
 const MISFITS: {
   readonly [Kind in keyof MisfitDetails]: (port: Port, ...details: MisfitDetails[Kind]) => string;
 } = {
@@ -117,7 +120,7 @@ const MISFITS: {
   },
 };
 
-/** Why the feeds of a run do not fit. */
+/** Says why the feeds of a run do not fit. */
 export const misfitText = <Kind extends keyof MisfitDetails>({
   kind,
   port,

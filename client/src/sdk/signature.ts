@@ -1,7 +1,7 @@
 /**
- * What a page that pins keys believes: manifests that one of the keys has signed, by the platform's
- * Ed25519; none that is too old; and none that precedes one which this browser saw, as whoever
- * holds the way to the zoo may replay it to bring back kernels that were denied since.
+ * A page that pins keys believes these: manifests that one of the keys has signed, by the
+ * platform's Ed25519; none that is too old; and none that precedes one which this browser saw, as
+ * whoever holds the way to the zoo may replay it to bring back kernels that were denied since.
  */
 import { storedNotebook } from "../device/notebook.js";
 import { KernelZooError } from "../engine/error.js";

@@ -5,7 +5,7 @@ import type { DeniedList, Manifest } from "../wire/types.js";
 /** A manifest, or the answer for a model. */
 export type Signed = Pick<Manifest, "issued_at" | "serial" | "signatures">;
 
-/** What a page requires of manifests, and how long it waits for what says more of them. */
+/** A page requires this of manifests, and waits so long for what says more of them. */
 export interface Requirements {
   readonly pins: readonly string[] | null;
   readonly deadline: Deadline;
@@ -19,7 +19,7 @@ const SIGNATURE = /^[\w-]{86}$/;
 const MEMBER = ',"signatures":';
 const ALGORITHM = "Ed25519";
 
-/** What base64url says. */
+/** Decodes base64url. */
 const bytesOf = (text: string): Uint8Array<ArrayBuffer> =>
   Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
 
@@ -97,7 +97,10 @@ const olderThan = (issued: string, ageMs: number): boolean =>
 const classesIn = ({ pathname }: URL): string[] =>
   pathname.split("/v1/").at(-1)?.split("/").slice(2).map(decodeURIComponent) ?? [];
 
-/** What the zoo of `url` says that a class is never to run; else what it said to this browser last. */
+/**
+ * Reads what the zoo of `url` says that a class is never to run; else what it said to this browser
+ * last.
+ */
 async function deniedTo(
   deviceClass: string,
   url: URL,

@@ -9,7 +9,7 @@ import type { ThreadPool } from "../threads/pool.js";
 import type { KernelWire } from "../wire/types.js";
 import type { InputViews } from "./names.js";
 
-/** What a kernel wants of memory. */
+/** A kernel wants this of memory. */
 export interface Placeable extends Packable {
   readonly kernel: Pick<KernelWire, "tensors" | "layouts" | "scratch_bytes">;
 }

@@ -53,8 +53,9 @@ export interface OpenOptions {
    */
   readonly keys?: readonly string[];
   /**
-   * With `keys`: manifests that were signed longer ago are refused; 7 days unless told, and 2 at the
-   * most for the first that this browser sees. Those of a bundle are of any age unless told.
+   * Manifests that were signed longer ago are refused where there are `keys`; 7 days unless told,
+   * and 2 at the most for the first that this browser sees. Those of a bundle are of any age unless
+   * told.
    */
   readonly maxAgeMs?: number;
   /**
@@ -69,8 +70,8 @@ export interface OpenOptions {
    */
   readonly threads?: ThreadCount;
   /**
-   * What kernels run on: `auto`, the zoo's advice for each workload, unless told. Where there is
-   * no WebGPU it is WebAssembly, and `kernel.info` says why. With `javascript` they run as they do
+   * Kernels run on this: `auto`, the zoo's advice for each workload, unless told. Where there is no
+   * WebGPU it is WebAssembly, and `kernel.info` says why. With `javascript` they run as they do
    * where the page may not run WebAssembly.
    */
   readonly backend?: Backend;
@@ -135,8 +136,8 @@ function refuseWithoutWorkers(): void {
 }
 
 /**
- * What `work` gives. Whatever else it throws becomes a KernelZooError that begins with `what`; an
- * abort by the page stays what it is.
+ * Resolves to what `work` gives. Whatever else it throws becomes a KernelZooError that begins with
+ * `what`; an abort by the page stays what it is.
  */
 async function explained<T>(
   work: () => Promise<T>,
@@ -191,16 +192,16 @@ const NO_MEMORY = {} as WebAssembly.Memory;
 /** A file of kernels says itself what it is for. */
 const ANY_DEVICE: AskingDevice = { deviceClass: "", hardware: null, gpu: NO_GPU };
 
-/** What a zoo is made from. */
+/** A zoo is made from these. */
 interface ZooParts extends Source {
   readonly arena: Arena;
   readonly threads: Threads;
   readonly backend: Backend;
-  /** Why JavaScript runs in place of WebAssembly; null where WebAssembly may run. */
+  /** The reason why JavaScript runs in place of WebAssembly; null where WebAssembly may run. */
   readonly forbidden: string | null;
   readonly failures: Failures;
   readonly signal: AbortSignal | undefined;
-  /** What the page told of its device. */
+  /** The page told this of its device. */
   readonly told: Pick<OpenOptions, "deviceClass" | "device">;
 }
 
@@ -257,12 +258,12 @@ export class KernelZoo {
     return this.#peakGflops;
   }
 
-  /** The same of the whole GPU, as it was probed; null where WebGPU is not used. */
+  /** The rate of the whole GPU, as it was probed; null where WebGPU is not used. */
   get gpuPeakGflops(): number | null {
     return this.#gpu.kind === "gpu" ? this.#gpu.peakGflops : null;
   }
 
-  /** Why this tab does not use its GPU any more; null while the GPU works. */
+  /** The reason why this tab does not use its GPU any more; null while the GPU works. */
   get gpuFailure(): string | null {
     return gpuFailure();
   }
@@ -321,8 +322,9 @@ export class KernelZoo {
   }
 
   /**
-   * As far as a model needs it: a file is for any device, and a device that was not probed has the
-   * usual class. Where nothing of the GPU is known, and nothing `needsGpu`, no GPU is waited for.
+   * Describes the device as far as a model needs it: a file is for any device, and a device that
+   * was not probed has the usual class. Where nothing of the GPU is known, and nothing `needsGpu`,
+   * no GPU is waited for.
    */
   async #deviceOfModel(name: string, needsGpu: boolean): Promise<AskingDevice> {
     if (name.endsWith(".json")) return ANY_DEVICE;
@@ -497,7 +499,10 @@ export class KernelZoo {
     await (await graphs()).deleteGraph(key);
   }
 
-  /** What `open` gives, of whatever stands under a name. Throws KernelZooError, or the reason of `signal`. */
+  /**
+   * Resolves to what `open` gives, of whatever stands under a name. Throws KernelZooError, or the
+   * reason of `signal`.
+   */
   async #opened<T>(
     name: string,
     signal: AbortSignal | undefined,
