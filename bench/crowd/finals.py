@@ -31,7 +31,7 @@ FEWEST = 20
 KEYS = 40
 SEEDS = (1, 2, 3)
 NEAR = 0.01
-"""What is served should be as close to the best."""
+"""A served kernel should be as close to the best."""
 SHARES = (0.0, 0.2)
 WITHIN = 0.95
 AS_RECORDED = ("chromium", "firefox", "webkit")

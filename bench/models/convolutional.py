@@ -35,7 +35,7 @@ class Bottlenecks(nn.Module):
 
 
 class PooledPyramid(nn.Module):
-    """The same maximum three times over, joined."""
+    """Joins one maximum, taken three times over."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -63,7 +63,8 @@ class Head(nn.Module):
 
 
 class Detector(nn.Module):
-    """In the manner of YOLOv8n: three scales, a path down and up, boxes from distributions."""
+    """Detects in the manner of YOLOv8n: three scales, a path down and up, boxes from
+    distributions."""
 
     STRIDES = (8, 16, 32)
 

@@ -1,4 +1,5 @@
-"""What kernels of a network cost a page before they are warm, and which cost least for few runs.
+"""Measures what kernels of a network cost a page before they are warm, and which cost least for few
+runs.
 
 Several pages measure as so many agents would, by the agent's own code and with weights as cold as
 in a network; the zoo's own rule says what is offered (`services.aggregator.by_runs`). What was
@@ -29,7 +30,7 @@ from services.aggregator.publishing import Rule
 from services.tuner.schedules.registry import lite_space
 
 COSTS = "costs.json"
-"""What was measured of every network in its folder."""
+"""This file has what was measured of a network, in its folder."""
 VOTERS = 3
 RULE = Rule(quorum=VOTERS, malicious_share=0.0)
 TRIES = 3
@@ -50,7 +51,8 @@ class Costs:
     choices: Choices
 
     def measure(self, site: BenchSite, workloads: Iterable[Workload]) -> None:
-        """What was not measured before. Workloads of which nothing was screened have one kernel."""
+        """Measures what was not measured before. Workloads of which nothing was screened have one
+        kernel."""
         for workload in workloads:
             close = self.choices.close(workload, CLOSE)
             if len(close) < 2:

@@ -266,8 +266,7 @@ DAMAGED = """
 def test_a_model_on_the_gpu_is_kept_and_opened_by_its_key_without_the_network(
     page: Page, host: Queue
 ) -> None:
-    """The same holds as on WebAssembly: what is changed on the device is fetched anew, or
-    refused."""
+    """It holds as on WebAssembly: what is changed on the device is fetched anew, or refused."""
     network = small()
 
     def run(body: str) -> Any:

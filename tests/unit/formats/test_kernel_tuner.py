@@ -1,4 +1,4 @@
-"""What Kernel Tuner's own schema, reader and simulator say of the files."""
+"""Kernel Tuner's own schema, reader and simulator accept the files."""
 
 import json
 from pathlib import Path

@@ -18,7 +18,8 @@ BATCHED = Workload.of("batch_matmul", (12, 64, 64, 64))
 
 
 def best(text: str, key: str, device: str, size: tuple[int, ...]) -> dict[str, object]:
-    """What the application would be given: the device first, then the nearest size, then time."""
+    """Picks what the application would be given: the device first, then the nearest size, then
+    time."""
     header, *lines = (json.loads(line) for line in text.splitlines())
     assert (header["version"], header["key"]) == ("1.0", key)
 

@@ -1,4 +1,4 @@
-"""How many manifests that are in no memory may be built at one time."""
+"""Only so many manifests that are in no memory may be built at one time."""
 
 from heapq import heappop, heappush
 from random import Random

@@ -1,4 +1,4 @@
-"""Which target a page is told to run."""
+"""A page is told which target to run."""
 
 import pytest
 

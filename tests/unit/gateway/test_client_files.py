@@ -1,4 +1,4 @@
-"""How the client's files are served, as client/build.js makes them."""
+"""The client's files are served as client/build.js makes them."""
 
 import base64
 import gzip

@@ -251,7 +251,7 @@ def test_whoever_asks_in_time_is_answered_however_long_the_connection_lasts(port
 
 
 def _admitted(port: int, address: str, count: int) -> int:
-    """How many connections from an address, held at once, are answered."""
+    """Counts the connections from an address, held at once, that are answered."""
     made = [connect(port, source_address=(address, 0)) for _ in range(count)]
     answered = 0
     for connection in made:

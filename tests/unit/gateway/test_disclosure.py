@@ -1,4 +1,4 @@
-"""What may be told of a class of devices."""
+"""Only so much may be told of a class of devices."""
 
 import pytest
 

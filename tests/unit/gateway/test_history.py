@@ -1,4 +1,4 @@
-"""Why a version came, told by what was kept with it and the one before it."""
+"""A version came for a reason, told by what was kept with it and the one before it."""
 
 import pytest
 

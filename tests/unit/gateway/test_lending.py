@@ -1,4 +1,4 @@
-"""What a lease is filled with, by role."""
+"""A lease is filled by roles."""
 
 from dataclasses import replace
 from random import Random
@@ -111,7 +111,7 @@ def test_what_costs_less_for_few_runs_is_lent_to_a_quorum_after_the_leaders() ->
 
 
 def test_nothing_is_lent_for_few_runs_that_is_never_offered() -> None:
-    """What is twice as slow, saves less than noise, or is beaten in both."""
+    """These are twice as slow, save less than noise, or are beaten in both."""
     leading = [prepared(place, 100.0, by=5, mine=True) for place in (18, 19)]
 
     def lent(*others: ProspectRow) -> list[str]:

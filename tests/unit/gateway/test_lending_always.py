@@ -1,4 +1,4 @@
-"""What holds of every lease, however a space stands."""
+"""All this holds of every lease, however a space stands."""
 
 from dataclasses import replace
 from random import Random
@@ -81,8 +81,8 @@ def test_a_plan_lends_what_can_be_lent_once_within_the_limit_and_closes_when_not
 def test_a_crowd_measures_all_of_a_space_and_the_first_two_as_often_as_a_quorum_asks(
     size: int, agents: int, cover: int, quorum: int
 ) -> None:
-    """In turn, each answering at once; a kernel's time is its place, and the slower it is the
-    sooner it is prepared. What is best for few runs a quorum measures, too.
+    """Agents come in turn, each answering at once; a kernel's time is its place, and the slower it
+    is the sooner it is prepared. What is best for few runs a quorum measures, too.
     """
     measured_by: list[set[int]] = [set() for _ in range(size)]
     closed: set[int] = set()

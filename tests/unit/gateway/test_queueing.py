@@ -1,4 +1,4 @@
-"""In which order a page that tunes itself is sent candidates."""
+"""A page that tunes itself is sent candidates in an order."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""How soon a crowd knows its winner, counted in measurements that one agent makes in a row."""
+"""A crowd knows its winner soon, counted in measurements that one agent makes in a row."""
 
 from dataclasses import dataclass, field
 from random import Random

@@ -1,4 +1,4 @@
-"""Where much changes, pages of classes that have voted wait for no build."""
+"""Pages of classes that have voted wait for no build where much changes."""
 
 import asyncio
 from typing import cast
@@ -22,7 +22,7 @@ BORROWED = Sources(offers=(WORKLOAD,))
 
 
 class _Gateway:
-    """As much of a gateway's state as remembers manifests."""
+    """Stands for as much of a gateway's state as remembers manifests."""
 
     def __init__(self, level: HitLevel = HitLevel.EXACT) -> None:
         self.wake, self.builds, self.level = Wake(""), Builds(), level
@@ -140,7 +140,7 @@ def test_votes_of_other_classes_change_what_a_class_borrows_and_not_what_it_vote
 
 
 def test_nothing_is_kept_for_long_over_changes_of_something_else() -> None:
-    """What similar shapes found is offered, too."""
+    """Similar shapes' findings are offered, too."""
 
     async def told() -> None:
         gateway = _Gateway(HitLevel.COMMON)

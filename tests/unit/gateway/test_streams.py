@@ -1,4 +1,4 @@
-"""What pages that tune themselves look at together."""
+"""Pages that tune themselves look at some things together."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What an inference took, from one kernel that leads to the next."""
+"""An inference took so long, from one leading kernel to the next."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""What onnxruntime computes of generated cases, and how outputs differ from that."""
+"""Computes generated cases by onnxruntime, and says how outputs differ from that."""
 
 import re
 import warnings
@@ -36,7 +36,7 @@ def quiet() -> Iterator[None]:
 
 
 def expected(case: OperatorCase) -> list[Array]:
-    """What onnxruntime computes, without its rewriting of graphs, or else ONNX's reference."""
+    """Computes by onnxruntime, without its rewriting of graphs, or else ONNX's reference."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
@@ -53,7 +53,7 @@ def expected(case: OperatorCase) -> list[Array]:
 
 
 def difference(found: Array, wanted: Array) -> str:
-    """How an output differs from the one that is right; '' if it does not."""
+    """Says how an output differs from the one that is right; '' if it does not."""
     wanted = np.asarray(wanted)
     found = np.asarray(found).reshape(wanted.shape)
     if wanted.dtype.kind in "biu":
@@ -77,7 +77,7 @@ def described(case: OperatorCase) -> str:
 
 
 def fault(case: OperatorCase, wanted: Sequence[Array], outputs: Mapping[str, Array]) -> str:
-    """What is wrong with the outputs of a case, by their names; '' if nothing is."""
+    """Says what is wrong with the outputs of a case, by their names; '' if nothing is."""
     for info, right in zip(case.model.graph.output, wanted, strict=True):
         if told := difference(outputs[info.name], right):
             return f"{described(case)}: {info.name}: {told}"

@@ -21,8 +21,8 @@ NUMPY = {"f32": np.float32, "i32": np.int32}
 
 
 class Runner:
-    """As the page's runtime does it: activations, weights, packed weights and scratch memory lie
-    one after the other, and a kernel is instantiated once."""
+    """Runs a plan as the page's runtime does: activations, weights, packed weights and scratch
+    memory lie one after the other, and a kernel is instantiated once."""
 
     def __init__(self, plan: Plan, workloads: Mapping[str, Workload], weights: bytes) -> None:
         self._plan = plan
@@ -44,7 +44,7 @@ class Runner:
         self._functions = [self._memory.function(each.body) for each in self._artifacts]
 
     def _packed_weights(self, candidates: list[Any]) -> dict[tuple[int, str], tuple[int, Artifact]]:
-        """Where each weight goes that a kernel wants in a layout, and what packs it."""
+        """Places each weight that a kernel wants in a layout, and finds what packs it."""
         found: dict[tuple[int, str], tuple[int, Artifact]] = {}
         for call in self._plan.calls:
             manifest = self._artifacts[call.kernel].manifest
@@ -100,7 +100,7 @@ class Runner:
 def golden_arrays(
     parts: tuple[GoldenPart, ...], ports: tuple[Port, ...], body: bytes
 ) -> dict[str, NDArray[Any]]:
-    """What a golden file has for inputs or outputs, in the dtypes that memory has."""
+    """Reads what a golden file has for inputs or outputs, in the dtypes that memory has."""
     return {
         port.name: np.frombuffer(
             body, NUMPY[port.dtype.stored], part.bytes // 4, part.offset
@@ -157,7 +157,7 @@ Place = tuple[str, int]
 
 
 def _place(plan: Plan, number: int) -> Place:
-    """Where a tensor lies: views of one lie where it does."""
+    """Places a tensor: views of one lie where it does."""
     tensor = plan.tensors[number]
     return ("memory", tensor.at or 0) if tensor.weight is None else ("weight", tensor.weight)
 

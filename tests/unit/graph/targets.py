@@ -53,7 +53,7 @@ def outputs_on(
 
 
 def _without_layouts(workload: Workload) -> Workload:
-    """The same workload with weights as they lie."""
+    """Returns the workload with weights as they lie."""
     if not workload.constant:
         return workload
     operators = "+".join((workload.operator.name, *workload.epilogue))

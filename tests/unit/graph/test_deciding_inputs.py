@@ -1,4 +1,4 @@
-"""What an import is told beside the file: values of inputs that decide, and numbers of dimensions;
+"""An import is told these beside the file: values of inputs that decide, and numbers of dimensions;
 and what of a file is asked for nothing."""
 
 from pathlib import Path
@@ -236,7 +236,7 @@ def test_a_file_of_other_domains_alone_has_the_newest_opset(tmp_path: Path) -> N
 
 
 def test_weights_that_are_inputs_as_well_are_constants(tmp_path: Path) -> None:
-    """As files of before 2019 have them."""
+    """Files of before 2019 have them so."""
     model = parsed("net (float[2] x, float[2] w) => (float[2] y) { y = Add (x, w) }", opset=8)
     model.ir_version = 3
     model.graph.initializer.append(numpy_helper.from_array(np.ones(2, np.float32), "w"))

@@ -75,7 +75,7 @@ def attention_in_vectors() -> Graph:
 
 
 def attention_without_a_bias_of_keys() -> Graph:
-    """As Whisper has it."""
+    """Attention as Whisper has it."""
     return attention(12, bias_of_keys=False)
 
 

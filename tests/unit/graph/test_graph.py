@@ -1,4 +1,4 @@
-"""What a graph must be, and the sentence for each way in which it is not."""
+"""A graph keeps rules, and there is a sentence for each that it breaks."""
 
 from dataclasses import replace
 

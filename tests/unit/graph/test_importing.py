@@ -68,8 +68,8 @@ def test_arithmetic_on_shapes_vanishes(tmp_path: Path) -> None:
 def test_a_table_that_also_makes_logits_is_kept_once(
     tmp_path: Path, rows: int, constant: str
 ) -> None:
-    """As GPT-2's: exporters write the transposed table a second time. Many rows read it as `gather`
-    does, so that no page packs a copy of it."""
+    """The table is like GPT-2's: exporters write the transposed table a second time. Many rows read
+    it as `gather` does, so that no page packs a copy of it."""
     table = drawn((520, 512))
     model = parsed(f"""net (int64[1, {rows}] ids) => (float[1, {rows}, 520] y) {{
         hidden = Gather (table, ids)

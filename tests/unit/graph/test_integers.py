@@ -77,7 +77,7 @@ CASES = (
 
 
 def specials(dtype: np.dtype[Any]) -> Array:
-    """Those that integers of 32 bits hold: 0, ±1, least and most, and what f32 does not have."""
+    """Integers at the edges of 32 bits: 0, ±1, least and most, and what f32 does not have."""
     info = np.iinfo(np.dtype(f"{dtype.kind}{min(dtype.itemsize, 4)}"))
     numbers = {*SIZES, *-SIZES, info.min, info.min + 1, info.max - 1, info.max}
     return np.array(sorted(n for n in numbers if info.min <= n <= info.max), dtype)
@@ -123,7 +123,7 @@ def model_of(dtype: str, cases: list[Case], feeds: dict[str, Array]) -> ModelPro
 
 
 def low_half(values: Array) -> Array:
-    """As memory has them."""
+    """Returns values as memory has them."""
     if values.dtype.kind == "f":
         return values.astype(np.float32)
     if values.dtype.itemsize == 8:

@@ -1,4 +1,4 @@
-"""What is left of programs gets few axes, and the same key wherever the same is computed."""
+"""Programs that are left get few axes, and one key wherever they compute the same."""
 
 from typing import Any
 

@@ -57,7 +57,7 @@ def planned(case: OperatorCase, graph: Graph) -> Planned:
 
 
 def faults(cases: Iterable[OperatorCase], made: Mapping[str, Mapping[str, Outputs]]) -> list[str]:
-    """What is wrong with outputs, which are by where they were computed and by case."""
+    """Lists what is wrong with outputs, which are by where they were computed and by case."""
     found = []
     for case in cases:
         wanted = expected(case)

@@ -66,7 +66,7 @@ def assert_as_onnxruntime(model: bytes, feeds: Mapping[str, Array], folder: Path
 
 
 def drawn(random: np.random.Generator, shape: tuple[int, ...], dtype: type) -> Array:
-    """With many equal numbers."""
+    """Draws many equal numbers."""
     if dtype is np.float32:
         return np.round(random.standard_normal(shape), 1).astype(dtype)
     return random.integers(-9, 9, shape).astype(dtype)

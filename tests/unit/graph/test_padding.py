@@ -25,7 +25,7 @@ Pads = list[tuple[int, int]]
 
 
 def cut_and_padded(x: Array, pads: Pads, mode: str, value: float = 0) -> Array:
-    """As onnxruntime does it: edges and reflections are of what is left of a cut."""
+    """Pads as onnxruntime does: edges and reflections are of what is left of a cut."""
     for axis, (before, after) in enumerate(pads):
         kept = slice(max(0, -before), x.shape[axis] - max(0, -after))
         x = x[(slice(None),) * axis + (kept,)]
@@ -96,7 +96,7 @@ LOPSIDED = {
 def test_the_last_window_may_end_before_an_image_that_is_padded_in_front(
     name: str, tmp_path: Path
 ) -> None:
-    """What no window reaches is cut on one side, and as much comes on the other."""
+    """Entries that no window reaches are cut on one side, and as many come on the other."""
     operator, shape, size, pads, strides = LOPSIDED[name]
     head, _, more = operator.partition(" <")
     feeds = {"x": drawn(shape)}

@@ -59,7 +59,7 @@ def unary(model: Model) -> None:
 
 
 def binary(model: Model) -> None:
-    """With a value, or with a weight that is broadcast."""
+    """Adds an operator of a value and another, or a weight that is broadcast."""
     x = model.any_value()
     shape = model.shapes[x]
     alike = [name for name, other in model.shapes.items() if other == shape]

@@ -1,4 +1,4 @@
-"""What each rule makes of a small network, and that the values stay."""
+"""Each rule changes a small network, whose values stay."""
 
 from pathlib import Path
 

@@ -123,7 +123,7 @@ def test_what_cannot_lie_in_pieces_is_refused_with_its_node(tmp_path: Path) -> N
 
 
 def test_a_real_table_of_a_quarter_million_words_is_planned(tmp_path: Path) -> None:
-    """That of multilingual-e5-small, 384 MB."""
+    """It is that of multilingual-e5-small, 384 MB."""
     table = np.random.default_rng(0).standard_normal((250_037, 384), np.float32)
     graph = helper.make_graph(
         [helper.make_node("Gather", ["table", "ids"], ["y"])],

@@ -95,8 +95,8 @@ def _with_ports_of_f16(model: ModelProto) -> ModelProto:
 def test_a_file_with_values_of_f16_becomes_the_same_calls(
     config: LanguageConfig, changed: Callable[[ModelProto], ModelProto], tmp_path: Path
 ) -> None:
-    """As `model_q4f16.onnx`: scales, norms, biases and tables of f16, computed with in f32. A
-    factor that f16 rounds is in the text of its program, so that its hash is another."""
+    """The file is like `model_q4f16.onnx`: scales, norms, biases and tables of f16, computed with
+    in f32. A factor that f16 rounds is in the text of its program, so that its hash is another."""
     model = changed(decoder_onnx(config, Seeded()))
     assert not [each for each in model.graph.initializer if each.data_type == TensorProto.FLOAT]
     path = _saved(tmp_path, model)
@@ -190,7 +190,7 @@ def _uneven_embedding(model: ModelProto) -> None:
 
 
 def _gelu(model: ModelProto) -> None:
-    """With erf."""
+    """Puts GELU with erf in the place of SiLU."""
     _node(model, "Sigmoid").op_type = "Gelu"
 
 

@@ -42,8 +42,8 @@ class ZeroPoints(Seeded):
 
 
 class Mixed(Seeded):
-    """As onnxruntime-genai mixes them: values and the second product of a gate have 8 bits, and the
-    table of tokens smaller blocks."""
+    """Mixes forms as onnxruntime-genai does: values and the second product of a gate have 8 bits,
+    and the table of tokens smaller blocks."""
 
     def matrix(self, name: str, rows: int, columns: int) -> Quantised:
         if name.endswith(("v_proj.weight", "down_proj.weight")):

@@ -62,7 +62,7 @@ def test_every_metric_that_a_panel_asks_for_is_exported() -> None:
 
 
 def test_every_metric_is_shown_somewhere_or_watched_by_an_alert() -> None:
-    """What nobody looks at need not be counted."""
+    """A metric at which nobody looks need not be counted."""
     shown = (
         json.dumps(list(generated().values()))
         + (ROOT / "dashboards/alerts/kernelzoo.yaml").read_text()

@@ -46,7 +46,7 @@ def _settings(port: int | None = None) -> Settings:
 
 
 def _routes() -> set[str]:
-    """What `route` may say: every template of the gateway, its files, and nothing found."""
+    """Lists what `route` may say: every template of the gateway, its files, and nothing found."""
     paths = {route.path for route in application(_settings()).routes if hasattr(route, "path")}
     return paths | {"/client", NO_ROUTE}
 

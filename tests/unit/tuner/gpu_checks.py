@@ -1,4 +1,5 @@
-"""What holds for every candidate of webgpu: legal steps, a right result, a config that is read."""
+"""Checks what holds for every candidate of webgpu: legal steps, a right result, a config that is
+read."""
 
 import numpy as np
 
@@ -21,7 +22,7 @@ def legal(candidate: Candidate) -> GpuCompilation:
 
 
 def right(candidate: Candidate, slices: int = 3) -> GpuCompilation:
-    """What the compilation made, once all of it has been checked."""
+    """Checks all that the compilation made, and returns it."""
     workload = candidate.workload
     steps = legal(candidate)
     inputs = inputs_of(workload)

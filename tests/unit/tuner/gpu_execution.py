@@ -15,7 +15,7 @@ from tests.unit.tuner.execution import NUMPY, Floats, Values
 
 LLVMPIPE = sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))
 SLICE_STEP_BYTES = 256
-"""What a dynamic offset of a uniform is a multiple of."""
+"""A dynamic offset of a uniform is a multiple of this."""
 
 UNKNOWN_TO_NAGA = "enable subgroups;\n"
 """naga 27 has subgroups without asking, and refuses to be asked."""
@@ -57,7 +57,7 @@ def execute_gpu(artifact: Artifact, inputs: list[Floats], slices: int = 1) -> Fl
 
 
 def execute_on_gpu(artifact: Artifact, inputs: Sequence[Values], slices: int = 1) -> Values:
-    """The same as the dtype that the output has."""
+    """Executes, and returns the dtype that the output has."""
     return executed(artifact, inputs, slices)[-1]
 
 

@@ -1,4 +1,4 @@
-"""What programs for a GPU compute by the oracle, the interpreter."""
+"""Computes programs for a GPU by the oracle, the interpreter."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What every operator computes, whole, in float64: the oracle of compiled kernels."""
+"""Computes every operator whole, in float64: the oracle of compiled kernels."""
 
 from collections.abc import Callable
 from math import erf
@@ -148,7 +148,7 @@ def dequantised(
     steps = unpacked(words, width)
 
     def spread(entries: NDArray[np.generic]) -> Doubles:
-        """Those of each block for every column."""
+        """Repeats the entries of each block for every column."""
         return np.repeat(entries.astype(np.float64), block, axis=1)[:, : steps.shape[1]]
 
     points = 1 << (width - 1) if zeros is None else spread(unpacked(zeros, width))

@@ -38,7 +38,7 @@ from tests.unit.tuner.gpu_execution import executed
 
 SHAPE = AttentionShape(heads=6, kv_heads=2, head_dim=32, length=150)
 GEMMA = replace(SHAPE, scale=0.4, cap=0.7, window=40)
-"""As Gemma 2 has it, with numbers that change outputs of seeded inputs."""
+"""Attention as Gemma 2 has it, with numbers that change outputs of seeded inputs."""
 CONFIGS = [
     WebgpuDecodeAttentionConfig(threads=threads, parts=parts, subgroups=subgroups)
     for threads, parts, subgroups in ((64, 1, False), (32, 4, False), (128, 3, True))

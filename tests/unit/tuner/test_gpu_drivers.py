@@ -1,4 +1,5 @@
-"""What a driver has to compile: few decisions in a row, and no more than its model is known to."""
+"""A driver has to compile little: few decisions in a row, and no more than its model is known
+to."""
 
 import pytest
 
@@ -67,7 +68,7 @@ def tiles_of(key: str, gpu: GpuModel) -> list[Candidate]:
 
 
 def statements_in(candidate: Candidate) -> int:
-    """As the driver sees them, of all dispatches."""
+    """Counts statements as the driver sees them, of all dispatches."""
     made = gpu_compilation(candidate).optimised
     return sum(1 for program in made for _ in statements(program.body.body))
 

@@ -110,7 +110,7 @@ def attended(given: ManyRowsAttention, inputs: list[Any]) -> NDArray[np.float64]
 
 @pytest.mark.parametrize("case", CASES)
 def test_attention_of_many_rows_is_right(case: str) -> None:
-    """In one dispatch; in two where workgroups share the keys of a query."""
+    """It takes one dispatch; two where workgroups share the keys of a query."""
     given, chosen = CASES[case]
     workload = Workload.of_program("attention", attention(given))
     inputs = inputs_of(workload)

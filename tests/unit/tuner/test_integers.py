@@ -81,7 +81,7 @@ def given(program: Program) -> list[Integers]:
 
 
 def every_way(programs: dict[str, Program], folder: Path) -> dict[str, dict[str, Any]]:
-    """What each program makes of all pairs, by its name and by who computes it."""
+    """Computes each program of all pairs, by its name and by who computes it."""
     made: dict[str, dict[str, Any]] = {name: {} for name in programs}
     runs = {}
     for name, program in programs.items():

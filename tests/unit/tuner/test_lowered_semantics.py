@@ -1,4 +1,5 @@
-"""What integers, conditions and casts of TVM mean after lowering: as wasm, as WGSL, interpreted."""
+"""Integers, conditions and casts of TVM keep their meaning after lowering: as wasm, as WGSL,
+interpreted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +48,7 @@ def ran(entry: Entry, x: NDArray[np.generic], dtype: type[np.generic] = np.int32
 
 
 def ran_on_gpu(function: Node, x: NDArray[np.generic]) -> Values:
-    """The same from int32 to int32, on a GPU."""
+    """Runs a function from int32 to int32 on a GPU."""
     threads = ThreadBinding(count=64, vectors=1, vec4=False)
     programs = [bind_threads(each, threads) for each in split_nests(plain_program(function))]
     module = print_module(tuple(map(run_gpu_passes, programs)), ("x", "c"))

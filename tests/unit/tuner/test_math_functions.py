@@ -165,7 +165,7 @@ def test_a_power_is_that_of_c_at_its_edges() -> None:
 
 
 def test_the_power_of_a_clamped_number_is_computed_without_choices() -> None:
-    """As behind the largest score of a row: e to what lies between -87 and 0."""
+    """It is so behind the largest score of a row: e to what lies between -87 and 0."""
     x, y = parameter("x", POINTS), parameter("y", POINTS)
     bounded: Expression = Load(buffer=x, index=at(v=1, r=4))
     for op, bound in ((BinaryOp.MAX, -87.0), (BinaryOp.MIN, 0.0)):

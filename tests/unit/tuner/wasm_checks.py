@@ -1,4 +1,4 @@
-"""What holds for every candidate of wasm: it is legal at every stage."""
+"""Checks what holds for every candidate of wasm: it is legal at every stage."""
 
 from kernelzoo.domain.candidate import Candidate
 from services.tuner.codegen.wasm.function import type_faults
