@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from functools import partial
 from typing import cast
 
@@ -12,7 +13,7 @@ import uvicorn
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 from services.gateway.app import create
-from services.gateway.connections import Connections, Patience, PatientProtocol
+from services.gateway.connections import Connections, Patience, PatientProtocol, listeners
 from services.gateway.proxies import Proxies
 
 COLLECTED_AT = (50_000, 5, 10)
@@ -39,7 +40,7 @@ def main() -> None:
     )
     gateway = create(settings)
     _collect_seldom()
-    uvicorn.run(
+    config = uvicorn.Config(
         gateway,
         host=options.host,
         port=options.port,
@@ -51,6 +52,11 @@ def main() -> None:
         limit_concurrency=settings.connections,
         timeout_graceful_shutdown=GRACE_S,
     )
+    server = uvicorn.Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=listeners(config.bind_socket()))
+    if not server.started:
+        sys.exit("gateway: it did not start; its log says why")
 
 
 def _collect_seldom() -> None:

@@ -1,6 +1,7 @@
 """A full collection of garbage holds the gateway's only thread, so it must not look at all code."""
 
 import gc
+import socket
 import sys
 
 import pytest
@@ -20,8 +21,15 @@ def test_what_is_there_before_the_first_request_is_not_looked_through_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked_at: list[int] = []
-    monkeypatch.setattr(sys, "argv", ["gateway"])
-    monkeypatch.setattr(uvicorn, "run", lambda *_, **__: looked_at.append(len(gc.get_objects())))
+
+    def started(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        looked_at.append(len(gc.get_objects()))
+        server.started = True
+        for each in sockets:
+            each.close()
+
+    monkeypatch.setattr(sys, "argv", ["gateway", "--port", "0"])
+    monkeypatch.setattr(uvicorn.Server, "run", started)
     for name, value in NEEDED.items():
         monkeypatch.setenv(name, value)
     try:
