@@ -69,28 +69,33 @@ async function bundled(input, options, plugins = []) {
 }
 
 const SDK = "src/sdk/index.ts";
+const RUNTIME = "src/model/runtime.ts";
 
-/** @param {import("rolldown").OutputOptions} names */
-function buildSdkAt(names) {
-  const { plugin, codeSplitting } = inOrder({ sdk: SDK, runtime: "src/model/runtime.ts" });
-  return bundled({ sdk: SDK }, { ...names, codeSplitting }, [plugin]);
+/**
+ * The runtime is an entry as well: its exports keep their names, so that nothing is put together for those
+ * who import it.
+ * @param {string} sdkName
+ * @param {string} chunkFileNames
+ */
+function buildSdkAt(sdkName, chunkFileNames) {
+  const { plugin, codeSplitting } = inOrder({ sdk: SDK, runtime: RUNTIME });
+  /** @param {{ name: string }} entry */
+  const entryFileNames = ({ name }) => (name === "sdk" ? sdkName : chunkFileNames);
+  const names = { entryFileNames, chunkFileNames };
+  return bundled({ sdk: SDK, runtime: RUNTIME }, { ...names, codeSplitting }, [plugin]);
 }
 
 /**
  * The SDK: `sdk.js`, and in `chunks/` what it loads when a page needs it.
  * @returns {Promise<Map<string, string>>}
  */
-export const buildSdk = () => buildSdkAt({ chunkFileNames: "chunks/[name]-[hash].js" });
+export const buildSdk = () => buildSdkAt("sdk.js", "chunks/[name]-[hash].js");
 
 /**
  * The SDK at a name that never means other bytes. Its chunks are its own, as they import it by name.
  * @returns {Promise<Map<string, string>>}
  */
-export const buildPinnedSdk = () =>
-  buildSdkAt({
-    entryFileNames: "[name]-[hash:12].js",
-    chunkFileNames: "pinned/[name]-[hash].js",
-  });
+export const buildPinnedSdk = () => buildSdkAt("[name]-[hash:12].js", "pinned/[name]-[hash].js");
 
 /**
  * What a page with a language model takes beside the SDK, which it shares nothing with but types.

@@ -46,8 +46,8 @@ function workersInParts(folder) {
     .filter((name) => name.endsWith(".ts"))
     .map((name) => resolve(folder, name));
   const imported = files.flatMap((file) =>
-    [...readFileSync(file, "utf8").matchAll(/from "([^"]+)\.js\?parts"/g)].map(([, path]) =>
-      resolve(dirname(file), `${path}.ts`),
+    [...readFileSync(file, "utf8").matchAll(/(?:from |import\()"([^"]+)\.js\?parts"/g)].map(
+      ([, path]) => resolve(dirname(file), `${path}.ts`),
     ),
   );
   return [...new Set(imported)].sort();

@@ -5,7 +5,7 @@ import { deflateSync } from "node:zlib";
 import { rangeOfPart } from "../src/backend/wasm/call-parts.js";
 import { Crew, type Hand } from "../src/backend/wasm/crew.js";
 import { Dispatcher } from "../src/backend/wasm/dispatch.js";
-import { type Copy, place } from "../src/backend/wasm/memory.js";
+import { place, type WeightCopy } from "../src/backend/wasm/memory.js";
 import type { Linked, Main } from "../src/backend/wasm/program.js";
 import { toFloat16 } from "../src/engine/float16.js";
 import { unstoppable } from "../src/executor/event-loop.js";
@@ -564,7 +564,7 @@ async function besides(
     },
   };
   await preparedBeside(worker, order, linked, arrivals, arrived);
-  const [plain, packed] = (placement.weights[0] as readonly Copy[]).map(({ address }) => [
+  const [plain, packed] = (placement.weights[0] as readonly WeightCopy[]).map(({ address }) => [
     ...new Float32Array(memory.buffer, address, ELEMENTS),
   ]);
   return { plain, packed, count: countOf(arrivals, 1), bytes, asked };

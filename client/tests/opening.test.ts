@@ -5,7 +5,7 @@ import { Arena } from "../src/engine/arena.js";
 import { KernelZooError } from "../src/engine/error.js";
 import type { Stored } from "../src/executor/golden-tensors.js";
 import type { FromRuntime, LoadOrder, ToRuntime } from "../src/executor/messages.js";
-import { Refused, type RuntimeWorker } from "../src/executor/worker-client.js";
+import { type RuntimeWorker, WorkerFailure } from "../src/executor/worker-client.js";
 import { deadline } from "../src/gateway/deadline.js";
 import { Failures } from "../src/gateway/failures.js";
 import type { Host } from "../src/model/host.js";
@@ -343,7 +343,7 @@ test("a GPU that is lost is replaced by WebAssembly where memory suffices for it
     const order = { ...ORDER, memoryBytes, source: "" };
     const opener = new Opener(hostOf("http://zoo.test/"), answered, order, spawn);
     const opened = await opener.open();
-    const lost = new Refused({ stage: "validate", message: "it was lost", fault: null });
+    const lost = new WorkerFailure({ stage: "validate", message: "it was lost", fault: null });
     const reopened = opener.reopen(opened, lost);
     if (fits) await reopened;
     else await assert.rejects(reopened, /tiny takes 1 MiB; 1 MiB are left/);

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { BesideCall, GpuExecutor } from "../src/backend/webgpu/executor.js";
 import type { GoldenFile } from "../src/executor/golden-file.js";
 import { RunsFirst } from "../src/executor/run-priority.js";
-import type { Beside, GpuEngine } from "../src/executor/webgpu-executor.js";
 import { OverflowAudit } from "../src/tuning/webgpu/overflow-audit.js";
 
 Object.assign(globalThis, {
@@ -14,7 +14,7 @@ const INFINITE = 0x7c00;
 const GOLDEN = [new Float32Array([1])];
 const LARGE = [new Float32Array([9])];
 
-/** An engine of calls whose outputs are infinite as `infinite` says; the last one writes f32. */
+/** An executor of calls whose outputs are infinite as `infinite` says; the last one writes f32. */
 function engineOf(calls: number, infinite: (call: number, x: number) => boolean) {
   const tensors = Array.from({ length: calls }, (_, i) => {
     return { dtype: i < calls - 1 ? "f16" : "f32", shape: [4] };
@@ -24,11 +24,11 @@ function engineOf(calls: number, infinite: (call: number, x: number) => boolean)
     const bytes = new ArrayBuffer(size);
     return { bytes, mapAsync: async () => undefined, getMappedRange: () => bytes, destroy() {} };
   };
-  const run = async ([x]: readonly Float32Array[], beside: Beside): Promise<void> => {
+  const run = async ([x]: readonly Float32Array[], beside: BesideCall): Promise<void> => {
     const to = beside.copies[0]?.to as unknown as { readonly bytes: ArrayBuffer };
     new Uint16Array(to.bytes)[1] = infinite(beside.call, x?.[0] as number) ? INFINITE : 0;
   };
-  const engine = {
+  const executor = {
     order: { answer: { plan } },
     buffers: {
       placement: { calls: tensors.map((_, i) => [{ kind: "shared", index: i }]) },
@@ -40,16 +40,16 @@ function engineOf(calls: number, infinite: (call: number, x: number) => boolean)
       scoped: async (made: () => unknown) => made(),
       settled: (wait: Promise<void>) => wait,
     },
-    run: (...[feeds, , , , beside]: Parameters<GpuEngine["run"]>) =>
-      run(feeds as readonly Float32Array[], beside as Beside),
+    run: (...[feeds, , , , beside]: Parameters<GpuExecutor["run"]>) =>
+      run(feeds as readonly Float32Array[], beside as BesideCall),
   };
-  return { engine: engine as unknown as GpuEngine, run };
+  return { executor: executor as unknown as GpuExecutor, run };
 }
 
 test("calls are looked at that write numbers for the golden inputs, one in so many runs", async () => {
-  const { engine, run } = engineOf(4, (call, x) => call === 1 || (call === 2 && x > 1));
+  const { executor, run } = engineOf(4, (call, x) => call === 1 || (call === 2 && x > 1));
   const golden = { inputs: async () => GOLDEN } as unknown as GoldenFile;
-  const audit = new OverflowAudit(engine, golden, new RunsFirst(async () => undefined));
+  const audit = new OverflowAudit(executor, golden, new RunsFirst(async () => undefined));
   const found: (readonly [run: number, call: number, infinite: boolean])[] = [];
   for (let i = 1; i <= 400; i++) {
     const written = await audit.next(LARGE);

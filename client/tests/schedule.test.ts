@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Place } from "../src/weights/cached-model.js";
 import { firstCosts, keptCosts } from "../src/weights/preparer.js";
-import { type Costs, nextOf, schedule, Trials, type Way } from "../src/weights/schedule.js";
+import { nextOf, schedule, Trials, type Way, type WeightCosts } from "../src/weights/schedule.js";
 import type { PlanWire } from "../src/wire/model-answer.js";
 
 /** Numbers from 0 to 1 that are the same in every run. */
@@ -15,7 +15,7 @@ function drawing(seed: number): () => number {
 }
 
 /** Up to six weights with up to two ways each; a way is fetched, packed from a kept copy, or read. */
-function drawn(seed: number): Costs {
+function drawn(seed: number): WeightCosts {
   const draw = drawing(seed);
   const whole = (most: number): number => Math.floor(draw() * (most + 1));
   const count = 1 + whole(4);
@@ -41,7 +41,7 @@ function drawn(seed: number): Costs {
 }
 
 /** The soonest end of all ways and threads. */
-function soonest(costs: Costs): number {
+function soonest(costs: WeightCosts): number {
   const { weights, beside } = costs;
   let best = Number.POSITIVE_INFINITY;
   const trials = new Trials(costs);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { OverlappingRuns } from "../src/backend/webgpu/overlapping-runs.js";
 import { type GpuOutput, Staging } from "../src/backend/webgpu/staging.js";
 import { submissionAfter, submissionsOf } from "../src/backend/webgpu/submissions.js";
 
@@ -138,4 +139,46 @@ test("an output is copied after the first submission that ends with its call or 
   assert.deepEqual(after, [0, 0, 1, 2, 3, 3]);
   assert.equal(submissionAfter(3, 12), 0);
   assert.equal(submissionAfter(0, calls), 0, "an input is copied, too");
+});
+
+test("as many runs overlap as there is staging, and they are submitted in their order", async () => {
+  const runs = new OverlappingRuns(["first", "second"]);
+  const heard: string[] = [];
+  const ends: (() => void)[] = [];
+  const run = (name: string, aborted = false) =>
+    runs.run(
+      async (staging) => {
+        heard.push(`${name} in ${staging}`);
+        return !aborted;
+      },
+      async () => {
+        await new Promise<void>((resolve) => ends.push(resolve));
+        return name;
+      },
+    );
+  const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve));
+  const results = [run("a"), run("b"), run("c", true), run("d")];
+  await settled();
+  assert.deepEqual(heard, ["a in second", "b in first"]);
+  ends.shift()?.();
+  await settled();
+  assert.deepEqual(heard.slice(2), ["c in second", "d in second"], "c was aborted");
+  for (const end of ends) end();
+  assert.deepEqual(await Promise.all(results), ["a", "b", null, "d"]);
+});
+
+test("a run that fails gives its staging back, and the next one is submitted", async () => {
+  const runs = new OverlappingRuns([1]);
+  const lost = runs.run(
+    async () => Promise.reject(new Error("the device was lost")),
+    async () => 1,
+  );
+  await assert.rejects(lost, /lost/);
+  assert.equal(
+    await runs.run(
+      async () => true,
+      async (staging) => staging,
+    ),
+    1,
+  );
 });

@@ -23,7 +23,7 @@ const control = (): Int32Array =>
 const PRELUDE = `
   const { parentPort } = require("node:worker_threads");
   globalThis.postMessage = (message) => parentPort.postMessage(message);
-  parentPort.on("message", (data) => globalThis.onmessage({ data }));
+  globalThis.addEventListener = (_, heard) => parentPort.on("message", (data) => heard({ data }));
 `;
 
 const spawned: Thread[] = [];

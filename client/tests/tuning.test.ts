@@ -4,13 +4,13 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { WasmExecutor } from "../src/backend/wasm/executor.js";
 import { memoryNotebook } from "../src/device/notebook.js";
 import { Arena } from "../src/engine/arena.js";
 import { breathing } from "../src/executor/event-loop.js";
 import { GoldenFile } from "../src/executor/golden-file.js";
 import type { LoadOrder } from "../src/executor/messages.js";
 import { RunsFirst } from "../src/executor/run-priority.js";
-import type { Engine } from "../src/executor/wasm-executor.js";
 import { Lulls } from "../src/measurer/idle-gate.js";
 import { LentTurn } from "../src/measurer/lent-turn.js";
 import { turns } from "../src/measurer/turns.js";
@@ -331,7 +331,7 @@ function audited(tolerance = 1e-5) {
   const call = { tensors: [0, 1] };
   const plan = { tensors: [tensor, tensor], calls: [call, call], golden: { tolerance } };
   const engine = { memory, loaded: { threads: 1 }, order: { answer: { plan } } };
-  const audit = new Audit(engine as unknown as Engine, arena);
+  const audit = new Audit(engine as unknown as WasmExecutor, arena);
   const { before, after } = audit.watch("copy", 0, ready, ready);
   let filled = 0;
   const run = (wrong: (floats: Float32Array) => void = () => undefined): void => {

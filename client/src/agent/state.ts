@@ -64,9 +64,9 @@ export const INITIAL_STATE: AgentState = {
 };
 
 /** Which workload an event is about. */
-type Subject = Pick<WorkloadState, "target" | "workload">;
+type WorkloadOnTarget = Pick<WorkloadState, "target" | "workload">;
 
-const emptyWorkload = ({ target, workload }: Subject): WorkloadState => ({
+const emptyWorkload = ({ target, workload }: WorkloadOnTarget): WorkloadState => ({
   target,
   workload,
   bars: [],
@@ -79,10 +79,10 @@ const emptyWorkload = ({ target, workload }: Subject): WorkloadState => ({
 /** `state` with one workload changed, which is added where it is new. */
 function withWorkload(
   state: AgentState,
-  subject: Subject,
+  subject: WorkloadOnTarget,
   change: (workload: WorkloadState) => WorkloadState,
 ): AgentState {
-  const isSubject = ({ target, workload }: Subject): boolean =>
+  const isSubject = ({ target, workload }: WorkloadOnTarget): boolean =>
     target === subject.target && workload === subject.workload;
   const known = state.workloads.some(isSubject);
   const workloads = known ? state.workloads : [...state.workloads, emptyWorkload(subject)];

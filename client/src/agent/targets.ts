@@ -1,7 +1,6 @@
 /**
  * For each target, the profile that an agent opens a session with and the instrument that measures.
  */
-
 import { DeviceOwner } from "../backend/webgpu/device.js";
 import { compileOneByOne } from "../backend/webgpu/pipeline-queue.js";
 import { readGpuProfile } from "../device/gpu-profile.js";

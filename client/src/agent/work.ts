@@ -164,7 +164,7 @@ function announce(
   });
 }
 
-interface Prepared {
+interface PreparedCandidate {
   readonly kernel: KernelWire;
   readonly work: TimedWork<MeasurementWire>;
 }
@@ -177,8 +177,8 @@ async function prepare(
   instrument: LeaseInstrument,
   kernels: readonly KernelWire[],
   failed: (made: MeasurementWire) => void,
-): Promise<Prepared[]> {
-  const preparing = kernels.map(async (kernel): Promise<Prepared[]> => {
+): Promise<PreparedCandidate[]> {
+  const preparing = kernels.map(async (kernel): Promise<PreparedCandidate[]> => {
     const work = await instrument.candidate(kernel);
     if (typeof work === "function") return [{ kernel, work }];
     failed(work);
@@ -191,7 +191,7 @@ async function prepare(
 /** Measures from the front of `queue` until the turn is over or the gate is closed. */
 async function inOneTurn(
   ports: AgentPorts,
-  queue: Prepared[],
+  queue: PreparedCandidate[],
   workload: string,
   done: (made: MeasurementWire) => void,
 ): Promise<void> {

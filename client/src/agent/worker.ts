@@ -7,6 +7,7 @@ import { Failures } from "../gateway/failures.js";
 import { type Gateway, httpGateway } from "../gateway/gateway.js";
 import { type Answer, backoffMs, type RetryPorts, retried, sleep } from "../gateway/request.js";
 import { remoteTurns, turns, type WithTurn } from "../measurer/turns.js";
+import { poster, serveMessages, workerScope } from "../rpc.js";
 import { clockStepMs } from "../timing/clock.js";
 import { Rests } from "../timing/rests.js";
 import type { MeasuredTarget, SessionRequest, SessionResponse } from "../wire/types.js";
@@ -18,17 +19,9 @@ import { type Session, session, solved } from "./session.js";
 import { type Environment, MEASURERS, type Measurer } from "./targets.js";
 import type { AgentPorts, InTokens } from "./work.js";
 
-/** The worker's global scope, which TypeScript's DOM library does not describe. */
-interface WorkerScope {
-  postMessage(message: FromWorker): void;
-  onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
-  readonly crossOriginIsolated: boolean;
-}
-
 const PROOF_OF_WORK = "proof-of-work";
 
-const scope = globalThis as unknown as WorkerScope;
-const post = (message: FromWorker): void => scope.postMessage(message);
+const post = poster<FromWorker>();
 const emit: Emit = (event) => post({ type: "event", event });
 /** Never aborted: the page ends the agent by ending the worker. */
 const { signal } = new AbortController();
@@ -212,7 +205,7 @@ async function start(options: StartOptions): Promise<void> {
     retries,
     profile: await readProfile(notebook, withTurn),
     stepMs: clockStepMs(),
-    isolated: scope.crossOriginIsolated,
+    isolated: workerScope.crossOriginIsolated,
     openedAt: options.openedAt,
     application: options.application,
     workloads: options.workloads,
@@ -243,39 +236,27 @@ async function startUntilRunning(options: StartOptions): Promise<void> {
   }
 }
 
-scope.onmessage = ({ data }) => {
-  switch (data.type) {
-    case "start":
-      void startUntilRunning(data.options);
-      return;
-    case "approve":
-      approval.open();
-      return;
-    case "allow":
-      allowance.allow(data.allowed);
-      openOrClose();
-      return;
-    case "pause":
-      paused = true;
-      openOrClose();
-      emit({ type: "paused", why: data.why });
-      return;
-    case "resume":
-      paused = false;
-      openOrClose();
-      emit({ type: "resumed" });
-      return;
-    case "give-way":
-      if (data.busy) way.close();
-      else way.open();
-      return;
-    case "ranked":
-      heardRanked(data.times);
-      return;
-    case "turn":
-      host.answered(data.error);
-      return;
-    default:
-      data satisfies never;
-  }
-};
+serveMessages<ToWorker>({
+  start: ({ options }) => startUntilRunning(options),
+  approve: () => approval.open(),
+  allow({ allowed }) {
+    allowance.allow(allowed);
+    openOrClose();
+  },
+  pause({ why }) {
+    paused = true;
+    openOrClose();
+    emit({ type: "paused", why });
+  },
+  resume() {
+    paused = false;
+    openOrClose();
+    emit({ type: "resumed" });
+  },
+  "give-way"({ busy }) {
+    if (busy) way.close();
+    else way.open();
+  },
+  ranked: ({ times }) => heardRanked(times),
+  turn: ({ error }) => host.answered(error),
+});

@@ -1,7 +1,6 @@
 /**
  * Reads what the browser tells of its engine and hardware, and makes the device id and class of it.
  */
-
 import { requestAdapter } from "../backend/webgpu/device.js";
 import { sha256Hex } from "../engine/sha256.js";
 import type { MeasuredTarget } from "../wire/types.js";

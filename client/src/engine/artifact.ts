@@ -1,10 +1,10 @@
 /** Fetches kernels and holds them to their hashes. */
+
 import type { ArtifactWire } from "../wire/types.js";
+import type { Bytes } from "./bytes.js";
 import { download } from "./download.js";
 import { KernelZooError } from "./error.js";
 import { digestOf } from "./sha256.js";
-
-type Bytes = Uint8Array<ArrayBuffer>;
 
 const bytesOf = async (response: Response): Promise<Bytes> =>
   new Uint8Array(await response.arrayBuffer());

@@ -10,14 +10,14 @@ export interface KernelInstance {
   runAll(): void;
 }
 
-type Main = (...words: readonly number[]) => void;
+type KernelMain = (...words: readonly number[]) => void;
 
-function exportedMain(module: WebAssembly.Module, memory: WebAssembly.Memory): Main {
+function exportedMain(module: WebAssembly.Module, memory: WebAssembly.Memory): KernelMain {
   try {
     const instance = new WebAssembly.Instance(module, { env: { memory } });
     const main = instance.exports.main;
     if (typeof main !== "function") throw new TypeError("it exports no function main");
-    return main as Main;
+    return main as KernelMain;
   } catch (cause) {
     throw new KernelZooError(
       "compile",

@@ -72,9 +72,9 @@ export class GoldenFile {
   }
 }
 
-type Part = Pick<GoldenPart, "offset" | "bytes">;
+type FilePart = Pick<GoldenPart, "offset" | "bytes">;
 
-async function read(file: Blob, port: PortWire | undefined, part: Part): Promise<Stored> {
+async function read(file: Blob, port: PortWire | undefined, part: FilePart): Promise<Stored> {
   const bytes = await file.slice(part.offset, part.offset + part.bytes).arrayBuffer();
   return viewOf(bytes, port?.dtype === "float32" ? "f32" : "i32", 0, part.bytes / 4) as Stored;
 }

@@ -1,5 +1,4 @@
 /** What the workers hear that a model's worker starts: they run parts of calls, or prepare weights. */
-
 import {
   Crew,
   crewMember,
@@ -11,6 +10,7 @@ import {
 import type { Linked } from "../backend/wasm/program.js";
 import { scriptUrl } from "../engine/page-worker.js";
 import { canShare } from "../engine/sharing.js";
+import { type Handlers, handle, poster, serveMessages, workerScope } from "../rpc.js";
 import type {
   Begun,
   FromPreparer,
@@ -22,22 +22,10 @@ import type {
 import type { ToBeside } from "./messages.js";
 import { failureOf, type Help } from "./worker-server.js";
 
-/** The worker's global scope, which TypeScript's DOM library does not describe. */
-interface WorkerScope {
-  readonly location: { readonly href: string };
-  postMessage(message: FromCrew | FromPreparer): void;
-  close(): void;
-  addEventListener(
-    type: "message",
-    heard: (event: { readonly data: ToCrew | ToPreparer | ToBeside }) => void,
-  ): void;
-}
-
-const scope = globalThis as unknown as WorkerScope;
-
-const spawn = (): Hand & Preparer => new Worker(scriptUrl(scope.location.href));
+const spawn = (): Hand & Preparer => new Worker(scriptUrl(workerScope.location.href));
 
 type Post = (message: FromPreparer) => void;
+const post = poster<FromCrew | FromPreparer>();
 
 /**
  * Answers messages to helpers from now on, beside those that `serve` answers; what starts helpers is
@@ -50,46 +38,32 @@ export function helping(preparing: Preparing | null = null): Help {
   const prepare = (order: PrepareOrder, post: Post): void => {
     const modules = new Promise<readonly Linked[]>((linked) => (packs = linked));
     preparing?.prepare(order, modules, post, begun).then(
-      () => scope.close(),
+      () => workerScope.close(),
       (thrown) => post({ type: "failed", failure: failureOf(thrown) }),
     );
   };
-  const hear = (data: ToPreparer, post: Post): void => {
-    switch (data.type) {
-      case "prepare":
-        prepare(data.order, post);
-        break;
-      case "kernels":
-        packs(data.modules);
-        break;
-      case "end":
-        scope.close();
-        break;
-      default:
-        // Others may listen as well.
-        data satisfies never;
-    }
-  };
-  scope.addEventListener("message", ({ data }) => {
-    switch (data.type) {
-      case "crew":
-        member = crewMember(data.start);
-        return scope.postMessage({ type: "ready" });
-      case "up":
-        return member?.up();
-      case "change":
-        member?.change(data.change);
-        return scope.postMessage({ type: "ready" });
-      case "beside": {
-        const { port, from } = data;
-        const post: Post = (told) => port.postMessage(told);
-        begun = preparing?.begin(from, post) ?? {};
-        port.onmessage = (told) => hear(told.data, post);
-        return;
-      }
-      default:
-        return hear(data, (told) => scope.postMessage(told));
-    }
+  const preparerWith = (post: Post): Handlers<ToPreparer> => ({
+    prepare: ({ order }) => prepare(order, post),
+    kernels: ({ modules }) => packs(modules),
+    end: () => workerScope.close(),
+  });
+  serveMessages<ToCrew | ToPreparer | ToBeside>({
+    crew({ start }) {
+      member = crewMember(start);
+      post({ type: "ready" });
+    },
+    up: () => member?.up(),
+    change({ change }) {
+      member?.change(change);
+      post({ type: "ready" });
+    },
+    beside({ port, from }) {
+      const postThere: Post = (message) => port.postMessage(message);
+      const handlers = preparerWith(postThere);
+      begun = preparing?.begin(from, postThere) ?? {};
+      port.onmessage = ({ data }) => handle(handlers, data);
+    },
+    ...preparerWith(post),
   });
   const sharing = canShare();
   return {

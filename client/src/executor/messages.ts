@@ -1,11 +1,10 @@
 /** What a page and the worker of a model tell each other. */
-
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import type { Placement } from "../backend/wasm/memory.js";
 import type { Stage } from "../engine/error.js";
 import type { FilesKind } from "../weights/cache-files.js";
 import type { KeptName } from "../weights/cache-reader.js";
-import type { GraphOrder, Kept, Ways } from "../weights/cached-model.js";
+import type { GraphOrder, KeptWeight, Ways } from "../weights/cached-model.js";
 import type { WeightsFile } from "../weights/loader.js";
 import type { ModelAnswer } from "../wire/model-answer.js";
 import type { Stored } from "./golden-tensors.js";
@@ -55,7 +54,7 @@ export type Keeping = Extract<Question, { readonly type: "ways" | "write" }>;
 /** Its answer; nothing of another worker. What could not be written has a `failure`. */
 export interface KeepingAnswer {
   readonly ways?: Ways;
-  readonly weights?: readonly Kept[];
+  readonly weights?: readonly KeptWeight[];
   readonly failure?: string;
 }
 

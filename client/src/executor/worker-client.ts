@@ -1,8 +1,9 @@
 /** A model's worker as the page sees it. */
-
 import type { CallTimes } from "../backend/wasm/dispatch.js";
+import source from "../backend/wasm/plain-worker.js?inlined";
 import { KernelZooError } from "../engine/error.js";
 import { workerOf } from "../engine/page-worker.js";
+import type { Remote } from "../rpc.js";
 import type { Stored } from "./golden-tensors.js";
 import type {
   Failure,
@@ -13,16 +14,10 @@ import type {
   Question,
   ToRuntime,
 } from "./messages.js";
-import source from "./plain-worker.js?inlined";
 import { buffersOf } from "./transferables.js";
 
 /** What a session needs of a worker. */
-export interface RuntimeWorker {
-  postMessage(message: ToRuntime, transfer: Transferable[]): void;
-  onmessage: ((event: MessageEvent<FromRuntime>) => void) | null;
-  onerror: ((event: ErrorEvent) => void) | null;
-  terminate(): void;
-}
+export type RuntimeWorker = Remote<ToRuntime, FromRuntime>;
 
 /** A worker that prepares weights beside a model's, which talks to it by `port`. */
 export interface Beside {
@@ -36,7 +31,7 @@ export interface Ran {
   readonly times: CallTimes;
 }
 
-export interface SessionRun {
+export interface ClientRun {
   readonly signal?: AbortSignal | undefined;
   /** Each call is to be timed, at any cost. */
   readonly timed?: boolean;
@@ -45,7 +40,7 @@ export interface SessionRun {
 }
 
 /** A load that was refused, with the kernels to blame. */
-export class Refused extends Error {
+export class WorkerFailure extends Error {
   readonly failure: Failure;
 
   constructor(failure: Failure) {
@@ -54,7 +49,7 @@ export class Refused extends Error {
   }
 }
 
-interface Waiting {
+interface WaitingAnswer {
   resolve(told: FromRuntime): void;
   reject(reason: unknown): void;
   readonly signal: AbortSignal | undefined;
@@ -84,19 +79,20 @@ export function startWorkers(source: string | undefined, may = true) {
 }
 
 /** Owns the worker. Runs follow each other in the order in which they were asked for. */
-export class Session {
+export class WorkerClient {
   /** When runs may come. */
   readonly loaded: Promise<Loaded>;
   /** When all weights are in memory and what was to be checked is right. */
   readonly complete: Promise<void>;
   readonly #worker: RuntimeWorker;
   readonly #beside: Beside | null;
-  readonly #waiting = new Map<number, Waiting>();
-  #runs = 0;
+  readonly #waiting = new Map<number, WaitingAnswer>();
+  /** The number of the last question. */
+  #asked = 0;
   #over: { readonly reason: unknown } | null = null;
   #refuse: (reason: unknown) => void = () => undefined;
 
-  /** `loaded` and `complete` reject with Refused, or with KernelZooError where the worker does not start. */
+  /** `loaded` and `complete` reject with WorkerFailure, or with KernelZooError where the worker does not start. */
   constructor(
     order: LoadOrder,
     progress: (progress: Progress) => void,
@@ -115,7 +111,7 @@ export class Session {
     this.#worker.onmessage = ({ data }) => {
       if (data.type === "loaded") loaded(data.loaded);
       else if (data.type === "complete") complete();
-      else if (data.type === "refused") this.#refuse(new Refused(data.failure));
+      else if (data.type === "refused") this.#refuse(new WorkerFailure(data.failure));
       else if (data.type === "progress") progress(data.progress);
       else if (data.type !== "soon") this.#settle(data);
     };
@@ -134,33 +130,26 @@ export class Session {
 
   /** Wakes the worker for a run that is about to be asked for. */
   soon(): void {
-    this.#worker.postMessage({ type: "soon" }, []);
+    this.#worker.postMessage({ type: "soon" });
   }
 
-  /** Rejects with Refused, with the reason of the end, or with that of `signal`. */
+  /** Rejects with WorkerFailure, with the reason of the end, or with that of `signal`. */
   async run(
     feeds: readonly Stored[],
-    { signal, timed = false, into: spare = {} }: SessionRun = {},
+    { signal, timed = false, into: spare = {} }: ClientRun = {},
   ): Promise<Ran> {
-    if (this.#over !== null) throw this.#over.reason;
-    signal?.throwIfAborted();
-    const id = ++this.#runs;
-    const abort = (): void => this.#worker.postMessage({ type: "abort", id }, []);
-    signal?.addEventListener("abort", abort, { once: true });
-    const ran = this.#answer<"done">(id, signal);
     const into = Object.values(spare as Record<string, Stored>);
-    const buffers = buffersOf([...feeds, ...into]);
-    const stoppable = signal !== undefined;
-    this.#worker.postMessage({ type: "run", id, feeds, into, timed, stoppable }, buffers);
+    const asked = { type: "run", feeds, into, timed, stoppable: signal !== undefined } as const;
+    const ran = this.#ask<"done">(asked, buffersOf([...feeds, ...into]), signal);
+    const id = this.#asked;
+    const abort = (): void => this.#worker.postMessage({ type: "abort", id });
+    signal?.addEventListener("abort", abort);
     return ran.finally(() => signal?.removeEventListener("abort", abort));
   }
 
   /** What the worker answers. Rejects with the reason of the end. */
   async ask<Type extends Question["type"]>(asked: Extract<Question, { type: Type }>) {
-    if (this.#over !== null) throw this.#over.reason;
-    const id = ++this.#runs;
-    this.#worker.postMessage({ ...asked, id }, "into" in asked ? [asked.into.buffer] : []);
-    return this.#answer<Type>(id);
+    return this.#ask<Type>(asked, "into" in asked ? [asked.into.buffer] : []);
   }
 
   /** Ends the worker, and with it the memory. What waits is rejected with `reason`. */
@@ -173,9 +162,18 @@ export class Session {
     this.#waiting.clear();
   }
 
-  #answer<Type extends "done" | Question["type"]>(id: number, signal?: AbortSignal) {
+  /** Throws the reason of the end, or that of `signal`. */
+  #ask<Type extends "done" | Question["type"]>(
+    asked: Question | Omit<Extract<ToRuntime, { type: "run" }>, "id">,
+    transfer: Transferable[],
+    signal?: AbortSignal,
+  ) {
+    if (this.#over !== null) throw this.#over.reason;
+    signal?.throwIfAborted();
+    const id = ++this.#asked;
+    this.#worker.postMessage({ ...asked, id }, transfer);
     return new Promise<Extract<FromRuntime, { type: Type }>>((resolve, reject) => {
-      this.#waiting.set(id, { resolve: resolve as Waiting["resolve"], reject, signal });
+      this.#waiting.set(id, { resolve: resolve as WaitingAnswer["resolve"], reject, signal });
     });
   }
 
@@ -185,7 +183,7 @@ export class Session {
     const waiting = this.#waiting.get(data.id);
     this.#waiting.delete(data.id);
     if (data.type === "aborted") waiting?.reject(waiting.signal?.reason);
-    else if (data.type === "failed") waiting?.reject(new Refused(data.failure));
+    else if (data.type === "failed") waiting?.reject(new WorkerFailure(data.failure));
     else waiting?.resolve(data);
   }
 }

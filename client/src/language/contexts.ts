@@ -3,17 +3,17 @@ import type { Host } from "../model/host.js";
 import type { Bundle } from "../sdk/address.js";
 import { fresh } from "../sdk/manifest.js";
 
-interface Planned {
+interface ListedPlan {
   readonly dimensions: Readonly<Record<string, number>>;
 }
 
 /** The plans of a model, as a gateway's `/v1/models/{name}` or a bundle's index lists them. */
-async function plansOf({ origin, deadline }: Host, name: string): Promise<readonly Planned[]> {
+async function plansOf({ origin, deadline }: Host, name: string): Promise<readonly ListedPlan[]> {
   const bundled = origin.pathname.endsWith(".json");
   const url = bundled ? origin : new URL(`./v1/models/${encodeURIComponent(name)}`, origin);
   const answer = await fresh(url, deadline);
   if (answer.kind !== "ok") return [];
-  const document = JSON.parse(answer.value) as Bundle & { readonly plans?: readonly Planned[] };
+  const document = JSON.parse(answer.value) as Bundle & { readonly plans?: readonly ListedPlan[] };
   return document.plans ?? document.models?.filter((model) => model.name === name) ?? [];
 }
 

@@ -1,6 +1,6 @@
 /** A language model that generates tokens, in a worker of its own. */
 import { KernelZooError } from "../engine/error.js";
-import type { Ran, Refused } from "../executor/worker-client.js";
+import type { Ran, WorkerFailure } from "../executor/worker-client.js";
 import type { Listeners } from "../model/listeners.js";
 import type { Opened, Opener } from "../model/opener.js";
 import type { Answered } from "../model/request.js";
@@ -68,7 +68,7 @@ const FETCH_MS = 8;
 const MOST_FAILURES = 2;
 /** What a page is told of a failure: a worker's is no KernelZooError of the page's. */
 export function toldOf(thrown: unknown): unknown {
-  const failure = (thrown as Partial<Refused> | undefined)?.failure;
+  const failure = (thrown as Partial<WorkerFailure> | undefined)?.failure;
   return failure ? new KernelZooError(failure.stage, failure.message, thrown) : thrown;
 }
 
@@ -365,14 +365,14 @@ export class LanguageModel {
    * then without what is to blame. Throws what cannot be mended.
    */
   async #reopened(thrown: unknown, failures: number): Promise<void> {
-    const { failure } = thrown as Partial<Refused>;
+    const { failure } = thrown as Partial<WorkerFailure>;
     if (failure === undefined) throw thrown;
     this.#held = [];
     if (failure.fault === null && failures === 0 && this.target === "webgpu") {
       this.#opened.session.end(thrown);
       await this.#whole(this.#opener.open());
     } else {
-      await this.#whole(this.#opener.reopen(this.#opened, thrown as Refused));
+      await this.#whole(this.#opener.reopen(this.#opened, thrown as WorkerFailure));
     }
   }
 

@@ -2,7 +2,6 @@
  * Language models that the device keeps, by keys of the page: what the zoo answered for each context, with
  * kernels and weights, in the Cache API. Loaded by pages that use it.
  */
-
 import { kernelFiles } from "../backend/wasm/kernel-files.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import type { Answered } from "../model/request.js";

@@ -9,6 +9,7 @@ import { type Answered, isFile } from "../model/request.js";
 import type { Tuned } from "../tuning/controller.js";
 import type { TuneOptions, TuningEvents } from "../tuning/page-view.js";
 import type { MeasuredTarget } from "../wire/types.js";
+import { WORKERS } from "../workers.js";
 import { contextsOf } from "./contexts.js";
 import {
   LanguageModel,
@@ -154,11 +155,9 @@ async function tunedOn(
   options: TuneOptions,
   plain: Spawn,
 ): Promise<Tuned> {
-  const [{ tuned }, { SOURCES }] = await Promise.all([
+  const [{ tuned }, model] = await Promise.all([
     import("../tuning/controller.js"),
-    target === "webgpu"
-      ? import("../tuning/webgpu/decoder-sources.js")
-      : import("../tuning/wasm/decoder-sources.js"),
+    WORKERS.tunedDecoder[target](),
   ]);
-  return tuned(host, answered, target, options, plain, SOURCES);
+  return tuned(host, answered, target, options, plain, model.default);
 }

@@ -1,6 +1,6 @@
 /** What a language model runs on: the GPU where there is one, else WebAssembly. */
 import { KernelZooError } from "../engine/error.js";
-import type { Waiting } from "../model/compile-wait.js";
+import type { CompileWait } from "../model/compile-wait.js";
 import type { Host } from "../model/host.js";
 import { type Answered, requestModel } from "../model/request.js";
 import { compiled } from "../model/runtime.js";
@@ -13,7 +13,7 @@ import {
   targetOf,
 } from "../wire/model-answer.js";
 import type { MeasuredTarget } from "../wire/types.js";
-import gpuSource from "./webgpu/worker.js?parts";
+import { WORKERS } from "../workers.js";
 
 /** A cache line: where activations of a plan begin, too. */
 const ALIGNMENT = 64;
@@ -59,14 +59,14 @@ async function whyNot(gpu: Gpu, onGpu: ModelAnswer, onWasm: ModelAnswer): Promis
 /** Asks for plans of one language model, and says which worker runs them. */
 export class Targets {
   readonly #host: Host;
-  readonly #waiting: Waiting;
+  readonly #waiting: CompileWait;
   readonly #name: string;
   /** Whether the GPU is asked for. */
   #gpu: boolean;
-  /** The text of the worker of WebAssembly, once that is answered. */
-  #wasmSource = "";
+  /** The texts of workers by the targets that were answered. */
+  readonly #texts = new Map<MeasuredTarget, string>();
 
-  constructor(host: Host, name: string, waiting: Waiting) {
+  constructor(host: Host, name: string, waiting: CompileWait) {
     this.#host = host;
     this.#waiting = waiting;
     this.#name = name;
@@ -75,7 +75,7 @@ export class Targets {
 
   /** The text of the worker that runs an answer. */
   sourceOf(answer: ModelAnswer): string {
-    return measuredTargetOf(answer) === "wasm" ? this.#wasmSource : gpuSource;
+    return this.#texts.get(measuredTargetOf(answer)) as string;
   }
 
   /**
@@ -95,7 +95,7 @@ export class Targets {
       const found = await this.#answered(gpu.deviceClass, context);
       const wasm = await other;
       const reason = wasm && (await whyNot(gpu, found.answer, wasm.answer));
-      return wasm && reason ? await this.taken({ ...wasm, reason }) : { ...found, spare };
+      return await this.taken(wasm && reason ? { ...wasm, reason } : { ...found, spare });
     } catch (thrown) {
       const { message: reason } = thrown as Error;
       const found = await spare().catch(() => {
@@ -115,15 +115,17 @@ export class Targets {
     return this.#answered(deviceClass, context);
   }
 
-  /** What takes the place of a GPU, or of answers of the zoo, from now on. */
+  /** An answer that is run: one on WebAssembly takes the place of the GPU from now on. */
   async taken(answered: Answered): Promise<Answered> {
-    const isOnWasm = measuredTargetOf(answered.answer) === "wasm";
-    if (isOnWasm) this.#wasmSource = (await import("./wasm/worker-source.js")).source;
-    this.#gpu &&= !isOnWasm;
+    const target = measuredTargetOf(answered.answer);
+    this.#texts.set(target, (await WORKERS.decoder[target]()).default);
+    this.#gpu &&= target === "webgpu";
     return answered;
   }
 
   async #answered(deviceClass: string, context: number | undefined): Promise<Answered> {
+    // Its worker comes beside the answer, most likely.
+    WORKERS.decoder[this.#gpu ? "webgpu" : "wasm"]().catch(() => undefined);
     const asked = { ...this.#host, deviceClass, states: true } as const;
     const dimensions = context === undefined ? {} : { context };
     const ask = () => requestModel(asked, this.#name, dimensions);

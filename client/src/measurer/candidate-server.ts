@@ -2,11 +2,11 @@
  * The worker that measures candidates of a model. It holds no part of the model: a candidate that hangs
  * or writes anywhere harms nothing but this worker.
  */
-
 import type { Linked } from "../backend/wasm/program.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing } from "../executor/event-loop.js";
 import { sleep } from "../gateway/request.js";
+import { poster, serveMessages } from "../rpc.js";
 import { Rests, type SliceGate } from "../timing/rests.js";
 import { type Batch, type Candidate, follow } from "../tuning/candidate-stream.js";
 import type { FromMeasurer, MeasureOrder, Running, ToMeasurer } from "../tuning/messages.js";
@@ -53,11 +53,6 @@ export interface Slices {
   readonly oneOf: number;
 }
 
-interface WorkerScope {
-  postMessage(message: FromMeasurer): void;
-  onmessage: ((event: MessageEvent<ToMeasurer>) => void) | null;
-}
-
 /** What is known of one workload. Candidates that are left, the best expected first. */
 interface Known {
   running: Running;
@@ -90,8 +85,7 @@ const GUESSED_CALL_MS = 1;
 const FIRST_WAIT_MS = 1_000;
 const LONGEST_WAIT_MS = 30_000;
 
-const scope = globalThis as unknown as WorkerScope;
-const post = (message: FromMeasurer): void => scope.postMessage(message);
+const post = poster<FromMeasurer>();
 /** Never aborted: the page ends the worker. */
 const { signal } = new AbortController();
 /** None while an inference runs or something pauses the page. */
@@ -325,39 +319,25 @@ async function start(order: MeasureOrder, setUp: SetUpScreening): Promise<void> 
 /** Answers messages from now on. */
 export function measuring(setUp: SetUpScreening, { ms, oneOf } = THREAD_SLICES): void {
   lull = lulls.gate(ms, oneOf);
-  scope.onmessage = ({ data }) => {
-    switch (data.type) {
-      case "measure":
-        void start(data.order, setUp);
-        return;
-      case "times":
-        for (const [workload, ms] of Object.entries(data.ms)) {
-          const own = known.get(workload);
-          if (own !== undefined) own.inferenceMs = ms;
-        }
-        return;
-      case "running":
-        return void lost(data.running);
-      case "explore":
-        explores = data.explore;
-        wake();
-        return;
-      case "expected":
-        expect(data.workload, data.candidate, data.expected);
-        return;
-      case "go":
-        lulls.begin();
-        lentTurn.resume();
-        return;
-      case "rest":
-        lulls.end();
-        lentTurn.pause();
-        return;
-      case "ping":
-        post({ type: "pong" });
-        return;
-      default:
-        data satisfies never;
-    }
-  };
+  serveMessages<ToMeasurer>({
+    measure: ({ order }) => start(order, setUp),
+    times({ ms }) {
+      for (const [workload, own] of known) own.inferenceMs = ms[workload] ?? own.inferenceMs;
+    },
+    running: ({ running }) => lost(running),
+    explore(asked) {
+      explores = asked.explore;
+      wake();
+    },
+    expected: ({ workload, candidate, expected }) => expect(workload, candidate, expected),
+    go() {
+      lulls.begin();
+      lentTurn.resume();
+    },
+    rest() {
+      lulls.end();
+      lentTurn.pause();
+    },
+    ping: () => post({ type: "pong" }),
+  });
 }

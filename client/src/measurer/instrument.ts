@@ -1,7 +1,8 @@
 /** What measures the candidates of a lease, for each target in its own way. */
 import type { KernelZooError } from "../engine/error.js";
-import type { KernelWire, Lease, MeasurementWire } from "../wire/types.js";
+import type { KernelWire, MeasurementWire } from "../wire/types.js";
 import { didNotCompile } from "./measurement.js";
+import type { Subject } from "./subject.js";
 
 /** Work that runs inside a turn. That of wasm holds its thread until it is done. */
 export type TimedWork<T> = () => T | Promise<T>;
@@ -22,16 +23,16 @@ export interface LeaseInstrument {
  * Called when the reference of a lease does not compile here. Nothing of such a lease can be
  * measured, and no measurement says why unless the reference is a candidate of the lease as well.
  */
-export type ReferenceFailed = (lease: Lease, thrown: KernelZooError) => void;
+export type ReferenceFailed = (subject: Subject, thrown: KernelZooError) => void;
 
 /** Tells of a reference that does not compile and is not among the candidates of its lease. */
-export function tellReference(lease: Lease, thrown: unknown, told: ReferenceFailed): void {
-  const { sha256 } = lease.reference;
-  const measured = lease.candidates.some((candidate) => candidate.sha256 === sha256);
-  if (didNotCompile(thrown) && !measured) told(lease, thrown);
+export function tellReference(subject: Subject, thrown: unknown, told: ReferenceFailed): void {
+  const { sha256 } = subject.reference;
+  const measured = subject.candidates?.some((candidate) => candidate.sha256 === sha256);
+  if (didNotCompile(thrown) && !measured) told(subject, thrown);
 }
 
 /** `kernels` are all that will be measured under this lease. */
 export interface Instrument {
-  open(lease: Lease, kernels: readonly KernelWire[]): Promise<LeaseInstrument>;
+  open(subject: Subject, kernels: readonly KernelWire[]): Promise<LeaseInstrument>;
 }

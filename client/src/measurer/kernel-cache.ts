@@ -1,5 +1,4 @@
 /** Compiled kernels of both targets, by content: each is fetched and compiled once. */
-
 import type { OpenDevice } from "../backend/webgpu/device.js";
 import { loadProgram, type Program } from "../backend/webgpu/program.js";
 import { fetchArtifact } from "../engine/artifact.js";

@@ -6,13 +6,8 @@ import type { OutputView } from "../engine/tensors.js";
 import { maxDifference, sampledPositions } from "../engine/verification.js";
 import { type Clock, now } from "../timing/clock.js";
 import { confirmed, interleave, type Sampler, sampleRound } from "../timing/samples.js";
-import type {
-  KernelWire,
-  Lease,
-  MeasurementWire,
-  Outcome,
-  PreparationWire,
-} from "../wire/types.js";
+import type { KernelWire, MeasurementWire, Outcome, PreparationWire } from "../wire/types.js";
+import type { Subject } from "./subject.js";
 
 const ROUNDS = 3;
 /**
@@ -98,7 +93,7 @@ const LARGEST = 2 ** 128 - 2 ** 104;
  * The output's values at the positions that the lease's seed names. JSON has no NaN and no infinity:
  * they are told as the largest float32, which the zoo takes where no number is right.
  */
-export function sampledEntries({ seed }: Lease, output: OutputView): readonly number[] {
+export function sampledEntries({ seed }: Subject, output: OutputView): readonly number[] {
   const entries = sampledPositions(seed, output.length).map((i) => output[i] as number);
   return entries.map((entry) => (Number.isFinite(entry) ? entry : LARGEST));
 }

@@ -13,7 +13,7 @@ const LONGEST_WAIT_MS = 500;
 /** Where the browser's signals do not tell of the time (`deadline` of gateway/request.ts). */
 const LONGEST_MS = 60_000;
 
-export interface Waiting {
+export interface CompileWait {
   readonly progress: (progress: Progress) => void;
   readonly signal: AbortSignal | undefined;
 }
@@ -26,7 +26,7 @@ export async function compiled(
   { deadline }: Host,
   first: Answered,
   ask: () => Promise<Answered>,
-  { progress, signal }: Waiting,
+  { progress, signal }: CompileWait,
 ): Promise<Answered> {
   const until = deadline();
   const began = performance.now();

@@ -2,20 +2,19 @@
  * Models that are kept on the device, by keys of the page: the graph cache that the WebNN group
  * proposes, for graphs of this engine. Loaded by pages that use it.
  */
-
 import type { Linked } from "../backend/wasm/program.js";
+import type { Bytes } from "../engine/bytes.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import type { Progress, Question } from "../executor/messages.js";
 import { startWorkers } from "../executor/worker-client.js";
 import { type GraphFiles, graphFiles } from "../weights/cache-files.js";
 import { type WeightSource, written } from "../weights/cache-writer.js";
 import {
-  type Bytes,
   GRAPH_VERSION,
   type Graph,
   type GraphOrder,
-  type Kept,
   type KeptModule,
+  type KeptWeight,
   LANGUAGE_CACHES,
   PIECE_BYTES,
   type Place,
@@ -25,6 +24,7 @@ import {
 } from "../weights/cached-model.js";
 import { type ModelAnswer, targetOf } from "../wire/model-answer.js";
 import type { ServedKernel, TargetKind } from "../wire/types.js";
+import { WORKERS } from "../workers.js";
 import type { Host } from "./host.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
 import { type Opened, Opener } from "./opener.js";
@@ -175,7 +175,7 @@ export async function loadGraph<Types extends ModelTypes = AnyModel>(
   const target = targetOf(graph.answer);
   if (forbidden && target === "wasm") throw new KernelZooError("compile", forbidden);
   // A worker starts while kernels are compiled.
-  const starting = workerOf(target).then(({ source }) => ({ source, ...startWorkers(source) }));
+  const starting = workerText(target).then((source) => ({ source, ...startWorkers(source) }));
   try {
     const compiled = kernelsOf(graph, target).catch(async (thrown) => {
       await files.remove(name);
@@ -249,16 +249,14 @@ async function modulesOf(opener: Opener, answer: ModelAnswer): Promise<readonly 
 }
 
 /** The text of the worker that opens a graph. Whoever saves one loads it: the next time may be offline. */
-const workerOf = (target: TargetKind): Promise<{ readonly source: string }> =>
-  target === "webgpu"
-    ? import("../backend/webgpu/worker-source.js")
-    : import("../executor/full-worker-source.js");
+const workerText = async (target: TargetKind): Promise<string> =>
+  (await WORKERS.executor[target === "webgpu" ? target : "wasm"]()).default;
 
 /** A worker that knows of storage writes its weights itself: where they lie, without a copy. */
 async function writtenBy(
   session: Opened["session"],
   asked: Omit<Extract<Question, { type: "write" }>, "type">,
-): Promise<readonly Kept[]> {
+): Promise<readonly KeptWeight[]> {
   const { weights, failure } = await session.ask({ type: "write", ...asked });
   if (weights === undefined) throw new Error(failure);
   return weights;
@@ -329,7 +327,7 @@ export async function saveGraph<Types extends ModelTypes>(
     await files.remove(name);
     await files.sweep();
     try {
-      await workerOf(target.target);
+      await workerText(target.target);
       const modules = await modulesOf(opener, own);
       const { ways } = await session.ask({ type: "ways", files: files.kind });
       const { plain, ...planned } = ways ?? unmeasured(places);

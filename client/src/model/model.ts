@@ -1,9 +1,13 @@
 /** A network that runs on the zoo's kernels, in a worker of its own. */
-
 import { KernelZooError } from "../engine/error.js";
 import type { Stored } from "../executor/golden-tensors.js";
 import { isShared } from "../executor/transferables.js";
-import { type Ran, Refused, type Session, type SessionRun } from "../executor/worker-client.js";
+import {
+  type ClientRun,
+  type Ran,
+  type WorkerClient,
+  WorkerFailure,
+} from "../executor/worker-client.js";
 import type { ModelTuning, TuningEvents } from "../tuning/page-view.js";
 import type { TargetKind } from "../wire/types.js";
 import type { Branches } from "./branches.js";
@@ -112,7 +116,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
   #running = 0;
   #shown: Opened;
   /** That of the model, while it is not opened anew. */
-  #ready: Session | undefined;
+  #ready: WorkerClient | undefined;
   #runs = 0;
 
   /** @internal With `open` feeds may choose another plan of it. */
@@ -285,7 +289,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     return feeds.map((each, i) => (isShared(each) ? each : copied(each, spare[i])));
   }
 
-  async #run(feeds: readonly Stored[], options: SessionRun): Promise<Ran> {
+  async #run(feeds: readonly Stored[], options: ClientRun): Promise<Ran> {
     const opened = this.#opened;
     const { session } = await opened;
     const running = session.run(
@@ -300,12 +304,13 @@ export class Model<Types extends ModelTypes = AnyModel> {
     running: Promise<Ran>,
     opened: Promise<Opened>,
     feeds: readonly Stored[],
-    options: SessionRun,
+    options: ClientRun,
   ): Promise<Ran> {
     try {
       const ran = await running;
       const failure = (await this.#halves)?.overflowOf(feeds, ran.outputs);
-      if (failure && this.#opener.answer.plan.needs.includes("f16")) throw new Refused(failure);
+      if (failure && this.#opener.answer.plan.needs.includes("f16"))
+        throw new WorkerFailure(failure);
       this.#spare = ran.feeds;
       if (this.#runs++ > 0) this.#learn(ran);
       return ran;
@@ -317,7 +322,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
 
   /** Has a model that was refused opened anew, which the first of those who heard of it does. */
   async #replaced(opened: Promise<Opened>, thrown: unknown): Promise<void> {
-    if (!(thrown instanceof Refused)) throw thrown;
+    if (!(thrown instanceof WorkerFailure)) throw thrown;
     if (this.#opened === opened) {
       this.#ready = undefined;
       this.#opened = this.#reopened(opened, thrown);
@@ -325,7 +330,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     await this.#opened;
   }
 
-  async #reopened(refusing: Promise<Opened>, refused: Refused): Promise<Opened> {
+  async #reopened(refusing: Promise<Opened>, refused: WorkerFailure): Promise<Opened> {
     const opened = await refusing;
     const { target } = this.plan;
     const again = await this.#opener.reopen(opened, refused);

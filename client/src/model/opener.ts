@@ -4,10 +4,16 @@
  */
 import { KernelZooError } from "../engine/error.js";
 import type { Check, Loaded, LoadOrder, Progress } from "../executor/messages.js";
-import { type Beside, Refused, type RuntimeWorker, Session } from "../executor/worker-client.js";
+import {
+  type Beside,
+  type RuntimeWorker,
+  WorkerClient,
+  WorkerFailure,
+} from "../executor/worker-client.js";
 import type { GraphOrder } from "../weights/cached-model.js";
 import { addressOf, type ModelAnswer, targetOf } from "../wire/model-answer.js";
 import type { TargetKind } from "../wire/types.js";
+import { WORKERS, type WorkerText } from "../workers.js";
 import type { Host } from "./host.js";
 import { release, reserve } from "./memory-budget.js";
 import type { Fallbacks } from "./planned-calls.js";
@@ -32,7 +38,7 @@ export interface OpenOrder {
 export type Spawn = (source?: string) => RuntimeWorker;
 
 export interface Opened {
-  readonly session: Session;
+  readonly session: WorkerClient;
   readonly loaded: Loaded;
   readonly fallbacks: Fallbacks;
 }
@@ -43,7 +49,7 @@ export class Opener {
   readonly #order: OpenOrder;
   readonly #spawn: Spawn;
   answered: Answered;
-  #session: Session | null = null;
+  #session: WorkerClient | null = null;
   #closed: { readonly reason: unknown } | null = null;
 
   constructor(host: Host, answered: Answered, order: OpenOrder, spawn: Spawn) {
@@ -80,7 +86,7 @@ export class Opener {
   }
 
   /** Opens the model anew, without the kernels that are to blame. Throws KernelZooError. */
-  async reopen({ session, fallbacks }: Opened, refused: Refused): Promise<Opened> {
+  async reopen({ session, fallbacks }: Opened, refused: WorkerFailure): Promise<Opened> {
     session.end(refused);
     return this.#opened(await this.#mended(fallbacks, refused));
   }
@@ -92,7 +98,7 @@ export class Opener {
   async change({ session }: Opened, answered: Answered): Promise<Opened> {
     await this.#reservePlan(answered.answer);
     session.end(
-      new Refused({ stage: "run", message: "It gave way to another plan.", fault: null }),
+      new WorkerFailure({ stage: "run", message: "It gave way to another plan.", fault: null }),
     );
     const before = this.answered;
     this.answered = answered;
@@ -120,14 +126,14 @@ export class Opener {
         return { session, loaded, fallbacks };
       } catch (thrown) {
         session.end(thrown);
-        if (!(thrown instanceof Refused)) throw thrown;
+        if (!(thrown instanceof WorkerFailure)) throw thrown;
         fallbacks = await this.#mended(fallbacks, thrown);
       }
     }
   }
 
   /** Until it is complete, the signal ends it; then what was compared is noted as right. */
-  async #completed(session: Session, fallbacks: Fallbacks): Promise<void> {
+  async #completed(session: WorkerClient, fallbacks: Fallbacks): Promise<void> {
     try {
       await session.complete;
       this.#noteRight(fallbacks);
@@ -140,7 +146,7 @@ export class Opener {
 
   readonly #abort = (): void => this.#session?.end(this.#order.signal?.reason);
 
-  async #started(fallbacks: Fallbacks): Promise<Session> {
+  async #started(fallbacks: Fallbacks): Promise<WorkerClient> {
     const { signal, progress, check } = this.#order;
     const { notes, threads } = this.host;
     const source = this.#order.source ?? (await this.#source());
@@ -157,22 +163,17 @@ export class Opener {
     const worker = this.#spawn(source);
     const onWasm = this.target.target === "wasm";
     const beside = onWasm && this.#order.beside?.(order, this.located(this.answer.weights.url));
-    this.#session = new Session(order, progress, worker, beside || null);
-    signal?.addEventListener("abort", this.#abort, { once: true });
+    this.#session = new WorkerClient(order, progress, worker, beside || null);
+    signal?.addEventListener("abort", this.#abort);
     return this.#session;
   }
 
   /** The text of the worker; undefined for the usual one. */
   async #source(): Promise<string | undefined> {
-    switch (this.target.target) {
-      case "wasm":
-        if (!this.answer.plan.needs.includes("stored")) return undefined;
-        return (await import("../executor/full-worker-source.js")).source;
-      case "webgpu":
-        return (await import("../backend/webgpu/worker-source.js")).source;
-      case "javascript":
-        return (await import("../backend/javascript/worker-source.js")).sourceOf(this.answered);
-    }
+    const { target } = this.target;
+    if (target === "wasm" && !this.answer.plan.needs.includes("stored")) return undefined;
+    const worker: WorkerText = await WORKERS.executor[target]();
+    return worker.sourceOf?.(this.answered) ?? worker.default;
   }
 
   /** Kernels of the model that failed in this page, each with the reason. */
@@ -186,7 +187,7 @@ export class Opener {
   }
 
   /** What is left to try after a failure. Throws KernelZooError where that is nothing. */
-  async #mended(fallbacks: Fallbacks, { failure }: Refused): Promise<Fallbacks> {
+  async #mended(fallbacks: Fallbacks, { failure }: WorkerFailure): Promise<Fallbacks> {
     const { mended } = await import("./repair.js");
     const { target } = this.target;
     const [answered, next] = await mended(this.host, target, this.answered, fallbacks, failure);

@@ -1,5 +1,4 @@
 /** The calls of a plan, and the kernel that each of them runs. */
-
 import type { PlanWire, PortDType } from "../wire/model-answer.js";
 import type { HitLevel, ServedKernel } from "../wire/types.js";
 

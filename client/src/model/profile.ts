@@ -2,7 +2,6 @@
  * Where the time of a model goes: as a table to read, and as a trace for chrome://tracing. Loaded
  * with the first profile.
  */
-
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import { KernelZooError } from "../engine/error.js";
 import { unknownName } from "../engine/spelling.js";

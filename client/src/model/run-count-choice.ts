@@ -6,7 +6,6 @@
  * The zoo tells for each workload which kernel is the fastest once it is warm, and others that cost
  * less before that. Several are linked in modules; a kernel that its module lacks is fetched alone.
  */
-
 import { packOf, partsOf } from "../executor/kernel-parts.js";
 import type { ModelAnswer, PlanWire } from "../wire/model-answer.js";
 import type { ArtifactWire, KernelWire, ServedKernel } from "../wire/types.js";
@@ -20,13 +19,13 @@ export interface Network {
 /** 50 Mbit/s; files are asked for together. */
 const USUAL: Network = { bytesPerMs: 6_250, requestMs: 2 };
 
-type Costs = NonNullable<ServedKernel["costs"]>;
+type RunCosts = NonNullable<ServedKernel["costs"]>;
 type Module = NonNullable<ModelAnswer["module"]>;
 
 /** A kernel of a workload; `costs` are null where nobody has told them. */
 interface Option {
   readonly kernel: KernelWire;
-  readonly costs: Costs | null;
+  readonly costs: RunCosts | null;
 }
 
 /** The entry's own, and those for few runs. */

@@ -1,12 +1,12 @@
 /** Entry of the runtime, which a page loads with its first model. */
-
 import type { Check, Progress } from "../executor/messages.js";
 import { startWorkers } from "../executor/worker-client.js";
 import type { Answer } from "../gateway/request.js";
 import type { Backend } from "../sdk/backend.js";
 import type { TuneOptions } from "../tuning/page-view.js";
 import { targetOf } from "../wire/model-answer.js";
-import type { Waiting } from "./compile-wait.js";
+import { WORKERS } from "../workers.js";
+import type { CompileWait } from "./compile-wait.js";
 import type { Host } from "./host.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
 import { Opener } from "./opener.js";
@@ -53,7 +53,7 @@ export interface ModelOptions extends TuneOptions {
 const abortion = (signal: AbortSignal | undefined): Promise<never> =>
   new Promise((_, reject) => {
     if (signal?.aborted) reject(signal.reason);
-    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
+    signal?.addEventListener("abort", () => reject(signal.reason));
   });
 
 /** An answer without a missing kernel, which is waited for where the zoo compiles it. */
@@ -61,7 +61,7 @@ export async function compiled(
   host: Host,
   first: Answered,
   ask: () => Promise<Answered>,
-  waiting: Waiting,
+  waiting: CompileWait,
 ): Promise<Answered> {
   if (first.answer.missing.length === 0) return first;
   return (await import("./compile-wait.js")).compiled(host, first, ask, waiting);
@@ -70,9 +70,9 @@ export async function compiled(
 /** The first starts while the zoo answers. */
 async function workersOf({ threads, forbidden, shares }: Host, saved: boolean) {
   const wanted = saved || threads.size > 1 || shares;
-  const full = wanted ? await import("../executor/full-worker-source.js") : null;
+  const full = wanted ? await WORKERS.executor.wasm() : null;
   const beside = shares ? full?.besideOf : undefined;
-  return { ...startWorkers(full?.source, !forbidden), beside };
+  return { ...startWorkers(full?.default, !forbidden), beside };
 }
 
 async function keptUnder(host: Host, key: string) {
@@ -105,9 +105,9 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   const patient = async () => compiled(host, await ask(), ask, waiting);
   const onWasm = forbidden
     ? () =>
-        import("../backend/javascript/worker-source.js").then(async (source) =>
-          source.inPlace(forbidden, await patient()),
-        )
+        WORKERS.executor
+          .javascript()
+          .then(async (source) => source.inPlace(forbidden, await patient()))
     : patient;
   // A file says itself what it is for.
   const targeted =

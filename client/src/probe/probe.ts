@@ -58,7 +58,7 @@ const ROUGH: RaceLimits = { sampleMs: 0.5, sameWithin: 1.3, quietRounds: () => 2
  */
 const BASELINE_BELOW = 0.6;
 
-type Main = (bytes: number, lo: number, hi: number) => void;
+type ProbeMain = (bytes: number, lo: number, hi: number) => void;
 
 /** Samples are longer where the clock is coarse, as its steps would make rates differ. */
 function onThisClock(limits: RaceLimits): RaceLimits {
@@ -78,9 +78,9 @@ function zeros(bytes: number): WebAssembly.Memory {
   return memory;
 }
 
-function mainOf(body: string, memory: WebAssembly.Memory): Main {
+function mainOf(body: string, memory: WebAssembly.Memory): ProbeMain {
   const module = new WebAssembly.Module(fromHex(body));
-  return new WebAssembly.Instance(module, { env: { memory } }).exports.main as Main;
+  return new WebAssembly.Instance(module, { env: { memory } }).exports.main as ProbeMain;
 }
 
 /** The entrant of each setting, which read `bytes`; null where its features are missing. */

@@ -1,5 +1,4 @@
 /** The target that kernels run on: what the page asks for, what works here, and what is advised. */
-
 import { DeviceOwner, OpenDevice } from "../backend/webgpu/device.js";
 import { CompileDeadline, SharedDeadline } from "../backend/webgpu/pipeline-queue.js";
 import { readGpuProfile } from "../device/gpu-profile.js";

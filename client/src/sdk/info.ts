@@ -1,5 +1,4 @@
 /** Types of what a kernel is made from, and of what it tells of itself. */
-
 import type { Program } from "../backend/webgpu/program.js";
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
@@ -60,7 +59,7 @@ export interface KernelInfo {
 }
 
 /** A kernel that was loaded, where it comes from, and why it is the default; of one target. */
-export interface Loaded<Made> {
+export interface LoadedKernels<Made> {
   readonly made: Made;
   readonly served: ServedKernel;
   readonly used: KernelWire;
@@ -104,9 +103,9 @@ export interface KernelParts {
   readonly classes: Readonly<Record<TargetKind, string>>;
   readonly failures: Failures;
   /** Null where the zoo has no kernel of it. */
-  readonly wasm: Loaded<LoadedKernel> | null;
+  readonly wasm: LoadedKernels<LoadedKernel> | null;
   /** Null where it is to run on WebAssembly, for `backendReason`. */
-  readonly remote: Loaded<RemotePart> | null;
+  readonly remote: LoadedKernels<RemotePart> | null;
   readonly backendReason: string | null;
   readonly manifestMs: number;
   readonly loadMs: number;

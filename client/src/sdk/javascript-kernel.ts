@@ -2,13 +2,12 @@
  * A kernel in JavaScript, for pages that may not run WebAssembly: a model of one call, in a worker of
  * its own. Loaded by such pages with their first kernel.
  */
-
-import { sourceOf } from "../backend/javascript/worker-source.js";
+import { sourceOf } from "../backend/javascript/worker-text.js";
 import { KernelZooError } from "../engine/error.js";
 import type { TensorView } from "../engine/tensors.js";
 import type { Stored } from "../executor/golden-tensors.js";
 import type { LoadOrder } from "../executor/messages.js";
-import { type Refused, Session, spawnRuntime } from "../executor/worker-client.js";
+import { spawnRuntime, WorkerClient, type WorkerFailure } from "../executor/worker-client.js";
 import type { ModelAnswer, PlanTensor, PlanWire, PortWire } from "../wire/model-answer.js";
 import type { KernelWire, ServedKernel, TensorWire } from "../wire/types.js";
 import type { RemoteKernel } from "./info.js";
@@ -79,12 +78,12 @@ function planOf(workload: string, { tensors }: KernelWire): PlanWire {
 class ScriptKernel implements RemoteKernel {
   readonly loss = null;
   readonly #names: readonly string[];
-  readonly #session: Session;
+  readonly #session: WorkerClient;
   readonly #fault: (thrown: unknown) => unknown;
   #feeds: readonly Stored[];
   #output: Stored | null = null;
 
-  constructor({ inputs }: PlanWire, session: Session, fault: (thrown: unknown) => unknown) {
+  constructor({ inputs }: PlanWire, session: WorkerClient, fault: (thrown: unknown) => unknown) {
     this.#names = inputs.map(({ name }) => name);
     this.#session = session;
     this.#fault = fault;
@@ -145,10 +144,10 @@ export async function inJavaScript(
     ...{ threads: 1, check: false, graph: null, replaced: [] },
   };
   const fault = (thrown: unknown): unknown => {
-    const { failure } = thrown as Partial<Refused>;
+    const { failure } = thrown as Partial<WorkerFailure>;
     return failure ? new KernelZooError(failure.stage, failure.message, thrown) : thrown;
   };
-  const session = new Session(order, () => undefined, spawnRuntime(source));
+  const session = new WorkerClient(order, () => undefined, spawnRuntime(source));
   try {
     await session.complete;
   } catch (thrown) {

@@ -1,5 +1,4 @@
 /** A kernel as a page has it: its inputs, constants, runs and verification. */
-
 import { loadProgram, type Program } from "../backend/webgpu/program.js";
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError, sentence } from "../engine/error.js";
@@ -15,7 +14,7 @@ import {
   type GpuPart,
   type KernelInfo,
   type KernelParts,
-  type Loaded,
+  type LoadedKernels,
   type RemotePart,
 } from "./info.js";
 import type { InputViews } from "./names.js";
@@ -122,7 +121,7 @@ export class Kernel<Inputs = InputViews> {
   /** Number of entries of every input, by name. */
   readonly #elements: ReadonlyMap<string, number>;
   #info: KernelInfo;
-  #remote: Loaded<RemotePart> | null;
+  #remote: LoadedKernels<RemotePart> | null;
   #tensors: Tensors | null = null;
   #wasm: WasmKernel | null = null;
   /** The page has views to write to at any time. */
@@ -260,7 +259,7 @@ export class Kernel<Inputs = InputViews> {
   }
 
   get #isDefault(): boolean {
-    const running = (this.#remote ?? this.#parts.wasm) as Loaded<unknown>;
+    const running = (this.#remote ?? this.#parts.wasm) as LoadedKernels<unknown>;
     return running.used.sha256 === running.served.fallback.sha256;
   }
 
@@ -273,7 +272,7 @@ export class Kernel<Inputs = InputViews> {
   }
 
   async #compared(): Promise<Verification> {
-    const { tolerance } = ((this.#remote ?? this.#parts.wasm) as Loaded<unknown>).served;
+    const { tolerance } = ((this.#remote ?? this.#parts.wasm) as LoadedKernels<unknown>).served;
     // Of JavaScript there is no other kernel than the default.
     if (this.#info.backend === "javascript") return { ok: true, maxError: 0, tolerance };
     const own = await this.#verified();
@@ -309,7 +308,7 @@ export class Kernel<Inputs = InputViews> {
   }
 
   async #runRemote(
-    { made: { kernel } }: Loaded<RemotePart>,
+    { made: { kernel } }: LoadedKernels<RemotePart>,
     given: readonly string[],
   ): Promise<void> {
     const { inputs, output } = this.#memory;
@@ -351,7 +350,7 @@ export class Kernel<Inputs = InputViews> {
       return wasmOutput(arena, await loadWhole(origin, used, deadline()));
     }
     const used = (entry.webgpu as ServedKernel).fallback;
-    const { open } = (this.#remote as Loaded<GpuPart>).made.program;
+    const { open } = (this.#remote as LoadedKernels<GpuPart>).made.program;
     return gpuOutput(await loadProgram(open, origin, used, deadline()), used);
   }
 

@@ -17,7 +17,7 @@ import {
   noteHang,
 } from "./backend.js";
 import { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
-import type { GpuPart, KernelParts, Loaded, RemoteKernel, ScriptPart } from "./info.js";
+import type { GpuPart, KernelParts, LoadedKernels, RemoteKernel, ScriptPart } from "./info.js";
 import { Kernel } from "./kernel.js";
 
 /** Says which kernel of an entry to load, from where, into what. */
@@ -50,7 +50,7 @@ async function bestOf<Made>(
   deviceClass: string,
   served: ServedKernel,
   load: (used: KernelWire) => Promise<Made>,
-): Promise<Loaded<Made>> {
+): Promise<LoadedKernels<Made>> {
   const { kernel, fallback } = served;
   const loaded = async (used: KernelWire, fallbackReason: string | null) => {
     return { made: await load(used), served, used, fallbackReason };
@@ -71,7 +71,7 @@ async function bestOf<Made>(
   }
 }
 
-async function loadWasm(request: LoadRequest): Promise<Loaded<LoadedKernel> | null> {
+async function loadWasm(request: LoadRequest): Promise<LoadedKernels<LoadedKernel> | null> {
   const { origin, entry, deadline, deviceClass } = request;
   if (entry.wasm === null) return null;
   return bestOf(request, deviceClass, entry.wasm, (used) => loadWhole(origin, used, deadline()));
@@ -81,7 +81,7 @@ async function loadGpu(
   request: LoadRequest,
   served: ServedKernel,
   { owner, deviceClass }: Gpu,
-): Promise<Loaded<GpuPart>> {
+): Promise<LoadedKernels<GpuPart>> {
   const { origin, buffers, deadline } = request;
   const open = await owner.device();
   return bestOf(request, deviceClass, served, async (used) => {

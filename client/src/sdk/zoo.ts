@@ -16,6 +16,7 @@ import type { GraphOptions } from "../model/model-cache.js";
 import type { ModelOptions } from "../model/runtime.js";
 import { type ThreadCount, Threads } from "../threads/threads.js";
 import type { ManifestEntry } from "../wire/types.js";
+import { WORKERS } from "../workers.js";
 import { isBundle, zooAddress } from "./address.js";
 import {
   type Backend,
@@ -428,7 +429,7 @@ export class KernelZoo {
   ): Promise<Model<Types>> {
     // What the runtime is going to ask for comes beside it, not after it.
     void Promise.allSettled([
-      canShare() && import("../executor/full-worker-source.js"),
+      canShare() && WORKERS.executor.wasm(),
       options?.save !== undefined && import("../model/model-cache.js"),
     ]);
     const asked = name.endsWith(".json") ? this.#file(name) : undefined;

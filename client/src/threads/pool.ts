@@ -1,6 +1,7 @@
 /** The threads of one arena, which pages load whose kernels run on them. */
 import type { Arena, Block } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
+import type { Remote } from "../rpc.js";
 import {
   CONTROL_WORDS,
   chunking,
@@ -13,15 +14,10 @@ import {
 import source from "./worker.js?inlined";
 
 /** What a pool needs of a worker. */
-export interface Thread {
-  postMessage(message: ToThread): void;
-  onmessage: ((event: MessageEvent<FromThread>) => void) | null;
-  onerror: ((event: ErrorEvent) => void) | null;
-  terminate(): void;
-}
+export type Thread = Remote<ToThread, FromThread>;
 
 /** Starts a thread of a text. */
-export type Spawn = (text: string) => Thread;
+export type SpawnThread = (text: string) => Thread;
 
 /** A kernel as it is bound to each thread. `wordsOf` are the addresses for one of them. */
 export interface Binding {
@@ -36,7 +32,7 @@ export interface ThreadedKernel {
   forget(): void;
 }
 
-interface Waiting {
+interface WaitingRun {
   resolve(): void;
   reject(reason: KernelZooError): void;
 }
@@ -49,7 +45,7 @@ export class ThreadPool {
   readonly #arena: Arena;
   readonly #block: Block;
   readonly #control: Int32Array;
-  #waiting: Waiting | null = null;
+  #waiting: WaitingRun | null = null;
   #last: Promise<unknown> = Promise.resolve();
   #broken: KernelZooError | null = null;
   #kernels = 0;
@@ -65,7 +61,7 @@ export class ThreadPool {
   /**
    * Resolves when every thread has answered. Throws KernelZooError (run) when one does not start.
    */
-  static async start(arena: Arena, count: number, spawn: Spawn): Promise<ThreadPool> {
+  static async start(arena: Arena, count: number, spawn: SpawnThread): Promise<ThreadPool> {
     const threads: Thread[] = [];
     try {
       for (let i = 0; i < count; i++) threads.push(spawn(source));

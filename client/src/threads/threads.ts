@@ -2,7 +2,7 @@ import type { Arena } from "../engine/arena.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { workerOf } from "../engine/page-worker.js";
 import { canShare } from "../engine/sharing.js";
-import type { Spawn, ThreadPool } from "./pool.js";
+import type { SpawnThread, ThreadPool } from "./pool.js";
 
 /** What a page asks for: `auto` is one thread for each logical core, 8 at the most. */
 export type ThreadCount = number | "auto";
@@ -59,7 +59,7 @@ const limitsHere = (): ThreadLimits => ({
 /** Owns the threads of a zoo. They start with the first kernel that runs on them: models have their own. */
 export class Threads {
   readonly #arena: Arena;
-  readonly #spawn: Spawn;
+  readonly #spawn: SpawnThread;
   #plan: ThreadPlan;
   #starting: Promise<ThreadPool | null> | null = null;
   #disposed = false;
@@ -69,7 +69,7 @@ export class Threads {
     arena: Arena,
     asked: ThreadCount,
     limits = limitsHere(),
-    spawn: Spawn = (text) => workerOf(text, "kernelzoo"),
+    spawn: SpawnThread = (text) => workerOf(text, "kernelzoo"),
   ) {
     this.#arena = arena;
     this.#plan = planThreads(asked, limits);

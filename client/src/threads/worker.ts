@@ -4,6 +4,7 @@
  * sooner than a message would, and goes back to its messages.
  */
 import { instantiate, type KernelInstance } from "../engine/instance.js";
+import { poster, serveMessages } from "../rpc.js";
 import {
   awaitRun,
   type Chunking,
@@ -18,18 +19,12 @@ import {
   takeChunk,
 } from "./chunks.js";
 
-/** The worker's global scope, which TypeScript's DOM library does not describe. */
-interface WorkerScope {
-  postMessage(message: FromThread): void;
-  onmessage: ((event: { readonly data: ToThread }) => void) | null;
-}
-
 interface Bound {
   readonly instance: KernelInstance;
   readonly chunks: Chunking;
 }
 
-const scope = globalThis as unknown as WorkerScope;
+const post = poster<FromThread>();
 /** A thread waits longer than a page takes between two kernels of one model. */
 const LINGER_MS = 4;
 /** Messages are looked at this often even when runs follow each other closely. */
@@ -41,7 +36,7 @@ function runChunk(control: Int32Array, { instance, chunks }: Bound, chunk: numbe
   } catch {
     fail(control);
   }
-  if (finishChunk(control, chunks.count)) scope.postMessage({ type: "done" });
+  if (finishChunk(control, chunks.count)) post({ type: "done" });
 }
 
 function work(control: Int32Array, kernels: ReadonlyMap<number, Bound>): void {
@@ -67,34 +62,23 @@ function serve(control: Int32Array, kernels: ReadonlyMap<number, Bound>): void {
   }
 }
 
-function thread(memory: WebAssembly.Memory, address: number): (message: ToThread) => void {
-  const control = controlView(memory, address);
-  const kernels = new Map<number, Bound>();
-  return (message) => {
-    switch (message.type) {
-      case "bind": {
-        const { kernel, module, words, chunks } = message;
-        const instance = instantiate(module, memory, words, chunks.extent);
-        return void kernels.set(kernel, { instance, chunks });
-      }
-      case "run":
-        // A newer run has a message of its own.
-        if (message.generation === currentRun(control)) serve(control, kernels);
-        return;
-      case "forget":
-        return void kernels.delete(message.kernel);
-      case "start":
-        return;
-      default:
-        message satisfies never;
-    }
-  };
-}
+let control: Int32Array;
+const kernels = new Map<number, Bound>();
+let memory: WebAssembly.Memory;
 
-let take: ((message: ToThread) => void) | null = null;
-
-scope.onmessage = ({ data }) => {
-  if (data.type !== "start") return take?.(data);
-  take = thread(data.memory, data.control);
-  scope.postMessage({ type: "ready" });
-};
+serveMessages<ToThread>({
+  start(message) {
+    memory = message.memory;
+    control = controlView(memory, message.control);
+    post({ type: "ready" });
+  },
+  bind({ kernel, module, words, chunks }) {
+    const instance = instantiate(module, memory, words, chunks.extent);
+    kernels.set(kernel, { instance, chunks });
+  },
+  run({ generation }) {
+    // A newer run has a message of its own.
+    if (generation === currentRun(control)) serve(control, kernels);
+  },
+  forget: ({ kernel }) => kernels.delete(kernel),
+});

@@ -2,7 +2,6 @@
 import type { AgentEvent, Finalist, FromWorker, ToWorker } from "../agent/messages.js";
 import type { Pause } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/request-log.js";
-import source from "../agent/worker.js?parts";
 import { type Notebook, storedNotes } from "../device/notebook.js";
 import { workerOf } from "../engine/page-worker.js";
 import type { MeasuredTarget } from "../wire/types.js";
@@ -25,10 +24,11 @@ export class Contributing {
   readonly #ports: ContributingPorts;
 
   /**
-   * `workloads`: those first in which most time may be won. `inTokens`: those of which the page can
+   * `text` is that of the agent's worker. `workloads`: those first in which most time may be won. `inTokens`: those of which the page can
    * time finalists in whole tokens.
    */
   constructor(
+    text: string,
     origin: string,
     target: MeasuredTarget,
     application: string | null,
@@ -38,7 +38,7 @@ export class Contributing {
     ports: ContributingPorts,
   ) {
     this.#ports = ports;
-    this.#worker = workerOf(source, "kernelzoo agent");
+    this.#worker = workerOf(text, "kernelzoo agent");
     this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#heard(data);
     this.#worker.onerror = () => {
       ports.works(false);

@@ -5,17 +5,16 @@ import type { CallTimes } from "../backend/wasm/dispatch.js";
 import { workerOf } from "../engine/page-worker.js";
 import type { Failure, LoadOrder } from "../executor/messages.js";
 import type { RuntimeWorker } from "../executor/worker-client.js";
-import measurer from "../measurer/wasm/worker.js?parts";
 import type { Host } from "../model/host.js";
 import type { Spawn } from "../model/opener.js";
 import type { PlannedCall } from "../model/planned-calls.js";
 import type { Answered } from "../model/request.js";
 import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
+import { WORKERS } from "../workers.js";
 import type { Contributing } from "./contribution.js";
 import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer, ToTuned } from "./messages.js";
 import type { ModelTuning, Swap, TuneOptions, TuningEvents } from "./page-view.js";
 import { RunTimes } from "./run-times.js";
-import model from "./wasm/model-worker.js?parts";
 import { WatchedRuntime } from "./watched-worker.js";
 import { type Win, Wins } from "./win-cache.js";
 
@@ -262,7 +261,10 @@ class Tuning implements ModelTuning, Tuned {
   /** Once it is known which workloads take most time. */
   async #contribute(): Promise<void> {
     this.#contributes = true;
-    const { Contributing } = await import("./contribution.js");
+    const [{ Contributing }, { default: text }] = await Promise.all([
+      import("./contribution.js"),
+      WORKERS.agent(),
+    ]);
     if (!this.#contributes) return;
     const workloads = this.#unsettled().map(([workload]) => workload);
     const { ms } = this.#times;
@@ -273,6 +275,7 @@ class Tuning implements ModelTuning, Tuned {
     const [target, leftMs] = [this.#target, this.#leftMs];
     const inTokens = this.#inTokens();
     this.#contributing = new Contributing(
+      text,
       origin,
       target,
       application,
@@ -591,18 +594,22 @@ class Tuning implements ModelTuning, Tuned {
   }
 }
 
-const sourcesOf = async (target: MeasuredTarget): Promise<Sources> =>
-  target === "webgpu" ? (await import("./webgpu/sources.js")).SOURCES : { measurer, model };
-
-/** `plain` starts the worker of a model that is not tuned; `own` are those in the place of the usual. */
+/**
+ * `plain` starts the worker of a model that is not tuned. `model` is the text of the worker in the place
+ * of the usual one, as that of a language model.
+ */
 export async function tuned(
   host: Host,
   answered: Answered,
   target: MeasuredTarget,
   options: TuneOptions,
   plain: Spawn,
-  own: Partial<Sources> = {},
+  model?: string,
 ): Promise<Tuned> {
-  const sources = { ...(own.measurer ? { measurer, model } : await sourcesOf(target)), ...own };
+  const [measurer, usual] = await Promise.all([
+    WORKERS.measurer[target](),
+    model === undefined ? WORKERS.tunedExecutor[target]() : { default: model },
+  ]);
+  const sources = { measurer: measurer.default, model: usual.default };
   return new Tuning(host, answered, options, target, sources, plain);
 }

@@ -3,7 +3,6 @@
  * kernels that cost least for so many runs. Once it has run, and where more runs are to come, those
  * that are the fastest when they are warm take their place one at a time, while no run waits.
  */
-
 import type { RuntimeWorker } from "../executor/worker-client.js";
 import type { Host } from "../model/host.js";
 import type { Spawn } from "../model/opener.js";
@@ -11,10 +10,10 @@ import type { Answered } from "../model/request.js";
 import { choose, withChoice } from "../model/run-count-choice.js";
 import type { ModelAnswer } from "../wire/model-answer.js";
 import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
+import { WORKERS } from "../workers.js";
 import type { Tunable, Tuned } from "./controller.js";
 import type { Found, FromTuned } from "./messages.js";
 import type { TuneOptions } from "./page-view.js";
-import model from "./wasm/model-worker.js?parts";
 import { WatchedRuntime } from "./watched-worker.js";
 
 /** Without a run for so long, the next kernel is prepared. */
@@ -158,7 +157,6 @@ export async function tuned(
   { runs = 1 }: TuneOptions,
   plain: Spawn,
 ): Promise<Tuned> {
-  const onGpu = target === "webgpu";
-  const source = onGpu ? (await import("./webgpu/model-source.js")).source : model;
+  const source = (await WORKERS.tunedExecutor[target]()).default;
   return new FewRuns(answered, target, runs, source, plain);
 }

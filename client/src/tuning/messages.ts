@@ -6,7 +6,7 @@ import type { Linked } from "../backend/wasm/program.js";
 import type { KernelWire } from "../wire/types.js";
 
 /** A kernel that was found to be faster in an earlier visit. */
-export interface Kept {
+export interface KeptKernel {
   readonly workload: string;
   readonly kernel: KernelWire;
 }
@@ -33,7 +33,7 @@ export interface MeasureOrder {
   readonly candidates: string;
   readonly running: readonly Running[];
   /** To be measured first. */
-  readonly kept: readonly Kept[];
+  readonly kept: readonly KeptKernel[];
   /** Artifacts that are not to be tried again. */
   readonly tried: readonly string[];
   readonly budgetMs: number;

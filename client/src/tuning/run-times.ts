@@ -2,7 +2,6 @@
  * What workloads take in a model's own runs. A kernel that won beside the one before, alone and on one
  * thread, may lose in its network: with threads that share its calls, or weights of others in the caches.
  */
-
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import type { PlanWire } from "../wire/model-answer.js";
 

@@ -3,17 +3,19 @@ import type { Finalist } from "../agent/messages.js";
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing } from "../executor/event-loop.js";
+import type { Executor } from "../executor/executor.js";
 import type { LoadOrder } from "../executor/messages.js";
-import { type Help, type Served, type ServePorts, serve } from "../executor/worker-server.js";
-import type { Comparison, Found, FromTuned, ToTuned } from "./messages.js";
-import type { Refusals, SwapPorts } from "./swap-steps.js";
+import { type Help, type ServePorts, serve } from "../executor/worker-server.js";
+import { poster, serveMessages } from "../rpc.js";
+import type { KernelSwapper, SwapPorts } from "./kernel-swapper.js";
+import type { Found, FromTuned, ToTuned } from "./messages.js";
 
-interface Swapper extends Pick<Served, "run" | "check"> {
-  /** Throws KernelZooError (network), with all as it was. */
-  swap(all: readonly Found[]): Promise<Refusals>;
-  takeBack(workload: string, reason: string): Promise<void> | void;
-  /** Where kernels of earlier visits are audited. Throws KernelZooError (network). */
-  compare?(all: readonly Comparison[]): Promise<void>;
+type AnySwapper = Pick<
+  KernelSwapper<never, never>,
+  "run" | "check" | "swap" | "takeBack" | "compare"
+>;
+
+interface Swapper extends AnySwapper {
   /** What each call takes, where runs do not tell it as their calls overlap on a GPU. */
   times?(): Promise<CallTimes>;
   /** Relative times of finalists of a vote by what the whole takes; null where that cannot tell. */
@@ -21,30 +23,16 @@ interface Swapper extends Pick<Served, "run" | "check"> {
 }
 
 /** What a model was loaded into, and what runs it in its place. */
-export interface Tuned {
-  readonly engine: Pick<Served, "loaded" | "stored" | "soon">;
+export interface TunedExecutor {
+  readonly executor: Pick<Executor, "loaded" | "stored" | "overlaps" | "soon">;
   readonly swapper: Swapper;
 }
 
-interface WorkerScope {
-  postMessage(message: FromTuned): void;
-  addEventListener(type: "message", heard: (event: MessageEvent<ToTuned>) => void): void;
-}
-
-const scope = globalThis as unknown as WorkerScope;
 /** When the zoo's kernels are asked for again that it was away for. */
 const AWAY_MS = 5_000;
 
 const isAway = (thrown: unknown): boolean =>
   thrown instanceof KernelZooError && thrown.stage === "network";
-
-/** What else comes is for `serve`. */
-const HEARD: ReadonlySet<string> = new Set<ToTuned["type"]>([
-  "swap",
-  "compare",
-  "take-back",
-  "rank",
-]);
 
 /** What became of a swap. It never rejects, as the page waits for it before it asks for another. */
 async function toldOf(swapper: Swapper | null, swaps: readonly Found[]): Promise<FromTuned> {
@@ -61,17 +49,16 @@ async function toldOf(swapper: Swapper | null, swaps: readonly Found[]): Promise
 
 /** Answers messages from now on, as `serve` does of these, and those about swaps one after another. */
 export function serveTuned(
-  open: (order: LoadOrder, ports: ServePorts, swaps: SwapPorts) => Promise<Tuned>,
+  open: (order: LoadOrder, ports: ServePorts, swaps: SwapPorts) => Promise<TunedExecutor>,
   help?: Help,
-  together = false,
 ): void {
   let swapper: Swapper | null = null;
   let last: Promise<void> = Promise.resolve();
-  const tell = (told: FromTuned): void => scope.postMessage(told);
+  const tell = poster<FromTuned>();
   const change = async (asked: ToTuned): Promise<void> => {
     if (asked.type === "take-back") return swapper?.takeBack(asked.workload, asked.reason);
     if (asked.type === "compare") {
-      return swapper?.compare?.(asked.comparisons).catch((thrown) => {
+      return swapper?.compare(asked.comparisons).catch((thrown) => {
         if (isAway(thrown)) setTimeout(() => hear(asked), AWAY_MS);
       });
     }
@@ -84,7 +71,7 @@ export function serveTuned(
   const hear = (asked: ToTuned): void => {
     last = last.then(() => change(asked));
   };
-  const load = async (order: LoadOrder, ports: ServePorts): Promise<Served> => {
+  const load = async (order: LoadOrder, ports: ServePorts): Promise<Executor> => {
     const tuned = await open(order, ports, {
       breathe: breathing(),
       regressed: (workload, reason, again) => tell({ type: "regression", workload, reason, again }),
@@ -92,17 +79,17 @@ export function serveTuned(
     swapper = tuned.swapper;
     const told = swapper.times?.().then((times) => tell({ type: "timed", times }));
     told?.catch(() => undefined); // Runs hear of a device that was lost.
-    const { engine } = tuned;
+    const { executor } = tuned;
     return {
-      loaded: engine.loaded,
-      stored: engine.stored,
-      soon: () => engine.soon?.(),
+      order,
+      loaded: executor.loaded,
+      stored: executor.stored,
+      overlaps: executor.overlaps ?? false,
+      soon: () => executor.soon?.(),
       run: (...asked) => tuned.swapper.run(...asked),
       check: (...asked) => tuned.swapper.check(...asked),
     };
   };
-  serve(load, help, together);
-  scope.addEventListener("message", ({ data }) => {
-    if (HEARD.has(data.type)) hear(data);
-  });
+  serve(load, help);
+  serveMessages<ToTuned>({ swap: hear, compare: hear, "take-back": hear, rank: hear });
 }

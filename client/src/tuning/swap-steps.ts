@@ -1,6 +1,6 @@
 /**
- * What swapping kernels of a model between two runs has in common on both targets: runs go first, new
- * kernels are proven by the golden outputs, and those that are right are adopted together.
+ * The steps of a swap: new kernels are proven by the golden outputs, and those that are right are
+ * adopted together.
  */
 import { KernelZooError, sentence } from "../engine/error.js";
 import { maxDifference } from "../engine/verification.js";
@@ -9,10 +9,10 @@ import type { GoldenFile } from "../executor/golden-file.js";
 import { countOff, type Stored } from "../executor/golden-tensors.js";
 import { paced } from "../timing/paced-loop.js";
 import type { PlanWire } from "../wire/model-answer.js";
-import type { Found, Kept } from "./messages.js";
+import type { Found, KeptKernel } from "./messages.js";
 
 /** The calls that run a workload's kernel. Throws KernelZooError (manifest) for one of other tensors. */
-export function fittingCalls(plan: PlanWire, { kernel, workload }: Kept): readonly number[] {
+export function fittingCalls(plan: PlanWire, { kernel, workload }: KeptKernel): readonly number[] {
   const number = plan.kernels.indexOf(workload);
   const fitting: number[] = [];
   for (const [i, call] of plan.calls.entries()) {
@@ -72,13 +72,6 @@ export function reasonOf(thrown: unknown): string {
 
 /** Why each of the kernels does not run, in their order; null for those that do from now on. */
 export type Refusals = readonly (string | null)[];
-
-export interface SwapPorts {
-  /** Lets messages in. */
-  readonly breathe: () => Promise<void>;
-  /** `again`: the artifact that runs from now on. */
-  readonly regressed: (workload: string, reason: string, again: string) => void;
-}
 
 /** The steps of a swap, in their order. */
 export interface SwapSteps<Prepared> {

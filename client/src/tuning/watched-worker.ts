@@ -1,5 +1,4 @@
 /** The worker of a model that is tuned: who runs it, and what the tuner tells it. */
-
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import { workerOf } from "../engine/page-worker.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "../executor/messages.js";

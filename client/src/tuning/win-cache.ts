@@ -13,13 +13,13 @@ export interface Win {
 }
 
 /** A win with the browser, and its version, that it was found in. */
-interface Kept extends Win {
+interface KeptWin extends Win {
   readonly browser: string;
 }
 
 interface Note {
   /** By workload. */
-  readonly wins: Readonly<Record<string, Kept>>;
+  readonly wins: Readonly<Record<string, KeptWin>>;
   /** Artifacts that failed, each with the browser that it failed in. */
   readonly avoided: Readonly<Record<string, string>>;
 }

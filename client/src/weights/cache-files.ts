@@ -3,8 +3,7 @@
  * records of IndexedDB where a browser has no such files, as in its private windows. A graph is one
  * text that describes it, and bytes beside it.
  */
-
-type Bytes = Uint8Array<ArrayBuffer>;
+import type { Bytes } from "../engine/bytes.js";
 
 export type FilesKind = "files" | "records";
 

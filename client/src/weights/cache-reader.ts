@@ -1,10 +1,11 @@
 /** Weights of a graph that this device keeps: which of them a model can use, and reading them. */
+
+import type { Bytes } from "../engine/bytes.js";
 import { KernelZooError } from "../engine/error.js";
 import { type FilesKind, type GraphReader, graphFiles } from "./cache-files.js";
 import {
-  type Bytes,
   type GraphOrder,
-  type Kept,
+  type KeptWeight,
   PIECE_BYTES,
   type Place,
   type Planned,
@@ -26,7 +27,7 @@ export interface KeptName {
 
 /** What is kept of a model: null for a weight that is not kept as its kernels read it now. */
 export interface KeptModel extends KeptName, Planned {
-  readonly weights: readonly (Kept | null)[];
+  readonly weights: readonly (KeptWeight | null)[];
 }
 
 export function keptModel(graph: GraphOrder, places: readonly Place[]): KeptModel {
@@ -72,7 +73,7 @@ export class KeptReader {
    * are not those that were written, by `sum`.
    */
   async read(
-    { at, bytes, pieces }: Kept,
+    { at, bytes, pieces }: KeptWeight,
     target: Uint8Array | PieceTarget,
     sum: Checksum = checksum,
     rest?: () => Promise<void>,

@@ -1,7 +1,6 @@
 /** Writes the weights of a model where the device keeps them, as they lie in memory or in their file. */
-
 import type { GraphWriter } from "./cache-files.js";
-import { type Kept, PIECE_BYTES, type Place } from "./cached-model.js";
+import { type KeptWeight, PIECE_BYTES, type Place } from "./cached-model.js";
 import { type Checksum, checksum } from "./checksum.js";
 
 /** The bytes of a weight as it may be kept. */
@@ -22,8 +21,8 @@ export async function written(
   sourcesOf: (place: Place, index: number) => readonly WeightSource[],
   rest: () => Promise<void>,
   sum: Checksum = checksum,
-): Promise<readonly Kept[]> {
-  const weights: Kept[] = [];
+): Promise<readonly KeptWeight[]> {
+  const weights: KeptWeight[] = [];
   let at = 0;
   try {
     for (const [i, place] of places.entries()) {

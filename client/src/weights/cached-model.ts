@@ -3,12 +3,10 @@
  * as calls read them, in pieces with their checksums. Page and worker read it.
  */
 
-import type { Copy, Placement } from "../backend/wasm/memory.js";
+import type { Placement, WeightCopy } from "../backend/wasm/memory.js";
 import type { Linked } from "../backend/wasm/program.js";
 import type { ModelAnswer, PlanWire, WeightWire } from "../wire/model-answer.js";
 import type { FilesKind } from "./cache-files.js";
-
-export type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Names the form of a graph and the meaning of packing; raised when either changes. */
 export const GRAPH_VERSION = 4;
@@ -17,7 +15,7 @@ export const PIECE_BYTES = 1 << 20;
 export const LANGUAGE_CACHES = "kernelzoo-language:";
 
 /** One weight in the file. `key` says of which bytes it was made, and by which pack kernels. */
-export interface Kept {
+export interface KeptWeight {
   readonly key: string;
   /** Whether it lies there as its author stored it, and is packed when it is read. */
   readonly plain: boolean;
@@ -62,14 +60,14 @@ export interface Graph extends Planned {
   /** Addresses of the answer are relative to it. */
   readonly origin: string;
   readonly modules: readonly KeptModule[];
-  readonly weights: readonly Kept[];
+  readonly weights: readonly KeptWeight[];
 }
 
 /** A graph that a worker is to read. */
 export interface GraphOrder extends Planned {
   readonly files: FilesKind;
   readonly name: string;
-  readonly weights: readonly Kept[];
+  readonly weights: readonly KeptWeight[];
   /** The kernels of a graph that is opened by its key: nothing comes from the network then. */
   readonly modules: readonly Linked[] | null;
   /** The same of a GPU: texts by their hashes. */
@@ -79,7 +77,7 @@ export interface GraphOrder extends Planned {
 /** Where a weight's copies lie, from first to last, and where it lies plain before it is packed. */
 export interface Place {
   readonly key: string;
-  readonly copies: readonly Copy[];
+  readonly copies: readonly WeightCopy[];
   readonly address: number;
   /** Up to the next weight. */
   readonly bytes: number;

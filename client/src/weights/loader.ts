@@ -1,6 +1,5 @@
 /** From bytes of the weights file to weights in memory, packed as calls read them. */
-
-import type { Copy, Placement } from "../backend/wasm/memory.js";
+import type { Placement, WeightCopy } from "../backend/wasm/memory.js";
 import type { Main } from "../backend/wasm/program.js";
 import { KernelZooError } from "../engine/error.js";
 import { now } from "../timing/clock.js";
@@ -30,7 +29,7 @@ export function packer(
 }
 
 /** Makes the packed copies of a weight that lies plain at `plain`; answers the milliseconds that took. */
-export function packCopies(copies: readonly Copy[], plain: number, pack: Pack): number {
+export function packCopies(copies: readonly WeightCopy[], plain: number, pack: Pack): number {
   const started = now();
   for (const copy of copies) if (copy.pack !== null) pack(copy.pack, plain, copy.address);
   return now() - started;

@@ -3,7 +3,7 @@
  * workers beside it, which have its memory, fetch or read weights, hold them to their hashes and pack
  * them, while the model's worker compiles and computes.
  */
-
+import type { Bringing, WasmExecutor } from "../backend/wasm/executor.js";
 import type { Placement } from "../backend/wasm/memory.js";
 import { instantiateAll, type Linked, type Main } from "../backend/wasm/program.js";
 import { KernelZooError, sentence } from "../engine/error.js";
@@ -15,7 +15,7 @@ import type {
   LoadOrder,
   WeightsFrom,
 } from "../executor/messages.js";
-import type { Bringing, Engine } from "../executor/wasm-executor.js";
+import type { Remote } from "../rpc.js";
 import { addressOf, type PlanWire } from "../wire/model-answer.js";
 import { ARRIVAL_WORDS, Arrivals, countOf, FETCHED, READABLE, TAKEN } from "./arrivals.js";
 import { type FilesKind, graphFiles } from "./cache-files.js";
@@ -29,7 +29,7 @@ import {
   unreadable,
 } from "./cache-reader.js";
 import { written } from "./cache-writer.js";
-import { type Kept, type Place, type Planned, placesOf, type Ways } from "./cached-model.js";
+import { type KeptWeight, type Place, type Planned, placesOf, type Ways } from "./cached-model.js";
 import {
   bytesOfFile,
   fetchWeights,
@@ -40,7 +40,7 @@ import {
   sinkOf,
   type WeightsFile,
 } from "./loader.js";
-import { type Costs, nextOf, type Schedule, schedule, type Way } from "./schedule.js";
+import { nextOf, type Schedule, schedule, type Way, type WeightCosts } from "./schedule.js";
 import { sourcesIn } from "./sources.js";
 import type { Arrived, TakeBytes } from "./stream.js";
 import { checksumIn } from "./vector-checksum.js";
@@ -84,12 +84,7 @@ export type FromPreparer =
   | { readonly type: "failed"; readonly failure: Failure };
 
 /** What preparation needs of a worker. */
-export interface Preparer {
-  postMessage(message: ToPreparer): void;
-  onmessage: ((event: MessageEvent<FromPreparer>) => void) | null;
-  onerror: ((event: ErrorEvent) => void) | null;
-  terminate(): void;
-}
+export type Preparer = Remote<ToPreparer, FromPreparer>;
 
 /** What a worker beside does: weights may be on their way before there is an order for them. */
 export interface Preparing {
@@ -267,7 +262,7 @@ export async function preparedBeside(
 }
 
 /** What is known before weights have places: all are fetched, and nothing was measured. */
-export function firstCosts({ weights, calls, tensors }: PlanWire, beside: number): Costs {
+export function firstCosts({ weights, calls, tensors }: PlanWire, beside: number): WeightCosts {
   const size = (index: number): number => (weights[index]?.bytes ?? 0) / MB;
   return {
     weights: weights.map(({ bytes, storage }) => {
@@ -289,10 +284,10 @@ export function firstCosts({ weights, calls, tensors }: PlanWire, beside: number
 /** The ways of kept weights: read as calls want them, or plain and packed. */
 export function keptCosts(
   places: readonly Place[],
-  first: Costs,
+  first: WeightCosts,
   { readMs, packMs, runMs }: Pick<KeptModel["costs"], "readMs" | "packMs" | "runMs">,
   beside: number,
-): Costs {
+): WeightCosts {
   const reading = (bytes: number): number => (bytes / 2 ** 20) * readMs;
   return {
     weights: places.map(({ bytes, plainBytes, staged, keptPlain }, i): Way[] => {
@@ -428,7 +423,7 @@ export class Preparation {
     return { queues: [this.#order.answer.plan.weights.map((_, weight) => weight)], receiver: 0 };
   }
 
-  async keep(engine: Engine, asked: Keeping): Promise<KeepingAnswer> {
+  async keep(engine: WasmExecutor, asked: Keeping): Promise<KeepingAnswer> {
     switch (asked.type) {
       case "ways":
         // A browser without room is told of that when weights are written.
@@ -445,9 +440,9 @@ export class Preparation {
   }
 
   async #written(
-    { memory, placement, arrivals }: Engine,
+    { memory, placement, arrivals }: WasmExecutor,
     { files, name, plain }: Extract<Keeping, { type: "write" }>,
-  ): Promise<readonly Kept[]> {
+  ): Promise<readonly KeptWeight[]> {
     const breathe = breathing();
     return written(
       await (await graphFiles(files)).writer(name),
@@ -460,7 +455,7 @@ export class Preparation {
 
   /** From what reading takes here: which weights are kept plain, and who prepares them next time. */
   async #ways(
-    { arrivals, dispatcher, memory, placement }: Engine,
+    { arrivals, dispatcher, memory, placement }: WasmExecutor,
     files: FilesKind,
   ): Promise<Ways> {
     const places = placesOf(this.#order.answer.plan, placement);

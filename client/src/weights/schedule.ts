@@ -20,7 +20,7 @@ export interface CallCosts {
   readonly runMs: number;
 }
 
-export interface Costs {
+export interface WeightCosts {
   /** The ways of each weight, in the order of first use; one at least. */
   readonly weights: readonly (readonly Way[])[];
   readonly calls: readonly CallCosts[];
@@ -108,13 +108,13 @@ class Queue {
  * thousands of them would be given back late.
  */
 export class Trials {
-  readonly #costs: Costs;
+  readonly #costs: WeightCosts;
   readonly #queues: readonly Queue[];
   readonly #thereMs: Float64Array;
   readonly #prepareMs: Float64Array;
   readonly #doneMs: Float64Array;
 
-  constructor(costs: Costs) {
+  constructor(costs: WeightCosts) {
     const { length } = costs.weights;
     this.#costs = costs;
     this.#queues = Array.from({ length: costs.beside + 1 }, () => new Queue(length));
@@ -194,7 +194,7 @@ const FEWER: readonly ((way: Way) => number)[] = [
 ];
 
 /** Each weight, the first ones first, where it is in memory soonest, in a way that is least by `of`. */
-function greedy(costs: Costs, receiver: number, of: (way: Way) => number): Assignment {
+function greedy(costs: WeightCosts, receiver: number, of: (way: Way) => number): Assignment {
   const freeMs = Array.from({ length: costs.beside + 1 }, (_, i) => (i > 0 ? costs.startMs : 0));
   let fetchedMs = freeMs[receiver] as number;
   const picked = costs.weights.map((ways) => {
@@ -223,7 +223,7 @@ type Improved = Assignment & { readonly endMs: number };
 
 /** Moves a weight, or two of them that are near each other, to better ways and threads while that helps. */
 function improved(
-  costs: Costs,
+  costs: WeightCosts,
   trials: Trials,
   first: Assignment,
   tries: { left: number },
@@ -276,7 +276,7 @@ function improved(
 }
 
 /** Within a tenth of the soonest end on what was tried against all schedules of small models. */
-export function schedule(costs: Costs): Schedule {
+export function schedule(costs: WeightCosts): Schedule {
   const receivers = costs.beside > 0 ? [0, 1] : [0];
   const tries = { left: TRIES };
   const trials = new Trials(costs);

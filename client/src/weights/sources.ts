@@ -1,5 +1,4 @@
 /** Where a worker that has a model's memory reads the weights that its device is to keep. */
-
 import type { LoadOrder } from "../executor/messages.js";
 import { addressOf, type WeightWire } from "../wire/model-answer.js";
 import type { WeightSource } from "./cache-writer.js";

@@ -2,10 +2,9 @@
  * The weights file, chunk by chunk as it arrives. Each chunk is held to its hash before anybody
  * reads it, and a connection that breaks goes on after the last chunk that was right.
  */
+import type { Bytes } from "../engine/bytes.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import type { ChunkWire } from "../wire/model-answer.js";
-
-export type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Takes verified bytes of the file from `offset` on; they are overwritten afterwards. */
 export type TakeBytes = (offset: number, bytes: Bytes) => void | Promise<void>;

@@ -3,15 +3,13 @@
  * f32 piece by piece, so that no second copy of a weight is held. kernelzoo/domain/weight_storage.py
  * says what the types mean.
  */
-
+import type { Bytes } from "../engine/bytes.js";
 import { KernelZooError } from "../engine/error.js";
 import { fromFloat16 } from "../engine/float16.js";
 import { productOf } from "../engine/tensors.js";
 import type { ChunkWire, PlanWire, StorageWire, WeightWire } from "../wire/model-answer.js";
 import type { FileReading } from "./loader.js";
 import type { TakeBytes } from "./stream.js";
-
-type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Entries that are unpacked at once; they stay in a core's nearest caches. */
 const PIECE_ENTRIES = 1 << 13;

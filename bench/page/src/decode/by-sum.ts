@@ -4,7 +4,7 @@ import { noActivity } from "../../../../client/src/backend/webgpu/clock.js";
 import { Chain } from "../../../../client/src/backend/webgpu/plan-loader.js";
 import { type GpuTimer, gpuTimer } from "../../../../client/src/backend/webgpu/timer.js";
 import { loadWholeProgram } from "../../../../client/src/backend/webgpu/whole-program.js";
-import { Decoder } from "../../../../client/src/language/webgpu/decoder.js";
+import { GpuDecoder } from "../../../../client/src/language/webgpu/decoder.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import {
   type Chosen,
@@ -37,7 +37,7 @@ class WholeTimer {
   readonly #asked: DecoderRequest;
   readonly #url: URL;
   readonly #answer: ModelAnswer;
-  readonly #decoder: Decoder;
+  readonly #decoder: GpuDecoder;
   readonly #timer: GpuTimer;
   readonly #activity = noActivity();
   /** Calls of a workload bound to a candidate's program, by both. */
@@ -47,7 +47,7 @@ class WholeTimer {
     asked: DecoderRequest,
     url: URL,
     answer: ModelAnswer,
-    decoder: Decoder,
+    decoder: GpuDecoder,
     timer: GpuTimer,
   ) {
     [this.#asked, this.#url, this.#answer] = [asked, url, answer];
@@ -58,7 +58,7 @@ class WholeTimer {
     const url = new URL(asked.zoo, document.baseURI);
     const answer = (await (await fetch(url)).json()) as ModelAnswer;
     const order = { answer, origin: url.href, threads: 1, check: false, graph: null, replaced: [] };
-    const decoder = await Decoder.load(order, { progress: () => undefined });
+    const decoder = await GpuDecoder.load(order, { progress: () => undefined });
     await decoder.stored;
     const token = new Chain(decoder.calls.slice((answer.plan.decoder as DecoderWire).step));
     const encode = (pass: GPUComputePassEncoder): void => token.encode(pass);

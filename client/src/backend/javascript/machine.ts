@@ -1,13 +1,13 @@
 /** What runs a model without WebAssembly: a plain buffer, and kernels in JavaScript. */
 import { KernelZooError } from "../../engine/error.js";
-import type { Machine } from "../../executor/wasm-executor.js";
+import type { Machine } from "../wasm/executor.js";
 import type { Main } from "../wasm/program.js";
 
 /** A kernel of ABI 1 for javascript. */
-type Kernel = (memory: ArrayBuffer) => Main;
+type MainOf = (memory: ArrayBuffer) => Main;
 
 /** Kernels by the hash of their artifact, which stand before this text in the worker's. */
-const scope = globalThis as unknown as { readonly kernels: Readonly<Record<string, Kernel>> };
+const scope = globalThis as unknown as { readonly kernels: Readonly<Record<string, MainOf>> };
 
 function bufferOf(bytes: number): ArrayBuffer {
   try {

@@ -5,6 +5,7 @@
  * kernel is a part of a call: see `partOf`.
  */
 import { KernelZooError, sentence } from "../../engine/error.js";
+import type { Remote } from "../../rpc.js";
 import {
   awaitChunks,
   awaitRun,
@@ -53,12 +54,7 @@ export type ToCrew =
 export type FromCrew = { readonly type: "ready" };
 
 /** What a crew needs of a worker. */
-export interface Hand {
-  postMessage(message: ToCrew): void;
-  onmessage: ((event: MessageEvent<FromCrew>) => void) | null;
-  onerror: ((event: ErrorEvent) => void) | null;
-  terminate(): void;
-}
+export type Hand = Remote<ToCrew, FromCrew>;
 
 /** No run: threads wait for one a while, and then go back to their messages. */
 const IDLE = -1;

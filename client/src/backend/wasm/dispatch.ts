@@ -1,5 +1,4 @@
 /** Runs the calls of a plan in order, in parts that are short enough for an abort to be heard. */
-
 import { unstoppable } from "../../executor/event-loop.js";
 import { type Clock, now } from "../../timing/clock.js";
 import type { Arrivals } from "../../weights/arrivals.js";

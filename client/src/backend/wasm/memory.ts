@@ -23,7 +23,7 @@ import type { ArtifactWire, KernelWire } from "../../wire/types.js";
 import { MOST_BYTES, UNADDRESSABLE } from "./addresses.js";
 
 /** One copy of a weight. `pack` is the kernel that makes it; null for a copy that lies plain. */
-export interface Copy {
+export interface WeightCopy {
   readonly pack: ArtifactWire | null;
   readonly address: number;
 }
@@ -43,7 +43,7 @@ export interface Task {
 export interface Placement {
   readonly tasks: readonly Task[];
   /** All copies of each weight; a plain one is the first. */
-  readonly weights: readonly (readonly Copy[])[];
+  readonly weights: readonly (readonly WeightCopy[])[];
   /** Where each weight comes to lie plain: in a copy, or until it is packed. */
   readonly plain: readonly number[];
   /** From where a weight is packed that is held in its own place; undefined for others. */
@@ -141,7 +141,7 @@ export function place(
   const plain: number[] = [];
   const weights = copies.map((packs, i) => {
     const start = end;
-    const placed = packs.map((pack, copy): Copy => {
+    const placed = packs.map((pack, copy): WeightCopy => {
       const address = end;
       end += sizes[i]?.[copy] as number;
       return { pack, address };
@@ -158,7 +158,7 @@ export function place(
   // 3. Calls.
   const addressIn = (tensor: PlanTensor, pack: ArtifactWire | null): number => {
     if (tensor.weight === undefined) return activations + (tensor.at ?? 0);
-    const own = weights[tensor.weight] as readonly Copy[];
+    const own = weights[tensor.weight] as readonly WeightCopy[];
     return own.find((copy) => copy.pack?.sha256 === pack?.sha256)?.address as number;
   };
   const tasks = plan.calls.map(({ kernel, tensors }): Task => {

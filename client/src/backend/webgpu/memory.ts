@@ -31,7 +31,7 @@ interface Value {
 }
 
 /** A tensor as an index into values, or a buffer of its own. */
-type Source = { readonly value: number } | BufferOf;
+type OperandSource = { readonly value: number } | BufferOf;
 
 /** Follows a plan's addresses: each read is of what was written there last. */
 class Trace {
@@ -43,7 +43,7 @@ class Trace {
     this.#plan = plan;
   }
 
-  write(tensor: number, time: number): Source {
+  write(tensor: number, time: number): OperandSource {
     const { at = 0, state, ...written } = this.#tensor(tensor);
     if (state !== undefined) return { kind: "state", index: state };
     this.#written.set(at, this.values.length);
@@ -52,7 +52,7 @@ class Trace {
   }
 
   /** Throws KernelZooError (manifest) for a tensor that nothing has written. */
-  read(tensor: number, time: number): Source {
+  read(tensor: number, time: number): OperandSource {
     const { at = 0, weight, state, ...read } = this.#tensor(tensor);
     if (weight !== undefined) return { kind: "weight", index: weight };
     if (state !== undefined) return { kind: "state", index: state };
@@ -98,9 +98,9 @@ export function placeOnGpu(plan: PlanWire): GpuPlacement {
   ]);
   const outputs = plan.outputs.map(({ tensor }) => trace.read(tensor, plan.calls.length));
   const { of, sizes } = sharedBuffers(trace.values);
-  const readyOf = (source: Source): number =>
+  const readyOf = (source: OperandSource): number =>
     "kind" in source ? plan.calls.length : (trace.values[source.value] as Value).first + 1;
-  const bufferOf = (source: Source): BufferOf =>
+  const bufferOf = (source: OperandSource): BufferOf =>
     "kind" in source ? source : { kind: "shared", index: of[source.value] as number };
   return {
     sizes,

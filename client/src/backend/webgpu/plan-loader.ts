@@ -1,11 +1,12 @@
 /** Kernels and weights of a plan on a GPU, with all that never changes from run to run. */
 import { fetchArtifact } from "../../engine/artifact.js";
+import type { Bytes } from "../../engine/bytes.js";
 import { KernelZooError, sentence } from "../../engine/error.js";
 import { refuseMisfit } from "../../executor/call-tensors.js";
 import { breathing } from "../../executor/event-loop.js";
+import type { ExecutorPorts } from "../../executor/executor.js";
 import type { LoadOrder, Progress } from "../../executor/messages.js";
 import { WrongKernel } from "../../executor/output-check.js";
-import type { EnginePorts } from "../../executor/wasm-executor.js";
 import {
   forget,
   type KeptModel,
@@ -13,7 +14,7 @@ import {
   keptModel,
   unreadable,
 } from "../../weights/cache-reader.js";
-import { type Bytes, type Kept, placesOnGpu } from "../../weights/cached-model.js";
+import { type KeptWeight, placesOnGpu } from "../../weights/cached-model.js";
 import { checksum } from "../../weights/checksum.js";
 import { bytesOfFile, plainFile } from "../../weights/loader.js";
 import { streamWeights } from "../../weights/stream.js";
@@ -36,24 +37,24 @@ const COMPILE_MS = 30_000;
 /** `bound` are the calls in their order; `stored` resolves when all weights are on the GPU. */
 export interface LoadedPlan<Call extends Sliced = BoundProgram> {
   readonly open: OpenDevice;
-  readonly buffers: Buffers;
+  readonly buffers: PlanBuffers;
   readonly bound: readonly Call[];
   readonly stored: Promise<void>;
 }
 
 /** How calls are compiled and bound. */
-interface Binding<Call extends Sliced> {
+interface CallBinding<Call extends Sliced> {
   readonly compile: typeof compileProgram;
   readonly bound: (program: Program, operands: readonly GPUBuffer[]) => Call;
 }
 
-type Reports = Pick<EnginePorts, "progress">;
+type Reports = Pick<ExecutorPorts, "progress">;
 
-const SLICED: Binding<BoundProgram> = {
+const SLICED: CallBinding<BoundProgram> = {
   compile: compileProgram,
   bound: (program, operands) => new BoundProgram(program, operands),
 };
-const WHOLE: Binding<WholeProgram> = {
+const WHOLE: CallBinding<WholeProgram> = {
   compile: compileWhole,
   bound: (program, operands) => new WholeProgram(program, operands),
 };
@@ -74,7 +75,7 @@ export const loadWhole = (order: LoadOrder, ports: Reports): Promise<LoadedPlan<
 async function loaded<Call extends Sliced>(
   order: LoadOrder,
   { progress }: Reports,
-  bindingOf: (open: OpenDevice, kernels: readonly KernelWire[]) => Binding<Call>,
+  bindingOf: (open: OpenDevice, kernels: readonly KernelWire[]) => CallBinding<Call>,
 ): Promise<LoadedPlan<Call>> {
   const { answer } = order;
   const { plan } = answer;
@@ -87,7 +88,10 @@ async function loaded<Call extends Sliced>(
 
   // 1. A buffer for everything.
   const placement = placeOnGpu(plan);
-  const buffers = await open.scoped(() => new Buffers(answer, placement, open.device), LIMIT_MS);
+  const buffers = await open.scoped(
+    () => new PlanBuffers(answer, placement, open.device),
+    LIMIT_MS,
+  );
 
   // 2. Pipelines and weights at the same time: drivers compile on threads of their own.
   const binding = bindingOf(open, kernels);
@@ -114,7 +118,7 @@ async function loaded<Call extends Sliced>(
  */
 async function bringWeights(
   { answer, origin, graph, replaced }: LoadOrder,
-  buffers: Buffers,
+  buffers: PlanBuffers,
   progress: Reports["progress"],
 ): Promise<void> {
   const { plan } = answer;
@@ -133,7 +137,7 @@ async function bringWeights(
 }
 
 /** False where a weight is not what was written. */
-async function readKept(kept: KeptModel, buffers: Buffers): Promise<boolean> {
+async function readKept(kept: KeptModel, buffers: PlanBuffers): Promise<boolean> {
   const reader = await KeptReader.open(kept);
   if (reader === null) return false;
   // Files are read without a wait, and a driver that has made a pipeline wants the next one.
@@ -141,7 +145,7 @@ async function readKept(kept: KeptModel, buffers: Buffers): Promise<boolean> {
   try {
     for (const [index, each] of kept.weights.entries()) {
       const target = { set: (piece: Bytes, at: number) => buffers.put(index, at, piece) };
-      if (!(await reader.read(each as Kept, target, checksum, breathe))) return false;
+      if (!(await reader.read(each as KeptWeight, target, checksum, breathe))) return false;
     }
     return true;
   } finally {
@@ -156,7 +160,7 @@ async function readKept(kept: KeptModel, buffers: Buffers): Promise<boolean> {
 export async function wholeCalls(
   order: LoadOrder,
   open: OpenDevice,
-  buffers: Buffers,
+  buffers: PlanBuffers,
 ): Promise<readonly WholeProgram[] | null> {
   const { plan } = order.answer;
   const kernels = plan.kernels.map(kernelsOf(order));
@@ -191,7 +195,7 @@ export class Chain implements Sliced {
 }
 
 /** All buffers of a model. States are zeros at first. Weights are written while they arrive. */
-export class Buffers {
+export class PlanBuffers {
   readonly placement: GpuPlacement;
   bytes = 0;
   readonly #answer: ModelAnswer;
@@ -241,8 +245,8 @@ export class Buffers {
   }
 
   /** The same weights with activations and scratch of their own, for runs beside those of the model. */
-  apart(): Buffers {
-    return new Buffers(this.#answer, this.placement, this.#device, this.#weights);
+  apart(): PlanBuffers {
+    return new PlanBuffers(this.#answer, this.placement, this.#device, this.#weights);
   }
 
   /** Destroys activations and scratch. */

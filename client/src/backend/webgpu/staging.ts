@@ -1,10 +1,9 @@
 /** Outputs on their way from the GPU to the page. */
-
 import type { Stored } from "../../executor/golden-tensors.js";
 import { stagingBuffer } from "./buffers.js";
 
 /** What is copied once some of the calls have run: so many bytes, from `at` in `from` on. */
-export interface Copy {
+export interface BufferCopy {
   readonly from: GPUBuffer;
   readonly at: number;
   readonly to: GPUBuffer;
@@ -13,7 +12,7 @@ export interface Copy {
 }
 
 /** What is copied of an output, after submission number `part` of a run. */
-interface OutputCopy extends Copy {
+interface OutputCopy extends BufferCopy {
   readonly output: number;
   readonly part: number;
 }

@@ -1,6 +1,5 @@
 /** Entry of the worker of a model on the GPU, inlined as text. */
-
-import { GpuEngine } from "../../executor/webgpu-executor.js";
 import { serve } from "../../executor/worker-server.js";
+import { GpuExecutor, tellSoon } from "./executor.js";
 
-serve(GpuEngine.load, undefined, true);
+serve((order, ports) => GpuExecutor.load(order, { ...ports, soon: tellSoon }));

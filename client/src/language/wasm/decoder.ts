@@ -2,13 +2,18 @@
  * A language model on WebAssembly. Its token, place and cache lie among the activations, and its
  * calls are those of any plan, of which each run takes a part.
  */
-
 import type { Dispatcher } from "../../backend/wasm/dispatch.js";
+import { loadOnWasm, type WasmExecutor, type WasmPorts } from "../../backend/wasm/executor.js";
 import { productOf, viewOf } from "../../engine/tensors.js";
+import {
+  type Executor,
+  type ExecutorPorts,
+  type RunResult,
+  untimed,
+} from "../../executor/executor.js";
 import type { Stored } from "../../executor/golden-tensors.js";
 import type { Loaded, LoadOrder } from "../../executor/messages.js";
 import { checked } from "../../executor/output-check.js";
-import { Engine, type EnginePorts, type RunResult } from "../../executor/wasm-executor.js";
 import type { DecoderWire, PlanTensor, PlanWire } from "../../wire/model-answer.js";
 import { type DecodeOrder, goldenOrder, readOrder, type Sampling } from "../decode-order.js";
 import { Adjustment } from "./adjuster.js";
@@ -21,25 +26,29 @@ import { drawn, likeliest } from "./sampler.js";
 const FEW = 1 / 3;
 
 /** Owns the memory of one language model. It ends with its worker. */
-export class WasmDecoder {
+export class WasmDecoder implements Executor {
+  readonly order: LoadOrder;
   readonly loaded: Loaded;
   readonly stored: Promise<void>;
-  readonly #engine: Engine;
-  readonly #steps: Steps;
+  readonly #steps: DecoderSteps;
 
-  constructor(engine: Engine) {
-    const { memory, placement, dispatcher, order } = engine;
-    this.#engine = engine;
-    this.#steps = new Steps(order.answer.plan, memory, placement.activations, dispatcher, () =>
-      engine.crew?.up(),
+  constructor(executor: WasmExecutor) {
+    const { memory, placement, dispatcher, order } = executor;
+    this.#steps = new DecoderSteps(
+      order.answer.plan,
+      memory,
+      placement.activations,
+      dispatcher,
+      () => executor.crew?.up(),
     );
-    this.loaded = engine.loaded;
-    this.stored = engine.stored;
+    this.order = order;
+    this.loaded = executor.loaded;
+    this.stored = executor.stored;
   }
 
   /** Throws KernelZooError as the load of an engine. */
-  static async load(order: LoadOrder, ports: EnginePorts): Promise<WasmDecoder> {
-    return new WasmDecoder(await Engine.load(order, ports));
+  static async load(order: LoadOrder, ports: WasmPorts): Promise<WasmDecoder> {
+    return new WasmDecoder(await loadOnWasm(order, ports));
   }
 
   /**
@@ -59,17 +68,17 @@ export class WasmDecoder {
   }
 
   /** Compares the logits behind the golden prompt. Throws as the `check` of a model. */
-  check(ports: EnginePorts, aborted: () => boolean): Promise<boolean> {
+  check(ports: Pick<ExecutorPorts, "progress">, aborted: () => boolean): Promise<boolean> {
     const run = async (feeds: readonly Stored[]): Promise<RunResult | null> => {
       const outputs = await this.#steps.golden(feeds, aborted);
-      return outputs && { outputs, times: new Float64Array(0) };
+      return outputs && { outputs, times: untimed() };
     };
-    return checked(this.#engine.order, run, ports);
+    return checked(this.order, run, ports);
   }
 }
 
 /** Tokens of a plan whose activations, with its cache, lie anywhere in a memory. */
-export class Steps {
+export class DecoderSteps {
   readonly #plan: PlanWire;
   readonly #memory: WebAssembly.Memory;
   readonly #activations: number;
@@ -131,7 +140,7 @@ export class Steps {
       found[index] = this.#at("token")[0] as number;
     }
     const last = Float32Array.from(logits ? this.#at("logits") : []);
-    return { outputs: [found, last], times: new Float64Array(0) };
+    return { outputs: [found, last], times: untimed() };
   }
 
   /** All tokens of a prompt but the last, without the head; false where it was aborted. */

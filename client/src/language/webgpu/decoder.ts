@@ -7,20 +7,25 @@ import type { BoundCall } from "../../backend/webgpu/binding.js";
 import { stagingBuffer } from "../../backend/webgpu/buffers.js";
 import type { BufferOf } from "../../backend/webgpu/memory.js";
 import { Nudger } from "../../backend/webgpu/nudger.js";
+import { OverlappingRuns } from "../../backend/webgpu/overlapping-runs.js";
 import { LIMIT_MS, type LoadedPlan, loadWhole } from "../../backend/webgpu/plan-loader.js";
-import { StagingPool } from "../../backend/webgpu/slot-pool.js";
 import { submissionsOf } from "../../backend/webgpu/submissions.js";
 import { breathing } from "../../executor/event-loop.js";
+import {
+  type Executor,
+  type ExecutorPorts,
+  type RunResult,
+  untimed,
+} from "../../executor/executor.js";
 import type { Stored } from "../../executor/golden-tensors.js";
 import type { Loaded, LoadOrder } from "../../executor/messages.js";
 import { checked } from "../../executor/output-check.js";
-import type { EnginePorts, RunResult } from "../../executor/wasm-executor.js";
 import { now } from "../../timing/clock.js";
 import type { DecoderWire } from "../../wire/model-answer.js";
 import { type DecodeOrder, goldenOrder, MOST_STEPS, readOrder } from "../decode-order.js";
 import { Adjuster } from "./adjuster.js";
 import { callsAtOnce, FIRST_CALLS } from "./block-slices.js";
-import { Sampler } from "./sampler.js";
+import { TokenSampler } from "./sampler.js";
 
 /** Runs that may be under way at once: while one is read back, the next ones compute. */
 const MOST_RUNS = 3;
@@ -44,12 +49,13 @@ interface Places extends Pick<DecoderWire, "vocabulary" | "rows" | "step" | "hea
 
 /** What chooses a token in the place of the plan's own calls. */
 interface Chooser {
-  readonly sampler: Sampler;
+  readonly sampler: TokenSampler;
   readonly adjuster: Adjuster | null;
 }
 
 /** Owns the device, the weights and the cache of one language model. It ends with its worker. */
-export class Decoder {
+export class GpuDecoder implements Executor {
+  readonly overlaps = true;
   readonly loaded: Loaded;
   readonly stored: Promise<void>;
   readonly order: LoadOrder;
@@ -57,11 +63,10 @@ export class Decoder {
   #calls: readonly BoundCall[];
   readonly #at: Places;
   readonly #buffers: readonly GPUBuffer[];
-  readonly #staging: StagingPool<GPUBuffer>;
+  readonly #runs: OverlappingRuns<GPUBuffer>;
   readonly #nudger: Nudger;
-  #submitted: Promise<unknown> = Promise.resolve();
   /** There from the first text on that is drawn. */
-  #sampler: Promise<Sampler> | null = null;
+  #sampler: Promise<TokenSampler> | null = null;
   /** There from the first text on whose logits are adjusted. */
   #adjuster: Promise<Adjuster> | null = null;
   /** The place that the next step decodes. */
@@ -80,19 +85,19 @@ export class Decoder {
     this.#calls = plan.bound;
     this.#at = places;
     this.#buffers = staging;
-    this.#staging = new StagingPool(staging);
+    this.#runs = new OverlappingRuns(staging);
     this.#nudger = new Nudger(plan.open.device.queue, breathing());
     this.stored = plan.stored;
     this.loaded = { memoryBytes: plan.buffers.bytes, threads: 1, singleThreadReason: null };
   }
 
   /** Throws KernelZooError as `loadWhole`. */
-  static async load(order: LoadOrder, ports: Pick<EnginePorts, "progress">): Promise<Decoder> {
-    return Decoder.of(order, await loadWhole(order, ports));
+  static async load(order: LoadOrder, ports: Pick<ExecutorPorts, "progress">): Promise<GpuDecoder> {
+    return GpuDecoder.of(order, await loadWhole(order, ports));
   }
 
   /** Throws KernelZooError: memory, run. */
-  static of(order: LoadOrder, loaded: LoadedPlan<BoundCall>): Promise<Decoder> {
+  static of(order: LoadOrder, loaded: LoadedPlan<BoundCall>): Promise<GpuDecoder> {
     const { vocabulary, rows, step, head } = order.answer.plan.decoder as DecoderWire;
     const { placement, of } = loaded.buffers;
     const [token, position, prompt] = placement.inputs.map(of) as [GPUBuffer, GPUBuffer, GPUBuffer];
@@ -103,7 +108,7 @@ export class Decoder {
     return loaded.open.scoped(() => {
       const { device } = loaded.open;
       const staging = Array.from({ length: MOST_RUNS }, () => stagingBuffer(device, bytes));
-      return new Decoder(order, loaded, places, staging);
+      return new GpuDecoder(order, loaded, places, staging);
     }, LIMIT_MS);
   }
 
@@ -140,7 +145,7 @@ export class Decoder {
   }
 
   /** Compares the logits behind the golden prompt. Throws as the `check` of a model. */
-  check(ports: Pick<EnginePorts, "progress">, aborted: () => boolean): Promise<boolean> {
+  check(ports: Pick<ExecutorPorts, "progress">, aborted: () => boolean): Promise<boolean> {
     const run = async (feeds: readonly Stored[]): Promise<RunResult | null> => {
       const ran = await this.decoded(goldenOrder(feeds), aborted);
       return ran && { ...ran, outputs: ran.outputs.slice(1) };
@@ -150,15 +155,11 @@ export class Decoder {
 
   /** The tokens that an order asks for, as `run`. */
   async decoded(order: DecodeOrder, aborted: () => boolean): Promise<RunResult | null> {
-    const staging = await this.#staging.take();
-    try {
-      const submitted = this.#submitted.then(() => this.#submit(order, staging, aborted));
-      this.#submitted = submitted.catch(() => undefined);
-      if (!(await submitted)) return null;
-      return { outputs: await this.#read(order, staging), times: new Float64Array(0) };
-    } finally {
-      this.#staging.give(staging);
-    }
+    const outputs = await this.#runs.run(
+      (staging) => this.#submit(order, staging, aborted),
+      (staging) => this.#read(order, staging),
+    );
+    return outputs && { outputs, times: untimed() };
   }
 
   /** Submits all steps; false where the run was aborted. */
@@ -182,7 +183,7 @@ export class Decoder {
   async #chooserOf({ sampling, adjusted }: DecodeOrder): Promise<Chooser | null> {
     if (sampling.temperature === 0 && !adjusted) return null;
     const { open } = this.plan;
-    this.#sampler ??= Sampler.load(open, this.#at.vocabulary, this.#at);
+    this.#sampler ??= TokenSampler.load(open, this.#at.vocabulary, this.#at);
     if (adjusted) this.#adjuster ??= Adjuster.load(open, this.#at.vocabulary, this.#at);
     const adjuster = adjusted ? await this.#adjuster : null;
     return { sampler: await this.#sampler, adjuster };

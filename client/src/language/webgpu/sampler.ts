@@ -197,7 +197,7 @@ interface SamplerBuffers {
   readonly chosen: GPUBuffer;
 }
 
-export class Sampler {
+export class TokenSampler {
   readonly #open: OpenDevice;
   readonly #sampling: GPUBuffer;
   readonly #bound: BoundProgram;
@@ -213,7 +213,7 @@ export class Sampler {
     open: OpenDevice,
     vocabulary: number,
     { logits, position, chosen }: SamplerBuffers,
-  ): Promise<Sampler> {
+  ): Promise<TokenSampler> {
     const threads = threadsFor(vocabulary, open.device.limits.maxComputeInvocationsPerWorkgroup);
     const kernel: GpuKernelWire = {
       candidate: "sampler",
@@ -231,7 +231,7 @@ export class Sampler {
     return open.scoped(() => {
       const sampling = storageBuffer(open.device, SAMPLING_BYTES);
       const bound = new BoundProgram(program, [logits, position, sampling, chosen]);
-      return new Sampler(open, sampling, bound);
+      return new TokenSampler(open, sampling, bound);
     }, COMPILE_MS);
   }
 

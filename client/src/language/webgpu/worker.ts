@@ -1,5 +1,5 @@
 /** Entry of the worker of a language model, inlined as text. */
 import { serve } from "../../executor/worker-server.js";
-import { Decoder } from "./decoder.js";
+import { GpuDecoder } from "./decoder.js";
 
-serve(Decoder.load, undefined, true);
+serve(GpuDecoder.load);

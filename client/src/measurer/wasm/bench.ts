@@ -14,7 +14,8 @@ import {
 } from "../../engine/tensors.js";
 import { fillSeeded } from "../../engine/verification.js";
 import { now } from "../../timing/clock.js";
-import type { KernelWire, Lease } from "../../wire/types.js";
+import type { KernelWire } from "../../wire/types.js";
+import type { Subject } from "../subject.js";
 
 type Layout = KernelWire["layouts"][number];
 
@@ -48,16 +49,16 @@ interface Copies {
 }
 
 /** Work that may rest between two slices. */
-type Slices<Made = void> = Generator<void, Made>;
+type BenchSlices<Made = void> = Generator<void, Made>;
 
-function atOnce<Made>(slices: Slices<Made>): Made {
+function atOnce<Made>(slices: BenchSlices<Made>): Made {
   for (;;) {
     const { done, value } = slices.next();
     if (done === true) return value;
   }
 }
 
-async function resting(slices: Slices<unknown>, rest: () => Promise<void>): Promise<void> {
+async function resting(slices: BenchSlices<unknown>, rest: () => Promise<void>): Promise<void> {
   while (slices.next().done !== true) await rest();
 }
 
@@ -82,17 +83,17 @@ export class Bench {
    */
   constructor(
     arena: Arena,
-    lease: Lease,
+    subject: Subject,
     kernels: readonly KernelWire[],
     packs: PackModules,
     hot = false,
   ) {
     const scratch_bytes = Math.max(...kernels.map((kernel) => kernel.scratch_bytes));
     this.#arena = arena;
-    this.#seed = lease.seed;
+    this.#seed = subject.seed;
     this.#packs = packs;
-    this.#cold = hot ? new Set() : constantsOf(lease.workload);
-    this.#plan = planMemory({ tensors: [...plainTensors(lease.reference)], scratch_bytes });
+    this.#cold = hot ? new Set() : constantsOf(subject.workload);
+    this.#plan = planMemory({ tensors: [...plainTensors(subject.reference)], scratch_bytes });
     this.#block = arena.allocate(this.#plan.totalBytes);
   }
 
@@ -154,14 +155,14 @@ export class Bench {
     for (const { block } of this.#copies.values()) this.#arena.free(block);
   }
 
-  *#writing(): Slices {
+  *#writing(): BenchSlices {
     yield* this.#filling("input");
     yield* this.#filling("state");
     for (const packed of this.#packed.values()) this.#pack(packed);
     for (const [start, copies] of this.#copies) yield* this.#copying(start, copies);
   }
 
-  *#filling(role: "input" | "state"): Slices {
+  *#filling(role: "input" | "state"): BenchSlices {
     for (const [i, region] of this.#plan.regions.entries()) {
       const { tensor } = region;
       if (tensor.role !== role) continue;
@@ -171,7 +172,7 @@ export class Bench {
   }
 
   /** The addresses of a kernel's tensors, once for each copy of its weights. */
-  *#layingOut(kernel: KernelWire): Slices<readonly (readonly number[])[]> {
+  *#layingOut(kernel: KernelWire): BenchSlices<readonly (readonly number[])[]> {
     const words = [...addresses(kernel, this.#plan, this.#block.start)];
     for (const layout of kernel.layouts) {
       words[this.#numberOf(layout.tensor)] = this.#inLayout(layout).block.start;
@@ -187,7 +188,7 @@ export class Bench {
   }
 
   /** Copies of what is at `start`; none where the engine has no memory for them. */
-  *#copiesOf(start: number, size: number): Slices<Copies> {
+  *#copiesOf(start: number, size: number): BenchSlices<Copies> {
     const known = this.#copies.get(start);
     if (known !== undefined) return known;
     const bytes = align(size);
@@ -206,7 +207,7 @@ export class Bench {
     }
   }
 
-  *#copying(start: number, { block, bytes, count }: Copies): Slices {
+  *#copying(start: number, { block, bytes, count }: Copies): BenchSlices {
     const all = new Uint8Array(this.#arena.memory.buffer);
     for (let i = 0, slice = 0; i < count; i++) {
       all.copyWithin(block.start + i * bytes, start, start + bytes);

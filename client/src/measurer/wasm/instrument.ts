@@ -1,5 +1,4 @@
 /** Measures wasm candidates: each is verified, warmed up and timed inside a turn. */
-
 import { Arena } from "../../engine/arena.js";
 import type { KernelInstance } from "../../engine/instance.js";
 import { loadPacks } from "../../engine/packing.js";
@@ -12,7 +11,7 @@ import {
   samplerOf,
 } from "../../timing/samples.js";
 import { type Sliceable, type Warmth, warmingUp } from "../../timing/warmup.js";
-import type { KernelWire, Lease, MeasurementWire } from "../../wire/types.js";
+import type { KernelWire, MeasurementWire } from "../../wire/types.js";
 import {
   type Instrument,
   type LeaseInstrument,
@@ -34,6 +33,7 @@ import {
   UNDISTURBED,
 } from "../measurement.js";
 import { compiledAnew, preparationOf } from "../preparation-cost.js";
+import type { Subject } from "../subject.js";
 import { Bench } from "./bench.js";
 
 /** An instance in its optimised tier, with the estimated time of one call. */
@@ -136,7 +136,7 @@ export async function setReference(
  */
 export async function measure(
   bench: Bench,
-  lease: Lease,
+  subject: Subject,
   reference: Reference,
   kernel: KernelWire,
   module: WebAssembly.Module,
@@ -153,11 +153,11 @@ export async function measure(
   const ready = await warmed(fresh?.instance ?? bound, stepMs, untilMs, pacing);
   const preparation = fresh && preparationOf(fresh.compileMs, bench.packMs(kernel), ready);
   bench.settle(ready.instance);
-  compare(bench.output, reference.output, lease.tolerance);
+  compare(bench.output, reference.output, subject.tolerance);
   for (const [i, state] of bench.states.entries()) {
-    compare(state, reference.states[i] as OutputView, lease.tolerance);
+    compare(state, reference.states[i] as OutputView, subject.tolerance);
   }
-  const entries = sampledEntries(lease, bench.output);
+  const entries = sampledEntries(subject, bench.output);
   if (ready.callMs > hopeless * reference.callMs) {
     const [own, beside] = [ready, reference].map(({ callMs }) => [1e6 * callMs]);
     return measurementOf(
@@ -195,7 +195,7 @@ export async function measureAgain(
 }
 
 function leaseInstrument(
-  lease: Lease,
+  subject: Subject,
   bench: Bench,
   referenceModule: WebAssembly.Module,
   load: LoadKernel,
@@ -204,7 +204,7 @@ function leaseInstrument(
 ): LeaseInstrument {
   let known: Promise<Reference> | undefined;
   const reference = (): Promise<Reference> => {
-    known ??= setReference(bench, lease.reference, referenceModule, stepMs, pacing);
+    known ??= setReference(bench, subject.reference, referenceModule, stepMs, pacing);
     known.catch(() => {
       known = undefined;
     });
@@ -217,7 +217,7 @@ function leaseInstrument(
   ): Promise<MeasurementWire> => {
     const against = await reference();
     try {
-      return await measure(bench, lease, against, kernel, module, stepMs, pacing, bytes);
+      return await measure(bench, subject, against, kernel, module, stepMs, pacing, bytes);
     } catch (thrown) {
       bench.reset();
       return failureOf(kernel, thrown);
@@ -250,16 +250,16 @@ export function wasmInstrument(
 ): Instrument {
   const arena = new Arena();
   return {
-    async open(lease, kernels) {
+    async open(subject, kernels) {
       // All fetches begin at once; whoever needs a kernel sees its failure.
       for (const kernel of kernels) load(kernel).catch(() => undefined);
-      const all = [lease.reference, ...kernels];
-      const reference = load(lease.reference);
-      reference.catch((thrown) => tellReference(lease, thrown, referenceFailed));
+      const all = [subject.reference, ...kernels];
+      const reference = load(subject.reference);
+      reference.catch((thrown) => tellReference(subject, thrown, referenceFailed));
       const [module, packs] = await Promise.all([reference, loadPacks(all, load)]);
-      const bench = new Bench(arena, lease, all, packs);
+      const bench = new Bench(arena, subject, all, packs);
       bench.reset();
-      return leaseInstrument(lease, bench, module, load, stepMs, pacing);
+      return leaseInstrument(subject, bench, module, load, stepMs, pacing);
     },
   };
 }

@@ -2,7 +2,6 @@
  * Candidates on WebAssembly. Many are told apart by the beginning of a call; of those that are faster
  * the whole output is compared, and whole calls are timed.
  */
-
 import { relativeTime } from "../../agent/ranking.js";
 import type { Linked } from "../../backend/wasm/program.js";
 import type { Arena } from "../../engine/arena.js";
@@ -11,11 +10,11 @@ import { loadPacks } from "../../engine/packing.js";
 import { partsOf } from "../../executor/kernel-parts.js";
 import { callsPerSample, restingSampler, type Sampler } from "../../timing/samples.js";
 import type { Running } from "../../tuning/messages.js";
-import type { ArtifactWire, KernelWire, Lease } from "../../wire/types.js";
+import type { ArtifactWire, KernelWire } from "../../wire/types.js";
 import type { Screening } from "../candidate-server.js";
 import type { LoadKernel } from "../kernel-cache.js";
 import { deadlineMs, failureOf, type Pacing, screen } from "../measurement.js";
-import { leaseOf } from "../own-lease.js";
+import { type Subject, subjectOf } from "../subject.js";
 import { Bench } from "./bench.js";
 import { measure, type Reference, setReference, warm } from "./instrument.js";
 
@@ -25,19 +24,19 @@ const PART_MS = 6;
 const LOST = 1.03;
 
 /** The first units of a call, as if they were all. */
-interface Part {
+interface CallPart {
   readonly extent: number;
   readonly run: KernelInstance["run"];
 }
 
-function partOf({ extent, run }: KernelInstance, share: number): Part {
+function partOf({ extent, run }: KernelInstance, share: number): CallPart {
   return { extent: Math.max(1, Math.round(share * extent)), run };
 }
 
 const restOf = ({ rest }: Pacing) => rest ?? (async () => {});
 
 export class WasmScreening implements Screening {
-  readonly #lease: Lease;
+  readonly #subject: Subject;
   readonly #bench: Bench;
   readonly #load: LoadKernel;
   readonly #reference: Reference;
@@ -45,14 +44,14 @@ export class WasmScreening implements Screening {
   readonly #pacing: Pacing;
 
   private constructor(
-    lease: Lease,
+    subject: Subject,
     bench: Bench,
     load: LoadKernel,
     reference: Reference,
     stepMs: number,
     pacing: Pacing,
   ) {
-    this.#lease = lease;
+    this.#subject = subject;
     this.#bench = bench;
     this.#load = load;
     this.#reference = reference;
@@ -69,19 +68,19 @@ export class WasmScreening implements Screening {
     stepMs: number,
     pacing: Pacing,
   ): Promise<WasmScreening> {
-    const lease = leaseOf(running);
+    const subject = subjectOf(running);
     // Whoever needs a kernel sees its failure.
     for (const kernel of kernels) load(kernel).catch(() => undefined);
     const all = [running.kernel, ...kernels];
     const [module, packs] = await Promise.all([load(running.kernel), loadPacks(all, load)]);
     const rest = restOf(pacing);
     await rest();
-    const bench = new Bench(arena, lease, all, packs);
+    const bench = new Bench(arena, subject, all, packs);
     try {
       await bench.fill(rest);
       await bench.layOut(running.kernel, rest);
       const reference = await setReference(bench, running.kernel, module, stepMs, pacing);
-      return new WasmScreening(lease, bench, load, reference, stepMs, pacing);
+      return new WasmScreening(subject, bench, load, reference, stepMs, pacing);
     } catch (thrown) {
       bench.dispose();
       throw thrown;
@@ -120,7 +119,7 @@ export class WasmScreening implements Screening {
     return this.#attempt(kernel, async (module) => {
       const { samples_ns, reference_ns } = await measure(
         this.#bench,
-        this.#lease,
+        this.#subject,
         this.#reference,
         kernel,
         module,
@@ -159,12 +158,12 @@ export class WasmScreening implements Screening {
     }
   }
 
-  async #warm(part: Part, untilMs: number): Promise<Part & { readonly callMs: number }> {
+  async #warm(part: CallPart, untilMs: number): Promise<CallPart & { readonly callMs: number }> {
     const { callMs } = await warm(part, this.#stepMs, untilMs, this.#pacing);
     return { ...part, callMs };
   }
 
-  #sampler(part: Part & { readonly callMs: number }, calls: number): Sampler {
+  #sampler(part: CallPart & { readonly callMs: number }, calls: number): Sampler {
     const sampled = { calls, callMs: part.callMs };
     return restingSampler(part, sampled, restOf(this.#pacing), this.#pacing.clock);
   }

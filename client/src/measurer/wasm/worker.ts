@@ -1,5 +1,4 @@
 /** Entry of the worker that measures candidates on WebAssembly, inlined into the tuner as text. */
-
 import { Arena } from "../../engine/arena.js";
 import { clockStepMs } from "../../timing/clock.js";
 import { measuring } from "../candidate-server.js";

@@ -12,7 +12,8 @@ import type { OpenDevice } from "../../backend/webgpu/device.js";
 import type { Program } from "../../backend/webgpu/program.js";
 import { type OutputView, zerosOf } from "../../engine/tensors.js";
 import { fillSeeded } from "../../engine/verification.js";
-import type { KernelWire, Lease, TensorWire } from "../../wire/types.js";
+import type { KernelWire, TensorWire } from "../../wire/types.js";
+import type { Subject } from "../subject.js";
 
 /** Allocation and upload of the largest tensors take a slow machine a second. */
 const LIMIT_MS = 10_000;
@@ -73,16 +74,16 @@ export class GpuBench {
   /** Uploads the lease's inputs. Throws KernelZooError: memory, or run when the device is lost. */
   static async make(
     open: OpenDevice,
-    lease: Lease,
+    subject: Subject,
     kernels: readonly KernelWire[],
   ): Promise<GpuBench> {
-    const { tensors } = lease.reference;
+    const { tensors } = subject.reference;
     const scratch = Math.max(...kernels.map(({ scratch_bytes }) => scratch_bytes));
     const buffers = await open.scoped(() => allocate(open.device, tensors, scratch), LIMIT_MS);
     for (const [i, buffer] of buffers.inputs.entries()) {
       const tensor = tensors[i] as TensorWire;
       const values = zerosOf(tensor);
-      fillSeeded(values, lease.seed, i, tensor);
+      fillSeeded(values, subject.seed, i, tensor);
       const entries = stored(tensor, values);
       writeEntries(open.device, buffer, entries);
       const state = buffers.states.find((each) => each.buffer === buffer);

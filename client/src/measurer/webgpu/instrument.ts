@@ -2,7 +2,6 @@
  * Measures webgpu candidates: each is verified, its samples are sized, and it is timed inside a
  * turn. A device that is lost costs one candidate; the next has another device.
  */
-
 import { type BoundProgram, runInSlices, type Sliced } from "../../backend/webgpu/binding.js";
 import { type GpuActivity, noActivity, raiseClock } from "../../backend/webgpu/clock.js";
 import type { DeviceOwner, OpenDevice } from "../../backend/webgpu/device.js";
@@ -12,7 +11,7 @@ import { gpuSampleNs, PASS_MS, type SampleShape, shapeOf } from "../../backend/w
 import { type GpuTimer, gpuTimer, restingTimer } from "../../backend/webgpu/timer.js";
 import type { OutputView } from "../../engine/tensors.js";
 import type { Sampler } from "../../timing/samples.js";
-import type { KernelWire, Lease, MeasurementWire } from "../../wire/types.js";
+import type { KernelWire, MeasurementWire } from "../../wire/types.js";
 import {
   type Instrument,
   type LeaseInstrument,
@@ -35,6 +34,7 @@ import {
   UNDISTURBED,
 } from "../measurement.js";
 import { preparationOf } from "../preparation-cost.js";
+import type { Subject } from "../subject.js";
 import { GpuBench } from "./bench.js";
 
 /** The reference kernel, its output on the lease's inputs, and the timer that it set up. */
@@ -141,7 +141,7 @@ async function raised(reference: GpuReference, untilMs: number): Promise<void> {
 /** Measures a bound candidate. Throws KernelZooError with the stage. */
 async function measured(
   bench: GpuBench,
-  lease: Lease,
+  subject: Subject,
   reference: GpuReference,
   bound: BoundProgram,
 ): Promise<MeasurementWire> {
@@ -151,16 +151,16 @@ async function measured(
   await rest?.();
   const { callMs, firstMs } = await ranMs(bench, bound, untilMs, pacing);
   const { output, states } = await told(bench, untilMs, pacing);
-  compare(output, reference.output, lease.tolerance);
+  compare(output, reference.output, subject.tolerance);
   for (const [i, state] of states.entries()) {
-    compare(state, reference.states[i] as OutputView, lease.tolerance);
+    compare(state, reference.states[i] as OutputView, subject.tolerance);
   }
   await raised(reference, untilMs);
   const own = await sized(reference, bound, callMs, untilMs);
   const against = await sizedReference(reference, untilMs);
   const samples = await screen(own.sampler, against.sampler, untilMs, clock);
   activity.lastMs = clock();
-  const entries = sampledEntries(lease, output);
+  const entries = sampledEntries(subject, output);
   // A pipeline has one tier, and no kernel of WebGPU wants its weights packed.
   const preparation = preparationOf(bound.program.compileMs, 0, { firstMs, fastMs: 0 });
   return measurementOf(bound.program.kernel, entries, samples, own.shape.calls, preparation);
@@ -168,13 +168,13 @@ async function measured(
 
 export async function measureGpu(
   bench: GpuBench,
-  lease: Lease,
+  subject: Subject,
   reference: GpuReference,
   program: Program,
 ): Promise<MeasurementWire> {
   const bound = await bench.bind(program);
   try {
-    return await measured(bench, lease, reference, bound);
+    return await measured(bench, subject, reference, bound);
   } finally {
     bound.dispose();
   }
@@ -222,7 +222,7 @@ export interface GpuInstrumentPorts {
 class GpuLease implements LeaseInstrument {
   readonly #owner: DeviceOwner;
   readonly #load: LoadProgram;
-  readonly #lease: Lease;
+  readonly #subject: Subject;
   readonly #kernels: readonly KernelWire[];
   readonly #ports: GpuInstrumentPorts;
   readonly #pacing: Pacing;
@@ -235,14 +235,14 @@ class GpuLease implements LeaseInstrument {
   constructor(
     owner: DeviceOwner,
     load: LoadProgram,
-    lease: Lease,
+    subject: Subject,
     kernels: readonly KernelWire[],
     ports: GpuInstrumentPorts,
     pacing: Pacing,
   ) {
     this.#owner = owner;
     this.#load = load;
-    this.#lease = lease;
+    this.#subject = subject;
     this.#kernels = kernels;
     this.#ports = ports;
     this.#pacing = pacing;
@@ -250,7 +250,7 @@ class GpuLease implements LeaseInstrument {
 
   /** Begins all fetches at once; whoever needs a kernel sees its failure. */
   begin(open: OpenDevice): void {
-    const others = this.#kernels.filter((kernel) => kernel !== this.#lease.reference);
+    const others = this.#kernels.filter((kernel) => kernel !== this.#subject.reference);
     const loading = others.map((kernel) => this.#load(open, kernel));
     this.#compiled = Promise.allSettled([this.#reference(open), ...loading]);
   }
@@ -290,7 +290,7 @@ class GpuLease implements LeaseInstrument {
   async #attempt(kernel: KernelWire): Promise<MeasurementWire> {
     const { open, bench, reference } = await this.#setUp();
     try {
-      return await measureGpu(bench, this.#lease, reference, await this.#load(open, kernel));
+      return await measureGpu(bench, this.#subject, reference, await this.#load(open, kernel));
     } catch (thrown) {
       const failure = failureOf(kernel, thrown);
       // No other kernel is timed while the GPU still runs what this one has left.
@@ -318,10 +318,10 @@ class GpuLease implements LeaseInstrument {
   async #reference(open: OpenDevice): Promise<Program> {
     if (this.#refused !== null) throw this.#refused;
     try {
-      return await this.#load(open, this.#lease.reference);
+      return await this.#load(open, this.#subject.reference);
     } catch (thrown) {
       if (didNotCompile(thrown)) this.#refused = thrown;
-      tellReference(this.#lease, thrown, this.#ports.referenceFailed ?? (() => undefined));
+      tellReference(this.#subject, thrown, this.#ports.referenceFailed ?? (() => undefined));
       throw thrown;
     }
   }
@@ -331,7 +331,7 @@ class GpuLease implements LeaseInstrument {
     this.dispose();
     const program = await this.#reference(open);
     await this.#pacing.rest?.();
-    const bench = await GpuBench.make(open, this.#lease, this.#kernels);
+    const bench = await GpuBench.make(open, this.#subject, this.#kernels);
     const reference = await gpuReference(bench, program, this.#pacing);
     this.#current = { open, bench, reference };
     return this.#current;
@@ -346,10 +346,10 @@ export function gpuInstrument(
   pacing = UNDISTURBED,
 ): Instrument {
   return {
-    async open(lease, kernels) {
+    async open(subject, kernels) {
       const open = await owner.device();
-      const all = [lease.reference, ...kernels];
-      const opened = new GpuLease(owner, load, lease, all, ports, pacing);
+      const all = [subject.reference, ...kernels];
+      const opened = new GpuLease(owner, load, subject, all, ports, pacing);
       opened.begin(open);
       return opened;
     },

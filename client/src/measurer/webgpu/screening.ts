@@ -2,13 +2,12 @@
  * Candidates on a GPU, by the agent's instrument: it compares the whole output and times whole calls at
  * once, as both take less there than compiling. A candidate that loses the device costs itself alone.
  */
-
 import { relativeTime } from "../../agent/ranking.js";
 import type { Running } from "../../tuning/messages.js";
 import type { KernelWire, MeasurementWire } from "../../wire/types.js";
 import type { Screening } from "../candidate-server.js";
 import type { Instrument, LeaseInstrument, TimedWork } from "../instrument.js";
-import { leaseOf } from "../own-lease.js";
+import { subjectOf } from "../subject.js";
 
 type Work = MeasurementWire | TimedWork<MeasurementWire>;
 
@@ -31,7 +30,7 @@ export class GpuScreening implements Screening {
     running: Running,
     kernels: readonly KernelWire[],
   ): Promise<GpuScreening> {
-    const lease = await instrument.open(leaseOf(running), kernels);
+    const lease = await instrument.open(subjectOf(running), kernels);
     try {
       const works = kernels.map(
         async (kernel) => [kernel.sha256, await lease.candidate(kernel)] as const,

@@ -1,5 +1,4 @@
 /** Entry of the worker that measures candidates on a GPU, inlined as text. */
-
 import { DeviceOwner } from "../../backend/webgpu/device.js";
 import { measuring, type Slices } from "../candidate-server.js";
 import { cachedPrograms } from "../kernel-cache.js";

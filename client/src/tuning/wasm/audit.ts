@@ -3,13 +3,12 @@
  * of real inferences. Each inference pays for as much as a fixed small share of its time allows, so
  * that none is noticeably slower: of GPT-2 one call alone takes 30 %.
  */
-
 import type { CallTimes, Ready, Watch } from "../../backend/wasm/dispatch.js";
+import type { WasmExecutor } from "../../backend/wasm/executor.js";
 import type { Arena, Block } from "../../engine/arena.js";
 import { align, productOf, viewOf } from "../../engine/tensors.js";
 import type { Stored } from "../../executor/golden-tensors.js";
 import { WrongKernel } from "../../executor/output-check.js";
-import type { Engine } from "../../executor/wasm-executor.js";
 import { now } from "../../timing/clock.js";
 import type { PlanTensor } from "../../wire/model-answer.js";
 
@@ -37,14 +36,14 @@ interface Turn {
 type Units = readonly [from: number, to: number];
 
 /** Entries from `at` on, each so far from the next. */
-interface Steps {
+interface SampledEntries {
   readonly at: number;
   readonly end: number;
   readonly step: number;
 }
 
 /** About `count` entries of [from, to), others in each round. */
-function spread(from: number, to: number, count: number, round: number): Steps {
+function spread(from: number, to: number, count: number, round: number): SampledEntries {
   const step = Math.max(1, Math.ceil((to - from) / count));
   return { at: from + (round % step), end: to, step };
 }
@@ -53,12 +52,17 @@ function spread(from: number, to: number, count: number, round: number): Steps {
 interface Look {
   /** Where the kernel before writes. */
   readonly spare: Block;
-  readonly all: Steps;
-  readonly near: Steps;
+  readonly all: SampledEntries;
+  readonly near: SampledEntries;
 }
 
 /** False where an entry that was computed differs by more than `limit`. */
-function agree(right: Stored, found: Stored, limit: number, { at, end, step }: Steps): boolean {
+function agree(
+  right: Stored,
+  found: Stored,
+  limit: number,
+  { at, end, step }: SampledEntries,
+): boolean {
   const bits = new Int32Array(right.buffer, right.byteOffset, right.length);
   for (let i = at; i < end; i += step) {
     if (bits[i] === UNWRITTEN) continue;
@@ -68,7 +72,7 @@ function agree(right: Stored, found: Stored, limit: number, { at, end, step }: S
   return true;
 }
 
-function largestOf(entries: Stored, { at, end, step }: Steps): number {
+function largestOf(entries: Stored, { at, end, step }: SampledEntries): number {
   let largest = 0;
   for (let i = at; i < end; i += step) {
     const size = Math.abs(entries[i] as number);
@@ -78,7 +82,7 @@ function largestOf(entries: Stored, { at, end, step }: Steps): number {
 }
 
 export class Audit {
-  readonly #engine: Engine;
+  readonly #executor: WasmExecutor;
   readonly #arena: Arena;
   /** Milliseconds that audits may take. */
   #allowedMs = 0;
@@ -89,8 +93,8 @@ export class Audit {
   /** Audits so far. */
   #rounds = 0;
 
-  constructor(engine: Engine, arena: Arena) {
-    this.#engine = engine;
+  constructor(executor: WasmExecutor, arena: Arena) {
+    this.#executor = executor;
     this.#arena = arena;
   }
 
@@ -149,7 +153,7 @@ export class Audit {
     const { extent } = task;
     const { from } = first;
     // A long call may never have run on one thread.
-    const unitMs = Math.min(alone, this.#engine.loaded.threads * shared) / extent;
+    const unitMs = Math.min(alone, this.#executor.loaded.threads * shared) / extent;
     if (this.#allowedMs < unitMs) return null;
     const units = Math.max(1, Math.floor(Math.min(this.#allowedMs, PART_MS) / unitMs));
     const to = Math.min(extent, from + units);
@@ -164,7 +168,7 @@ export class Audit {
   }
 
   #output(call: number): PlanTensor {
-    const { plan } = this.#engine.order.answer;
+    const { plan } = this.#executor.order.answer;
     return plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor;
   }
 
@@ -178,7 +182,7 @@ export class Audit {
     const all = spread(0, entries, ANYWHERE, round);
     const look = { spare, all, near: spread(first as number, last as number, NEAR, round) };
     this.#look = look;
-    const bits = new Int32Array(this.#engine.memory.buffer, spare.start, entries);
+    const bits = new Int32Array(this.#executor.memory.buffer, spare.start, entries);
     for (const { at, end, step } of [look.all, look.near]) {
       for (let i = at; i < end; i += step) bits[i] = UNWRITTEN;
     }
@@ -197,7 +201,7 @@ export class Audit {
 
   #agrees(call: number, { spare, all, near }: Look, output: number): boolean {
     const { dtype, shape } = this.#output(call);
-    const { memory, order } = this.#engine;
+    const { memory, order } = this.#executor;
     const view = (address: number): Stored =>
       viewOf(memory.buffer, dtype, address, productOf(shape)) as Stored;
     const [right, found] = [view(spare.start), view(output)];

@@ -1,13 +1,12 @@
 /** Entry of the worker of a tuned language model on WebAssembly, inlined as text. */
-
 import type { CallTimes, Dispatcher } from "../../backend/wasm/dispatch.js";
+import { loadOnWasm } from "../../backend/wasm/executor.js";
 import { helping } from "../../executor/helper-server.js";
 import type { LoadOrder } from "../../executor/messages.js";
-import { Engine } from "../../executor/wasm-executor.js";
-import { Steps, WasmDecoder } from "../../language/wasm/decoder.js";
+import { DecoderSteps, WasmDecoder } from "../../language/wasm/decoder.js";
 import type { DecoderWire } from "../../wire/model-answer.js";
 import { serveTuned } from "../swap-server.js";
-import { Swapper, spareBytes } from "./kernel-swapper.js";
+import { spareBytes, WasmModelSwapper } from "./model-swapper.js";
 
 const never = (): boolean => false;
 
@@ -17,7 +16,7 @@ const never = (): boolean => false;
  */
 async function timesOf(
   { length, rows, step }: DecoderWire,
-  steps: Steps,
+  steps: DecoderSteps,
   dispatcher: Dispatcher,
 ): Promise<CallTimes> {
   let times: CallTimes | null = null;
@@ -32,30 +31,22 @@ async function timesOf(
 serveTuned(async (order: LoadOrder, ports, swaps) => {
   const { plan } = order.answer;
   const spare = spareBytes(plan.memory.weights, plan.memory.activations);
-  const engine = await Engine.load(order, { ...ports, spareBytes: spare });
-  const decoder = new WasmDecoder(engine);
-  const stepsAt = (activations: number, dispatcher: Dispatcher): Steps =>
-    new Steps(plan, engine.memory, activations, dispatcher);
-  const swapper = new Swapper(engine, swaps, {
+  const executor = await loadOnWasm(order, { ...ports, spareBytes: spare });
+  const decoder = new WasmDecoder(executor);
+  const stepsAt = (activations: number, dispatcher: Dispatcher): DecoderSteps =>
+    new DecoderSteps(plan, executor.memory, activations, dispatcher);
+  const swapper = new WasmModelSwapper(executor, swaps, {
     run: (feeds, aborted) => decoder.run(feeds, aborted),
     check: (told, aborted) => decoder.check(told, aborted),
     golden: async (feeds, { activations, dispatcher }) =>
       (await stepsAt(activations, dispatcher).golden(feeds, never)) ?? [],
   });
-  return {
-    engine,
-    swapper: {
-      run: (feeds, aborted) => swapper.run(feeds, aborted),
-      check: (told, aborted) => swapper.check(told, aborted),
-      swap: (all) => swapper.swap(all),
-      takeBack: (workload, reason) => swapper.takeBack(workload, reason),
-      // What a text's calls take depends on the place, so that texts do not tell.
-      times: async () => {
-        await engine.stored;
-        return swapper.apart(({ activations, dispatcher }) =>
-          timesOf(plan.decoder as DecoderWire, stepsAt(activations, dispatcher), dispatcher),
-        );
-      },
-    },
+  // What a text's calls take depends on the place, so that texts do not tell.
+  const times = async (): Promise<CallTimes> => {
+    await executor.stored;
+    return swapper.apart(({ activations, dispatcher }) =>
+      timesOf(plan.decoder as DecoderWire, stepsAt(activations, dispatcher), dispatcher),
+    );
   };
+  return { executor, swapper: Object.assign(swapper, { times }) };
 }, helping());

@@ -1,11 +1,10 @@
 /** Entry of the worker of a tuned model on WebAssembly, inlined into the tuner as text. */
-
+import { loadOnWasm } from "../../backend/wasm/executor.js";
 import { helping } from "../../executor/helper-server.js";
-import { Engine } from "../../executor/wasm-executor.js";
 import { Preparation, preparing } from "../../weights/preparer.js";
 import { unpacking } from "../../weights/unpacker.js";
 import { serveTuned } from "../swap-server.js";
-import { Swapper, spareBytes } from "./kernel-swapper.js";
+import { spareBytes, WasmModelSwapper } from "./model-swapper.js";
 
 serveTuned(
   async (order, ports, swaps) => {
@@ -13,8 +12,8 @@ serveTuned(
     const spare = spareBytes(weights, activations);
     const beside = { spawn: ports.beside, stored: unpacking };
     const { bring } = new Preparation(order, beside);
-    const engine = await Engine.load(order, { ...ports, bring, spareBytes: spare });
-    return { engine, swapper: new Swapper(engine, swaps) };
+    const executor = await loadOnWasm(order, { ...ports, bring, spareBytes: spare });
+    return { executor, swapper: new WasmModelSwapper(executor, swaps) };
   },
   helping(preparing(unpacking)),
 );

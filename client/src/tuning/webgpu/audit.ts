@@ -10,10 +10,10 @@ import {
   storedBytes,
   viewOfStored,
 } from "../../backend/webgpu/buffers.js";
+import type { BesideCall, GpuExecutor } from "../../backend/webgpu/executor.js";
 import type { BufferOf } from "../../backend/webgpu/memory.js";
 import { LIMIT_MS } from "../../backend/webgpu/plan-loader.js";
 import { isNear, type Stored } from "../../executor/golden-tensors.js";
-import type { Beside, GpuEngine } from "../../executor/webgpu-executor.js";
 import type { PlanTensor } from "../../wire/model-answer.js";
 
 /** Runs for each in which a call is audited: a call takes no longer than its run. */
@@ -28,18 +28,18 @@ interface Watched {
 /** One call in one run. Owns its buffers until it is disposed. */
 class AuditedCall {
   readonly workload: string;
-  readonly beside: Beside & { readonly before: BoundProgram };
-  readonly #engine: GpuEngine;
+  readonly beside: BesideCall & { readonly before: BoundProgram };
+  readonly #executor: GpuExecutor;
   readonly #output: PlanTensor;
   readonly #bytes: number;
   readonly #spare: GPUBuffer;
   readonly #staging: GPUBuffer;
 
-  constructor(engine: GpuEngine, { workload, call, before }: Watched) {
-    const { open, buffers, order } = engine;
+  constructor(executor: GpuExecutor, { workload, call, before }: Watched) {
+    const { open, buffers, order } = executor;
     const { plan } = order.answer;
     this.workload = workload;
-    this.#engine = engine;
+    this.#executor = executor;
     this.#output = plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor;
     this.#bytes = padded(storedBytes(this.#output));
     this.#spare = storageBuffer(open.device, this.#bytes);
@@ -58,7 +58,7 @@ class AuditedCall {
 
   /** Whether both kernels computed the same, once the run has ended. Throws KernelZooError: run. */
   async agrees(): Promise<boolean> {
-    const { open, order } = this.#engine;
+    const { open, order } = this.#executor;
     const bytes = storedBytes(this.#output);
     await open.settled(this.#staging.mapAsync(GPUMapMode.READ), LIMIT_MS);
     const [right, found] = [0, this.#bytes].map((at) => {
@@ -76,14 +76,14 @@ class AuditedCall {
 }
 
 export class GpuAudit {
-  readonly #engine: GpuEngine;
+  readonly #executor: GpuExecutor;
   /** Calls that wait for their audit, in turn. */
   #turn: readonly Watched[] = [];
   /** Runs since the last audit, and those that were saved up before. */
   #runs = 0;
 
-  constructor(engine: GpuEngine) {
-    this.#engine = engine;
+  constructor(executor: GpuExecutor) {
+    this.#executor = executor;
   }
 
   watch(workload: string, before: ReadonlyMap<number, BoundProgram>): void {
@@ -103,12 +103,12 @@ export class GpuAudit {
     if (first === undefined || this.#runs < RUNS) return null;
     this.#runs -= RUNS;
     this.#turn = [...rest, first];
-    return withRoom(this.#engine, () => new AuditedCall(this.#engine, first));
+    return withRoom(this.#executor, () => new AuditedCall(this.#executor, first));
   }
 }
 
 /** Null where there is no room for a call's output. Throws KernelZooError (run) for a lost device. */
-export async function withRoom<T>({ open }: GpuEngine, made: () => T): Promise<T | null> {
+export async function withRoom<T>({ open }: GpuExecutor, made: () => T): Promise<T | null> {
   try {
     return await open.scoped(made, LIMIT_MS);
   } catch (thrown) {

@@ -1,14 +1,9 @@
 /**
- * Puts kernels in the place of others between two tokens of a language model on a GPU:
+ * Swaps kernels of a language model on a GPU, between two tokens. What is proven decodes the golden
+ * prompt in activations and a cache of its own, and whole tokens are timed there, with the new kernels
+ * and with each one before in its place: what is faster alone and not in the whole is left out.
  *
- *  1. Fetch and compile. Weights lie plain there, so that nothing is packed anew.
- *  2. Decode the golden prompt with the new kernels, in activations and a cache of their own. Logits
- *     must be right.
- *  3. Time whole tokens there, with the new kernels and with each one before in its place: what is
- *     faster alone and not in the whole is left out.
- *  4. Let the calls run the new kernels.
- *
- * Finalists of a vote are timed as in the third step.
+ * Finalists of a vote are timed in whole tokens, too.
  */
 import type { Finalist } from "../../agent/messages.js";
 import type { CallTimes } from "../../backend/wasm/dispatch.js";
@@ -16,36 +11,22 @@ import type { BoundCall } from "../../backend/webgpu/binding.js";
 import { CallTimer } from "../../backend/webgpu/call-timer.js";
 import { noActivity } from "../../backend/webgpu/clock.js";
 import { Chain, LIMIT_MS } from "../../backend/webgpu/plan-loader.js";
-import type { Program } from "../../backend/webgpu/program.js";
 import { gpuSampleNs } from "../../backend/webgpu/sample.js";
 import { type GpuTimer, gpuTimer, restingTimer } from "../../backend/webgpu/timer.js";
 import { loadWholeProgram } from "../../backend/webgpu/whole-program.js";
-import { GoldenFile } from "../../executor/golden-file.js";
-import { RunsFirst } from "../../executor/run-priority.js";
-import type { RunResult } from "../../executor/wasm-executor.js";
+import type { Executor, RunResult } from "../../executor/executor.js";
+import type { Stored } from "../../executor/golden-tensors.js";
 import { goldenOrder } from "../../language/decode-order.js";
-import { Decoder } from "../../language/webgpu/decoder.js";
+import { GpuDecoder } from "../../language/webgpu/decoder.js";
 import { median } from "../../model/profile.js";
 import { now } from "../../timing/clock.js";
 import type { DecoderWire } from "../../wire/model-answer.js";
-import type { Found } from "../messages.js";
+import { type Calls, KernelSwapper } from "../kernel-swapper.js";
+import type { Comparison, Found } from "../messages.js";
 import { type Chosen, type Contested, chosenBySum, type Pair, type Trial } from "../sum-choice.js";
-import {
-  fittingCalls,
-  type Refusals,
-  reasonOf,
-  type SwapPorts,
-  swapped,
-  wrongGolden,
-} from "../swap-steps.js";
+import { fittingCalls } from "../swap-steps.js";
+import { boundCalls, type Prepared, programsByCall } from "./prepared-kernel.js";
 import { pairsOf, searched } from "./whole-times.js";
-
-/** A kernel that is ready to run, and the calls that shall run it. */
-interface Prepared {
-  readonly found: Found;
-  readonly program: Program;
-  readonly calls: readonly number[];
-}
 
 /** Whole tokens with kernels in the place of those that run. */
 interface Tokens {
@@ -64,29 +45,17 @@ const MOST_TOKENS = 16;
 /** No ballot tells less than this of what a kernel took alone: the zoo believes none that tells half. */
 const LEAST_TOLD = 0.8;
 
-export class DecoderSwapper {
-  readonly #decoder: Decoder;
-  readonly #ports: SwapPorts;
-  readonly #golden: GoldenFile;
-  readonly #runs: RunsFirst;
+/** A kernel, and what it takes over the one that runs. */
+interface Rated extends Prepared {
+  readonly relativeTime: number;
+}
+
+export class DecoderSwapper extends KernelSwapper<Rated, BoundCall, GpuDecoder> {
   readonly #activity = noActivity();
-  /** What runs again where a kernel is taken back: that before the first swap, as of any model. */
-  readonly #before = new Map<string, ReadonlyMap<number, BoundCall>>();
 
-  constructor(decoder: Decoder, ports: SwapPorts) {
-    this.#decoder = decoder;
-    this.#ports = ports;
-    this.#runs = new RunsFirst(ports.breathe);
-    this.#golden = new GoldenFile(decoder.order, this.#runs.rest);
-  }
-
-  run(...asked: Parameters<Decoder["run"]>): Promise<RunResult | null> {
-    return this.#runs.first(() => this.#decoder.run(...asked));
-  }
-
-  /** Compares the golden logits as the decoder does. */
-  check(...asked: Parameters<Decoder["check"]>): Promise<boolean> {
-    return this.#runs.first(() => this.#decoder.check(...asked));
+  protected override inferred(...asked: Parameters<Executor["run"]>): Promise<RunResult | null> {
+    const [feeds, aborted] = asked;
+    return this.executor.run(feeds, aborted);
   }
 
   /**
@@ -94,13 +63,13 @@ export class DecoderSwapper {
    * has tokens. Throws KernelZooError: memory, run, timeout.
    */
   async times(): Promise<CallTimes> {
-    await this.#decoder.stored;
-    await this.#runs.rest();
+    await this.executor.stored;
+    await this.runs.rest();
     return this.#apart([], async (apart) => {
       apart.goTo(this.#place);
       const { open } = apart.plan;
       const some = apart.calls[0] as BoundCall;
-      const timer = await CallTimer.make(open, some, LIMIT_MS, this.#runs.rest);
+      const timer = await CallTimer.make(open, some, LIMIT_MS, this.runs.rest);
       try {
         const times = await timer.times(apart.calls, LIMIT_MS);
         const { step, rows } = this.#wire;
@@ -108,19 +77,6 @@ export class DecoderSwapper {
       } finally {
         timer.dispose();
       }
-    });
-  }
-
-  async swap(all: readonly Found[]): Promise<Refusals> {
-    await this.#decoder.stored;
-    await this.#runs.rest();
-    return swapped<Prepared>(all, {
-      prepared: (found) => this.#prepared(found),
-      wrong: (prepared) => this.#wrong(prepared),
-      inVain: (prepared) => this.#inVain(prepared),
-      adopt: async (prepared) => {
-        for (const each of prepared) await this.#adopt(each);
-      },
     });
   }
 
@@ -133,11 +89,11 @@ export class DecoderSwapper {
     workload: string,
     finalists: readonly Finalist[],
   ): Promise<readonly number[] | null> {
-    await this.#decoder.stored;
-    await this.#runs.rest();
-    const all: Prepared[] = [];
+    await this.executor.stored;
+    await this.runs.rest();
+    const all: Rated[] = [];
     for (const { kernel, relativeTime } of finalists) {
-      all.push(await this.#prepared({ workload, kernel, relativeTime }));
+      all.push(await this.prepared({ workload, kernel, relativeTime }));
     }
     const { step } = this.#wire;
     const calls = all[0]?.calls.filter((i) => i >= step) ?? [];
@@ -150,7 +106,7 @@ export class DecoderSwapper {
         const { first, chosen } = await searched(search, pairs);
         const [fastest, winner] = [first, chosen].map((each) => each.get(workload) as string);
         if (winner === fastest) return;
-        // Timed anew, as the best of several trials is lucky, too.
+        // Rated anew, as the best of several trials is lucky, too.
         const again = await pairs({ chosen: first, instead: chosen });
         const gain = 1 - median(again.map(([before, after]) => after / before));
         if (gain <= 0) return;
@@ -161,18 +117,8 @@ export class DecoderSwapper {
     return [...told.values()];
   }
 
-  async takeBack(workload: string, reason: string): Promise<void> {
-    const before = this.#before.get(workload);
-    if (before === undefined) return;
-    this.#before.delete(workload);
-    void this.#runs.release(this.#ofCalls([...before.keys()]));
-    this.#decoder.replace(before);
-    const [again] = before.values();
-    this.#ports.regressed(workload, reason, again?.program.kernel.sha256 ?? "");
-  }
-
   get #wire(): DecoderWire {
-    return this.#decoder.order.answer.plan.decoder as DecoderWire;
+    return this.executor.order.answer.plan.decoder as DecoderWire;
   }
 
   get #place(): number {
@@ -180,21 +126,23 @@ export class DecoderSwapper {
   }
 
   /** Throws KernelZooError: network, manifest, artifact, validate, compile, run. */
-  async #prepared(found: Found): Promise<Prepared> {
-    const { order, plan } = this.#decoder;
-    const calls = fittingCalls(order.answer.plan, found);
-    const program = await loadWholeProgram(plan.open, new URL(order.origin), found.kernel);
-    return { found, program, calls };
+  protected override async prepared(found: Found | Comparison): Promise<Rated> {
+    const { kernel, workload } = found;
+    const { order, plan } = this.executor;
+    const calls = fittingCalls(order.answer.plan, { kernel, workload });
+    const program = await loadWholeProgram(plan.open, new URL(order.origin), kernel);
+    const relativeTime = "relativeTime" in found ? found.relativeTime : 1;
+    return { workload, kernel, program, calls, relativeTime };
   }
 
   /** Does work on a decoder of the same weights, which has its own cache. */
   async #apart<Result>(
     all: readonly Prepared[],
-    work: (apart: Decoder) => Promise<Result>,
+    work: (apart: GpuDecoder) => Promise<Result>,
   ): Promise<Result> {
-    const { order, plan, calls } = this.#decoder;
+    const { order, plan, calls } = this.executor;
     const { open } = plan;
-    const programs = new Map(all.flatMap((each) => each.calls.map((i) => [i, each.program])));
+    const programs = programsByCall(all);
     const buffers = await open.scoped(() => plan.buffers.apart(), LIMIT_MS);
     try {
       const bound = await open.scoped(
@@ -206,7 +154,7 @@ export class DecoderSwapper {
         LIMIT_MS,
       );
       try {
-        const apart = await Decoder.of(order, { ...plan, buffers, bound });
+        const apart = await GpuDecoder.of(order, { ...plan, buffers, bound });
         return await work(apart).finally(() => apart.dispose());
       } finally {
         for (const each of bound) each.dispose();
@@ -216,64 +164,54 @@ export class DecoderSwapper {
     }
   }
 
-  /**
-   * What is wrong with the golden logits where `all` run; null where nothing is. Throws
-   * KernelZooError (network).
-   */
-  async #wrong(all: readonly Prepared[]): Promise<string | null> {
-    const { plan } = this.#decoder.order.answer;
-    try {
-      const order = goldenOrder(await this.#golden.inputs());
-      const ran = await this.#apart(all, (apart) => apart.decoded(order, () => false));
-      return await wrongGolden(plan, ran?.outputs.slice(1) ?? [], this.#golden, this.#runs.rest);
-    } catch (thrown) {
-      return reasonOf(thrown);
-    }
+  /** Throws KernelZooError: memory, run, timeout. */
+  protected override ranApart<Result>(
+    all: readonly Prepared[],
+    feeds: readonly Stored[],
+    work: (outputs: readonly Stored[]) => Promise<Result>,
+  ): Promise<Result> {
+    return this.#apart(all, async (apart) => {
+      const ran = await apart.decoded(goldenOrder(feeds), () => false);
+      return work(ran?.outputs.slice(1) ?? []);
+    });
   }
 
   /** Kernels that a token runs, and with which it takes no less than with those before. */
-  async #inVain(all: readonly Prepared[]): Promise<ReadonlySet<Prepared>> {
+  protected override async inVain(all: readonly Rated[]): Promise<ReadonlySet<Rated>> {
     const { step } = this.#wire;
     const ofToken = all.filter(({ calls }) => calls.some((i) => i >= step));
     if (ofToken.length === 0) return new Set();
-    const contested = ofToken.map(({ found, calls }): Contested => {
-      const { workload, kernel, relativeTime } = found;
+    const contested = ofToken.map(({ workload, kernel, relativeTime, calls }): Contested => {
       const alone = [[kernel.candidate, relativeTime] as const, [BEFORE, 1] as const];
       return { workload, calls: calls.filter((i) => i >= step).length, alone };
     });
     const { chosen } = await this.#apart([], (apart) =>
       this.#tokens(apart, ofToken, ({ pairs }) => searched(chosenBySum(contested), pairs)),
     );
-    return new Set(ofToken.filter(({ found }) => chosen.get(found.workload) === BEFORE));
+    return new Set(ofToken.filter(({ workload }) => chosen.get(workload) === BEFORE));
   }
 
   /** Does work on whole tokens of `apart`, of which a choice may name the kernels `all`. */
   async #tokens<Result>(
-    apart: Decoder,
+    apart: GpuDecoder,
     all: readonly Prepared[],
     work: (tokens: Tokens) => Promise<Result>,
   ): Promise<Result> {
     const { open, buffers } = apart.plan;
     const { step } = this.#wire;
-    const bound = await open.scoped(
-      () =>
-        all.map(({ program, calls }) =>
-          calls.map((i) => [i, buffers.boundWhole(i, program)] as const),
-        ),
-      LIMIT_MS,
-    );
+    const bound = await boundCalls(open, all, (i, program) => buffers.boundWhole(i, program));
     const calls = (chosen: Chosen): readonly BoundCall[] => {
       const named = bound.filter((_, k) => {
-        const { workload, kernel } = (all[k] as Prepared).found;
+        const { workload, kernel } = all[k] as Prepared;
         return chosen.get(workload) === kernel.candidate;
       });
-      const instead = new Map(named.flat());
+      const instead = new Map(named.flatMap((own) => [...own]));
       return apart.calls.map((each, i) => instead.get(i) ?? each);
     };
     const token = (chosen: Chosen): Chain => new Chain(calls(chosen).slice(step));
     const encode = (pass: GPUComputePassEncoder): void => new Chain(apart.calls).encode(pass, 0, 1);
     const made = await gpuTimer(open, encode, LIMIT_MS);
-    const timer = restingTimer(made, this.#runs.rest);
+    const timer = restingTimer(made, this.runs.rest);
     try {
       const goTo = (place: number): void => apart.goTo(place);
       goTo(this.#place);
@@ -293,27 +231,31 @@ export class DecoderSwapper {
       });
     } finally {
       made.dispose();
-      for (const [, each] of bound.flat()) each.dispose();
+      for (const own of bound) for (const each of own.values()) each.dispose();
     }
   }
 
-  /** Runs that are under way go on with them from their next submission on. */
-  async #adopt({ found, program, calls }: Prepared): Promise<void> {
-    const { plan } = this.#decoder;
-    const { workload } = found;
-    const bound = await plan.open.scoped(
-      () => new Map(calls.map((i) => [i, plan.buffers.boundWhole(i, program)])),
-      LIMIT_MS,
-    );
-    const running = this.#ofCalls(calls);
-    const before = this.#before.get(workload) ?? running;
-    if (before !== running) void this.#runs.release(running);
-    this.#before.set(workload, before);
-    this.#decoder.replace(bound);
+  protected override bound(all: readonly Prepared[]): Promise<readonly Calls<BoundCall>[]> {
+    const { open, buffers } = this.executor.plan;
+    return boundCalls(open, all, (call, program) => buffers.boundWhole(call, program));
   }
 
-  #ofCalls(calls: readonly number[]): ReadonlyMap<number, BoundCall> {
-    return new Map(calls.map((i) => [i, this.#decoder.calls[i] as BoundCall]));
+  protected override running(calls: Calls<unknown>): Calls<BoundCall> {
+    const { calls: all } = this.executor;
+    return new Map([...calls.keys()].map((i) => [i, all[i] as BoundCall]));
+  }
+
+  /** Runs that are under way go on with them from their next submission on. */
+  protected override replace(_: string, calls: Calls<BoundCall>): void {
+    this.executor.replace(calls);
+  }
+
+  protected override artifactOf({ program }: BoundCall): string {
+    return program.kernel.sha256 ?? "";
+  }
+
+  protected override release(calls: Calls<BoundCall>): void {
+    void this.runs.release(calls);
   }
 }
 

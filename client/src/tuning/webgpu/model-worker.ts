@@ -1,13 +1,9 @@
 /** Entry of the worker of a tuned model on a GPU, inlined as text. */
-import { GpuEngine } from "../../executor/webgpu-executor.js";
+import { GpuExecutor, tellSoon } from "../../backend/webgpu/executor.js";
 import { serveTuned } from "../swap-server.js";
-import { GpuSwapper } from "./kernel-swapper.js";
+import { GpuModelSwapper } from "./model-swapper.js";
 
-serveTuned(
-  async (order, ports, swaps) => {
-    const engine = await GpuEngine.load(order, ports);
-    return { engine, swapper: new GpuSwapper(engine, swaps) };
-  },
-  undefined,
-  true,
-);
+serveTuned(async (order, ports, swaps) => {
+  const executor = await GpuExecutor.load(order, { ...ports, soon: tellSoon });
+  return { executor, swapper: new GpuModelSwapper(executor, swaps) };
+});

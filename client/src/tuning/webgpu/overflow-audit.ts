@@ -4,42 +4,42 @@
  * the golden inputs, too, such as those of masks, are not looked at.
  */
 import { padded, stagingBuffer, storedBytes, viewOfStored } from "../../backend/webgpu/buffers.js";
+import type { BesideCall, GpuExecutor } from "../../backend/webgpu/executor.js";
 import type { BufferOf } from "../../backend/webgpu/memory.js";
 import { LIMIT_MS } from "../../backend/webgpu/plan-loader.js";
 import type { GoldenFile } from "../../executor/golden-file.js";
 import type { Stored } from "../../executor/golden-tensors.js";
 import type { RunsFirst } from "../../executor/run-priority.js";
-import type { Beside, GpuEngine } from "../../executor/webgpu-executor.js";
 import { isInfinite } from "../../model/f16-overflow.js";
 import type { PlanTensor } from "../../wire/model-answer.js";
 import { RUNS, withRoom } from "./audit.js";
 
-const outputOf = ({ order }: GpuEngine, call: number): PlanTensor => {
+const outputOf = ({ order }: GpuExecutor, call: number): PlanTensor => {
   const { plan } = order.answer;
   return plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor;
 };
 
 /** Holds what one call writes in one run. Owns its buffer until it is disposed. */
 class WrittenValues {
-  readonly beside: Beside;
-  readonly #engine: GpuEngine;
+  readonly beside: BesideCall;
+  readonly #executor: GpuExecutor;
   readonly #output: PlanTensor;
   readonly #staging: GPUBuffer;
 
-  constructor(engine: GpuEngine, call: number) {
-    this.#engine = engine;
-    this.#output = outputOf(engine, call);
+  constructor(executor: GpuExecutor, call: number) {
+    this.#executor = executor;
+    this.#output = outputOf(executor, call);
     const bytes = padded(storedBytes(this.#output));
-    this.#staging = stagingBuffer(engine.open.device, bytes);
-    const operands = engine.buffers.placement.calls[call] as readonly BufferOf[];
-    const from = engine.buffers.of(operands.at(-1) as BufferOf);
+    this.#staging = stagingBuffer(executor.open.device, bytes);
+    const operands = executor.buffers.placement.calls[call] as readonly BufferOf[];
+    const from = executor.buffers.of(operands.at(-1) as BufferOf);
     const copies = [{ from, at: 0, to: this.#staging, offset: 0, bytes }];
     this.beside = { call, before: null, copies };
   }
 
   /** True where some are infinite or no numbers, once the run has ended. Throws KernelZooError: run. */
   async areInfinite(): Promise<boolean> {
-    await this.#engine.open.settled(this.#staging.mapAsync(GPUMapMode.READ), LIMIT_MS);
+    await this.#executor.open.settled(this.#staging.mapAsync(GPUMapMode.READ), LIMIT_MS);
     const held = this.#staging.getMappedRange().slice(0, storedBytes(this.#output));
     return isInfinite([viewOfStored(this.#output, held) as Stored]);
   }
@@ -50,7 +50,7 @@ class WrittenValues {
 }
 
 export class OverflowAudit {
-  readonly #engine: GpuEngine;
+  readonly #executor: GpuExecutor;
   readonly #golden: GoldenFile;
   readonly #runs: RunsFirst;
   /** Calls that write f16, in turn. */
@@ -60,12 +60,12 @@ export class OverflowAudit {
   /** Runs since one was looked at. */
   #since = 0;
 
-  constructor(engine: GpuEngine, golden: GoldenFile, runs: RunsFirst) {
-    this.#engine = engine;
+  constructor(executor: GpuExecutor, golden: GoldenFile, runs: RunsFirst) {
+    this.#executor = executor;
     this.#golden = golden;
     this.#runs = runs;
-    const calls = [...engine.order.answer.plan.calls.keys()];
-    this.#turn = calls.filter((call) => outputOf(engine, call).dtype === "f16");
+    const calls = [...executor.order.answer.plan.calls.keys()];
+    this.#turn = calls.filter((call) => outputOf(executor, call).dtype === "f16");
   }
 
   /** Answers what is looked at in the run that begins; null mostly. Throws KernelZooError: run. */
@@ -91,7 +91,7 @@ export class OverflowAudit {
     const written = await this.#written(call);
     if (written === null) return;
     try {
-      await this.#engine.run(feeds, () => false, false, [], written.beside);
+      await this.#executor.run(feeds, () => false, false, [], written.beside);
       if (await written.areInfinite()) return;
     } finally {
       written.dispose();
@@ -101,6 +101,6 @@ export class OverflowAudit {
   }
 
   #written(call: number): Promise<WrittenValues | null> {
-    return withRoom(this.#engine, () => new WrittenValues(this.#engine, call));
+    return withRoom(this.#executor, () => new WrittenValues(this.#executor, call));
   }
 }

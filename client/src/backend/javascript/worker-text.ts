@@ -56,3 +56,5 @@ export function inPlace(why: string, answered: Answered): Answered {
   }
   return { ...answered, reason: why };
 }
+
+export default runtime;

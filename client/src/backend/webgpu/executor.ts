@@ -2,33 +2,38 @@
  * Runs a plan on the GPU: all calls of a run in one pass and one submission, of a long one in a few,
  * so that the GPU begins with the first while the others are handed over.
  */
-
-import { type BoundProgram, runInSlices, type Sliced } from "../backend/webgpu/binding.js";
-import { padded, readBuffer } from "../backend/webgpu/buffers.js";
-import { CallTimer } from "../backend/webgpu/call-timer.js";
-import type { OpenDevice } from "../backend/webgpu/device.js";
-import type { BufferOf } from "../backend/webgpu/memory.js";
-import { Nudger } from "../backend/webgpu/nudger.js";
+import { productOf } from "../../engine/tensors.js";
+import { breathing } from "../../executor/event-loop.js";
 import {
-  type Buffers,
+  type Executor,
+  type ExecutorPorts,
+  type RunResult,
+  untimed,
+} from "../../executor/executor.js";
+import type { Stored } from "../../executor/golden-tensors.js";
+import type { FromRuntime, Loaded, LoadOrder } from "../../executor/messages.js";
+import { checked } from "../../executor/output-check.js";
+import { poster } from "../../rpc.js";
+import { now } from "../../timing/clock.js";
+import type { WeightWire } from "../../wire/model-answer.js";
+import { type BoundProgram, runInSlices, type Sliced } from "./binding.js";
+import { padded, readBuffer } from "./buffers.js";
+import { CallTimer } from "./call-timer.js";
+import type { OpenDevice } from "./device.js";
+import type { BufferOf } from "./memory.js";
+import { Nudger } from "./nudger.js";
+import { OverlappingRuns } from "./overlapping-runs.js";
+import {
   Chain,
   LIMIT_MS,
   type LoadedPlan,
   loadOnGpu,
+  type PlanBuffers,
   wholeCalls,
-} from "../backend/webgpu/plan-loader.js";
-import { StagingPool } from "../backend/webgpu/slot-pool.js";
-import { type Copy, type GpuOutput, Staging } from "../backend/webgpu/staging.js";
-import { submissionAfter, submissionsOf } from "../backend/webgpu/submissions.js";
-import { Uploads } from "../backend/webgpu/uploads.js";
-import { productOf } from "../engine/tensors.js";
-import { now } from "../timing/clock.js";
-import type { WeightWire } from "../wire/model-answer.js";
-import { breathing } from "./event-loop.js";
-import type { Stored } from "./golden-tensors.js";
-import type { Loaded, LoadOrder } from "./messages.js";
-import { checked } from "./output-check.js";
-import type { EnginePorts, RunResult } from "./wasm-executor.js";
+} from "./plan-loader.js";
+import { type BufferCopy, type GpuOutput, Staging } from "./staging.js";
+import { submissionAfter, submissionsOf } from "./submissions.js";
+import { Uploads } from "./uploads.js";
 
 /** A run that takes longer is submitted in slices, so that the page can draw between them. */
 const WHOLE_MS = 100;
@@ -41,40 +46,49 @@ const MOST_RUNS = 3;
 const SOON_MS = 0.4;
 /** What a least time is worth at the next run. */
 const FORGOTTEN = 1.05;
-/** Calls of a run overlap: what each takes by itself is told where it is asked for. */
-const UNTIMED = (): RunResult["times"] => new Float64Array(0);
 
-type LoadPorts = Pick<EnginePorts, "progress" | "soon">;
+interface LoadPorts extends Pick<ExecutorPorts, "progress"> {
+  /**
+   * Told before a run ends. An executor on wasm tells nobody: that took the thread which computes
+   * 0.1 ms, and outputs were in the page no earlier.
+   */
+  readonly soon?: () => void;
+}
+
+const post = poster<FromRuntime>();
+
+/** Tells the page that a run is about to end. */
+export const tellSoon = (): void => post({ type: "soon" });
 
 /** A part of a run: calls, and what is copied after them. */
-interface Part {
+interface RunPart {
   readonly work: Sliced;
-  readonly copies: readonly Copy[];
+  readonly copies: readonly BufferCopy[];
 }
 
 /** A call with copies after it, and what else runs before it; null for nothing. */
-export interface Beside {
+export interface BesideCall {
   readonly call: number;
   readonly before: BoundProgram | null;
-  readonly copies: readonly Copy[];
+  readonly copies: readonly BufferCopy[];
 }
 
 /** Owns the device, the weights and the buffers of one model. It ends with its worker. */
-export class GpuEngine {
+export class GpuExecutor implements Executor {
+  readonly overlaps = true;
   readonly loaded: Loaded;
   /** Resolves when all weights are on the GPU. Rejects with KernelZooError: network, artifact. */
   readonly stored: Promise<void>;
   readonly order: LoadOrder;
   readonly open: OpenDevice;
-  readonly buffers: Buffers;
+  readonly buffers: PlanBuffers;
   readonly #nudger: Nudger;
   readonly #soon: () => void;
   readonly #uploads: Uploads;
   #calls: readonly BoundProgram[];
   /** Those of them that a short run has without the uniform of slices; null until one was short. */
   #whole: Map<number, Sliced> | null = null;
-  readonly #staging: StagingPool<Staging>;
-  #submitted: Promise<unknown> = Promise.resolve();
+  readonly #runs: OverlappingRuns<Staging>;
   /** What the last run in slices took. */
   #runMs = Number.POSITIVE_INFINITY;
   /** What outputs were awaited for of late, and read. */
@@ -94,7 +108,7 @@ export class GpuEngine {
     this.#soon = soon;
     this.#uploads = new Uploads(open.device, buffers.placement.inputs.map(buffers.of), MOST_RUNS);
     this.#calls = bound;
-    this.#staging = new StagingPool(
+    this.#runs = new OverlappingRuns(
       Array.from({ length: MOST_RUNS }, () => new Staging(open.device, outputs)),
     );
     this.loaded = { memoryBytes: buffers.bytes, threads: 1, singleThreadReason: null };
@@ -104,9 +118,9 @@ export class GpuEngine {
    * Loads kernels; weights are on their way then, and runs wait for them. Throws KernelZooError:
    * network, manifest, artifact, validate, compile, memory, profile, run; WrongKernel.
    */
-  static async load(order: LoadOrder, ports: LoadPorts): Promise<GpuEngine> {
+  static async load(order: LoadOrder, ports: LoadPorts): Promise<GpuExecutor> {
     const placed = await loadOnGpu(order, ports);
-    return placed.open.scoped(() => new GpuEngine(order, placed, ports.soon), LIMIT_MS);
+    return placed.open.scoped(() => new GpuExecutor(order, placed, ports.soon), LIMIT_MS);
   }
 
   /** Wakes the browser's GPU process, as a run is about to be asked for. */
@@ -146,23 +160,23 @@ export class GpuEngine {
     aborted: () => boolean,
     timed = false,
     into: readonly (Stored | undefined)[] = [],
-    beside: Beside | null = null,
+    beside: BesideCall | null = null,
   ): Promise<RunResult | null> {
-    const staging = await this.#staging.take();
-    try {
-      const submitted = this.#submitted.then(() => this.#submit(feeds, staging, aborted, beside));
-      this.#submitted = submitted.catch(() => undefined);
-      if (!(await submitted)) return null;
-      const start = now();
-      const soon = { at: start + this.#usualMs - SOON_MS, tell: this.#soon };
-      const outputs = await staging.read(into, async (mapped) => {
-        await this.open.settled(this.#nudger.during(mapped, soon), LIMIT_MS);
-      });
-      this.#usualMs = Math.min(FORGOTTEN * this.#usualMs, now() - start);
-      return { outputs, times: timed ? await this.times() : UNTIMED() };
-    } finally {
-      this.#staging.give(staging);
-    }
+    const outputs = await this.#runs.run(
+      (staging) => this.#submit(feeds, staging, aborted, beside),
+      (staging) => this.#read(staging, into),
+    );
+    return outputs && { outputs, times: timed ? await this.times() : untimed() };
+  }
+
+  async #read(staging: Staging, into: readonly (Stored | undefined)[]): Promise<readonly Stored[]> {
+    const start = now();
+    const soon = { at: start + this.#usualMs - SOON_MS, tell: this.#soon };
+    const outputs = await staging.read(into, async (mapped) => {
+      await this.open.settled(this.#nudger.during(mapped, soon), LIMIT_MS);
+    });
+    this.#usualMs = Math.min(FORGOTTEN * this.#usualMs, now() - start);
+    return outputs;
   }
 
   /**
@@ -184,7 +198,7 @@ export class GpuEngine {
     feeds: readonly Stored[],
     { copies: outputs }: Staging,
     aborted: () => boolean,
-    beside: Beside | null,
+    beside: BesideCall | null,
   ): Promise<boolean> {
     const { device } = this.open;
     await this.stored;
@@ -229,7 +243,7 @@ export class GpuEngine {
     }
   }
 
-  #parts(copies: Staging["copies"], beside: Beside | null, short: boolean): readonly Part[] {
+  #parts(copies: Staging["copies"], beside: BesideCall | null, short: boolean): readonly RunPart[] {
     if (beside === null && short) {
       const calls = this.#calls.map((call, i): Sliced => this.#whole?.get(i) ?? call);
       const starts = submissionsOf(calls.length);
@@ -252,12 +266,12 @@ export class GpuEngine {
    * Compares the golden outputs; false where `aborted` said to stop. Throws KernelZooError: compare
    * where an output is wrong, network, artifact, run, timeout.
    */
-  check(ports: Pick<EnginePorts, "progress">, aborted: () => boolean): Promise<boolean> {
+  check(ports: Pick<ExecutorPorts, "progress">, aborted: () => boolean): Promise<boolean> {
     return checked(this.order, (feeds) => this.run(feeds, aborted), ports);
   }
 }
 
-function outputsOf({ answer: { plan } }: LoadOrder, buffers: Buffers): readonly GpuOutput[] {
+function outputsOf({ answer: { plan } }: LoadOrder, buffers: PlanBuffers): readonly GpuOutput[] {
   return plan.outputs.map(({ tensor, shape }, i) => {
     const from = buffers.of(buffers.placement.outputs[i] as BufferOf);
     const { dtype } = plan.tensors[tensor] as { dtype: "f32" | "i32" };

@@ -1,7 +1,7 @@
-/** A model's worker with all that only some pages use, which these load. */
-import source from "./full-worker.js?parts";
-import type { LoadOrder, ToBeside, WeightsFrom } from "./messages.js";
-import { type Beside, type RuntimeWorker, spawnRuntime } from "./worker-client.js";
+/** The worker of a model with all that only some pages use, and what starts one beside it. */
+import type { LoadOrder, ToBeside, WeightsFrom } from "../../executor/messages.js";
+import { type Beside, type RuntimeWorker, spawnRuntime } from "../../executor/worker-client.js";
+import text from "./worker.js?parts";
 
 /** From so many bytes on a worker that receives them ends sooner than the model's own. */
 const LARGE_BYTES = 30e6;
@@ -14,7 +14,7 @@ export function besideOf({ answer, graph }: LoadOrder, url: URL): Beside | null 
   const { plan } = answer;
   const wanted = graph ? graph.queues.length > 1 : plan.memory.weights > LARGE_BYTES;
   if (!wanted) return null;
-  const worker = spawnRuntime(source) as RuntimeWorker & {
+  const worker = spawnRuntime(text) as RuntimeWorker & {
     postMessage(message: ToBeside, transfer: Transferable[]): void;
   };
   const { port1, port2 } = new MessageChannel();
@@ -25,4 +25,4 @@ export function besideOf({ answer, graph }: LoadOrder, url: URL): Beside | null 
   return { worker, port: port1 };
 }
 
-export { source };
+export default text;

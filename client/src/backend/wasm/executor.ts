@@ -1,0 +1,263 @@
+/** Runs a plan on WebAssembly, or in a plain buffer in JavaScript: loads it, checks it, and runs it. */
+import { KernelZooError, sentence } from "../../engine/error.js";
+import { productOf, viewOf } from "../../engine/tensors.js";
+import type { Executor, ExecutorPorts, RunResult } from "../../executor/executor.js";
+import type { Stored } from "../../executor/golden-tensors.js";
+import type { LoadOrder } from "../../executor/messages.js";
+import { checked, WrongKernel } from "../../executor/output-check.js";
+import { Arrivals } from "../../weights/arrivals.js";
+import {
+  bytesOfFile,
+  fetchWeights,
+  packCopies,
+  packer,
+  type Reading,
+} from "../../weights/loader.js";
+import type { Arrived } from "../../weights/stream.js";
+import {
+  addressOf,
+  kernelsOf,
+  type PlanTensor,
+  type PortWire,
+  targetOf,
+  type WeightWire,
+} from "../../wire/model-answer.js";
+import type { KernelWire } from "../../wire/types.js";
+import type { Crew, Hand } from "./crew.js";
+import { Dispatcher, type Ready } from "./dispatch.js";
+import { type Placement, place, type WeightCopy } from "./memory.js";
+import { instantiateAll, type Linked, loadKernels, type Main } from "./program.js";
+import { warmUp } from "./warm-up.js";
+
+const PAGE_BYTES = 65_536;
+
+/** What starts threads. */
+export interface CrewPorts {
+  readonly start: typeof Crew.start;
+  readonly spawn: () => Hand;
+}
+
+/** What calls run on; WebAssembly unless told. */
+export interface Machine {
+  /** Throws KernelZooError (memory). */
+  memory(bytes: number): WebAssembly.Memory;
+  mains(memory: WebAssembly.Memory): ReadonlyMap<string, Main>;
+}
+
+export interface WasmPorts extends ExecutorPorts {
+  readonly machine?: Machine;
+  /** Null where threads cannot share memory, or none is wanted. */
+  readonly threads: CrewPorts | null;
+  /** Brings weights into memory; this thread fetches them all unless told. */
+  readonly bring?: Bring;
+  /** What reads weights in fewer bits, which the worker of plans that have none lacks. */
+  readonly unpacking?: Reading;
+  /** Bytes that the memory may grow by once the model is loaded; it does not unless told. */
+  readonly spareBytes?: number;
+}
+
+/** What weights are brought to, and by which kernels. */
+export interface Bringing {
+  readonly memory: WebAssembly.Memory;
+  readonly placement: Placement;
+  readonly arrivals: Arrivals;
+  readonly compiled: Promise<Compiled>;
+}
+
+/** Rejects with KernelZooError: network, artifact; run where a worker does not start. */
+export type Bring = (wanted: Bringing, arrived: Arrived) => Promise<void>;
+
+export interface Compiled {
+  readonly modules: readonly Linked[];
+  readonly mains: ReadonlyMap<string, Main>;
+}
+
+function memoryOf(bytes: number, spareBytes = 0): WebAssembly.Memory {
+  const initial = Math.ceil(bytes / PAGE_BYTES);
+  const maximum = initial + Math.ceil(spareBytes / PAGE_BYTES);
+  try {
+    return new WebAssembly.Memory({ initial, maximum, shared: true });
+  } catch (cause) {
+    throw new KernelZooError(
+      "memory",
+      `The browser cannot give ${Math.ceil(bytes / 2 ** 20)} MiB. Dispose of some.`,
+      cause,
+    );
+  }
+}
+
+/** Runs a plan in one memory, which ends with its worker. */
+export interface WasmExecutor extends Executor {
+  readonly memory: WebAssembly.Memory;
+  readonly placement: Placement;
+  readonly dispatcher: Dispatcher;
+  /** Threads that help; null where there are none. */
+  readonly crew: Crew | null;
+  readonly arrivals: Arrivals;
+}
+
+/**
+ * Loads kernels; weights are on their way then, and runs wait for those that they need. Throws
+ * KernelZooError: network, manifest, artifact, validate, compile, memory.
+ */
+export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<WasmExecutor> {
+  const { answer, origin } = order;
+  const { plan } = answer;
+  const kernels = plan.kernels.map(kernelsOf(order));
+
+  // 1. Kernels begin to come, and everything is given a place meanwhile.
+  const linked = modulesOf(order, kernels, ports);
+  linked.catch(() => undefined); // It is awaited when there is a memory.
+  const threads = ports.threads === null ? 1 : order.threads;
+  const inOrder = order.graph === null && !plan.needs.includes("states");
+  const placement = place(plan, kernelsOf(order), threads, inOrder);
+  const memory =
+    ports.machine?.memory(placement.totalBytes) ?? memoryOf(placement.totalBytes, ports.spareBytes);
+
+  // 2. The first weights come, too: these wait for the kernels that pack them.
+  const arrivals = new Arrivals(memory, placement.arrivals, plan.weights.length);
+  let pieces = 0;
+  const compiled = instantiated(linked, order, memory, ports);
+  const total = bytesOfFile(plan);
+  const arrived: Arrived = {
+    chunk: (loaded) => ports.progress({ phase: "weights", loaded, total }),
+    piece: () => void pieces++,
+  };
+  const fetching: Bring = (_, arrived) => {
+    const url = addressOf(answer.weights.url, origin).href;
+    const mains = compiled.then((each) => each.mains);
+    const wanted = { memory, placement, plan, url };
+    return fetchWeights(wanted, mains, arrivals, arrived, ports.unpacking);
+  };
+  const bring = ports.bring ?? fetching;
+  const brought = bring({ memory, placement, arrivals, compiled }, arrived);
+  const stored = Promise.all([brought, compiled]).then(() => arrivals.settled());
+  stored.catch(() => undefined); // Those who await it see the rejection.
+  const { modules, mains } = await compiled;
+  const pack = packer(placement, mains);
+  arrivals.onneed = (weight) => {
+    const [room, from = 0] = [placement.rooms[weight], placement.plain[weight]];
+    if (room === undefined) return;
+    const { bytes } = plan.weights[weight] as WeightWire;
+    new Uint8Array(memory.buffer).copyWithin(room, from, from + bytes);
+    packCopies(placement.weights[weight] as readonly WeightCopy[], room, pack);
+  };
+
+  // 3. Threads.
+  const { crew, reason } = await crewOf(threads, memory, placement, modules, mains, ports);
+  const { tasks, scratch, totalBytes } = placement;
+  const blame = (task: number, cause: unknown): WrongKernel => {
+    const workload = plan.kernels[plan.calls[task]?.kernel ?? 0] as string;
+    const stage = cause instanceof KernelZooError ? cause.stage : "run";
+    const message = `The kernel trapped: ${sentence(cause)}`;
+    // Not that of the plan's tasks: another may have been swapped in.
+    const { artifact } = (dispatcher.calls[task] as Ready).task;
+    return new WrongKernel({ workload, artifact, stage, message });
+  };
+  // What has arrived is taken before the next part of a call: else the connection would wait.
+  const breathe = async (): Promise<void> => {
+    let seen: number;
+    do {
+      seen = pieces;
+      await ports.breathe();
+    } while (seen < pieces);
+  };
+  const dispatcher = new Dispatcher(tasks, mains, scratch, crew, blame, {
+    ...ports,
+    breathe,
+    arrivals,
+  });
+
+  // 4. What runs them.
+  const view = ({ tensor, shape }: Pick<PortWire, "tensor" | "shape">) => {
+    const { dtype, at = 0, weight } = plan.tensors[tensor] as PlanTensor;
+    const { activations, weights } = placement;
+    const address = weight === undefined ? activations + at : (weights[weight]?.[0]?.address ?? 0);
+    return viewOf(memory.buffer, dtype, address, productOf(shape));
+  };
+  const run = async (
+    feeds: readonly Stored[],
+    aborted: () => boolean,
+  ): Promise<RunResult | null> => {
+    // Threads take some 50 us to wake.
+    crew?.up();
+    for (const [i, port] of plan.inputs.entries()) view(port).set(feeds[i] as Stored);
+    arrivals.computing = true;
+    const times = await dispatcher.run(aborted).finally(() => {
+      arrivals.computing = false;
+      arrivals.onrest?.();
+    });
+    if (times === null) return null;
+    // An output may be a weight that no call reads.
+    await stored;
+    return { outputs: plan.outputs.map((port) => view(port).slice() as Stored), times };
+  };
+  return {
+    ...{ order, memory, placement, dispatcher, crew, arrivals, stored, run },
+    loaded: {
+      memoryBytes: totalBytes,
+      placement,
+      threads: crew?.threads ?? 1,
+      singleThreadReason: reason,
+    },
+    /** Before the first run, while the page's inputs are on their way. */
+    warmUp() {
+      if (targetOf(answer) === "wasm") warmUp(dispatcher.calls, kernels);
+    },
+    read(address, into) {
+      into.set(new Uint8Array(memory.buffer, address, into.length));
+      return into;
+    },
+    check: (told, aborted) => checked(order, (feeds) => run(feeds, aborted), told),
+  };
+}
+
+async function modulesOf(
+  { answer, origin, graph, replaced }: LoadOrder,
+  kernels: readonly KernelWire[],
+  { machine }: WasmPorts,
+): Promise<readonly Linked[]> {
+  const kept = replaced.length === 0 ? graph?.modules : null;
+  return machine ? [] : (kept ?? loadKernels(answer, kernels, origin));
+}
+
+async function instantiated(
+  linked: Promise<readonly Linked[]>,
+  { answer }: LoadOrder,
+  memory: WebAssembly.Memory,
+  { machine, progress }: WasmPorts,
+): Promise<Compiled> {
+  const total = answer.module?.size_bytes ?? 0;
+  const modules = await linked;
+  const mains = machine?.mains(memory) ?? instantiateAll(modules, memory);
+  progress({ phase: "kernels", loaded: total, total });
+  return { modules, mains };
+}
+
+interface Manned {
+  readonly crew: Crew | null;
+  readonly reason: string | null;
+}
+
+async function crewOf(
+  threads: number,
+  memory: WebAssembly.Memory,
+  { tasks, control, scratch, scratchStride }: Placement,
+  modules: readonly Linked[],
+  mains: ReadonlyMap<string, Main>,
+  { threads: starting }: WasmPorts,
+): Promise<Manned> {
+  if (threads === 1 || starting === null) return { crew: null, reason: null };
+  const start = { memory, control, modules, tasks, threads };
+  try {
+    const crew = await starting.start(
+      start,
+      (i) => scratch + i * scratchStride,
+      mains,
+      starting.spawn,
+    );
+    return { crew, reason: null };
+  } catch (thrown) {
+    return { crew: null, reason: sentence(thrown) };
+  }
+}

@@ -1,2 +1,0 @@
-/** That worker as text, in a file that pages load with the first language model without a GPU. */
-export { default as source } from "./worker.js?parts";

@@ -1,0 +1,186 @@
+/**
+ * Puts kernels in the place of others between two runs of a model, whatever it runs on:
+ *
+ *  1. Fetch and compile each kernel.
+ *  2. Run the model once on its golden inputs with the new kernels, in memory of its own, so that
+ *     inferences that are asked for meanwhile go first. Outputs must be right.
+ *  3. Where an executor can tell, leave out those with which the whole takes no less.
+ *  4. Let the calls run the new kernels. Those before are kept, and take their places again where a
+ *     kernel traps, or disagrees with the one before on an inference's own numbers.
+ */
+import type { Executor, RunResult } from "../executor/executor.js";
+import { GoldenFile } from "../executor/golden-file.js";
+import type { Stored } from "../executor/golden-tensors.js";
+import { RunsFirst } from "../executor/run-priority.js";
+import type { Comparison, Found } from "./messages.js";
+import { type Refusals, reasonOf, swapped, wrongGolden } from "./swap-steps.js";
+
+export interface SwapPorts {
+  /** Lets messages in. */
+  readonly breathe: () => Promise<void>;
+  /** `again`: the artifact that runs from now on. */
+  readonly regressed: (workload: string, reason: string, again: string) => void;
+}
+
+/** A kernel that is ready to run. */
+interface OfWorkload {
+  readonly workload: string;
+}
+
+/** Calls of the plan by their numbers, each with what it runs. */
+export type Calls<Call> = ReadonlyMap<number, Call>;
+
+/** `Prepared` is a kernel that is ready to run here, and `Call` what the executor runs for a call. */
+export abstract class KernelSwapper<
+  Prepared extends OfWorkload,
+  Call,
+  Runs extends Executor = Executor,
+> {
+  readonly #ports: SwapPorts;
+  protected readonly executor: Runs;
+  protected readonly golden: GoldenFile;
+  protected readonly runs: RunsFirst;
+  /**
+   * What runs again where a kernel is taken back, by workload: that before the first swap, with which
+   * all that follow are compared. One of them may be wrong itself.
+   */
+  protected readonly before = new Map<string, Calls<Call>>();
+
+  constructor(executor: Runs, ports: SwapPorts) {
+    this.#ports = ports;
+    this.executor = executor;
+    this.runs = new RunsFirst(ports.breathe);
+    this.golden = new GoldenFile(executor.order, this.runs.rest);
+  }
+
+  /** Runs the model, with what is found wrong meanwhile taken back. */
+  protected abstract inferred(...asked: Parameters<Executor["run"]>): Promise<RunResult | null>;
+  protected checked(...asked: Parameters<Executor["check"]>): Promise<boolean> {
+    return this.executor.check(...asked);
+  }
+  /** Does what prepares kernels, and frees what is of no use after it. */
+  protected enclosed<Result>(work: () => Promise<Result>): Promise<Result> {
+    return work();
+  }
+  /** Throws KernelZooError where the kernel cannot run here. */
+  protected abstract prepared(found: Found | Comparison): Promise<Prepared>;
+  /**
+   * Does work on the outputs for `feeds` where `all` run, apart from the runs of the model. Throws
+   * KernelZooError.
+   */
+  protected abstract ranApart<Result>(
+    all: readonly Prepared[],
+    feeds: readonly Stored[],
+    work: (outputs: readonly Stored[]) => Promise<Result>,
+  ): Promise<Result>;
+  /** Kernels with which the whole is no faster, though they are alone. */
+  protected async inVain(_: readonly Prepared[]): Promise<ReadonlySet<Prepared>> {
+    return new Set();
+  }
+  /** Calls of each kernel, ready to take the places of others. Throws KernelZooError, with all as it was. */
+  protected abstract bound(all: readonly Prepared[]): Promise<readonly Calls<Call>[]>;
+  /** What runs for calls of these numbers now. */
+  protected abstract running(calls: Calls<unknown>): Calls<Call>;
+  /** Has calls run from the next run on, in the place of `before`; null where they were taken back to. */
+  protected abstract replace(
+    workload: string,
+    calls: Calls<Call>,
+    before: Calls<Call> | null,
+  ): Promise<void> | void;
+  /** Has a kernel that runs audited beside one of an earlier visit's zoo, as if that had run before it. */
+  protected setBeside?(prepared: Prepared, running: string): Promise<void>;
+  protected abstract artifactOf(call: Call): string;
+  /** Frees what is of no use any more, once no run that is under way reads it. */
+  protected release?(calls: Calls<Call>): void;
+
+  run(...asked: Parameters<Executor["run"]>): Promise<RunResult | null> {
+    return this.runs.first(() => this.inferred(...asked));
+  }
+
+  /** Compares the golden outputs as the executor does. */
+  check(...asked: Parameters<Executor["check"]>): Promise<boolean> {
+    return this.runs.first(() => this.checked(...asked));
+  }
+
+  /**
+   * Why each of the kernels does not run; null for those that do from now on. Throws KernelZooError
+   * (network), with all as it was.
+   */
+  async swap(all: readonly Found[]): Promise<Refusals> {
+    await this.executor.stored;
+    await this.runs.rest();
+    return this.enclosed(() =>
+      swapped<Prepared>(all, {
+        prepared: (found) => this.prepared(found),
+        wrong: (prepared) => this.#wrong(prepared),
+        inVain: (prepared) => this.inVain(prepared),
+        adopt: (prepared) => this.adopt(prepared),
+      }),
+    );
+  }
+
+  /**
+   * Has kernels that won in an earlier visit audited beside the zoo's, as if they had taken their place
+   * in this one. Where the zoo's does not run here there is nothing to compare. Throws KernelZooError
+   * (network).
+   */
+  async compare(all: readonly Comparison[]): Promise<void> {
+    if (this.setBeside === undefined) return;
+    await this.executor.stored;
+    for (const each of all) {
+      if (this.before.has(each.workload)) continue;
+      await this.runs.rest();
+      try {
+        await this.enclosed(async () => this.setBeside?.(await this.prepared(each), each.running));
+      } catch (thrown) {
+        reasonOf(thrown);
+      }
+    }
+  }
+
+  /** Has the kernel before run again. */
+  async takeBack(workload: string, reason: string): Promise<void> {
+    await this.takenBack(workload, reason);
+  }
+
+  /** False where nothing ran before, or that is forgotten, or another run has found it, too. */
+  protected async takenBack(workload: string, reason: string): Promise<boolean> {
+    const before = this.before.get(workload);
+    if (before === undefined) return false;
+    this.before.delete(workload);
+    const running = this.running(before);
+    await this.replace(workload, before, null);
+    this.release?.(running);
+    const [again] = before.values();
+    this.#ports.regressed(workload, reason, this.artifactOf(again as Call));
+    return true;
+  }
+
+  /** Throws KernelZooError, with all as it was. */
+  protected async adopt(all: readonly Prepared[]): Promise<void> {
+    const bound = await this.bound(all);
+    for (const [k, { workload }] of all.entries()) {
+      const calls = bound[k] as Calls<Call>;
+      const running = this.running(calls);
+      const known = this.before.get(workload);
+      if (known !== undefined) this.release?.(running);
+      this.before.set(workload, known ?? running);
+      await this.replace(workload, calls, known ?? running);
+    }
+  }
+
+  /**
+   * What is wrong with the golden outputs where `all` run; null where nothing is. Throws
+   * KernelZooError (network).
+   */
+  async #wrong(all: readonly Prepared[]): Promise<string | null> {
+    const { plan } = this.executor.order.answer;
+    try {
+      return await this.ranApart(all, await this.golden.inputs(), (outputs) =>
+        wrongGolden(plan, outputs, this.golden, this.runs.rest),
+      );
+    } catch (thrown) {
+      return reasonOf(thrown);
+    }
+  }
+}

@@ -1,0 +1,160 @@
+/**
+ * Swaps kernels of a model on a GPU. Weights lie plain there, so that nothing is packed anew. What is
+ * proven runs in activations of its own and in slices that give way to runs of the page. A call at a
+ * time is computed by the kernel before it, too, and an inference in which they disagree anew.
+ */
+import { type BoundProgram, runInSlices } from "../../backend/webgpu/binding.js";
+import { readBuffer } from "../../backend/webgpu/buffers.js";
+import type { GpuExecutor } from "../../backend/webgpu/executor.js";
+import { Chain, LIMIT_MS } from "../../backend/webgpu/plan-loader.js";
+import { loadProgram } from "../../backend/webgpu/program.js";
+import { KernelZooError } from "../../engine/error.js";
+import { productOf, viewOf } from "../../engine/tensors.js";
+import type { Executor, RunResult } from "../../executor/executor.js";
+import type { Stored } from "../../executor/golden-tensors.js";
+import { OVERFLOW } from "../../model/f16-overflow.js";
+import { now } from "../../timing/clock.js";
+import type { PlanTensor } from "../../wire/model-answer.js";
+import { type Calls, KernelSwapper, type SwapPorts } from "../kernel-swapper.js";
+import type { Comparison, Found } from "../messages.js";
+import { fittingCalls } from "../swap-steps.js";
+import { GpuAudit } from "./audit.js";
+import { OverflowAudit } from "./overflow-audit.js";
+import { boundCalls, type Prepared, programsByCall } from "./prepared-kernel.js";
+
+const DISAGREES = "It disagrees with the kernel before on an inference's numbers.";
+
+export class GpuModelSwapper extends KernelSwapper<Prepared, BoundProgram, GpuExecutor> {
+  readonly #audit: GpuAudit;
+  readonly #overflow: OverflowAudit;
+
+  constructor(executor: GpuExecutor, ports: SwapPorts) {
+    super(executor, ports);
+    this.#audit = new GpuAudit(executor);
+    this.#overflow = new OverflowAudit(executor, this.golden, this.runs);
+  }
+
+  /** What each call takes by itself, once no run is wanted. Throws KernelZooError: run, timeout. */
+  async times(): Promise<RunResult["times"]> {
+    await this.executor.stored;
+    await this.runs.rest();
+    return this.executor.times(this.runs.rest);
+  }
+
+  protected override async inferred(
+    ...[feeds, aborted, timed, into]: Parameters<Executor["run"]>
+  ): Promise<RunResult | null> {
+    const audit = timed ? null : await this.#audit.next();
+    if (audit === null) return this.#withinF16(feeds, aborted, timed, into);
+    try {
+      const result = await this.executor.run(feeds, aborted, timed, into, audit.beside);
+      if (result === null || (await audit.agrees())) return result;
+    } finally {
+      audit.dispose();
+    }
+    await this.takenBack(audit.workload, DISAGREES);
+    return this.executor.run(feeds, aborted, timed, into);
+  }
+
+  /** Throws KernelZooError (run) with `OVERFLOW` for a run that is found to have left f16. */
+  async #withinF16(
+    ...[feeds, aborted, timed, into]: Parameters<Executor["run"]>
+  ): Promise<RunResult | null> {
+    const written = timed ? null : await this.#overflow.next(feeds);
+    if (written === null) return this.executor.run(feeds, aborted, timed, into);
+    try {
+      const result = await this.executor.run(feeds, aborted, timed, into, written.beside);
+      if (result !== null && (await written.areInfinite())) {
+        throw new KernelZooError("run", OVERFLOW);
+      }
+      return result;
+    } finally {
+      written.dispose();
+    }
+  }
+
+  protected override async prepared({ kernel, workload }: Found | Comparison): Promise<Prepared> {
+    const { open, order } = this.executor;
+    const calls = fittingCalls(order.answer.plan, { kernel, workload });
+    const program = await loadProgram(open, new URL(order.origin), kernel);
+    return { workload, kernel, program, calls };
+  }
+
+  /** Throws KernelZooError: memory, run, timeout. */
+  protected override async ranApart<Result>(
+    all: readonly Prepared[],
+    feeds: readonly Stored[],
+    work: (outputs: readonly Stored[]) => Promise<Result>,
+  ): Promise<Result> {
+    const { open, buffers, order, calls } = this.executor;
+    const { plan } = order.answer;
+    const programs = programsByCall(all);
+    const apart = await open.scoped(() => buffers.apart(), LIMIT_MS);
+    try {
+      const { inputs, outputs } = apart.placement;
+      for (const [i, feed] of feeds.entries()) {
+        const input = inputs[i] as (typeof inputs)[0];
+        open.device.queue.writeBuffer(apart.of(input), 0, feed);
+      }
+      const bound = await open.scoped(
+        () => calls.map(({ program }, i) => apart.bound(i, programs.get(i) ?? program)),
+        LIMIT_MS,
+      );
+      try {
+        const { rest } = this.runs;
+        await runInSlices(open, new Chain(bound), now() + LIMIT_MS, { rest });
+        const found: Stored[] = [];
+        for (const [i, { tensor }] of plan.outputs.entries()) {
+          const { dtype, shape } = plan.tensors[tensor] as PlanTensor;
+          const output = apart.of(outputs[i] as (typeof outputs)[0]);
+          const bytes = await readBuffer(open, output, 4 * productOf(shape), LIMIT_MS);
+          found.push(viewOf(bytes, dtype, 0, productOf(shape)) as Stored);
+        }
+        return await work(found);
+      } finally {
+        for (const each of bound) each.dispose();
+      }
+    } finally {
+      apart.dispose();
+    }
+  }
+
+  /** Only now are they bound to the model's buffers, as those that were refused need none. */
+  protected override bound(all: readonly Prepared[]): Promise<readonly Calls<BoundProgram>[]> {
+    const { open, buffers } = this.executor;
+    return boundCalls(open, all, (call, program) => buffers.bound(call, program));
+  }
+
+  protected override running(calls: Calls<unknown>): Calls<BoundProgram> {
+    const { calls: all } = this.executor;
+    return new Map([...calls.keys()].map((i) => [i, all[i] as BoundProgram]));
+  }
+
+  /** Runs that are under way go on with the kernels before: they are submitted already. */
+  protected override replace(
+    workload: string,
+    calls: Calls<BoundProgram>,
+    before: Calls<BoundProgram> | null,
+  ): void {
+    this.executor.replace(calls);
+    if (before === null) this.#audit.forget(workload);
+    else this.#audit.watch(workload, before);
+  }
+
+  protected override async setBeside(prepared: Prepared, running: string): Promise<void> {
+    const { workload, calls } = prepared;
+    const now = this.running(new Map(calls.map((i) => [i, null])));
+    if ([...now.values()].some((call) => this.artifactOf(call) !== running)) return;
+    const [bound] = await this.bound([prepared]);
+    this.before.set(workload, bound as Calls<BoundProgram>);
+    this.#audit.watch(workload, bound as Calls<BoundProgram>);
+  }
+
+  protected override artifactOf({ program }: BoundProgram): string {
+    return program.kernel.sha256 ?? "";
+  }
+
+  protected override release(calls: Calls<BoundProgram>): void {
+    void this.runs.release(calls);
+  }
+}
