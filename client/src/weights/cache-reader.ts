@@ -40,13 +40,13 @@ export function keptModel(graph: GraphOrder, places: readonly Place[]): KeptMode
   return { files, name, weights, costs, queues };
 }
 
-/** Whether several threads may read a file, each with a reader of its own. */
+/** Returns whether several threads may read a file, each with a reader of its own. */
 export const severalRead = (): boolean =>
   "mode" in
   ((globalThis as { FileSystemSyncAccessHandle?: { prototype: object } }).FileSystemSyncAccessHandle
     ?.prototype ?? {});
 
-/** What is no memory takes pieces that are what was written, each with its place in the weight. */
+/** Takes pieces of a weight, each with its place, once they are known to be what was written. */
 export interface PieceTarget {
   set(piece: Bytes, at: number): void;
 }
@@ -101,7 +101,7 @@ export const unreadable = (name: string): KernelZooError =>
     `The kept weights of ${name} cannot be read: they were changed or removed. Open the model anew.`,
   );
 
-/** A graph that was changed is met by nobody again. */
+/** Removes a graph that was changed, so that no other page opens it. */
 export async function forget({ files, name }: KeptName): Promise<void> {
   try {
     await (await graphFiles(files)).remove(name);
