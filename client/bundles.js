@@ -73,14 +73,17 @@ const RUNTIME = "src/model/runtime.ts";
 
 /**
  * The runtime is an entry as well: its exports keep their names, so that nothing is put together for those
- * who import it.
+ * who import it. Workers differ in their hashes alone, as all of them are named in the SDK.
  * @param {string} sdkName
- * @param {string} chunkFileNames
+ * @param {string} chunkName
  */
-function buildSdkAt(sdkName, chunkFileNames) {
+function buildSdkAt(sdkName, chunkName) {
   const { plugin, codeSplitting } = inOrder({ sdk: SDK, runtime: RUNTIME });
+  /** @param {{ name: string }} chunk */
+  const chunkFileNames = ({ name }) =>
+    chunkName.replace("[name]", name.replace(/^(model-|decoder-)?worker(-text)?$/, "worker"));
   /** @param {{ name: string }} entry */
-  const entryFileNames = ({ name }) => (name === "sdk" ? sdkName : chunkFileNames);
+  const entryFileNames = (entry) => (entry.name === "sdk" ? sdkName : chunkFileNames(entry));
   const names = { entryFileNames, chunkFileNames };
   return bundled({ sdk: SDK, runtime: RUNTIME }, { ...names, codeSplitting }, [plugin]);
 }

@@ -26,7 +26,7 @@ export const WORKERS = {
     webgpu: () => import("./language/webgpu/worker.js?parts"),
   },
   /** Runs a model whose kernels are swapped meanwhile. */
-  tunedExecutor: {
+  tuned: {
     wasm: () => import("./tuning/wasm/model-worker.js?parts"),
     webgpu: () => import("./tuning/webgpu/model-worker.js?parts"),
   },

@@ -66,8 +66,8 @@ test("a model beyond 32 bits of addresses is refused with what to do", () => {
   assert.throws(() => place(large, kernelOf, 1), {
     stage: "memory",
     message:
-      "The model takes 4097 MiB; WebAssembly addresses 4096 MiB. Open it on a device with WebGPU, " +
-      "or add it with smaller dimensions, or as a language model with weights of 4 or 8 bits.",
+      "The model takes 4097 MiB; WebAssembly addresses 4096 MiB. Open it with WebGPU, smaller " +
+      "dimensions or weights of fewer bits.",
   });
 });
 

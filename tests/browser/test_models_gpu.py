@@ -693,9 +693,8 @@ def test_a_model_beyond_the_addresses_of_webassembly_runs_on_a_gpu_alone(
     _add(host, network, network)
     found = page.evaluate(script(BEYOND), [host.url, lists(network.feeds)])
     assert found["refused"] == (
-        "memory: The model takes 4097 MiB; WebAssembly addresses 4096 MiB. Open it on a device "
-        "with WebGPU, or add it with smaller dimensions, or as a language model with weights of 4 "
-        "or 8 bits."
+        "memory: The model takes 4097 MiB; WebAssembly addresses 4096 MiB. Open it with WebGPU, "
+        "smaller dimensions or weights of fewer bits."
     )
     assert found["little"] == found["refused"].replace("The model", "beyond")
     assert found["target"] == "webgpu"

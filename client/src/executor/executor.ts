@@ -50,11 +50,11 @@ export interface Executor {
    * where an output is wrong, network, artifact; and as `run` does.
    */
   check(ports: Pick<ExecutorPorts, "progress">, aborted: () => boolean): Promise<boolean>;
-  /** Copies a part of the memory of weights. */
+  /** Copies a part of the memory of weights; nothing where that is lost. */
   read?(
     address: number,
     into: Uint8Array<ArrayBuffer>,
-  ): Uint8Array<ArrayBuffer> | Promise<Uint8Array<ArrayBuffer>>;
+  ): Uint8Array<ArrayBuffer> | Promise<Uint8Array<ArrayBuffer> | undefined>;
   /** Answers what only a worker knows that keeps weights on the device. */
   keep?(asked: Keeping): Promise<KeepingAnswer>;
 }

@@ -103,8 +103,7 @@ export function serve(
 
   /** An empty one where there is none. */
   const tellPiece = async ({ id, address, into }: Extract<ToRuntime, { type: "read" }>) => {
-    const told = await Promise.resolve(executor?.read?.(address, into)).catch(() => undefined);
-    const piece = told ?? new Uint8Array();
+    const piece = (await executor?.read?.(address, into)) ?? new Uint8Array();
     post({ type: "read", id, piece }, [piece.buffer]);
   };
 

@@ -97,9 +97,7 @@ export class Opener {
    */
   async change({ session }: Opened, answered: Answered): Promise<Opened> {
     await this.#reservePlan(answered.answer);
-    session.end(
-      new WorkerFailure({ stage: "run", message: "It gave way to another plan.", fault: null }),
-    );
+    session.end(new WorkerFailure({ stage: "run", message: "Another plan runs.", fault: null }));
     const before = this.answered;
     this.answered = answered;
     try {

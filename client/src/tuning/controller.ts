@@ -608,7 +608,7 @@ export async function tuned(
 ): Promise<Tuned> {
   const [measurer, usual] = await Promise.all([
     WORKERS.measurer[target](),
-    model === undefined ? WORKERS.tunedExecutor[target]() : { default: model },
+    model === undefined ? WORKERS.tuned[target]() : { default: model },
   ]);
   const sources = { measurer: measurer.default, model: usual.default };
   return new Tuning(host, answered, options, target, sources, plain);

@@ -157,6 +157,6 @@ export async function tuned(
   { runs = 1 }: TuneOptions,
   plain: Spawn,
 ): Promise<Tuned> {
-  const source = (await WORKERS.tunedExecutor[target]()).default;
+  const source = (await WORKERS.tuned[target]()).default;
   return new FewRuns(answered, target, runs, source, plain);
 }

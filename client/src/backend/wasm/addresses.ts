@@ -6,8 +6,7 @@ export const MOST_BYTES = 2 ** 32;
 
 /** The remedy for a model that takes more. */
 export const UNADDRESSABLE =
-  "WebAssembly addresses 4096 MiB. Open it on a device with WebGPU, or add it with smaller " +
-  "dimensions, or as a language model with weights of 4 or 8 bits.";
+  "WebAssembly addresses 4096 MiB. Open it with WebGPU, smaller dimensions or weights of fewer bits.";
 
 /** Tells whether weights and activations of a plan have addresses, by the least that they take. */
 export const isAddressable = ({ memory }: Pick<PlanWire, "memory">): boolean =>

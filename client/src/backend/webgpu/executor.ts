@@ -128,15 +128,22 @@ export class GpuExecutor implements Executor {
     this.open.device.queue.submit([]);
   }
 
-  /** Copies a part of a weight, by its place in the plain file. Rejects where the device is lost. */
-  async read(address: number, into: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  /** Copies a part of a weight, by its place in the plain file; nothing where the device is lost. */
+  async read(
+    address: number,
+    into: Uint8Array<ArrayBuffer>,
+  ): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const { weights } = this.order.answer.plan;
     const holds = ({ offset, bytes }: WeightWire) => offset <= address && address < offset + bytes;
     const index = weights.findIndex(holds);
     const buffer = this.buffers.of({ kind: "weight", index });
     const from = address - (weights[index] as WeightWire).offset;
-    into.set(new Uint8Array(await readBuffer(this.open, buffer, into.length, LIMIT_MS, from)));
-    return into;
+    try {
+      into.set(new Uint8Array(await readBuffer(this.open, buffer, into.length, LIMIT_MS, from)));
+      return into;
+    } catch {
+      return undefined;
+    }
   }
 
   /** In their order. */
