@@ -262,9 +262,9 @@ def test_stop_and_forget_clears_everything_and_ends_the_agent(stack: Stack, page
     page.get_by_text("The gateway has erased").wait_for()
     named = "SELECT count(*) FROM measurement WHERE identity_id = '{}'"
     assert rows(stack, named.format(identity)) == [(0,)]
-    heard_all(page)
-    asked = requests_of(page)
     eventually(lambda: _workers_of(page) == [], "the end of the agent's worker", within_s=10)
+    asked = requests_of(page)
+    heard_all(page)
     assert notes(page) == {}
     assert (phase(page), asked) == ("consent", [])
     identities = "SELECT count(DISTINCT identity_id) FROM agent_session"
