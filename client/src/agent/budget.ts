@@ -11,7 +11,7 @@ export const INTENSITIES = { gentle: 0.25, normal: 0.5, full: 1 } as const;
 export type Intensity = keyof typeof INTENSITIES;
 
 export interface Budget {
-  /** How long to measure in a day; infinite for browsers that a driver runs. */
+  /** The minutes to measure in a day; infinite for browsers that a driver runs. */
   readonly minutes: number;
   readonly intensity: Intensity;
 }
@@ -52,7 +52,7 @@ export function dayOf(date: Date): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 }
 
-/** What was spent on `day`: nothing where the note names another day. */
+/** Reads what was spent on `day`: nothing where the note names another day. */
 export function parseSpent(note: string | null, day: string): Spent {
   const { day: noted, ms } = parsed(note);
   return { day, ms: noted === day && typeof ms === "number" && ms > 0 ? ms : 0 };
@@ -71,7 +71,7 @@ export interface Lending {
   spend(ms: number): void;
 }
 
-/** What a visitor lends. It is read anew each time: a day ends, and tabs share one budget. */
+/** Reads what a visitor lends. It is read anew each time: a day ends, and tabs share one budget. */
 export function storedLending(notebook: Notebook): Lending {
   const budget = (): Budget => parseBudget(notebook.read("budget"));
   const spent = (): Spent => parseSpent(notebook.read("spent"), dayOf(new Date()));
@@ -104,7 +104,10 @@ export const unlimitedLending = (): Lending => ({
 
 export const isLimited = ({ budget }: Lending): boolean => Number.isFinite(budget.minutes);
 
-/** What the page allows: how much longer, and the share of the time that may be spent. */
+/**
+ * The allowance that the page gives: the milliseconds that are left, and the share of the time that
+ * may be spent.
+ */
 export interface Allowed {
   readonly leftMs: number;
   readonly share: number;

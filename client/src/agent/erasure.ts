@@ -7,14 +7,15 @@ import type { Held } from "../wire/types.js";
 const IDENTITY = "identity";
 
 export interface Forgotten {
-  /** Whether the gateway still holds what was sent. */
+  /** True where the gateway still holds what was sent. */
   readonly left: boolean;
   readonly text: string;
 }
 
 /**
- * Where the gateway cannot be reached, everything is forgotten except the identity: it is needed to
- * have the gateway erase what it holds, when the visitor tries again.
+ * Has the gateway erase what this browser sent, and forgets everything here. While the gateway
+ * cannot be reached, the identity is kept: it is needed to have the gateway erase what it holds,
+ * when the visitor tries again.
  */
 export async function forget(notebook: Notebook, origin: URL): Promise<Forgotten> {
   const identity = notebook.read(IDENTITY);

@@ -1,4 +1,4 @@
-/** What the agent's page and its worker say to each other. */
+/** The messages between the agent's page and its worker. */
 import type { Engine } from "../device/hardware.js";
 import type { TurnRequest } from "../measurer/turns.js";
 import type { KernelWire, MeasuredTarget, Outcome } from "../wire/types.js";
@@ -14,13 +14,15 @@ export interface Finalist {
 
 export interface StartOptions {
   readonly origin: string;
-  /** What to measure, in this order. */
+  /** The targets to measure, in this order. */
   readonly targets: readonly MeasuredTarget[];
-  /** The only ones that are measured, first those in which most time may be won; null for all. */
+  /**
+   * The only workloads that are measured, first those in which most time may be won; null for all.
+   */
   readonly workloads: readonly string[] | null;
-  /** Those of which the page times finalists within whole tokens of its language model. */
+  /** The workloads of which the page times finalists within whole tokens of its language model. */
   readonly inTokens: readonly string[];
-  /** Whether it measures beside something that goes first, of which `give-way` tells. */
+  /** True where it measures beside work that goes first, of which `give-way` tells. */
   readonly beside: boolean;
   /** The application whose workloads alone are measured; null for all workloads. */
   readonly application: string | null;
@@ -44,7 +46,7 @@ export type ToWorker =
   /** Sent again whenever the reason changes. */
   | { readonly type: "pause"; readonly why: Pause }
   | { readonly type: "resume" }
-  /** What goes first has begun or ended. */
+  /** Work that goes first has begun or ended. */
   | { readonly type: "give-way"; readonly busy: boolean }
   /** Answers rank, in the order of the finalists; null where the page cannot tell. */
   | { readonly type: "ranked"; readonly times: readonly number[] | null }
@@ -66,8 +68,9 @@ export type FromWorker =
   | TurnRequest;
 
 /**
- * What an agent tells its page. Rates are GFLOP/s, of one thread for wasm; a relative time is the
- * best sample of the candidate over the best of the reference, so less than 1 is faster.
+ * An event that an agent tells its page of. Rates are GFLOP/s, of one thread for wasm; a relative
+ * time is the best sample of the candidate over the best of the reference, so less than 1 is
+ * faster.
  */
 export type AgentEvent =
   | {
@@ -82,7 +85,7 @@ export type AgentEvent =
       /** Step of the page's clock. */
       readonly clockStepMs: number;
     }
-  /** What the first request is going to hold, as JSON; it waits until the visitor agrees. */
+  /** Shows what the first request is going to hold, as JSON; it waits until the visitor agrees. */
   | { readonly type: "profile"; readonly body: string }
   /** This browser cannot run the target; the agent measures the others. */
   | { readonly type: "unavailable"; readonly target: MeasuredTarget; readonly reason: string }

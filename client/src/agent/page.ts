@@ -14,7 +14,10 @@ import { NOTHING_SENT, renderSent, type SentLog, withSent } from "./request-log.
 import { type AgentState, INITIAL_STATE, reduce } from "./state.js";
 
 declare global {
-  /** What a driver or a test reads: every event so far, and the state that they make. */
+  /**
+   * The record that a driver or a test reads: the last `EVENTS_KEPT` events, and the state that all
+   * events so far make.
+   */
   var kernelzooAgent: { readonly events: readonly AgentEvent[]; readonly state: AgentState };
   /** Starts without a click; drivers call it. */
   var kernelzooStart: () => void;
@@ -40,7 +43,7 @@ let worker: Worker | null = null;
 let host: PageHost = { turns: undefined, operatorKey: null };
 let lending: Lending = storedLending(notebook);
 let sent: SentLog = NOTHING_SENT;
-/** What the worker was told last. */
+/** The reason to pause that the worker was told last; null where it is not to pause. */
 let pausedBy: Pause | null = null;
 let _drawing: ReturnType<typeof setTimeout> | null = null;
 

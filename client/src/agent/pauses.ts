@@ -3,7 +3,7 @@
  * there is one.
  */
 
-/** Why measuring waits, as the visitor is told. */
+/** The reasons why measuring waits, as the visitor is told them. */
 export const PAUSES = {
   hand: "Paused",
   hidden: "Paused while this page is hidden",

@@ -45,7 +45,7 @@ export function ballotLines(ranked: readonly Ranked[]): BallotLineWire[] {
   }));
 }
 
-/** What this agent measured of one workload, by candidate. Grows with each lease. */
+/** The results of this agent for one workload, by candidate. They grow with each lease. */
 export interface WorkloadResults {
   readonly ranked: Map<string, Ranked>;
   bestGflops: number | null;

@@ -30,8 +30,8 @@ function status({ phase, current, error, pausedBy }: AgentState): string {
 }
 
 /**
- * What a screen reader is told: what changes a few times in a visit, and no candidate. Errors are
- * an alert of their own.
+ * Returns what a screen reader is told: it changes a few times in a visit and names no candidate.
+ * Errors are an alert of their own.
  */
 function announcement(state: AgentState): string {
   const { phase, pausedBy, workloads } = state;

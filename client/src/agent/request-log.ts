@@ -31,7 +31,7 @@ export function withSent(log: SentLog, request: SentRequest, at: Date): SentLog 
   };
 }
 
-/** What a request is for, in a visitor's words. */
+/** Says what a request is for, in a visitor's words. */
 export function purpose({ path }: Pick<SentRequest, "path">): string {
   if (path === "/v1/sessions") return "This device's profile";
   if (path === "/v1/leases") return "Asking for work";
@@ -91,7 +91,7 @@ export function renderSent(log: SentLog): void {
   setText("sent-total", log.count === 0 ? "Nothing yet." : `${total}; the newest first.`);
 }
 
-/** What the first request will hold. */
+/** Shows what the first request will hold. */
 export function renderProfile(body: string): void {
   setText("profile", readable(body));
   // It scrolls, so the keyboard must reach it.

@@ -3,7 +3,7 @@ import { sha256Hex } from "../engine/sha256.js";
 import type { FinalAnswer } from "../gateway/request.js";
 import type { SessionResponse } from "../wire/types.js";
 
-/** The same numbers as in services/gateway/attestation/proof_of_work.py. */
+/** These numbers are the same as in services/gateway/attestation/proof_of_work.py. */
 const PIECES = 16;
 const PIECE_BITS = 4;
 const SLICE_MS = 20;

@@ -24,7 +24,7 @@ export interface WorkloadState {
 
 export type SessionEvent = Extract<AgentEvent, { type: "session" }>;
 
-/** What the agent page shows and drivers read at `kernelzooAgent.state`. */
+/** The state that the agent page shows and drivers read at `kernelzooAgent.state`. */
 export interface AgentState {
   readonly phase:
     | "consent"
@@ -35,13 +35,13 @@ export interface AgentState {
     | "measuring"
     | "paused"
     | "refused";
-  /** What the first request is going to hold, as JSON. */
+  /** The JSON that the first request is going to hold. */
   readonly profile: string | null;
   readonly pausedBy: Pause | null;
   /** The first one; agents that measure two targets have two. */
   readonly session: SessionEvent | null;
   readonly sessions: readonly SessionEvent[];
-  /** Why a target is not measured. */
+  /** The targets that are not measured, each with the reason. */
   readonly unavailable: readonly Extract<AgentEvent, { type: "unavailable" }>[];
   readonly firstTimedMs: number | null;
   readonly current: { readonly workload: string; readonly candidate: string } | null;
@@ -63,7 +63,7 @@ export const INITIAL_STATE: AgentState = {
   error: null,
 };
 
-/** Which workload an event is about. */
+/** The workload that an event is about, and its target. */
 type WorkloadOnTarget = Pick<WorkloadState, "target" | "workload">;
 
 const emptyWorkload = ({ target, workload }: WorkloadOnTarget): WorkloadState => ({

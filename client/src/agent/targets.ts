@@ -25,7 +25,7 @@ const NO_SIMD =
   "The WebAssembly of this browser has no 128-bit SIMD (simd128), which every kernel uses; " +
   "a newer browser has it.";
 
-/** What the targets of one agent share. */
+/** The environment that the targets of one agent share. */
 export interface Environment {
   readonly origin: URL;
   readonly signal: AbortSignal;

@@ -20,15 +20,16 @@ import {
 import type { Session } from "./session.js";
 
 /**
- * Times of finalists over that of the zoo's reference, in their order, by what whole tokens of the
- * page's language model take with each; null where it has none, or that does not run the workload.
+ * Returns the times of finalists over that of the zoo's reference, in their order, by what whole
+ * tokens of the page's language model take with each; null where the page has no such model, or
+ * that does not run the workload.
  */
 export type InTokens = (
   workload: string,
   finalists: readonly Ranked[],
 ) => Promise<readonly number[] | null>;
 
-/** What the agent needs of the world around it to measure one target. */
+/** The surroundings that the agent needs to measure one target. */
 export interface AgentPorts {
   readonly target: MeasuredTarget;
   /** The only ones that it is to be lent; null for all. */

@@ -32,7 +32,7 @@ const retries: RetryPorts = {
   sleep: (ms) => sleep(ms, signal),
   waiting: (message, retryInMs) => emit({ type: "error", message, retryInMs }),
 };
-/** Open but while something runs that goes first. */
+/** Closed while something runs that goes first. */
 const way = gate();
 const rests = new Rests(way, breathing());
 const allowance = new Allowance(
@@ -72,7 +72,9 @@ function pageNotebook(notes: StartOptions["notes"]): Notebook {
   };
 }
 
-/** What the targets of one agent share. */
+/**
+ * The environment that the targets of one agent share, with what their sessions and leases need.
+ */
 interface AgentWorld extends Environment {
   readonly openedAt: number;
   readonly application: string | null;
@@ -84,7 +86,10 @@ interface AgentWorld extends Environment {
 
 let heardRanked: (times: readonly number[] | null) => void = () => undefined;
 
-/** Asks the page for one ranking at a time. It ends this worker with the model that would answer. */
+/**
+ * Asks the page for one ranking at a time. The page ends this worker together with the model that
+ * would answer.
+ */
 const ranked: InTokens = (workload, finalists) =>
   new Promise((resolve) => {
     heardRanked = resolve;
@@ -152,7 +157,7 @@ function sessionOf(world: AgentWorld, measurer: Measurer): Session {
   });
 }
 
-/** Why targets are not measured here. */
+/** The reasons why targets are not measured here. */
 const unavailable: string[] = [];
 
 /** Sets a target up; answers null, and tells the page why, where this browser cannot run it. */

@@ -1,8 +1,11 @@
-/** One file, with a sentence for what goes wrong. */
+/** Downloads one file, with a sentence for what goes wrong. */
 import { gaveUp } from "../gateway/deadline.js";
 import { KernelZooError, sentence } from "./error.js";
 
-/** What `read` makes of the file at `url`. Throws KernelZooError: network, artifact (status). */
+/**
+ * Returns what `read` makes of the file at `url`. Throws KernelZooError: network, artifact
+ * (status).
+ */
 export async function download<T>(
   url: URL,
   read: (response: Response) => Promise<T>,

@@ -1,4 +1,4 @@
-/** Where something went wrong, in the order in which a kernel comes to life. */
+/** The stages at which something goes wrong, in the order in which a kernel comes to life. */
 export type Stage =
   | "profile"
   | "network"

@@ -4,7 +4,7 @@ import { sentence } from "./error.js";
 /** The shortest module there is: nothing but its header. */
 const EMPTY = "0061736d01000000";
 
-/** Why the page may not run WebAssembly; null where it may. */
+/** Says why the page may not run WebAssembly; null where it may. */
 export function forbiddenReason(): string | null {
   try {
     new WebAssembly.Module(fromHex(EMPTY));

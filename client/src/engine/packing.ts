@@ -1,6 +1,6 @@
 /**
- * Inputs in the layout that a kernel wants. A page has a tensor row-major; the layout's pack kernel
- * makes the copy that the kernel reads.
+ * Packs inputs in the layout that a kernel wants. A page has a tensor row-major; the layout's pack
+ * kernel makes the copy that the kernel reads.
  */
 import type { ArtifactWire, KernelWire, TensorWire } from "../wire/types.js";
 import type { Arena } from "./arena.js";
@@ -12,7 +12,7 @@ export type PackModules = ReadonlyMap<string, WebAssembly.Module>;
 
 type Layouts = Pick<KernelWire, "layouts">;
 
-/** What it takes to pack a kernel's inputs. */
+/** The layouts of a kernel, and the pack kernels that pack its inputs. */
 export interface Packable {
   readonly kernel: Layouts;
   readonly packs: PackModules;

@@ -20,7 +20,10 @@ function isPrime(n: number): boolean {
 const ROUND = /* @__PURE__ */ rootFractions(3, 64);
 const INITIAL = /* @__PURE__ */ rootFractions(2, 8);
 
-/** The end of a message of `length` bytes followed by 1, zeros and that in bits, as big-endian words. */
+/**
+ * Returns the end of a message of `length` bytes, followed by a 1, zeros and that length in bits,
+ * as big-endian words.
+ */
 function padded(message: Uint8Array, length: number): Uint32Array {
   const bytes = new Uint8Array((((message.length + 8) >> 6) + 1) << 6);
   bytes.set(message);
@@ -77,7 +80,10 @@ function hexOf(state: Uint32Array, end: Uint8Array, length: number): string {
 export const sha256Hex = (message: Uint8Array): string =>
   hexOf(INITIAL.slice(), message, message.length);
 
-/** The same of a message that comes in pieces. All but the last are of whole blocks of 64 bytes. */
+/**
+ * Makes the digest of a message that comes in pieces. All but the last are of whole blocks of 64
+ * bytes.
+ */
 export class Sha256 {
   readonly #state = INITIAL.slice();
   #length = 0;
@@ -96,8 +102,9 @@ export class Sha256 {
 }
 
 /**
- * As `sha256Hex`, by the browser's own code where the page has it: a page that has just begun takes 0.1 s
- * for the kernels of a model otherwise, as its engine has not optimised this yet.
+ * Returns the digest as `sha256Hex` does, by the browser's own code where the page has it:
+ * otherwise the kernels of a model take 0.1 s in a page that has just begun, as its engine has not
+ * optimised this code yet.
  */
 export async function digestOf(message: Uint8Array<ArrayBuffer>): Promise<string> {
   if (globalThis.crypto?.subtle === undefined) return sha256Hex(message);

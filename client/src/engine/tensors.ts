@@ -24,7 +24,7 @@ interface ViewType {
 
 const VIEWS: Readonly<Record<DType, ViewType>> = {
   f32: Float32Array,
-  // Of the float16 of a GPU a page sees the value.
+  // A page sees the float16 of a GPU by its value.
   f16: Float32Array,
   i32: Int32Array,
   i8: Int8Array,
@@ -57,7 +57,7 @@ export interface Region {
   readonly elements: number;
 }
 
-/** Where a kernel's tensors and its scratch lie in one block of `totalBytes`. */
+/** The places of a kernel's tensors and its scratch in one block of `totalBytes`. */
 export interface MemoryPlan {
   readonly regions: readonly Region[];
   readonly scratchOffset: number;

@@ -1,5 +1,5 @@
 /**
- * What outputs are verified with: seeded inputs, sampled positions and the largest difference.
+ * Verifies outputs by seeded inputs, sampled positions and the largest difference.
  *
  * Seeded inputs equal those of `kernelzoo/domain/seeded.py` to the bit. Element `i` of input tensor
  * `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24 bits scaled to [-0.5,

@@ -1,4 +1,4 @@
-/** How long a request may take, and who gave it up. */
+/** Limits how long a request may take, and tells who gave it up. */
 
 /** Makes the signal of one request, which the page aborts, or the time that is allowed. */
 export type Deadline = (ms?: number) => AbortSignal;
@@ -11,7 +11,9 @@ export function deadline(ms: number, signal: AbortSignal | undefined): Deadline 
   };
 }
 
-/** Whether the page aborted the request. A deadline that passed is a failure of the network. */
+/**
+ * Returns whether the page aborted the request. A deadline that passed is a failure of the network.
+ */
 export function gaveUp(signal: AbortSignal | null | undefined): boolean {
   return signal?.aborted === true && (signal.reason as Error | null)?.name !== "TimeoutError";
 }

@@ -31,7 +31,7 @@ export class Failures {
     this.#send = send;
   }
 
-  /** Why the artifact is not to be tried again; null where it has not failed. */
+  /** Says why the artifact is not to be tried again; null where it has not failed. */
   reason(sha256: string): string | null {
     return this.#reasons.get(sha256) ?? null;
   }

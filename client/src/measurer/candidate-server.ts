@@ -22,13 +22,19 @@ export interface Screening {
   /** Milliseconds of a call of the kernel that runs. */
   readonly callMs: number;
   /**
-   * Time over that of the kernel that runs, by a short look; null for one that fails. Throws
-   * KernelZooError: network.
+   * Returns the time over that of the kernel that runs, by a short look; null for one that fails.
+   * Throws KernelZooError: network.
    */
   begun(kernel: KernelWire): Promise<number | null>;
-  /** The same by whole calls, once the whole output is right. Throws KernelZooError: network. */
+  /**
+   * Returns that time by whole calls, once the whole output is right. Throws KernelZooError:
+   * network.
+   */
   proven(kernel: KernelWire): Promise<number | null>;
-  /** A kernel of these and its pack kernels, where the model's worker can take them over compiled. */
+  /**
+   * Returns the compiled modules of a kernel of these and of its pack kernels, where the model's
+   * worker can take them over.
+   */
   readonly modules?: (kernel: KernelWire) => Promise<readonly Linked[]>;
   dispose(): void;
 }
@@ -39,7 +45,7 @@ export type OpenScreening = (
   kernels: readonly KernelWire[],
 ) => Promise<Screening>;
 
-/** What measures for a zoo, in slices between which there is a rest. */
+/** Sets up measuring for a zoo, in slices between which there is a rest. */
 export type SetUpScreening = (
   origin: URL,
   signal: AbortSignal,
@@ -47,17 +53,23 @@ export type SetUpScreening = (
   lulls: Lulls,
 ) => OpenScreening;
 
-/** What slices take at first; where no lull is as long, one of so many has one. */
+/**
+ * The milliseconds that slices take at first. Where no lull is as long, a slice begins in one of
+ * `oneOf` lulls.
+ */
 export interface Slices {
   readonly ms: number;
   readonly oneOf: number;
 }
 
-/** What is known of one workload. Candidates that are left, the best expected first. */
+/**
+ * The state of measuring one workload. `left` are its candidates that are not measured yet, the
+ * best expected first.
+ */
 interface Known {
   running: Running;
   left: readonly Candidate[];
-  /** What ran before `running`, and others that were faster than that. */
+  /** The kernel that ran before `running`, and others that were faster than that. */
   runnersUp: readonly Candidate[];
   inVain: number;
   /** Candidates to a row. */
@@ -69,18 +81,21 @@ interface Known {
 }
 
 /**
- * Measured in a row, with the inputs and the running kernel warm. By the times of all candidates of
- * ResNet-50, rows of 6 are within 5 % of its best after 13 s of measuring, rows of 12 after 18 s: most
- * kernels that win are among the first of their space, and another workload has such, too.
+ * The number of candidates that are measured in a row, with the inputs and the running kernel warm.
+ * By the times of all candidates of ResNet-50, rows of 6 are within 5 % of its best after 13 s of
+ * measuring, rows of 12 after 18 s: most kernels that win are among the first of their space, and
+ * another workload has such, too.
  */
 const ROW = 6;
 /** So many of a row, the fastest by the beginnings of their calls, are proven in turn. */
 const PROVEN = 3;
-/** What is not this much faster than the kernel that runs is noise. */
+/**
+ * A candidate wins with at most this share of the running kernel's time: a smaller gain is noise.
+ */
 const FASTER = 0.97;
 const HOPELESS = 1.08;
 const THREAD_SLICES: Slices = { ms: 2.5, oneOf: 1 };
-/** Before the first measurement. */
+/** The milliseconds of a call that are assumed before the first measurement. */
 const GUESSED_CALL_MS = 1;
 const FIRST_WAIT_MS = 1_000;
 const LONGEST_WAIT_MS = 30_000;
@@ -88,7 +103,7 @@ const LONGEST_WAIT_MS = 30_000;
 const post = poster<FromMeasurer>();
 /** Never aborted: the page ends the worker. */
 const { signal } = new AbortController();
-/** None while an inference runs or something pauses the page. */
+/** There is no lull while an inference runs or something pauses the page. */
 const lulls = new Lulls();
 let lull: LullGate;
 const lentTurn = new LentTurn(turns(navigator.locks, undefined));
@@ -116,14 +131,14 @@ function take({ workload, candidates }: Pick<Batch, "workload" | "candidates">):
   if (own === undefined) return;
   const current = candidates.find(({ kernel }) => kernel.sha256 === own.running.kernel.sha256);
   own.expected = current?.expected ?? own.expected;
-  // What is known of a candidate may have changed.
+  // A candidate that is known may be expected to take another time now.
   const all = new Map([...own.left, ...candidates].map((each) => [each.kernel.sha256, each]));
   all.delete(own.running.kernel.sha256);
   own.left = sorted([...all.values()].filter(({ kernel }) => !tried.has(kernel.sha256)));
   wake();
 }
 
-/** The best expected first. */
+/** Sorts candidates, the best expected first. */
 function sorted(candidates: readonly Candidate[]): readonly Candidate[] {
   const rank = ({ expected }: Candidate): number => expected ?? 1;
   return [...candidates].sort((a, b) => rank(a) - rank(b));
@@ -233,8 +248,8 @@ function measured(own: Known, candidate: Candidate, relativeTime: number | null)
 }
 
 /**
- * The kernel that was found last, or was kept, does not run, but another: those that were nearly as fast
- * may win. It is not tried again, where it comes only now, either.
+ * Another kernel runs than the one that was found last, or was kept: those that were nearly as fast
+ * may win. The one that was lost is not tried again, even where it is offered only now.
  */
 function lost(running: Running): void {
   const own = known.get(running.workload);

@@ -1,27 +1,28 @@
 import { type Clock, now } from "../timing/clock.js";
 
 /**
- * From the beginning of a lull on, what takes longer than the lull may begin, too: some are shorter than
- * any work.
+ * Within so long of the beginning of a lull, work that takes longer than the lull may begin, too:
+ * some lulls are shorter than any work.
  */
 const BEGINNING_MS = 1;
-/** Where no inference has come so long after it was expected, none is expected any more. */
+/** An inference that has not come so long after it was expected is expected no more. */
 const LATE_MS = 10;
 /** Work may last longer than expected, and a lull be shorter, by this part of the lull. */
 const MARGIN = 0.05;
-/** What the longest piece of late is worth at the next. */
+/** The factor by which the longest time of late shrinks with each piece of work. */
 const KEPT = 0.8;
 const LONGEST_MS = 50;
 
 /**
- * Time between two inferences. What cannot be stopped once it has begun is begun where it most likely
- * ends before the next inference, by the shorter of the two lulls before: else that shares the cores
- * with it. One lull alone tells little, as a page that was busy elsewhere may just have made a long one.
+ * Keeps the lulls, which are the times between two inferences. Work that cannot be stopped once it
+ * has begun is begun where it most likely ends before the next inference, by the shorter of the two
+ * lulls before: otherwise the inference would share the cores with it. One lull alone tells little,
+ * as a page that was busy elsewhere may just have made a long one.
  */
 export class Lulls {
   readonly #clock: Clock;
   #beganMs: number | null = null;
-  /** What the last two lulls lasted. */
+  /** The milliseconds that the last two lulls lasted. */
   #lastedMs: readonly [number, number] = [0, 0];
   #count = 0;
   /** Resolves when the next lull begins. */
@@ -50,12 +51,15 @@ export class Lulls {
     this.#beganMs = null;
   }
 
-  /** For work that takes `ms` at first; where no lull is as long, it begins in one of so many. */
+  /**
+   * Makes a gate for work that takes `ms` at first; where no lull is as long, it begins in one of
+   * `oneOf` lulls.
+   */
   gate(ms: number, oneOf = 1): LullGate {
     return new LullGate(this, ms, oneOf);
   }
 
-  /** One piece of work after another, each begun as `gate` says. */
+  /** Does one piece of work after another, each begun as `gate` says. */
   within<T>(work: () => Promise<T>, gate: LullGate): Promise<T> {
     const worked = this.#last.then(async () => {
       while (!gate.isOpen) await gate.pass();
@@ -66,7 +70,7 @@ export class Lulls {
     return worked;
   }
 
-  /** How many there have been. */
+  /** The number of lulls that there have been. */
   get count(): number {
     return this.#count;
   }
@@ -127,7 +131,9 @@ export class LullGate {
     this.#beganMs = this.#lulls.now();
   }
 
-  /** It has ended. What takes very long has waited for something. */
+  /**
+   * Work has ended. What it took counts up to `LONGEST_MS`: longer work has waited for something.
+   */
   end(): void {
     const tookMs = Math.min(this.#lulls.now() - this.#beganMs, LONGEST_MS);
     this.#ms = Math.max(tookMs, KEPT * this.#ms);

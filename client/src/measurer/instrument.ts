@@ -1,4 +1,6 @@
-/** What measures the candidates of a lease, for each target in its own way. */
+/**
+ * Describes the instruments that measure the candidates of a lease, for each target in its own way.
+ */
 import type { KernelZooError } from "../engine/error.js";
 import type { KernelWire, MeasurementWire } from "../wire/types.js";
 import { didNotCompile } from "./measurement.js";

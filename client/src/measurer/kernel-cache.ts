@@ -53,7 +53,7 @@ export function keptPromises<Value>(most: number): Keep<Value> {
 /** Compiled kernels, and pack kernels, by content. */
 export interface LoadKernel {
   (kernel: ArtifactWire): Promise<WebAssembly.Module>;
-  /** What is compiled. */
+  /** Fetches the bytes that are compiled. */
   readonly bytes: (kernel: ArtifactWire) => Promise<Uint8Array<ArrayBuffer>>;
 }
 

@@ -10,7 +10,7 @@ const LONG_MS = 2_000;
 export class LentTurn {
   readonly #withTurn: WithTurn;
   readonly #longMs: number;
-  /** Whether work is under way that wants the turn. */
+  /** True while work is under way that wants the turn. */
   #wanted = false;
   /** Ends the turn; null without it. */
   #end: (() => void) | null = null;
@@ -34,7 +34,7 @@ export class LentTurn {
     }
   }
 
-  /** Whether work has to `take` the turn before it goes on. */
+  /** True while work has to `take` the turn before it goes on. */
   get isMissing(): boolean {
     return this.#wanted && this.#end === null;
   }

@@ -1,6 +1,4 @@
-/**
- * What the measurements of both targets have in common: time budgets, comparison, rounds, outcomes.
- */
+/** Time budgets, comparison, rounds and outcomes, which the measurements of both targets share. */
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
 import type { OutputView } from "../engine/tensors.js";
 import { maxDifference, sampledPositions } from "../engine/verification.js";
@@ -46,7 +44,7 @@ export function compare(output: OutputView, expected: OutputView, tolerance: num
   );
 }
 
-/** How measuring shares its thread and its device with others. */
+/** Says how measuring shares its thread and its device with others. */
 export interface Pacing {
   /** Awaited after each slice of a few milliseconds; null where a turn is worked through. */
   readonly rest: (() => Promise<void>) | null;
@@ -141,7 +139,10 @@ const OUTCOMES: Readonly<Partial<Record<Stage, Outcome>>> = {
   timeout: "timeout",
 };
 
-/** Whether the browser refuses the kernel or its driver does not compile it, whatever else runs. */
+/**
+ * Returns whether the browser refuses the kernel or its driver does not compile it, whatever else
+ * runs.
+ */
 export const didNotCompile = (thrown: unknown): thrown is KernelZooError =>
   thrown instanceof KernelZooError && (thrown.stage === "validate" || thrown.stage === "compile");
 

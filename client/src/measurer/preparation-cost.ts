@@ -1,4 +1,4 @@
-/** What a page pays for a kernel before its runs are warm. */
+/** Tells what a page pays for a kernel before its runs are warm. */
 import type { KernelInstance } from "../engine/instance.js";
 import type { Clock } from "../timing/clock.js";
 import type { Warmth } from "../timing/warmup.js";
@@ -8,7 +8,10 @@ const NONCE_BYTES = 16;
 /** A custom section, which engines skip, of this size with a name of one letter. */
 const SECTION = [0, NONCE_BYTES + 2, 1, "n".charCodeAt(0)];
 
-/** A module of the same code whose bytes no engine has seen: one that it has it does not compile anew. */
+/**
+ * Returns a module of the same code whose bytes no engine has seen: an engine that has seen a
+ * module does not compile it anew.
+ */
 export function unseen(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
   const all = new Uint8Array(bytes.length + SECTION.length + NONCE_BYTES);

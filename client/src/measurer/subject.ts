@@ -1,4 +1,7 @@
-/** What candidates are measured against. It comes with a lease, or from a model that runs in this page. */
+/**
+ * Describes what candidates are measured against. It comes with a lease, or from a model that runs
+ * in this page.
+ */
 import type { Running } from "../tuning/messages.js";
 import type { Lease } from "../wire/types.js";
 

@@ -3,7 +3,7 @@
 /** Runs `work` while no other agent that shares a lock is in its turn. */
 export type WithTurn = <T>(work: () => T | Promise<T>) => Promise<T>;
 
-/** What a driver of several browsers lends: one turn for the whole machine. */
+/** The turns that a driver of several browsers lends: one at a time for the whole machine. */
 export interface HostTurns {
   acquireTurn(): Promise<void>;
   releaseTurn(): Promise<void>;
@@ -36,7 +36,7 @@ export function turns(locks: Locks | undefined, host: HostTurns | undefined): Wi
   };
 }
 
-/** What a worker asks of its page, which has the host. */
+/** A request of a worker to its page, which has the host. */
 export type TurnRequest = { readonly type: "acquire-turn" } | { readonly type: "release-turn" };
 
 /** The host's turns, asked for by message; `answered` takes the page's answers. */
@@ -66,13 +66,13 @@ export function remoteTurns(post: (request: TurnRequest) => void): RemoteTurns {
 }
 
 declare global {
-  /** What a driver lends to the page before it starts; absent in ordinary visits. */
+  /** The host that a driver lends to the page before it starts; absent in ordinary visits. */
   var kernelzooHost: KernelzooHost | undefined;
 }
 
 /**
- * What a driver of browsers may define on `globalThis` before the page's scripts run. Turns are
- * taken through it when both functions are there.
+ * The host that a driver of browsers may define on `globalThis` before the page's scripts run.
+ * Turns are taken through it when both functions are there.
  */
 export interface KernelzooHost {
   readonly acquireTurn?: () => Promise<void>;

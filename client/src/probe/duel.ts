@@ -22,7 +22,8 @@ export function bit(base: number, advanced: number, margin: number): "0" | "1" {
 }
 
 /**
- * Whether the ratio of advanced over base is so close to the margin that noise may turn the bit.
+ * Returns whether the ratio of advanced over base is so close to the margin that noise may turn the
+ * bit.
  */
 export function doubtful(ratio: number, margin: number): boolean {
   return ratio >= margin / DOUBTFUL_WITHIN && ratio < margin * DOUBTFUL_WITHIN;
@@ -44,7 +45,7 @@ export interface DuelVerdict {
   readonly settled: boolean;
 }
 
-/** Whether `advanced` is at least `margin` times as fast as `base`. */
+/** Decides by a duel whether `advanced` is at least `margin` times as fast as `base`. */
 export async function faster(
   base: Entrant,
   advanced: Entrant,

@@ -39,7 +39,7 @@ type Rates = ReadonlyMap<Name, number>;
 const named = (names: readonly Name[], rates: readonly number[]): Rates =>
   new Map(names.map((name, i) => [name, rates[i] ?? 0]));
 
-/** Whether the device has what a setting requires. */
+/** Returns whether the device has what a setting requires. */
 const offered = ({ features }: OpenDevice, name: Name): boolean =>
   GPU_SETTINGS[name].requires.every((feature) => features.includes(feature));
 

@@ -112,7 +112,9 @@ async function flopRates(
 const ratio = (rates: readonly number[], i: number): number =>
   (rates[2 * i + 1] ?? 0) / (rates[2 * i] ?? 1);
 
-/** Whether a setting may run baseline code still. Settings that are missing are in no doubt. */
+/**
+ * Returns whether a setting may run baseline code still. Settings that are missing are in no doubt.
+ */
 export function unlikely(primitives: Primitives, rates: readonly number[]): boolean {
   return primitives.some(({ margin }, i) => {
     const reached = ratio(rates, i);

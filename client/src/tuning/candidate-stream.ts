@@ -8,9 +8,12 @@ export interface Candidate {
   readonly expected: number | null;
 }
 
-/** As it comes: `expected` as others measured it, `predicted` as the zoo's cost model foretells it. */
+/**
+ * A candidate as the gateway sends it: `expected` was measured by others, `predicted` is what the
+ * zoo's cost model foretells.
+ */
 interface QueuedCandidate extends Candidate {
-  /** Left out by a zoo of an earlier version. */
+  /** A zoo of an earlier version leaves it out. */
   readonly predicted?: number | null;
 }
 
@@ -35,8 +38,9 @@ type Line = QueuedBatch | End | { readonly waiting: number };
 export interface QueuePorts {
   readonly take: (batch: Batch) => void;
   /**
-   * Whether all candidates are asked for again and again, as others measure them meanwhile. Then what
-   * nobody has measured is not expected of anything: this page's agent tries it.
+   * True where all candidates are asked for again and again, as others measure them meanwhile. Then
+   * nothing is expected of a candidate that nobody has measured, whatever is predicted: this page's
+   * agent tries it.
    */
   readonly again: boolean;
   /** Called before each request. */
@@ -50,11 +54,11 @@ export interface QueuePorts {
 const SILENCE_MS = 30_000;
 const FIRST_WAIT_MS = 2_000;
 const LONGEST_WAIT_MS = 60_000;
-/** How long a request waits that is made again and again, as the gateway takes it. */
+/** The seconds that the gateway may let a repeated request wait, as the text of its `wait_s`. */
 const AGAIN_S = "4";
 const TRY_LATER = [429, 503];
 
-/** Aborts what nothing is heard of for too long. */
+/** Aborts a request of which nothing is heard for too long. */
 class Silence {
   readonly #controller = new AbortController();
   readonly #limitMs: number;
@@ -96,7 +100,7 @@ async function* linesOf(
   }
 }
 
-/** What nobody has measured is expected as it is predicted. */
+/** Expects of a candidate that nobody has measured what the cost model predicts. */
 const foretold = ({ candidates, ...batch }: QueuedBatch): Batch => ({
   ...batch,
   candidates: candidates.map(({ kernel, expected, predicted }) => ({
@@ -105,10 +109,10 @@ const foretold = ({ candidates, ...batch }: QueuedBatch): Batch => ({
   })),
 });
 
-/** Why the zoo has no queue for this model. */
+/** Says why the zoo has no queue for this model. */
 class NoQueue extends Error {}
 
-/** One stream, to its end; undefined where it was cut. */
+/** Reads one stream to its end and answers its last line; undefined where the stream was cut. */
 async function stream(
   url: URL,
   ports: QueuePorts,

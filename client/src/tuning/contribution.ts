@@ -10,9 +10,12 @@ export interface ContributingPorts {
   readonly notes: Notebook;
   readonly sent: (request: SentRequest) => void;
   readonly spent: (ms: number) => void;
-  /** Whether it has work. */
+  /** Tells whether the agent has work. */
   readonly works: (works: boolean) => void;
-  /** It measured a candidate, whose time over that of the default kernel is told. */
+  /**
+   * Tells of a candidate that the agent measured, with its time over that of the default kernel;
+   * null where it failed.
+   */
   readonly measured: (workload: string, candidate: string, relativeTime: number | null) => void;
   /** Asks for what finalists take in whole tokens; `ranked` answers. */
   readonly rank: (workload: string, finalists: readonly Finalist[]) => void;
@@ -24,8 +27,8 @@ export class Contributing {
   readonly #ports: ContributingPorts;
 
   /**
-   * `text` is that of the agent's worker. `workloads`: those first in which most time may be won. `inTokens`: those of which the page can
-   * time finalists in whole tokens.
+   * `text` is the source of the agent's worker. `workloads` begin with those in which most time may
+   * be won. `inTokens` are the workloads whose finalists the page can time in whole tokens.
    */
   constructor(
     text: string,
@@ -105,5 +108,5 @@ export class Contributing {
   }
 }
 
-/** As many as a lease takes. */
+/** The most workloads that a request for a lease may name. */
 const MOST_WORKLOADS = 64;

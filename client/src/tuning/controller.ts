@@ -38,10 +38,12 @@ const LATE_PING_MS = 2_000;
 /** A measurer that does not answer for so long runs a candidate that hangs. */
 const HANGS_MS = 4_000;
 const SENT_KEPT = 50;
-/** When a swap is asked for again that the zoo was away for. */
+/** The milliseconds after which a swap is asked for again that failed as the zoo was away. */
 const POSTPONED_MS = 5_000;
 
-/** What runs of a workload, and what ran before; null where that was what the zoo serves. */
+/**
+ * A kernel that won and runs, and the winner that ran before it; null where the zoo's kernel did.
+ */
 interface Winner {
   readonly win: Win;
   readonly before: Winner | null;
@@ -76,21 +78,24 @@ class Tuning implements ModelTuning, Tuned {
   #contributing: Contributing | null = null;
   #contributes = false;
   #trying = "";
-  /** Artifacts of the row that is measured which are faster than what runs; told at its end. */
+  /**
+   * Artifacts of the row under measurement that are faster than the kernel that runs. Which of them
+   * is to run is told at the end of the row.
+   */
   readonly #promising = new Set<string>();
   /** Artifacts that were nearly as fast as one that won, by its artifact. */
   readonly #runnersUp = new Map<string, readonly string[]>();
-  /** Those of kernels that do not run, which have not been measured again. */
+  /** Runners-up of winners that do not run, as long as they have not been measured again. */
   readonly #again = new Set<string>();
-  /** When the measurer was asked whether it lives; null once it has said anything. */
+  /** The time at which the measurer was asked whether it lives; null once it has said anything. */
   #askedMs: number | null = null;
-  /** When it was asked last. */
+  /** The time of the last ping. */
   #pingedMs = 0;
   #pinging: ReturnType<typeof setInterval> | undefined;
   #found: readonly Found[] = [];
   #swapping: readonly Found[] = [];
   #ended: string | null = null;
-  /** Whether it ended as there was nothing left to measure. */
+  /** True where measuring has ended as there was nothing left to measure. */
   #complete = false;
   #waiting = "";
 
@@ -146,14 +151,14 @@ class Tuning implements ModelTuning, Tuned {
     });
   }
 
-  /** `source` is the text of the usual worker where that is none for WebAssembly. */
+  /** `source` is the text of the usual worker, unless that is the one for WebAssembly. */
   readonly spawn = (source?: string): RuntimeWorker => {
     if (this.#target === "webgpu" && source === undefined) {
       this.#lost();
       return this.#plain();
     }
     this.#winners.clear();
-    // What was to be swapped in is measured again, beside what runs then.
+    // Kernels that were to be swapped in are measured again, against the kernels that run then.
     for (const { kernel } of [...this.#swapping, ...this.#found]) this.#tried.delete(kernel.sha256);
     this.#swapping = [];
     this.#found = [];
@@ -200,7 +205,10 @@ class Tuning implements ModelTuning, Tuned {
     this.#complete = false;
   }
 
-  /** Whether a kernel that only this page has chosen is at fault: the zoo's runs in its place. */
+  /**
+   * Gives up the kernel at fault, if only this page has chosen it, for the zoo's; answers whether
+   * it did.
+   */
   #givesUp({ fault }: Failure): boolean {
     if (fault === null) return false;
     const { workload, artifact, message } = fault;
@@ -211,8 +219,9 @@ class Tuning implements ModelTuning, Tuned {
   }
 
   /**
-   * Whether the kernels that won last are given up, as a run does not end: which of all it is, nobody can
-   * say. A GPU has limits of its own, and texts take as long as they are.
+   * Gives up the kernels that won last where a run does not end, as nobody can say which of all it
+   * is; answers whether there were any. On a GPU and for a language model none is given up: a GPU
+   * has limits of its own, and a run takes as long as its text.
    */
   #givesUpLast(): boolean {
     const { decoder } = this.#answered.answer.plan;
@@ -226,13 +235,16 @@ class Tuning implements ModelTuning, Tuned {
     return last.length > 0;
   }
 
-  /** Neither in this visit nor in another of this browser. */
+  /** Has an artifact tried no more, neither in this visit nor in another of this browser. */
   #avoid(artifact: string): void {
     this.#wins.avoid(artifact);
     this.#tried.add(artifact);
   }
 
-  /** The model runs on WebAssembly from now on; what ran when the GPU was lost does not run again. */
+  /**
+   * The model runs on WebAssembly from now on; kernels that ran when the GPU was lost do not run
+   * again.
+   */
   #lost(): void {
     const lost = [...this.#winners.keys()];
     if (this.#trying !== "") this.#wins.avoid(this.#trying);
@@ -249,7 +261,7 @@ class Tuning implements ModelTuning, Tuned {
     this.#measure();
   }
 
-  /** Heeds what pauses measuring for as long as there is a measurer. */
+  /** Watches for reasons to pause measuring for as long as there is a measurer. */
   #watch(): void {
     this.#watching = new AbortController();
     const { signal } = this.#watching;
@@ -258,7 +270,7 @@ class Tuning implements ModelTuning, Tuned {
     watchPage(this.#pauses, signal);
   }
 
-  /** Once it is known which workloads take most time. */
+  /** Starts the agent, once it is known which workloads take most time. */
   async #contribute(): Promise<void> {
     this.#contributes = true;
     const [{ Contributing }, { default: text }] = await Promise.all([
@@ -300,7 +312,10 @@ class Tuning implements ModelTuning, Tuned {
     this.#paused();
   }
 
-  /** Workloads of a token: on a GPU its worker times whole tokens with a kernel or another. */
+  /**
+   * The workloads that a token of a language model runs on a GPU, where the model's worker can time
+   * whole tokens with one kernel or another; elsewhere none.
+   */
   #inTokens(): readonly string[] {
     const { decoder, calls, kernels } = this.#answered.answer.plan;
     if (decoder === undefined || this.#target !== "webgpu") return [];
@@ -343,7 +358,10 @@ class Tuning implements ModelTuning, Tuned {
     return { ...answer, kernels: { ...answer.kernels, ...Object.fromEntries(won) } };
   }
 
-  /** The zoo's kernels for what won in an earlier visit, to be run beside it now and then. */
+  /**
+   * Names the zoo's kernels for the workloads whose kernel won in an earlier visit, so that each is
+   * run beside its winner now and then.
+   */
   #comparing(winners: ReturnType<Wins["trusted"]>): ToTuned {
     const { kernels } = this.#answered.answer;
     const comparisons = winners.map(([workload, win]) => {
@@ -407,7 +425,10 @@ class Tuning implements ModelTuning, Tuned {
     this.#post({ type: "ping" });
   }
 
-  /** Ends the worker that a candidate holds, and goes on without that. */
+  /**
+   * Ends the measurer, which a candidate holds up, and starts another that leaves that candidate
+   * out.
+   */
   #hangs(): void {
     this.#quit();
     if (this.#trying === "") return void this.#end("The tuner's worker does not answer.");
@@ -550,14 +571,14 @@ class Tuning implements ModelTuning, Tuned {
 
   #regressed({ workload, reason, again }: Extract<FromTuned, { type: "regression" }>): void {
     const winner = this.#winners.get(workload);
-    // What was slower in this visit may be faster in another, but what was wrong stays wrong.
+    // A kernel that was slower in this visit may be faster in another, but a wrong one stays wrong.
     if (winner && reason !== SLOWER) this.#avoid(winner.win.kernel.sha256);
     let before = winner?.before ?? null;
     while (before !== null && before.win.kernel.sha256 !== again) before = before.before;
     this.#runsAgain(workload, before, reason);
   }
 
-  /** `before`: null where it is what the zoo serves. */
+  /** Has the kernel `before` run in the place of a winner; null where that is the zoo's kernel. */
   #runsAgain(workload: string, before: Winner | null, reason: string): void {
     const { candidate, sha256 } = this.#runningOf(workload).kernel;
     if (before === null) {
@@ -572,7 +593,10 @@ class Tuning implements ModelTuning, Tuned {
     this.#model?.tell("regression", { workload, candidate, reason });
   }
 
-  /** A kernel that won does not run. Those that were nearly as fast are tried beside what does. */
+  /**
+   * Goes on without a kernel that won: those that were nearly as fast are tried against the one
+   * that runs.
+   */
   #without(artifact: string, workload: string): void {
     const running = this.#runningOf(workload);
     for (const each of this.#runnersUp.get(artifact) ?? []) {
@@ -595,8 +619,8 @@ class Tuning implements ModelTuning, Tuned {
 }
 
 /**
- * `plain` starts the worker of a model that is not tuned. `model` is the text of the worker in the place
- * of the usual one, as that of a language model.
+ * `plain` starts the worker of a model that is not tuned. `model` is the text of a worker that
+ * takes the place of the usual one, such as that of a language model.
  */
 export async function tuned(
   host: Host,

@@ -1,7 +1,8 @@
 /**
- * Entry of what a page loads with a model that it says to run few times. The model begins with the
- * kernels that cost least for so many runs. Once it has run, and where more runs are to come, those
- * that are the fastest when they are warm take their place one at a time, while no run waits.
+ * Entry of the module that a page loads with a model that it will run few times, as it says. The
+ * model begins with the kernels that cost least for so many runs. Once it has run, and where more
+ * runs are to come, the kernels that are the fastest when they are warm take their place one at a
+ * time, while no run waits.
  */
 import type { RuntimeWorker } from "../executor/worker-client.js";
 import type { Host } from "../model/host.js";
@@ -25,7 +26,10 @@ interface Switch {
   readonly warm: ServedKernel;
 }
 
-/** What runs less often than its kernel is chosen for, those first that save most of an inference. */
+/**
+ * Lists the workloads that run a kernel which was chosen for few runs and is not the fastest when
+ * warm, first those where the fastest saves most of an inference.
+ */
 function switchesOf(answer: ModelAnswer, chosen: ModelAnswer): Switch[] {
   const { calls, kernels } = answer.plan;
   const saves = ({ found: { workload }, cold, warm }: Switch): number =>
@@ -76,7 +80,7 @@ class FewRuns implements Tuned {
     this.#plain = plain;
   }
 
-  /** `source` is the text of the usual worker where that is none for WebAssembly. */
+  /** `source` is the text of the usual worker, unless that is the one for WebAssembly. */
   readonly spawn = (source?: string): RuntimeWorker => {
     this.#stop();
     const lost = source === undefined && this.#target === "webgpu";

@@ -4,9 +4,9 @@
  *  1. Fetch and compile each kernel.
  *  2. Run the model once on its golden inputs with the new kernels, in memory of its own, so that
  *     inferences that are asked for meanwhile go first. Outputs must be right.
- *  3. Where an executor can tell, leave out those with which the whole takes no less.
- *  4. Let the calls run the new kernels. Those before are kept, and take their places again where a
- *     kernel traps, or disagrees with the one before on an inference's own numbers.
+ *  3. Where an executor can tell, leave out the kernels with which the whole takes no less.
+ *  4. Let the calls run the new kernels. The kernels before are kept, and take their places again
+ *     where a kernel traps, or disagrees with the one before on an inference's own numbers.
  */
 import type { Executor, RunResult } from "../executor/executor.js";
 import { GoldenFile } from "../executor/golden-file.js";
@@ -41,8 +41,8 @@ export abstract class KernelSwapper<
   protected readonly golden: GoldenFile;
   protected readonly runs: RunsFirst;
   /**
-   * What runs again where a kernel is taken back, by workload: that before the first swap, with which
-   * all that follow are compared. One of them may be wrong itself.
+   * The calls that run again where a kernel is taken back, by workload: those before the first
+   * swap, with which all later kernels are compared. A later one may be wrong itself.
    */
   protected readonly before = new Map<string, Calls<Call>>();
 
@@ -53,44 +53,53 @@ export abstract class KernelSwapper<
     this.golden = new GoldenFile(executor.order, this.runs.rest);
   }
 
-  /** Runs the model, with what is found wrong meanwhile taken back. */
+  /** Runs the model, and takes back kernels that are found to be wrong meanwhile. */
   protected abstract inferred(...asked: Parameters<Executor["run"]>): Promise<RunResult | null>;
   protected checked(...asked: Parameters<Executor["check"]>): Promise<boolean> {
     return this.executor.check(...asked);
   }
-  /** Does what prepares kernels, and frees what is of no use after it. */
+  /** Does work that prepares kernels, then frees memory that is of no use after it. */
   protected enclosed<Result>(work: () => Promise<Result>): Promise<Result> {
     return work();
   }
   /** Throws KernelZooError where the kernel cannot run here. */
   protected abstract prepared(found: Found | Comparison): Promise<Prepared>;
   /**
-   * Does work on the outputs for `feeds` where `all` run, apart from the runs of the model. Throws
-   * KernelZooError.
+   * Runs the model on `feeds` with the kernels `all`, apart from its other runs, and does work on
+   * the outputs. Throws KernelZooError.
    */
   protected abstract ranApart<Result>(
     all: readonly Prepared[],
     feeds: readonly Stored[],
     work: (outputs: readonly Stored[]) => Promise<Result>,
   ): Promise<Result>;
-  /** Kernels with which the whole is no faster, though they are alone. */
+  /** Returns the kernels with which the whole is no faster, though they are faster alone. */
   protected async inVain(_: readonly Prepared[]): Promise<ReadonlySet<Prepared>> {
     return new Set();
   }
-  /** Calls of each kernel, ready to take the places of others. Throws KernelZooError, with all as it was. */
+  /**
+   * Returns the calls of each kernel, ready to take the places of others. Throws KernelZooError,
+   * with all as it was.
+   */
   protected abstract bound(all: readonly Prepared[]): Promise<readonly Calls<Call>[]>;
-  /** What runs for calls of these numbers now. */
+  /** Returns what the calls of these numbers run now. */
   protected abstract running(calls: Calls<unknown>): Calls<Call>;
-  /** Has calls run from the next run on, in the place of `before`; null where they were taken back to. */
+  /**
+   * Has `calls` run from the next run on. They are compared with `before`, which is null where a
+   * kernel is taken back.
+   */
   protected abstract replace(
     workload: string,
     calls: Calls<Call>,
     before: Calls<Call> | null,
   ): Promise<void> | void;
-  /** Has a kernel that runs audited beside one of an earlier visit's zoo, as if that had run before it. */
+  /**
+   * Has the kernel that runs, which won in an earlier visit, audited beside the zoo's, as if that
+   * had run before it.
+   */
   protected setBeside?(prepared: Prepared, running: string): Promise<void>;
   protected abstract artifactOf(call: Call): string;
-  /** Frees what is of no use any more, once no run that is under way reads it. */
+  /** Frees calls that are of no use any more, once no run that is under way reads them. */
   protected release?(calls: Calls<Call>): void;
 
   run(...asked: Parameters<Executor["run"]>): Promise<RunResult | null> {
@@ -103,8 +112,8 @@ export abstract class KernelSwapper<
   }
 
   /**
-   * Why each of the kernels does not run; null for those that do from now on. Throws KernelZooError
-   * (network), with all as it was.
+   * Swaps kernels in, and answers why each of them does not run; null for those that do from now
+   * on. Throws KernelZooError (network), with all as it was.
    */
   async swap(all: readonly Found[]): Promise<Refusals> {
     await this.executor.stored;
@@ -143,7 +152,10 @@ export abstract class KernelSwapper<
     await this.takenBack(workload, reason);
   }
 
-  /** False where nothing ran before, or that is forgotten, or another run has found it, too. */
+  /**
+   * Has the kernel before run again. Answers false where nothing ran before, or that is forgotten,
+   * or another run has found the fault, too.
+   */
   protected async takenBack(workload: string, reason: string): Promise<boolean> {
     const before = this.before.get(workload);
     if (before === undefined) return false;
@@ -170,7 +182,7 @@ export abstract class KernelSwapper<
   }
 
   /**
-   * What is wrong with the golden outputs where `all` run; null where nothing is. Throws
+   * Says what is wrong with the golden outputs where `all` run; null where nothing is. Throws
    * KernelZooError (network).
    */
   async #wrong(all: readonly Prepared[]): Promise<string | null> {

@@ -1,4 +1,4 @@
-/** What a page, the worker that measures and the worker of a tuned model tell each other. */
+/** The messages between a page, the worker that measures and the worker of a tuned model. */
 import type { Finalist } from "../agent/messages.js";
 import type { SentRequest } from "../agent/request-log.js";
 import type { CallTimes } from "../backend/wasm/dispatch.js";
@@ -37,7 +37,7 @@ export interface MeasureOrder {
   /** Artifacts that are not to be tried again. */
   readonly tried: readonly string[];
   readonly budgetMs: number;
-  /** Whether this page is an agent, too. */
+  /** True where this page is an agent, too. */
   readonly contributes: boolean;
 }
 
@@ -46,7 +46,7 @@ export type ToMeasurer =
   /** Milliseconds of an inference by workload. */
   | { readonly type: "times"; readonly ms: Readonly<Record<string, number>> }
   | { readonly type: "running"; readonly running: Running }
-  /** Whether candidates are tried of which nobody knows anything. */
+  /** Says whether candidates are tried of which nobody knows anything. */
   | { readonly type: "explore"; readonly explore: boolean }
   /** This page has measured a candidate for others. */
   | {
@@ -62,9 +62,12 @@ export type ToMeasurer =
 export interface Found {
   readonly workload: string;
   readonly kernel: KernelWire;
-  /** Against the kernel that ran. */
+  /** The time over that of the kernel that ran. */
   readonly relativeTime: number;
-  /** What was compiled to measure it; else the model's worker fetches it. */
+  /**
+   * The modules that were compiled to measure it; where they are left out, the model's worker
+   * fetches it.
+   */
   readonly modules?: readonly Linked[];
 }
 
@@ -85,7 +88,10 @@ export type FromMeasurer =
   /** `complete`: it has measured all candidates that there are. */
   | { readonly type: "ended"; readonly reason: string; readonly complete: boolean };
 
-/** In milliseconds since 1970: when a run began, and when the last slice of a swap before it ended. */
+/**
+ * Two times in milliseconds since 1970: when a run began, and when the last slice of a swap before
+ * it ended.
+ */
 export interface Began {
   readonly startMs: number;
   readonly sliceEndMs: number;
@@ -117,5 +123,5 @@ export type FromTuned =
       readonly reason: string;
       readonly again: string;
     }
-  /** What calls take that runs do not tell of. */
+  /** Tells the times of calls, where runs do not tell them. */
   | { readonly type: "timed"; readonly times: CallTimes };

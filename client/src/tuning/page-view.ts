@@ -1,4 +1,4 @@
-/** What a page sees of a model that is tuned in it. */
+/** The view that a page has of a model that is tuned in it. */
 import type { Pause } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/request-log.js";
 import type { PlannedCall } from "../model/planned-calls.js";
@@ -23,9 +23,10 @@ export interface Regression {
 
 export interface TuneOptions {
   /**
-   * How often this page will run the model, as far as it knows: for one run or few, kernels are taken
-   * that cost less until then. They give way to the fastest while the model is idle, where it runs
-   * on. Unless told, the fastest run from the start, as they do with `save` and `tune`.
+   * The number of times that this page will run the model, as far as it knows: for one run or few,
+   * the model begins with the kernels that cost less in so many runs. They give way to the fastest
+   * while the model is idle, where it runs on. Unless told, the fastest run from the start, as they
+   * do with `save` and `tune`.
    */
   readonly runs?: number;
   /**
@@ -55,7 +56,7 @@ export interface ModelTuning {
    * taken back thereafter and others were nearly as fast.
    */
   readonly state: "measuring" | "paused" | "done";
-  /** Why it is paused or done, or what it waits for; empty while it measures. */
+  /** Says why it is paused or done, or what it waits for; empty while it measures. */
   readonly reason: string;
   readonly pausedBecause: Pause | null;
   /** Time spent measuring in this visit. */
@@ -64,7 +65,7 @@ export interface ModelTuning {
   readonly measured: number;
   /** Candidates that were measured for the zoo; 0 unless `contribute` was asked for. */
   readonly contributed: number;
-  /** Those of this visit, the latest last. */
+  /** The swaps of this visit, the latest last. */
   readonly swaps: readonly Swap[];
   /**
    * Requests of this visit, exactly as they went out, the latest last: the last 50 of `requests`.

@@ -1,8 +1,11 @@
-/** What to measure next: where most time of an inference is won for the time that measuring takes. */
+/**
+ * Chooses the workload to measure next: the one in which most time of an inference is won for the
+ * time that measuring takes.
+ */
 
 export interface Prospect {
   readonly workload: string;
-  /** What it takes of an inference, all its calls together. */
+  /** The milliseconds of an inference that all its calls take together. */
   readonly inferenceMs: number;
   readonly callMs: number;
   /** Best expected time of a candidate that is left, over that of the kernel that runs; null: unknown. */
@@ -17,9 +20,12 @@ export interface Prospect {
  */
 const HOPED = 0.1;
 const LESS = 0.85;
-/** What others measured, or a model foretells, may not hold here, so that a candidate always has this much of a chance. */
+/**
+ * The least share that a candidate is expected to save, as what others measured, or a model
+ * foretells, may not hold here.
+ */
 const LEAST = 0.01;
-/** To set a candidate up, and calls of it and of the kernel that runs. */
+/** The time to set a candidate up, and the number of calls of it and of the kernel that runs. */
 const SET_UP_MS = 40;
 const CALLS = 10;
 

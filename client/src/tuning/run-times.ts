@@ -1,26 +1,29 @@
 /**
- * What workloads take in a model's own runs. A kernel that won beside the one before, alone and on one
- * thread, may lose in its network: with threads that share its calls, or weights of others in the caches.
+ * Keeps the times of workloads in a model's own runs. A kernel that was faster than the one before,
+ * alone and on one thread, may lose in its network, where threads share its calls and the caches
+ * hold weights of others.
  */
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import type { PlanWire } from "../wire/model-answer.js";
 
-/** The least of so many runs is what a workload takes. */
+/** A workload takes the least of its times in so many runs. */
 const RUNS = 8;
-/** What is slower by this in runs is taken back: by less, noise may be. */
+/**
+ * A kernel that is slower by this factor in runs is taken back; a smaller difference may be noise.
+ */
 const SLOWER = 1.03;
-/** And by this, as clocks of pages step by it that are not isolated. */
+/** It has to be slower by this, too, as clocks of pages that are not isolated step by it. */
 const STEP_MS = 0.1;
 /** Clocks of isolated pages step by 5 µs. */
 const ISOLATED_STEP_MS = 0.01;
 
-/** What the kernel before took of a run, and all other workloads meanwhile. */
+/** The milliseconds that the kernel before took in a run, and all other workloads in such runs. */
 interface Before {
   readonly ms: number;
   readonly othersMs: number;
 }
 
-/** What measuring told of the kernel that runs. */
+/** The times that measuring foretold for the kernel that runs. */
 interface Expected {
   /** Milliseconds of a run, while they are not known. */
   readonly expectedMs: number;
@@ -36,7 +39,7 @@ interface WorkloadTimes extends Expected {
   readonly before: Before | null;
 }
 
-/** Where nothing was swapped. */
+/** The relative times of a workload in which nothing was swapped. */
 const FIRST = { relative: 1, relativeBefore: 1 };
 
 const least = ({ recent, expectedMs }: Pick<WorkloadTimes, "recent" | "expectedMs">): number =>
@@ -49,7 +52,7 @@ export class RunTimes {
   readonly #known = new Map<string, WorkloadTimes>();
   /** Milliseconds of all calls in the last runs since a kernel was swapped. */
   #whole: readonly number[] = [];
-  /** The least of that before the first swap, as the device is now. */
+  /** The least of that before the first swap, scaled to the speed of the device now. */
   #initialMs: number | null = null;
   /** The least of that in the first runs of the kernels that run; null until they are over. */
   #settledMs: number | null = null;
@@ -111,14 +114,17 @@ export class RunTimes {
     if (known === undefined) return;
     const beforeMs = known.before?.ms ?? known.expectedMs;
     const expectedMs = beforeMs / known.relativeBefore;
-    // The others are those of before the swap, unless there was another since.
+    // The other kernels are those from before the swap, unless there was another since.
     const { wholeMs } = this.#last?.workload === workload ? this.#last : { wholeMs: null };
     this.#changed(wholeMs === null ? null : wholeMs - beforeMs + expectedMs);
     this.#last = null;
     this.#known.set(workload, { ...FIRST, recent: [], expectedMs, before: null });
   }
 
-  /** The device may be slower or faster than at first: what all calls took with the same kernels tells. */
+  /**
+   * Scales `#initialMs` by how much slower or faster the device has become, as the times of all
+   * calls with the same kernels tell.
+   */
   #follow(): void {
     if (this.#initialMs === null || this.#settledMs === null || this.#whole.length < RUNS) return;
     this.#initialMs *= Math.min(...this.#whole) / this.#settledMs;
@@ -130,17 +136,17 @@ export class RunTimes {
     this.#whole = [];
   }
 
-  /** Decided once of each swap. */
+  /** Returns whether the kernel is slower than the one before; decides that once for each swap. */
   #isSlower(workload: string): boolean {
     const known = this.#known.get(workload) as WorkloadTimes;
     const { before, recent } = known;
     if (before === null || recent.length < RUNS) return false;
     this.#known.set(workload, { ...known, expectedMs: before.ms, before: null });
-    // Where everything has become slower, the device has.
+    // Where all other workloads have become slower, the device has.
     const drift = before.othersMs > 0 ? this.#othersMs(workload) / before.othersMs : 1;
     return (
       this.#exceeds(least(known), Math.max(1, drift) * before.ms) ||
-      // It may be others that it slows down, by what it leaves in the caches.
+      // It may slow down other workloads, by what it leaves in the caches.
       this.#exceeds(Math.min(...this.#whole), this.#initialMs ?? Infinity)
     );
   }

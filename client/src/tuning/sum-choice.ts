@@ -25,7 +25,7 @@ export interface Trial {
 /** Times of the whole, of both choices of a trial, one after the other. */
 export type Pair = readonly [chosen: number, instead: number];
 
-/** What takes so many times as long alone does not win in the whole. */
+/** A candidate that takes so many times as long alone as the fastest does not win in the whole. */
 const NEAR = 1.25;
 /** Candidates of a workload that are tried, besides the fastest alone. */
 const MOST = 4;
@@ -40,8 +40,9 @@ const better = (pairs: readonly Pair[]): boolean => {
 };
 
 /**
- * Begins with the fastest alone, and asks for one candidate in the place of another at a time: of the
- * workloads that take most first, the fastest alone first. `next` is given the times of a trial.
+ * Begins with the fastest alone, and asks for one candidate in the place of another at a time:
+ * first for workloads that take most, and of each for the candidates that are the fastest alone.
+ * `next` is given the times of a trial.
  */
 export function* chosenBySum(
   contested: readonly Contested[],

@@ -16,25 +16,33 @@ type AnySwapper = Pick<
 >;
 
 interface Swapper extends AnySwapper {
-  /** What each call takes, where runs do not tell it as their calls overlap on a GPU. */
+  /** Measures what each call takes, where runs do not tell it as their calls overlap on a GPU. */
   times?(): Promise<CallTimes>;
-  /** Relative times of finalists of a vote by what the whole takes; null where that cannot tell. */
+  /**
+   * Returns the relative times of finalists of a vote by what the whole takes; null where that
+   * cannot tell.
+   */
   ranked?(workload: string, finalists: readonly Finalist[]): Promise<readonly number[] | null>;
 }
 
-/** What a model was loaded into, and what runs it in its place. */
+/**
+ * The executor that a model was loaded into, and the swapper that runs it in the executor's place.
+ */
 export interface TunedExecutor {
   readonly executor: Pick<Executor, "loaded" | "stored" | "overlaps" | "soon">;
   readonly swapper: Swapper;
 }
 
-/** When the zoo's kernels are asked for again that it was away for. */
+/** The milliseconds after which the zoo's kernels are asked for again where it was away. */
 const AWAY_MS = 5_000;
 
 const isAway = (thrown: unknown): boolean =>
   thrown instanceof KernelZooError && thrown.stage === "network";
 
-/** What became of a swap. It never rejects, as the page waits for it before it asks for another. */
+/**
+ * Swaps kernels in and tells what became of that. It never rejects, as the page waits for the
+ * answer before it asks for another swap.
+ */
 async function toldOf(swapper: Swapper | null, swaps: readonly Found[]): Promise<FromTuned> {
   const refused = (reason: string) =>
     ({ type: "swapped", refused: swaps.map(() => reason) }) as const;
@@ -47,7 +55,10 @@ async function toldOf(swapper: Swapper | null, swaps: readonly Found[]): Promise
   }
 }
 
-/** Answers messages from now on, as `serve` does of these, and those about swaps one after another. */
+/**
+ * Answers messages from now on: those to a model as `serve` does, and those about swaps one after
+ * another.
+ */
 export function serveTuned(
   open: (order: LoadOrder, ports: ServePorts, swaps: SwapPorts) => Promise<TunedExecutor>,
   help?: Help,

@@ -23,14 +23,18 @@ export function fittingCalls(plan: PlanWire, { kernel, workload }: KeptKernel): 
   return fitting;
 }
 
-/** What is wrong with golden outputs; null where nothing is. Rests after each slice of them. */
+/**
+ * Says what is wrong with golden outputs; null where nothing is. Rests after each slice of them.
+ */
 export async function wrongGolden(
   { outputs, golden }: PlanWire,
   found: readonly Stored[],
   file: Pick<GoldenFile, "output">,
   rest: () => Promise<void>,
 ): Promise<string | null> {
-  /** How many entries are off, once it is known what that means. */
+  /**
+   * Counts the entries of an output that are off by more than `most`, which its largest entry sets.
+   */
   const manyOff = async (i: number, most: number): Promise<number> => {
     let [count, at] = [0, 0];
     for await (const right of file.output(i)) {
@@ -52,7 +56,7 @@ export async function wrongGolden(
           if (Number.isFinite(entry)) largest = Math.max(largest, Math.abs(entry));
         }
         const difference = maxDifference(slice, own.subarray(from, to));
-        // What is no number is worse than any.
+        // A difference that is not a number is worse than any.
         worst = Math.max(worst, Number.isNaN(difference) ? Number.POSITIVE_INFINITY : difference);
       });
       at += right.length;
@@ -64,13 +68,15 @@ export async function wrongGolden(
   return null;
 }
 
-/** What was thrown, as a reason against a kernel. Throws it where the zoo is away instead. */
+/** Returns what was thrown as a reason against a kernel. Throws it again where the zoo is away. */
 export function reasonOf(thrown: unknown): string {
   if (thrown instanceof KernelZooError && thrown.stage === "network") throw thrown;
   return sentence(thrown);
 }
 
-/** Why each of the kernels does not run, in their order; null for those that do from now on. */
+/**
+ * The reasons why kernels do not run, in the kernels' order; null for those that do from now on.
+ */
 export type Refusals = readonly (string | null)[];
 
 /** The steps of a swap, in their order. */
@@ -78,11 +84,11 @@ export interface SwapSteps<Prepared> {
   /** Throws KernelZooError where the kernel cannot run here. */
   readonly prepared: (found: Found) => Promise<Prepared>;
   /**
-   * What is wrong with the golden outputs where `all` run; null where nothing is. Throws
+   * Says what is wrong with the golden outputs where `all` run; null where nothing is. Throws
    * KernelZooError (network).
    */
   readonly wrong: (all: readonly Prepared[]) => Promise<string | null>;
-  /** Those with which the whole is no faster, though they are alone. */
+  /** Returns the kernels with which the whole is no faster, though they are faster alone. */
   readonly inVain?: (all: readonly Prepared[]) => Promise<ReadonlySet<Prepared>>;
   /** Lets calls run the new kernels from the next run on. Throws KernelZooError, with all as it was. */
   readonly adopt: (all: readonly Prepared[]) => Promise<void>;
@@ -91,7 +97,10 @@ export interface SwapSteps<Prepared> {
 const IN_VAIN = "The whole takes no less with it.";
 const NONE: ReadonlySet<never> = new Set();
 
-/** Throws KernelZooError (network), with all as it was. */
+/**
+ * Takes the steps of a swap, and answers the reasons against kernels. Throws KernelZooError
+ * (network), with all as it was.
+ */
 export async function swapped<Prepared>(
   found: readonly Found[],
   { prepared, wrong, inVain, adopt }: SwapSteps<Prepared>,
@@ -125,7 +134,10 @@ export async function swapped<Prepared>(
   return found.map((each) => refused.get(each) ?? null);
 }
 
-/** Those with which the golden outputs are wrong, and why. Together first, as most are right. */
+/**
+ * Finds the kernels with which the golden outputs are wrong, and why. All are tried together first,
+ * as most are right.
+ */
 async function wrongAmong<Prepared>(
   all: readonly Prepared[],
   wrongOf: SwapSteps<Prepared>["wrong"],

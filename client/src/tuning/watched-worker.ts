@@ -1,4 +1,7 @@
-/** The worker of a model that is tuned: who runs it, and what the tuner tells it. */
+/**
+ * Starts and watches the worker of a model that is tuned: whoever runs the model sees a usual
+ * worker, and the tuner tells it of swaps.
+ */
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import { workerOf } from "../engine/page-worker.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "../executor/messages.js";
@@ -10,9 +13,9 @@ type FromModel = FromRuntime | FromTuned;
 type ToModel = ToRuntime | ToTuned;
 
 interface RuntimePorts {
-  /** What is loaded first in the place of an answer. */
+  /** Returns the answer that is loaded first in the place of `answer`. */
   readonly loads: (answer: LoadOrder["answer"]) => LoadOrder["answer"];
-  /** With what `loads` answered, or without what won here. */
+  /** The model is loaded with what `loads` answered, or without the kernels that won here. */
   readonly loaded: () => void;
   /** An inference was asked for, or the last one has ended. */
   readonly runs: () => void;
@@ -20,9 +23,9 @@ interface RuntimePorts {
   readonly told: (told: FromTuned) => void;
   /** The model does not load with the kernels that won here; it is loaded without them. */
   readonly refused: () => void;
-  /** Whether a run failed by a kernel that won here, which is given up with this. */
+  /** Gives up the kernel that won here and made a run fail; answers whether there was one. */
   readonly givesUp: (failure: Failure) => boolean;
-  /** Whether kernels are given up that won here, as a run does not end with them. */
+  /** Gives up kernels that won here, as a run does not end with them; answers whether it did. */
   readonly hangs: () => boolean;
   readonly ended: () => void;
 }
@@ -41,7 +44,7 @@ export class WatchedRuntime implements RuntimeWorker {
   readonly #source: string;
   readonly #ports: RuntimePorts;
   #worker: Worker;
-  /** What the page asked for, where something else is loaded first. */
+  /** The order that the page gave, where another answer is loaded first; else null. */
   #order: LoadOrder | null = null;
   #loaded = false;
   /** Runs that have not ended. */

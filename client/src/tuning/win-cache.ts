@@ -3,12 +3,12 @@ import type { Notebook } from "../device/notebook.js";
 import type { ModelAnswer } from "../wire/model-answer.js";
 import type { KernelWire } from "../wire/types.js";
 
-/** `over`: the artifact that the zoo served, which it is faster than. */
+/** A kernel that won. `over` is the artifact that the zoo served, which it is faster than. */
 export interface Win {
   readonly kernel: KernelWire;
   readonly over: string;
   readonly relativeTime: number;
-  /** When it won, in milliseconds since 1970. */
+  /** The time at which it won, in milliseconds since 1970. */
   readonly at: number;
 }
 
@@ -43,12 +43,12 @@ export class Wins {
     this.#browser = browser;
   }
 
-  /** Those that this browser found: they run from the first inference on. */
+  /** Returns the wins that this browser found: they run from the first inference on. */
   trusted(answer: ModelAnswer): readonly WinOf[] {
     return this.#of(answer, (browser) => browser === this.#browser);
   }
 
-  /** Those that another version of the browser found: they are measured again first. */
+  /** Returns the wins that another version of the browser found: they are measured again first. */
   unproven(answer: ModelAnswer): readonly WinOf[] {
     return this.#of(answer, (browser) => browser !== this.#browser);
   }
@@ -96,7 +96,7 @@ export class Wins {
   }
 }
 
-/** An empty one for what no visit has noted. */
+/** Reads a note; it is empty where no visit has noted anything, or the text is malformed. */
 function parsed(text: string | null): Note {
   const empty = { wins: {}, avoided: {} };
   try {

@@ -37,7 +37,7 @@ const constantsOf = (workload: string): ReadonlySet<string> =>
 interface Packed {
   readonly layout: Layout;
   readonly block: Block;
-  /** What packing it took for the first time. */
+  /** The milliseconds that packing it took for the first time. */
   packMs: number;
 }
 
@@ -103,7 +103,10 @@ export class Bench {
     return instantiate(module, this.#arena.memory, turns[0] ?? [], kernel.range_extent, turns);
   }
 
-  /** Does what takes most time of `bind` before it, in slices. Throws KernelZooError: memory, run. */
+  /**
+   * Does the part of `bind` that takes most time, before it and in slices. Throws KernelZooError:
+   * memory, run.
+   */
   layOut(kernel: KernelWire, rest: () => Promise<void>): Promise<void> {
     return resting(this.#layingOut(kernel), rest);
   }
@@ -118,7 +121,7 @@ export class Bench {
     atOnce(this.#writing());
   }
 
-  /** The same in slices. */
+  /** Writes all inputs in slices, with a rest after each. */
   fill(rest: () => Promise<void>): Promise<void> {
     return resting(this.#writing(), rest);
   }
@@ -187,12 +190,12 @@ export class Bench {
     return [start, ...others].map((address) => words.with(at, address));
   }
 
-  /** Copies of what is at `start`; none where the engine has no memory for them. */
+  /** Returns copies of the tensor at `start`; none where the engine has no memory for them. */
   *#copiesOf(start: number, size: number): BenchSlices<Copies> {
     const known = this.#copies.get(start);
     if (known !== undefined) return known;
     const bytes = align(size);
-    // What is that large by itself is cold without a copy.
+    // A tensor that is so large by itself is cold without a copy.
     const count = Math.min(MOST_COPIES, Math.ceil(COLD_BYTES / bytes)) - 1;
     try {
       const copies = { block: this.#arena.allocate(count * bytes), bytes, count };

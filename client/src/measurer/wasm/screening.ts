@@ -1,6 +1,6 @@
 /**
- * Candidates on WebAssembly. Many are told apart by the beginning of a call; of those that are faster
- * the whole output is compared, and whole calls are timed.
+ * Screens candidates on WebAssembly. Many are told apart by the beginning of a call; of those that
+ * are faster the whole output is compared, and whole calls are timed.
  */
 import { relativeTime } from "../../agent/ranking.js";
 import type { Linked } from "../../backend/wasm/program.js";
@@ -18,9 +18,9 @@ import { type Subject, subjectOf } from "../subject.js";
 import { Bench } from "./bench.js";
 import { measure, type Reference, setReference, warm } from "./instrument.js";
 
-/** What a sample of a candidate lasts that is told apart from others. */
+/** The milliseconds at the beginning of a call by which candidates are told apart. */
 const PART_MS = 6;
-/** What is this much slower in two rounds is not timed in a third. */
+/** A candidate that is this many times slower in two rounds is not timed in a third. */
 const LOST = 1.03;
 
 /** The first units of a call, as if they were all. */
@@ -91,7 +91,7 @@ export class WasmScreening implements Screening {
     return this.#reference.callMs;
   }
 
-  /** By the beginning of a call, whatever it computes. */
+  /** Times the beginning of a call, whatever it computes. */
   begun(kernel: KernelWire): Promise<number | null> {
     return this.#attempt(kernel, async (module) => {
       const { clock, hopeless } = this.#pacing;

@@ -8,7 +8,7 @@ import { WasmScreening } from "./screening.js";
 const arena = new Arena();
 const stepMs = clockStepMs();
 
-/** What the threads of a browser that fetch a kernel, or compile it, are busy for. */
+/** The milliseconds that a browser's threads are busy to fetch a kernel, or to compile it. */
 const LOAD_MS = 5;
 
 measuring((origin, signal, pacing, lulls) => {

@@ -21,7 +21,7 @@ const LIMIT_MS = 10_000;
 /** A word that is NaN as float32 and as two float16. */
 const NOT_A_NUMBER = 0xffff_ffff;
 
-/** What is copied over output and scratch before a kernel is verified. */
+/** Makes the buffer of NaN that is copied over output and scratch before a kernel is verified. */
 const notANumbers = (device: GPUDevice, bytes: number): GPUBuffer =>
   filledBuffer(device, bytes, GPUBufferUsage.COPY_SRC, (words) => words.fill(NOT_A_NUMBER));
 

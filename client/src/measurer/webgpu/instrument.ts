@@ -75,7 +75,9 @@ interface Told {
   readonly states: readonly OutputView[];
 }
 
-/** What a kernel has written, each read after a rest. */
+/**
+ * Reads the output and the states that a kernel has written, with a rest before each of the two.
+ */
 async function told(bench: GpuBench, untilMs: number, { rest, clock }: Pacing): Promise<Told> {
   await rest?.();
   const output = await bench.output(untilMs - clock());
@@ -229,7 +231,10 @@ class GpuLease implements LeaseInstrument {
   #current: LeaseOnDevice | null = null;
   /** All pipelines of the device that the lease was opened on. */
   #compiled: Promise<unknown> = Promise.resolve();
-  /** Why nothing of this lease can be measured: its reference does not compile here. */
+  /**
+   * The error of a reference that does not compile here, so that nothing of this lease can be
+   * measured; else null.
+   */
   #refused: unknown = null;
 
   constructor(

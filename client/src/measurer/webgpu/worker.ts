@@ -8,9 +8,10 @@ import { GpuScreening } from "./screening.js";
 const owner = new DeviceOwner();
 
 /**
- * What is measured and the inferences share one GPU, where nothing gives way to anything: a sample, or
- * what sets tensors up. Slices and loads are held apart, and one may hold up two inferences: where these follow
- * each other closely, less than one of twenty is held up.
+ * Measuring and the inferences share one GPU, where no work gives way to other work: an inference
+ * waits for a sample, or for work that sets tensors up. Slices and loads are held apart, and one
+ * may hold up two inferences: where these follow each other closely, less than one of twenty is
+ * held up.
  */
 const SLICES: Slices = { ms: 6, oneOf: 60 };
 /** A driver compiles a kernel in about so long. */

@@ -1,7 +1,7 @@
 /**
- * Runs parts of calls of a kernel that was swapped in beside the kernel that ran before, on the numbers
- * of real inferences. Each inference pays for as much as a fixed small share of its time allows, so
- * that none is noticeably slower: of GPT-2 one call alone takes 30 %.
+ * Runs parts of calls of a kernel that was swapped in beside the kernel that ran before, on the
+ * numbers of real inferences. Each inference pays for as much as a fixed small share of its time
+ * allows, so that none is noticeably slower: one call alone takes 30 % of an inference of GPT-2.
  */
 import type { CallTimes, Ready, Watch } from "../../backend/wasm/dispatch.js";
 import type { WasmExecutor } from "../../backend/wasm/executor.js";
@@ -12,16 +12,19 @@ import { WrongKernel } from "../../executor/output-check.js";
 import { now } from "../../timing/clock.js";
 import type { PlanTensor } from "../../wire/model-answer.js";
 
-/** The share of the time of inferences. */
+/** The share of the time of inferences that audits may take. */
 const SHARE = 0.02;
-/** An abort is heard no later than in other runs: what more may be audited is of other calls. */
+/**
+ * The milliseconds that an audited part of a call takes at most, so that an abort is heard no later
+ * than in other runs; the time that is left is for other calls.
+ */
 const PART_MS = 2.5;
-/** In entries that an audit has not computed: a NaN that no arithmetic makes. */
+/** The bits of entries that an audit has not computed: a NaN that no arithmetic makes. */
 const UNWRITTEN = 0x7fc0dead;
 /**
- * Entries that an audit looks at: where a part of the range most likely writes, and in the whole output.
- * To look at all takes longer than to compute them where an entry is made of few others: 3.5 ms of
- * MobileNetV2's 12 were spent on one call's.
+ * Entries that an audit looks at: where a part of the range most likely writes, and in the whole
+ * output. Looking at all entries takes longer than computing them where an entry is made of few
+ * others: 3.5 ms of MobileNetV2's 12 were spent on those of one call.
  */
 const NEAR = 1 << 12;
 const ANYWHERE = 1 << 10;
@@ -50,7 +53,7 @@ function spread(from: number, to: number, count: number, round: number): Sampled
 
 /** An audit that is under way. */
 interface Look {
-  /** Where the kernel before writes. */
+  /** The memory that the kernel before writes its output to. */
   readonly spare: Block;
   readonly all: SampledEntries;
   readonly near: SampledEntries;
@@ -87,7 +90,7 @@ export class Audit {
   /** Milliseconds that audits may take. */
   #allowedMs = 0;
   #turns: readonly Turn[] = [];
-  /** Those of this inference, by call. */
+  /** Milliseconds that audits took in this inference, by call. */
   readonly #spentMs = new Map<number, number>();
   #look: Look | null = null;
   /** Audits so far. */
@@ -103,12 +106,12 @@ export class Audit {
     this.#allowedMs = 0;
   }
 
-  /** The kernels before run these again: there is nothing to compare. */
+  /** Forgets calls that the kernels before run again: there is nothing to compare. */
   forget(calls: ReadonlyMap<number, unknown>): void {
     this.#turns = this.#turns.filter(({ call }) => !calls.has(call));
   }
 
-  /** An inference ended. What audits took is no time of its calls. */
+  /** An inference ended. The time of audits is taken off that of its calls. */
   ran(times: CallTimes): void {
     for (const [call, ms] of this.#spentMs) {
       times[3 * call + 1] = (times[3 * call + 1] as number) - ms;
@@ -146,7 +149,9 @@ export class Audit {
     };
   }
 
-  /** As many units as may be paid for, where it is the call's turn and that is one at least. */
+  /**
+   * Returns as many units as may be paid for, where it is the call's turn and that is at least one.
+   */
   #due(call: number, { task, learnt: { alone, shared } }: Ready): Units | null {
     const [first, ...others] = this.#turns;
     if (first?.call !== call) return null;
@@ -172,7 +177,10 @@ export class Audit {
     return plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor;
   }
 
-  /** Before the call, as it may write over what it reads. */
+  /**
+   * Runs the kernel before on a part of the call: before the call, which may write over what it
+   * reads.
+   */
   #runBefore(call: number, { task, main, words }: Ready, [from, to]: Units): void {
     const entries = productOf(this.#output(call).shape);
     const spare = this.#allocated(align(4 * entries));
@@ -210,7 +218,7 @@ export class Audit {
     return agree(right, found, limit, all) && agree(right, found, limit, near);
   }
 
-  /** Also of a run that was stopped or trapped between the two. */
+  /** Ends an audit, also that of a run that was stopped or trapped between the two kernels. */
   #close(): void {
     if (this.#look !== null) this.#arena.free(this.#look.spare);
     this.#look = null;

@@ -11,8 +11,8 @@ import { spareBytes, WasmModelSwapper } from "./model-swapper.js";
 const never = (): boolean => false;
 
 /**
- * What each call takes on one thread, behind a half of the context and once it has run before. Those
- * of a token count as often as a block has tokens.
+ * Measures what each call takes on one thread, behind a half of the context and once it has run
+ * before. The calls of a token count as often as a block has tokens.
  */
 async function timesOf(
   { length, rows, step }: DecoderWire,
@@ -41,7 +41,7 @@ serveTuned(async (order: LoadOrder, ports, swaps) => {
     golden: async (feeds, { activations, dispatcher }) =>
       (await stepsAt(activations, dispatcher).golden(feeds, never)) ?? [],
   });
-  // What a text's calls take depends on the place, so that texts do not tell.
+  // The time of a text's calls depends on the place, so that texts do not tell it.
   const times = async (): Promise<CallTimes> => {
     await executor.stored;
     return swapper.apart(({ activations, dispatcher }) =>

@@ -140,7 +140,7 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
     }
   }
 
-  /** Copies of weights are freed that no call reads once they are packed. */
+  /** Does work that packs weights, then frees the copies that no call reads. */
   protected override async enclosed<Result>(work: () => Promise<Result>): Promise<Result> {
     try {
       return await work();
@@ -151,17 +151,23 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
     }
   }
 
-  /** What decodes is not audited, so that nothing is set beside it. */
+  /** Sets nothing beside kernels of a language model: decoding is not audited. */
   override async compare(all: readonly Comparison[]): Promise<void> {
     if (this.#decoding === null) await super.compare(all);
   }
 
-  /** Between two runs. A thread that does not take the kernel before leaves all as it is. */
+  /**
+   * Takes a kernel back between two runs. Where a thread does not take the kernel before, all stays
+   * as it is.
+   */
   override async takeBack(workload: string, reason: string): Promise<void> {
     await this.#change(() => super.takeBack(workload, reason)).catch(() => undefined);
   }
 
-  /** What a kernel leaves out must not be there, and right, from the golden inputs' last run. */
+  /**
+   * Fills memory with zeros, so that entries that a kernel leaves out are not there, and right,
+   * from the last run on the golden inputs.
+   */
   async #clear({ start, end }: Block): Promise<void> {
     const { buffer } = this.executor.memory;
     for (let at = start; at < end; at += CLEARED_BYTES) {
@@ -235,7 +241,7 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
     }
   }
 
-  /** What a call takes on one thread, as far as it is known; else infinite. */
+  /** Returns what a call takes on one thread, as far as it is known; else infinity. */
   #callMs(call: number): number {
     const { dispatcher, loaded } = this.executor;
     const { alone, shared } = (dispatcher.calls[call] as Ready).learnt;
@@ -282,7 +288,10 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
   readonly #scratchOf = (thread: number): number =>
     this.#scratch.start + thread * this.#scratch.bytes;
 
-  /** What ran before is forgotten where there is no room. Throws KernelZooError (memory). */
+  /**
+   * Allocates memory; where there is no room, it forgets the kernels before and frees what only
+   * they read. Throws KernelZooError (memory).
+   */
   #allocated(bytes: number): Block {
     try {
       return this.#arena.allocate(bytes);
@@ -428,7 +437,7 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
   }
 
   /**
-   * The threads take the zoo's kernel over for when the one that runs is taken back. Throws
+   * Has the threads take the zoo's kernel over, for when the one that runs is taken back. Throws
    * KernelZooError (run) where one cannot.
    */
   protected override setBeside(prepared: PreparedCalls, running: string): Promise<void> {
@@ -449,7 +458,7 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
     });
   }
 
-  /** Inferences are audited; what decodes is not. No run is under way. */
+  /** Inferences are audited, and decoding is not. No run is under way. */
   protected override async replace(
     workload: string,
     calls: Calls<Ready>,
@@ -469,7 +478,7 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
     }
   }
 
-  /** Without what is audited beside them. */
+  /** Returns the calls without what is audited beside them. */
   protected override running(calls: Calls<unknown>): Calls<Ready> {
     const running = [...calls.keys()].map((i) => {
       const { watch: _, ...ready } = this.executor.dispatcher.calls[i] as Ready;

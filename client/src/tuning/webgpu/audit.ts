@@ -56,7 +56,10 @@ class AuditedCall {
     };
   }
 
-  /** Whether both kernels computed the same, once the run has ended. Throws KernelZooError: run. */
+  /**
+   * Returns whether both kernels computed the same, once the run has ended. Throws KernelZooError:
+   * run.
+   */
   async agrees(): Promise<boolean> {
     const { open, order } = this.#executor;
     const bytes = storedBytes(this.#output);
@@ -96,7 +99,7 @@ export class GpuAudit {
     this.#turn = this.#turn.filter((each) => each.workload !== workload);
   }
 
-  /** What is to be audited in the run that begins; null mostly. Throws KernelZooError: run. */
+  /** Returns the call to audit in the run that begins; mostly null. Throws KernelZooError: run. */
   async next(): Promise<AuditedCall | null> {
     this.#runs += 1;
     const [first, ...rest] = this.#turn;
@@ -107,7 +110,10 @@ export class GpuAudit {
   }
 }
 
-/** Null where there is no room for a call's output. Throws KernelZooError (run) for a lost device. */
+/**
+ * Returns what `made` makes; null where there is no room for a call's output. Throws KernelZooError
+ * (run) for a lost device.
+ */
 export async function withRoom<T>({ open }: GpuExecutor, made: () => T): Promise<T | null> {
   try {
     return await open.scoped(made, LIMIT_MS);

@@ -1,7 +1,8 @@
 /**
- * Swaps kernels of a language model on a GPU, between two tokens. What is proven decodes the golden
- * prompt in activations and a cache of its own, and whole tokens are timed there, with the new kernels
- * and with each one before in its place: what is faster alone and not in the whole is left out.
+ * Swaps kernels of a language model on a GPU, between two tokens. To be proven, new kernels decode
+ * the golden prompt in activations and a cache of their own, and whole tokens are timed there, with
+ * the new kernels and with each one before in its place: a kernel that is faster alone and not in
+ * the whole is left out.
  *
  * Finalists of a vote are timed in whole tokens, too.
  */
@@ -31,7 +32,7 @@ import { pairsOf, searched } from "./whole-times.js";
 /** Whole tokens with kernels in the place of those that run. */
 interface Tokens {
   readonly pairs: (trial: Trial) => Promise<readonly Pair[]>;
-  /** What so many calls of a token take by themselves, as a share of it. */
+  /** Returns the share of a token that these calls of it take by themselves. */
   readonly share: (chosen: Chosen, calls: readonly number[]) => Promise<number>;
 }
 
@@ -39,7 +40,7 @@ interface Tokens {
 const BEFORE = "before";
 /** Tokens are timed behind so many, or in the middle of a shorter context. */
 const PLACE = 512;
-/** A sample takes no longer, but for a token that does; the page's next token waits for it. */
+/** A sample takes no longer, unless one token does; the page's next token waits for it. */
 const SAMPLE_MS = 8;
 const MOST_TOKENS = 16;
 /** No ballot tells less than this of what a kernel took alone: the zoo believes none that tells half. */
@@ -59,8 +60,8 @@ export class DecoderSwapper extends KernelSwapper<Rated, BoundCall, GpuDecoder> 
   }
 
   /**
-   * What each call takes by itself, once no run is wanted. Those of a token count as often as a block
-   * has tokens. Throws KernelZooError: memory, run, timeout.
+   * Measures what each call takes by itself, once no run is wanted. The calls of a token count as
+   * often as a block has tokens. Throws KernelZooError: memory, run, timeout.
    */
   async times(): Promise<CallTimes> {
     await this.executor.stored;
@@ -81,9 +82,9 @@ export class DecoderSwapper extends KernelSwapper<Rated, BoundCall, GpuDecoder> 
   }
 
   /**
-   * What finalists of a workload take by whole tokens, over the zoo's reference: as they took alone,
+   * Rates finalists of a workload by whole tokens, over the zoo's reference: each as it took alone,
    * but for the one with which tokens take least. Null where no token runs the workload. Throws
-   * KernelZooError as they do that are prepared, and memory.
+   * KernelZooError as `prepared` does, and memory.
    */
   async ranked(
     workload: string,
@@ -176,7 +177,9 @@ export class DecoderSwapper extends KernelSwapper<Rated, BoundCall, GpuDecoder> 
     });
   }
 
-  /** Kernels that a token runs, and with which it takes no less than with those before. */
+  /**
+   * Returns the kernels that a token runs and with which it takes no less than with those before.
+   */
   protected override async inVain(all: readonly Rated[]): Promise<ReadonlySet<Rated>> {
     const { step } = this.#wire;
     const ofToken = all.filter(({ calls }) => calls.some((i) => i >= step));

@@ -1,7 +1,8 @@
 /**
- * Swaps kernels of a model on a GPU. Weights lie plain there, so that nothing is packed anew. What is
- * proven runs in activations of its own and in slices that give way to runs of the page. A call at a
- * time is computed by the kernel before it, too, and an inference in which they disagree anew.
+ * Swaps kernels of a model on a GPU. Weights lie plain there, so that nothing is packed anew. New
+ * kernels are proven in activations of their own and in slices that give way to runs of the page.
+ * One call at a time is computed by the kernel before it, too; an inference in which the two
+ * disagree is computed anew.
  */
 import { type BoundProgram, runInSlices } from "../../backend/webgpu/binding.js";
 import { readBuffer } from "../../backend/webgpu/buffers.js";
@@ -34,7 +35,10 @@ export class GpuModelSwapper extends KernelSwapper<Prepared, BoundProgram, GpuEx
     this.#overflow = new OverflowAudit(executor, this.golden, this.runs);
   }
 
-  /** What each call takes by itself, once no run is wanted. Throws KernelZooError: run, timeout. */
+  /**
+   * Measures what each call takes by itself, once no run is wanted. Throws KernelZooError: run,
+   * timeout.
+   */
   async times(): Promise<RunResult["times"]> {
     await this.executor.stored;
     await this.runs.rest();
@@ -119,7 +123,7 @@ export class GpuModelSwapper extends KernelSwapper<Prepared, BoundProgram, GpuEx
     }
   }
 
-  /** Only now are they bound to the model's buffers, as those that were refused need none. */
+  /** Binds kernels to the model's buffers only now, as those that were refused need none. */
   protected override bound(all: readonly Prepared[]): Promise<readonly Calls<BoundProgram>[]> {
     const { open, buffers } = this.executor;
     return boundCalls(open, all, (call, program) => buffers.bound(call, program));

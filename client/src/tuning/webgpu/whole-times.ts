@@ -40,7 +40,10 @@ export async function pairsOf(
   return found;
 }
 
-/** What a search chose, with what it began with; what it has so far where its time is over. */
+/**
+ * Carries a search out, and answers what it began with and what it chose; where its time is over,
+ * what it has chosen so far.
+ */
 export async function searched(
   search: Generator<Trial, Chosen, readonly Pair[]>,
   pairs: (trial: Trial) => Promise<readonly Pair[]>,
