@@ -1,4 +1,4 @@
-/** Whether a kernel is of the tensors that its call has. */
+/** Checks that a kernel is of the tensors that its call has. */
 import { KernelZooError } from "../engine/error.js";
 import { plainTensors } from "../engine/packing.js";
 import { productOf, tensorBytes } from "../engine/tensors.js";

@@ -1,4 +1,7 @@
-/** Lets messages in: one to ourselves comes after those that wait. Several may breathe at once. */
+/**
+ * Returns a function that lets messages in: it sends one to ourselves, which comes after those that
+ * wait. Several may breathe at once.
+ */
 export function breathing(): () => Promise<void> {
   const { port1, port2 } = new MessageChannel();
   const waiting: (() => void)[] = [];
@@ -10,5 +13,5 @@ export function breathing(): () => Promise<void> {
     });
 }
 
-/** What says whether a run is to stop, of one that nobody can stop: it lets no messages in. */
+/** Never says to stop: for runs that nobody can stop. All but the first let no messages in. */
 export const unstoppable = (): boolean => false;

@@ -1,6 +1,6 @@
 /**
- * What runs a plan in a worker: one interface, whatever its calls run on. A folder of `backend/` has
- * an executor of any plan; a decoder of a language model is one whose runs go on from states.
+ * Runs a plan in a worker: one interface, whatever its calls run on. A folder of `backend/` has an
+ * executor of any plan; a decoder of a language model is one whose runs go on from states.
  */
 import type { CallTimes, Ports } from "../backend/wasm/dispatch.js";
 import type { Stored } from "./golden-tensors.js";
@@ -8,17 +8,17 @@ import type { Keeping, KeepingAnswer, Loaded, LoadOrder, Progress } from "./mess
 
 export interface RunResult {
   readonly outputs: readonly Stored[];
-  /** When each call started, how long it took, and on how many threads; none where runs do not tell. */
+  /** The start of each call, its time and its number of threads; empty where runs do not tell. */
   readonly times: CallTimes;
 }
 
 /**
- * Times of a run whose calls are not told apart: on a GPU they overlap, and those of a token are parts
- * of several runs. New each time, as times travel.
+ * Returns the times of a run whose calls are not told apart: on a GPU they overlap, and those of a
+ * token are parts of several runs. The array is new each time, as times travel.
  */
 export const untimed = (): CallTimes => new Float64Array(0);
 
-/** What every executor may tell and ask while it loads and runs. */
+/** Functions by which every executor may tell and ask while it loads and runs. */
 export interface ExecutorPorts extends Ports {
   readonly progress: (progress: Progress) => void;
 }
@@ -28,16 +28,16 @@ export interface Executor {
   readonly loaded: Loaded;
   /** Resolves when all weights are in memory. Rejects with KernelZooError: network, artifact. */
   readonly stored: Promise<void>;
-  /** Whether a run may be asked for before the last one has ended. */
+  /** True where a run may be asked for before the last one has ended. */
   readonly overlaps?: boolean;
-  /** What can be done while the page does not know yet that runs may come. */
+  /** Does what can be done while the page does not know yet that runs may come. */
   warmUp?(): void;
   /** Hears that a run is about to be asked for. */
   soon?(): void;
   /**
-   * Outputs for `feeds`, both in the plan's order; null where `aborted` said to stop. With `timed`
-   * each call is timed, at any cost. Outputs may take the memory of `into`. Throws WrongKernel, and
-   * KernelZooError: run, timeout.
+   * Answers outputs for `feeds`, both in the plan's order; null where `aborted` said to stop. With
+   * `timed` each call is timed, at any cost. Outputs may take the memory of `into`. Throws
+   * WrongKernel, and KernelZooError: run, timeout.
    */
   run(
     feeds: readonly Stored[],

@@ -6,9 +6,9 @@ import { addressOf, type GoldenPart, type PortWire } from "../wire/model-answer.
 import type { Stored } from "./golden-tensors.js";
 import type { LoadOrder } from "./messages.js";
 
-/** So much is read at once, which is copied in a fraction of a millisecond. */
+/** Bytes that are read at once; they are copied in a fraction of a millisecond. */
 const PIECE_BYTES = 1 << 20;
-/** So much is hashed in one. */
+/** Bytes that are hashed at once. */
 const HASHED_BYTES = 1 << 15;
 
 /**
@@ -33,7 +33,9 @@ export class GoldenFile {
     return Promise.all(golden.inputs.map((part, i) => read(file, inputs[i], part)));
   }
 
-  /** An output from its beginning on, with a rest after each piece. Throws as `inputs` does. */
+  /**
+   * Yields an output from its beginning on, with a rest after each piece. Throws as `inputs` does.
+   */
   async *output(number: number): AsyncGenerator<Stored> {
     const { outputs, golden } = this.#order.answer.plan;
     const file = await this.#verified();

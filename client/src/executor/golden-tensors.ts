@@ -18,8 +18,8 @@ export const goldenParts = (
   });
 
 /**
- * Whether no entry, or none but as many as may be `off`, differs by more than `tolerance` of the largest
- * one that is right.
+ * Returns whether no entry, or no more than `off` of them, differs by more than `tolerance` times
+ * the largest one that is right.
  */
 export function isNear(right: Stored, found: Stored, tolerance: number, off = 0): boolean {
   let largest = 0;
@@ -30,7 +30,7 @@ export function isNear(right: Stored, found: Stored, tolerance: number, off = 0)
   return off > 0 && countOff(right, found, tolerance * largest) <= off;
 }
 
-/** How many entries differ by more than `most`, or are no numbers where the right ones are. */
+/** Counts entries that differ by more than `most`, or are no numbers where the right ones are. */
 export function countOff(right: Stored, found: Stored, most: number): number {
   let count = 0;
   for (let i = 0; i < right.length; i++) {

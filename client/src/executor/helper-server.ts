@@ -1,4 +1,7 @@
-/** What the workers hear that a model's worker starts: they run parts of calls, or prepare weights. */
+/**
+ * Answers messages in the workers that a model's worker starts: they run parts of calls, or they
+ * prepare weights.
+ */
 import {
   Crew,
   crewMember,

@@ -1,4 +1,4 @@
-/** What a page and the worker of a model tell each other. */
+/** Messages between a page and the worker of a model. */
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import type { Placement } from "../backend/wasm/memory.js";
 import type { Stage } from "../engine/error.js";
@@ -27,20 +27,20 @@ export interface LoadOrder {
   readonly origin: string;
   /** Threads that run calls, the worker's own among them. */
   readonly threads: number;
-  /** Whether the golden outputs are to be compared: once no run is wanted, or before the first. */
+  /** True to compare the golden outputs once no run is wanted, `first` to do so before any run. */
   readonly check: Check;
-  /** Where this device keeps the weights; null where it does not. */
+  /** The graph in which this device keeps the weights; null where it does not. */
   readonly graph: GraphOrder | null;
   /** Workloads whose default kernel runs in place of the one that the zoo chose. */
   readonly replaced: readonly string[];
 }
 
 export type Question =
-  /** For a part of the model's memory, in that of `into`, which comes back with it. */
+  /** Asks for a part of the model's memory, in that of `into`, which comes back with it. */
   | { readonly type: "read"; readonly address: number; readonly into: Uint8Array<ArrayBuffer> }
-  /** How the model's weights are best kept in such files. */
+  /** Asks how the model's weights are best kept in such files. */
   | { readonly type: "ways"; readonly files: FilesKind }
-  /** To write them there under a name, those of `plain` as their author stored them. */
+  /** Asks to write them there under a name, those of `plain` as their author stored them. */
   | {
       readonly type: "write";
       readonly files: FilesKind;
@@ -48,30 +48,30 @@ export type Question =
       readonly plain: readonly boolean[];
     };
 
-/** What a worker is asked that knows of storage. */
+/** Questions to a worker that knows of storage. */
 export type Keeping = Extract<Question, { readonly type: "ways" | "write" }>;
 
-/** Its answer; nothing of another worker. What could not be written has a `failure`. */
+/** Its answer, which is empty of other workers. `failure` says why weights were not written. */
 export interface KeepingAnswer {
   readonly ways?: Ways;
   readonly weights?: readonly KeptWeight[];
   readonly failure?: string;
 }
 
-/** What a page tells a worker that is to prepare weights beside a model's: where it gets them from. */
+/** Tells a worker that is to prepare weights beside a model's where it gets them from. */
 export interface ToBeside {
   readonly type: "beside";
   readonly port: MessagePort;
   readonly from: WeightsFrom;
 }
 
-/** All of them are fetched, or some are kept. */
+/** The source of weights: all of them are fetched, or some are kept. */
 export type WeightsFrom =
   | { readonly type: "file"; readonly file: WeightsFile }
   | { readonly type: "kept"; readonly kept: KeptName };
 
 export type ToRuntime =
-  /** `beside` is the other end of a worker's that is to prepare weights. */
+  /** `beside` is the other end of the port of a worker that is to prepare weights. */
   | { readonly type: "load"; readonly order: LoadOrder; readonly beside?: MessagePort | undefined }
   /**
    * `feeds` in the order of the plan's inputs. With `timed` each call is timed, at any cost; an abort
@@ -99,9 +99,9 @@ export interface Fault {
 }
 
 /**
- * What was thrown, as it travels. `fault` names the kernel to blame, where that is known. The message
- * is `OVERFLOW` of model/f16-overflow.ts for a run of a plan of f16 that made values which are no
- * numbers, and which the plan of f32 may make; it is worded when it is mended.
+ * An error that was thrown, as it travels. `fault` names the kernel to blame, where that is known.
+ * The message is `OVERFLOW` of model/f16-overflow.ts for a run of a plan of f16 that made values
+ * which are no numbers, and which the plan of f32 may make; it is worded when it is mended.
  */
 export interface Failure {
   readonly stage: Stage;
@@ -115,10 +115,10 @@ export interface Failure {
 
 export interface Loaded {
   readonly memoryBytes: number;
-  /** Where in memory weights lie; undefined on a GPU. */
+  /** The addresses of weights in memory; undefined on a GPU. */
   readonly placement?: Pick<Placement, "weights" | "plain" | "totalBytes">;
   readonly threads: number;
-  /** Why there is one thread although more were asked for; null otherwise. */
+  /** The reason why there is one thread although more were asked for; null otherwise. */
   readonly singleThreadReason: string | null;
 }
 
@@ -131,7 +131,7 @@ export type FromRuntime =
   | { readonly type: "refused"; readonly failure: Failure }
   /** A GPU is about to end a run: a thread that has slept for milliseconds takes 0.2 more to wake. */
   | { readonly type: "soon" }
-  /** With its feeds, of which memory that is not shared may be used by the next run. */
+  /** A run has ended. The next one may use the memory of its feeds, where that is not shared. */
   | {
       readonly type: "done";
       readonly id: number;

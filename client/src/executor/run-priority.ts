@@ -6,7 +6,7 @@ export class RunsFirst {
   #running = 0;
   #idle: Promise<void> = Promise.resolve();
   #settle: () => void = () => undefined;
-  /** When the last slice of anything else ended. */
+  /** The time at which the last slice of anything else ended, in milliseconds of the clock. */
   restedMs = Number.NEGATIVE_INFINITY;
 
   /** `breathe` lets messages in. */
@@ -28,7 +28,7 @@ export class RunsFirst {
     }
   }
 
-  /** Disposes what nothing but runs that are under way may still submit. */
+  /** Waits for runs that are under way, and disposes of what only they may still submit. */
   async release(all: ReadonlyMap<unknown, { dispose(): void }> = new Map()): Promise<void> {
     await this.rest();
     for (const each of all.values()) each.dispose();

@@ -1,10 +1,10 @@
-/** Which memory of arrays moves with a message, and which both sides see. */
+/** Tells arrays whose memory moves with a message from those that both sides see. */
 
 type AnyEntries = Float32Array | Float64Array | Int32Array;
 
-/** Whether workers read an array where it lies. */
+/** Returns whether workers read an array where it lies, in shared memory. */
 export const isShared = ({ buffer }: AnyEntries): boolean => !(buffer instanceof ArrayBuffer);
 
-/** What a message with these arrays transfers. */
+/** Returns the buffers that a message with these arrays transfers. */
 export const buffersOf = (arrays: readonly AnyEntries[]): ArrayBuffer[] =>
   arrays.filter((each) => !isShared(each)).map(({ buffer }) => buffer as ArrayBuffer);

@@ -16,7 +16,7 @@ import type {
 } from "./messages.js";
 import { buffersOf } from "./transferables.js";
 
-/** What a session needs of a worker. */
+/** The part of a worker's interface that its client uses. */
 export type RuntimeWorker = Remote<ToRuntime, FromRuntime>;
 
 /** A worker that prepares weights beside a model's, which talks to it by `port`. */
@@ -80,9 +80,9 @@ export function startWorkers(source: string | undefined, may = true) {
 
 /** Owns the worker. Runs follow each other in the order in which they were asked for. */
 export class WorkerClient {
-  /** When runs may come. */
+  /** Resolves when runs may come. */
   readonly loaded: Promise<Loaded>;
-  /** When all weights are in memory and what was to be checked is right. */
+  /** Resolves when all weights are in memory and the outputs that were to be checked are right. */
   readonly complete: Promise<void>;
   readonly #worker: RuntimeWorker;
   readonly #beside: Beside | null;
@@ -147,7 +147,7 @@ export class WorkerClient {
     return ran.finally(() => signal?.removeEventListener("abort", abort));
   }
 
-  /** What the worker answers. Rejects with the reason of the end. */
+  /** Asks the worker, and resolves with its answer. Rejects with the reason of the end. */
   async ask<Type extends Question["type"]>(asked: Extract<Question, { type: Type }>) {
     return this.#ask<Type>(asked, "into" in asked ? [asked.into.buffer] : []);
   }

@@ -1,4 +1,4 @@
-/** What a model's worker does with the messages of its page: it loads and runs the model. */
+/** Answers the messages of a page in its model's worker: it loads and runs the model. */
 import type { WasmPorts } from "../backend/wasm/executor.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { poster, serveMessages } from "../rpc.js";
@@ -26,13 +26,13 @@ export interface Help {
 }
 
 export interface ServePorts extends WasmPorts, Help {
-  /** That of a worker which the page has started to prepare weights. */
+  /** The port of a worker which the page has started to prepare weights. */
   readonly given?: MessagePort | undefined;
 }
 
-/** Without a run for so long, the golden outputs are compared. */
+/** The golden outputs are compared once there was no run for so long. */
 const IDLE_MS = 20;
-/** So often the comparison gives way to a run of the page. */
+/** The comparison gives way to runs of the page this often. */
 const MOST_YIELDS = 16;
 
 const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
@@ -87,7 +87,7 @@ export function serve(
     const { id, feeds, into, timed, stoppable } = asked;
     try {
       const gone = stoppable ? (): boolean => aborted.has(id) : unstoppable;
-      // Else nothing would be heard from the last part of one run to the first breath of the next.
+      // Without it, nothing is heard from the last part of one run to the first breath of the next.
       if (wanted > 1 && !executor?.overlaps) await ports.breathe();
       const result = gone() ? null : ((await executor?.run(feeds, gone, timed, into)) ?? null);
       if (result === null) return post({ type: "aborted", id });
@@ -101,7 +101,7 @@ export function serve(
     }
   };
 
-  /** An empty one where there is none. */
+  /** Sends a part of the memory of weights; it is empty where that cannot be read. */
   const tellPiece = async ({ id, address, into }: Extract<ToRuntime, { type: "read" }>) => {
     const piece = (await executor?.read?.(address, into)) ?? new Uint8Array();
     post({ type: "read", id, piece }, [piece.buffer]);

@@ -37,7 +37,7 @@ export interface Chunking {
   readonly count: number;
 }
 
-/** Between 8 and 16 chunks for each thread, or `extent` where that is fewer. */
+/** Cuts a range into 8 to 16 chunks for each thread, or into `extent` where that is fewer. */
 export function chunking(extent: number, threads: number): Chunking {
   const wanted = Math.min(threads * CHUNKS_PER_THREAD, CLOSED >> 1);
   const units = Math.max(1, Math.floor(extent / wanted));
@@ -80,8 +80,9 @@ export function awaitRun(control: Int32Array, seen: number, limitMs: number): bo
 }
 
 /**
- * The next chunk of the run that is open, of `own` stretch first, or undefined when there is none left.
- * The exchange succeeds only if that run is still open, and then `kernel` is what it was opened with.
+ * Takes the next chunk of the run that is open, of `own` stretch first, or undefined when there is
+ * none left. The exchange succeeds only if that run is still open, and then `kernel` is what it was
+ * opened with.
  */
 export function takeChunk(
   control: Int32Array,
@@ -129,7 +130,7 @@ export const fail = (control: Int32Array): number => Atomics.store(control, FAIL
 
 export const failed = (control: Int32Array): boolean => Atomics.load(control, FAILED) === 1;
 
-/** What the pool tells its threads. */
+/** Messages of the pool to its threads. */
 export type ToThread =
   | { readonly type: "start"; readonly memory: WebAssembly.Memory; readonly control: number }
   | {
@@ -144,7 +145,7 @@ export type ToThread =
   | { readonly type: "forget"; readonly kernel: number };
 
 /**
- * What a thread tells its pool. `done` comes once for each run, from the thread that finished the
- * last chunk.
+ * Messages of a thread to its pool. `done` comes once for each run, from the thread that finished
+ * the last chunk.
  */
 export type FromThread = { readonly type: "ready" } | { readonly type: "done" };

@@ -13,7 +13,7 @@ import {
 } from "./chunks.js";
 import source from "./worker.js?inlined";
 
-/** What a pool needs of a worker. */
+/** The part of a worker's interface that a pool uses. */
 export type Thread = Remote<ToThread, FromThread>;
 
 /** Starts a thread of a text. */

@@ -4,10 +4,10 @@ import { workerOf } from "../engine/page-worker.js";
 import { canShare } from "../engine/sharing.js";
 import type { SpawnThread, ThreadPool } from "./pool.js";
 
-/** What a page asks for: `auto` is one thread for each logical core, 8 at the most. */
+/** The number that a page asks for: `auto` is one thread for each logical core, 8 at the most. */
 export type ThreadCount = number | "auto";
 
-/** What the page is allowed, read once. */
+/** The limits that a browser sets a page, read once. */
 export interface ThreadLimits {
   readonly isolated: boolean;
   /** False where a browser isolates the page and does not let it hand shared memory to threads. */
@@ -15,7 +15,10 @@ export interface ThreadLimits {
   readonly logicalCores: number;
 }
 
-/** One runs kernels in the calling thread; `reason` is null where that was asked for. */
+/**
+ * The number of threads to start; one thread alone is the calling one. `reason` says why there is
+ * one alone, and is null where that was asked for or there are several.
+ */
 export interface ThreadPlan {
   readonly count: number;
   readonly reason: string | null;
@@ -32,7 +35,9 @@ const NO_SHARING = "This browser lets no threads share memory.";
 
 const REMEDY = "The Content-Security-Policy must allow worker-src blob:.";
 
-/** How many threads to start, or why none. Throws KernelZooError (run) for a senseless count. */
+/**
+ * Plans how many threads to start, or why none. Throws KernelZooError (run) for a senseless count.
+ */
 export function planThreads(asked: ThreadCount, limits: ThreadLimits): ThreadPlan {
   const wanted = asked === "auto" ? Math.min(limits.logicalCores, MOST_BY_ITSELF) : asked;
   if (!Number.isInteger(wanted) || wanted < 1 || wanted > MOST_ASKED) {
@@ -76,17 +81,20 @@ export class Threads {
     this.#spawn = spawn;
   }
 
-  /** How many there are, or will be; 1 where they did not start. */
+  /** The number of threads, now or once they start; 1 where they did not. */
   get size(): number {
     return this.#plan.count;
   }
 
-  /** Why there is one although more were asked for; null otherwise. */
+  /** The reason why there is one although more were asked for; null otherwise. */
   get reason(): string | null {
     return this.#plan.reason;
   }
 
-  /** Null where there is one alone. Throws KernelZooError (run) after `dispose`. */
+  /**
+   * Resolves with the pool, which it starts at first; null where there is one thread alone. Throws
+   * KernelZooError (run) after `dispose`.
+   */
   async pool(): Promise<ThreadPool | null> {
     if (this.size === 1) return null;
     if (this.#disposed) {

@@ -1,4 +1,7 @@
-/** How measuring gives way to inferences: after each slice messages come in, and work waits while it must. */
+/**
+ * Has measuring give way to inferences: after each slice messages come in, and work waits while it
+ * must.
+ */
 import type { Gate } from "../agent/pauses.js";
 import { type Clock, now } from "./clock.js";
 
@@ -8,7 +11,7 @@ export interface SliceGate extends Pick<Gate, "isOpen" | "pass"> {
   end?(): void;
 }
 
-/** Counts the time that is not rested. */
+/** Keeps a clock of the time in which work does not rest. */
 export class Rests {
   #restedMs = 0;
   readonly #gate: SliceGate;

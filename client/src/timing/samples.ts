@@ -38,7 +38,9 @@ export const samplerOf =
 /** A slice after which others may run. */
 const SLICE_MS = 2.5;
 
-/** The same in slices, with a rest after each that no time is counted of. */
+/**
+ * Returns a sampler that runs in slices, with a rest after each; the time of rests is not counted.
+ */
 export function restingSampler(
   { extent, run }: Sliceable,
   { calls, callMs }: { readonly calls: number; readonly callMs: number },

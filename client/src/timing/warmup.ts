@@ -65,7 +65,7 @@ class Pace {
     return Math.min(...this.#times);
   }
 
-  /** When the first slice ended that was as fast as the best. */
+  /** Milliseconds of work until the first slice ended that was as fast as the best. */
   get fastMs(): number {
     return this.#all.find(([unitMs]) => unitMs <= STABLE_WITHIN * this.best)?.[1] ?? 0;
   }

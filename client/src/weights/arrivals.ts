@@ -1,9 +1,9 @@
-/** Which weights are in memory: words in it for each, so that all threads see them. */
+/** Notes which weights are in memory, in words of it for each, so that all threads see them. */
 
 /** Whoever waits for weights hears of an abort this late. */
 const PATIENCE_MS = 4;
 
-/** A weight's state, and the microseconds that packing it took. */
+/** Words of a weight: its state, and the microseconds that packing it took. */
 export const ARRIVAL_WORDS = 2;
 
 /** The states: to be fetched, to be read by any thread, being read by one, in memory. */
@@ -12,7 +12,7 @@ export const READABLE = 1;
 export const TAKEN = 2;
 export const STORED = 3;
 
-/** So many of the first weights are in memory. */
+/** Counts how many of the first `weights` weights are in memory, up to one that is not. */
 export function countOf(arrivals: Arrivals, weights: number): number {
   let count = 0;
   while (count < weights && arrivals.state(count) === STORED) count++;
@@ -22,11 +22,11 @@ export function countOf(arrivals: Arrivals, weights: number): number {
 export class Arrivals {
   readonly words: Int32Array;
   readonly #all: number;
-  /** Whether a run computes, or waits for weights to compute with. */
+  /** True while a run computes, or waits for weights to compute with. */
   computing = false;
   /** Hears when a run begins to wait, or has computed. */
   onrest: (() => void) | null = null;
-  /** Told once of each weight that is in memory, in their order, by whoever needs it now. */
+  /** Is told once of each weight that is in memory, in their order, by whoever needs it now. */
   onneed: (weight: number) => void = () => undefined;
   #count = 0;
   #hear: (() => void) | null = null;
@@ -36,7 +36,7 @@ export class Arrivals {
     this.#all = weights;
   }
 
-  /** Whether so many of the first weights are in memory, which a run needs now. */
+  /** Returns whether the first `wanted` weights, which a run needs now, are in memory. */
   has(wanted: number): boolean {
     for (; this.#count < wanted; this.#count++) {
       if (this.state(this.#count) !== STORED) return false;
@@ -45,13 +45,15 @@ export class Arrivals {
     return true;
   }
 
-  /** All are in memory: those that no run has needed yet are told of while none computes. */
+  /**
+   * Tells `onneed` of weights that no run has needed yet, while none computes: all are in memory.
+   */
   async settled(): Promise<void> {
     while (this.computing) await new Promise<void>((resolve) => (this.onrest = resolve));
     this.has(this.#all);
   }
 
-  /** Whether a run waits for weights. */
+  /** True while a run waits for weights. */
   get waiting(): boolean {
     return this.#hear !== null;
   }
@@ -60,7 +62,7 @@ export class Arrivals {
     return Atomics.load(this.words, ARRIVAL_WORDS * weight);
   }
 
-  /** A weight is in memory. */
+  /** Notes that a weight is in memory, and the milliseconds that packing it took. */
   put(weight: number, packMs = 0): void {
     const word = ARRIVAL_WORDS * weight;
     this.words[word + 1] = 1000 * packMs;
@@ -68,12 +70,12 @@ export class Arrivals {
     this.heard();
   }
 
-  /** Whoever waits looks again. */
+  /** Has whoever waits look again. */
   heard(): void {
     this.#hear?.();
   }
 
-  /** Resolves with the next weight, and after milliseconds without one. */
+  /** Resolves when the next weight is in memory, and after `PATIENCE_MS` without one. */
   next(): Promise<void> {
     return new Promise((resolve) => {
       this.#hear = () => {

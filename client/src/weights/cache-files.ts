@@ -1,7 +1,7 @@
 /**
- * Where a device keeps graphs, of this origin alone: in files of the Origin Private File System, or in
- * records of IndexedDB where a browser has no such files, as in its private windows. A graph is one
- * text that describes it, and bytes beside it.
+ * Keeps graphs on a device, for this origin alone: in files of the Origin Private File System, or
+ * in records of IndexedDB where a browser has no such files, as in its private windows. A graph is
+ * one text that describes it, and bytes beside it.
  */
 import type { Bytes } from "../engine/bytes.js";
 
@@ -23,13 +23,13 @@ export interface GraphFiles {
   readonly kind: FilesKind;
   /** Descriptions by name. */
   all(): Promise<ReadonlyMap<string, string>>;
-  /** Undefined where there is none. */
+  /** Reads the description of a graph; undefined where there is none. */
   description(name: string): Promise<string | undefined>;
   describe(name: string, text: string): Promise<void>;
   /** Bytes are there once the writer is closed. */
   writer(name: string): Promise<GraphWriter>;
   reader(name: string): Promise<GraphReader>;
-  /** The description first: bytes without one are no graph. */
+  /** Removes the description first, as bytes without one are no graph. */
   remove(name: string): Promise<void>;
   /** Removes bytes that nothing describes, which nobody may be writing. */
   sweep(): Promise<void>;
@@ -46,7 +46,7 @@ const WEIGHTS = ".weights";
 const REMOVAL_MS = 3_000;
 const RETRY_MS = 10;
 
-/** What TypeScript's DOM library describes in workers alone. */
+/** A synchronous file handle; TypeScript's DOM library describes it in workers alone. */
 interface SyncFile {
   read(into: Uint8Array, options: { at: number }): number;
   write(bytes: Uint8Array, options: { at: number }): number;
@@ -59,7 +59,10 @@ type FileHandle = FileSystemFileHandle & {
 
 type Folder = FileSystemDirectoryHandle & { keys(): AsyncIterable<string> };
 
-/** In a worker a synchronous handle, which reads twice as fast, unless another tab has the file. */
+/**
+ * Opens a file to be read: in a worker by a synchronous handle, which reads twice as fast, unless
+ * another tab has the file.
+ */
 async function readerOf(handle: FileHandle): Promise<GraphReader> {
   const file = await handle.createSyncAccessHandle?.({ mode: "read-only" }).catch(() => undefined);
   if (file !== undefined) {
@@ -69,7 +72,7 @@ async function readerOf(handle: FileHandle): Promise<GraphReader> {
         try {
           return read(at, into);
         } catch (thrown) {
-          // A browser that reads into no shared memory.
+          // This browser reads into no shared memory.
           if (!(thrown instanceof TypeError)) throw thrown;
           const own = new Uint8Array(into.length);
           const whole = read(at, own);
@@ -91,11 +94,14 @@ async function readerOf(handle: FileHandle): Promise<GraphReader> {
   };
 }
 
-/** A copy of what is shared memory, which only synchronous handles take. */
+/** Copies bytes of shared memory, which only synchronous handles take. */
 const unshared = (bytes: Uint8Array): Bytes =>
   (bytes.buffer instanceof ArrayBuffer ? bytes : bytes.slice()) as Bytes;
 
-/** In a worker a synchronous handle, which takes bytes where they lie: others want memory as large. */
+/**
+ * Opens a file to be written: in a worker by a synchronous handle, which takes bytes where they
+ * lie, while others want memory as large.
+ */
 async function writerOf(handle: FileHandle): Promise<GraphWriter> {
   const file = await handle.createSyncAccessHandle?.();
   if (file === undefined) {
@@ -109,7 +115,7 @@ async function writerOf(handle: FileHandle): Promise<GraphWriter> {
     try {
       return file.write(bytes, { at });
     } catch (thrown) {
-      // A browser that writes no shared memory.
+      // This browser writes no shared memory.
       if (!(thrown instanceof TypeError)) throw thrown;
       return file.write(unshared(bytes), { at });
     }
@@ -186,7 +192,9 @@ const asked = <T>(request: IDBRequest<T>): Promise<T> =>
     request.onerror = () => reject(request.error);
   });
 
-/** Pieces by the name of their graph and the place of their first byte. */
+/**
+ * Keeps graphs in IndexedDB: pieces by the name of their graph and the place of their first byte.
+ */
 async function inRecords(): Promise<GraphFiles> {
   const opening = indexedDB.open(NAME, 1);
   opening.onupgradeneeded = () => {
@@ -216,7 +224,7 @@ async function inRecords(): Promise<GraphFiles> {
     async writer(name) {
       return {
         write(at, bytes) {
-          // Of a view of a part a record would have the whole buffer.
+          // The record of a view of a part would have the whole buffer.
           const own = bytes.length < bytes.buffer.byteLength ? bytes.slice() : unshared(bytes);
           return change("pieces", (store) => store.put(own, [name, at]));
         },

@@ -19,13 +19,13 @@ const PROBED_PAGES = 4;
 /** No graph has such a name. */
 const PROBE = "probe";
 
-/** Where the weights of a model are kept. */
+/** The place in which the weights of a model are kept. */
 export interface KeptName {
   readonly files: FilesKind;
   readonly name: string;
 }
 
-/** What is kept of a model: null for a weight that is not kept as its kernels read it now. */
+/** The kept weights of a model: null for one that is not kept as its kernels read it now. */
 export interface KeptModel extends KeptName, Planned {
   readonly weights: readonly (KeptWeight | null)[];
 }
@@ -59,7 +59,7 @@ export class KeptReader {
     this.#file = file;
   }
 
-  /** Null where there is no such file, or the browser denies it. */
+  /** Opens the file of a graph; null where there is none, or the browser denies it. */
   static async open({ files, name }: KeptName): Promise<KeptReader | null> {
     try {
       return new KeptReader(await (await graphFiles(files)).reader(name));
@@ -69,8 +69,8 @@ export class KeptReader {
   }
 
   /**
-   * Reads a piece whenever `rest` lets it, to where calls read where that is memory; false for bytes that
-   * are not those that were written, by `sum`.
+   * Reads a weight, one piece whenever `rest` lets it, straight to where calls read it if `target`
+   * is memory; false for bytes that are not those that were written, by `sum`.
    */
   async read(
     { at, bytes, pieces }: KeptWeight,
@@ -106,14 +106,17 @@ export async function forget({ files, name }: KeptName): Promise<void> {
   try {
     await (await graphFiles(files)).remove(name);
   } catch {
-    // It is found to be changed again.
+    // Whoever opens it next finds that it was changed.
   }
 }
 
-/** Milliseconds that reading a mebibyte and its checksum take here, undisturbed. Rejects without room. */
+/**
+ * Measures the milliseconds that reading a mebibyte and its checksum take here, undisturbed.
+ * Rejects without room.
+ */
 export async function readMs(kind: FilesKind, memory: WebAssembly.Memory): Promise<number> {
   const files = await graphFiles(kind);
-  // Of its own: reading must not change what a run computes meanwhile.
+  // This memory is its own, as reading must not change what a run computes meanwhile.
   const [initial, shared] = [PROBED_PAGES, true];
   const own = new WebAssembly.Memory({ initial, maximum: initial, shared });
   const piece = new Uint8Array(own.buffer);
@@ -124,7 +127,7 @@ export async function readMs(kind: FilesKind, memory: WebAssembly.Memory): Promi
     try {
       for (let i = 0; i < PROBED_PIECES; i++) await writer.write(i * piece.length, piece);
     } finally {
-      // What is open is not removed.
+      // A file that is open is not removed.
       await writer.close();
     }
     const reader = await files.reader(PROBE);

@@ -7,13 +7,13 @@ import { type Checksum, checksum } from "./checksum.js";
 export interface WeightSource {
   readonly plain: boolean;
   readonly bytes: number;
-  /** So many bytes from byte `from` on, which the next ones overwrite; null where they are not had. */
+  /** Reads bytes from byte `from` on, which the next ones overwrite; null where that fails. */
   readonly read: (from: number, bytes: number) => Promise<Uint8Array | null>;
 }
 
 /**
- * Writes all weights, one piece after the other, each when `rest` lets it: of its sources the first that
- * can be read, the last of which always can.
+ * Writes all weights, one piece after the other, each when `rest` lets it. Of the sources of a
+ * weight it takes the first that can be read; the last one always can.
  */
 export async function written(
   writer: GraphWriter,
@@ -43,7 +43,7 @@ export async function written(
   return weights;
 }
 
-/** The checksums of what was written; null where not all of it could be read. */
+/** Writes a weight and returns the checksums of its pieces; null where some could not be read. */
 async function writtenFrom(
   writer: GraphWriter,
   at: number,

@@ -17,7 +17,7 @@ export const LANGUAGE_CACHES = "kernelzoo-language:";
 /** One weight in the file. `key` says of which bytes it was made, and by which pack kernels. */
 export interface KeptWeight {
   readonly key: string;
-  /** Whether it lies there as its author stored it, and is packed when it is read. */
+  /** True where it lies there as its author stored it, and is packed when it is read. */
   readonly plain: boolean;
   readonly at: number;
   readonly bytes: number;
@@ -41,13 +41,16 @@ export interface MeasuredCosts {
   readonly runMs: readonly number[];
 }
 
-/** Which thread is to prepare which weights, and what that was decided by. */
+/** The weights that each thread is to prepare, and the costs by which that was decided. */
 export interface Planned {
   readonly costs: MeasuredCosts;
   readonly queues: readonly (readonly number[])[];
 }
 
-/** Which weights this device packs sooner than it reads the larger packed ones. */
+/**
+ * The schedule of kept weights; `plain` says which this device packs sooner than it reads them
+ * packed, when they are larger.
+ */
 export interface Ways extends Planned {
   readonly plain: readonly boolean[];
 }
@@ -70,26 +73,26 @@ export interface GraphOrder extends Planned {
   readonly weights: readonly KeptWeight[];
   /** The kernels of a graph that is opened by its key: nothing comes from the network then. */
   readonly modules: readonly Linked[] | null;
-  /** The same of a GPU: texts by their hashes. */
+  /** The kernels of such a graph on a GPU: their texts by their hashes. */
   readonly texts: Readonly<Record<string, string>> | null;
 }
 
-/** Where a weight's copies lie, from first to last, and where it lies plain before it is packed. */
+/** The places of a weight: of its copies, from first to last, and plain before it is packed. */
 export interface Place {
   readonly key: string;
   readonly copies: readonly WeightCopy[];
   readonly address: number;
-  /** Up to the next weight. */
+  /** Bytes from `address` up to the next weight. */
   readonly bytes: number;
   readonly plain: number;
   readonly plainBytes: number;
   /** It lies plain in the area that one thread has, only until it is packed. */
   readonly staged: boolean;
-  /** Whether it can be kept plain: its bytes are in memory, or in the file as they are. */
+  /** True where it can be kept plain: its bytes are in memory, or in the file as they are. */
   readonly keptPlain: boolean;
 }
 
-/** Two weights of one key are the same bytes. */
+/** Returns the place of each weight. Two weights of one key are the same bytes. */
 export function placesOf(
   plan: PlanWire,
   { weights, plain, totalBytes }: Pick<Placement, "weights" | "plain" | "totalBytes">,
@@ -133,7 +136,10 @@ function keyOf(chunks: PlacedChunks, weight: WeightWire, packs: readonly string[
 
 type PlacedChunks = ReturnType<typeof placedChunks>;
 
-/** Each with its place in the file as it is fetched, and where it begins and ends once inflated. */
+/**
+ * Returns each chunk with its place in the file as it is fetched, and its begin and end once
+ * inflated.
+ */
 function placedChunks({ chunks }: PlanWire) {
   let [at, start] = [0, 0];
   return chunks.map((chunk) => {

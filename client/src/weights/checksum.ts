@@ -14,7 +14,7 @@ const hex = (lane: number): string => (lane >>> 0).toString(16).padStart(8, "0")
 /** The lanes of all words before `to`, a multiple of their number. */
 type Rounds = (words: Int32Array, to: number) => Lanes;
 
-/** Words behind the last whole round are of the first lane. */
+/** Computes a checksum by `rounds`; words behind the last whole round go to the first lane. */
 export function checksumOf({ buffer, byteOffset, byteLength }: Uint8Array, rounds: Rounds): string {
   const words = new Int32Array(buffer, byteOffset, byteLength / WORD);
   const whole = words.length - (words.length % LANES);
@@ -43,9 +43,9 @@ const rounds: Rounds = (words, to) => {
 };
 
 /**
- * What tells bytes that this device wrote from others: a word that changed always changes it. It is no
- * proof against those who choose bytes, who would need the page's own origin. It is computed in place,
- * in shared memory too, several times as fast as SHA-256, which browsers take of copies alone.
- * `bytes` begin at a multiple of four, and so does their number.
+ * Computes what tells bytes that this device wrote from others: a word that changed always changes
+ * it. It is no proof against those who choose bytes, who would need the page's own origin. It is
+ * computed in place, in shared memory too, several times as fast as SHA-256, which browsers take of
+ * copies alone. `bytes` begin at a multiple of four, and so does their number.
  */
 export const checksum: Checksum = (bytes) => checksumOf(bytes, rounds);

@@ -1,6 +1,7 @@
 /**
- * Weights as the author stored them, from a copy that was packed for a kernel: pack kernels move entries
- * and fill gaps with zeros, so that what one makes of the numbers 1, 2, 3, … tells whence each came.
+ * Restores weights as the author stored them from a copy that was packed for a kernel. Pack kernels
+ * move entries and fill gaps with zeros, so that the copy which one makes of the numbers 1, 2, 3, …
+ * tells where each entry came from.
  */
 import { paced } from "../timing/paced-loop.js";
 
@@ -27,7 +28,7 @@ export async function unpack(
   return found === plain.length;
 }
 
-/** The numbers 1, 2, 3, …, in slices. */
+/** Writes the numbers 1, 2, 3, …, in slices. */
 export const number = (entries: Int32Array, rest: () => Promise<void>): Promise<void> =>
   paced(entries.length, rest, (from, to) => {
     for (let i = from; i < to; i++) entries[i] = i + 1;

@@ -1,4 +1,4 @@
-/** From bytes of the weights file to weights in memory, packed as calls read them. */
+/** Brings bytes of the weights file into memory, as weights that are packed as calls read them. */
 import type { Placement, WeightCopy } from "../backend/wasm/memory.js";
 import type { Main } from "../backend/wasm/program.js";
 import { KernelZooError } from "../engine/error.js";
@@ -35,7 +35,7 @@ export function packCopies(copies: readonly WeightCopy[], plain: number, pack: P
   return now() - started;
 }
 
-/** A file as runs of `take` are given it, and where in it weights begin. */
+/** Takes a file that is given to it in runs of bytes, and says where in it weights begin. */
 export interface FileReading {
   /** Takes whole chunks. */
   readonly take: TakeBytes;
@@ -52,8 +52,9 @@ export const plainFile = ({ weights }: PlanWire, take: TakeBytes): FileReading =
 });
 
 /**
- * Takes the file in order, of which it wants the weights that are to be fetched. When the last byte of
- * one is there, its packed copies are made, unless it is held.
+ * Returns a function that takes the file in order, and of it the weights that are to be fetched.
+ * When the last byte of one is there, its packed copies are made, unless it is held in its own
+ * place.
  */
 export function weightSink(
   { buffer }: Pick<WebAssembly.Memory, "buffer">,
@@ -83,13 +84,13 @@ export function weightSink(
   };
 }
 
-/** Where weights come from. */
+/** The file that weights come from. */
 export interface WeightsFile {
   readonly plan: PlanWire;
   readonly url: string;
 }
 
-/** Where weights are to lie, too. */
+/** The file of weights, and the memory where they are to lie. */
 export interface Wanted extends WeightsFile {
   readonly memory: Pick<WebAssembly.Memory, "buffer">;
   readonly placement: Pick<Placement, "weights" | "plain" | "rooms" | "packScratch">;
@@ -112,7 +113,7 @@ export async function fetchWeights(
   await receiveWeights(wanted, sinkOf(wanted, mains, arrivals), arrived, stored, first);
 }
 
-/** Where weights go that are to be fetched, once there are kernels that pack them. */
+/** Returns the sink of weights that are to be fetched, once there are kernels that pack them. */
 export const sinkOf = (
   { memory, placement, plan }: Wanted,
   mains: Promise<ReadonlyMap<string, Main>>,

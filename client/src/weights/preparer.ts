@@ -47,15 +47,17 @@ import { checksumIn } from "./vector-checksum.js";
 
 const MB = 1e6;
 /**
- * What a device is taken to need before it has measured it: for a megabyte that is received, held to
- * its hash and packed, for one that calls multiply with, and until a worker has started (Chromium on
- * one core of a Zen 5 and half of another).
+ * Milliseconds that a device is taken to need before it has measured them: for a megabyte that is
+ * received, for one that is held to its hash and packed, for one that calls multiply with, and
+ * until a worker has started (Chromium on one core of a Zen 5 and half of another).
  */
 const ESTIMATE = { fetchMs: 0.5, prepareMs: 2.5, runMs: 1.5, startMs: 40 };
 /** More threads wait for the storage and for each other. */
 const MOST_BESIDE = 3;
 
-/** What a worker beside is told: weights of its own queue, and those it may take over. */
+/**
+ * The order that a worker beside is given: weights of its own queue, and those it may take over.
+ */
 export interface PrepareOrder {
   readonly memory: WebAssembly.Memory;
   readonly placement: Pick<
@@ -74,19 +76,21 @@ export interface PrepareOrder {
 export type ToPreparer =
   | { readonly type: "prepare"; readonly order: PrepareOrder }
   | { readonly type: "kernels"; readonly modules: readonly Linked[] }
-  /** It is of no use. */
+  /** Ends a worker that is of no use. */
   | { readonly type: "end" };
 
 export type FromPreparer =
-  /** Something has come: so many bytes of the file, where it is told. */
+  /** Something has come: so many bytes of the file, or null for a piece of a weight. */
   | { readonly type: "progress"; readonly bytes: number | null }
   | { readonly type: "prepared" }
   | { readonly type: "failed"; readonly failure: Failure };
 
-/** What preparation needs of a worker. */
+/** The part of a worker's interface that preparation uses. */
 export type Preparer = Remote<ToPreparer, FromPreparer>;
 
-/** What a worker beside does: weights may be on their way before there is an order for them. */
+/**
+ * Prepares weights in a worker beside: they may be on their way before there is an order for them.
+ */
 export interface Preparing {
   begin(from: WeightsFrom, post: (message: FromPreparer) => void): Begun;
   prepare(
@@ -105,7 +109,7 @@ export const preparing = (stored: Reading): Preparing => ({
   prepare: (order, modules, post, begun) => prepare(order, modules, post, stored, begun),
 });
 
-/** What a thread has begun before it has its order. */
+/** The work that a thread has begun before it has its order. */
 export interface Begun {
   readonly received?: Received;
   /** Browsers take 10 to 80 ms to open a file. */
@@ -193,7 +197,7 @@ async function readKept(
     const { copies, address, plain } = places[weight] as Place;
     const target = new Uint8Array(memory.buffer, own.plain ? plain : address, own.bytes);
     if (!(await reader.read(own, target, sum, rest))) {
-      // It is fetched in the end.
+      // This weight is fetched in the end.
       Atomics.store(arrivals.words, word, FETCHED);
       continue;
     }
@@ -261,7 +265,7 @@ export async function preparedBeside(
   }
 }
 
-/** What is known before weights have places: all are fetched, and nothing was measured. */
+/** Estimates costs before weights have places: all are fetched, and nothing was measured. */
 export function firstCosts({ weights, calls, tensors }: PlanWire, beside: number): WeightCosts {
   const size = (index: number): number => (weights[index]?.bytes ?? 0) / MB;
   return {
@@ -281,7 +285,7 @@ export function firstCosts({ weights, calls, tensors }: PlanWire, beside: number
   };
 }
 
-/** The ways of kept weights: read as calls want them, or plain and packed. */
+/** Returns the costs of kept weights: each is read as calls want it, or read plain and packed. */
 export function keptCosts(
   places: readonly Place[],
   first: WeightCosts,
@@ -312,7 +316,9 @@ export interface PreparationPorts {
   /** Starts a worker beside; null where it cannot share memory. */
   readonly spawn: (() => Preparer) | null;
   readonly stored: Reading;
-  /** One that the page has started, which receives all weights where none are kept. */
+  /**
+   * The port of a worker that the page has started; it receives all weights where none are kept.
+   */
   readonly given?: MessagePort | undefined;
 }
 
@@ -342,16 +348,19 @@ export class Preparation {
     this.#early = ports.given ? preparerAt(ports.given) : started();
   }
 
-  /** Where nothing is kept; 5 to 20 ms for 160 weights, as this code runs once. */
+  /**
+   * Returns the schedule where nothing is kept. It takes 5 to 20 ms for 160 weights, as this code
+   * runs once.
+   */
   #fetched(): Pick<Schedule, "receiver" | "queues"> {
     const { plan } = this.#order.answer;
-    // It has begun.
+    // That worker has begun to receive them all.
     if (this.#ports.given) return { receiver: 1, queues: [[], [...plan.weights.keys()]] };
     this.#first ??= schedule(firstCosts(plan, this.#beside));
     return this.#first;
   }
 
-  /** Whether as many threads may read now as those for which a schedule was kept. */
+  /** Returns whether as many threads may read now as those for which a schedule was kept. */
   #asKept({ queues }: Planned): boolean {
     return queues.length === this.#readers + 1;
   }
@@ -405,7 +414,7 @@ export class Preparation {
       }),
     ]);
     early?.terminate();
-    // What was kept, but could not be read or was not what was written.
+    // These were kept, but could not be read or were not what was written: they are fetched.
     for (const weight of plan.weights.keys()) {
       if (arrivals.state(weight) === READABLE) arrivals.words[ARRIVAL_WORDS * weight] = FETCHED;
     }
@@ -415,7 +424,10 @@ export class Preparation {
     await fetchWeights(own, mains, arrivals, told, stored);
   };
 
-  /** The schedule that was kept where as many threads may read now; else this thread does it all. */
+  /**
+   * Returns the schedule that was kept where as many threads may read now; else this thread reads
+   * all. Where no weight is kept, it is that of weights that are fetched.
+   */
   #scheduled(kept: KeptModel | null): Pick<Schedule, "receiver" | "queues"> {
     if (kept === null || !kept.weights.some((each) => each !== null)) return this.#fetched();
     const { queues } = kept;
@@ -453,7 +465,10 @@ export class Preparation {
     );
   }
 
-  /** From what reading takes here: which weights are kept plain, and who prepares them next time. */
+  /**
+   * Decides, by the time that reading takes here, which weights are kept plain, and who prepares
+   * them next time.
+   */
   async #ways(
     { arrivals, dispatcher, memory, placement }: WasmExecutor,
     files: FilesKind,

@@ -1,12 +1,16 @@
 /**
- * Who prepares which weights of a model, from which source and in which order, so that its first run
- * ends soon (NNV12, sections 3.1.3 and 3.3). Thread 0 runs the calls one after the other, each as soon
- * as its weights are in memory, and prepares while it would wait; the other threads only prepare.
+ * Decides who prepares which weights of a model, from which source and in which order, so that its
+ * first run ends soon (NNV12, sections 3.1.3 and 3.3). Thread 0 runs the calls one after the other,
+ * each as soon as its weights are in memory, and prepares while it would wait; the other threads
+ * only prepare.
  *
  * Costs are milliseconds that this device measured; another module carries a schedule out.
  */
 
-/** How a weight comes into memory: what the one connection takes for it, and what a thread does then. */
+/**
+ * A way to bring a weight into memory: the time that it takes of the one connection, and the time
+ * of a thread after that.
+ */
 export interface Way {
   readonly fetchMs: number;
   readonly prepareMs: number;
@@ -29,7 +33,7 @@ export interface WeightCosts {
   readonly startMs: number;
 }
 
-/** For each weight which of its ways, and on which thread. The receiver is thread 0 or 1. */
+/** Says which way each weight takes, and on which thread. The receiver is thread 0 or 1. */
 export interface Assignment {
   readonly receiver: number;
   readonly ways: readonly number[];
@@ -39,7 +43,7 @@ export interface Assignment {
 export interface Schedule extends Assignment {
   /** The weights of each thread, in the order in which it prepares them. */
   readonly queues: readonly (readonly number[])[];
-  /** When the last call has run. */
+  /** The time at which the last call has run. */
   readonly endMs: number;
 }
 
@@ -51,9 +55,9 @@ const NEAR = 8;
 /** No weight. */
 const NONE = -1;
 
-/** What is left of a thread's queue: of weights whose bytes are there, the first one comes first. */
+/** The rest of a thread's queue: of weights whose bytes are there, the first one comes first. */
 class Queue {
-  /** Those that are fetched, and the others, whose bytes are there from the beginning. */
+  /** Weights that are fetched, and the others, whose bytes are there from the beginning. */
   readonly #fetched: Int32Array;
   readonly #kept: Int32Array;
   #fetchedEnd = 0;
@@ -75,7 +79,7 @@ class Queue {
     else this.#kept[this.#keptEnd++] = weight;
   }
 
-  /** The next weight, which is taken off; none where nothing is there. */
+  /** Takes the next weight off the queue; `NONE` where nothing is there. */
   next(nowMs: number, thereMs: Float64Array): number {
     const fetched = this.#thereMs(thereMs) <= nowMs ? this.#first : NONE;
     const kept = this.#nextKept < this.#keptEnd ? (this.#kept[this.#nextKept] as number) : NONE;
@@ -87,7 +91,7 @@ class Queue {
     return kept;
   }
 
-  /** When bytes of a weight come next; never for an empty queue. */
+  /** Returns when bytes of a weight come next; infinite for an empty queue. */
   thereMs(all: Float64Array): number {
     return this.#nextKept < this.#keptEnd ? 0 : this.#thereMs(all);
   }
@@ -123,7 +127,9 @@ export class Trials {
     this.#doneMs = new Float64Array(length);
   }
 
-  /** When the last call has run, and the sum of when weights are in memory. */
+  /**
+   * Returns when the last call has run, and the sum of the times at which weights are in memory.
+   */
   times(assignment: Assignment): { readonly endMs: number; readonly sumMs: number } {
     this.#assign(assignment);
     this.#prepareBeside();
@@ -186,14 +192,20 @@ function allowed(way: Way, receiver: number, beside: number): readonly number[] 
   return way.receiver ? [receiver] : Array.from({ length: beside + 1 }, (_, thread) => thread);
 }
 
-/** Which ways a first assignment takes: all that there are, or those of the least work or bytes. */
+/**
+ * Rules for the ways that a first assignment takes: all, those of the least work, or of the fewest
+ * bytes.
+ */
 const FEWER: readonly ((way: Way) => number)[] = [
   () => 0,
   ({ prepareMs }) => prepareMs,
   ({ fetchMs, prepareMs }) => fetchMs + prepareMs / 1e3,
 ];
 
-/** Each weight, the first ones first, where it is in memory soonest, in a way that is least by `of`. */
+/**
+ * Assigns weights, the first ones first: each to the thread on which it is in memory soonest, in a
+ * way that is least by `of`.
+ */
 function greedy(costs: WeightCosts, receiver: number, of: (way: Way) => number): Assignment {
   const freeMs = Array.from({ length: costs.beside + 1 }, (_, i) => (i > 0 ? costs.startMs : 0));
   let fetchedMs = freeMs[receiver] as number;
@@ -237,7 +249,7 @@ function improved(
   );
   let best = trials.times(first);
   if (options.every(({ length }) => length === 1)) return { ...first, endMs: best.endMs };
-  /** Whether it is sooner so; else it is as before. */
+  /** Gives weights other ways and threads; false where that is not sooner, and all is as before. */
   const sooner = (
     moved: readonly number[],
     to: readonly (readonly [number, number])[],
@@ -275,7 +287,10 @@ function improved(
   return { receiver, ways, threads, endMs: best.endMs };
 }
 
-/** Within a tenth of the soonest end on what was tried against all schedules of small models. */
+/**
+ * Finds a schedule. Its end was within a tenth of the soonest wherever it was compared with all
+ * schedules of a small model.
+ */
 export function schedule(costs: WeightCosts): Schedule {
   const receivers = costs.beside > 0 ? [0, 1] : [0];
   const tries = { left: TRIES };
@@ -295,8 +310,9 @@ export function schedule(costs: WeightCosts): Schedule {
 }
 
 /**
- * What a thread prepares next: the first of its own queue, or, where that is done, of the one with the
- * most left (section 3.3, workload stealing). `left` is zero for what the thread cannot prepare.
+ * Returns the weight that a thread prepares next: the first of its own queue, or, where that is
+ * done, of the one with the most left (section 3.3, workload stealing). `left` is zero for what the
+ * thread cannot prepare.
  */
 export function nextOf(
   queues: readonly (readonly number[])[],

@@ -1,11 +1,11 @@
-/** Where a worker that has a model's memory reads the weights that its device is to keep. */
+/** Reads the weights that a device is to keep, in the worker that has the model's memory. */
 import type { LoadOrder } from "../executor/messages.js";
 import { addressOf, type WeightWire } from "../wire/model-answer.js";
 import type { WeightSource } from "./cache-writer.js";
 import { chunksOf, PIECE_BYTES, type Place } from "./cached-model.js";
 import { filled, filling, refuseChanged } from "./stream.js";
 
-/** The sources of each weight; those of `plain` are kept plain where that can be. */
+/** Returns the sources of each weight; those of `plain` are kept plain where that can be. */
 export function sourcesIn(
   { buffer }: Pick<WebAssembly.Memory, "buffer">,
   order: LoadOrder,
@@ -15,8 +15,8 @@ export function sourcesIn(
     (address: number): WeightSource["read"] =>
     async (from, bytes) =>
       new Uint8Array(buffer, address + from, bytes);
-  // A host that sends no parts of the file would send the whole for each weight, and of a file that
-  // lies in several a weight may have two.
+  // A host that sends no parts of the file would send the whole for each weight, and where the file
+  // lies in several a weight may lie in two of them.
   let partless = order.answer.weights.url.includes("#");
   const refused = (): void => {
     partless = true;
@@ -34,8 +34,8 @@ export function sourcesIn(
 }
 
 /**
- * A weight as its author stored it, of its chunks alone, in pieces that the next ones overwrite. Throws
- * for what the network lacks; `refused` hears of a host that sends no parts.
+ * Yields a weight as its author stored it, of its chunks alone, in pieces that the next ones
+ * overwrite. Throws for what the network lacks; `refused` hears of a host that sends no parts.
  */
 async function* storedPieces(
   { answer, origin }: LoadOrder,

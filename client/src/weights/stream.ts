@@ -21,8 +21,9 @@ const TRIES = 4;
 const WAIT_MS = 500;
 
 /**
- * Whether bytes have the digest. Pages on plain http have none to compute it with; what they are
- * sent may be changed by anyone on the way, the script that would compare among it.
+ * Returns whether bytes have the digest. Pages on plain http cannot compute one, and take them for
+ * right: anyone on the way may change what such pages are sent, the script that would compare
+ * included.
  */
 async function hasDigest(bytes: Bytes, sha256: string): Promise<boolean> {
   if (globalThis.crypto?.subtle === undefined) return true;
@@ -57,8 +58,8 @@ export function filling(body: ReadableStream<Bytes>): readonly [Fill, ReadableSt
 }
 
 /**
- * The next bytes, in `buffer`, whose memory moves with them. Throws TypeError for a file that ends
- * early.
+ * Reads the next bytes into `buffer`, whose memory moves with them. Throws TypeError for a file
+ * that ends early.
  */
 export async function filled(
   fill: Fill,
@@ -78,8 +79,9 @@ export async function filled(
 }
 
 /**
- * Chunks of the file from byte `from` on, as they arrive. A chunk's buffer is overwritten by the one
- * after the next. Throws KernelZooError (artifact) for a refusal, TypeError for a file that ends early.
+ * Yields chunks of the file from byte `from` on, as they arrive. A chunk's buffer is overwritten by
+ * the one after the next. Throws KernelZooError (artifact) for a refusal, TypeError for a file that
+ * ends early.
  */
 async function* received(
   url: URL | string,
@@ -131,9 +133,9 @@ export async function refuseChanged(
 }
 
 /**
- * The files that an address of weights stands for, and the chunks that each but the last one has. An
- * address that ends in `#N` is that of a file that lies in several of N chunks each, called `.0`, `.1`
- * and so on.
+ * Returns the files that an address of weights stands for, and the number of chunks that each but
+ * the last one has. An address that ends in `#N` stands for files of N chunks each, whose names end
+ * in `.0`, `.1` and so on.
  */
 export function weightFiles(url: URL | string, chunks: number): readonly [string[], number] {
   const [path = "", several] = `${url}`.split("#");
@@ -143,8 +145,8 @@ export function weightFiles(url: URL | string, chunks: number): readonly [string
 }
 
 /**
- * Reads the file from the chunk that has byte `from` on, which may lie in several: see `weightFiles`.
- * Throws KernelZooError: network, artifact (status or hash).
+ * Reads the file from the chunk on that has byte `from`. It may lie in several files: see
+ * `weightFiles`. Throws KernelZooError: network, artifact (status or hash).
  */
 export async function streamWeights(
   url: URL | string,
@@ -154,7 +156,7 @@ export async function streamWeights(
   from = 0,
 ): Promise<void> {
   const [files, most] = weightFiles(url, chunks.length);
-  // Chunks that are behind us, their bytes, and those of them in files before this one.
+  // The chunks that are behind us, their bytes, and the bytes of those in files before this one.
   let [done, offset, start] = [0, 0, 0];
   const pass = ({ bytes }: ChunkWire): void => {
     [done, offset] = [done + 1, offset + bytes];

@@ -60,7 +60,7 @@ async function inflatedChunk({ inflated }: ChunkWire, bytes: Bytes): Promise<Byt
     const whole = new Uint8Array(await new Response(stream).arrayBuffer());
     if (whole.length === inflated) return whole;
   } catch {
-    // As for one of another length.
+    // It is refused like one of another length.
   }
   throw new KernelZooError(
     "artifact",
@@ -92,7 +92,9 @@ class StoredEntries {
     this.#head = new Uint8Array(bytes - codes);
   }
 
-  /** Where plain entries belong, and their bytes, of a part of the file from byte `start` on. */
+  /**
+   * Yields where plain entries belong, and their bytes, of a part of the file from byte `start` on.
+   */
   *pieces(start: number, file: Bytes): Generator<readonly [number, Bytes], void> {
     const { offset, bytes, type } = this.#storage;
     const from = Math.max(0, start - offset);

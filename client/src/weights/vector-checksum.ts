@@ -13,8 +13,9 @@ const MODULE =
   "0b0b2004fd1b002004fd1b012004fd1b022004fd1b030b";
 
 /**
- * The same checksums, those of bytes in `memory` three to five times as fast: a page that opens kept
- * weights has not run enough JavaScript yet for its engine to optimise that.
+ * Returns a function that computes the same checksums, those of bytes in `memory` three to five
+ * times as fast: a page that opens kept weights has not run enough JavaScript yet for its engine to
+ * optimise the function in `checksum.ts`.
  */
 export function checksumIn(memory: WebAssembly.Memory): Checksum {
   let main: (from: number, to: number, byteLength: number) => Lanes;

@@ -1,5 +1,5 @@
 /**
- * What a zoo answers for a model: its plan, and the kernels of a class of devices for it. A static
+ * The answer of a zoo for a model: its plan, and the kernels of a class of devices for it. A static
  * host has the same document in a file.
  */
 import { KernelZooError } from "../engine/error.js";
@@ -27,7 +27,7 @@ export type ModelAnswer = ModelManifest;
 export const addressOf = (url: string, origin: string): URL =>
   new URL(url.startsWith("/") ? `.${url}` : url, origin);
 
-/** What the kernels of an answer are for. A file may name no class of devices: it is for wasm. */
+/** Returns the target of an answer's kernels; a file that names no class of devices is for wasm. */
 export const targetOf = ({ device_class }: ModelAnswer): TargetKind =>
   (/:(webgpu|javascript)/.exec(device_class)?.[1] as TargetKind | undefined) ?? "wasm";
 

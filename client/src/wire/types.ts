@@ -52,7 +52,7 @@ export type SessionRequest = Omit<Schemas["SessionRequest"], "target"> & {
 export type ServedKernel = Schemas["ServedKernel"];
 export type SessionResponse = Schemas["SessionResponse"];
 export type TargetKind = Schemas["TargetKind"];
-/** What agents measure; of javascript everyone is given the default kernels. */
+/** Targets whose kernels agents measure; of javascript everyone is given the default kernels. */
 export type MeasuredTarget = Exclude<TargetKind, "javascript">;
 export type TensorWire = Schemas["TensorWire"];
 export type Version = Schemas["Version"];

@@ -1,4 +1,4 @@
-/** What runs a model without WebAssembly: a plain buffer, and kernels in JavaScript. */
+/** Runs a model without WebAssembly: its memory is a plain buffer, its kernels are JavaScript. */
 import { KernelZooError } from "../../engine/error.js";
 import type { Machine } from "../wasm/executor.js";
 import type { Main } from "../wasm/program.js";

@@ -3,7 +3,7 @@
 export const PART_BITS = 8;
 export const MOST_PARTS = (1 << PART_BITS) - 1;
 
-/** Where part `index` of `count` begins, and the one before ends: see `rangeOfPart`. */
+/** Returns where part `index` of `count` begins and the part before it ends: see `rangeOfPart`. */
 export function edgeOfPart(extent: number, index: number, count: number, threads = 1): number {
   const groups = Math.ceil(extent / threads);
   return Math.min(extent, threads * Math.floor((groups * index) / count));

@@ -25,7 +25,7 @@ import { MOST_PARTS, PART_BITS, rangeOfPart } from "./call-parts.js";
 import type { Task } from "./memory.js";
 import { instantiateAll, type Linked, type Main } from "./program.js";
 
-/** What each thread is told once. */
+/** Tells a thread of the crew that it joins; it is sent once. */
 export interface CrewStart {
   readonly memory: WebAssembly.Memory;
   readonly control: number;
@@ -33,7 +33,7 @@ export interface CrewStart {
   readonly tasks: readonly Task[];
   /** Threads that take chunks, the runtime's worker among them. */
   readonly threads: number;
-  /** Which of them this one is, the runtime's worker the first. */
+  /** The number of this thread among them; the runtime's worker is number 0. */
   readonly thread: number;
   /** Address of this thread's own scratch. */
   readonly scratch: number;
@@ -53,7 +53,7 @@ export type ToCrew =
   | { readonly type: "change"; readonly change: CrewChange };
 export type FromCrew = { readonly type: "ready" };
 
-/** What a crew needs of a worker. */
+/** The part of a worker's interface that a crew uses. */
 export type Hand = Remote<ToCrew, FromCrew>;
 
 /** No run: threads wait for one a while, and then go back to their messages. */
@@ -67,7 +67,8 @@ const MOST_TASKS = 2 ** (31 - 2 * PART_BITS);
 /** A thread looks for the next call this often before it sleeps: some 100 microseconds. */
 const SPINS = 20_000;
 /**
- * How long a thread waits for the next run. A worker that is ended while it waits lives on until then.
+ * A thread waits this long for the next run before it goes back to its messages. A worker that is
+ * ended while it waits lives on until then.
  */
 const LINGER_MS = 1000;
 /** A kernel that takes longer is taken for one that hangs. */
@@ -127,7 +128,7 @@ class Member {
     return this.#chunks;
   }
 
-  /** Until no chunk of the open run is left. */
+  /** Runs chunks until the open run has none left. */
   work(): void {
     const countOf = (part: number): number => this.chunksOf(part)?.count ?? 0;
     for (;;) {
@@ -157,7 +158,7 @@ export class Crew {
   readonly #hands: readonly Hand[];
   readonly #member: Member;
   readonly #clock: Clock;
-  /** Until then threads surely wait for a run. */
+  /** Until this time of the clock all threads surely wait for a run and need no message to wake. */
   #waitingUntil = -Infinity;
 
   private constructor(hands: readonly Hand[], member: Member, clock: Clock) {
@@ -209,7 +210,8 @@ export class Crew {
 
   /**
    * Has calls run other kernels, of `modules` and `mains` where they are new. Resolves when every
-   * thread knows; nothing may run meanwhile. Rejects, with all as it was, where one cannot.
+   * thread knows; nothing may run meanwhile. Where a thread cannot load them, this rejects, and all
+   * is as it was.
    */
   async change(
     change: Omit<CrewChange, "scratch">,
@@ -239,7 +241,7 @@ export class Crew {
     await Promise.all(told);
   }
 
-  /** Lets them sleep. */
+  /** Ends a run: threads wait a while for the next one, and then go back to their messages. */
   down(): void {
     openRun(this.#member.control, IDLE);
     this.#waitingUntil = this.#clock() + LINGER_MS / 2;
@@ -268,7 +270,7 @@ function answered(hand: Hand, message: ToCrew): Promise<void> {
   });
 }
 
-/** What a helping thread does with its messages. */
+/** Handles the messages of the crew in a helping thread. */
 export interface Helping {
   up(): void;
   change(change: CrewChange): void;

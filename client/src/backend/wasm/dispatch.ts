@@ -33,8 +33,9 @@ const TRIED_RUNS = 10;
  */
 const RETRIED_RUNS = { alone: 64, shared: 16 };
 /**
- * What a best time is worth at the next: how fast cores hand data to each other changes while a model
- * runs. On a virtual machine short calls took twice as long on two threads from one second to another.
+ * A best time grows by this factor with each further run, so that an old one is forgotten: how fast
+ * cores hand data to each other changes while a model runs. On a virtual machine short calls took
+ * twice as long on two threads from one second to another.
  */
 const FORGOTTEN = 1.05;
 
@@ -44,7 +45,10 @@ const FORGOTTEN = 1.05;
  */
 export type CallTimes = Float64Array<ArrayBuffer>;
 
-/** Best times of a call of late, which the first run makes too long; infinite before. */
+/**
+ * Best times of a call of late in milliseconds, without threads and with them; infinite before it
+ * has run that way. They are too long after the first run, which is baseline code.
+ */
 interface Learnt {
   alone: number;
   shared: number;
@@ -54,18 +58,18 @@ interface Learnt {
 export interface Ports {
   /** Lets messages in. */
   readonly breathe: () => Promise<void>;
-  /** Weights that are in memory, while they come; all are where it is left out. */
+  /** Tells which weights are in memory while they come; where it is left out, all of them are. */
   readonly arrivals?: Pick<Arrivals, "has" | "next"> | undefined;
   readonly clock?: Clock;
 }
 
-/** What to throw for what a call has thrown. */
+/** Makes the error that is thrown in place of the one that call `task` has thrown. */
 export type Blame = (task: number, cause: unknown) => Error;
 
 /** Threads that help. */
 export type Hands = Pick<Crew, "threads" | "up" | "down" | "run">;
 
-/** Told of a call before and after it; what it throws ends the run. */
+/** Is told of a call before and after it; an error that it throws ends the run. */
 export interface Watch {
   before(): void;
   after(): void;
@@ -89,12 +93,12 @@ export const readyOf = (task: Task, mains: ReadonlyMap<string, Main>, scratch: n
 
 /** Owns what was learnt of each call. */
 export class Dispatcher {
-  /** In their order; one may be replaced between two runs. */
+  /** The calls in the order of the plan; one may be replaced between two runs. */
   readonly calls: Ready[];
   /**
-   * The best time of each kernel so far, which many calls of a model have in common: the first of them
-   * alone is cut blindly. Kernels that fill their scratch do that in each part, so that calls of
-   * ResNet-50 took twice as long in 32 parts as in two.
+   * The best time of each kernel so far. Many calls of a model have a kernel in common, and only
+   * the first of them is cut before it is known how long they take. Kernels that fill their scratch
+   * do that in each part, so that calls of ResNet-50 took twice as long in 32 parts as in two.
    */
   readonly #best = { alone: new Map<string, number>(), shared: new Map<string, number>() };
   readonly #crew: Hands | null;
@@ -120,9 +124,10 @@ export class Dispatcher {
   }
 
   /**
-   * Runs all calls, or those from one to another, on threads that whoever asks has woken; answers
-   * when each ran, or null where `aborted` said to stop. Messages are let in meanwhile, unless it is
-   * `unstoppable` and not the first run, during which weights arrive. Throws as `blame` says.
+   * Runs all calls, or those from one to another, on threads that the caller has woken; answers
+   * when each ran, or null where `aborted` said to stop. Messages are let in meanwhile: always in
+   * the first run, during which weights arrive, and in later ones unless `aborted` is
+   * `unstoppable`. Throws as `blame` says.
    */
   async run(aborted: () => boolean, from = 0, to = this.calls.length): Promise<CallTimes | null> {
     const times = new Float64Array(3 * to);
@@ -187,7 +192,7 @@ export class Dispatcher {
     try {
       if (crew) crew.run(index, part, of);
       else {
-        // It begins where the last one ended.
+        // The part begins where the one before it ended.
         const last = words.length - 1;
         words[last - 1] = words[last] as number;
         words[last] = edgeOfPart(task.extent, part + 1, of);
@@ -198,7 +203,10 @@ export class Dispatcher {
     }
   }
 
-  /** Who helps with a call: both ways are tried, and then the faster is taken. */
+  /**
+   * Returns the threads that help with a call, or null for none: both ways are tried, and then the
+   * faster is taken.
+   */
   #crewOf({ task, learnt: { alone, shared, runs } }: Ready): Hands | null {
     const faster =
       runs < TRIED_RUNS

@@ -31,13 +31,13 @@ import { warmUp } from "./warm-up.js";
 
 const PAGE_BYTES = 65_536;
 
-/** What starts threads. */
+/** Starts the threads that help: `spawn` starts the worker of one. */
 export interface CrewPorts {
   readonly start: typeof Crew.start;
   readonly spawn: () => Hand;
 }
 
-/** What calls run on; WebAssembly unless told. */
+/** The memory and the kernels that calls run on; they are WebAssembly's unless told. */
 export interface Machine {
   /** Throws KernelZooError (memory). */
   memory(bytes: number): WebAssembly.Memory;
@@ -50,13 +50,13 @@ export interface WasmPorts extends ExecutorPorts {
   readonly threads: CrewPorts | null;
   /** Brings weights into memory; this thread fetches them all unless told. */
   readonly bring?: Bring;
-  /** What reads weights in fewer bits, which the worker of plans that have none lacks. */
+  /** Reads weights in fewer bits; the worker of plans that have no such weights lacks it. */
   readonly unpacking?: Reading;
   /** Bytes that the memory may grow by once the model is loaded; it does not unless told. */
   readonly spareBytes?: number;
 }
 
-/** What weights are brought to, and by which kernels. */
+/** The memory that weights are brought to, and the kernels that pack them there. */
 export interface Bringing {
   readonly memory: WebAssembly.Memory;
   readonly placement: Placement;
@@ -150,11 +150,11 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
     const workload = plan.kernels[plan.calls[task]?.kernel ?? 0] as string;
     const stage = cause instanceof KernelZooError ? cause.stage : "run";
     const message = `The kernel trapped: ${sentence(cause)}`;
-    // Not that of the plan's tasks: another may have been swapped in.
+    // The plan's task may name another artifact than the one that was swapped in.
     const { artifact } = (dispatcher.calls[task] as Ready).task;
     return new WrongKernel({ workload, artifact, stage, message });
   };
-  // What has arrived is taken before the next part of a call: else the connection would wait.
+  // Bytes that have arrived are taken before the next part of a call: else the connection waits.
   const breathe = async (): Promise<void> => {
     let seen: number;
     do {
@@ -168,7 +168,7 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
     arrivals,
   });
 
-  // 4. What runs them.
+  // 4. Functions that run them.
   const view = ({ tensor, shape }: Pick<PortWire, "tensor" | "shape">) => {
     const { dtype, at = 0, weight } = plan.tensors[tensor] as PlanTensor;
     const { activations, weights } = placement;
@@ -200,7 +200,7 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
       threads: crew?.threads ?? 1,
       singleThreadReason: reason,
     },
-    /** Before the first run, while the page's inputs are on their way. */
+    /** Has kernels optimised before the first run, while the page's inputs are on their way. */
     warmUp() {
       if (targetOf(answer) === "wasm") warmUp(dispatcher.calls, kernels);
     },

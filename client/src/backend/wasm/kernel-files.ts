@@ -1,4 +1,4 @@
-/** Which files have the kernels of a model: its linked module, and single ones that replace some. */
+/** Lists the files of a model's kernels: its linked module, and single ones that replace some. */
 import { partsOf } from "../../executor/kernel-parts.js";
 import type { ModelAnswer } from "../../wire/model-answer.js";
 import type { ArtifactWire, KernelWire } from "../../wire/types.js";

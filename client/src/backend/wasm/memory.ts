@@ -1,15 +1,15 @@
 /**
- * Where everything of a model lies in its one memory:
+ * Gives everything of a model a place in its one memory:
  *
  *     0    64                                                                 weights in order of first use
  *     |free| activations | scratch of each thread | control | arrivals | staging | plain or packed, as calls read them |
  *
- * A weight that is read packed alone lies plain until it is packed, while runs use what lies before the
- * staging area: where weights come in their order in the place of those behind it, which come later.
- * The last ones, which have too little behind them, are held in their own place, until the call that
- * reads them packs them out of room that activations have left by then. The staging area is for those
- * for which there is none either, and for weights that come in no order. The scratch of pack kernels
- * follows it.
+ * A weight that calls read only packed must lie plain somewhere until it is packed, and runs use
+ * what lies before the staging area meanwhile. Where weights come in their order, it lies in the
+ * place of those behind it, which come later. The last weights have too little behind them: each is
+ * held in its own place until the call that reads it comes, and is then packed out of room that
+ * activations have left by then. The staging area is for weights for which there is no such room
+ * either, and for those that come in no order. The scratch of pack kernels follows it.
  */
 import { KernelZooError } from "../../engine/error.js";
 import { packTensors } from "../../engine/packing.js";
@@ -44,9 +44,9 @@ export interface Placement {
   readonly tasks: readonly Task[];
   /** All copies of each weight; a plain one is the first. */
   readonly weights: readonly (readonly WeightCopy[])[];
-  /** Where each weight comes to lie plain: in a copy, or until it is packed. */
+  /** The address at which each weight comes to lie plain: as a copy, or until it is packed. */
   readonly plain: readonly number[];
-  /** From where a weight is packed that is held in its own place; undefined for others. */
+  /** The address from which a weight held in its own place is packed; undefined for others. */
   readonly rooms: readonly (number | undefined)[];
   readonly activations: number;
   readonly packScratch: number;
@@ -76,7 +76,7 @@ function wanted(plan: PlanWire, kernels: readonly KernelWire[]): (ArtifactWire |
   return copies.map((each) => [...each.values()].sort((a, b) => Number(!!a) - Number(!!b)));
 }
 
-/** Behind what calls have from that of `weight` on, and outputs. */
+/** Returns the address behind outputs and the tensors of calls from that of `weight` on. */
 function roomFor(plan: PlanWire, weight: number): number {
   const first = plan.calls.findIndex(({ tensors }) =>
     tensors.some((tensor) => plan.tensors[tensor]?.weight === weight),

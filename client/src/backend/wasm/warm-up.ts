@@ -10,14 +10,14 @@ import type { Ready } from "./dispatch.js";
 
 /** V8 (Chromium 156) optimises a kernel after 5 to 8.4 MB of its own bytes; baseline code has 2 to 3 times as many. */
 const CALLED_BYTES = 9e6;
-/** Those of less than 2 kB run for too short a time to matter. */
+/** Kernels of less than 2 kB would need more calls; they run for too short a time to matter. */
 const MOST_CALLS = 4500;
-/** Kernels that fill their scratch do that in empty calls, too, and their loops count. */
+/** Limit for a kernel: those that fill their scratch do so in empty calls, too; its loops count. */
 const MOST_MS = 2.5;
 /** The clock is read once in so many calls. */
 const CALLS = 64;
 
-/** In the order of first use, before anything runs: scratch is written. */
+/** Warms kernels up in the order of first use; nothing may run yet, as scratch is written. */
 export function warmUp(
   calls: readonly Pick<Ready, "task" | "main" | "words">[],
   kernels: readonly Pick<KernelWire, "sha256" | "size_bytes">[],

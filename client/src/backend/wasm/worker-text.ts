@@ -3,12 +3,13 @@ import type { LoadOrder, ToBeside, WeightsFrom } from "../../executor/messages.j
 import { type Beside, type RuntimeWorker, spawnRuntime } from "../../executor/worker-client.js";
 import text from "./worker.js?parts";
 
-/** From so many bytes on a worker that receives them ends sooner than the model's own. */
+/** A worker that receives more bytes of weights than these ends sooner than the model's own. */
 const LARGE_BYTES = 30e6;
 
 /**
- * A worker beside a model's, where workers share memory and one is going to be wanted: weights that are not kept are on their
- * way then while the model's worker starts and gives everything a place.
+ * Starts a worker beside a model's, where workers share memory and one is going to be wanted:
+ * weights that are not kept are on their way then while the model's worker starts and gives
+ * everything a place.
  */
 export function besideOf({ answer, graph }: LoadOrder, url: URL): Beside | null {
   const { plan } = answer;

@@ -28,7 +28,7 @@ export interface Launch {
   readonly workgroups: number;
 }
 
-/** `most` workgroups fit into one dimension. */
+/** Cuts dispatches into slices; `most` workgroups fit into one dimension. */
 export function planSlices(workgroups: readonly number[], most: number): SlicePlan {
   const longest = Math.max(...workgroups);
   const unit = Math.min(Math.ceil(longest / SLICES), most);
@@ -60,7 +60,7 @@ export class BoundProgram implements BoundCall {
   readonly #plan: SlicePlan;
   readonly #most: number;
   readonly #stride: number;
-  /** Those of all slices, which most runs encode. */
+  /** The launches of all slices, which most runs encode. */
   readonly #whole: readonly Launch[];
   readonly #uniform: GPUBuffer;
   readonly #tensors: GPUBindGroup;
@@ -149,7 +149,10 @@ export interface SliceOptions {
  * GPU. Below `leastMs`, waiting for the answer takes longer than the work.
  */
 const ALONE = { leastMs: 8, mostMs: 32 };
-/** Longer than the shortest submission, which hardly does anything but wait for the answer. */
+/**
+ * Both count from the time of the shortest submission, which hardly does anything but wait for the
+ * answer.
+ */
 const BESIDE_OTHERS = { leastMs: 0.5, mostMs: 1 };
 
 /**

@@ -14,7 +14,7 @@ export interface Float16View extends ArrayBufferView<ArrayBuffer> {
   readonly [Symbol.toStringTag]: "Uint16Array" | "Float16Array";
 }
 
-/** What a buffer may be written from. */
+/** Entries that a buffer may be written from. */
 export type GpuEntries = TensorView | Float16View;
 
 const FLOAT16_VIEWS: readonly string[] = ["Uint16Array", "Float16Array"];
@@ -26,7 +26,7 @@ const isFloat16View = (entries: GpuEntries): entries is Float16View =>
 export const storedBytes = (tensor: Pick<TensorWire, "dtype" | "shape">): number =>
   tensor.dtype === "f16" ? FLOAT16_BYTES * elementsOf(tensor) : tensorBytes(tensor);
 
-/** Whether the tensor is of f16 and the entries need no rounding. */
+/** Returns whether the tensor is of f16 and the entries need no rounding. */
 export const suitsFloat16 = (tensor: TensorWire, entries: GpuEntries): boolean =>
   tensor.dtype === "f16" && isFloat16View(entries);
 
@@ -94,7 +94,7 @@ export function filledBuffer(
   return buffer;
 }
 
-/** `bytes` of `source` from `offset` on, once all that was submitted before has run. */
+/** Reads `bytes` of `source` from `offset` on, once all that was submitted before has run. */
 export async function readBuffer(
   open: OpenDevice,
   source: GPUBuffer,

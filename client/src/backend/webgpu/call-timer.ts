@@ -1,4 +1,4 @@
-/** What the calls of a plan take on the GPU, each by itself: in a run they overlap. */
+/** Times the calls of a plan on the GPU, each by itself: in a run they overlap. */
 import { now } from "../../timing/clock.js";
 import type { CallTimes } from "../wasm/dispatch.js";
 import type { BoundCall } from "./binding.js";

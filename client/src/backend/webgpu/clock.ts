@@ -23,7 +23,7 @@ const STEADY_READINGS = 3;
 const MOST_RAISING_MS = 900;
 const MOST_KEEPING_MS = 60;
 
-/** When the GPU last had work of ours, in milliseconds of the page's clock. */
+/** The time at which the GPU last had work of ours, in milliseconds of the page's clock. */
 export interface GpuActivity {
   lastMs: number;
 }

@@ -87,7 +87,7 @@ export class OpenDevice {
     this.#lost.catch(() => undefined);
   }
 
-  /** Whether a processor plays the GPU; false where the browser does not tell. */
+  /** True where a processor plays the GPU; false where the browser does not tell. */
   get isSoftware(): boolean {
     return (this.device as Partial<GPUDevice>).adapterInfo?.isFallbackAdapter ?? false;
   }

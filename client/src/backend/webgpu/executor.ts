@@ -44,13 +44,13 @@ const MOST_RUNS = 3;
  * milliseconds takes 0.2 more to wake.
  */
 const SOON_MS = 0.4;
-/** What a least time is worth at the next run. */
+/** A least time grows by this factor with each run, so that an old one is forgotten. */
 const FORGOTTEN = 1.05;
 
 interface LoadPorts extends Pick<ExecutorPorts, "progress"> {
   /**
-   * Told before a run ends. An executor on wasm tells nobody: that took the thread which computes
-   * 0.1 ms, and outputs were in the page no earlier.
+   * Is called shortly before a run ends. An executor on wasm tells nobody: telling took the thread
+   * which computes 0.1 ms, and outputs were in the page no earlier.
    */
   readonly soon?: () => void;
 }
@@ -86,12 +86,15 @@ export class GpuExecutor implements Executor {
   readonly #soon: () => void;
   readonly #uploads: Uploads;
   #calls: readonly BoundProgram[];
-  /** Those of them that a short run has without the uniform of slices; null until one was short. */
+  /**
+   * Calls that a short run makes without the uniform of slices, by their numbers; null until a run
+   * was short.
+   */
   #whole: Map<number, Sliced> | null = null;
   readonly #runs: OverlappingRuns<Staging>;
-  /** What the last run in slices took. */
+  /** Milliseconds that the last run in slices took; infinite before the first. */
   #runMs = Number.POSITIVE_INFINITY;
-  /** What outputs were awaited for of late, and read. */
+  /** The least milliseconds of late for which outputs were awaited and read; infinite before. */
   #usualMs = Number.POSITIVE_INFINITY;
 
   private constructor(
@@ -146,12 +149,12 @@ export class GpuExecutor implements Executor {
     }
   }
 
-  /** In their order. */
+  /** The calls in the order of the plan. */
   get calls(): readonly BoundProgram[] {
     return this.#calls;
   }
 
-  /** Calls that run something else from the next run on. */
+  /** Has calls run other programs from the next run on. */
   replace(calls: ReadonlyMap<number, BoundProgram>): void {
     for (const i of calls.keys()) this.#whole?.delete(i);
     this.#calls = this.#calls.map((call, i) => calls.get(i) ?? call);
@@ -187,8 +190,7 @@ export class GpuExecutor implements Executor {
   }
 
   /**
-   * What each call takes by itself; `rest` is awaited before each of the passes that tell. Throws as
-   * `run`.
+   * Times each call by itself; `rest` is awaited before each pass that is timed. Throws as `run`.
    */
   async times(rest: (() => Promise<void>) | null = null): Promise<RunResult["times"]> {
     const some = this.#calls[0] as BoundProgram;
@@ -200,7 +202,7 @@ export class GpuExecutor implements Executor {
     }
   }
 
-  /** False where the run was aborted before its end. */
+  /** Submits a run; false where it was aborted before its end. */
   async #submit(
     feeds: readonly Stored[],
     { copies: outputs }: Staging,
@@ -234,8 +236,9 @@ export class GpuExecutor implements Executor {
   }
 
   /**
-   * Runs of a slow GPU are submitted in slices of kernels, each of which reads where it begins. A GPU
-   * that has run them all in a moment is spared that: it waits for the number in each kernel.
+   * Compiles kernels without the uniform of slices. Runs of a slow GPU are submitted in slices of
+   * kernels, each of which reads from that uniform where it begins. A GPU that has run all kernels
+   * in a moment needs no slices, and is spared the wait for the number in each kernel.
    */
   async #compileWhole(): Promise<void> {
     this.#whole = new Map();

@@ -1,6 +1,6 @@
 /** Features of the target `webgpu`, as `kernelzoo/domain/target.py` lists them. */
 
-/** What adapters and devices tell alike. */
+/** The features and limits that adapters and devices tell alike. */
 export type Capabilities = Pick<GPUAdapter, "features" | "limits">;
 
 type LimitName = Exclude<keyof GPUSupportedLimits, "__brand">;
@@ -16,7 +16,7 @@ const invocations = (count: number): LimitStep => ({
   maxComputeWorkgroupSizeX: count,
 });
 
-/** What a device must be given to reach the step. */
+/** The limits that a device must be given to reach the step. */
 type LimitStep = Readonly<Partial<Record<LimitName, number>>>;
 
 const STEPS: Readonly<Record<string, LimitStep>> = {

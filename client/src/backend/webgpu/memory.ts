@@ -1,6 +1,6 @@
 /**
- * Which buffer each tensor of a plan is in. A plan gives addresses in one memory; on a GPU a kernel
- * may not read and write the same buffer, so values that are not needed at the same time share whole
+ * Gives each tensor of a plan a buffer. A plan gives addresses in one memory; on a GPU a kernel may
+ * not read and write the same buffer, so values that are not needed at the same time share whole
  * buffers, and a call that would write in place writes to another one.
  */
 import { KernelZooError } from "../../engine/error.js";
@@ -19,11 +19,11 @@ export interface GpuPlacement {
   readonly calls: readonly (readonly BufferOf[])[];
   readonly inputs: readonly BufferOf[];
   readonly outputs: readonly BufferOf[];
-  /** After how many calls each output is there. */
+  /** The number of calls after which each output is there. */
   readonly ready: readonly number[];
 }
 
-/** What a call or a feed writes, until its last reader has run. */
+/** The entries that a call or a feed writes, kept until their last reader has run. */
 interface Value {
   readonly bytes: number;
   readonly first: number;

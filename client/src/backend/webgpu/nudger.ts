@@ -1,14 +1,19 @@
 import { type Clock, now } from "../../timing/clock.js";
 
-/** Between two nudges. */
+/** Milliseconds between two nudges. */
 const EVERY_MS = 0.1;
-/** The same where other outputs are awaited, too: the GPU has work, and nudges take of the time in
- * which more of it is handed over. */
+/**
+ * Milliseconds between two nudges where other outputs are awaited, too: the GPU has work, and
+ * nudges take of the time in which more of it is handed over.
+ */
 const SELDOM_MS = 0.5;
-/** Longer work gains nothing from being told of 2 ms earlier, and a core would wait for nothing. */
+/**
+ * Nudges end after so long: longer work gains nothing from being told of 2 ms earlier, and a core
+ * would wait for nothing.
+ */
 const MOST_MS = 20;
 
-/** What is told with each nudge from a time on. */
+/** A function that is called with each nudge from the time `at` of the clock on. */
 export interface Soon {
   readonly at: number;
   readonly tell: () => void;

@@ -7,7 +7,7 @@ export class OverlappingRuns<Staging> {
   readonly #waiting: ((staging: Staging) => void)[] = [];
   #submitted: Promise<unknown> = Promise.resolve();
 
-  /** As many as there is staging. */
+  /** Lets as many runs be under way at once as there is staging. */
   constructor(all: readonly Staging[]) {
     this.#free = [...all];
   }

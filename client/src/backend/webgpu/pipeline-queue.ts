@@ -36,7 +36,7 @@ export function limiter(most: () => number): <T>(work: () => Promise<T>) => Prom
  * A driver takes 20 to 100 ms for a pipeline, that of a machine without a GPU up to two seconds.
  */
 const LIMIT_MS = 10_000;
-/** How long other pipelines wait for one that was given up to end after all. */
+/** Other pipelines wait this long for one that was given up to end after all. */
 const RETURN_MS = 20_000;
 /**
  * Drivers compile on threads of their own, one pipeline on each. Fewer than `LEAST` leave such a thread

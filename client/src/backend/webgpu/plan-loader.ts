@@ -42,7 +42,7 @@ export interface LoadedPlan<Call extends Sliced = BoundProgram> {
   readonly stored: Promise<void>;
 }
 
-/** How calls are compiled and bound. */
+/** Compiles and binds calls: so that they can run in slices, or whole. */
 interface CallBinding<Call extends Sliced> {
   readonly compile: typeof compileProgram;
   readonly bound: (program: Program, operands: readonly GPUBuffer[]) => Call;
@@ -66,7 +66,7 @@ const WHOLE: CallBinding<WholeProgram> = {
 export const loadOnGpu = (order: LoadOrder, ports: Reports): Promise<LoadedPlan> =>
   loaded(order, ports, () => SLICED);
 
-/** The same for a plan of which nothing is ever submitted in parts. */
+/** Loads a plan of which nothing is ever submitted in parts. Throws as `loadOnGpu`. */
 export const loadWhole = (order: LoadOrder, ports: Reports): Promise<LoadedPlan<BoundCall>> =>
   loaded<BoundCall>(order, ports, (open, kernels) =>
     kernels.every((kernel) => runsWhole(open, kernel)) ? WHOLE : SLICED,
@@ -113,8 +113,9 @@ async function loaded<Call extends Sliced>(
 }
 
 /**
- * Weights from the device, where it keeps all of them as they lie here; else from the network. Rejects
- * with KernelZooError: network, artifact, storage for a graph that is opened by its key and not whole.
+ * Brings weights from the device, where it keeps all as they lie here; else from the network.
+ * Rejects with KernelZooError: network, artifact, storage for a graph that is opened by its key and
+ * not whole.
  */
 async function bringWeights(
   { answer, origin, graph, replaced }: LoadOrder,
@@ -136,7 +137,7 @@ async function bringWeights(
   await streamWeights(addressOf(answer.weights.url, origin), plan.chunks, take, { chunk: arrived });
 }
 
-/** False where a weight is not what was written. */
+/** Reads kept weights; false where there is no such file, or a weight is not what was written. */
 async function readKept(kept: KeptModel, buffers: PlanBuffers): Promise<boolean> {
   const reader = await KeptReader.open(kept);
   if (reader === null) return false;
@@ -154,8 +155,9 @@ async function readKept(kept: KeptModel, buffers: PlanBuffers): Promise<boolean>
 }
 
 /**
- * The calls of a plan that is loaded without what lets a submission hold a part of a kernel; null
- * where one needs it. Throws KernelZooError: network, artifact, validate, compile, run; WrongKernel.
+ * Compiles and binds the calls of a loaded plan without the uniform that lets a submission hold a
+ * part of a kernel; null where a kernel needs it. Throws KernelZooError: network, artifact,
+ * validate, compile, run; WrongKernel.
  */
 export async function wholeCalls(
   order: LoadOrder,
@@ -206,7 +208,7 @@ export class PlanBuffers {
   #scratch: GPUBuffer | null = null;
   #next = 0;
 
-  /** With buffers of its own for weights unless told. */
+  /** Makes buffers of its own for weights, too, unless it is given `weights` to share. */
   constructor(
     answer: ModelAnswer,
     placement: GpuPlacement,
@@ -226,17 +228,17 @@ export class PlanBuffers {
     return all[kind][index] as GPUBuffer;
   };
 
-  /** A call of the plan, bound to its tensors; `output` in the place of its own where it is told. */
+  /** Binds a program to the tensors of a call; `output`, where given, replaces the call's own. */
   bound(call: number, program: Program, output?: GPUBuffer): BoundProgram {
     return new BoundProgram(program, this.operands(call, program, output));
   }
 
-  /** The same of a program that may be without the uniform of slices. */
+  /** Binds a program that may be without the uniform of slices to the tensors of a call. */
   boundWhole(call: number, program: Program): BoundCall {
     return boundTo(program, this.operands(call, program));
   }
 
-  /** What a program is bound to in the place of a call. */
+  /** Returns the buffers that a program is bound to in the place of a call, those of ABI 1. */
   operands(call: number, program: Program, output?: GPUBuffer): readonly GPUBuffer[] {
     const { scratch_bytes } = program.kernel;
     const own = (this.placement.calls[call] as readonly BufferOf[]).map(this.of);
@@ -244,12 +246,15 @@ export class PlanBuffers {
     return scratch_bytes > 0 ? [...operands, this.#scratchOf(scratch_bytes)] : operands;
   }
 
-  /** The same weights with activations and scratch of their own, for runs beside those of the model. */
+  /**
+   * Returns buffers with the same weights, and activations, states and scratch of their own, for
+   * runs beside those of the model.
+   */
   apart(): PlanBuffers {
     return new PlanBuffers(this.#answer, this.placement, this.#device, this.#weights);
   }
 
-  /** Destroys activations and scratch. */
+  /** Destroys activations, states and scratch; weights stay. */
   dispose(): void {
     for (const buffer of [...this.#shared, ...this.#states]) buffer.destroy();
     this.#scratch?.destroy();

@@ -6,7 +6,7 @@ import type { KernelWire } from "../../wire/types.js";
 import type { OpenDevice } from "./device.js";
 import { compiled } from "./pipeline-queue.js";
 
-/** What is known of a kernel beside its text. */
+/** The description of a kernel: all that is known of it beside its text. */
 export interface GpuKernelWire
   extends Pick<KernelWire, "candidate" | "requires" | "tensors" | "scratch_bytes" | "dispatches"> {
   /** The artifact, where it is one of a zoo. */
@@ -21,7 +21,7 @@ export interface Program {
   readonly tensors: GPUBindGroupLayout;
   /** The layout of the uniform that says where a slice begins; null of a program without one. */
   readonly firstWorkgroup: GPUBindGroupLayout | null;
-  /** What the browser took to read the text, and the driver for its pipelines. */
+  /** Milliseconds that the browser took to read the text, and the driver for its pipelines. */
   readonly compileMs: number;
 }
 
@@ -67,7 +67,10 @@ interface ReadText {
   readonly valid: Promise<unknown>;
 }
 
-/** A pipeline may be asked for at once, without waiting for the answer of the browser's GPU process. */
+/**
+ * Hands a text to the browser. A pipeline may be asked for at once, without waiting for the answer
+ * of the browser's GPU process.
+ */
 function shaderModule(open: OpenDevice, { candidate }: GpuKernelWire, code: string): ReadText {
   const made: GPUShaderModule[] = [];
   const scoped = open.scoped(() => made.push(open.device.createShaderModule({ code })), LIMIT_MS);

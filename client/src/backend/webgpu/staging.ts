@@ -2,7 +2,7 @@
 import type { Stored } from "../../executor/golden-tensors.js";
 import { stagingBuffer } from "./buffers.js";
 
-/** What is copied once some of the calls have run: so many bytes, from `at` in `from` on. */
+/** A copy, after some of the calls, of `bytes` bytes from `at` in `from` to `offset` in `to`. */
 export interface BufferCopy {
   readonly from: GPUBuffer;
   readonly at: number;
@@ -11,7 +11,7 @@ export interface BufferCopy {
   readonly bytes: number;
 }
 
-/** What is copied of an output, after submission number `part` of a run. */
+/** A copy of a part of an output, after submission number `part` of a run. */
 interface OutputCopy extends BufferCopy {
   readonly output: number;
   readonly part: number;
@@ -42,8 +42,9 @@ const PAGE_ENTRIES = 4096 / Float32Array.BYTES_PER_ELEMENT;
 type Piece = Omit<OutputCopy, "to"> & { readonly buffer: number };
 
 /**
- * Outputs one after another in buffers of at most so many bytes, those that are there first in front.
- * Each submission of a run fills buffers of its own: the page takes them while the GPU goes on.
+ * Puts outputs one after another into buffers of at most so many bytes, the ones first that are
+ * there first. Each submission of a run fills buffers of its own: the page takes them while the GPU
+ * goes on.
  */
 function piecesOf(outputs: readonly GpuOutput[], pieceBytes: number) {
   const sizes: number[] = [];
@@ -66,7 +67,7 @@ function piecesOf(outputs: readonly GpuOutput[], pieceBytes: number) {
 
 /** The staging buffers of one run. */
 export class Staging {
-  /** In the order of the buffers that they fill. */
+  /** The copies in the order of the buffers that they fill. */
   readonly copies: readonly OutputCopy[];
   readonly #outputs: readonly GpuOutput[];
   readonly #buffers: readonly GPUBuffer[];
@@ -83,8 +84,8 @@ export class Staging {
   }
 
   /**
-   * What was copied here by work that has been submitted: in the arrays `into`, where they suit. Each
-   * buffer is awaited by `settled`.
+   * Reads what work that has been submitted copies here: into the arrays `into` where they suit,
+   * else into fresh ones. Each buffer is awaited by `settled`.
    */
   async read(
     into: readonly (Stored | undefined)[],
@@ -97,7 +98,7 @@ export class Staging {
       const later = this.#buffers[i + AHEAD];
       if (later !== undefined) {
         mapping.push(mapped(later));
-        this.#queue.submit([]); // What is asked for leaves the page with what is submitted.
+        this.#queue.submit([]); // The request leaves the page with what is submitted.
       }
       const held = buffer.getMappedRange();
       for (const { output, at, to, offset, bytes } of this.copies) {

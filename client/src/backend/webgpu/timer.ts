@@ -1,4 +1,4 @@
-/** How long a compute pass takes on the GPU. */
+/** Measures how long a compute pass takes on the GPU. */
 import { KernelZooError } from "../../engine/error.js";
 import { now } from "../../timing/clock.js";
 import { submitPass } from "./binding.js";
@@ -12,7 +12,7 @@ export interface GpuTimer {
   readonly kind: "timestamp" | "wall";
   /** Its resolution. */
   readonly tickMs: number;
-  /** What samples are sized for as if it were the resolution, for `callsPerSample`. */
+  /** The step that `callsPerSample` sizes samples for, as if it were the resolution. */
   readonly stepMs: number;
   /** Nanoseconds of a pass. Throws KernelZooError: run, timeout after `limitMs`. */
   passNs(encode: Encode, limitMs: number): Promise<number>;
@@ -20,8 +20,9 @@ export interface GpuTimer {
 }
 
 /**
- * The same with a rest before each pass, so that something else may go first, and with samples as
- * short as its resolution lets them be: the work beside which they are taken has raised the clock.
+ * Returns a timer that rests before each pass, so that something else may go first, and whose
+ * samples are as short as its resolution lets them be: the work beside which they are taken has
+ * raised the clock.
  */
 export const restingTimer = (timer: GpuTimer, rest: () => Promise<void>): GpuTimer => ({
   ...timer,
@@ -46,8 +47,8 @@ function greatestCommonDivisor(a: bigint, b: bigint): bigint {
 }
 
 /**
- * The step of timestamps in nanoseconds: what divides all their differences. Null when fewer than
- * six differ, as three ticks may be a multiple of the step apart.
+ * Returns the step of timestamps in nanoseconds: the largest that divides all their differences.
+ * Null when fewer than six differ, as three ticks may be a multiple of the step apart.
  */
 export function quantumNs(stamps: readonly bigint[]): number | null {
   const distinct = [...new Set(stamps)].sort((a, b) => (a < b ? -1 : 1));
@@ -165,8 +166,8 @@ function wallTimer(open: OpenDevice): GpuTimer {
 }
 
 /**
- * Timestamps where the device has some that tick, the page's clock elsewhere. `encode` is some
- * short work that their step is seen over.
+ * Makes a timer: by timestamps where the device has some that tick, by the page's clock elsewhere.
+ * `encode` is some short work over which the step of timestamps is seen.
  */
 export async function gpuTimer(
   open: OpenDevice,

@@ -52,7 +52,7 @@ export class Uploads {
     }
   }
 
-  /** Staging for a later run, once this one is submitted. A model that runs once has none. */
+  /** Makes staging for a later run, once this one is submitted. A model that runs once has none. */
   async #add(sizes: readonly number[]): Promise<void> {
     const usage = GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC;
     const large = [...sizes.entries()].filter(

@@ -1,7 +1,7 @@
 /**
- * Programs that are never sliced. A kernel of ABI 1 begins at a workgroup that a uniform tells it, so
- * that a submission may hold a part of it. Of the hundreds of dispatches that a token of a language
- * model has, each would have that uniform bound, and would wait for it before it knows an address.
+ * Programs that are never sliced. A kernel of ABI 1 begins at a workgroup that a uniform tells it,
+ * so that a submission may hold a part of it. A token of a language model has hundreds of
+ * dispatches: each would have that uniform bound, and would wait for it before it knows an address.
  */
 import { fetchArtifact } from "../../engine/artifact.js";
 import type { KernelWire } from "../../wire/types.js";
@@ -13,7 +13,7 @@ import { compileProgram, type GpuKernelWire, type Program } from "./program.js";
 const FIRST_WORKGROUP = "@group(1) @binding(0) var<uniform> first: u32;";
 const NO_UNIFORM = "const first = 0u;";
 
-/** Whether all dispatches fit into one dimension each. */
+/** Returns whether all dispatches fit into one dimension each. */
 export function runsWhole({ device }: OpenDevice, { dispatches }: GpuKernelWire): boolean {
   const most = device.limits.maxComputeWorkgroupsPerDimension;
   return dispatches.every(({ workgroups }) => workgroups <= most);
@@ -55,7 +55,7 @@ export class WholeProgram implements BoundCall {
     }
   }
 
-  /** It has no buffer of its own. */
+  /** Does nothing, as it has no buffer of its own. */
   dispose(): void {}
 }
 
