@@ -4,7 +4,7 @@ declare module "*?inlined" {
   export default source;
 }
 
-/** The same, put together of texts that several workers share. */
+/** A worker's bundle as text that is put together of texts which several workers share. */
 declare module "*?parts" {
   const source: string;
   export default source;

@@ -26,7 +26,7 @@ interface WorkerScope {
 
 export const workerScope = globalThis as unknown as WorkerScope;
 
-/** What is done with each message, by its type. */
+/** The functions that handle messages, by the types of these. */
 export type Handlers<To extends Message> = {
   readonly [Type in To["type"]]: (message: Extract<To, { readonly type: Type }>) => unknown;
 };

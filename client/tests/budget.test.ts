@@ -1,4 +1,4 @@
-/** What a visitor lends: how it is kept, counted, and shown as sent. */
+/** Checks how what a visitor lends is kept, counted, and shown as sent. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {

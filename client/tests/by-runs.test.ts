@@ -1,4 +1,7 @@
-/** Which kernels a page is given for the runs that it wants, against all that it could be given. */
+/**
+ * Checks which kernels a page is given for the runs that it wants, against all that it could be
+ * given.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { choose, totalMs, withChoice } from "../src/model/run-count-choice.js";

@@ -20,7 +20,7 @@ function contested(workload: string, calls: number, ns: readonly number[]): Cont
   return { workload, calls, alone: ns.map((each, i) => [`${workload}${i}`, each] as const) };
 }
 
-/** What waiting for the call before adds to each: the same token took 0.673 ms there. */
+/** Waiting for the call before adds so much to each call: the same token took 0.673 ms there. */
 const WAITING_NS = 930;
 
 /** A token by its kernels alone, but for some that take another time in it. */

@@ -1,4 +1,4 @@
-/** What of the WebGPU engine needs no GPU. */
+/** Checks the parts of the WebGPU engine that need no GPU. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { TargetRotation } from "../src/agent/loop.js";
@@ -313,13 +313,15 @@ test("a GPU that was at work a moment ago is kept at work, not raised again", as
   }
 });
 
-/** What an agent measures with, on a GPU whose clock falls as soon as it has nothing to do. */
+/**
+ * Makes what an agent measures with, on a GPU whose clock falls as soon as it has nothing to do.
+ */
 function agentOn(gpu: ReturnType<typeof ramping>) {
   const pass = { end: () => undefined };
   const encoder = { beginComputePass: () => pass, finish: () => undefined };
   const device = { createCommandEncoder: () => encoder, queue: { submit: () => undefined } };
   const open = { device, idle: async () => undefined };
-  /** Whether the clock was up, of each pass of the candidate. */
+  /** True for each pass of the candidate during which the clock was up. */
   const timed: boolean[] = [];
   const bound = (kernel: KernelWire, encode: () => void) => ({
     ...gpu.work,

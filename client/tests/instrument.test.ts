@@ -32,7 +32,7 @@ function serveKernels(t: TestContext): void {
   });
 }
 
-/** What becomes of a kernel, now. */
+/** Measures a kernel now, and returns what becomes of it. */
 async function outcomeIn(bench: LeaseInstrument, kernel: KernelWire): Promise<MeasurementWire> {
   const work = await bench.candidate(kernel);
   return typeof work === "function" ? work() : work;

@@ -41,7 +41,7 @@ const gpuOf = (isSoftware: boolean) => {
 
 type Answering = (deviceClass: string) => ModelAnswer | undefined;
 
-/** What zoos answer, by their hosts. */
+/** The answers of zoos, by their hosts. */
 const ZOOS = new Map<string, Answering>();
 
 mock.method(globalThis, "fetch", async (url: URL) => {

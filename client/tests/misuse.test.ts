@@ -1,4 +1,7 @@
-/** What a page gets wrong, or where there is no page: a KernelZooError that says what to do. */
+/**
+ * Checks that what a page gets wrong, or the lack of a page, becomes a KernelZooError that says
+ * what to do.
+ */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pageArena } from "../src/engine/arena.js";

@@ -14,7 +14,7 @@ interface Pair {
   readonly seal: (document: object) => string;
 }
 
-/** As `kernelzoo/signing.py` signs, by Node's own Ed25519. */
+/** Makes keys that sign as `kernelzoo/signing.py` does, by Node's own Ed25519. */
 function pair(): Pair {
   const { publicKey, privateKey } = generateKeyPairSync("ed25519");
   const pin = publicKey.export({ format: "jwk" }).x as string;

@@ -1,4 +1,4 @@
-/** What the page shows. */
+/** Shows the messages, the progress and the errors of a chat in the page. */
 import type { CompletionUsage } from "kernelzoo/chat";
 import type { Message } from "./history.js";
 

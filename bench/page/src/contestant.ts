@@ -6,7 +6,7 @@ import {
   sampleNs,
 } from "../../../client/src/timing/samples.js";
 
-/** As the client's contestant, for engines whose call answers a promise. */
+/** A contestant like the client's, for engines whose call answers a promise. */
 export interface AsyncContestant {
   readonly calls: number;
   callAsync(): Promise<void>;

@@ -27,13 +27,16 @@ const GPU: Machine = { backend: "webgpu", threads: 1 };
 /** Tokens of ours that are fetched together. */
 const INTERVALS = [16, 1];
 
-/** What tries kernels in whole tokens and blocks takes, of what they take alone: a quarter. */
+/**
+ * Kernels are tried in whole tokens and blocks for a quarter of the time in which they are tuned
+ * alone.
+ */
 const SUM_SHARE = 4;
 
 /** Peers that ran, with their releases. */
 const peers = new Set<string>();
 
-/** What is made anew for each call takes many times as long. */
+/** Tokens of a variant that makes everything anew for each call, which takes many times as long. */
 const FEW_TOKENS = 16;
 const MOST_ROUNDS = 3;
 

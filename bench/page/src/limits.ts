@@ -1,4 +1,4 @@
-/** What a core can do: arithmetic in registers alone, and reading alone. */
+/** Measures what a core can do: arithmetic in registers alone, and reading alone. */
 import { fromHex } from "../../../client/src/engine/bytes.js";
 import { instantiate } from "../../../client/src/engine/instance.js";
 import { PEAKS } from "../../../client/src/probe/modules.js";

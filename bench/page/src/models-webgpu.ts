@@ -18,9 +18,9 @@ interface GpuNetwork extends Tunable, Network {
   readonly name: string;
   readonly zoo: string;
   readonly flops: number;
-  /** How ours are stored. */
+  /** The form in which our weights are stored. */
   readonly weights: string;
-  /** What values lie as in memory. */
+  /** The type of values in memory. */
   readonly dtype: string;
 }
 

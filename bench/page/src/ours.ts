@@ -81,7 +81,10 @@ export async function screenAll(stand: Stand): Promise<readonly Screened[]> {
   });
 }
 
-/** What each candidate of the lease costs a page before it is warm, measured as an agent measures it. */
+/**
+ * Measures what each candidate of the lease costs a page before it is warm, as an agent measures
+ * it.
+ */
 export async function costsOfAll({ bench, lease, ...stand }: Stand): Promise<readonly Costly[]> {
   const all: Costly[] = [];
   for (const kernel of lease.candidates) {

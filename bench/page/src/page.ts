@@ -94,7 +94,10 @@ async function entrantsOf(stand: Stand, request: ContestRequest): Promise<readon
   return entrants;
 }
 
-/** As an agent does; `hot` as the contest does, whose peers have weights in the caches. */
+/**
+ * Times candidates as an agent does; with `hot` as the contest does, whose peers have weights in
+ * the caches.
+ */
 async function screen({ lease, hot }: ScreenRequest): Promise<readonly Screened[]> {
   return screenAll(await setUp(lease, stepMs, hot));
 }

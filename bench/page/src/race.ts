@@ -11,7 +11,10 @@ import type { KernelWire, Lease, SessionRequest } from "../../../client/src/wire
 
 type Times = Record<string, number>;
 
-/** As in `fixtures/recorded/answer.py`: what a session would be opened with, and relative times. */
+/**
+ * The answer that `fixtures/recorded/answer.py` takes in: what a session would be opened with, and
+ * relative times.
+ */
 interface RaceAnswer {
   readonly session: SessionRequest;
   readonly times: Times;

@@ -1,4 +1,7 @@
-/** What the benchmark asks of the page. A lease is all that an agent would be told. */
+/**
+ * The messages in which the benchmark asks something of the page. A lease is all that an agent
+ * would be told.
+ */
 import type { KernelWire, Lease, PreparationWire } from "../../../client/src/wire/types.js";
 
 /** A loop that only reads: `bytes` of tensor number `tensor`, in `extent` steps. */
@@ -37,11 +40,11 @@ export interface Result {
 export interface Screened {
   readonly candidate: string;
   readonly relativeTime: number | null;
-  /** Why there is no time; '' where there is one. */
+  /** The reason why there is no time; '' where there is one. */
   readonly failure: string;
 }
 
-/** What a candidate costs a page: before it is warm, and each run then. */
+/** The costs of a candidate in a page: before it is warm, and of each run then. */
 export interface Costly {
   readonly candidate: string;
   /** Null where it does not run. */

@@ -1,15 +1,19 @@
-/** What a page asks of a decoder, as entries of the feeds of a run. */
+/**
+ * Writes what a page asks of a decoder as entries of the feeds of a run, and reads it from them.
+ */
 import type { Stored } from "../executor/golden-tensors.js";
 
-/** How a token is chosen of the logits. */
+/** The way in which a token is chosen of the logits. */
 export interface Sampling {
   /** 0 takes the likeliest. */
   readonly temperature: number;
   /** So many of the likeliest alone may be chosen; all with 0. */
   readonly topK: number;
-  /** The likeliest alone that together have so much of the probability; all with 1. */
+  /** Only the likeliest that together have so much of the probability may be chosen; all with 1. */
   readonly topP: number;
-  /** Those alone that are at least this share as likely as the likeliest; all with 0. */
+  /**
+   * Only tokens may be chosen that are at least this share as likely as the likeliest; all with 0.
+   */
   readonly minP: number;
   /**
    * Divides the logit, or multiplies it where it is below 0, of each token that the prompt or the text
@@ -20,14 +24,17 @@ export interface Sampling {
   readonly frequencyPenalty: number;
   /** Is taken from the logit of each token that the text behind the prompt has. */
   readonly presencePenalty: number;
-  /** The same seed makes the same choice at the same place of a text. */
+  /** Seeds the choice: the same seed makes the same choice at the same place of a text. */
   readonly seed: number;
 }
 
-/** What changes the logit of one token. */
+/** A token with what changes its logit. */
 export interface KnownToken {
   readonly token: number;
-  /** 0 of one that neither prompt nor text has, else 1 and how often the text behind the prompt has it. */
+  /**
+   * 0 for a token that neither prompt nor text has, else 1 plus how often the text behind the
+   * prompt has it.
+   */
   readonly occurrences: number;
   /** Is added behind the penalties. */
   readonly bias: number;
@@ -40,11 +47,14 @@ export interface DecodeOrder {
   /** Tokens to generate, `MOST_STEPS` at the most. */
   readonly tokens: number;
   readonly sampling: Sampling;
-  /** Whether logits are adjusted by penalties and biases. */
+  /** True where logits are adjusted by penalties and biases. */
   readonly adjusted: boolean;
-  /** Where the order has a place and logits are adjusted; what is generated is counted from then on. */
+  /**
+   * The known tokens where the order has a place and logits are adjusted, else none; what is
+   * generated is counted from then on.
+   */
   readonly known: readonly KnownToken[];
-  /** Whether the logits of the last token are answered. */
+  /** True where the logits of the last token are answered. */
   readonly logits: boolean;
 }
 
@@ -62,8 +72,8 @@ const penalises = ({ repetitionPenalty, frequencyPenalty, presencePenalty }: Sam
   repetitionPenalty !== 1 || frequencyPenalty !== 0 || presencePenalty !== 0;
 
 /**
- * What is known of tokens behind a prompt and the text that follows it so far; null where no logit is
- * adjusted.
+ * Returns what is known of tokens behind a prompt and the text that follows it so far; null where
+ * no logit is adjusted.
  */
 export function knownTokens(
   prompt: readonly number[],
@@ -120,7 +130,10 @@ export function readOrder(feeds: readonly Stored[]): DecodeOrder {
   };
 }
 
-/** What asks for the golden logits; `feeds` are those of the plan: token, position, prompt. */
+/**
+ * Returns the order that asks for the golden logits; its feeds are those of the plan: token,
+ * position, prompt.
+ */
 export function goldenOrder([, position, prompt]: readonly Stored[]): DecodeOrder {
   const given = [...(prompt as Stored)].slice(0, position?.[1]);
   return {

@@ -10,7 +10,10 @@ import type { DecoderWire, PlanWire } from "../wire/model-answer.js";
 import type { TargetKind } from "../wire/types.js";
 import { GREEDY, knownTokens, MOST_STEPS, orderFeeds, type Sampling } from "./decode-order.js";
 
-/** Why a text ended: at a token that ends texts, or as there was no room for more. */
+/**
+ * The reason why a text ended: at a token that ends texts, or as it had `maxTokens` or there was no
+ * room for more.
+ */
 export type GenerateEnd = "stop" | "length";
 
 /** Plans of the model that have room for more tokens. */
@@ -22,13 +25,13 @@ export interface LargerPlans {
   readonly dispose: () => void;
 }
 
-/** What stops a model that is being opened: the page's signal, and later that of a text. */
+/** The signal that stops a model that is being opened: the page's, and later that of a text. */
 export interface Stopping {
   signal: AbortSignal | undefined;
 }
 
 export interface GenerateOptions extends Partial<Sampling> {
-  /** As many as the context has room for unless told. */
+  /** The most tokens to generate; as many as the context has room for unless told. */
   readonly maxTokens?: number;
   /** Tokens that end the text, which are not among those generated; the model's own unless told. */
   readonly stop?: readonly number[];
@@ -40,19 +43,24 @@ export interface GenerateOptions extends Partial<Sampling> {
   readonly interval?: number;
 }
 
-/** What the last text took, and the model altogether. */
+/** The measurements of the last text, and of the model altogether. */
 export interface LanguageStats {
   /** Tokens of the prompt that were computed, and those that were in the cache already. */
   readonly promptTokens: number;
   readonly reusedTokens: number;
-  /** Until the first token was there. */
+  /** Time until the first token was there. */
   readonly prefillMs: number;
   readonly tokens: number;
   /** Mean time of the tokens after the first one; null before there are two. */
   readonly msPerToken: number | null;
-  /** What is read of the weights for a token, by its time; null as before. */
+  /**
+   * The bytes of the weights that a token reads, over its time; null before there are two tokens.
+   */
   readonly gigabytesPerSecond: number | null;
-  /** That, by what the GPU's memory gives as it was probed; null where it was not, as for a file. */
+  /**
+   * The rate as a share of what the GPU's memory gives as it was probed; null where it was not, as
+   * for a file, on WebAssembly, and before there are two tokens.
+   */
   readonly bandwidthShare: number | null;
   readonly interval: number;
   readonly memoryBytes: number;
@@ -66,13 +74,16 @@ const FLIGHTS = 3;
 const FETCH_MS = 8;
 /** Failures of one text after which the model is opened anew. */
 const MOST_FAILURES = 2;
-/** What a page is told of a failure: a worker's is no KernelZooError of the page's. */
+/**
+ * Returns what a page is told of a failure: a worker's, which is no KernelZooError of the page's,
+ * becomes one.
+ */
 export function toldOf(thrown: unknown): unknown {
   const failure = (thrown as Partial<WorkerFailure> | undefined)?.failure;
   return failure ? new KernelZooError(failure.stage, failure.message, thrown) : thrown;
 }
 
-/** How tokens are chosen; what is left undefined is as without it. */
+/** Returns how tokens are chosen; an option that is undefined is as good as left out. */
 function samplingOf(options: Partial<Sampling>): Sampling {
   const told = Object.entries(options).filter(([, value]) => value !== undefined);
   return { ...GREEDY, ...Object.fromEntries(told) };
@@ -85,7 +96,7 @@ const OPTIONS: Readonly<Record<keyof GenerateOptions, true>> = {
   ...{ repetitionPenalty: true, frequencyPenalty: true, presencePenalty: true },
 };
 
-/** What each option of a text may be, in words and as a test. */
+/** The values that each option of a text may have, in words and as a test. */
 const NUMBERS: readonly (readonly [keyof GenerateOptions, string, (value: number) => boolean])[] = [
   ["maxTokens", "a whole number of at least 1", (n) => Number.isInteger(n) && n >= 1],
   ["interval", "a whole number from 1 to 16", (n) => Number.isInteger(n) && n >= 1 && n <= 16],
@@ -99,14 +110,14 @@ const NUMBERS: readonly (readonly [keyof GenerateOptions, string, (value: number
   ["seed", "a whole number", Number.isInteger],
 ];
 
-/** How many of the first tokens are the same. */
+/** Counts the first tokens that are the same. */
 function shared(left: readonly number[], right: readonly number[]): number {
   const most = Math.min(left.length, right.length);
   for (let i = 0; i < most; i++) if (left[i] !== right[i]) return i;
   return most;
 }
 
-/** Bytes of the weights that a token reads whole: of the embedding it reads a row. */
+/** Sums the bytes of the weights that a token reads whole: of the embedding it reads a row. */
 function bytesReadByToken(plan: PlanWire): number {
   const { step } = plan.decoder as DecoderWire;
   const calls = plan.calls.slice(step).filter(({ kernel }) => {
@@ -126,7 +137,7 @@ export class LanguageModel {
   readonly vocabulary: number;
   /** Tokens that end a text. */
   readonly stopTokens: readonly number[];
-  /** What tuning in this page does; undefined where it was not asked for. */
+  /** The state of tuning in this page; undefined where it was not asked for. */
   tuning: ModelTuning | undefined;
   /**
    * Resolves when the device keeps the model under the key of `save`, with every context; rejects with
@@ -169,12 +180,15 @@ export class LanguageModel {
     };
   }
 
-  /** What it runs on: the GPU, or WebAssembly where there is none or it failed. */
+  /**
+   * The target that it runs on: the GPU, or WebAssembly where there is none, where it failed, or
+   * where the zoo measured it to be slower.
+   */
   get target(): TargetKind {
     return this.#opener.target.target;
   }
 
-  /** Why that is not the GPU; null where it is, or nobody asked for one. */
+  /** The reason why that is not the GPU; null where it is, or nobody asked for one. */
   get targetReason(): string | null {
     return this.#opener.target.targetReason;
   }
@@ -184,10 +198,11 @@ export class LanguageModel {
   }
 
   /**
-   * The tokens that follow those of a prompt, one after the other. What prompt and cache begin with
-   * together is not computed again, so a page gives the whole conversation each time. Throws
-   * KernelZooError: run for a prompt that does not fit, for an option that is misspelt or no such value, and while another text is generated; memory
-   * for a prompt that needs a context for which memory does not suffice.
+   * Generates the tokens that follow those of a prompt, one after the other. What prompt and cache
+   * begin with together is not computed again, so a page gives the whole conversation each time.
+   * Throws KernelZooError: run for a prompt that does not fit, for an option that is misspelt or
+   * has no such value, and while another text is generated; memory for a prompt that needs a
+   * context for which memory does not suffice.
    */
   async *generate(
     ids: ArrayLike<number>,
@@ -227,7 +242,10 @@ export class LanguageModel {
     }
   }
 
-  /** Calls `listener` from now on, where the model is tuned in the page; answers what ends that. */
+  /**
+   * Calls `listener` from now on, where the model is tuned in the page; returns a function that
+   * ends that.
+   */
   on<Event extends keyof TuningEvents>(
     event: Event,
     listener: (told: TuningEvents[Event]) => void,
@@ -376,7 +394,10 @@ export class LanguageModel {
     }
   }
 
-  /** Once all of it is there and right; the text after one for which it was not opens it anew. */
+  /**
+   * Waits until all of a model that is being opened is there and right, and runs it from then on.
+   * Where it is not, the next text opens it anew.
+   */
   async #whole(opening: Promise<Opened>): Promise<void> {
     const opened = await opening;
     try {

@@ -12,10 +12,13 @@ import type { ServedKernel } from "../wire/types.js";
 
 const VERSION = 1;
 
-/** What is kept beside the files. */
+/** The index that is kept beside the files. */
 interface KeptIndex {
   readonly version: number;
-  /** By the tokens that they have room for; `""` for the one plan of a model without contexts. */
+  /**
+   * The answers by the tokens that they have room for; `""` for the one plan of a model without
+   * contexts.
+   */
   readonly answers: Readonly<Record<string, Pick<Answered, "answer" | "origin" | "reason">>>;
 }
 
@@ -48,7 +51,7 @@ export class KeptLanguage {
     this.#index = index;
   }
 
-  /** What is kept under a key, which may be nothing yet. Throws KernelZooError (storage). */
+  /** Opens what is kept under a key, which may be nothing yet. Throws KernelZooError (storage). */
   static async open(key: string): Promise<KeptLanguage> {
     try {
       const cacheName = LANGUAGE_CACHES + key;
@@ -66,13 +69,13 @@ export class KeptLanguage {
     return names.map(Number).sort((a, b) => a - b);
   }
 
-  /** What is kept of a context; null where that is nothing. */
+  /** Returns the answer that is kept for a context; null where none is. */
   async planned(context: number | undefined): Promise<Answered | null> {
     const found = this.#index?.answers[nameOf(context)];
     return found === undefined ? null : this.fromDevice(found);
   }
 
-  /** An answer with the addresses of files that are kept, where they are. */
+  /** Returns the answer with the addresses of files that are kept, where they are. */
   async fromDevice(answered: Answered): Promise<Answered> {
     const { answer, origin } = answered;
     await Promise.all(

@@ -1,4 +1,4 @@
-/** What a language model runs on: the GPU where there is one, else WebAssembly. */
+/** Chooses what a language model runs on: the GPU where there is one, else WebAssembly. */
 import { KernelZooError } from "../engine/error.js";
 import type { CompileWait } from "../model/compile-wait.js";
 import type { Host } from "../model/host.js";
@@ -40,7 +40,10 @@ export function withStates(plan: PlanWire, target: MeasuredTarget): PlanWire {
 export const measuredTargetOf = (answer: ModelAnswer): MeasuredTarget =>
   targetOf(answer) === "webgpu" ? "webgpu" : "wasm";
 
-/** What a block of the prompt and as many tokens take; NaN where a call of them was not timed. */
+/**
+ * Sums the nanoseconds that a block of the prompt and as many tokens take; NaN where a call of them
+ * was not timed.
+ */
 function runNs({ plan, kernels }: ModelAnswer): number {
   const { step, rows } = plan.decoder as DecoderWire;
   return plan.calls.reduce((sum, { kernel }, i) => {
@@ -49,7 +52,10 @@ function runNs({ plan, kernels }: ModelAnswer): number {
   }, 0);
 }
 
-/** Why a page that leaves the choice to the zoo had better not use this GPU; null where it had. */
+/**
+ * Returns why a page that leaves the choice to the zoo had better not use this GPU; null where it
+ * may.
+ */
 async function whyNot(gpu: Gpu, onGpu: ModelAnswer, onWasm: ModelAnswer): Promise<string | null> {
   if ((await gpu.owner.device()).isSoftware) return "The browser has no GPU: a processor plays it.";
   const slower = runNs(onGpu) > runNs(onWasm);
@@ -61,7 +67,7 @@ export class Targets {
   readonly #host: Host;
   readonly #waiting: CompileWait;
   readonly #name: string;
-  /** Whether the GPU is asked for. */
+  /** True while the GPU is asked for. */
   #gpu: boolean;
   /** The texts of workers by the targets that were answered. */
   readonly #texts = new Map<MeasuredTarget, string>();
@@ -79,9 +85,10 @@ export class Targets {
   }
 
   /**
-   * The plan for so many tokens; for what there is where that is undefined. Where the zoo has none for
-   * the GPU, or that fails for good, or the page leaves the choice to the zoo and the GPU is slower,
-   * WebAssembly takes its place, for this plan and those after it. Throws KernelZooError.
+   * Asks for the plan for so many tokens, or for the one that the zoo has first where that is
+   * undefined. Where the zoo has none for the GPU, or that fails for good, or the page leaves the
+   * choice to the zoo and the GPU is slower, WebAssembly takes its place, for this plan and those
+   * after it. Throws KernelZooError.
    */
   async planned(context: number | undefined): Promise<Answered> {
     const { gpu, backend } = this.#host;
@@ -115,7 +122,7 @@ export class Targets {
     return this.#answered(deviceClass, context);
   }
 
-  /** An answer that is run: one on WebAssembly takes the place of the GPU from now on. */
+  /** Notes an answer that is run: one on WebAssembly takes the place of the GPU from now on. */
   async taken(answered: Answered): Promise<Answered> {
     const target = measuredTargetOf(answered.answer);
     this.#texts.set(target, (await WORKERS.decoder[target]()).default);
@@ -124,7 +131,7 @@ export class Targets {
   }
 
   async #answered(deviceClass: string, context: number | undefined): Promise<Answered> {
-    // Its worker comes beside the answer, most likely.
+    // The worker that most likely runs the answer is fetched while that is on its way.
     WORKERS.decoder[this.#gpu ? "webgpu" : "wasm"]().catch(() => undefined);
     const asked = { ...this.#host, deviceClass, states: true } as const;
     const dimensions = context === undefined ? {} : { context };

@@ -1,4 +1,4 @@
-/** Which kernels of a model are at fault, and their defaults in their places. */
+/** Finds the kernels of a model that are at fault, and puts their defaults in their places. */
 import { KernelZooError } from "../engine/error.js";
 import type { Failure } from "../executor/messages.js";
 import { postReport } from "../gateway/failures.js";
@@ -12,8 +12,9 @@ import type { Answered } from "./request.js";
 const SINGLE = { flops: 0, wasm: null, webgpu: null } as const;
 
 /**
- * Replaces the kernel that is to blame, or those that differ from their defaults; all where none
- * does. Throws KernelZooError where nothing is left to replace.
+ * Replaces the kernel that is to blame; where none is named, those that compute something else than
+ * their defaults do, and all where none does. Throws KernelZooError where nothing is left to
+ * replace.
  */
 export async function replaced(
   host: Host,
@@ -64,7 +65,10 @@ function tellWrong({ answer, origin }: Answered, output: string): void {
   postReport(url, { model: name, golden, device_class, output });
 }
 
-/** What is wrong with a kernel beside its default, which the zoo is told; null where nothing is. */
+/**
+ * Compares a kernel with its default and returns what is wrong with it, which the zoo is told; null
+ * where nothing is.
+ */
 async function wrong(
   host: Host,
   target: TargetKind,

@@ -9,7 +9,7 @@ import type { Dimensions } from "./request.js";
 
 type Feeds = Readonly<Record<string, Feed>>;
 
-/** What of a model is asked here. */
+/** The parts of a model that are used here. */
 interface Branch<Outputs, Options> {
   readonly plan: { readonly dimensions: Dimensions };
   readonly inputs: readonly { readonly name: string }[];
@@ -48,7 +48,10 @@ export class Branches<Outputs, Options> {
     this.#opened = [model];
   }
 
-  /** As that of a model. What is fed to a plan that is open is read before anything is waited for. */
+  /**
+   * Runs the plan that the feeds ask for, as `run` of a model does. What is fed to a plan that is
+   * open is read before anything is waited for.
+   */
   async run(feeds: Feeds, options: Options): Promise<Outputs> {
     const asked = this.#asked(feeds);
     const known = this.#opened.find(({ plan }) => isSame(asked, plan.dimensions));

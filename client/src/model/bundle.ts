@@ -5,14 +5,17 @@ import { hashOf } from "../sdk/manifest.js";
 import type { ModelAnswer } from "../wire/model-answer.js";
 import type { Host } from "./host.js";
 
-/** What of the runtime reads and holds answers to what the page pins. */
+/** The functions of the runtime that read answers and hold them to what the page pins. */
 export interface AnswerReader {
   /** Throws KernelZooError: network, manifest. */
   readonly text: (url: URL) => Promise<string>;
   readonly open: (url: URL, text: string) => Promise<ModelAnswer>;
 }
 
-/** The model in the bundle that the zoo is. Throws KernelZooError: network, signature, manifest. */
+/**
+ * Reads a model from the bundle that the zoo is. Throws KernelZooError: network, signature,
+ * manifest.
+ */
 export async function requestInBundle(
   host: Host,
   name: string,

@@ -10,7 +10,10 @@ import type { Answered } from "./request.js";
 
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 500;
-/** Where the browser's signals do not tell of the time (`deadline` of gateway/request.ts). */
+/**
+ * The longest wait, also where the browser's signals do not tell of the time (`deadline` of
+ * gateway/deadline.ts).
+ */
 const LONGEST_MS = 60_000;
 
 export interface CompileWait {
@@ -19,8 +22,9 @@ export interface CompileWait {
 }
 
 /**
- * An answer without a missing kernel. It is asked for again for as long as one request may take.
- * Throws KernelZooError (manifest), which says what to do; what `ask` throws; and the reason of a signal.
+ * Asks again for an answer until none of its kernels is missing, for as long as one request may
+ * take. Throws KernelZooError (manifest), which says what to do; what `ask` throws; and the reason
+ * of a signal.
  */
 export async function compiled(
   { deadline }: Host,

@@ -15,7 +15,10 @@ export const isInfinite = (tensors: readonly Stored[]): boolean =>
     return zeros !== 0;
   });
 
-/** What is wrong with a run whose outputs are no numbers although its feeds are; null where nothing is. */
+/**
+ * Returns the failure of a run whose outputs are infinite or no numbers although its feeds are
+ * finite; null for any other run.
+ */
 export const overflowOf = (feeds: readonly Stored[], outputs: readonly Stored[]): Failure | null =>
   isInfinite(outputs) && !isInfinite(feeds)
     ? { stage: "run", message: OVERFLOW, fault: null }

@@ -3,7 +3,7 @@ import { productOf } from "../engine/tensors.js";
 import type { Stored } from "../executor/golden-tensors.js";
 import type { PortDType, PortWire } from "../wire/model-answer.js";
 
-/** What a page reads of an output: int64, int32, uint32, bool and uint8, float32. */
+/** The entries of an output as a page reads them: int64, int32, uint32, bool and uint8, float32. */
 export type TensorData =
   | BigInt64Array<ArrayBuffer>
   | Int32Array<ArrayBuffer>
@@ -29,7 +29,7 @@ const RANGES: Readonly<Record<Exclude<PortDType, "float32">, readonly [number, n
   bool: [0, 1],
 };
 
-/** What is wrong with a feed, or an option of a run, each with what its sentence names. */
+/** The faults of a feed, or of an option of a run, each with the values that its sentence names. */
 export interface MisfitDetails {
   readonly option: readonly [];
   readonly unknown: readonly [known: readonly string[]];

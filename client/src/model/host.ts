@@ -9,9 +9,9 @@ export interface Host
     Pick<LoadRequest, "arena" | "backend" | "deviceClass" | "failures" | "gpu" | "threads"> {
   /** The page's GPU, opened where it was not; `gpu` is none for a model in a file. */
   readonly openGpu: () => Promise<LoadRequest["gpu"]>;
-  /** What this page knows from earlier visits. */
+  /** The notes of earlier visits to this page. */
   readonly notes: Notebook;
-  /** Why JavaScript runs in place of WebAssembly; null where WebAssembly may run. */
+  /** The reason why JavaScript runs in place of WebAssembly; null where WebAssembly may run. */
   readonly forbidden: string | null;
   /** Workers may be handed shared memory. */
   readonly shares: boolean;

@@ -5,11 +5,11 @@ interface HeldModel {
   readonly bytes: number;
 }
 
-/** What each model that is open takes, by an object of its own. */
+/** The memory that each open model takes, by its owner. */
 const held = new Map<object, HeldModel>();
 
 const GIB = 2 ** 30;
-/** Where a browser does not tell of its device's memory. */
+/** The memory that a device is taken to have where its browser does not tell of it. */
 const UNKNOWN_GIB = 4;
 
 /** Half of the device's memory, as far as its browser tells of it. */
@@ -19,14 +19,17 @@ function usualBytes(): number {
   return ((told ?? UNKNOWN_GIB) * GIB) / 2;
 }
 
-/** Why a model does not fit. */
+/** The memory that is left for a model that does not fit. */
 export interface MemoryLack {
   readonly leftBytes: number;
   /** The models that are open, which take the rest. */
   readonly others: readonly HeldModel[];
 }
 
-/** What a model lacks that does not fit; null, and its memory is counted, where it does. */
+/**
+ * Counts the memory of a model and returns null; where it does not fit, counts nothing and returns
+ * what is left.
+ */
 export function reserve(
   owner: object,
   name: string,

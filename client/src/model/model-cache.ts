@@ -39,13 +39,13 @@ export interface GraphOptions {
   readonly memoryBytes?: number;
 }
 
-/** How long a piece waits where runs are under way. */
+/** The time after which saving looks again whether runs are under way. */
 const REST_MS = 50;
 /** So long nothing is saved of a model whose first run is not asked for. */
 const PATIENCE_MS = 2000;
 /** Letters that one call makes of its arguments. */
 const LETTERS = 1 << 12;
-/** What a tab holds while it writes: one of the origin does at a time. */
+/** The lock that a tab holds while it writes, so that one tab of the origin does at a time. */
 const LOCK = "kernelzoo-graphs";
 
 const hex = (bytes: ArrayBuffer): string =>
@@ -56,7 +56,7 @@ const sha256 = async (bytes: Bytes): Promise<string> =>
 
 const nameOf = (key: string): Promise<string> => sha256(new TextEncoder().encode(key));
 
-/** Undefined for what another version wrote, or nobody. */
+/** Reads a graph; undefined for what another version wrote, or nobody. */
 function graphOf(text: string | undefined): Graph | undefined {
   try {
     const graph = JSON.parse(text ?? "") as Graph;
@@ -75,8 +75,9 @@ type Kernels = Pick<GraphOrder, "modules" | "texts">;
 const NO_KERNELS: Kernels = { modules: null, texts: null };
 
 /**
- * Whether a save under a key has succeeded, in the notebook: the first visit need not ask the storage,
- * which takes up to a quarter of a second. Where it is lost, the weights are fetched.
+ * Names the note that a save under a key has succeeded: without it the first visit need not ask the
+ * storage, which takes up to a quarter of a second. Where the note is lost, the weights are
+ * fetched.
  */
 const noteOf = (key: string): string => `graph:${key}`;
 
@@ -197,7 +198,7 @@ export async function loadGraph<Types extends ModelTypes = AnyModel>(
   }
 }
 
-/** A model that is not is disposed of. */
+/** Waits until a model is complete. One that does not become so is disposed of. */
 async function completed<Types extends ModelTypes>(model: Model<Types>): Promise<Model<Types>> {
   try {
     await model.complete();
@@ -218,7 +219,7 @@ async function explained<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** With the defaults of kernels that were found wrong in their places. */
+/** Returns the answer with the defaults of kernels that were found wrong in their places. */
 function withoutWrong(answer: ModelAnswer, fallbacks: Fallbacks): ModelAnswer {
   if (fallbacks.size === 0) return answer;
   const kernels = Object.entries(answer.kernels).map(([workload, served]) => {
@@ -228,7 +229,10 @@ function withoutWrong(answer: ModelAnswer, fallbacks: Fallbacks): ModelAnswer {
   return { ...answer, kernels: Object.fromEntries(kernels) };
 }
 
-/** What is at an address, as it was when it was loaded: its hash is that of the answer. */
+/**
+ * Fetches a file as it was when the model was loaded: its hash is that of the answer. Throws
+ * KernelZooError (storage) where the file has another.
+ */
 async function fetched(url: URL, wanted: string): Promise<Bytes> {
   const bytes = new Uint8Array(await (await fetch(url)).arrayBuffer());
   if ((await sha256(bytes)) === wanted) return bytes;
@@ -252,7 +256,9 @@ async function modulesOf(opener: Opener, answer: ModelAnswer): Promise<readonly 
 const workerText = async (target: TargetKind): Promise<string> =>
   (await WORKERS.executor[target === "webgpu" ? target : "wasm"]()).default;
 
-/** A worker that knows of storage writes its weights itself: where they lie, without a copy. */
+/**
+ * Has a worker that knows of storage write its weights itself: from where they lie, without a copy.
+ */
 async function writtenBy(
   session: Opened["session"],
   asked: Omit<Extract<Question, { type: "write" }>, "type">,
@@ -263,8 +269,8 @@ async function writtenBy(
 }
 
 /**
- * What another worker tells. All pieces travel in one buffer: a browser gives the memory of others back
- * once there are tens of megabytes of it.
+ * Reads the weights of any other worker, which tells them in pieces. All pieces travel in one
+ * buffer: a browser gives the memory of others back once there are tens of megabytes of it.
  */
 function sourcesOf(session: Opened["session"]): (place: Place) => readonly WeightSource[] {
   let buffer = new ArrayBuffer(PIECE_BYTES);
@@ -287,15 +293,15 @@ const unmeasured = (places: readonly Place[]): Ways => ({
   queues: [places.map((_, i) => i)],
 });
 
-/** Whether these kernels with these weights are what is kept. */
+/** Returns whether the graph that is kept has the kernels of an answer and these weights. */
 const isSame = (kept: Graph | undefined, answer: ModelAnswer, places: readonly Place[]): boolean =>
   kept !== undefined &&
   JSON.stringify([kept.answer.kernels, kept.weights.map(({ key }) => key)]) ===
     JSON.stringify([answer.kernels, places.map(({ key }) => key)]);
 
 /**
- * Until the first output is there, where one is asked for soon, and no run computes: saving asks the
- * storage, the network and the model's worker for what a first run waits for, too.
+ * Waits until the first output is there, where one is asked for soon, and no run computes: saving
+ * asks the storage, the network and the model's worker for what a first run waits for, too.
  */
 async function rested(model: Pick<Model, "running" | "ran">): Promise<void> {
   for (let restedMs = 0; model.running || (!model.ran && restedMs < PATIENCE_MS); ) {
@@ -304,7 +310,10 @@ async function rested(model: Pick<Model, "running" | "ran">): Promise<void> {
   }
 }
 
-/** With `anew` even where these very kernels and weights are kept. Throws KernelZooError. */
+/**
+ * Keeps a model as the graph of a key; with `anew` even where these very kernels and weights are
+ * kept. Throws KernelZooError.
+ */
 export async function saveGraph<Types extends ModelTypes>(
   { notes }: Pick<Host, "notes">,
   key: string,
@@ -354,7 +363,7 @@ export async function saveGraph<Types extends ModelTypes>(
   }
 }
 
-/** By the piece, as a browser keeps each letter that a text is put together of. */
+/** Encodes bytes by the piece, as a browser keeps each letter that a text is put together of. */
 function toBase64(bytes: Bytes): string {
   const pieces: string[] = [];
   for (let at = 0; at < bytes.length; at += LETTERS) {

@@ -30,7 +30,7 @@ export interface AnyModel extends ModelTypes {
   readonly outputs: Readonly<Record<string, TensorData>>;
 }
 
-/** What a model takes by name. */
+/** The feeds of a model by the names of its inputs. */
 export type FeedsOf<Types extends ModelTypes> = {
   readonly [Name in keyof Types["inputs"]]: Feed;
 };
@@ -48,18 +48,18 @@ export interface RunOptions<Outputs = AnyModel["outputs"]> extends StopOptions {
   readonly into?: Outputs;
 }
 
-/** How a model runs here. */
+/** The plan by which a model runs here. */
 export interface ModelPlan {
   readonly dimensions: Readonly<Record<string, number>>;
   readonly deviceClass: string;
   readonly target: TargetKind;
-  /** Why it is not the target that was asked for; null where it is. */
+  /** The reason why it is not the target that was asked for; null where it is. */
   readonly targetReason: string | null;
-  /** In the order in which they run. */
+  /** The calls in the order in which they run. */
   readonly calls: readonly PlannedCall[];
   readonly memoryBytes: number;
   readonly threads: number;
-  /** Why there is one thread although more were asked for; null otherwise. */
+  /** The reason why there is one thread although more were asked for; null otherwise. */
   readonly singleThreadReason: string | null;
 }
 
@@ -69,7 +69,10 @@ export interface Fallback {
   readonly reason: string;
 }
 
-/** What a model tells of while it runs; swaps and regressions where it is tuned in the page. */
+/**
+ * The events that a model tells of while it runs; swaps and regressions where it is tuned in the
+ * page.
+ */
 export interface ModelEvents extends TuningEvents {
   /** Told of each kernel that does not work here. */
   readonly fallback: Fallback;
@@ -80,7 +83,7 @@ export interface ModelEvents extends TuningEvents {
   readonly devicelost: { readonly reason: string | null };
 }
 
-/** What a page is told of feeds that do not fit. */
+/** Returns the error that a page is told of feeds that do not fit; any other error as it is. */
 async function refusal(thrown: unknown): Promise<unknown> {
   if (!(thrown instanceof Misfit)) return thrown;
   const { misfitText } = await import("../sdk/refusals.js").catch(() => ({
@@ -94,7 +97,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
   readonly name: string;
   readonly inputs: readonly ModelTensor[];
   readonly outputs: readonly ModelTensor[];
-  /** What tuning in this page does; undefined where it was not asked for. */
+  /** The state of tuning in this page; undefined where it was not asked for. */
   tuning: ModelTuning | undefined;
   /**
    * Resolves when the device keeps the model under the key of `save`; rejects with KernelZooError
@@ -115,11 +118,11 @@ export class Model<Types extends ModelTypes = AnyModel> {
   #spare: readonly Stored[] = [];
   #running = 0;
   #shown: Opened;
-  /** That of the model, while it is not opened anew. */
+  /** The session of the model, while it is not opened anew. */
   #ready: WorkerClient | undefined;
   #runs = 0;
 
-  /** @internal With `open` feeds may choose another plan of it. */
+  /** @internal With `open`, feeds may choose another plan of the model. */
   constructor(
     opener: Opener,
     opened: Opened,
@@ -157,23 +160,23 @@ export class Model<Types extends ModelTypes = AnyModel> {
     }
   }
 
-  /** @internal What a graph is made of, once the model is complete. */
+  /** @internal Returns what a graph is made of, once the model is complete. */
   async opened(): Promise<readonly [opener: Opener, opened: Opened]> {
     await this.complete();
     return [this.#opener, await this.#opened];
   }
 
-  /** @internal Whether runs are under way. */
+  /** @internal True while runs are under way. */
   get running(): boolean {
     return this.#running > 0;
   }
 
-  /** @internal Whether it has answered a run. */
+  /** @internal True once it has answered a run. */
   get ran(): boolean {
     return this.#runs > 0;
   }
 
-  /** Which kernel each call runs, where it came from, and how long it took so far. */
+  /** Tells which kernel each call runs, where it came from, and how long it took so far. */
   get plan(): ModelPlan {
     const { answer, host, target } = this.#opener;
     const { fallbacks } = this.#shown;
@@ -187,7 +190,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
     return { dimensions, deviceClass, ...target, calls, ...loaded, singleThreadReason: reason };
   }
 
-  /** Calls `listener` from now on; answers what ends that. */
+  /** Calls `listener` from now on; returns a function that ends that. */
   on<Event extends keyof ModelEvents>(
     event: Event,
     listener: (told: ModelEvents[Event]) => void,
@@ -201,12 +204,11 @@ export class Model<Types extends ModelTypes = AnyModel> {
   }
 
   /**
-   * Outputs by name, row-major, each a typed array of its dtype. Runs that overlap follow each
-   * other. A kernel that traps is replaced by its default, and the run is repeated. A feed that is no
-   * input but a constant of the import, such as `use_cache_branch`, chooses the plan that runs, which
-   * is opened with the first such feed. Rejects with KernelZooError (run) for feeds that do not fit,
-   * for a misspelt option,
-   * and with the reason of `signal`.
+   * Computes the outputs by name, row-major, each a typed array of its dtype. Runs that overlap
+   * follow each other. A kernel that traps is replaced by its default, and the run is repeated. A
+   * feed that is no input but a constant of the import, such as `use_cache_branch`, chooses the
+   * plan that runs, which is opened with the first such feed. Rejects with KernelZooError (run) for
+   * feeds that do not fit and for a misspelt option, and with the reason of `signal`.
    */
   async run(
     feeds: FeedsOf<Types>,
@@ -223,7 +225,8 @@ export class Model<Types extends ModelTypes = AnyModel> {
     }
     if (this.#opener.target.target === "webgpu") this.#ready?.soon();
     const opened = this.#opened;
-    // A run that is refused is repeated with it. Those that are under way keep theirs.
+    // The memory of the last feeds is used again, unless runs are under way: one that is refused is
+    // repeated with its feeds.
     const spare = this.#running > 0 ? null : this.#last;
     let last: readonly Stored[];
     try {
@@ -282,7 +285,10 @@ export class Model<Types extends ModelTypes = AnyModel> {
     return this.#branches.run(feeds, options);
   }
 
-  /** What the worker is given of feeds: copies, in memory that it gave back, of those it does not share. */
+  /**
+   * Returns the feeds for the worker: copies, in memory that it gave back, of those that it does
+   * not share.
+   */
   #sent(feeds: readonly Stored[]): readonly Stored[] {
     const spare = this.#spare;
     this.#spare = [];
@@ -299,7 +305,10 @@ export class Model<Types extends ModelTypes = AnyModel> {
     return this.#ran(running, opened, feeds, options);
   }
 
-  /** What a run of a session answers; it is repeated with `feeds` where the model was refused. */
+  /**
+   * Waits for a run of a session and returns its answer; the run is repeated with `feeds` where the
+   * model was refused.
+   */
   async #ran(
     running: Promise<Ran>,
     opened: Promise<Opened>,
@@ -320,7 +329,10 @@ export class Model<Types extends ModelTypes = AnyModel> {
     }
   }
 
-  /** Has a model that was refused opened anew, which the first of those who heard of it does. */
+  /**
+   * Opens a model that was refused anew. Of several runs that hear of it, the first does so, and
+   * the others wait for it.
+   */
   async #replaced(opened: Promise<Opened>, thrown: unknown): Promise<void> {
     if (!(thrown instanceof WorkerFailure)) throw thrown;
     if (this.#opened === opened) {

@@ -20,11 +20,17 @@ import type { Fallbacks } from "./planned-calls.js";
 import type { Answered } from "./request.js";
 
 export interface OpenOrder {
-  /** Whether golden outputs are compared at the first load on a device, and whether before it runs. */
+  /**
+   * Says whether golden outputs are compared at the first load on a device, and whether before the
+   * model runs.
+   */
   readonly check: Check;
-  /** What all models of the page may take together; a part of the device's memory unless told. */
+  /**
+   * The bytes that all models of the page may take together; a part of the device's memory unless
+   * told.
+   */
   readonly memoryBytes: number | undefined;
-  /** Where this device keeps the weights; null where it does not. */
+  /** The graph in which this device keeps the weights; null where it does not. */
   readonly graph: GraphOrder | null;
   readonly progress: (progress: Progress) => void;
   readonly signal: AbortSignal | undefined;
@@ -68,7 +74,10 @@ export class Opener {
     return addressOf(url, this.answered.origin);
   }
 
-  /** What the model runs on, and why that is not what was asked for; null where it is. */
+  /**
+   * The target that the model runs on, and the reason why it is not what was asked for; null where
+   * it is.
+   */
   get target(): { readonly target: TargetKind; readonly targetReason: string | null } {
     const target = targetOf(this.answer);
     return { target, targetReason: this.answered.reason ?? null };
@@ -184,7 +193,10 @@ export class Opener {
     return failed;
   }
 
-  /** What is left to try after a failure. Throws KernelZooError where that is nothing. */
+  /**
+   * Chooses what to try after a failure: another answer, or defaults in the places of more kernels,
+   * which are returned. Throws KernelZooError where nothing is left.
+   */
   async #mended(fallbacks: Fallbacks, { failure }: WorkerFailure): Promise<Fallbacks> {
     const { mended } = await import("./repair.js");
     const { target } = this.target;
@@ -195,7 +207,10 @@ export class Opener {
     return next ?? this.#failedBefore();
   }
 
-  /** What a plan takes at least, before anything of it is fetched. Throws KernelZooError (memory). */
+  /**
+   * Reserves the memory that a plan takes at least, before anything of it is fetched. Throws
+   * KernelZooError (memory).
+   */
   #reservePlan({ plan }: ModelAnswer): Promise<void> {
     return this.#reserve(plan.memory.weights + plan.memory.activations);
   }
@@ -212,7 +227,7 @@ export class Opener {
     return `golden:${this.answer.plan.golden.sha256}`;
   }
 
-  /** What was right: these calls of these kernels on this class. */
+  /** Names what was found right: these calls of these kernels on this class. */
   #right(fallbacks: Fallbacks): string {
     const { plan, kernels, device_class } = this.answer;
     const served = Object.values(kernels).map(({ kernel }) => kernel.sha256);

@@ -14,16 +14,19 @@ export interface PlannedCall {
   readonly label: string;
   readonly workload: string;
   /**
-   * Where in the chain of the zoo the kernel came from; `default` is what every device gets, `page`
-   * what was found here.
+   * The level in the chain of the zoo that the kernel came from; `default` is what every device
+   * gets, `page` what was found here.
    */
   readonly level: HitLevel | "page";
-  /** When a kernel that was found here won; undefined for the zoo's. */
+  /** The time when a kernel that was found here won; undefined for the zoo's. */
   readonly since?: Date;
   readonly candidate: string;
-  /** Why the default runs in place of the zoo's kernel; null where the zoo's runs. */
+  /** The reason why the default runs in place of the zoo's kernel; null where the zoo's runs. */
   readonly fallbackReason: string | null;
-  /** What devices of this class measured; null where none has. */
+  /**
+   * The best time that devices of this class measured; null where none has, and where the default
+   * runs in place of the zoo's kernel.
+   */
   readonly predictedMs: number | null;
   /** Best time in this page; null before the second run. */
   readonly measuredMs: number | null;

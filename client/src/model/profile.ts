@@ -1,6 +1,6 @@
 /**
- * Where the time of a model goes: as a table to read, and as a trace for chrome://tracing. Loaded
- * with the first profile.
+ * Shows where the time of a model goes: as a table to read, and as a trace for chrome://tracing.
+ * Loaded with the first profile.
  */
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import { KernelZooError } from "../engine/error.js";
@@ -43,7 +43,7 @@ export interface TraceEvent {
 
 export interface Profile {
   readonly totalMs: number;
-  /** In the order in which they run. */
+  /** The calls in the order in which they run. */
   readonly calls: readonly ProfiledCall[];
   /** Workloads by their time, the longest first. */
   table(): string;
@@ -51,7 +51,10 @@ export interface Profile {
   trace(): { readonly traceEvents: readonly TraceEvent[] };
 }
 
-/** The upper one of two; 0 of none. */
+/**
+ * Returns the median: of an even number of values the upper one of the two in the middle; 0 of
+ * none.
+ */
 export const median = (values: readonly number[]): number =>
   [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
 

@@ -1,7 +1,7 @@
 /**
- * What to try after a failure of a model: default kernels in the place of those to blame, then
- * WebAssembly in that of the GPU, and at once where f16 cannot hold its values. Loaded with the first
- * failure.
+ * Decides what to try after a failure of a model: default kernels in the place of those to blame,
+ * then WebAssembly in that of the GPU, and at once where f16 cannot hold its values. Loaded with
+ * the first failure.
  */
 import { KernelZooError } from "../engine/error.js";
 import type { Failure } from "../executor/messages.js";

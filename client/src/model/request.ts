@@ -13,7 +13,7 @@ export type Dimensions = Readonly<Record<string, number>>;
 export interface Answered {
   readonly answer: ModelAnswer;
   readonly origin: string;
-  /** Why it is not for the target that was asked for. */
+  /** The reason why it is not for the target that was asked for. */
   readonly reason?: string | null;
   /** Its kernels, where they are kept on the device. */
   readonly modules?: readonly KeptModule[];
@@ -25,7 +25,7 @@ export const isFile = (name: string): boolean => name.endsWith(".json");
 
 const refused = (message: string): KernelZooError => new KernelZooError("manifest", message);
 
-/** What pages did wrong is said by a file that few of them load. */
+/** A file that few pages load says what they did wrong. */
 const refusals = () => import("../sdk/refusals.js");
 
 /** The text of an answer. Throws KernelZooError: network, manifest. */
@@ -63,8 +63,9 @@ function refuseOther({ deviceClass }: Host, answer: ModelAnswer, name: string): 
 }
 
 /**
- * The plan of a model with kernels for this device. A name that ends in `.json` is the address of
- * such an answer, relative to the page; `asked` is what that is answered where it was asked before. Throws KernelZooError: network, manifest, signature.
+ * Asks for the plan of a model with kernels for this device. A name that ends in `.json` is the
+ * address of such an answer, relative to the page; `asked` is the answer of the zoo where it was
+ * asked before. Throws KernelZooError: network, manifest, signature.
  */
 export async function requestModel(
   host: Host,

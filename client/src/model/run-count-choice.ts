@@ -1,5 +1,6 @@
 /**
- * Which kernels of a model cost a page least, all in all, for the runs that it wants of it:
+ * Chooses the kernels of a model that cost a page least, all in all, for the runs that it wants of
+ * it:
  *
  *     total = fetched + prepared + runs × run
  *
@@ -10,7 +11,7 @@ import { packOf, partsOf } from "../executor/kernel-parts.js";
 import type { ModelAnswer, PlanWire } from "../wire/model-answer.js";
 import type { ArtifactWire, KernelWire, ServedKernel } from "../wire/types.js";
 
-/** What fetching a file takes. */
+/** The speed of the network: a file takes one request and the time of its bytes. */
 export interface Network {
   readonly bytesPerMs: number;
   readonly requestMs: number;
@@ -77,7 +78,10 @@ export interface Choice {
   readonly totalMs: number;
 }
 
-/** What kernels cost a page that runs the model so often; those of unknown costs only their fetch. */
+/**
+ * Sums the milliseconds that kernels cost a page that runs the model so often; those of unknown
+ * costs count with their fetch alone.
+ */
 export function totalMs(
   { plan }: ModelAnswer,
   options: Choice["options"],

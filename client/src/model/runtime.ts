@@ -13,7 +13,10 @@ import { Opener } from "./opener.js";
 import { type Answered, type Dimensions, isFile, requestModel } from "./request.js";
 
 export interface ModelOptions extends TuneOptions {
-  /** What the model leaves open, such as `{ sequence: 128 }`; the first that the zoo has unless told. */
+  /**
+   * The dimensions that the model leaves open, such as `{ sequence: 128 }`; the first that the zoo
+   * has unless told.
+   */
   readonly dimensions?: Dimensions;
   /**
    * `auto`, that of the zoo unless told, takes the target on which devices like this one ran the
@@ -67,7 +70,7 @@ export async function compiled(
   return (await import("./compile-wait.js")).compiled(host, first, ask, waiting);
 }
 
-/** The first starts while the zoo answers. */
+/** Starts the first worker while the zoo answers. */
 async function workersOf({ threads, forbidden, shares }: Host, saved: boolean) {
   const wanted = saved || threads.size > 1 || shares;
   const full = wanted ? await WORKERS.executor.wasm() : null;
@@ -117,7 +120,8 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
           target.chosen(host, backend, onWasm, async (deviceClass) => {
             const askGpu = () => requestModel({ ...host, deviceClass }, name, dimensions);
             const first = await askGpu();
-            // Where none comes, or the page did not ask for the GPU, it need not wait for one.
+            // Only a page that asks for the GPU waits for missing kernels; where they do not come,
+            // the answer without them goes on.
             if (backend !== "webgpu") return first;
             return compiled(host, first, askGpu, waiting).catch(() => first);
           }),

@@ -1,6 +1,6 @@
 /**
- * What a model runs on where the page has a GPU: the target that it asks for, or that the zoo measured
- * to be faster. Loaded by pages with a GPU.
+ * Chooses what a model runs on where the page has a GPU: the target that it asks for, or that the
+ * zoo measured to be faster. Loaded by pages with a GPU.
  */
 import { isAddressable } from "../backend/wasm/addresses.js";
 import type { Backend } from "../sdk/backend.js";
@@ -11,7 +11,10 @@ import type { Answered } from "./request.js";
 /** Share of the time on WebAssembly that must be of calls that were timed on both targets. */
 const KNOWN = 0.9;
 
-/** What the calls of each node of the model take; NaN where one of them was not timed. */
+/**
+ * Sums the nanoseconds that the calls of each node of the model take; NaN where one of them was not
+ * timed.
+ */
 function timesOf({ plan, kernels }: ModelAnswer): ReadonlyMap<string, number> {
   const times = new Map<string, number>();
   for (const { kernel, label } of plan.calls) {
@@ -22,8 +25,8 @@ function timesOf({ plan, kernels }: ModelAnswer): ReadonlyMap<string, number> {
 }
 
 /**
- * Whether devices like this one measured the calls of the model to be faster on the GPU, which may be
- * given another plan of it.
+ * Returns whether devices like this one measured the calls of the model to be faster on the GPU,
+ * which may be given another plan of it.
  */
 export function isFasterOnGpu(wasm: ModelAnswer, gpu: ModelAnswer): boolean {
   const fast = timesOf(gpu);

@@ -44,9 +44,12 @@ const CHOKING = `var s = 0.0; for (var k = 0u; k < 9u; k++) {
   ${Array.from({ length: 21 }, (_, n) => `if (i > ${n}u) { s += a[${n}u]; } else { s -= ${n}.0; }`).join("\n")}
 } c[i] = s;`;
 
-/** Where a is a state: c = a + b from what a held before, and a becomes b. */
+/**
+ * The bindings of kernels of which a is a state: c = a + b from what a held before, and a becomes
+ * b.
+ */
 const STATE = BINDINGS.replace("<storage, read> a", "<storage, read_write> a");
-/** The same with a of f16, packed, and what becomes of a pair. */
+/** The bindings with a of f16, packed; `kept` of `ofPairs` is what becomes of a pair. */
 const HALF_STATE = STATE.replace("a: array<f32>", "a: array<u32>");
 const ofPairs = (kept: string): string => `if (i % 2u == 0u) {
   let held = unpack2x16float(a[i / 2u]); c[i] = held.x + b[i]; c[i + 1u] = held.y + b[i + 1u];
@@ -131,7 +134,7 @@ async function boundRight(open: OpenDevice): Promise<Bound> {
   return { bound: await open.scoped(() => new BoundProgram(program, buffers), LIMIT_MS), output };
 }
 
-/** Whether the output is 4i everywhere when slices [lo, hi) run one after another. */
+/** Returns whether the output is 4i everywhere when slices [lo, hi) run one after another. */
 export async function rightInPartsOf(units: number): Promise<boolean> {
   const open = await new DeviceOwner().device();
   const { bound, output } = await boundRight(open);
@@ -143,7 +146,7 @@ export async function rightInPartsOf(units: number): Promise<boolean> {
   return values.every((value, i) => value === 4 * i);
 }
 
-/** What runs first takes long by this clock, as on a machine that is busy. */
+/** Makes a clock by which what runs first takes long, as on a machine that is busy. */
 function slowAtFirst(): Clock {
   let [readings, lateMs] = [0, 0];
   return () => {
@@ -153,8 +156,8 @@ function slowAtFirst(): Clock {
 }
 
 /**
- * What becomes of each kernel in one lease; `lost` is one during which the device is lost. With
- * `slow` the reference's first run takes long.
+ * Measures kernels in one lease and returns what becomes of each; `lost` is one during which the
+ * device is lost. With `slow` the reference's first run takes long.
  */
 export async function measured(
   names: readonly (Text | "lost")[],
@@ -191,7 +194,10 @@ export async function measured(
   return made;
 }
 
-/** What is told of a reference that the driver does not compile in time, and the next lease's outcomes. */
+/**
+ * Returns what is told of a reference that the driver does not compile in time, and the next
+ * lease's outcomes.
+ */
 export async function unusableReference() {
   const owner = new DeviceOwner();
   const told: string[] = [];
@@ -233,7 +239,10 @@ async function bareDevice(): Promise<OpenDevice> {
   return new OpenDevice(await adapter.requestDevice());
 }
 
-/** What a device is timed with, and nanoseconds of 128 calls over those of 8: the least of a few, as other work only adds. */
+/**
+ * Returns what a device is timed with, and nanoseconds of 128 calls over those of 8: the least of a
+ * few, as other work only adds.
+ */
 export async function timed(timestamps: boolean) {
   const open = timestamps ? await new DeviceOwner().device() : await bareDevice();
   const { bound } = await boundRight(open);

@@ -1,4 +1,7 @@
-/** Which kernels of a decoder, of those that are fast alone, make a token and a prompt's block fastest. */
+/**
+ * Chooses, of the kernels of a decoder that are fast alone, those that make a token and a prompt's
+ * block fastest.
+ */
 import type { BoundCall } from "../../../../client/src/backend/webgpu/binding.js";
 import { noActivity } from "../../../../client/src/backend/webgpu/clock.js";
 import { Chain } from "../../../../client/src/backend/webgpu/plan-loader.js";
@@ -29,7 +32,7 @@ interface Whole {
   readonly from: number;
   readonly to: number;
   readonly times: number;
-  /** Where it is timed, for a text of so many tokens. */
+  /** The place at which it is timed, for a text of so many tokens. */
   readonly place: (context: number) => number;
 }
 

@@ -71,7 +71,7 @@ export async function contest(
   }));
 }
 
-/** How many of the first tokens are the same. */
+/** Counts the first tokens that are the same. */
 export function sameTokens(left: readonly number[], right: readonly number[]): number {
   const apart = left.findIndex((id, i) => id !== right[i]);
   return apart < 0 ? left.length : apart;

@@ -10,7 +10,7 @@ export interface Generated {
 }
 
 export interface Generator {
-  /** With its release. */
+  /** The name of the engine, with its release. */
   readonly name: string;
   readonly threads: number;
   generate(prompt: readonly number[], tokens: number, interval: number): Promise<Generated>;

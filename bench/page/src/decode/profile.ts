@@ -1,4 +1,4 @@
-/** What a token takes on the GPU alone, and which of its kernels takes how much of it. */
+/** Measures what a token takes on the GPU alone, and how much of it each of its kernels takes. */
 import type { Sliced } from "../../../../client/src/backend/webgpu/binding.js";
 import { noActivity, raiseClock } from "../../../../client/src/backend/webgpu/clock.js";
 import type { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";

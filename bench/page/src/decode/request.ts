@@ -1,10 +1,13 @@
-/** What the benchmark of decoders asks of the page, in `job.json`, and what it answers. */
+/**
+ * The messages in which the benchmark of decoders asks something of the page, in `job.json`, and
+ * the page's answers.
+ */
 import type { Times, Tunable } from "../models/tuned.js";
 import type { PageAnswer } from "../webgpu/request.js";
 
 export interface DecoderRequest extends Required<Tunable> {
   readonly name: string;
-  /** What keys and values of ours are in memory. */
+  /** The type of our keys and values in memory. */
   readonly cache: "f32" | "f16";
   /** Tokens before those that are timed. */
   readonly contexts: readonly number[];
@@ -15,21 +18,21 @@ export interface DecoderRequest extends Required<Tunable> {
   readonly headDim: number;
   readonly vocabulary: number;
   readonly onnx: string;
-  /** The same with activations that are not rounded to 8 bits. */
+  /** The ONNX file with activations that are not rounded to 8 bits. */
   readonly exact: string;
   /** A prompt, and the address of the logits behind it, as NumPy computes them. */
   readonly prompt: readonly number[];
   readonly logits: string;
 }
 
-/** What decoders run on, both on the same. */
+/** The backend that decoders run on: ours and the peer's on the same. */
 export interface Machine {
   readonly backend: "webgpu" | "wasm";
-  /** On WebAssembly. */
+  /** Threads on WebAssembly. */
   readonly threads: number;
 }
 
-/** What our decoder goes without, one thing at a time. */
+/** A way to decode in which ours goes without something, one thing at a time. */
 export interface Variant {
   readonly name: string;
   /**
@@ -41,7 +44,7 @@ export interface Variant {
   readonly flights: number;
   /** Tokens that are fetched together. */
   readonly interval: number;
-  /** What goes to the GPU at once. */
+  /** The work that goes to the GPU at once. */
   readonly submission: "call" | "token" | "fetch";
 }
 
@@ -112,7 +115,7 @@ export interface WasmDecoded {
   readonly tokens: number;
   /** So many of the first tokens are the peer's. */
   readonly sameTokens: number;
-  /** How far the peer's logits are from NumPy's, as a share of the largest. */
+  /** The largest difference of the peer's logits to NumPy's, as a share of the largest logit. */
   readonly difference: number;
   readonly decoded: readonly Decoded[];
 }

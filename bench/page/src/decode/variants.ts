@@ -39,7 +39,7 @@ export class BareDecoder {
   readonly #rows: number;
   readonly #block: readonly Sliced[];
   readonly #blockWorkloads: readonly string[];
-  /** The same with uniforms. */
+  /** The calls of a token with uniforms. */
   readonly #sliced: readonly BoundProgram[];
   readonly #token: GPUBuffer;
   readonly #position: GPUBuffer;
@@ -123,7 +123,7 @@ export class BareDecoder {
     return elapsed / (Math.ceil(tokens / variant.interval) * variant.interval);
   }
 
-  /** Times on the GPU alone, behind so many tokens. The cache holds whatever it holds. */
+  /** Times a token on the GPU alone, behind so many others. The cache holds whatever it holds. */
   profiles(contexts: readonly number[], samples: number): Promise<readonly Profile[]> {
     const { open } = this.#loaded;
     const go = (place: number): void => this.#go(0, place);
@@ -131,7 +131,7 @@ export class BareDecoder {
     return profiled({ open, calls: this.#kept, workloads, go, samples }, contexts);
   }
 
-  /** The same of the last block of prompts that have so many tokens. */
+  /** Times the last block of prompts that have so many tokens, likewise. */
   async blockProfiles(contexts: readonly number[], samples: number): Promise<readonly Profile[]> {
     const { open } = this.#loaded;
     const go = (context: number): void => this.#go(0, Math.max(0, context - this.#rows));

@@ -4,7 +4,7 @@ export type FloorTask =
   | { readonly type: "fetch"; readonly url: string }
   | { readonly type: "read" | "write"; readonly bytes: number };
 
-/** What TypeScript's DOM library describes in workers alone. */
+/** The handle of a file, which TypeScript's DOM library describes in workers alone. */
 interface SyncFile {
   read(into: Uint8Array, options: { at: number }): number;
   write(from: Uint8Array, options: { at: number }): number;

@@ -1,7 +1,7 @@
-/** What a page holds without an engine, beside which what an engine holds is seen. */
+/** Opens pages without an engine: what an engine holds is seen beside what these hold. */
 import { type Engine, type Network, valuesOf } from "./network.js";
 
-/** A page that has a network's inputs and no engine. */
+/** Opens a page that has a network's inputs and no engine. */
 export async function openEmptyPage(network: Network | Promise<Network>): Promise<Engine> {
   const inputs = await valuesOf((await network).inputs);
   return {
@@ -13,7 +13,7 @@ export async function openEmptyPage(network: Network | Promise<Network>): Promis
   };
 }
 
-/** The same with a worker that does nothing. */
+/** Opens such a page with a worker that does nothing. */
 export async function openEmptyWorker(network: Network | Promise<Network>): Promise<Engine> {
   const text = new Blob(["postMessage(null)"], { type: "text/javascript" });
   const worker = new Worker(URL.createObjectURL(text));

@@ -14,13 +14,13 @@ export interface JitRequest {
   /** Milliseconds of rest for each one of inference. */
   readonly rest: number;
   readonly seconds: number;
-  /** In whose name the page measures for others; null where it does not. */
+  /** The application in whose name the page measures for others; null where it does not. */
   readonly application: string | null;
   /** Inferences of ours for each of the peer; 0 leaves the peer out. */
   readonly peerEvery: number;
-  /** Whether a copy that is not tuned runs in turns. */
+  /** True where a copy that is not tuned takes turns with it. */
   readonly beside: boolean;
-  /** Where both engines run it. */
+  /** The backend on which both engines run it. */
   readonly backend: "wasm" | "webgpu";
 }
 
@@ -32,9 +32,14 @@ export interface JitAnswer {
   /** Times of a copy that is not tuned, where one runs. */
   readonly initialMs: readonly number[];
   readonly ours: Curve;
-  /** From when each was asked for until it began; none on a GPU, whose worker does not tell it. */
+  /**
+   * Milliseconds from when each was asked for until it began; none on a GPU, whose worker does not
+   * tell it.
+   */
   readonly waitsMs: readonly number[];
-  /** The same, but from the end of the slice where one was under way, of a swap or of measuring. */
+  /**
+   * These waits, but from the end of the slice where one was under way, of a swap or of measuring.
+   */
   readonly afterSliceMs: readonly number[];
   readonly peer: Curve;
   readonly swaps: readonly {
@@ -46,7 +51,7 @@ export interface JitAnswer {
   readonly measured: number;
   readonly contributed: number;
   readonly spentMs: number;
-  /** When tuning ended; null where it was still at work. */
+  /** Seconds until tuning ended; null where it was still at work. */
   readonly endedS: number | null;
   readonly reason: string;
   /** Milliseconds of each task of the page's own thread that took more than 50 ms. */
@@ -83,7 +88,7 @@ const opener =
     }
   };
 
-/** What the page tells while `work` goes on: that it is hidden, which is when nothing is measured. */
+/** Does `work` while the page tells that it is hidden, which is when nothing is measured. */
 async function unmeasured<T>(work: () => Promise<T>): Promise<T> {
   const tell = (hidden: boolean): void => {
     Object.defineProperty(document, "hidden", { configurable: true, value: hidden });

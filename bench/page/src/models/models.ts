@@ -150,7 +150,7 @@ async function cold(engine: string, asked: URLSearchParams) {
   return { elapsedMs, warmMs, switched: switched ?? null };
 }
 
-/** What an address asks of a page that nobody drives; null where that is nothing. */
+/** Does what an address asks of a page that nobody drives; null where that is nothing. */
 function asksFor(asked: URLSearchParams): Promise<object> | null {
   const [engine, tuning] = [asked.get("cold"), asked.get("jit")];
   if (engine) return cold(engine, asked);

@@ -24,7 +24,7 @@ export interface StoredWeight {
   readonly shape: readonly number[];
 }
 
-/** As in `models/tensorflow.py`. */
+/** A step as `models/tensorflow.py` writes it. */
 export interface Step {
   readonly operator: "conv" | "depthwise" | "add" | "maxPool" | "mean" | "product";
   readonly inputs: readonly string[];
@@ -53,7 +53,7 @@ export interface Network {
   readonly inputs: readonly Tensor[];
   /** Names of inputs that are constants of ours. */
   readonly constants: readonly string[];
-  /** As PyTorch computed them. */
+  /** The outputs as PyTorch computed them. */
   readonly outputs: readonly Tensor[];
 }
 

@@ -19,10 +19,10 @@ const FORMS = {
 } as const;
 
 /**
- * As a page asks for it that asks for nothing, or `asked`: `keep` a graph, open that `graph` by its key
- * where it is kept, take kernels for so many
- * `runs`, fetch weights as `int8`, run on the `whole` model alone, each kernel in a `single` module, on
- * `defaults` alone, or on `webgpu`.
+ * Opens the network as a page does that asks for nothing else, or as `asked`: `keep` a graph, open
+ * that `graph` by its key where it is kept, take kernels for so many `runs`, fetch weights as
+ * `int8`, run on the `whole` model alone, each kernel in a `single` module, on `defaults` alone, or
+ * on `webgpu`.
  */
 export async function openOurs(
   network: Network | Promise<Network>,

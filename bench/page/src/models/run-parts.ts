@@ -1,6 +1,7 @@
 /**
- * What a run of ours on a GPU is made of, without the SDK and its worker around it: of how many
- * milliseconds the page needs to hand it over, the GPU to compute it, and its outputs to be there.
+ * Measures what a run of ours on a GPU is made of, without the SDK and its worker around it: the
+ * milliseconds that the page needs to hand it over, the GPU to compute it, and its outputs to be
+ * there.
  */
 
 import type { Sliced } from "../../../../client/src/backend/webgpu/binding.js";
@@ -33,8 +34,8 @@ const NS_PER_MS = 1e6;
 
 /**
  * Medians of milliseconds. `encode`: until the run is submitted. `gpu`: from the begin of the first
- * kernel to the end of the last, by the GPU's clock. `mapped`: from there on until the page has the
- * outputs, beginning with the submission. `total`: all of it, with the copy of the outputs.
+ * kernel to the end of the last, by the GPU's clock. `mapped`: from the submission until the page
+ * has the outputs. `total`: all of it, with the copy of the outputs.
  */
 export interface RunParts {
   readonly name: string;

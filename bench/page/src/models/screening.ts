@@ -21,8 +21,9 @@ import { now } from "../../../../client/src/timing/clock.js";
 import type { KernelWire, TensorWire } from "../../../../client/src/wire/types.js";
 
 /**
- * What is so far behind the best before a round is left out of it. The second one is in the reverse
- * order and lets more in: the first kernels are timed while the clock may still rise.
+ * Kernels that took more than so many times the best before a round are left out of it. The second
+ * one is in the reverse order and lets more in: the first kernels are timed while the clock may
+ * still rise.
  */
 const HOPELESS = [Number.POSITIVE_INFINITY, 1.5, 1.2];
 const LIMIT_MS = 20_000;

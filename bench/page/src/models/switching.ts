@@ -1,6 +1,7 @@
 /**
- * What a page notices while kernels for few runs give way to those that are the fastest once they are
- * warm: how late its own timers come, and how long an inference waits for its first call.
+ * Measures what a page notices while kernels for few runs give way to those that are the fastest
+ * once they are warm: how late its own timers come, and how long an inference waits for its first
+ * call.
  */
 import type { Model } from "../../../../client/src/model/model.js";
 import { now } from "../../../../client/src/timing/clock.js";

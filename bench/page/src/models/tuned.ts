@@ -10,7 +10,7 @@ export interface Tunable {
   readonly zoo: string;
   /** The kernels to choose from, by workload; those of a zoo that knows nothing come first. */
   readonly spaces: Readonly<Record<string, readonly KernelWire[]>>;
-  /** What inputs of i32 hold while kernels are timed, by workload. */
+  /** The entries of inputs of i32 while kernels are timed, by workload. */
   readonly words?: Readonly<Record<string, Words>>;
 }
 
@@ -25,10 +25,13 @@ globalThis.fetch = async (input, init) => {
   return kept === undefined ? fetched(input, init) : new Response(kept);
 };
 
-/** How many candidates of each workload are timed before more of any are. */
+/** So many candidates of each workload are timed before more of any are. */
 const AT_ONCE = 40;
 
-/** From then on `fetch` answers with the kernels that were chosen. */
+/**
+ * Times kernels of each workload for `tuneMs` and returns their times. From then on `fetch` answers
+ * with the fastest ones.
+ */
 export async function tuned(
   open: OpenDevice,
   { zoo, spaces, words = {} }: Tunable,
@@ -54,7 +57,7 @@ export async function tuned(
   return times;
 }
 
-/** From then on `fetch` answers with these kernels, by their workloads. */
+/** Has `fetch` answer with these kernels, by their workloads, from then on. */
 export async function served(
   zoo: string,
   chosen: Readonly<Record<string, KernelWire>>,

@@ -33,8 +33,8 @@ async function entrant(
 }
 
 /**
- * With every tensor fed, and, where there is more than one, with all but the first held by the
- * model, as weights are. A fed tensor is copied on every run.
+ * Opens the engine with every tensor fed, and, where there is more than one, once more with all but
+ * the first held by the model, as weights are. A fed tensor is copied on every run.
  */
 export async function onnxRuntimeEntrants(
   problem: Problem,

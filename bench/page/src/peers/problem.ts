@@ -7,9 +7,9 @@ export interface PeerTensor {
   readonly words?: Int32Array;
 }
 
-/** What is to be computed, from what. */
+/** An operator to be computed, and its tensors. */
 export interface Task {
-  /** As in the workload's key: `matmul`, `conv2d`. */
+  /** The operator as in the workload's key: `matmul`, `conv2d`. */
   readonly operator: string;
   /** Extents and attributes by their names in the key. */
   readonly given: Readonly<Record<string, number>>;

@@ -5,11 +5,11 @@ import type { GpuTimer } from "../../../../client/src/backend/webgpu/timer.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import { interleave, type Sampler } from "../../../../client/src/timing/samples.js";
 
-/** What a page does for one result. */
+/** The calls that a page makes for one result. */
 export interface Caller {
   /** Hands one call to the GPU. */
   call(): Promise<void> | void;
-  /** Until the GPU has done all calls. */
+  /** Resolves when the GPU has done all calls. */
   settle(): Promise<unknown>;
 }
 
@@ -42,7 +42,7 @@ export interface GpuEntrant {
 export interface GpuSamples {
   readonly kernelNs: readonly number[];
   readonly callNs: readonly number[];
-  /** As `callNs`, of calls that are handed to the GPU several at once. */
+  /** Nanoseconds like `callNs`, of calls that are handed to the GPU several at once. */
   readonly batchedNs: readonly number[];
 }
 

@@ -1,4 +1,7 @@
-/** Who takes part in one case: peers, our finalists, limits. What fails is said and left out. */
+/**
+ * Lets peers, our finalists and limits take part in one case. What fails is told in `failures` and
+ * left out.
+ */
 
 import { storedBytes } from "../../../../client/src/backend/webgpu/buffers.js";
 import type { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";

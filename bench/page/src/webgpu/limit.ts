@@ -1,4 +1,4 @@
-/** What an adapter can do: products and sums in registers alone, and reading alone. */
+/** Measures what an adapter can do: products and sums in registers alone, and reading alone. */
 import type { Sliced } from "../../../../client/src/backend/webgpu/binding.js";
 import { storageBuffer } from "../../../../client/src/backend/webgpu/buffers.js";
 import type { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";

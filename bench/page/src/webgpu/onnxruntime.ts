@@ -33,7 +33,7 @@ function tensorOn(device: GPUDevice, { data, shape }: PeerTensor, isF16: boolean
     : ort.Tensor.fromGpuBuffer(buffer, { dataType: "float32", dims });
 }
 
-/** Where a browser has `Float16Array`, float16 comes as one. */
+/** Returns values as float32; where a browser has `Float16Array`, float16 comes as one. */
 const floats = (data: unknown): Float32Array =>
   data instanceof Uint16Array ? fromFloat16(data) : Float32Array.from(data as ArrayLike<number>);
 

@@ -98,13 +98,16 @@ export function fastest(screened: readonly GpuScreened[], count: number): readon
   return timed.slice(0, count).map(({ candidate }) => candidate);
 }
 
-/** As `run` of a kernel on the GPU does. */
+/** Submits each call by itself, as `run` of a kernel on the GPU does. */
 const submitting = (open: OpenDevice, { encode }: Sliced): Caller => ({
   call: () => submitPass(open.device, encode),
   settle: () => open.idle(LIMIT_MS),
 });
 
-/** As a page that encodes several kernels, then submits. TensorFlow.js does 15 at a time. */
+/**
+ * Calls that are encoded, then submitted at once, as by a page that runs several kernels.
+ * TensorFlow.js does 15 at a time.
+ */
 const BATCH = 15;
 
 function batching(open: OpenDevice, { encode }: Sliced): Caller {

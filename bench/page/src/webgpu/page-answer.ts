@@ -1,4 +1,4 @@
-/** What a page with WebGPU says of itself, beside what it measured. */
+/** Collects what a page with WebGPU says of itself, beside what it measured. */
 import { requestAdapter } from "../../../../client/src/backend/webgpu/device.js";
 import type { GpuAdapterFacts, PageAnswer } from "./request.js";
 

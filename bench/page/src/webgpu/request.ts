@@ -1,26 +1,32 @@
-/** What the benchmark asks of the page, in `job.json`, and what it answers. */
+/**
+ * The messages in which the benchmark asks something of the page, in `job.json`, and the page's
+ * answers.
+ */
 import type { Lease } from "../../../../client/src/wire/types.js";
 import type { GpuSamples } from "./entrant.js";
 
 /** The lease has the reference and all candidates; their addresses are relative to the page. */
 export interface GpuCase {
   readonly lease: Lease;
-  /** What people read of each candidate. */
+  /** The text that people read of each candidate. */
   readonly configs: Readonly<Record<string, string>>;
-  /** What compiling one of them to WGSL took, at the median; handed through. */
+  /** The time of compiling one of them to WGSL, at the median; handed through. */
   readonly compileMs: number;
   /** The input that is read once, where memory is the limit, else null. */
   readonly readsOnce: number | null;
-  /** Memory is the limit, and the output is as large as what is read: a copy is what it takes. */
+  /**
+   * True where memory is the limit and the output is as large as what is read: it takes what a copy
+   * takes.
+   */
   readonly moves: boolean;
 }
 
 export interface GpuJob {
-  /** What the candidates were compiled from; handed through. */
+  /** The commit that the candidates were compiled from; handed through. */
   readonly commit: string;
-  /** For all cases together; one that has begun is finished. */
+  /** The time for all cases together; one that has begun is finished. */
   readonly limitMs: number;
-  /** For tuning one case. */
+  /** The time for tuning one case. */
   readonly tuneLimitMs: number;
   readonly rounds: { readonly least: number; readonly most: number };
   readonly cases: readonly GpuCase[];
@@ -31,7 +37,7 @@ export interface GpuScreened {
   readonly candidate: string;
   readonly config: string;
   readonly relativeTime: number | null;
-  /** Why there is no time; '' where there is one. */
+  /** The reason why there is no time; '' where there is one. */
   readonly failure: string;
   /** Calls of the candidate in one sample: few of a short kernel say that the sample was mostly overhead. */
   readonly calls: number;
@@ -55,8 +61,10 @@ export interface GpuContest {
   readonly workload: string;
   readonly tolerance: number;
   readonly compileMs: number;
-  /** In the order of the space; without those that this device may not run, or for which no time
-   * was left. */
+  /**
+   * The candidates in the order of the space; without those that this device may not run, or for
+   * which no time was left.
+   */
   readonly screened: readonly GpuScreened[];
   readonly results: readonly GpuResult[];
   /** By name, why something took no part; by "ours" and "all" too. */
@@ -72,7 +80,7 @@ export interface GpuAdapterFacts {
   readonly limits: Readonly<Record<string, number>>;
 }
 
-/** What every page with WebGPU answers beside what it measured. */
+/** The answer of every page with WebGPU, beside what it measured. */
 export interface PageAnswer {
   readonly commit: string;
   readonly date: string;

@@ -1,6 +1,6 @@
 /**
- * What a framework asks of the GPU: the dispatches of its calls, recorded where they pass the API.
- * Encoded again, many in one pass, they can be timed as our own kernels are, whatever the framework
+ * A dispatch that a framework asks of the GPU, recorded where its call passes the API. Encoded
+ * again, many in one pass, dispatches can be timed as our own kernels are, whatever the framework
  * does around them.
  */
 export interface Dispatched {
@@ -16,7 +16,7 @@ interface BoundGroup {
   readonly offsets: readonly number[];
 }
 
-/** What was last set in a pass. */
+/** The pipeline and the bind groups that were last set in a pass. */
 interface Bound {
   pipeline: GPUComputePipeline | null;
   readonly groups: Map<number, BoundGroup>;

@@ -2,8 +2,8 @@
 import type { KnownToken, Sampling } from "../decode-order.js";
 
 /**
- * What is known of the tokens of one text. What the text has generated is kept by its places, so that
- * a token that is computed again counts once.
+ * Keeps what is known of the tokens of one text. What the text has generated is kept by its places,
+ * so that a token that is computed again counts once.
  */
 export class Adjustment {
   readonly #known: ReadonlyMap<number, KnownToken>;

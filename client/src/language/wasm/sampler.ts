@@ -5,7 +5,10 @@
  */
 import type { Sampling } from "../decode-order.js";
 
-/** What is less likely than e to this of the likeliest is left out where few may be drawn. */
+/**
+ * Tokens that are less likely than e to this power times the likeliest are left out where few may
+ * be drawn.
+ */
 const LEAST_POWER = -30;
 /** No noise is larger: -log(-log(1 - u)) of the least u. */
 const MOST_NOISE = 17.4;

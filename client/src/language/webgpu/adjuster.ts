@@ -54,7 +54,7 @@ fn count() {
 }
 `;
 
-/** What is bound is all that is used of it. */
+/** Describes a tensor of which only the binding is used, not its shape. */
 const tensor = (name: string, role: TensorWire["role"]): TensorWire => {
   return { name, role, dtype: "f32", shape: [4], limit: 0 };
 };

@@ -1,13 +1,14 @@
 /**
- * How many calls of a prompt's block go into one submission. On a weak GPU a block of a hundred calls
- * takes seconds, and a browser that hears nothing of its GPU for so long takes it for one that hangs.
+ * Decides how many calls of a prompt's block go into one submission. On a weak GPU a block of a
+ * hundred calls takes seconds, and a browser that hears nothing of its GPU for so long takes it for
+ * one that hangs.
  */
 
 /** A layer and what is before it: enough to tell what a block takes. */
 export const FIRST_CALLS = 8;
 /** A block that takes no longer is one submission. */
 const WHOLE_MS = 300;
-/** What a submission of a longer one takes. */
+/** A longer block is cut into submissions that take so long. */
 const SLICE_MS = 150;
 
 /** Calls of the next submission, of `all` in a block, where `count` of them took so long. */

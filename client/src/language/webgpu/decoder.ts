@@ -47,7 +47,7 @@ interface Places extends Pick<DecoderWire, "vocabulary" | "rows" | "step" | "hea
   readonly chosen: GPUBuffer;
 }
 
-/** What chooses a token in the place of the plan's own calls. */
+/** The kernels that choose a token in the place of the plan's own calls. */
 interface Chooser {
   readonly sampler: TokenSampler;
   readonly adjuster: Adjuster | null;
@@ -214,8 +214,8 @@ export class GpuDecoder implements Executor {
   }
 
   /**
-   * A block of the prompt's tokens, or the few that are left before `last` one by one; false where it
-   * was aborted.
+   * Submits a block of the prompt's tokens, or the few that are left before `last` one by one;
+   * false where it was aborted.
    */
   async #submitPart(last: number, aborted: () => boolean): Promise<boolean> {
     const { rows } = this.#at;
@@ -232,7 +232,10 @@ export class GpuDecoder implements Executor {
     return true;
   }
 
-  /** In a few submissions, or in many that are waited for where the GPU is weak or not known yet. */
+  /**
+   * Submits a block in a few submissions, or in many that are waited for where the GPU is weak or
+   * not known yet; false where it was aborted.
+   */
   async #submitBlock(aborted: () => boolean): Promise<boolean> {
     const { step } = this.#at;
     for (let from = 0; from < step; ) {
@@ -259,7 +262,7 @@ export class GpuDecoder implements Executor {
     device.queue.submit([encoder.finish()]);
   }
 
-  /** One token with its head; what it chose is copied to a place of the staging buffer. */
+  /** Submits one token with its head; what it chose is copied to a place of the staging buffer. */
   #step(staging: GPUBuffer, chooser: Chooser | null, withLogits: boolean, index: number): void {
     const { token, logits } = this.#at;
     this.#handOver((encoder) => {

@@ -18,7 +18,7 @@ const MOST_THREADS = 1024;
 /** Each leaves a fifth of the range in which the least logit lies of those that may be drawn. */
 const ROUNDS = 11;
 const COMPILE_MS = 30_000;
-/** Where any token may be drawn: the logarithm of a share that none falls below in f32. */
+/** The logarithm of a share that none falls below in f32, where any token may be drawn. */
 const LEAST_POWER = -1e30;
 
 /**
@@ -186,7 +186,7 @@ function threadsFor(vocabulary: number, most: number): number {
   return threads;
 }
 
-/** What is bound is all that is used of it. */
+/** Describes a tensor of which only the binding is used, not its shape. */
 const tensor = (name: string, role: TensorWire["role"]): TensorWire => {
   return { name, role, dtype: "f32", shape: [4], limit: 0 };
 };
