@@ -243,6 +243,13 @@ for (const ranges of [true, false]) {
   });
 }
 
+test("a connection that breaks again and again goes on while it brings something", async (t) => {
+  const asked = host(t, FILE, [350, 650, 950, 950]);
+  assert.deepEqual(await streamed(), FILE);
+  const ranges = ["bytes=300-", "bytes=600-", "bytes=900-", "bytes=900-"];
+  assert.deepEqual(asked, ["all", ...ranges]);
+});
+
 test("a file that lies in several goes on after the last whole chunk of the one that broke", async (t) => {
   const asked: string[] = [];
   const parts = [FILE.slice(0, 600), FILE.slice(600)];

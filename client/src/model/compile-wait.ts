@@ -10,10 +10,7 @@ import type { Answered } from "./request.js";
 
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 500;
-/**
- * The longest wait, also where the browser's signals do not tell of the time (`deadline` of
- * gateway/deadline.ts).
- */
+/** The longest wait where the browser's signals do not tell of the time (gateway/deadline.ts). */
 const LONGEST_MS = 60_000;
 
 export interface CompileWait {
@@ -51,7 +48,7 @@ export async function compiled(
     if (until.aborted && (until.reason as Error | null)?.name !== "TimeoutError")
       throw until.reason;
     const elapsedMs = performance.now() - began;
-    if (until.aborted || elapsedMs > LONGEST_MS) {
+    if (until.aborted || (AbortSignal.any === undefined && elapsedMs > LONGEST_MS)) {
       const text = `The zoo is still compiling ${missing.length} of the ${total} kernels of ${name} after ${Math.round(elapsedMs / 1000)} s.`;
       const remedy =
         "Open it again in a moment, or give KernelZoo.open a larger timeoutMs; if it stays so, a compile worker must run where the zoo is.";

@@ -16,7 +16,7 @@ export const GPU_SETTINGS = {
   nothing: { work: 1, requires: [], sourceBytes: 16, sinkBytes: 4194304, scratchBytes: 0, dispatches: [{ entry: "main", workgroups: 1, threads: 64 }], code: "@group(0) @binding(0) var<storage, read> source: array<vec4<f32>>;\n@group(0) @binding(1) var<storage, read_write> sink: array<vec4<f32>>;\n@group(1) @binding(0) var<uniform> first: u32;\n@compute @workgroup_size(64)\nfn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) invocation: u32) {\n  let group = workgroup.x + first;\n  let thread = invocation;\n  sink[group * 64u + thread] = vec4<f32>(0.0f);\n}\n" },
 } as const;
 
-/** In the order of the bits of the primitive vector. */
+/** Levels in the order of the bits of the primitive vector. */
 export const GPU_PRIMITIVES = [
   { primitive: "cache_read", margin: 1.3, base: "direct", advanced: "staged" },
   { primitive: "vec4", margin: 1.4, base: "scalar", advanced: "direct" },

@@ -216,8 +216,13 @@ async function inRecords(): Promise<GraphFiles> {
   return {
     kind: "records",
     async all() {
-      const texts = await read<string[]>("descriptions", (store) => store.getAll());
-      return new Map((await names()).map((name, i) => [String(name), texts[i] ?? ""] as const));
+      // In one transaction, as another tab may write or remove a graph meanwhile.
+      const store = database.transaction("descriptions").objectStore("descriptions");
+      const [keys, texts] = await Promise.all([
+        asked(store.getAllKeys()),
+        asked<string[]>(store.getAll()),
+      ]);
+      return new Map(keys.map((name, i) => [String(name), texts[i] ?? ""] as const));
     },
     description: (name) => read<string | undefined>("descriptions", (store) => store.get(name)),
     describe: (name, text) => change("descriptions", (store) => store.put(text, name)),

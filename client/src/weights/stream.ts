@@ -146,7 +146,8 @@ export function weightFiles(url: URL | string, chunks: number): readonly [string
 
 /**
  * Reads the file from the chunk on that has byte `from`. It may lie in several files: see
- * `weightFiles`. Throws KernelZooError: network, artifact (status or hash).
+ * `weightFiles`. Throws KernelZooError: network after four connections in a row that brought no
+ * whole chunk, artifact (status or hash).
  */
 export async function streamWeights(
   url: URL | string,
@@ -175,7 +176,7 @@ export async function streamWeights(
     arrived.chunk(offset);
   };
 
-  for (let attempt = 1; done < chunks.length; ) {
+  for (let attempt = 1, before = done; done < chunks.length; ) {
     // One chunk is verified while the next one arrives.
     let accepted: Promise<void> = Promise.resolve();
     try {
@@ -192,6 +193,7 @@ export async function streamWeights(
       if (cause instanceof KernelZooError) throw cause;
       // What arrived whole before the connection broke counts.
       await accepted;
+      if (done > before) [attempt, before] = [1, done];
       if (attempt === TRIES) {
         const message = `The weights at ${url} do not arrive: ${sentence(cause)}. Try again.`;
         throw new KernelZooError("network", message, cause);

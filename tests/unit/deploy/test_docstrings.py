@@ -7,7 +7,7 @@ import pytest
 
 from scripts.docstrings import OPENINGS, READERS, python_openings, typescript_openings
 
-LEFT = {"python": 0, "typescript": 494}
+LEFT = {"python": 0, "typescript": 2}
 """At most so many of each language are left. These numbers only fall."""
 
 
