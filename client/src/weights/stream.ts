@@ -169,14 +169,16 @@ export async function streamWeights(
     pass(chunk);
   }
 
+  let attempt = 1;
   const accept = async (chunk: ChunkWire, bytes: Bytes): Promise<void> => {
     await refuseChanged(bytes, chunk.sha256, url);
     await take(offset, bytes);
     pass(chunk);
+    attempt = 1;
     arrived.chunk(offset);
   };
 
-  for (let attempt = 1, before = done; done < chunks.length; ) {
+  while (done < chunks.length) {
     // One chunk is verified while the next one arrives.
     let accepted: Promise<void> = Promise.resolve();
     try {
@@ -193,7 +195,6 @@ export async function streamWeights(
       if (cause instanceof KernelZooError) throw cause;
       // What arrived whole before the connection broke counts.
       await accepted;
-      if (done > before) [attempt, before] = [1, done];
       if (attempt === TRIES) {
         const message = `The weights at ${url} do not arrive: ${sentence(cause)}. Try again.`;
         throw new KernelZooError("network", message, cause);
