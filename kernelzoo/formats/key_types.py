@@ -27,7 +27,7 @@ def typescript() -> str:
             "export interface OperatorExtents {",
             *(f"  {each.name}: {_extents(each)};" for each in OPERATORS.values()),
             "}\n",
-            "/** The inputs that a page gives an epilogue; empty where it needs the entry alone. */",
+            "/** The inputs that a page gives an epilogue; empty if it needs the entry alone. */",
             "export interface EpilogueInputs {",
             *(f"  {name}: {_epilogue(name, kind)};" for name, kind in EPILOGUES.items()),
             "}\n",

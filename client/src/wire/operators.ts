@@ -2,7 +2,7 @@
 
 export type KeyDType = "f32" | "f16";
 
-/** What a page gives each operator, by name. */
+/** The inputs that a page gives each operator, by name. */
 export interface OperatorInputs {
   matmul: { a: Float32Array; b: Float32Array };
   batch_matmul: { a: Float32Array; b: Float32Array };
@@ -96,7 +96,7 @@ export interface OperatorExtents {
   gather_q8z: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
 }
 
-/** What a page gives an epilogue; nothing where it needs the entry alone. */
+/** The inputs that a page gives an epilogue; empty if it needs the entry alone. */
 export interface EpilogueInputs {
   bias: { bias: Float32Array };
   residual: { residual: Float32Array };
