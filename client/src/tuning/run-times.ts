@@ -4,7 +4,7 @@
  * hold weights of others.
  */
 import type { CallTimes } from "../backend/wasm/dispatch.js";
-import type { PlanWire } from "../wire/model-answer.js";
+import type { DecoderWire, PlanWire } from "../wire/model-answer.js";
 
 /** A workload takes the least of its times in so many runs. */
 const RUNS = 8;
@@ -16,6 +16,13 @@ const SLOWER = 1.03;
 const STEP_MS = 0.1;
 /** Clocks of isolated pages step by 5 µs. */
 const ISOLATED_STEP_MS = 0.01;
+
+/**
+ * Counts the calls of a token as often as a block has tokens. `times` has a triple for each call: when
+ * it started, how long it took, and on how many threads.
+ */
+export const countedPerBlock = (times: CallTimes, { step, rows }: DecoderWire): CallTimes =>
+  times.map((each, i) => (i >= 3 * step && i % 3 === 1 ? rows * each : each));
 
 /** The milliseconds that the kernel before took in a run, and all other workloads in such runs. */
 interface Before {

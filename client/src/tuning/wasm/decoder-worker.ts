@@ -5,6 +5,7 @@ import { helping } from "../../executor/helper-server.js";
 import type { LoadOrder } from "../../executor/messages.js";
 import { DecoderSteps, WasmDecoder } from "../../language/wasm/decoder.js";
 import type { DecoderWire } from "../../wire/model-answer.js";
+import { countedPerBlock } from "../run-times.js";
 import { serveTuned } from "../swap-server.js";
 import { spareBytes, WasmModelSwapper } from "./model-swapper.js";
 
@@ -15,17 +16,17 @@ const never = (): boolean => false;
  * before. The calls of a token count as often as a block has tokens.
  */
 async function timesOf(
-  { length, rows, step }: DecoderWire,
+  decoder: DecoderWire,
   steps: DecoderSteps,
   dispatcher: Dispatcher,
 ): Promise<CallTimes> {
+  const { length } = decoder;
   let times: CallTimes | null = null;
   for (let run = 0; run < 2; run++) {
     steps.place = [0, [length >> 1, length, 0, 0]];
     times = await dispatcher.run(never);
   }
-  const found = times as CallTimes;
-  return found.map((each, i) => (i >= 3 * step && i % 3 === 1 ? rows * each : each));
+  return countedPerBlock(times as CallTimes, decoder);
 }
 
 serveTuned(async (order: LoadOrder, ports, swaps) => {

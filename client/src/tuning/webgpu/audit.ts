@@ -19,6 +19,12 @@ import type { PlanTensor } from "../../wire/model-answer.js";
 /** Runs for each in which a call is audited: a call takes no longer than its run. */
 export const RUNS = 50;
 
+/** The tensor that a call writes. */
+export function outputOf({ order }: GpuExecutor, call: number): PlanTensor {
+  const { plan } = order.answer;
+  return plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor;
+}
+
 interface Watched {
   readonly workload: string;
   readonly call: number;
@@ -36,11 +42,10 @@ class AuditedCall {
   readonly #staging: GPUBuffer;
 
   constructor(executor: GpuExecutor, { workload, call, before }: Watched) {
-    const { open, buffers, order } = executor;
-    const { plan } = order.answer;
+    const { open, buffers } = executor;
     this.workload = workload;
     this.#executor = executor;
-    this.#output = plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor;
+    this.#output = outputOf(executor, call);
     this.#bytes = padded(storedBytes(this.#output));
     this.#spare = storageBuffer(open.device, this.#bytes);
     this.#staging = stagingBuffer(open.device, 2 * this.#bytes);

@@ -22,10 +22,12 @@ import { GpuDecoder } from "../../language/webgpu/decoder.js";
 import { median } from "../../model/profile.js";
 import { now } from "../../timing/clock.js";
 import type { DecoderWire } from "../../wire/model-answer.js";
-import { type Calls, KernelSwapper } from "../kernel-swapper.js";
+import type { Calls } from "../kernel-swapper.js";
 import type { Comparison, Found } from "../messages.js";
+import { countedPerBlock } from "../run-times.js";
 import { type Chosen, type Contested, chosenBySum, type Pair, type Trial } from "../sum-choice.js";
 import { fittingCalls } from "../swap-steps.js";
+import { GpuSwapper } from "./gpu-swapper.js";
 import { boundCalls, type Prepared, programsByCall } from "./prepared-kernel.js";
 import { pairsOf, searched } from "./whole-times.js";
 
@@ -51,7 +53,7 @@ interface Rated extends Prepared {
   readonly relativeTime: number;
 }
 
-export class DecoderSwapper extends KernelSwapper<Rated, BoundCall, GpuDecoder> {
+export class DecoderSwapper extends GpuSwapper<Rated, BoundCall, GpuDecoder> {
   readonly #activity = noActivity();
 
   protected override inferred(...asked: Parameters<Executor["run"]>): Promise<RunResult | null> {
@@ -72,9 +74,7 @@ export class DecoderSwapper extends KernelSwapper<Rated, BoundCall, GpuDecoder> 
       const some = apart.calls[0] as BoundCall;
       const timer = await CallTimer.make(open, some, LIMIT_MS, this.runs.rest);
       try {
-        const times = await timer.times(apart.calls, LIMIT_MS);
-        const { step, rows } = this.#wire;
-        return times.map((each, i) => (i >= 3 * step && i % 3 === 1 ? rows * each : each));
+        return countedPerBlock(await timer.times(apart.calls, LIMIT_MS), this.#wire);
       } finally {
         timer.dispose();
       }
@@ -243,22 +243,9 @@ export class DecoderSwapper extends KernelSwapper<Rated, BoundCall, GpuDecoder> 
     return boundCalls(open, all, (call, program) => buffers.boundWhole(call, program));
   }
 
-  protected override running(calls: Calls<unknown>): Calls<BoundCall> {
-    const { calls: all } = this.executor;
-    return new Map([...calls.keys()].map((i) => [i, all[i] as BoundCall]));
-  }
-
   /** Runs that are under way go on with them from their next submission on. */
   protected override replace(_: string, calls: Calls<BoundCall>): void {
     this.executor.replace(calls);
-  }
-
-  protected override artifactOf({ program }: BoundCall): string {
-    return program.kernel.sha256 ?? "";
-  }
-
-  protected override release(calls: Calls<BoundCall>): void {
-    void this.runs.release(calls);
   }
 }
 

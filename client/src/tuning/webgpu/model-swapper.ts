@@ -16,16 +16,17 @@ import type { Stored } from "../../executor/golden-tensors.js";
 import { OVERFLOW } from "../../model/f16-overflow.js";
 import { now } from "../../timing/clock.js";
 import type { PlanTensor } from "../../wire/model-answer.js";
-import { type Calls, KernelSwapper, type SwapPorts } from "../kernel-swapper.js";
+import type { Calls, SwapPorts } from "../kernel-swapper.js";
 import type { Comparison, Found } from "../messages.js";
 import { fittingCalls } from "../swap-steps.js";
 import { GpuAudit } from "./audit.js";
+import { GpuSwapper } from "./gpu-swapper.js";
 import { OverflowAudit } from "./overflow-audit.js";
 import { boundCalls, type Prepared, programsByCall } from "./prepared-kernel.js";
 
 const DISAGREES = "It disagrees with the kernel before on an inference's numbers.";
 
-export class GpuModelSwapper extends KernelSwapper<Prepared, BoundProgram, GpuExecutor> {
+export class GpuModelSwapper extends GpuSwapper<Prepared, BoundProgram, GpuExecutor> {
   readonly #audit: GpuAudit;
   readonly #overflow: OverflowAudit;
 
@@ -129,11 +130,6 @@ export class GpuModelSwapper extends KernelSwapper<Prepared, BoundProgram, GpuEx
     return boundCalls(open, all, (call, program) => buffers.bound(call, program));
   }
 
-  protected override running(calls: Calls<unknown>): Calls<BoundProgram> {
-    const { calls: all } = this.executor;
-    return new Map([...calls.keys()].map((i) => [i, all[i] as BoundProgram]));
-  }
-
   /** Runs that are under way go on with the kernels before: they are submitted already. */
   protected override replace(
     workload: string,
@@ -152,13 +148,5 @@ export class GpuModelSwapper extends KernelSwapper<Prepared, BoundProgram, GpuEx
     const [bound] = await this.bound([prepared]);
     this.before.set(workload, bound as Calls<BoundProgram>);
     this.#audit.watch(workload, bound as Calls<BoundProgram>);
-  }
-
-  protected override artifactOf({ program }: BoundProgram): string {
-    return program.kernel.sha256 ?? "";
-  }
-
-  protected override release(calls: Calls<BoundProgram>): void {
-    void this.runs.release(calls);
   }
 }

@@ -12,12 +12,7 @@ import type { Stored } from "../../executor/golden-tensors.js";
 import type { RunsFirst } from "../../executor/run-priority.js";
 import { isInfinite } from "../../model/f16-overflow.js";
 import type { PlanTensor } from "../../wire/model-answer.js";
-import { RUNS, withRoom } from "./audit.js";
-
-const outputOf = ({ order }: GpuExecutor, call: number): PlanTensor => {
-  const { plan } = order.answer;
-  return plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor;
-};
+import { outputOf, RUNS, withRoom } from "./audit.js";
 
 /** Holds what one call writes in one run. Owns its buffer until it is disposed. */
 class WrittenValues {
