@@ -3,9 +3,10 @@
  * kernels and weights, in the Cache API. Loaded by pages that use it.
  */
 import { kernelFiles } from "../backend/wasm/kernel-files.js";
-import { KernelZooError, sentence } from "../engine/error.js";
+import { sentence } from "../engine/error.js";
 import type { Answered } from "../model/request.js";
 import { LANGUAGE_CACHES } from "../weights/cached-model.js";
+import { explained, storageError } from "../weights/storage-error.js";
 import { weightFiles } from "../weights/stream.js";
 import { addressOf } from "../wire/model-answer.js";
 import type { ServedKernel } from "../wire/types.js";
@@ -52,15 +53,13 @@ export class KeptLanguage {
   }
 
   /** Opens what is kept under a key, which may be nothing yet. Throws KernelZooError (storage). */
-  static async open(key: string): Promise<KeptLanguage> {
-    try {
+  static open(key: string): Promise<KeptLanguage> {
+    return explained(async () => {
       const cacheName = LANGUAGE_CACHES + key;
       const found = await caches.match(indexAddress(), { cacheName });
       const index = JSON.parse((await found?.text()) ?? "null") as KeptIndex | null;
       return new KeptLanguage(cacheName, index?.version === VERSION ? index : null);
-    } catch (cause) {
-      throw storageError("This browser keeps nothing for this page", cause);
-    }
+    });
   }
 
   /** The contexts that are kept, the fewest tokens first. */
@@ -116,7 +115,7 @@ export class KeptLanguage {
         if (!wanted.has(url)) await cache.delete(url);
       }
     } catch (cause) {
-      throw storageError("The device does not keep the model", cause);
+      throw storageError(`The device does not keep the model: ${sentence(cause)}`, cause);
     }
   }
 
@@ -130,6 +129,3 @@ export class KeptLanguage {
     return (await caches.match(file, { cacheName: this.#cacheName }))?.blob();
   }
 }
-
-const storageError = (what: string, cause: unknown): KernelZooError =>
-  new KernelZooError("storage", `${what}: ${sentence(cause)}.`, cause);

@@ -22,6 +22,7 @@ import {
   placesOnGpu,
   type Ways,
 } from "../weights/cached-model.js";
+import { explained, storageError } from "../weights/storage-error.js";
 import { type ModelAnswer, targetOf } from "../wire/model-answer.js";
 import type { ServedKernel, TargetKind } from "../wire/types.js";
 import { WORKERS } from "../workers.js";
@@ -65,9 +66,6 @@ function graphOf(text: string | undefined): Graph | undefined {
     return undefined;
   }
 }
-
-const storageError = (message: string, cause?: unknown): KernelZooError =>
-  new KernelZooError("storage", message, cause);
 
 type Kernels = Pick<GraphOrder, "modules" | "texts">;
 
@@ -206,16 +204,6 @@ async function completed<Types extends ModelTypes>(model: Model<Types>): Promise
   } catch (thrown) {
     await model.dispose();
     throw thrown;
-  }
-}
-
-/** Throws KernelZooError (storage) where the browser denies it. */
-async function explained<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (cause) {
-    const message = `This browser keeps nothing for this page: ${sentence(cause)}`;
-    throw storageError(message, cause);
   }
 }
 

@@ -132,13 +132,16 @@ export async function readMs(kind: FilesKind, memory: WebAssembly.Memory): Promi
     }
     const reader = await files.reader(PROBE);
     let leastMs = Number.POSITIVE_INFINITY;
-    for (let i = 0; i < PROBED_PIECES; i++) {
-      const started = performance.now();
-      await reader.read(i * piece.length, piece);
-      sum(piece);
-      leastMs = Math.min(leastMs, performance.now() - started);
+    try {
+      for (let i = 0; i < PROBED_PIECES; i++) {
+        const started = performance.now();
+        await reader.read(i * piece.length, piece);
+        sum(piece);
+        leastMs = Math.min(leastMs, performance.now() - started);
+      }
+    } finally {
+      reader.close();
     }
-    reader.close();
     return (leastMs * PIECE_BYTES) / piece.length;
   } finally {
     await files.remove(PROBE);
