@@ -15,7 +15,7 @@ const SLOWER = 1.03;
 /** It has to be slower by this, too, as clocks of pages that are not isolated step by it. */
 const STEP_MS = 0.1;
 /** Clocks of isolated pages step by 5 µs. */
-const ISOLATED_STEP_MS = 0.01;
+const ISOLATED_STEP_MS = 0.005;
 
 /**
  * Counts the calls of a token as often as a block has tokens. `times` has a triple for each call: when

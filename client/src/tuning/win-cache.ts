@@ -20,7 +20,7 @@ interface KeptWin extends Win {
 interface Note {
   /** By workload. */
   readonly wins: Readonly<Record<string, KeptWin>>;
-  /** Artifacts that failed, each with the browser that it failed in. */
+  /** Artifacts that failed, each with the browser that it failed in last. */
   readonly avoided: Readonly<Record<string, string>>;
 }
 
@@ -73,8 +73,9 @@ export class Wins {
 
   avoid(artifact: string): void {
     this.#failed.add(artifact);
-    const here = this.avoided.map((each) => [each, this.#browser]);
-    this.#write({ wins: this.#note.wins, avoided: Object.fromEntries(here) });
+    const here = Object.fromEntries(this.avoided.map((each) => [each, this.#browser]));
+    const { wins, avoided } = this.#note;
+    this.#write({ wins, avoided: { ...avoided, ...here } });
   }
 
   /** Wins of workloads that the zoo still serves the same kernel for. */
