@@ -38,7 +38,7 @@ from kernelzoo.formats.plans import plan_bytes
 from kernelzoo.store.blocking import Database
 from kernelzoo.store.migrate import migrate
 
-FILLED_BEFORE = "0051"
+FILLED_BEFORE = "0062"
 """The first migration that is applied to the rows, and not to an empty database."""
 LENT = 8
 """Candidates of a lease, all of which were measured."""
@@ -121,6 +121,7 @@ def _filled(server: Postgres, folder: Path, measurements: int, scale: Scale) -> 
         _people(db, scale, measurements)
         _work(db, scale, measurements)
         _served(db, scale)
+        _counted(db)
         _models(db, folder, scale)
         db.execute("VACUUM (ANALYZE)")
     start_s = time.perf_counter()
@@ -355,14 +356,14 @@ def _work(db: Database, scale: Scale, measurements: int) -> None:
             INSERT INTO measurement (lease_id, candidate_id, identity_id, device_class, outcome,
                                      samples_ns, reference_ns, calls_per_sample, sampled_entries,
                                      detail, verdict, best_ns, created_at, requeued_at,
-                                     relative_time)
+                                     relative_time, job_id)
             SELECT l.id, i.candidate_id, l.identity_id, l.device_class,
                    CASE WHEN t.failed THEN 'run' ELSE 'ok' END,
                    CASE WHEN t.failed THEN '{}' ELSE ARRAY[t.ns, t.ns * 1.01, t.ns * 1.02] END,
                    CASE WHEN t.failed THEN '{}' ELSE ARRAY[1.5e6, 1.52e6, 1.53e6] END,
                    10, '{}', '', CASE WHEN t.wrong THEN 'rejected' ELSE 'verified' END,
                    CASE WHEN NOT t.failed THEN t.ns END, l.created_at, l.created_at,
-                   CASE WHEN NOT t.failed THEN t.ns / 1.5e6 END
+                   CASE WHEN NOT t.failed THEN t.ns / 1.5e6 END, l.job_id
             FROM lease l JOIN lease_item i ON i.lease_id = l.id
             CROSS JOIN LATERAL (
                 SELECT hashtext(i.candidate_id || l.id) & 1023 AS number) h
@@ -476,6 +477,61 @@ def _served(db: Database, scale: Scale) -> None:
         INSERT INTO application (name, key_hash, origins, jobs_per_day, sets, workloads_per_set)
         SELECT 'application-' || n, encode(sha256(n::text::bytea), 'hex'), '{}', 10, 10, 10
         FROM generate_series(1, 50) n
+        """
+    )
+
+
+def _counted(db: Database) -> None:
+    """Writes what triggers count as rows come, which are off while millions do. The times of
+    coverage are left to the clock."""
+    db.execute(
+        """
+        INSERT INTO coverage (workload_key, device_class, state, relative_time, candidate_id)
+        SELECT workload_key, device_class, state, relative_time, candidate_id
+        FROM zoo_entry WHERE state <> 'retired'
+        """
+    )
+    db.execute(
+        """
+        INSERT INTO job_progress
+            (job_id, device_class, agents, candidates, ok, run, rejected, best_ns, begun_at,
+             last_at)
+        SELECT m.job_id, m.device_class, count(DISTINCT m.identity_id),
+               count(DISTINCT m.candidate_id),
+               count(*) FILTER (WHERE m.outcome = 'ok' AND m.verdict <> 'rejected'),
+               count(*) FILTER (WHERE m.outcome = 'run'),
+               count(*) FILTER (WHERE m.verdict = 'rejected'),
+               min(m.best_ns) FILTER (WHERE m.verdict = 'verified'), min(l.created_at),
+               max(m.created_at)
+        FROM measurement m JOIN lease l ON l.id = m.lease_id GROUP BY m.job_id, m.device_class
+        """
+    )
+    db.execute(
+        """
+        UPDATE job_progress p SET ballots = b.ballots
+        FROM (SELECT k.job_id, b.device_class, count(*) AS ballots
+              FROM ballot b JOIN filled_key k USING (workload_key, device_class)
+              GROUP BY k.job_id, b.device_class) b
+        WHERE b.job_id = p.job_id AND b.device_class = p.device_class
+        """
+    )
+    db.execute(
+        """
+        INSERT INTO improvement
+            (job_id, device_class, round, elapsed_s, best_ns, lease_id, candidate_id)
+        SELECT job_id, device_class, round, elapsed_s, best_ns, lease_id, candidate_id
+        FROM (
+            SELECT m.job_id, m.device_class, m.best_ns, m.lease_id, m.candidate_id, m.verdict,
+                   row_number() OVER made AS round,
+                   extract(epoch FROM m.created_at - min(m.created_at) OVER (
+                       PARTITION BY m.job_id, m.device_class)) AS elapsed_s,
+                   min(m.best_ns) FILTER (WHERE m.verdict <> 'rejected')
+                       OVER (made ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
+            FROM measurement m
+            WINDOW made AS (PARTITION BY m.job_id, m.device_class
+                            ORDER BY m.created_at, m.candidate_id, m.lease_id)
+        ) rounds
+        WHERE verdict <> 'rejected' AND best_ns < coalesce(before_ns, 'infinity')
         """
     )
 

@@ -22,7 +22,6 @@ from math import prod
 from typing import NewType, Self
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.former_keys import respelled
 from kernelzoo.domain.known_programs import KnownProgram, known, known_program, learn
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, Family, Operator
 from kernelzoo.domain.operators.binding import bound, extent_of
@@ -205,9 +204,6 @@ class Workload:
                 f"workload key {key[:80]!r} is malformed; "
                 "write operator:dtype:extents, as in matmul:f32:m384k768n768"
             )
-        today = respelled(key)
-        if today != key:
-            raise InvalidInput(f"workload key {key[:120]!r} is the old spelling; write {today!r}")
         extents = tuple(int(n) for n in re.findall(r"[a-z]+([0-9]{1,9})", match["extents"]))
         constant = tuple(match["constant"].split("+")) if match["constant"] else ()
         workload = cls.of(match["operators"], extents, match["dtype"], constant)

@@ -1,9 +1,9 @@
 """Brings a database to the current schema: `python -m kernelzoo.store.migrate`.
 
 Migrations are SQL files, applied once each in the order of their numbers, each in its own
-transaction. Processes that start together take turns through an advisory lock. With
-`--grant-to ROLE` the role that gateway and workers connect as is then given its rights, also on
-what the migrations made.
+transaction; the first makes a schema whole. Processes that start together take turns through an
+advisory lock. With `--grant-to ROLE` the role that gateway and workers connect as is then given its
+rights, also on what the migrations made.
 """
 
 import os
@@ -17,11 +17,16 @@ from kernelzoo.errors import InvalidInput
 from kernelzoo.store.roles import grant
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+FIRST = "0061_schema"
+"""Makes the whole schema. It stands for the steps that led there in versions before."""
+LAST_STEP = "0061_indexes_for_growth"
+"""The last of those steps: a database that has it has the schema of `FIRST`."""
 _LOCK = 0x6B7A6F6F
 
 
 def migrate(database_url: str, *, grant_to: str = "", password: str = "") -> tuple[str, ...]:
-    """Applies what is missing, and grants. Returns the names of the files applied."""
+    """Applies what is missing, and grants. Returns the names of the files applied. Raises
+    InvalidInput, and changes nothing, for a database that is older than `FIRST`."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         connection.execute(
@@ -29,6 +34,10 @@ def migrate(database_url: str, *, grant_to: str = "", password: str = "") -> tup
             " applied_at timestamptz NOT NULL DEFAULT now())"
         )
         done = {row[0] for row in connection.execute("SELECT name FROM migration")}
+        _refuse_older(done)
+        if LAST_STEP in done and FIRST not in done:
+            connection.execute("INSERT INTO migration (name) VALUES (%s)", (FIRST,))
+            done.add(FIRST)
         missing = [path for path in sorted(MIGRATIONS.glob("*.sql")) if path.stem not in done]
         for path in missing:
             with connection.transaction():
@@ -37,6 +46,15 @@ def migrate(database_url: str, *, grant_to: str = "", password: str = "") -> tup
         if grant_to:
             grant(connection, grant_to, password)
     return tuple(path.stem for path in missing)
+
+
+def _refuse_older(done: set[str]) -> None:
+    if done and not done & {FIRST, LAST_STEP}:
+        raise InvalidInput(
+            f"the database stands at migration {max(done)}, and this version upgrades those from "
+            f"{LAST_STEP} on: upgrade it by way of the last version that has the steps between, "
+            'as docs/operations.md says under "Upgrade an old database"'
+        )
 
 
 def main() -> int:

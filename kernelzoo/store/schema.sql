@@ -1338,3 +1338,9 @@ COMMENT ON TABLE retention_mark IS 'How far looking for what is too old has come
 COMMENT ON COLUMN retention_mark.reached IS 'All rows up to here were old, and were looked at.';
 COMMENT ON COLUMN retention_mark.again IS
     'Of those that were kept, all up to here were looked at again; at `reached` it begins anew.';
+
+INSERT INTO publication (serial) VALUES (extract(epoch FROM now())::bigint);
+INSERT INTO periodic_task (task) VALUES
+    ('requeue'), ('order_spaces'), ('aggregate_by_family'), ('take_census'), ('train_model'),
+    ('remove_old');
+INSERT INTO retention_mark (of_table) VALUES ('lease'), ('agent_session');

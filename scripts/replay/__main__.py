@@ -11,8 +11,8 @@ sample that is the same at every commit (60 s of processor time for a commit), o
 A refactoring proves itself by a replay of all of them that finds nothing. The other commit is
 checked out beside this one and run with this environment.
 
-Names are no difference: keys are compared as they are spelled today, candidates whose id is new by
-their place in the space, and kernels apart from the names of tensors and of what WGSL declares.
+Names are no difference: candidates whose id is new are compared by their place in the space, and
+kernels apart from the names of tensors and of what WGSL declares.
 What differs in those alone is counted as renamed.
 """
 
@@ -32,7 +32,6 @@ from tempfile import TemporaryDirectory
 from typing import Self
 
 from cli.stack.signals import interruptible
-from kernelzoo.domain.former_keys import respelled, spellings
 from scripts.replay.hashing import Hashes, Spaces
 from scripts.replay.kernels import WASM
 from scripts.replay.programs import programs
@@ -166,7 +165,7 @@ def main() -> None:
         print("kernel replay: this checkout has no earlier commit to compare with")
         return
     with interruptible(), _checked_out(base) as other:
-        named = {respelled(key) for key in keys_named(other) | keys_named(ROOT)}
+        named = keys_named(other) | keys_named(ROOT)
         texts = programs()
         keys = sorted(key for key in named | texts.keys() if given.only in key)
         known = [*texts.values()]
@@ -236,7 +235,7 @@ def replays(
     running = [_started(root, *arguments) for root in roots]
     for process in running:
         assert process.stdin is not None
-        process.stdin.write(json.dumps([[spellings(key) for key in keys], texts]).encode())
+        process.stdin.write(json.dumps([keys, texts]).encode())
         process.stdin.close()
     try:
         return [Replay.parsed(_told(process)) for process in running]
@@ -267,8 +266,7 @@ def _told(process: subprocess.Popen[bytes]) -> bytes:
 
 def _shown(root: Path, place: Place, texts: Sequence[str]) -> list[str]:
     process = _started(root, "--show")
-    key, *others = place
-    told, _ = process.communicate(json.dumps([[[spellings(key), *others]], texts]).encode())
+    told, _ = process.communicate(json.dumps([[place], texts]).encode())
     if process.returncode:
         sys.exit("kernel replay: a kernel could not be printed; see above")
     (text,) = json.loads(told)

@@ -3,9 +3,8 @@
     python scripts/replay/hashing.py [--jobs N] [--all] < workloads.json > kernels.json
     python scripts/replay/hashing.py --show < places.json > texts.json
 
-`PYTHONPATH` says which commit. A workload comes with its spellings, of which the first that the
-commit has a space for is taken, and is named by the first of all. Programs without a name come as
-texts beside them.
+`PYTHONPATH` says which commit. Workloads come as keys. Programs without a name come as texts
+beside them.
 """
 
 import json
@@ -46,7 +45,6 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 
 Spaces = dict[str, list[str]]
 Hashes = dict[str, str]
-Spellings = tuple[str, ...]
 
 
 def drawn(*names: str) -> int:
@@ -64,13 +62,12 @@ def places(name: str, *, everything: bool) -> Iterator[str]:
         yield min(models, key=lambda model: drawn(name, model))
 
 
-def hashed(spellings: Spellings, *, everything: bool) -> tuple[Spaces, Hashes]:
+def hashed(name: str, *, everything: bool) -> tuple[Spaces, Hashes]:
     """The candidates' ids of each space of one workload, and hashes of the compiled ones."""
-    name = spellings[0]
     spaces: Spaces = {}
     hashes: Hashes = {}
     for place in places(name, everything=everything):
-        space = next(filter(None, (space_of(key, place) for key in spellings)), ())
+        space = space_of(name, place)
         spaces[f"{name} {place}"] = [each.candidate_id for each in space]
         others = sorted(range(1, len(space)), key=lambda ordinal: drawn(name, str(ordinal)))
         ordinals = [*range(min(1, len(space))), *others]
@@ -130,17 +127,11 @@ def learn(texts: list[str]) -> None:
         Workload.of_program("replay", parsed(program))
 
 
-def shown(spellings: Spellings, place: str, candidate_id: str) -> str:
-    """A kernel as text, of the spelling that the commit has a space for."""
-    key = next((key for key in spellings if space_of(key, place)), spellings[0])
-    return text(key, place, candidate_id)
-
-
 def replayed(
-    workloads: list[Spellings],
+    workloads: list[str],
     texts: list[str],
     jobs: int,
-    work: Callable[[Spellings], tuple[Spaces, Hashes]],
+    work: Callable[[str], tuple[Spaces, Hashes]],
 ) -> object:
     spaces: Spaces = {}
     hashes: Hashes = {}
@@ -162,7 +153,7 @@ def main() -> None:
     asked, texts = json.load(sys.stdin)
     if given.show:
         learn(texts)
-        json.dump([shown(*each) for each in asked], sys.stdout)
+        json.dump([text(*each) for each in asked], sys.stdout)
     else:
         work = partial(hashed, everything=given.all)
         json.dump(replayed(asked, texts, given.jobs, work), sys.stdout)

@@ -1,14 +1,11 @@
 """The table `coverage`: kept by entries, by tallies and by the census, and read by panels."""
 
-import psycopg
 from fastapi.testclient import TestClient
 
-from fixtures.postgres import Postgres
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.store import coverage, zoo
 from kernelzoo.store.blocking import execute
-from kernelzoo.store.migrate import migrate
 from kernelzoo.store.zoo import NO_EVIDENCE
 from services.aggregator.publishing import Rule
 from tests.database.client import open_agent
@@ -99,30 +96,3 @@ def test_a_tally_notes_what_a_call_takes(http: TestClient, db: Connection, job_i
         "SELECT expected_time(%s, %s)", (WORKLOAD.key, agent.device_class)
     ).fetchone()
     assert expected == least
-
-
-def test_entries_of_before_are_covered(postgres: Postgres) -> None:
-    url = postgres.create_database_before("0051")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            """
-            INSERT INTO workload (key, flops) VALUES ('relu:f32:n4', 4);
-            INSERT INTO candidate (candidate_id, config, requires, workload_key, target)
-            VALUES (repeat('a', 32), '{}', '{}', 'relu:f32:n4', 'wasm');
-            INSERT INTO zoo_entry (workload_key, device_class, version, candidate_id, state,
-                                   ballots, weight, total_weight, relative_time)
-            VALUES ('relu:f32:n4', '0123456789abcdef:r1-0:wasm', 1, repeat('a', 32), 'retired',
-                    1, 1, 1, 0.9),
-                   ('relu:f32:n4', '0123456789abcdef:r1-0:wasm', 2, repeat('a', 32), 'confirmed',
-                    5, 5, 5, 0.5);
-            """
-        )
-    assert migrate(url)[0] == "0051_coverage"
-    with psycopg.connect(url) as connection:
-        rows = connection.execute(
-            "SELECT device_class, state, relative_time, target FROM coverage"
-        ).fetchall()
-        assert rows == [("0123456789abcdef:r1-0:wasm", "confirmed", 0.5, "wasm")]
-        take_census(connection)
-        unnoted = connection.execute("SELECT FROM coverage WHERE noted_at IS NULL").fetchall()
-    assert unnoted == []

@@ -1,15 +1,11 @@
 """Counts of a job's measurements, kept as they come, against what the rows themselves say."""
 
-from typing import Any
-
-import psycopg
 import pytest
 from fastapi.testclient import TestClient
 
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.store import erasure, measurements, tuning
 from kernelzoo.store.blocking import execute, fetch_all, fetch_one
-from kernelzoo.store.migrate import migrate
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection
 from tests.reports import failure, ok
@@ -91,26 +87,3 @@ def test_standing_ballots_are_counted(http: TestClient, db: Connection, job_id: 
     assert voter is not None
     fetch_all(db, erasure.ballots(voter[0]))
     assert counted() == 1
-
-
-def test_what_was_measured_before_is_counted_once(
-    database_url: str, http: TestClient, db: Connection, job_id: int
-) -> None:
-    """An upgrade finds this: old rows have no job, and new ones came while it ran."""
-    agent = open_agent(http)
-    report(agent, 9e5, None)
-    before: list[Any] = db.execute(COUNTED).fetchall()
-    with psycopg.connect(database_url, autocommit=True) as owner:
-        owner.execute("UPDATE measurement SET job_id = NULL")
-        owner.execute("DELETE FROM improvement")
-        owner.execute(
-            "UPDATE job_progress SET agents = 0, candidates = 0, ok = 0, run = 0, best_ns = NULL,"
-            " begun_at = NULL, last_at = NULL"
-        )
-        report(agent, 8e5)
-        report(open_agent(http), 6e5)
-        owner.execute("DELETE FROM migration WHERE name = '0053_measured_before'")
-    assert migrate(database_url) == ("0053_measured_before",)
-    assert before != db.execute(COUNTED).fetchall()
-    is_kept(db)
-    assert db.execute("SELECT job_id FROM job_progress").fetchall() == [(job_id,)]

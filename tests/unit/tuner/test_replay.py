@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.domain.former_keys import respelled, spellings
 from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.domain.workload import Workload
@@ -71,24 +70,6 @@ def test_names_that_a_module_declares_are_apart_from_what_it_computes() -> None:
     assert nameless(text.format("gamma", "total", "max"), []) == plain
     assert nameless(text.format("gain", "sum", "min"), []) != plain
     assert nameless(text.format("sum", "sum", "max"), []) != plain
-
-
-@pytest.mark.parametrize(
-    ("former", "today"),
-    [
-        (
-            "conv2d+bias+relu:f32:b1h56w56c64o64r3q3s1p1:constant=b",
-            "conv2d+bias+relu:f32:b1h56w56c64o64kh3kw3stride1pad1:constant=b",
-        ),
-        ("max_pool2d:f32:b1h9w9c4r3q3s2p0", "max_pool2d:f32:b1h9w9c4kh3kw3stride2pad0"),
-        ("slice:f32:m4n9s2k3", "slice:f32:m4n9start2size3"),
-        ("pad:f16:m4n9p2", "pad:f16:m4n9pad2"),
-        ("matmul:f32:m4k4n4", "matmul:f32:m4k4n4"),
-    ],
-)
-def test_keys_are_compared_as_they_are_spelled_today(former: str, today: str) -> None:
-    assert respelled(former) == respelled(today) == today
-    assert spellings(today) == tuple(dict.fromkeys((today, former)))
 
 
 def test_workloads_are_those_that_tests_and_benchmarks_name() -> None:
