@@ -2,8 +2,8 @@
 
 Element `i` of input tensor `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32,
 24 bits scaled to [-0.5, 0.5), which is exact; for f16, that rounded to the nearest; for i8, its
-highest byte from -128 on; for an index, its remainder below the limit; for i32 without a limit, all
-32 bits. `mix` is the 32-bit
+highest byte from -128 on, or from minus a limit up to it; for other integers, its remainder below
+the limit, as that of an index; for i32 without a limit, all 32 bits. `mix` is the 32-bit
 finaliser of MurmurHash3. The client implements
 the same in `client/src/engine/verification.ts`; both are held to `tests/golden/seeded.json`.
 """
@@ -32,7 +32,7 @@ def mix(x: int) -> int:
 def input_value(
     seed: int, tensor: int, index: int, dtype: DType = DType.F32, limit: int = 0
 ) -> float:
-    """`limit` is that of an index."""
+    """`limit` is that of the tensor."""
     bits = mix(seed + tensor * GOLDEN + index * STEP)
     match dtype:
         case DType.F32:
@@ -41,7 +41,8 @@ def input_value(
             (value,) = unpack("<e", pack("<e", (bits >> 8) * 2.0**-24 - 0.5))
             return float(value)
         case DType.I8:
-            return (bits >> 24) - 128
+            least = limit or 128
+            return (bits >> 24) % (2 * least) - least
         case DType.I32 | DType.I64:
             return bits % limit if limit else bits - (bits >> 31 << 32)
 

@@ -13,6 +13,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.known_programs import known
 from kernelzoo.domain.operators import Operator
 from kernelzoo.domain.operators.expressions import Binary, BinaryOp, Function, Reducer, Stage
+from kernelzoo.domain.operators.integer_products import SEEDED_SUMS, ZERO_POINTS
 from kernelzoo.domain.operators.reduction import epsilon
 from kernelzoo.domain.target import UNIT, TargetKind
 from kernelzoo.domain.workload import PROGRAM, Workload
@@ -31,6 +32,8 @@ ZERO_POINTS_APART = 4
 """Kernels sum q · a of a block of quantised weights, and take zero · Σ a away: terms of a block are
 so many times as large as those of (q - zero) · a."""
 FEW_COLUMNS = 16
+INTEGER_ROUNDINGS = 4
+"""A sum as a real number, the product of its scales, and that of both; one to spare."""
 I8_SCALE = 256
 """Seeded i8 are that many times as large as seeded f32."""
 
@@ -40,6 +43,7 @@ class Growth(Enum):
 
     ELEMENTWISE = auto()
     PRODUCTS = auto()
+    INTEGERS = auto()
     SUM = auto()
     MEAN = auto()
     LARGEST = auto()
@@ -74,6 +78,8 @@ def growth_of(operator: Operator) -> Growth:
         return Growth.NORM
     if Function.EXP in operator.functions:
         return Growth.SHARE
+    if all(stage.dtype is DType.I32 for stage in reduced):
+        return Growth.INTEGERS
     if any(map(_multiplies, reduced)):
         return Growth.PRODUCTS
     if all(stage.reducer is Reducer.MAX for stage in reduced):
@@ -107,6 +113,8 @@ def _of_computing(workload: Workload, unit: float) -> float:
             return 2 * FUNCTION_ROUNDINGS * unit * _weights_alone(workload)
         case Growth.PRODUCTS:
             return _of_products(workload, n, unit)
+        case Growth.INTEGERS:
+            return _of_integers(workload, n, unit)
         case Growth.NORM:
             return roundings * (12 if n >= FEW_COLUMNS else 1.02 / sqrt(epsilon(workload.extent)))
         case Growth.SHARE:
@@ -132,6 +140,21 @@ def _of_products(workload: Workload, n: int, unit: float) -> float:
     return 1.13 * sums + 2 * FUNCTION_ROUNDINGS * unit * min(largest, magnitude + 4)
 
 
+def _of_integers(workload: Workload, n: int, unit: float) -> float:
+    """Sums of integers are exact. Each is rounded as it becomes a real number, and as it is scaled
+    by two seeded numbers, at most 1/2 each; parts of an epilogue follow as in `_of_products`."""
+    scaled = INTEGER_ROUNDINGS * SIDES * unit * _largest_integers(n) / 4
+    if not workload.epilogue:
+        return scaled
+    return 1.13 * scaled + 2 * FUNCTION_ROUNDINGS * unit * (_largest_integers(n) / 4 + 4)
+
+
+def _largest_integers(n: int) -> float:
+    """Seeded sums of n products of a number of 8 bits and one with sign, less a zero point times
+    the sum of a column: six deviations, and what they are on average."""
+    return 6 * 147.3 * 74 * sqrt(n) + 64 * n + ZERO_POINTS * SEEDED_SUMS
+
+
 def _scale(workload: Workload) -> int:
     """Returns how many times as large as seeded f32 weights the quantised ones are: one of w bits
     times a seeded scale is 2^(w-4) on average."""
@@ -154,6 +177,8 @@ def _largest(workload: Workload) -> float:
     match growth_of(workload.operator):
         case Growth.PRODUCTS:
             return _scale(workload) * min(n / 4, sqrt(n) / 2) + len(workload.epilogue)
+        case Growth.INTEGERS:
+            return _largest_integers(n) / 4 + len(workload.epilogue)
         case Growth.SHARE:
             return min(1, 3 / n)
         case Growth.SUM:

@@ -79,6 +79,7 @@ class Tensor:
     """One parameter of a workload, row-major and dense.
 
     Entries of an index are below `limit`; 0 is for a tensor of values, which of i32 are any.
+    Seeded entries of some other integers are below theirs, too.
     """
 
     name: str
@@ -347,8 +348,9 @@ class Workload:
 
     def _input(self, name: str, shape: tuple[int, ...]) -> Tensor:
         dtype = DType(dict(self.operator.dtypes).get(name, self.dtype))
-        indexes = dtype is DType.I32 and name not in self.operator.words
-        limit = self.given[self.operator.indexed] if indexes else 0
+        limit = dict(self.operator.limits).get(name, 0)
+        if dtype is DType.I32 and not limit and name not in self.operator.words:
+            limit = self.given[self.operator.indexed]
         return Tensor(name=name, role=Role.INPUT, dtype=dtype, shape=shape, limit=limit)
 
     @property

@@ -12,6 +12,8 @@ from kernelzoo.domain.workload import KEY_DTYPES
 
 _VIEWS = {"i32": "Int32Array", "i8": "Int8Array"}
 """Typed arrays of inputs with a dtype of their own; a page sees all others as float32."""
+LINE_WIDTH = 100
+"""The client's formatter breaks what is longer."""
 
 
 def typescript() -> str:
@@ -21,7 +23,7 @@ def typescript() -> str:
             f"export type KeyDType = {_union(KEY_DTYPES)};\n",
             "/** The inputs that a page gives each operator, by name. */",
             "export interface OperatorInputs {",
-            *(f"  {each.name}: {_inputs(each)};" for each in OPERATORS.values()),
+            *map(_inputs, OPERATORS.values()),
             "}\n",
             "/** The last part of the keys of each operator. */",
             "export interface OperatorExtents {",
@@ -43,8 +45,11 @@ def typescript() -> str:
 
 def _inputs(operator: Operator) -> str:
     views = {name: _VIEWS[dtype] for name, dtype in operator.dtypes}
-    members = (f"{name}: {views.get(name, 'Float32Array')}" for name, _ in operator.inputs)
-    return f"{{ {'; '.join(members)} }}"
+    members = [f"{name}: {views.get(name, 'Float32Array')}" for name, _ in operator.inputs]
+    line = f"  {operator.name}: {{ {'; '.join(members)} }};"
+    if len(line) <= LINE_WIDTH:
+        return line
+    return "\n".join((f"  {operator.name}: {{", *(f"    {each};" for each in members), "  };"))
 
 
 def _extents(operator: Operator) -> str:

@@ -59,7 +59,8 @@ def input_values(seed: int, number: int, index: Indices, tensor: Tensor) -> Floa
             exact = (x >> 8).astype(np.float64) * 2.0**-24 - 0.5
             return exact.astype(np.float16).astype(np.float64)
         case DType.I8:
-            return (x >> 24).astype(np.float64) - 128
+            least = tensor.limit or 128
+            return (x >> 24).astype(np.float64) % (2 * least) - least
         case DType.I32 | DType.I64:
             held = x % np.uint32(tensor.limit) if tensor.limit else x.view(np.int32)
             return held.astype(np.float64)

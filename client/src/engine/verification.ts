@@ -3,8 +3,9 @@
  *
  * Seeded inputs equal those of `kernelzoo/domain/seeded.py` to the bit. Element `i` of input tensor
  * `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24 bits scaled to [-0.5,
- * 0.5); for f16, that rounded to the nearest; for i8, the highest byte from -128 on; for an index,
- * the remainder below its limit; for i32 without a limit, all 32 bits.
+ * 0.5); for f16, that rounded to the nearest; for i8, the highest byte from -128 on, or from minus a
+ * limit up to it; for other integers, the remainder below the limit, as that of an index; for i32
+ * without a limit, all 32 bits.
  */
 import type { TensorWire } from "../wire/types.js";
 import { roundedToFloat16 } from "./float16.js";
@@ -44,10 +45,11 @@ export function fillSeeded(
   number: number,
   { dtype, limit }: Seeded = { dtype: "f32", limit: 0 },
 ): void {
+  const least = limit || 128;
   const values = {
     f32: fraction,
     f16: (bits: number) => roundedToFloat16(fraction(bits)),
-    i8: (bits: number) => (bits >>> 24) - 128,
+    i8: (bits: number) => ((bits >>> 24) % (2 * least)) - least,
     i32: (bits: number) => (limit > 0 ? (bits >>> 0) % limit : bits),
   } satisfies Record<TensorWire["dtype"], (bits: number) => number>;
   fill(into, seed, number, values[dtype]);

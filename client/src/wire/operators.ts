@@ -47,6 +47,22 @@ export interface OperatorInputs {
   gather_q4z: { a: Int32Array; block_scales: Float32Array; zeros: Int32Array; indices: Int32Array };
   gather_q8: { a: Int32Array; block_scales: Float32Array; indices: Int32Array };
   gather_q8z: { a: Int32Array; block_scales: Float32Array; zeros: Int32Array; indices: Int32Array };
+  matmul_u8i8: {
+    a: Int32Array;
+    b: Int8Array;
+    a_scale: Float32Array;
+    a_zero: Int32Array;
+    b_scale: Float32Array;
+    b_sum: Int32Array;
+  };
+  matmul_u8i7: {
+    a: Int32Array;
+    b: Int8Array;
+    a_scale: Float32Array;
+    a_zero: Int32Array;
+    b_scale: Float32Array;
+    b_sum: Int32Array;
+  };
 }
 
 /** The last part of the keys of each operator. */
@@ -94,6 +110,8 @@ export interface OperatorExtents {
   gather_q4z: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
   gather_q8: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
   gather_q8z: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
+  matmul_u8i8: `m${number}k${number}n${number}`;
+  matmul_u8i7: `m${number}k${number}n${number}`;
 }
 
 /** The inputs that a page gives an epilogue; empty if it needs the entry alone. */
@@ -126,7 +144,9 @@ export type WithEpilogue =
   | "matmul_q4"
   | "matmul_q4z"
   | "matmul_q8"
-  | "matmul_q8z";
+  | "matmul_q8z"
+  | "matmul_u8i8"
+  | "matmul_u8i7";
 
 /** Operators whose weights may be called constant. */
 export type WithConstant =
@@ -141,4 +161,6 @@ export type WithConstant =
   | "matmul_q4"
   | "matmul_q4z"
   | "matmul_q8"
-  | "matmul_q8z";
+  | "matmul_q8z"
+  | "matmul_u8i8"
+  | "matmul_u8i7";

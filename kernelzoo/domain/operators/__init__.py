@@ -4,6 +4,7 @@ from kernelzoo.domain.operators.contraction import CONTRACTIONS
 from kernelzoo.domain.operators.convolution import CONVOLUTIONS
 from kernelzoo.domain.operators.elementwise import ELEMENTWISE
 from kernelzoo.domain.operators.epilogues import EPILOGUES, EpilogueKind
+from kernelzoo.domain.operators.integer_products import INTEGER_PRODUCTS
 from kernelzoo.domain.operators.operator import Axes, Family, Operator
 from kernelzoo.domain.operators.quantised import QUANTISED
 from kernelzoo.domain.operators.reduction import REDUCTIONS
@@ -12,5 +13,12 @@ __all__ = ["EPILOGUES", "OPERATORS", "Axes", "EpilogueKind", "Family", "Operator
 
 OPERATORS = {
     operator.name: operator
-    for operator in (*CONTRACTIONS, *CONVOLUTIONS, *REDUCTIONS, *ELEMENTWISE, *QUANTISED)
+    for operator in (
+        *CONTRACTIONS,
+        *CONVOLUTIONS,
+        *REDUCTIONS,
+        *ELEMENTWISE,
+        *QUANTISED,
+        *INTEGER_PRODUCTS,
+    )
 }

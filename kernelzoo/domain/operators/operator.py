@@ -36,10 +36,11 @@ class Operator:
 
     `dtypes` are those of inputs that do not have the workload's; the entries of an index lie below
     the extent that `indexed` names; those of `words` are any 32 bits, which hold weights of
-    `weight_bits` each. `multiples` are extents with what each has to be a multiple of, `choices`
-    attributes with the values that each may have. A key leaves out the last attribute where it is
-    `usual`. Every output entry takes `flops_per_point` operations for each combination of `summed`
-    axes.
+    `weight_bits` each. `limits` are those that seeded entries of other integers have, as
+    `seeded.input_value` says. `multiples` are extents with what each has to be a multiple of,
+    `choices` attributes with the values that each may have. A key leaves out the last attribute
+    where it is `usual`. Every output entry takes `flops_per_point` operations for each combination
+    of `summed` axes.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Operator:
     derived: tuple[Derived, ...] = ()
     dtypes: tuple[tuple[str, str], ...] = ()
     indexed: str = ""
+    limits: tuple[tuple[str, int], ...] = ()
     usual: int | None = None
     words: Axes = ()
     weight_bits: int = 0

@@ -32,12 +32,13 @@ def test_values_and_positions_equal_the_golden_ones() -> None:
         assert list(positions) == case["positions"]
 
 
-F32, F16, I8, I32 = (
+F32, F16, I8, I7, I32 = (
     Tensor(name="x", role=Role.INPUT, dtype=dtype, shape=(1,), limit=limit)
     for dtype, limit in (
         (DType.F32, 0),
         (DType.F16, 0),
         (DType.I8, 0),
+        (DType.I8, 64),
         (DType.I32, 50_257),
     )
 )
@@ -47,7 +48,7 @@ F32, F16, I8, I32 = (
     seed=SEED,
     number=st.integers(0, 3),
     index=st.integers(0, 1 << 26),
-    tensor=st.sampled_from((F32, F16, I8, I32)),
+    tensor=st.sampled_from((F32, F16, I8, I7, I32)),
 )
 def test_the_vectorised_form_equals_the_scalar_one(
     seed: int, number: int, index: int, tensor: Tensor
@@ -55,7 +56,8 @@ def test_the_vectorised_form_equals_the_scalar_one(
     expected = input_value(seed, number, index, tensor.dtype, tensor.limit)
     assert input_values(seed, number, np.array([index]), tensor)[0] == expected
     assert np.float32(expected) == expected, "a value must be exact in float32"
-    low, high = {F32: (-0.5, 0.5), F16: (-0.5, 0.5), I8: (-128, 128), I32: (0, 50_257)}[tensor]
+    ranges = {F32: (-0.5, 0.5), F16: (-0.5, 0.5), I8: (-128, 128), I7: (-64, 64), I32: (0, 50_257)}
+    low, high = ranges[tensor]
     assert low <= expected < high or (tensor is F16 and expected == high)
 
 

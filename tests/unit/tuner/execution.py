@@ -115,7 +115,8 @@ def _drawn(random: np.random.Generator, tensor: Tensor) -> Any:
             drawn = random.random(tensor.shape, dtype=np.float32) - np.float32(0.5)
             return drawn.astype(NUMPY[tensor.dtype])
         case DType.I8:
-            return random.integers(-128, 128, tensor.shape).astype(np.int8)
+            least = tensor.limit or 128
+            return random.integers(-least, least, tensor.shape).astype(np.int8)
         case DType.I32:
             low, high = (0, tensor.limit) if tensor.limit else (-(1 << 31), 1 << 31)
             return random.integers(low, high, tensor.shape).astype(np.int32)

@@ -58,6 +58,10 @@ EXAMPLES = (
     "matmul_q4z:f32:m3k288n6",
     "matmul_q8+silu:f32:m2k64n9:constant=b",
     "matmul_q8z:f32:m2k96n9block16",
+    "matmul_u8i8:f32:m5k20n9",
+    "matmul_u8i8+bias+gelu:f32:m13k36n22:constant=b",
+    "matmul_u8i8+bias:f32:m1k64n75:constant=b",
+    "matmul_u8i7+bias+residual+relu:f32:m9k68n40:constant=b",
     "gather_q4:f32:m5k9n64",
     "gather_q4z:f32:m3k7n288",
     "gather_q8:f32:m3k7n64block16",
@@ -119,7 +123,7 @@ def _dequantised(
 ) -> list[NDArray[np.generic]]:
     """The inputs with a matrix of numbers in place of its words, scales and zero points."""
     operator = workload.operator
-    if not operator.words:
+    if not operator.weight_bits:
         return list(inputs)
     names = (name for name, _ in operator.inputs)
     given: dict[str, NDArray[np.generic]] = dict(zip(names, inputs, strict=False))
@@ -184,6 +188,10 @@ def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
             return np.asarray(x[0] @ np.swapaxes(x[1], -1, -2))
         case "matmul_tn":
             return np.asarray(x[0].T @ x[1])
+        case "matmul_u8i8" | "matmul_u8i7":
+            words, b, a_scale, a_zero, b_scale, b_sum = x
+            a = unpacked(words.astype(np.int32), 8).astype(np.float64)
+            return np.asarray((a @ b.T - a_zero * b_sum) * (a_scale * b_scale))
         case "conv2d" | "depthwise_conv2d" | "max_pool2d" | "avg_pool2d":
             return _windows(workload, x)
         case "gather" | "gather_q4" | "gather_q4z" | "gather_q8" | "gather_q8z":

@@ -1,0 +1,80 @@
+"""Products of activations of 8 bits, quantised when a network runs, with weights of 8 or 7 bits.
+
+A word of i32 holds four activations, each from 0 to 255, the first in its lowest bits: the bytes in
+memory are those of a row of u8. A weight is an integer q that stands for q · b_scale[n], an
+activation an integer p that stands for (p − a_zero) · a_scale, as ONNX's DynamicQuantizeLinear and
+MatMulInteger have them. The sum over k of p · q is exact in 32 bits, and what a_zero adds to it is
+taken away by `b_sum`, the sum of the weights of each column.
+
+Weights of 7 bits, from -64 to 63, are what onnxruntime's `reduce_range` makes: two products with
+them fit into 16 bits, which instructions of some processors need.
+"""
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Cast,
+    Extent,
+    Integer,
+    Reducer,
+    Stage,
+    bits,
+    read,
+)
+from kernelzoo.domain.operators.operator import Derived, Family, Operator
+
+PER_WORD = 4
+"""Activations in a word."""
+ACTIVATION_BITS = 8
+ZERO_POINTS = 1 << ACTIVATION_BITS
+SEEDED_SUMS = 1 << 12
+"""Seeded sums of columns are below this: those of true weights are a few times as large, and their
+products with zero points fit into 32 bits."""
+M, K, N = Extent("m"), Extent("k"), Extent("n")
+
+
+def _product(width: int) -> Operator:
+    i, j, k = Axis("i", M), Axis("j", N), Axis("k", K)
+    activation = bits(read("a", i, k // PER_WORD), k % PER_WORD * ACTIVATION_BITS, ACTIVATION_BITS)
+    products = Stage(
+        name="products",
+        axes=(i, j),
+        reducer=Reducer.SUM,
+        value=activation * read("b", j, k),
+        over=(k,),
+        dtype=DType.I32,
+    )
+    total = products[i, j] - read("a_zero", 0) * read("b_sum", j)
+    value = Cast(total) * (read("a_scale", 0) * read("b_scale", j))
+    least = 1 << (width - 1)
+    return Operator(
+        name=f"matmul_u8i{width}",
+        sentence=(
+            "c[m, n] = (Σₖ p[m, k] · b[n, k] − a_zero · b_sum[n]) · (a_scale · b_scale[n]), p of 8 "
+            "bits, from 0 to 255, 4 in each word of a, the first in the lowest bits; sums are "
+            f"exact, and b is from {-least} to {least - 1}"
+        ),
+        stages=(products, Stage(name="c", axes=(i, j), value=value)),
+        family=Family.CONTRACTION,
+        axes=("m", "k", "n"),
+        inputs=(
+            ("a", ("m", "kw")),
+            ("b", ("n", "k")),
+            ("a_scale", ("one",)),
+            ("a_zero", ("one",)),
+            ("b_scale", ("n",)),
+            ("b_sum", ("n",)),
+        ),
+        derived=(
+            Derived(axis="kw", extent=K // PER_WORD),
+            Derived(axis="one", extent=Integer(1)),
+        ),
+        dtypes=(("a", "i32"), ("b", "i8"), ("a_zero", "i32"), ("b_sum", "i32")),
+        limits=(("a_zero", ZERO_POINTS), ("b_sum", SEEDED_SUMS), ("b", least)),
+        words=("a",),
+        multiples=(("k", PER_WORD),),
+        flops_per_point=2,
+    )
+
+
+INTEGER_PRODUCTS = tuple(map(_product, (8, 7)))
