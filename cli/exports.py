@@ -1,16 +1,15 @@
 """The formats of `kernelzoo zoo export` and `kernelzoo zoo import`, by name."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from cli.gateway_client import GatewayClient
-from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import MEASURED, TargetKind
-from kernelzoo.domain.workload import Workload, workload_key
+from kernelzoo.domain.workload import workload_key
 from kernelzoo.errors import InvalidInput
-from kernelzoo.formats import kernel_tuner, tables, wisdom
+from kernelzoo.formats import kernel_tuner, tables
 from kernelzoo.formats.results import (
     CandidateTrial,
     ClassResults,
@@ -29,8 +28,6 @@ class ExportFormat(StrEnum):
     JSON = "json"
     T4 = "t4"
     CACHE = "kernel-tuner"
-    WISDOM = "wisdom"
-    METASCHEDULE = "metaschedule"
     CPP = "cpp"
     TYPESCRIPT = "typescript"
 
@@ -38,7 +35,6 @@ class ExportFormat(StrEnum):
 class ImportFormat(StrEnum):
     T4 = "t4"
     CACHE = "kernel-tuner"
-    WISDOM = "wisdom"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +59,6 @@ MOST_CLAIMS = 16
 READERS: dict[ImportFormat, Callable[[str], tuple[TunerClaim, ...]]] = {
     ImportFormat.T4: kernel_tuner.read_t4,
     ImportFormat.CACHE: kernel_tuner.read_cache,
-    ImportFormat.WISDOM: wisdom.read_wisdom,
 }
 
 
@@ -78,10 +73,6 @@ def exported(gateway: GatewayClient, form: ExportFormat, wanted: Wanted) -> tupl
         case ExportFormat.CACHE:
             kinds = (kind for each in _results(gateway, wanted) for kind in each.by_settings())
             return tuple(_file(each, "cache", kernel_tuner.cache(each)) for each in kinds)
-        case ExportFormat.WISDOM:
-            return wisdom.wisdom(_results(gateway, wanted))
-        case ExportFormat.METASCHEDULE:
-            return _metaschedule(_results(gateway, wanted))
         case ExportFormat.CPP:
             return _table("kernelzoo.hpp", tables.cpp, _winners(gateway, wanted))
         case ExportFormat.TYPESCRIPT:
@@ -140,7 +131,7 @@ def _results(gateway: GatewayClient, wanted: Wanted) -> tuple[ClassResults, ...]
     found = (each for key in named for each in gateway.results(key) if each.trials)
     return tuple(
         ClassResults(
-            workload=Workload.parse(each.workload),
+            workload_key=workload_key(each.workload),
             device_class=each.device_class,
             trials=tuple(_trial(trial) for trial in each.trials),
         )
@@ -163,36 +154,8 @@ def _trial(trial: wire.Trial) -> CandidateTrial:
 def _file(results: ClassResults, form: str, text: str) -> File:
     """One for each workload, device class and kind of config, by a name that file systems take."""
     first = results.parameters[0]
-    stem = f"{results.workload.key}-{results.device_class}-{first}".replace(":", "_")
+    stem = f"{results.workload_key}-{results.device_class}-{first}".replace(":", "_")
     return File(name=f"{stem}.{form}.json", text=text)
-
-
-def _metaschedule(every: tuple[ClassResults, ...]) -> tuple[File, ...]:
-    # TVM takes a second to load, which the other formats need not wait for.
-    from services.tuner.metaschedule import database
-
-    workloads, records = database(_timed(every))
-    if not records:
-        return ()
-    return (
-        File(name="database_workload.json", text=workloads),
-        File(name="database_tuning_record.json", text=records),
-    )
-
-
-def _timed(every: tuple[ClassResults, ...]) -> Iterator[tuple[Candidate, float]]:
-    """Candidates that ran, with their seconds."""
-    for results in every:
-        target = DeviceClass.parse(results.device_class).target.kind
-        for trial in results.trials:
-            if trial.times_ns:
-                candidate = Candidate(
-                    workload=results.workload,
-                    target=target,
-                    config=trial.config,
-                    requires=trial.requires,
-                )
-                yield candidate, trial.median_ns * 1e-9
 
 
 def _table(

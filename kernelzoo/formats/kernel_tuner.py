@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 
 from kernelzoo.domain.measurement import Outcome
+from kernelzoo.domain.workload import Workload, WorkloadKey, is_program
 from kernelzoo.formats import reading
 from kernelzoo.formats.results import CandidateTrial, ClassResults, TunerClaim
 
@@ -38,7 +39,7 @@ def t4(results: ClassResults) -> str:
         "schema_version": T4_VERSION,
         "metadata": {
             "timeunit": "milliseconds",
-            "kernel_name": results.workload.key,
+            "kernel_name": results.workload_key,
             "device_name": results.device_class,
         },
         "results": [_t4_trial(trial) for trial in results.trials],
@@ -51,8 +52,8 @@ def cache(results: ClassResults) -> str:
     columns = tuple(zip(*(trial.config for trial in results.trials), strict=True))
     document = {
         "device_name": results.device_class,
-        "kernel_name": results.workload.key,
-        "problem_size": list(results.workload.extents),
+        "kernel_name": results.workload_key,
+        "problem_size": _problem_size(results.workload_key),
         "tune_params_keys": list(results.parameters),
         "tune_params": {
             column[0][0]: sorted({value for _, value in column}, key=str) for column in columns
@@ -61,6 +62,11 @@ def cache(results: ClassResults) -> str:
         "cache": {_cache_key(trial): _cache_trial(trial) for trial in results.trials},
     }
     return json.dumps(document, indent="") + "\n"
+
+
+def _problem_size(key: WorkloadKey) -> list[int]:
+    """Empty for a program, whose key names no extents."""
+    return [] if is_program(key) else list(Workload.parse(key).extents)
 
 
 def read_t4(text: str) -> tuple[TunerClaim, ...]:

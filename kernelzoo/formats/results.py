@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import WorkloadKey
 
 Config = tuple[tuple[str, Setting], ...]
 
@@ -46,7 +46,7 @@ class CandidateTrial:
 class ClassResults:
     """Every candidate of a workload that a device class has measured."""
 
-    workload: Workload
+    workload_key: WorkloadKey
     device_class: str
     trials: tuple[CandidateTrial, ...]
 
@@ -57,7 +57,9 @@ class ClassResults:
             kinds.setdefault(tuple(name for name, _ in trial.config), []).append(trial)
         return tuple(
             ClassResults(
-                workload=self.workload, device_class=self.device_class, trials=tuple(trials)
+                workload_key=self.workload_key,
+                device_class=self.device_class,
+                trials=tuple(trials),
             )
             for trials in kinds.values()
         )

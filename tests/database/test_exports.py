@@ -1,7 +1,5 @@
 """`kernelzoo zoo export` and `import` over a real gateway and database."""
 
-import json
-
 import pytest
 from fastapi.testclient import TestClient
 
@@ -48,21 +46,11 @@ def test_every_claim_of_a_file_of_ours_is_known_when_it_comes_back(
     gateway: GatewayClient, form: ImportFormat
 ) -> None:
     files = exported(gateway, ExportFormat(form), Wanted(workload=KEY))
-    assert len(files) == (1 if form is ImportFormat.WISDOM else 6)
+    assert len(files) == 6
     claims = READERS[form](files[0].text)
-    assert len(claims) == FIRST * (6 if form is ImportFormat.WISDOM else 1)
+    assert len(claims) == FIRST
     answer = gateway.claim(claims_request(files[0].name[:64], claims, None, TargetKind.WASM))
     assert (answer.accepted, answer.unknown) == (len(claims), 0)
-
-
-@pytest.mark.usefixtures("crowd")
-def test_metaschedule_holds_the_whole_tiles_of_all_devices(gateway: GatewayClient) -> None:
-    workloads, records = exported(gateway, ExportFormat.METASCHEDULE, Wanted(workload=KEY))
-    assert workloads.name == "database_workload.json"
-    assert len(workloads.text.splitlines()) == 1
-    lines = [json.loads(line) for line in records.text.splitlines()]
-    assert len(lines) % 6 == 0
-    assert len(lines) >= 6
 
 
 @pytest.mark.usefixtures("job_id", "crowd")

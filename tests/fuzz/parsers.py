@@ -26,7 +26,6 @@ with atheris.instrument_imports(include=["kernelzoo", "services"]):
     from kernelzoo.formats.bundle import read_lock_head
     from kernelzoo.formats.kernel_tuner import read_cache, read_t4
     from kernelzoo.formats.plans import plan_bytes, read_plan
-    from kernelzoo.formats.wisdom import read_wisdom
     from services.gateway.tokens import ApplicationKey
     from services.tuner.compile import compile_candidate
     from services.tuner.graph.importing import import_model
@@ -99,7 +98,6 @@ TEXT_PARSERS: tuple[Callable[[str], object], ...] = (
     read_lock_head,
     read_t4,
     read_cache,
-    read_wisdom,
 )
 
 

@@ -2,7 +2,7 @@
 
 from kernelzoo.domain.measurement import Outcome
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import Workload, workload_key
 from kernelzoo.formats.results import CandidateTrial, ClassResults, Config
 from services.tuner.schedules.registry import lite_space
 
@@ -35,4 +35,6 @@ def results(workload: Workload = K0, device_class: str = CLASS) -> ClassResults:
     failed = (
         trial(config, outcome=outcome) for config, outcome in zip(space[3:], failures, strict=False)
     )
-    return ClassResults(workload=workload, device_class=device_class, trials=(*ran, *failed))
+    return ClassResults(
+        workload_key=workload_key(workload.key), device_class=device_class, trials=(*ran, *failed)
+    )

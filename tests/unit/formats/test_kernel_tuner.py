@@ -12,7 +12,6 @@ from kernel_tuner import file_utils, util
 
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import kernel_tuner as ours
-from kernelzoo.formats import wisdom
 from tests.unit.formats.examples import CLASS, K0, results
 
 
@@ -125,7 +124,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_no_file_from_outside_ends_a_reader_but_by_a_refusal(document: object) -> None:
     text = json.dumps(document)
-    for read in (ours.read_t4, ours.read_cache, wisdom.read_wisdom):
+    for read in (ours.read_t4, ours.read_cache):
         try:
             read(text)
         except InvalidInput:
