@@ -16,8 +16,8 @@ def _walk() -> defs.OpSchema:
     """Finds where each row of a table ends in each tree: x[rows, features] → node[rows, trees].
 
     A row goes from a node to the first of its children where its feature is at most the node's
-    threshold, else to the second. Leaves are their own children. `kinds`, where it is given, says
-    whether a node asks for the threshold itself instead, and whether NaN goes to its first child.
+    threshold, else to the second. `steps` says how many trees take a step at each level, which are
+    the first ones; leaves are their own children.
     """
 
     def infer(context: Any) -> None:
@@ -30,15 +30,13 @@ def _walk() -> defs.OpSchema:
         "x": real, "feature": whole, "threshold": real, "children": whole, "roots": whole,
     }  # fmt: skip
     inputs = [_Schema.FormalParameter(name, type_) for name, type_ in types.items()]
-    optional = _Schema.FormalParameterOption.Optional
-    inputs.append(_Schema.FormalParameter("kinds", whole, param_option=optional))
     schema = _Schema(
         "TreeWalk",
         OWN_DOMAIN,
         1,
         inputs=inputs,
         outputs=[_Schema.FormalParameter("node", whole)],
-        attributes=[_Schema.Attribute("depth", _Schema.AttrType.INT)],
+        attributes=[_Schema.Attribute("steps", _Schema.AttrType.INTS)],
     )
     schema.set_type_and_shape_inference_function(infer)
     return schema

@@ -6,6 +6,7 @@ onnxruntime 1.32 (core/providers/cpu/ml/tree_ensemble_aggregator.h).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,13 @@ class Tables:
     feature: NDArray[np.int32]
     threshold: NDArray[np.float32]
     children: NDArray[np.int32]
-    kinds: NDArray[np.int32]
-    depth: int
+    roots: NDArray[np.int32]
+    """The roots of the deepest trees come first."""
+    steps: tuple[int, ...]
+    """For each level, how many trees are deeper."""
+    nan_first: bool
+    """Some node leads NaN to its first child: such a node reads the feature behind all others,
+    where NaN is -∞."""
 
 
 def _numbered(body: Body, what: str) -> Forest:
@@ -175,35 +181,50 @@ def _members_apart(forest: Forest, members: Array) -> Forest:
     return replace(forest, mode=tuple(columns["mode"]), **arrays)
 
 
-def _tables(forest: Forest) -> Tables:
-    """x < t as x <= the number before t, and what asks for the opposite with its children swapped;
-    NaN goes where it went. Features are f32, so that a threshold of f64 between two of them acts as
-    the lower one of x <= t, as the upper one of x < t, and equals none."""
-    branching = np.array([mode != "LEAF" for mode in forest.mode])
+def _tables(forest: Forest, features: int) -> Tables:
+    """x < t becomes x <= the number before t, what asks for the opposite gets its children swapped,
+    and x == t becomes two nodes: x <= t, and then x <= the number before t. NaN goes where it went.
+
+    Features are f32, so that a threshold of f64 between two of them acts as the lower one of
+    x <= t, as the upper one of x < t, and equals none.
+    """
     modes = np.array(forest.mode)
+    branching = modes != "LEAF"
+    feature = np.where(branching, forest.feature, 0)
     lower, upper = _neighbours(forest.threshold)
-    before = np.nextafter(upper, np.float32(-np.inf), dtype=np.float32)
-    before = np.where(np.abs(before) < SMALLEST, -SMALLEST, before)
-    before = np.where(np.abs(upper) < SMALLEST, -SMALLEST, before)
+    before = _number_before(upper)
     strict = np.isin(modes, ("BRANCH_LT", "BRANCH_GTE"))
     swapped = np.isin(modes, ("BRANCH_GT", "BRANCH_GTE", "BRANCH_NEQ"))
-    equal = np.isin(modes, ("BRANCH_EQ", "BRANCH_NEQ"))
     # A comparison with NaN fails, but for "differs", which holds.
-    nan_first = forest.nan_first | (modes == "BRANCH_NEQ")
-    nan_first = np.where(swapped, ~nan_first, nan_first) & branching
-    first, second = (
-        np.where(swapped, forest.second, forest.first),
-        np.where(swapped, forest.first, forest.second),
-    )
+    nan_first = (forest.nan_first | (modes == "BRANCH_NEQ")) != swapped
+    children = np.stack((forest.first, forest.second), axis=1)
+    children = np.where(swapped[:, None], children[:, ::-1], children)
+    threshold = np.where(strict, before, lower)
+
+    equal = np.flatnonzero(np.isin(modes, ("BRANCH_EQ", "BRANCH_NEQ")))
+    again = len(modes) + np.arange(len(equal))
+    children = np.concatenate((children, children[equal, ::-1]))
+    children[equal, 0] = again
+    threshold = np.concatenate((threshold, np.where(lower == upper, before, lower)[equal]))
+    nan_first = np.concatenate((nan_first & branching, np.zeros(len(equal), np.bool_)))
+    branching = np.concatenate((branching, np.ones(len(equal), np.bool_)))
+    feature = np.concatenate((feature, feature[equal]))
+    depths = _depths(forest.roots, children, branching)
     return Tables(
-        feature=np.where(branching, forest.feature, 0).astype(np.int32),
-        threshold=np.where(
-            equal & (lower != upper), np.nan, np.where(strict, before, lower)
-        ).astype(np.float32),
-        children=np.stack((first, second), axis=1).astype(np.int32),
-        kinds=np.stack((equal, nan_first), axis=1).astype(np.int32),
-        depth=_depth(forest, branching),
+        feature=(feature + features * nan_first).astype(np.int32),
+        threshold=threshold.astype(np.float32),
+        children=children.astype(np.int32),
+        roots=forest.roots[np.argsort(-depths, kind="stable")],
+        steps=tuple(int((depths > level).sum()) for level in range(depths.max(initial=0))),
+        nan_first=bool(nan_first.any()),
     )
+
+
+def _number_before(numbers: Array) -> Array:
+    """The f32 before each number, where those of a magnitude below 2⁻¹²⁶ are 0."""
+    before = np.nextafter(numbers, np.float32(-np.inf), dtype=np.float32)
+    before = np.where(np.abs(before) < SMALLEST, 0, before)
+    return np.where(np.abs(numbers) < SMALLEST, -SMALLEST, before)
 
 
 def _neighbours(numbers: Array) -> tuple[Array, Array]:
@@ -217,30 +238,43 @@ def _neighbours(numbers: Array) -> tuple[Array, Array]:
     )
 
 
-def _depth(forest: Forest, branching: NDArray[np.bool_]) -> int:
-    """Steps from a root to the furthest leaf. Raises ValueError where there is a cycle."""
-    level, depth = np.unique(forest.roots), 0
+def _depths(roots: Array, children: Array, branching: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Steps from each root to the furthest leaf. Raises ValueError where there is a cycle."""
+    level, depth = np.unique(roots), 0
     while branching[level].any():
         if depth > len(branching):
             raise ValueError("a cycle")
-        inner = level[branching[level]]
-        level = np.unique(np.concatenate((forest.first[inner], forest.second[inner])))
+        level = np.unique(children[level[branching[level]]])
         depth += 1
-    return depth
+    below = np.zeros(len(branching), np.int64)
+    for _ in range(depth):
+        below = np.where(branching, 1 + below[children].max(axis=1), 0)
+    deepest: NDArray[np.int64] = below[roots]
+    return deepest
 
 
-def _leaves(body: Body, forest: Forest, tables: Tables) -> str:
+def _leaves(body: Body, forest: Forest) -> str:
     """int32[rows, trees], the node in which each row ends."""
-    x = features(body, 0)
-    constants = [tables.feature, tables.threshold, tables.children, forest.roots]
-    if tables.kinds.any():
-        constants.append(tables.kinds)
-    if tables.depth > MAX_DEPTH:
+    x, shape = features(body, 0), body.shape(0)
+    width = prod(shape[1:] if len(shape) > 1 else shape)
+    for feature, mode in zip(forest.feature.tolist(), forest.mode, strict=True):
+        if mode != "LEAF" and not 0 <= feature < width:
+            raise body.refusal(
+                f"it asks for feature {feature} of rows of {width}", "give its input the shape of "
+                "the rows that it was trained with"
+            )  # fmt: skip
+    tables = _tables(forest, width)
+    if len(tables.steps) > MAX_DEPTH:
         raise body.refusal(
             f"its trees are deeper than {MAX_DEPTH}", "train it with a smaller maximal depth"
         )
+    if tables.nan_first:
+        least = body.weight(np.array(-np.inf, np.float32))
+        numbers = body.node("Where", body.node("IsNaN", x), least, x)
+        x = body.node("Concat", x, numbers, axis=1)
+    constants = (tables.feature, tables.threshold, tables.children, tables.roots)
     return body.node(
-        "TreeWalk", x, *map(body.weight, constants), domain=OWN_DOMAIN, depth=tables.depth
+        "TreeWalk", x, *map(body.weight, constants), domain=OWN_DOMAIN, steps=tables.steps
     )
 
 
@@ -254,7 +288,7 @@ def features(body: Body, place: int) -> str:
 
 def _scores(body: Body, forest: Forest, targets: int, aggregate: str) -> str:
     """float[rows, targets]"""
-    node = _leaves(body, forest, _tables(forest))
+    node = _leaves(body, forest)
     neutral = {"MIN": NEVER, "MAX": -NEVER}.get(aggregate, np.float32(0))
     if forest.target.max(initial=0) >= targets or forest.target.min(initial=0) < 0:
         raise ValueError("a target out of range")

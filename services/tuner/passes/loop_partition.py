@@ -8,7 +8,8 @@
 This is index-set splitting (TVM's LoopPartition, LLVM's loop peeling). Iterations of the tail are
 counted from 0 again, and a tail of one iteration is no loop: its variable becomes a constant, which
 decides the guards inside. The range loop belongs to the caller, who gives its bounds, so it cannot
-be split; its parts become the two branches of an If on its variable.
+be split; its parts become the two branches of an If on its variable. Where they were too many, it
+stays whole with its guards.
 """
 
 from collections.abc import Iterator
@@ -28,10 +29,24 @@ from services.tuner.ir.nodes import (
 )
 from services.tuner.ir.rewrite import inner_blocks, substitute
 
+MOST_PARTS = 4
+"""Parts of a range loop at most. Each is a copy of its body: twenty stages of a walk through trees,
+each with a guard of its own, would be twelve times the code."""
+
 
 def partition_loops(program: Program) -> Program:
     loop = program.body
-    return replace(program, body=replace(loop, body=_range(loop, 0, loop.extent)))
+    whole = _block(loop.body, {loop.var: (0, loop.extent - 1)})
+    body = _range(loop, 0, loop.extent) if _parts(loop) <= MOST_PARTS else whole
+    return replace(program, body=replace(loop, body=body))
+
+
+def _parts(loop: Loop) -> int:
+    """Parts that the range loop would be split into."""
+    low, parts = 0, 1
+    while (cut := _cut(loop.var, loop.body, {loop.var: (low, loop.extent - 1)})) is not None:
+        low, parts = cut, parts + 1
+    return parts
 
 
 def _range(loop: Loop, low: int, high: int) -> Block:

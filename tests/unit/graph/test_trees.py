@@ -62,14 +62,16 @@ def test_a_deep_tree_is_one_walk(tmp_path: Path) -> None:
 REFUSED = {
     "deeper than 128": model("TreeEnsembleRegressor", **chain(140)),
     "not made as its operator": model("TreeEnsembleRegressor", **(chain(3) | {"n_targets": 0})),
-    "cannot have": model("TreeEnsembleRegressor", **(chain(3) | {"nodes_featureids": [9] * 7})),
+    "it asks for feature 9 of rows of 2": model(
+        "TreeEnsembleRegressor", **(chain(3) | {"nodes_featureids": [9] * 7})
+    ),
     "(TreeEnsembleRegressor) is not made": model(
         "TreeEnsembleRegressor", **chain(3, first=(3, 1, 5))
     ),
     "keys are texts": model("LabelEncoder", keys_strings=["a"], values_int64s=[1]),
     "post_transform is PROBIT": model("TreeEnsembleRegressor", **chain(3), post_transform="PROBIT"),
     "no operator of ONNX": model("TfIdf"),
-    "which no file may have": model("TreeWalk", domain="kernelzoo", depth=1),
+    "which no file may have": model("TreeWalk", domain="kernelzoo", steps=[1]),
 }
 
 
@@ -109,13 +111,16 @@ def test_a_threshold_of_strictly_less_holds_for_the_number_below_it(tmp_path: Pa
         assert made_.tolist() == [float(not each) for each in x[:, 0] < threshold]
 
 
+@pytest.mark.parametrize("tracked", [0, 1])
 @pytest.mark.parametrize("mode", range(6))
 def test_thresholds_of_doubles_decide_features_of_f32_as_onnxruntime_does(
-    mode: int, tmp_path: Path
+    mode: int, tracked: int, tmp_path: Path
 ) -> None:
-    """LightGBM writes such trees. The thresholds lie between two numbers of f32, or are one."""
+    """LightGBM writes such trees. The thresholds lie between two numbers of f32, or are one. NaN
+    goes where the comparison sends it, or where values go that are missing."""
     x = np.array([0.1, 1 / 3, 2.0, -7.3, np.inf], np.float32)
     x = np.concatenate((x, np.nextafter(x, np.float32(-9)), np.nextafter(x, np.float32(9))))
+    x = np.concatenate((x, np.array([np.nan, -np.inf], np.float32)))
     for threshold in (0.1, 1 / 3, 2.0, float(np.float32(-7.3)), 1e-42):
         node = helper.make_node(
             "TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1, tree_roots=[0],
@@ -124,6 +129,7 @@ def test_thresholds_of_doubles_decide_features_of_f32_as_onnxruntime_does(
             leaf_weights=numpy_helper.from_array(np.array([1.0, 2.0])),
             leaf_targetids=[0, 0], nodes_featureids=[0], nodes_truenodeids=[0],
             nodes_falsenodeids=[1], nodes_trueleafs=[1], nodes_falseleafs=[1],
+            nodes_missing_value_tracks_true=[tracked],
         )  # fmt: skip
         infos = (
             helper.make_tensor_value_info(name, TensorProto.DOUBLE, (len(x), 1)) for name in "xy"

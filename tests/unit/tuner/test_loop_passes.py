@@ -105,6 +105,18 @@ def test_partitioning_by_an_interval_leaves_three_loops_without_a_condition() ->
     assert kinds(cut) == [Loop, Loop, Store, Store, Store]
 
 
+@pytest.mark.parametrize(("guards", "is_split"), [(3, True), (4, False)])
+def test_a_range_loop_of_more_than_four_parts_stays_whole(guards: int, is_split: bool) -> None:
+    def stage(n: int) -> If:
+        bound = Bound(index=at(r=1), limit=n)
+        return If(bounds=(bound,), body=(stored(n),), otherwise=(stored(0),))
+
+    stated = nest(tuple(stage(n) for n in range(1, guards + 1)))
+    partitioned = partition_loops(stated)
+    assert np.array_equal(result(partitioned), result(stated))
+    assert (partitioned != stated) is is_split
+
+
 def test_an_invariant_let_is_hoisted_out_of_a_loop() -> None:
     half = IndexValue(index=at(j=1)) // Const(value=2, dtype=DType.I32)
     store = Store(buffer=OUT, index=Affine.of(0, {"v": 1, "r": J * K, "k": 3}), value=number(1))

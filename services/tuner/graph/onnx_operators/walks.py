@@ -1,35 +1,36 @@
 """Rows of a table led through decision trees, a level at a time, by tables of the trees' nodes:
 
     n0[row, tree] = roots[tree]
-    n1[row, tree] = first[n0] if x[row, feature[n0]] <= threshold[n0] else second[n0]
+    n1[row, tree] = children[n0, 0 if x[row, feature[n0]] <= threshold[n0] else 1]
     …
 
-One program has a stage for each level, whatever the number of trees.
+One program has a stage for each level, whatever the number of trees. Trees that end above a level
+are the last ones, and keep their nodes there.
 """
 
 from collections.abc import Callable, Mapping
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
-    Axis,
     Choice,
-    Expression,
     Integer,
-    differs,
-    equal,
 )
 from services.tuner.graph.building import Carried, Formula, Operand, Site
 
 
 def _walk(site: Site) -> Carried:
     x, feature, threshold, children, roots = (site.needed(n) for n in range(5))
-    kinds = site.input(5)
     _refuse_places(x, feature, children, roots)
     formula = Formula(site)
     axes = formula.axes(site.shape)
     node = formula.read(roots, axes[1:])
-    for _ in range(site.integer("depth")):
-        following = _following(formula, axes, x, feature, threshold, children, kinds, node)
+    for trees in site.integers("steps") or ():
+        entry = formula.read(x, (axes[0], formula.read(feature, (node,))))
+        below = entry <= formula.read(threshold, (node,))
+        # The choice is a number: of branches a processor would foretell every other one wrong.
+        following = formula.read(children, (node, Choice((below,), Integer(0), Integer(1))))
+        if trees < axes[1].extent:
+            following = Choice((axes[1] < trees,), following, node)
         node = formula.stage(axes, following, DType.I32)[axes]
     return formula.output(axes, node, DType.I32)
 
@@ -42,28 +43,6 @@ def _refuse_places(x: Operand, feature: Operand, children: Operand, roots: Opera
         assert entries is not None
         assert entries.min() >= 0
         assert entries.max() < extent
-
-
-def _following(
-    formula: Formula,
-    axes: tuple[Axis, ...],
-    x: Operand,
-    feature: Operand,
-    threshold: Operand,
-    children: Operand,
-    kinds: Operand | None,
-    node: Expression,
-) -> Expression:
-    entry = formula.read(x, (axes[0], formula.read(feature, (node,))))
-    limit = formula.read(threshold, (node,))
-    first, second = (formula.read(children, (node, Integer(n))) for n in (0, 1))
-    below = Choice((entry <= limit,), first, second)
-    if kinds is None:
-        return below
-    asks_equal, nan_first = (formula.read(kinds, (node, Integer(n))) for n in (0, 1))
-    same = Choice((equal(entry, limit),), first, second)
-    told = Choice((equal(asks_equal, 1),), same, below)
-    return Choice((differs(entry, entry), equal(nan_first, 1)), first, told)
 
 
 def _frames(site: Site) -> Carried:
