@@ -35,7 +35,7 @@ ABI_VERSION = 1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """`tensor` lies as `layout` says. `panels8`: a matrix [k, n] as [⌈n/8⌉, k, 8], zeros behind n;
-    of a transposed matrix [n, k] too."""
+    of a transposed matrix [n, k] too. `weight_layouts` of the tuner lists them all."""
 
     tensor: str
     layout: str

@@ -14,6 +14,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Cast,
+    Expression,
     Extent,
     Integer,
     Reducer,
@@ -33,14 +34,19 @@ products with zero points fit into 32 bits."""
 M, K, N = Extent("m"), Extent("k"), Extent("n")
 
 
+def activation_at(words: str, row: Expression, column: Expression) -> Expression:
+    """The activation at a place of a matrix whose words this tensor has."""
+    start = column % PER_WORD * ACTIVATION_BITS
+    return bits(read(words, row, column // PER_WORD), start, ACTIVATION_BITS)
+
+
 def _product(width: int) -> Operator:
     i, j, k = Axis("i", M), Axis("j", N), Axis("k", K)
-    activation = bits(read("a", i, k // PER_WORD), k % PER_WORD * ACTIVATION_BITS, ACTIVATION_BITS)
     products = Stage(
         name="products",
         axes=(i, j),
         reducer=Reducer.SUM,
-        value=activation * read("b", j, k),
+        value=activation_at("a", i, k) * read("b", j, k),
         over=(k,),
         dtype=DType.I32,
     )

@@ -25,8 +25,11 @@ from services.tuner.ir.nodes import (
     Compare,
     CompareOp,
     Const,
+    DotPairs,
+    DotQuads,
     Expression,
     ExtractLane,
+    Halves,
     If,
     IndexValue,
     Lanes,
@@ -281,6 +284,15 @@ def _value(expression: Expression, machine: _Machine) -> Value:
         case MultiplyAdd(left=left, right=right, addend=addend):
             one, other, total = _values((left, right, addend), machine)
             return _lanes(np.add(np.multiply(one, other), total))
+        case Halves(value=value, odd=odd):
+            held = _value(value, machine).view(np.int8).reshape(-1, 4)[:, int(odd) :: 2]
+            return np.ascontiguousarray(held.astype(np.int16)).view(np.int32).reshape(-1)
+        case DotPairs(left=left, right=right):
+            one, other = _values((left, right), machine)
+            return _dot(one, other, np.int16)
+        case DotQuads(left=left, right=right, addend=addend):
+            one, other, total = _values((left, right, addend), machine)
+            return _lanes(np.add(_quads(one, other), total))
         case Compare(op=compare, left=left, right=right):
             holds = _lanes(_COMPARE[compare](*_values((left, right), machine)))
             return holds.astype(np.int32) * (1 if holds.size == 1 else -1)
@@ -298,6 +310,24 @@ def _value(expression: Expression, machine: _Machine) -> Value:
         case SubgroupReduce():
             return _reduced(expression, machine)
     raise unsupported(expression, "the interpreter")
+
+
+def _dot(left: Value, right: Value, parts: type[np.generic]) -> Value:
+    """The sum of products of the parts of each word; two i16 may wrap around as they sum."""
+    one, other = (np.ascontiguousarray(side).view(parts) for side in (left, right))
+    products = np.multiply(one.astype(np.int64), other.astype(np.int64))
+    return _lanes(products.reshape(left.size, -1).sum(axis=1).astype(np.int32))
+
+
+def _quads(left: Value, right: Value) -> Value:
+    """Raises UnsupportedProgram where engines may disagree."""
+    one, other = (
+        np.ascontiguousarray(side).view(np.int8).astype(np.int64) for side in (left, right)
+    )
+    pairs = (one * other).reshape(-1, 2).sum(axis=1)
+    if other.min() < 0 or pairs.min() < -(1 << 15) or pairs.max() >= 1 << 15:
+        raise UnsupportedProgram("a dot of quads has a right byte below 0, or pairs beyond an i16")
+    return _dot(left, right, np.int8)
 
 
 def _converted(value: Value, dtype: DType) -> Value:

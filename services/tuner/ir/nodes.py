@@ -296,6 +296,38 @@ class MultiplyAdd(Arithmetic, frozen=True, kw_only=True, gc=False):
     addend: "Expression"
 
 
+class Halves(Arithmetic, frozen=True, kw_only=True, gc=False):
+    """Bytes with sign of each word, as two i16 in its place: bytes 0 and 2, or the `odd` ones, 1
+    and 3. The first byte of a word is in its lowest bits."""
+
+    value: "Expression"
+    odd: bool
+
+
+class DotPairs(Arithmetic, frozen=True, kw_only=True, gc=False):
+    """Sums two products, an I32, in each lane: of the two i16 that `left` holds there with those of
+    `right`."""
+
+    left: "Expression"
+    right: "Expression"
+
+
+class DotQuads(Arithmetic, frozen=True, kw_only=True, gc=False):
+    """Adds four products to the `addend`, an I32, in each lane: of the four i8 that `left` holds
+    there with those of `right`.
+
+    Each byte of `right` is from 0 to 127, and two products next to one another, the first and the
+    second or the third and the fourth, sum to an i16. Then all engines agree: V8 has three meanings
+    for the instruction. It is `in_two` steps where the sums of two products are an instruction of
+    their own: two fewer of x86 where a processor has none for the whole.
+    """
+
+    left: "Expression"
+    right: "Expression"
+    addend: "Expression"
+    in_two: bool = False
+
+
 class Compare(Arithmetic, frozen=True, kw_only=True, gc=False):
     op: CompareOp
     left: "Expression"
@@ -355,6 +387,9 @@ Expression = (
     | Shuffle
     | Binary
     | MultiplyAdd
+    | Halves
+    | DotPairs
+    | DotQuads
     | Compare
     | Select
     | Cast
@@ -474,12 +509,14 @@ def lanes_of(expression: Expression) -> int:
 
 
 _LANES: dict[type[Expression], Callable[..., int]] = {
-    **dict.fromkeys((MultiplyAdd, Binary, Compare, Shuffle), lambda e: lanes_of(e.left)),
+    **dict.fromkeys(
+        (MultiplyAdd, DotPairs, DotQuads, Binary, Compare, Shuffle), lambda e: lanes_of(e.left)
+    ),
     **dict.fromkeys((Load, Const, Broadcast), lambda e: e.lanes),
     RegisterRead: lambda e: e.register.lanes,
     **dict.fromkeys((ExtractLane, IndexValue), lambda _: 1),
     Lanes: lambda e: len(e.values),
-    **dict.fromkeys((Cast, Bitcast, SubgroupReduce), lambda e: lanes_of(e.value)),
+    **dict.fromkeys((Cast, Bitcast, Halves, SubgroupReduce), lambda e: lanes_of(e.value)),
     Call: lambda e: lanes_of(e.argument),
     Select: lambda e: lanes_of(e.then),
 }
@@ -503,7 +540,7 @@ def dtype_of(expression: Expression) -> DType:
             return register.dtype
         case Const(dtype=dtype) | Cast(dtype=dtype) | Bitcast(dtype=dtype):
             return dtype
-        case IndexValue() | Compare():
+        case IndexValue() | Compare() | Halves() | DotPairs() | DotQuads():
             return DType.I32
         case Select(then=operand):
             return dtype_of(operand)

@@ -16,8 +16,11 @@ from services.tuner.ir.nodes import (
     Cast,
     Compare,
     Const,
+    DotPairs,
+    DotQuads,
     Expression,
     ExtractLane,
+    Halves,
     If,
     IndexValue,
     Lanes,
@@ -113,6 +116,12 @@ def expression_text(expression: Expression) -> str:
             return f"{op}({show(left)}, {show(right)})"
         case MultiplyAdd(left=left, right=right, addend=addend):
             return f"fma({show(left)}, {show(right)}, {show(addend)})"
+        case Halves(value=value, odd=odd):
+            return f"{'odd' if odd else 'even'} halves({show(value)})"
+        case DotPairs(left=left, right=right):
+            return f"dot of pairs({show(left)}, {show(right)})"
+        case DotQuads(left=left, right=right, addend=addend):
+            return f"dot of quads({show(left)}, {show(right)}, {show(addend)})"
         case Compare(op=compare, left=left, right=right):
             return f"{compare}({show(left)}, {show(right)})"
         case Shuffle(left=left, right=right, lanes=(i, j, k, m)):

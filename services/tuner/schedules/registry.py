@@ -24,6 +24,7 @@ from services.tuner.schedules.depthwise import family as depthwise
 from services.tuner.schedules.direct_conv import family as direct_conv
 from services.tuner.schedules.elementwise import family as elementwise
 from services.tuner.schedules.gemv import family as gemv
+from services.tuner.schedules.integer_matmul import family as integer_matmul
 from services.tuner.schedules.matmul import family as matmul
 from services.tuner.schedules.ordered import family as ordered
 from services.tuner.schedules.prefetching_matmul import family as prefetching_matmul
@@ -38,6 +39,7 @@ from services.tuner.schedules.winograd import family as winograd
 FAMILIES: tuple[ScheduleFamily, ...] = (
     *quantised_gemv.FAMILIES,
     *quantised_matmul.FAMILIES,
+    *integer_matmul.FAMILIES,
     *decode_attention.FAMILIES,
     *block_attention.FAMILIES,
     *attention.FAMILIES,

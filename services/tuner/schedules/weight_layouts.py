@@ -2,6 +2,7 @@
 
     panelsW     [⌈n / W⌉][k][W]          columns beyond n are zero        matmul/wasm.py
     winogradW   [n / W][36][k][W]        transformed windows of 3 x 3     winograd/wasm.py
+    quadsW      [⌈n / W⌉][k / 4][W][4]   four along k; zeros beyond n     integer_matmul/wasm.py
 
 A kernel names the layout that it wants (`ScheduledProgram.layout`); its manifest names it, and the
 kernel that copies b into it. A width is a multiple of four, and at most that of a register tile.
@@ -15,6 +16,7 @@ from kernelzoo.errors import InvalidInput
 from services.tuner.ir.nodes import LANES, Program
 from services.tuner.schedules.base.extents import Extents, panel_shape
 from services.tuner.schedules.base.wasm_config import MAX_TILE_ELEMENTS
+from services.tuner.schedules.integer_matmul import wasm as integer_matmul
 from services.tuner.schedules.matmul import wasm as matmul
 from services.tuner.schedules.winograd import wasm as winograd
 from services.tuner.schedules.winograd.config import packed_shape
@@ -34,7 +36,7 @@ def weights_layout(layout: str) -> WeightsLayout:
     known = {f"{name}{width}": (make, width) for name, make in _LAYOUTS.items() for width in widths}
     if layout not in known:
         raise InvalidInput(
-            f"layout {layout[:40]!r} is unknown; use panels4, panels8, … or winograd4, winograd8, …"
+            f"layout {layout[:40]!r} is unknown; use panels4, panels8, …, winograd4, … or quads4, …"
         )
     make, width = known[layout]
     return make(width)
@@ -58,4 +60,11 @@ def _winograd(width: int) -> WeightsLayout:
     )
 
 
-_LAYOUTS = {"panels": _panels, "winograd": _winograd}
+def _quads(width: int) -> WeightsLayout:
+    return WeightsLayout(
+        lambda workload: integer_matmul.packing_program(workload, width),
+        lambda workload: integer_matmul.packed_shape(workload, width),
+    )
+
+
+_LAYOUTS = {"panels": _panels, "winograd": _winograd, "quads": _quads}

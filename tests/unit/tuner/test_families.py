@@ -40,6 +40,8 @@ FOUND = {
     "matmul_nt:f32:m1k8n8": ("matmul", "matmul"),
     "matmul:f32:m1k1n1": ("gemv", "matmul"),
     "matmul_i8:f32:m8k8n8": ("matmul", "elementwise"),
+    "matmul_u8i8+bias:f32:m8k8n8": ("integer_matmul", "elementwise"),
+    "matmul_u8i7:f32:m1k8n8": ("integer_matmul", "elementwise"),
     "conv2d:f32:b1h8w8c4o8kh3kw3stride1pad1": ("conv", "matmul"),
     "conv2d:f32:b1h8w8c4o8kh1kw1stride2pad0": ("conv", "matmul"),
     "conv2d+relu:f32:b1h8w8c4o8kh1kw1stride1pad0": ("matmul", "matmul"),

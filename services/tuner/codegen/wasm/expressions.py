@@ -28,8 +28,11 @@ from services.tuner.ir.nodes import (
     Compare,
     CompareOp,
     Const,
+    DotPairs,
+    DotQuads,
     Expression,
     ExtractLane,
+    Halves,
     IndexValue,
     Lanes,
     Load,
@@ -125,6 +128,15 @@ _LOADS = {
 }
 _SIGN_EXTENSION = (plain("i16x8.extend_low_i8x16_s"), plain("i32x4.extend_low_i16x8_s"))
 _MULTIPLY_ADD = plain("f32x4.relaxed_madd")
+_ODD_HALVES = (i32_const(8), plain("i16x8.shr_s"))
+_EVEN_HALVES = (i32_const(8), plain("i16x8.shl"), *_ODD_HALVES)
+_DOT_PAIRS = plain("i32x4.dot_i16x8_s")
+_DOT_QUADS = plain("i32x4.relaxed_dot_i8x16_i7x16_add_s")
+_DOT_BYTES = (
+    plain("i16x8.relaxed_dot_i8x16_i7x16_s"),
+    plain("i32x4.extadd_pairwise_i16x8_s"),
+)
+_ADD = plain("i32x4.add")
 
 
 class Expressions:
@@ -150,6 +162,17 @@ class Expressions:
                 self._broadcast(value)
             case Binary() | Compare():
                 self._operation(expression)
+            case Halves(value=value, odd=odd) if lanes_of(value) == LANES:
+                self.push(value)
+                self._emit(*(_ODD_HALVES if odd else _EVEN_HALVES))
+            case DotPairs(left=left, right=right) if lanes_of(left) == LANES:
+                self._each(left, right)
+                self._function.emit(_DOT_PAIRS)
+            case DotQuads(left=left, right=right, addend=addend) if lanes_of(left) == LANES:
+                self._each(left, right)
+                self._emit(*(_DOT_BYTES if expression.in_two else ()))
+                self.push(addend)
+                self._function.emit(_ADD if expression.in_two else _DOT_QUADS)
             case Const():
                 self._function.emit(_constant(expression))
             case ExtractLane(value=value, lane=lane):

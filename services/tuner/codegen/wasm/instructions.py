@@ -162,7 +162,10 @@ _TABLE = (
     ("f32x4.ceil", (_SIMD, 0x67), "v->v", Immediate.NONE),
     ("f32x4.floor", (_SIMD, 0x68), "v->v", Immediate.NONE),
     ("f32x4.nearest", (_SIMD, 0x6A), "v->v", Immediate.NONE),
+    ("i32x4.extadd_pairwise_i16x8_s", (_SIMD, 0x7E), "v->v", Immediate.NONE),
     ("i16x8.extend_low_i8x16_s", (_SIMD, 0x87), "v->v", Immediate.NONE),
+    ("i16x8.shl", (_SIMD, 0x8B), "vi->v", Immediate.NONE),
+    ("i16x8.shr_s", (_SIMD, 0x8C), "vi->v", Immediate.NONE),
     ("i32x4.extend_low_i16x8_s", (_SIMD, 0xA7), "v->v", Immediate.NONE),
     ("i32x4.shl", (_SIMD, 0xAB), "vi->v", Immediate.NONE),
     ("i32x4.shr_s", (_SIMD, 0xAC), "vi->v", Immediate.NONE),
@@ -171,6 +174,7 @@ _TABLE = (
     ("i32x4.mul", (_SIMD, 0xB5), "vv->v", Immediate.NONE),
     ("i32x4.min_s", (_SIMD, 0xB6), "vv->v", Immediate.NONE),
     ("i32x4.max_s", (_SIMD, 0xB8), "vv->v", Immediate.NONE),
+    ("i32x4.dot_i16x8_s", (_SIMD, 0xBA), "vv->v", Immediate.NONE),
     ("f32x4.abs", (_SIMD, 0xE0), "v->v", Immediate.NONE),
     ("f32x4.sqrt", (_SIMD, 0xE3), "v->v", Immediate.NONE),
     ("f32x4.add", (_SIMD, 0xE4), "vv->v", Immediate.NONE),
@@ -183,6 +187,8 @@ _TABLE = (
     ("f32x4.convert_i32x4_s", (_SIMD, 0xFA), "v->v", Immediate.NONE),
     ("f32x4.relaxed_madd", (_SIMD, 0x105), "vvv->v", Immediate.NONE),
     ("i32x4.relaxed_laneselect", (_SIMD, 0x10B), "vvv->v", Immediate.NONE),
+    ("i16x8.relaxed_dot_i8x16_i7x16_s", (_SIMD, 0x112), "vv->v", Immediate.NONE),
+    ("i32x4.relaxed_dot_i8x16_i7x16_add_s", (_SIMD, 0x113), "vvv->v", Immediate.NONE),
 )
 
 

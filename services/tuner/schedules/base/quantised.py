@@ -107,7 +107,7 @@ def quantised_product(program: Program) -> QuantisedProduct | None:
         return None
     if len({weights.form for _, weights in found.values()}) != 1:
         return None
-    finished = _finished(program, made, program.stages[last + 1 :])
+    finished = finished_entry(program, made, program.stages[last + 1 :])
     if finished is None:
         return None
     axes, value = finished
@@ -209,7 +209,7 @@ def _norm(before: tuple[Stage, ...], source: str) -> tuple[str, RowNorm] | None:
     return None
 
 
-def _finished(
+def finished_entry(
     program: Program, made: tuple[Stage, ...], after: tuple[Stage, ...]
 ) -> tuple[tuple[Axis, Axis], Expression] | None:
     """The entry of the output at its axes, from products at the same place."""

@@ -1,0 +1,134 @@
+"""A program as a product of activations of 8 bits, four to a word, with weights of as many.
+
+products[i, j]: i32 = sum over k of bits(a[i, k / 4], …) * b[j, k]
+c[i, j] = real(products[i, j] - a_zero[0] * b_sum[j]) * (a_scale[0] * b_scale[j])
+…                                                             after: any value of one entry
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Binary,
+    BinaryOp,
+    Cast,
+    Expression,
+    Integer,
+    Program,
+    Read,
+    Reducer,
+    Stage,
+    number,
+)
+from kernelzoo.domain.operators.integer_products import PER_WORD, activation_at
+from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.quantised import finished_entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerProduct:
+    """The names of tensors, and `value`, the entry of the output at `axes`, in which the stage
+    `scaled` is read: a sum less what its zero point adds, times its scales."""
+
+    a: str
+    b: str
+    a_scale: str
+    a_zero: str
+    b_scale: str
+    b_sum: str
+    m: int
+    k: int
+    n: int
+    scaled: str
+    axes: tuple[Axis, Axis]
+    value: Expression
+
+    @property
+    def words(self) -> int:
+        """Words of a row of a, and of b."""
+        return self.k // PER_WORD
+
+
+@lru_cache(maxsize=256)
+def integer_product_of(workload: Workload) -> IntegerProduct:
+    """The product that a workload is. Raises ValueError for any other."""
+    found = integer_product(workload.program)
+    if found is None:
+        raise ValueError(f"{workload.key} is no product of integers")
+    return found
+
+
+def integer_product(program: Program) -> IntegerProduct | None:
+    """The product that a program is; None for any other program."""
+    if len(program.stages) < 2:
+        return None
+    products, scaled, *after = program.stages
+    operands = _operands(products)
+    scales = _scales(scaled, products) if operands else None
+    if operands is None or scales is None:
+        return None
+    finished = finished_entry(program, (scaled,), tuple(after))
+    if finished is None:
+        return None
+    axes, value = finished
+    (a, b), (a_zero, b_sum, a_scale, b_scale) = operands, scales
+    m, n = products.shape
+    return IntegerProduct(
+        a=a,
+        b=b,
+        a_scale=a_scale,
+        a_zero=a_zero,
+        b_scale=b_scale,
+        b_sum=b_sum,
+        m=m,
+        k=number(products.over[0].extent),
+        n=n,
+        scaled=scaled.name,
+        axes=axes,
+        value=value,
+    )
+
+
+def _operands(stage: Stage) -> tuple[str, str] | None:
+    """The tensors of a stage that is a product of integers."""
+    if stage.reducer is not Reducer.SUM or stage.dtype is not DType.I32:
+        return None
+    if len(stage.axes) != 2 or len(stage.over) != 1:
+        return None
+    (i, j), (k,) = stage.axes, stage.over
+    match stage.value:
+        case Binary(
+            BinaryOp.MUL,
+            Binary(BinaryOp.BIT_AND, Binary(BinaryOp.SHIFT_RIGHT, Read(a), _), _) as activation,
+            Read(b, at),
+        ) if at == (j, k) and activation == activation_at(a, i, k):
+            return (a, b) if number(k.extent) % PER_WORD == 0 else None
+    return None
+
+
+def _scales(stage: Stage, products: Stage) -> tuple[str, str, str, str] | None:
+    """The zero point of a, the sums of b, and the scales of both."""
+    if stage.reducer is not None or stage.shape != products.shape:
+        return None
+    _, j = stage.axes
+    first = (Integer(0),)
+    match stage.value:
+        case Binary(
+            BinaryOp.MUL,
+            Cast(
+                Binary(
+                    BinaryOp.SUB,
+                    Read(total, at),
+                    Binary(BinaryOp.MUL, Read(a_zero, zero_at), Read(b_sum, sum_at)),
+                )
+            ),
+            Binary(BinaryOp.MUL, Read(a_scale, scale_at), Read(b_scale, column_at)),
+        ) if (
+            (total, at) == (products.name, stage.axes)
+            and zero_at == scale_at == first
+            and sum_at == column_at == (j,)
+        ):
+            return a_zero, b_sum, a_scale, b_scale
+    return None

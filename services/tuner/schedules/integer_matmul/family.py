@@ -1,0 +1,15 @@
+"""Lists the families of this folder, and tells which programs each takes."""
+
+from services.tuner.schedules.base.family import wasm_family
+from services.tuner.schedules.base.integer_product import integer_product
+from services.tuner.schedules.base.iteration import IterationSpace
+from services.tuner.schedules.integer_matmul.space import wasm_integer_matmul_configs
+
+
+def _multiplies_integers(space: IterationSpace) -> bool:
+    """True of a product of activations of 8 bits, which an operator names: its key tells how many
+    bits weights have."""
+    return space.named and integer_product(space.program) is not None
+
+
+FAMILIES = (wasm_family("integer_matmul", _multiplies_integers, wasm_integer_matmul_configs),)

@@ -1,0 +1,81 @@
+"""The lite space of products of integers: register tiles, by rows or by columns, and the two dot
+products."""
+
+from itertools import product
+
+from kernelzoo.domain.workload import Workload
+from services.tuner import ir
+from services.tuner.schedules.base.integer_product import IntegerProduct, integer_product_of
+from services.tuner.schedules.base.rules import SLICES_WANTED
+from services.tuner.schedules.integer_matmul.config import (
+    Dot,
+    Slices,
+    WasmIntegerMatmulConfig,
+    has_seven_bits,
+)
+
+TILES = ((5, 8), (4, 8), (3, 12), (2, 16))
+"""tile_m x tile_n: sums, halves of weights, a splat and a product fit into 15 registers."""
+WIDE_TILES = ((1, 32), (1, 16), (1, 48))
+"""For a single row, whose sums are all there is to wait for."""
+UNROLL_K = (1, 2)
+FEW_ROWS = 8
+"""Slices take columns where there are so many rows or fewer."""
+BLOCK_ROWS_BYTES = (1 << 15, 1 << 17)
+"""Bytes of the widened rows of a slice: in the first cache, or in the second."""
+CONFIGS = 32
+
+
+def wasm_integer_matmul_configs(workload: Workload) -> tuple[WasmIntegerMatmulConfig, ...]:
+    """Ordered by the sum of the ranks of their settings; the first takes pairs."""
+    given = integer_product_of(workload)
+    packed = "b" in workload.constant
+    dots = tuple(Dot) if has_seven_bits(workload) else (Dot.PAIRS,)
+    ranked: dict[WasmIntegerMatmulConfig, int] = {}
+    points = product(
+        enumerate(_tiles(given)), enumerate(_outers(given)), enumerate(UNROLL_K), enumerate(dots)
+    )
+    for (rank, (tile_m, tile_n)), (outer_rank, outer), (k_rank, unroll), (dot_rank, dot) in points:
+        for block_rank, (block_m, block_n) in enumerate(_blocks(given, tile_m, tile_n, outer)):
+            config = WasmIntegerMatmulConfig(
+                tile_m=tile_m,
+                tile_n=tile_n,
+                block_m=block_m,
+                block_n=block_n,
+                unroll_k=unroll,
+                dot=dot,
+                outer=outer,
+                packed=packed,
+                fma=dot is not Dot.PAIRS,
+            )
+            if not config.fault(workload):
+                place = rank + outer_rank + k_rank + dot_rank + block_rank
+                ranked[config] = min(place, ranked.get(config, place))
+    return tuple(sorted(ranked, key=ranked.__getitem__))[:CONFIGS]
+
+
+def _tiles(given: IntegerProduct) -> tuple[tuple[int, int], ...]:
+    columns = -(-given.n // ir.LANES) * ir.LANES
+    tiles = (*WIDE_TILES, *TILES) if given.m == 1 else TILES
+    return tuple(dict.fromkeys((min(m, given.m), min(n, columns)) for m, n in tiles))
+
+
+def _outers(given: IntegerProduct) -> tuple[Slices, ...]:
+    if given.m <= FEW_ROWS:
+        return (Slices.COLUMNS,)
+    return (Slices.ROWS, Slices.COLUMNS)
+
+
+def _blocks(
+    given: IntegerProduct, tile_m: int, tile_n: int, outer: Slices
+) -> tuple[tuple[int, int], ...]:
+    """Rows and columns of a slice; there are to be enough of them for workers to share."""
+    if outer is Slices.COLUMNS:
+        panels = max(1, given.n // tile_n)
+        most = max(1, panels // SLICES_WANTED)
+        block = max(size for size in range(1, most + 1) if panels % size == 0)
+        return ((given.m, block * tile_n),)
+    tiles = -(-given.m // tile_m)
+    most = max(1, tiles // SLICES_WANTED)
+    sizes = (max(1, min(most, limit // (2 * given.k * tile_m))) for limit in BLOCK_ROWS_BYTES)
+    return tuple(dict.fromkeys((size * tile_m, given.n) for size in sizes))

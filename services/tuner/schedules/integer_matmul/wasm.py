@@ -1,0 +1,417 @@
+"""Products of integers for wasm: c[m, n] = f(Σ_k p[m, k] · b[n, k]), p and b of 8 bits.
+
+Shapes, named by the settings of `WasmIntegerMatmulConfig`; a word is four entries along k:
+
+    range       slices of block_m rows, or of block_n columns
+    panels      [⌈n / tile_n⌉][k / 4][tile_n]         words of b, columns beyond n are zero
+    wide        [rows][2][k / 4]                      pairs: bytes 0 and 2 of a as i16, then 1 and 3
+                [rows][k / 4]                         quads: bytes of a less 128
+    tile        tile_m · tile_n / 4 vectors of sums
+    loop body   unroll_k words: for each half of them tile_n / 4 vectors of b, tile_m splats of a
+
+A dot product of pairs sums two products of i16 in each lane, so that bytes are widened in registers
+as they are read; all is exact. One of quads takes four products of bytes, of which those of one
+operand are from 0 to 127: weights of 7 bits plus 64. With p' = p - 128 and b' = b + 64,
+
+    Σ p · b = Σ p' · b' - 64 · Σ p' + (128 · Σ b' - 8192 · k)
+
+where the first sum begins as what stands in brackets, which a slice computes for each panel.
+
+What it makes of matmul_u8i8:f32:m8k16n16:constant=b with tiles of 4x8 by columns:
+
+    for slice < 2 range:
+      for row < 8:                                                    1. halves of words of a
+        wide[8·row +4] = a[4·row +4] & 0x00ff00ff
+        wide[8·row + 4 +4] = (a[4·row +4] >> 8) & 0x00ff00ff
+      for m < 2:                                                      2. tiles of a panel
+        sums[0 +4] = 0, … of 8 vectors
+        for word < 4:                                                 3.
+          weights[0 +4] = even halves(b[32·slice + 8·word +4]), …
+          sums[0 +4] += dot of pairs(weights[0 +4], wide[…] x4), …    × 4 rows, then odd halves
+        c[…] = real(sums[…] - a_zero · b_sum[…]) · (a_scale · b_scale[…])         4.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.integer_products import PER_WORD
+from kernelzoo.domain.workload import Workload
+from services.tuner import ir
+from services.tuner.passes.pipeline import PassOptions
+from services.tuner.schedules.base.entry import entry_value
+from services.tuner.schedules.base.integer_product import IntegerProduct, integer_product_of
+from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
+from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.integer_matmul.config import Dot, Slices, WasmIntegerMatmulConfig
+
+EVEN_BYTES = 0x00FF00FF
+SIGN_BITS = -0x7F7F7F80
+"""The highest bit of each byte."""
+ONES = 0x01010101
+LOW_BITS, MIDDLE_BITS = 0x7F7F7F7F, 0x40404040
+"""The lowest 7 bits of each byte, and the highest of those: a weight b of 7 bits has b + 64 in
+them when that is turned."""
+ZERO_POINT, MIDDLE = 128, 64
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    config = WasmIntegerMatmulConfig.of(candidate)
+    workload = candidate.workload
+    product = integer_product_of(workload)
+    nest = _Nest(config=config, product=product, held=held_by(workload))
+    parameters = tuple(
+        nest.b if buffer.name == product.b else buffer for buffer in parameters_of(workload)
+    )
+    program = ir.Program(parameters=parameters, body=nest.body())
+    # Reals are rounded as stated, so that all devices give the same bits.
+    layout = quads_layout(config.tile_n) if config.packed else ""
+    return ScheduledProgram(nests=(program,), options=PassOptions(), layout=layout)
+
+
+def quads_layout(width: int) -> str:
+    """The layout of b in panels of so many columns, words of four entries along k."""
+    return f"quads{width}"
+
+
+def packed_shape(workload: Workload, width: int) -> tuple[int, ...]:
+    product = integer_product_of(workload)
+    return (-(-product.n // width), product.words, width, PER_WORD)
+
+
+def packing_program(workload: Workload, width: int) -> ir.Program:
+    """From b to its panels, one to an iteration of the range."""
+    product = integer_product_of(workload)
+    b = _words("b", product.n * product.words)
+    panels = -(-product.n // width)
+    packed = _words("packed", panels * width * product.words)
+    panel = ir.variable("panel") if panels > 1 else ir.ZERO
+    return ir.program((b, packed), "panel", panels, _copied(product, b, packed, width, panel))
+
+
+def _wholes(value: int) -> ir.Const:
+    """The number in all lanes of a vector."""
+    return ir.Const(value=value, dtype=DType.I32, lanes=ir.LANES)
+
+
+def _words(name: str, size: int, scope: ir.Scope = ir.Scope.PARAMETER) -> ir.Buffer:
+    return ir.Buffer(name=name, scope=scope, dtype=DType.I32, size=size)
+
+
+def _copied(
+    product: IntegerProduct, b: ir.Buffer, packed: ir.Buffer, width: int, panel: ir.Affine
+) -> ir.Block:
+    """Copies one panel of words to its place."""
+    word, column = ir.variable("word"), ir.variable("column")
+    own = panel * width + column
+    at = panel * (width * product.words) + word * width + column
+    inside = (own.below(product.n),) if product.n % width else ()
+    copy = packed.store(at, b[own * product.words + word])
+    fill = (packed.store(at, 0),) if inside else ()
+    body = ir.under(inside, (copy,), fill)
+    return ir.serial("word", product.words, ir.serial("column", width, body))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Nest:
+    config: WasmIntegerMatmulConfig
+    product: IntegerProduct
+    held: Held
+
+    @property
+    def b(self) -> ir.Buffer:
+        """The parameter, as words."""
+        product, width = self.product, self.config.tile_n
+        columns = -(-product.n // width) * width if self.config.packed else product.n
+        return _words(product.b, columns * product.words)
+
+    @property
+    def _panels(self) -> ir.Buffer:
+        if self.config.packed:
+            return self.b
+        width = self.config.tile_n
+        size = -(-self.product.n // width) * width * self.product.words
+        return _words("panels", size, ir.Scope.GLOBAL)
+
+    @property
+    def _halves(self) -> int:
+        """Words that one of a becomes."""
+        return 2 if not self.config.fma else 1
+
+    @property
+    def _wide(self) -> ir.Buffer:
+        size = self.config.block_m * self._halves * self.product.words
+        return _words("wide", size, ir.Scope.GLOBAL)
+
+    @property
+    def _column_sums(self) -> ir.Buffer:
+        return _words("column_sums", self.config.tile_n, ir.Scope.GLOBAL)
+
+    @property
+    def _row_sums(self) -> ir.Buffer:
+        return _words("row_sums", self.config.block_m, ir.Scope.GLOBAL)
+
+    def body(self) -> ir.Loop:
+        product, config = self.product, self.config
+        whole, rest = divmod(product.n, config.tile_n)
+        if config.outer is Slices.COLUMNS:
+            panels = config.block_n // config.tile_n
+            slices = max(1, whole // panels)
+            first = ir.affine(slice=panels)
+            columns: ir.Block = ()
+            if whole:
+                panel = first + (ir.variable("panel") if panels > 1 else ir.ZERO)
+                columns = ir.serial("panel", panels, self._panel(panel, config.tile_n, product.m))
+            if rest:
+                last = self._panel(ir.constant(whole), rest, product.m)
+                ends = (ir.variable("slice").at_least(slices - 1),) if slices > 1 else ()
+                columns = (*columns, *ir.under(ends, last))
+            body = (*self._widened(ir.ZERO, product.m), *columns)
+        else:
+            slices = -(-product.m // config.block_m)
+            body = self._sliced_rows(slices, product.m % config.block_m)
+        scratch: tuple[ir.Buffer, ...] = (self._wide,)
+        if config.fma:
+            scratch = (*scratch, self._row_sums, self._column_sums)
+        if not config.packed:
+            scratch = (*scratch, self._panels)
+        return ir.loop("slice", slices, ir.allocated(scratch, body), ir.LoopKind.RANGE)
+
+    def _sliced_rows(self, slices: int, rest: int) -> ir.Block:
+        """Each slice has block_m rows, the last one what is left of them."""
+        whole, few = self._block(self.config.block_m), self._block(rest) if rest else ()
+        if slices == 1:
+            return few or whole
+        if not rest:
+            return whole
+        return ir.under((ir.variable("slice").below(slices - 1),), whole, few)
+
+    def _block(self, rows: int) -> ir.Block:
+        product, config = self.product, self.config
+        panels, rest = divmod(product.n, config.tile_n)
+        first = ir.affine(slice=config.block_m)
+        body = self._widened(first, rows)
+        if panels:
+            panel = ir.variable("panel") if panels > 1 else ir.ZERO
+            body = (*body, *ir.serial("panel", panels, self._panel(panel, config.tile_n, rows)))
+        if rest:
+            body = (*body, *self._panel(ir.constant(panels), rest, rows))
+        return body
+
+    @property
+    def _first(self) -> ir.Affine:
+        """The first row of a slice."""
+        if self.config.outer is Slices.COLUMNS:
+            return ir.ZERO
+        return ir.affine(slice=self.config.block_m)
+
+    # Step 1: words of a become what the dot product takes.
+
+    def _widened(self, first: ir.Affine, rows: int) -> ir.Block:
+        product = self.product
+        a = self.held[product.a][0]
+        vectors, rest = divmod(product.words, ir.LANES)
+        row = ir.variable("row") if rows > 1 else ir.ZERO
+        source = (first + row) * product.words
+        target = row * (self._halves * product.words)
+        if self.config.fma:
+            return ir.serial("row", rows, self._less_middle(a, source, target, row))
+        vector = ir.affine(vector=ir.LANES) if vectors > 1 else ir.ZERO
+        body: ir.Block = ()
+        if vectors:
+            body = ir.serial(
+                "vector", vectors, self._parted(a.vector, source, target, vector, ir.LANES)
+            )
+        for word in range(product.words - rest, product.words):
+            body = (*body, *self._parted(a.__getitem__, source, target, ir.constant(word), 1))
+        return ir.serial("row", rows, body)
+
+    def _parted(
+        self,
+        load: Callable[[ir.Affine], ir.Load],
+        source: ir.Affine,
+        target: ir.Affine,
+        word: ir.Affine,
+        lanes: int,
+    ) -> ir.Block:
+        words = load(source + word)
+        mask = ir.Const(value=EVEN_BYTES, dtype=DType.I32, lanes=lanes)
+        odd = target + word + self.product.words
+        return (
+            self._wide.store(target + word, words & mask),
+            self._wide.store(odd, (words >> 8) & mask),
+        )
+
+    def _less_middle(
+        self, a: ir.Buffer, source: ir.Affine, target: ir.Affine, row: ir.Affine
+    ) -> ir.Block:
+        """A byte whose highest bit is turned is less by 128, as a number with sign."""
+        total = ir.local("total", ir.LANES, DType.I32)
+        vectors, rest = divmod(self.product.words, ir.LANES)
+        vector = ir.affine(vector=ir.LANES) if vectors > 1 else ir.ZERO
+        made = ir.local("made", ir.LANES, DType.I32)
+
+        def step(value: ir.Expression) -> ir.Block:
+            added = ir.DotQuads(left=made.vector(0), right=_wholes(ONES), addend=total.vector(0))
+            return (made.store(0, value), total.store(0, added))
+
+        body: ir.Block = (total.store(0, _wholes(0)),)
+        if vectors:
+            steps = (
+                *step(a.vector(source + vector) ^ SIGN_BITS),
+                self._wide.store(target + vector, made.vector(0)),
+            )
+            body = (*body, *ir.serial("vector", vectors, steps))
+        for number in range(self.product.words - rest, self.product.words):
+            word = a[source + number] ^ SIGN_BITS
+            zero = ir.whole(0)
+            body = (
+                *body,
+                *step(ir.Lanes(values=(word, zero, zero, zero))),
+                self._wide.store(target + number, made[0]),
+            )
+        sum_ = self._row_sums.store(row, ir.all_lanes(total.vector(0)))
+        return ir.allocated((total, made), (*body, sum_))
+
+    # Steps 2 to 4: rows of the slice by a panel of so many columns.
+
+    def _panel(self, panel: ir.Affine, columns: int, rows: int) -> ir.Block:
+        config = self.config
+        tiles, rest = divmod(rows, config.tile_m)
+        body: ir.Block = ()
+        if not config.packed:
+            b = self.b
+            body = _copied(self.product, b, self._panels, config.tile_n, panel)
+        if config.fma:
+            body = (*body, *self._summed_columns(panel, columns))
+        if tiles:
+            first = ir.affine(m=config.tile_m) if tiles > 1 else ir.ZERO
+            body = (
+                *body,
+                *ir.serial("m", tiles, self._tile(panel, columns, first, config.tile_m)),
+            )
+        if rest:
+            first = ir.constant(tiles * config.tile_m)
+            body = (*body, *self._tile(panel, columns, first, rest))
+        return body
+
+    def _tile(self, panel: ir.Affine, columns: int, first: ir.Affine, rows: int) -> ir.Block:
+        product, config = self.product, self.config
+        vectors = -(-columns // ir.LANES)
+        sums = ir.local("sums", rows * vectors * ir.LANES, DType.I32)
+        weights = ir.local("weights", vectors * ir.LANES, DType.I32)
+        entry = ir.local("entry", ir.LANES, DType.I32)
+        panels, wide = self._panels, self._wide
+        words = product.words
+
+        def terms(k0: int) -> Iterator[ir.Store]:
+            k = ir.affine(k0, word=config.unroll_k) if words > config.unroll_k else ir.constant(k0)
+            start = panel * (words * config.tile_n) + k * config.tile_n
+            for half in range(self._halves):
+                for column in range(vectors):
+                    read = panels.vector(start + ir.LANES * column)
+                    yield weights.store(ir.LANES * column, self._operand(read, half))
+                for row in range(rows):
+                    place = (first + row) * (self._halves * words) + half * words
+                    yield entry.store(0, ir.splat(wide[place + k]))
+                    for column in range(vectors):
+                        at = ir.LANES * (row * vectors + column)
+                        right = weights.vector(ir.LANES * column)
+                        yield sums.store(at, self._added(sums.vector(at), entry.vector(0), right))
+
+        def begun(column: int) -> ir.Expression:
+            if not config.fma:
+                return _wholes(0)
+            return self._column_sums.vector(ir.LANES * column)
+
+        body: ir.Block = (
+            *(
+                sums.store(ir.LANES * (row * vectors + column), begun(column))
+                for row in range(rows)
+                for column in range(vectors)
+            ),
+            *ir.serial(
+                "word",
+                words // config.unroll_k,
+                tuple(each for k0 in range(config.unroll_k) for each in terms(k0)),
+            ),
+            *self._stored(panel, columns, first, rows, sums),
+        )
+        return ir.allocated((sums, weights, entry), body)
+
+    def _summed_columns(self, panel: ir.Affine, columns: int) -> ir.Block:
+        """Stores what sums of products of quads begin as, for each column of a panel."""
+        product, config = self.product, self.config
+        vectors = -(-columns // ir.LANES)
+        sums = ir.local("sums", vectors * ir.LANES, DType.I32)
+        word = ir.variable("word") if product.words > 1 else ir.ZERO
+        start = panel * (product.words * config.tile_n) + word * config.tile_n
+
+        def terms() -> Iterator[ir.Store]:
+            for at in range(0, vectors * ir.LANES, ir.LANES):
+                right = self._operand(self._panels.vector(start + at), 0)
+                added = ir.DotQuads(left=_wholes(ONES), right=right, addend=sums.vector(at))
+                yield sums.store(at, added)
+
+        ends = range(0, vectors * ir.LANES, ir.LANES)
+        less = _wholes(MIDDLE * ZERO_POINT * product.k)
+        body: ir.Block = (
+            *(sums.store(at, _wholes(0)) for at in ends),
+            *ir.serial("word", product.words, tuple(terms())),
+            *(
+                self._column_sums.store(at, sums.vector(at) * _wholes(ZERO_POINT) - less)
+                for at in ends
+            ),
+        )
+        return ir.allocated((sums,), body)
+
+    def _operand(self, words: ir.Expression, half: int) -> ir.Expression:
+        if not self.config.fma:
+            return ir.Halves(value=words, odd=bool(half))
+        return (words & LOW_BITS) ^ MIDDLE_BITS
+
+    def _added(
+        self, total: ir.Expression, a: ir.Expression, weights: ir.Expression
+    ) -> ir.Expression:
+        if not self.config.fma:
+            return total + ir.DotPairs(left=weights, right=a)
+        in_two = self.config.dot is Dot.QUADS_IN_TWO
+        return ir.DotQuads(left=a, right=weights, addend=total, in_two=in_two)
+
+    def _stored(
+        self, panel: ir.Affine, columns: int, first: ir.Affine, rows: int, sums: ir.Buffer
+    ) -> ir.Block:
+        product, config = self.product, self.config
+        output, _ = list(self.held.values())[-1]
+        vectors = -(-columns // ir.LANES)
+        body: list[ir.Statement] = []
+        for row in range(rows):
+            for vector in range(vectors):
+
+                def stored(lane: ir.Affine, row: int = row, vector: int = vector) -> ir.Store:
+                    column = panel * config.tile_n + ir.LANES * vector + lane
+                    here = self._first + first + row
+                    at = lane + ir.LANES * (row * vectors + vector)
+                    scaled = self._scaled(sums[at], first + row, column)
+                    places = {product.axes[0].name: here, product.axes[1].name: column}
+                    made = {product.scaled: scaled}
+                    value = entry_value(product.value, places, self.held, made)
+                    return output.store(here * product.n + column, value)
+
+                lanes = min(ir.LANES, columns - ir.LANES * vector)
+                if lanes == ir.LANES:
+                    body.append(ir.vector("lane", stored(ir.variable("lane"))))
+                else:
+                    body.extend(stored(ir.constant(lane)) for lane in range(lanes))
+        return tuple(body)
+
+    def _scaled(self, total: ir.Expression, row: ir.Affine, column: ir.Affine) -> ir.Expression:
+        """The sum less what its zero point adds, times its scales."""
+        product = self.product
+        held = {name: buffer for name, (buffer, _) in self.held.items()}
+        zero: ir.Expression = held[product.a_zero][0]
+        if self.config.fma:
+            total = total - self._row_sums[row] * MIDDLE
+        real = (total - zero * held[product.b_sum][column]).cast(DType.F32)
+        return real * (held[product.a_scale][0] * held[product.b_scale][column])
