@@ -6,7 +6,7 @@ import type { Host } from "../model/host.js";
 import { Listeners } from "../model/listeners.js";
 import { Opener, type Spawn } from "../model/opener.js";
 import { type Answered, isFile } from "../model/request.js";
-import type { Tuned } from "../tuning/controller.js";
+import type { Tuned } from "../tuning/tuner.js";
 import type { TuneOptions, TuningEvents } from "../tuning/page-view.js";
 import type { MeasuredTarget } from "../wire/types.js";
 import { WORKERS } from "../workers.js";
@@ -156,7 +156,7 @@ async function tunedOn(
   plain: Spawn,
 ): Promise<Tuned> {
   const [{ tuned }, model] = await Promise.all([
-    import("../tuning/controller.js"),
+    import("../tuning/tuner.js"),
     WORKERS.tunedDecoder[target](),
   ]);
   return tuned(host, answered, target, options, plain, model.default);

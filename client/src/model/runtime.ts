@@ -135,7 +135,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   try {
     const shaping =
       rest.tune === "idle"
-        ? import("../tuning/controller.js")
+        ? import("../tuning/tuner.js")
         : rest.runs && save === undefined
           ? import("../tuning/few-runs.js")
           : null;

@@ -1,45 +1,40 @@
-/** Entry of the tuner, which a page loads with the first model that it has tuned. */
-import { mainPause, PAUSES, type Pause, pauses, watchDevice, watchPage } from "../agent/pauses.js";
+/**
+ * The decisions of a tuner: `step` takes an event and answers the state after it, with what is to be
+ * done. It does nothing itself, and asks neither a clock nor the page; `tuner` does both.
+ */
+import type {
+  AgentEvent,
+  FromWorker as FromAgent,
+  ToWorker as ToAgent,
+} from "../agent/messages.js";
+import { mainPause, PAUSES, type Pause } from "../agent/pauses.js";
 import type { SentRequest } from "../agent/request-log.js";
-import type { CallTimes } from "../backend/wasm/dispatch.js";
-import { workerOf } from "../engine/page-worker.js";
-import type { Failure, LoadOrder } from "../executor/messages.js";
-import type { RuntimeWorker } from "../executor/worker-client.js";
-import type { Host } from "../model/host.js";
-import type { Spawn } from "../model/opener.js";
+import type { Failure } from "../executor/messages.js";
 import type { PlannedCall } from "../model/planned-calls.js";
 import type { Answered } from "../model/request.js";
+import type { ModelAnswer, PlanWire } from "../wire/model-answer.js";
 import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
-import { WORKERS } from "../workers.js";
-import type { Contributing } from "./contribution.js";
-import type { Found, FromMeasurer, FromTuned, Running, ToMeasurer, ToTuned } from "./messages.js";
-import type { ModelTuning, Swap, TuneOptions, TuningEvents } from "./page-view.js";
-import { RunTimes } from "./run-times.js";
-import { WatchedRuntime } from "./watched-worker.js";
-import { type Win, Wins } from "./win-cache.js";
+import type {
+  Found,
+  FromMeasurer,
+  FromTuned,
+  MeasureOrder,
+  Running,
+  ToMeasurer,
+  ToTuned,
+} from "./messages.js";
+import type { ModelTuning, Regression, Swap } from "./page-view.js";
+import type { Win, Wins } from "./win-cache.js";
 
-/** A model of any types, or a language model. */
-export interface Tunable {
-  tuning: ModelTuning | undefined;
-  tell<Event extends keyof TuningEvents>(event: Event, told: TuningEvents[Event]): void;
-}
-
-export interface Tuned {
-  readonly answered: Answered;
-  readonly spawn: Spawn;
-  attach(model: Tunable): void;
-}
-
-/** The texts of the workers of a target. */
-type Sources = Readonly<Record<"measurer" | "model", string>>;
-
-const PING_MS = 1_000;
+/** A measurer that was asked so long after the time before was held up, as its page was frozen. */
 const LATE_PING_MS = 2_000;
 /** A measurer that does not answer for so long runs a candidate that hangs. */
 const HANGS_MS = 4_000;
 const SENT_KEPT = 50;
-/** The milliseconds after which a swap is asked for again that failed as the zoo was away. */
-const POSTPONED_MS = 5_000;
+
+const SLOWER = "It is slower in the model's runs than the kernel before.";
+const ENDLESS = "A run with it did not end.";
+const LOST = "The GPU was lost, and its kernels with it.";
 
 /**
  * A kernel that won and runs, and the winner that ran before it; null where the zoo's kernel did.
@@ -49,591 +44,728 @@ interface Winner {
   readonly before: Winner | null;
 }
 
-const SLOWER = "It is slower in the model's runs than the kernel before.";
-const ENDLESS = "A run with it did not end.";
-const LOST = "The GPU was lost, and its kernels with it.";
+export type TrustedWins = ReturnType<Wins["trusted"]>;
 
-class Tuning implements ModelTuning, Tuned {
-  readonly swaps: Swap[] = [];
-  readonly sent: SentRequest[] = [];
-  requests = 0;
-  spentMs = 0;
-  measured = 0;
-  contributed = 0;
-  readonly #host: Host;
-  #answered: Answered;
-  readonly #options: TuneOptions;
-  readonly #target: MeasuredTarget;
-  readonly #sources: Sources;
-  readonly #plain: Spawn;
-  readonly #wins: Wins;
-  readonly #winners = new Map<string, Winner>();
-  readonly #tried = new Set<string>();
-  #times: RunTimes;
-  readonly #pauses = pauses(() => this.#paused());
-  #watching: AbortController | undefined;
-  #model: Tunable | null = null;
-  #runtime: WatchedRuntime | null = null;
-  #measurer: Worker | null = null;
-  #contributing: Contributing | null = null;
-  #contributes = false;
-  #trying = "";
+/** A measurer that works, and when it was asked whether it lives. */
+interface WatchedMeasurer {
+  /** Null once it has said anything since. */
+  readonly askedMs: number | null;
+  /** The time of the last ping. */
+  readonly pingedMs: number | null;
+}
+
+/** What does not change in a visit. */
+interface TuningTerms {
+  readonly target: MeasuredTarget;
+  readonly budgetMs: number;
+  /** True where this page is an agent, too. */
+  readonly contributes: boolean;
+}
+
+export interface TuningState {
+  readonly terms: TuningTerms;
+  readonly answered: Answered;
+  /** The page has its model, whose workers may be started anew. */
+  readonly isAttached: boolean;
+  /** An inference is under way. */
+  readonly isBusy: boolean;
+  readonly pausedBy: ReadonlySet<Pause>;
+  readonly measurer: WatchedMeasurer | null;
+  readonly agent: "none" | "loading" | "working";
+  /** Kernels of earlier visits that the model was loaded with. */
+  readonly trusted: TrustedWins;
+  readonly winners: ReadonlyMap<string, Winner>;
+  readonly tried: ReadonlySet<string>;
+  /** Artifacts that were refused or taken back: none is tried again, whatever else happens. */
+  readonly barred: ReadonlySet<string>;
+  /** The artifact that the measurer tried last, until it is known what came of it. */
+  readonly trying: string | null;
   /**
    * Artifacts of the row under measurement that are faster than the kernel that runs. Which of them
    * is to run is told at the end of the row.
    */
-  readonly #promising = new Set<string>();
+  readonly promising: ReadonlySet<string>;
   /** Artifacts that were nearly as fast as one that won, by its artifact. */
-  readonly #runnersUp = new Map<string, readonly string[]>();
+  readonly runnersUp: ReadonlyMap<string, readonly string[]>;
   /** Runners-up of winners that do not run, as long as they have not been measured again. */
-  readonly #again = new Set<string>();
-  /** The time at which the measurer was asked whether it lives; null once it has said anything. */
-  #askedMs: number | null = null;
-  /** The time of the last ping. */
-  #pingedMs = 0;
-  #pinging: ReturnType<typeof setInterval> | undefined;
-  #found: readonly Found[] = [];
-  #swapping: readonly Found[] = [];
-  #ended: string | null = null;
-  /** True where measuring has ended as there was nothing left to measure. */
-  #complete = false;
-  #waiting = "";
-
-  constructor(
-    host: Host,
-    answered: Answered,
-    options: TuneOptions,
-    target: MeasuredTarget,
-    sources: Sources,
-    plain: Spawn,
-  ) {
-    this.#host = host;
-    this.#answered = answered;
-    this.#options = options;
-    this.#target = target;
-    this.#sources = sources;
-    this.#plain = plain;
-    const { device_class, plan: its } = answered.answer;
-    this.#times = new RunTimes(its, globalThis.crossOriginIsolated);
-    this.#wins = new Wins(host.notes, answered.origin, device_class, navigator.userAgent);
-    for (const artifact of this.#wins.avoided) this.#tried.add(artifact);
-  }
-
-  get answered(): Answered {
-    return this.#answered;
-  }
-
-  get pausedBecause(): Pause | null {
-    return mainPause(this.#pauses.because);
-  }
-
-  get state(): ModelTuning["state"] {
-    if (this.#ended !== null) return "done";
-    return this.pausedBecause === null ? "measuring" : "paused";
-  }
-
-  get reason(): string {
-    const paused = this.pausedBecause;
-    return this.#ended ?? (paused === null ? this.#waiting : PAUSES[paused]);
-  }
-
-  stop(): void {
-    this.#end("It was stopped.");
-  }
-
-  planned(calls: readonly PlannedCall[]): readonly PlannedCall[] {
-    return calls.map((call) => {
-      const winner = this.#winners.get(call.workload);
-      if (winner === undefined || call.fallbackReason !== null) return call;
-      const { kernel, at } = winner.win;
-      const since = new Date(at);
-      return { ...call, candidate: kernel.candidate, level: "page", since, predictedMs: null };
-    });
-  }
-
-  /** `source` is the text of the usual worker, unless that is the one for WebAssembly. */
-  readonly spawn = (source?: string): RuntimeWorker => {
-    if (this.#target === "webgpu" && source === undefined) {
-      this.#lost();
-      return this.#plain();
-    }
-    this.#winners.clear();
-    // Kernels that were to be swapped in are measured again, against the kernels that run then.
-    for (const { kernel } of [...this.#swapping, ...this.#found]) this.#tried.delete(kernel.sha256);
-    this.#swapping = [];
-    this.#found = [];
-    let winners: ReturnType<Wins["trusted"]> = [];
-    const runtime = new WatchedRuntime(this.#sources.model, {
-      loads: (answer) => {
-        this.#follow(answer);
-        winners = this.#wins.trusted(answer);
-        for (const [workload, win] of winners) this.#winners.set(workload, { win, before: null });
-        // It is opened anew: a kernel of the zoo has failed, or another plan is to run.
-        if (this.#model !== null && this.#ended === null) this.#measure();
-        return this.#served(winners);
-      },
-      loaded: () => {
-        if (winners.length > 0) runtime.tell(this.#comparing(winners));
-      },
-      runs: () => this.#look(),
-      ran: (times) => this.#ran(times),
-      told: (told) => this.#told(told),
-      refused: () => {
-        // A kernel that only this page has chosen may be at fault: it forgets them all.
-        this.#wins.forget(winners.map(([workload]) => workload));
-        this.#winners.clear();
-        winners = [];
-      },
-      givesUp: (failure) => this.#givesUp(failure),
-      hangs: () => this.#givesUpLast(),
-      ended: () => {
-        this.#quit();
-        this.#withdraw();
-      },
-    });
-    this.#runtime = runtime;
-    return runtime;
-  };
-
-  /** Another plan of the model has other workloads, of which none was measured. */
-  #follow(answer: LoadOrder["answer"]): void {
-    const { plan } = this.#answered.answer;
-    this.#answered = { ...this.#answered, answer };
-    if (answer.plan === plan) return;
-    this.#times = new RunTimes(answer.plan, globalThis.crossOriginIsolated);
-    if (this.#complete) this.#ended = null;
-    this.#complete = false;
-  }
-
-  /**
-   * Gives up the kernel at fault, if only this page has chosen it, for the zoo's; answers whether
-   * it did.
-   */
-  #givesUp({ fault }: Failure): boolean {
-    if (fault === null) return false;
-    const { workload, artifact, message } = fault;
-    if (this.#winners.get(workload)?.win.kernel.sha256 !== artifact) return false;
-    this.#avoid(artifact);
-    this.#runsAgain(workload, null, message);
-    return true;
-  }
-
-  /**
-   * Gives up the kernels that won last where a run does not end, as nobody can say which of all it
-   * is; answers whether there were any. On a GPU and for a language model none is given up: a GPU
-   * has limits of its own, and a run takes as long as its text.
-   */
-  #givesUpLast(): boolean {
-    const { decoder } = this.#answered.answer.plan;
-    if (this.#target === "webgpu" || decoder !== undefined) return false;
-    const lastAt = Math.max(...[...this.#winners.values()].map(({ win }) => win.at));
-    const last = [...this.#winners].filter(([, { win }]) => win.at === lastAt);
-    for (const [workload, { win, before }] of last) {
-      this.#avoid(win.kernel.sha256);
-      this.#runsAgain(workload, before, ENDLESS);
-    }
-    return last.length > 0;
-  }
-
-  /** Has an artifact tried no more, neither in this visit nor in another of this browser. */
-  #avoid(artifact: string): void {
-    this.#wins.avoid(artifact);
-    this.#tried.add(artifact);
-  }
-
-  /**
-   * The model runs on WebAssembly from now on; kernels that ran when the GPU was lost do not run
-   * again.
-   */
-  #lost(): void {
-    const lost = [...this.#winners.keys()];
-    if (this.#trying !== "") this.#wins.avoid(this.#trying);
-    this.#end(LOST);
-    for (const workload of lost) this.#runsAgain(workload, null, LOST);
-    this.#runtime = null;
-  }
-
-  attach(model: Tunable): void {
-    this.#model = model;
-    model.tuning = this;
-    if (this.#ended !== null) return;
-    if (this.#unsettled().length === 0) return void this.#end("All its kernels are confirmed.");
-    this.#measure();
-  }
-
-  /** Watches for reasons to pause measuring for as long as there is a measurer. */
-  #watch(): void {
-    this.#watching = new AbortController();
-    const { signal } = this.#watching;
-    // The owner of an automated browser has decided.
-    if (!navigator.webdriver) watchDevice(this.#pauses, signal);
-    watchPage(this.#pauses, signal);
-  }
-
-  /** Starts the agent, once it is known which workloads take most time. */
-  async #contribute(): Promise<void> {
-    this.#contributes = true;
-    const [{ Contributing }, { default: text }] = await Promise.all([
-      import("./contribution.js"),
-      WORKERS.agent(),
-    ]);
-    if (!this.#contributes) return;
-    const workloads = this.#unsettled().map(([workload]) => workload);
-    const { ms } = this.#times;
-    workloads.sort((a, b) => (ms[b] ?? 0) - (ms[a] ?? 0));
-    const { contribute } = this.#options;
-    const application = typeof contribute === "object" ? contribute.application : null;
-    const { origin } = this.#answered;
-    const [target, leftMs] = [this.#target, this.#leftMs];
-    const inTokens = this.#inTokens();
-    this.#contributing = new Contributing(
-      text,
-      origin,
-      target,
-      application,
-      workloads,
-      inTokens,
-      leftMs,
-      {
-        notes: this.#host.notes,
-        sent: (request) => this.#sends(request),
-        spent: (spentMs) => this.#spent(spentMs),
-        works: (works) => this.#post({ type: "explore", explore: !works }),
-        measured: (workload, candidate, expected) => {
-          this.contributed += 1;
-          if (expected !== null) this.#post({ type: "expected", workload, candidate, expected });
-        },
-        rank: (workload, finalists) => this.#runtime?.tell({ type: "rank", workload, finalists }),
-        waiting: (message) => {
-          this.#waiting = message;
-        },
-      },
-    );
-    this.#paused();
-  }
-
-  /**
-   * The workloads that a token of a language model runs on a GPU, where the model's worker can time
-   * whole tokens with one kernel or another; elsewhere none.
-   */
-  #inTokens(): readonly string[] {
-    const { decoder, calls, kernels } = this.#answered.answer.plan;
-    if (decoder === undefined || this.#target !== "webgpu") return [];
-    const run = calls.slice(decoder.step).map(({ kernel }) => kernels[kernel] as string);
-    return [...new Set(run)];
-  }
-
-  get #shares(): boolean {
-    return (this.#options.contribute ?? false) !== false;
-  }
-
-  get #leftMs(): number {
-    return (this.#options.budgetMs ?? Number.POSITIVE_INFINITY) - this.spentMs;
-  }
-
-  #spent(ms: number): void {
-    this.spentMs += ms;
-    if (this.#leftMs <= 0) this.#end("The budget of this visit is spent.");
-  }
-
-  #sends(request: SentRequest): void {
-    this.requests += 1;
-    this.sent.push(request);
-    this.sent.splice(0, this.sent.length - SENT_KEPT);
-  }
-
-  #unsettled(): readonly (readonly [string, ServedKernel])[] {
-    const { kernels } = this.#answered.answer;
-    return Object.entries(kernels).filter(([, { state }]) => state !== "confirmed");
-  }
-
-  /** The answer of the zoo with the kernels that won here; the answer itself where there are none. */
-  #served(winners: ReturnType<Wins["trusted"]>): LoadOrder["answer"] {
-    const { answer } = this.#answered;
-    if (winners.length === 0) return answer;
-    const won = winners.map(([workload, { kernel }]) => [
-      workload,
-      { ...(answer.kernels[workload] as ServedKernel), kernel },
-    ]);
-    return { ...answer, kernels: { ...answer.kernels, ...Object.fromEntries(won) } };
-  }
-
-  /**
-   * Names the zoo's kernels for the workloads whose kernel won in an earlier visit, so that each is
-   * run beside its winner now and then.
-   */
-  #comparing(winners: ReturnType<Wins["trusted"]>): ToTuned {
-    const { kernels } = this.#answered.answer;
-    const comparisons = winners.map(([workload, win]) => {
-      const { kernel } = kernels[workload] as ServedKernel;
-      return { workload, running: win.kernel.sha256, kernel };
-    });
-    return { type: "compare", comparisons };
-  }
-
-  #runningOf(workload: string): Running {
-    const served = this.#answered.answer.kernels[workload] as ServedKernel;
-    const kernel = this.#winners.get(workload)?.win.kernel ?? served.kernel;
-    return { workload, kernel, tolerance: served.tolerance };
-  }
-
-  /** Starts the worker that measures. */
-  #measure(): void {
-    this.#watch();
-    const { answer, origin } = this.#answered;
-    const { hardware } = this.#host;
-    const path = [answer.name, answer.device_class].map(encodeURIComponent).join("/");
-    const candidates = new URL(`./v1/models/${path}/candidates`, origin);
-    for (const [axis, extent] of Object.entries(answer.plan.dimensions)) {
-      candidates.searchParams.set(axis, `${extent}`);
-    }
-    if (hardware !== null) candidates.searchParams.set("hardware", JSON.stringify(hardware));
-    const kept = this.#wins.unproven(answer);
-    this.#measurer = workerOf(this.#sources.measurer, "kernelzoo tuner");
-    this.#measurer.onmessage = ({ data }: MessageEvent<FromMeasurer>) => this.#heard(data);
-    this.#measurer.onerror = () => this.#end("The tuner's worker does not start.");
-    this.#post({
-      type: "measure",
-      order: {
-        origin,
-        candidates: candidates.href,
-        running: this.#unsettled().map(([workload]) => this.#runningOf(workload)),
-        kept: kept.map(([workload, { kernel }]) => ({ workload, kernel })),
-        tried: [...this.#tried],
-        budgetMs: this.#leftMs,
-        contributes: this.#shares,
-      },
-    });
-    this.#tellTimes();
-    this.#askedMs = null;
-    this.#pingedMs = performance.now();
-    this.#pinging = setInterval(() => this.#ping(), PING_MS);
-    this.#look();
-  }
-
-  #post(message: ToMeasurer): void {
-    this.#measurer?.postMessage(message);
-  }
-
-  #ping(): void {
-    const now = performance.now();
-    // A page that was frozen has heard nothing meanwhile: it asks once more.
-    if (now - this.#pingedMs > LATE_PING_MS) this.#askedMs = null;
-    this.#pingedMs = now;
-    if (this.#askedMs !== null && now - this.#askedMs > HANGS_MS) return void this.#hangs();
-    this.#askedMs ??= now;
-    this.#post({ type: "ping" });
-  }
-
-  /**
-   * Ends the measurer, which a candidate holds up, and starts another that leaves that candidate
-   * out.
-   */
-  #hangs(): void {
-    this.#quit();
-    if (this.#trying === "") return void this.#end("The tuner's worker does not answer.");
-    for (const artifact of this.#promising) this.#tried.delete(artifact);
-    this.#promising.clear();
-    this.#tried.add(this.#trying);
-    this.#trying = "";
-    this.measured += 1;
-    this.#measure();
-  }
-
-  #quit(): void {
-    this.#watching?.abort();
-    clearInterval(this.#pinging);
-    this.#measurer?.terminate();
-    this.#measurer = null;
-  }
-
-  #end(reason: string, complete = false): void {
-    this.#ended ??= reason;
-    this.#complete = complete;
-    this.#quit();
-    this.#withdraw();
-  }
-
-  #withdraw(): void {
-    this.#contributing?.stop();
-    this.#contributing = null;
-    this.#contributes = false;
-  }
-
-  /** Lets the measurer work while nothing else does. */
-  #look(): void {
-    const busy = this.#runtime?.busy === true;
-    this.#post({ type: busy || this.#pauses.because.size > 0 ? "rest" : "go" });
-    this.#contributing?.giveWay(busy);
-  }
-
-  #paused(): void {
-    this.#contributing?.pause(this.pausedBecause);
-    this.#look();
-  }
-
-  #ran(times: CallTimes): void {
-    for (const workload of this.#times.ran(times)) {
-      const replaced = this.#swapping.some((each) => each.workload === workload);
-      if (replaced || !this.#winners.has(workload)) continue;
-      this.#runtime?.tell({ type: "take-back", workload, reason: SLOWER });
-    }
-    this.#tellTimes();
-    if (this.#shares && this.#ended === null && !this.#contributes) void this.#contribute();
-  }
-
-  #tellTimes(): void {
-    this.#post({ type: "times", ms: this.#times.ms });
-  }
-
-  #heard(data: FromMeasurer): void {
-    this.#askedMs = null;
-    switch (data.type) {
-      case "pong":
-        return;
-      case "trying":
-        this.#trying = data.artifact;
-        return;
-      case "measured":
-        this.measured += 1;
-        this.#waiting = "";
-        this.#trying = "";
-        this.#tried.add(data.artifact);
-        this.#again.delete(data.artifact);
-        if (data.relativeTime !== null && data.relativeTime < 1) this.#promising.add(data.artifact);
-        return;
-      case "found":
-        this.#found = [...this.#found, data.found];
-        this.#runnersUp.set(data.found.kernel.sha256, data.runnersUp);
-        this.#swap();
-        return;
-      case "spent":
-        this.#trying = "";
-        this.#promising.clear();
-        this.#spent(data.ms);
-        return;
-      case "sent":
-        this.#sends(data.request);
-        return;
-      case "waiting":
-        this.#waiting = data.message;
-        return;
-      case "ended":
-        this.#end(data.reason, data.complete);
-        return void this.#goOn();
-      default:
-        data satisfies never;
-    }
-  }
-
-  #swap(): void {
-    if (this.#swapping.length > 0 || this.#found.length === 0) return;
-    // Of several of one workload the last is the fastest.
-    const last = new Map(this.#found.map((found) => [found.workload, found]));
-    this.#swapping = [...last.values()];
-    this.#found = [];
-    this.#runtime?.tell({ type: "swap", swaps: this.#swapping });
-  }
-
-  #told(told: FromTuned): void {
-    if (told.type === "regression") return void this.#regressed(told);
-    if (told.type === "timed") return void this.#ran(told.times);
-    if (told.type === "ranked") return void this.#contributing?.ranked(told.times);
-    if (told.type === "postponed") return void this.#postponed(told.reason);
-    const since = new Date();
-    for (const [i, found] of this.#swapping.entries()) {
-      const { workload } = found;
-      if (told.refused[i] === null) this.#swapped(found, since);
-      else this.#without(found.kernel.sha256, workload);
-    }
-    this.#swapping = [];
-    this.#swap();
-  }
-
-  #postponed(reason: string): void {
-    this.#waiting = reason;
-    this.#found = [...this.#swapping, ...this.#found];
-    this.#swapping = [];
-    setTimeout(() => this.#swap(), POSTPONED_MS);
-  }
-
-  #swapped({ workload, kernel, relativeTime }: Found, since: Date): void {
-    const { candidate: before } = this.#runningOf(workload).kernel;
-    const over = this.#answered.answer.kernels[workload]?.kernel.sha256 as string;
-    const win = { kernel, over, relativeTime, at: since.getTime() };
-    this.#winners.set(workload, { win, before: this.#winners.get(workload) ?? null });
-    this.#times.swapped(workload, relativeTime);
-    this.#wins.keep(workload, win);
-    const swap = { workload, candidate: kernel.candidate, before, relativeTime, since };
-    this.swaps.push(swap);
-    this.#model?.tell("swap", swap);
-  }
-
-  #regressed({ workload, reason, again }: Extract<FromTuned, { type: "regression" }>): void {
-    const winner = this.#winners.get(workload);
-    // A kernel that was slower in this visit may be faster in another, but a wrong one stays wrong.
-    if (winner && reason !== SLOWER) this.#avoid(winner.win.kernel.sha256);
-    let before = winner?.before ?? null;
-    while (before !== null && before.win.kernel.sha256 !== again) before = before.before;
-    this.#runsAgain(workload, before, reason);
-  }
-
-  /** Has the kernel `before` run in the place of a winner; null where that is the zoo's kernel. */
-  #runsAgain(workload: string, before: Winner | null, reason: string): void {
-    const { candidate, sha256 } = this.#runningOf(workload).kernel;
-    if (before === null) {
-      this.#winners.delete(workload);
-      this.#wins.forget([workload]);
-    } else {
-      this.#winners.set(workload, before);
-      this.#wins.keep(workload, before.win);
-    }
-    this.#times.takenBack(workload);
-    this.#without(sha256, workload);
-    this.#model?.tell("regression", { workload, candidate, reason });
-  }
-
-  /**
-   * Goes on without a kernel that won: those that were nearly as fast are tried against the one
-   * that runs.
-   */
-  #without(artifact: string, workload: string): void {
-    const running = this.#runningOf(workload);
-    for (const each of this.#runnersUp.get(artifact) ?? []) {
-      if (each === running.kernel.sha256) continue;
-      this.#tried.delete(each);
-      this.#again.add(each);
-    }
-    this.#post({ type: "running", running });
-    this.#goOn();
-  }
-
-  /** Measures anew where that has ended before runners-up had another turn. */
-  #goOn(): void {
-    if (!this.#complete || this.#again.size === 0) return;
-    this.#again.clear();
-    this.#complete = false;
-    this.#ended = null;
-    this.#measure();
-  }
+  readonly again: ReadonlySet<string>;
+  /** Kernels that won and are to be swapped in, and those that the model's worker swaps in now. */
+  readonly found: readonly Found[];
+  readonly swapping: readonly Found[];
+  /** `isComplete`: there was nothing left to measure. */
+  readonly end: { readonly reason: string; readonly isComplete: boolean } | null;
+  readonly waiting: string;
+  readonly swaps: readonly Swap[];
+  readonly sent: readonly SentRequest[];
+  readonly requests: number;
+  readonly spentMs: number;
+  readonly measured: number;
+  readonly contributed: number;
 }
+
+export type TuningEvent =
+  /** The page starts a worker of the model. */
+  | { readonly type: "spawned" }
+  /** The page starts a worker for WebAssembly, as the GPU was lost. */
+  | { readonly type: "gpu-lost" }
+  /** The worker is to load an answer; `trusted` are the kernels of earlier visits to it. */
+  | { readonly type: "loads"; readonly answer: ModelAnswer; readonly trusted: TrustedWins }
+  | { readonly type: "loaded" }
+  /** The model does not load with the kernels of earlier visits. */
+  | { readonly type: "refused" }
+  /** An inference was asked for, or the last one has ended. */
+  | { readonly type: "runs"; readonly isBusy: boolean }
+  /** A run has told its times: these workloads run a slower kernel than before. */
+  | {
+      readonly type: "ran";
+      readonly slower: readonly string[];
+      /** Milliseconds of an inference by workload. */
+      readonly ms: Readonly<Record<string, number>>;
+    }
+  | { readonly type: "failed"; readonly failure: Failure }
+  /** A run does not end. */
+  | { readonly type: "hangs" }
+  /** The page has ended the model's worker. */
+  | { readonly type: "terminated" }
+  | { readonly type: "attached" }
+  /** The text of the agent's worker is here. */
+  | { readonly type: "agent-loaded"; readonly text: string }
+  | { readonly type: "stop" }
+  | { readonly type: "paused"; readonly by: ReadonlySet<Pause> }
+  /** It is time to ask whether the measurer lives. */
+  | { readonly type: "ping"; readonly nowMs: number }
+  | { readonly type: "measurer-failed" }
+  | { readonly type: "agent-failed" }
+  /** It is time to ask for a swap again that was postponed. */
+  | { readonly type: "swap-due" }
+  | { readonly type: "measurer"; readonly message: FromMeasurer }
+  /** `atMs`: milliseconds since 1970. */
+  | { readonly type: "model"; readonly message: FromModel; readonly atMs: number }
+  | { readonly type: "agent"; readonly message: FromAgent };
+
+/** Times that the model's worker tells become an event `ran`. */
+export type FromModel = Exclude<FromTuned, { readonly type: "timed" }>;
+
+/** The part of an order that depends on the state. */
+export type Measure = Omit<MeasureOrder, "origin" | "candidates" | "kept">;
+
+export type Effect =
+  | { readonly type: "measure"; readonly order: Measure }
+  | { readonly type: "quit" }
+  /** Has an event `agent-loaded` come. */
+  | { readonly type: "load-agent" }
+  | { readonly type: "start-agent"; readonly text: string }
+  | { readonly type: "withdraw" }
+  | { readonly type: "tell-measurer"; readonly message: ToMeasurer }
+  | { readonly type: "tell-model"; readonly message: ToTuned }
+  | { readonly type: "tell-agent"; readonly message: ToAgent }
+  | { readonly type: "tell-swap"; readonly swap: Swap }
+  | { readonly type: "tell-regression"; readonly regression: Regression }
+  /** Notes of this browser for its next visit. */
+  | { readonly type: "keep"; readonly workload: string; readonly win: Win }
+  | { readonly type: "forget"; readonly workloads: readonly string[] }
+  | { readonly type: "avoid"; readonly artifact: string }
+  | { readonly type: "note"; readonly key: string; readonly value: string }
+  /** The times of runs are those of another plan, or of other kernels, from now on. */
+  | { readonly type: "time-plan"; readonly plan: PlanWire }
+  | { readonly type: "time-swap"; readonly workload: string; readonly relativeTime: number }
+  | { readonly type: "time-before"; readonly workload: string }
+  /** Has an event `swap-due` come after a while. */
+  | { readonly type: "postpone" };
+
+export type Step = readonly [state: TuningState, effects: readonly Effect[]];
+
+/** A part of a step. */
+type Change = (state: TuningState) => Step;
+
+const nothing: Change = (state) => [state, []];
+
+const set =
+  (changed: Partial<TuningState>): Change =>
+  (state) => [{ ...state, ...changed }, []];
+
+const effect =
+  (...effects: readonly Effect[]): Change =>
+  (state) => [state, effects];
+
+const inTurn =
+  (...changes: readonly Change[]): Change =>
+  (state) =>
+    changes.reduce<Step>(
+      ([before, effects], change) => {
+        const [after, more] = change(before);
+        return [after, [...effects, ...more]];
+      },
+      [state, []],
+    );
+
+const withThese = <T>(known: ReadonlySet<T>, more: Iterable<T>): ReadonlySet<T> =>
+  new Set([...known, ...more]);
+
+const without = <T>(known: ReadonlySet<T>, fewer: readonly T[]): ReadonlySet<T> =>
+  new Set([...known].filter((value) => !fewer.includes(value)));
+
+export function initialState(
+  answered: Answered,
+  terms: TuningTerms,
+  avoided: readonly string[],
+): TuningState {
+  return {
+    terms,
+    answered,
+    ...{ isAttached: false, isBusy: false, pausedBy: new Set() },
+    ...{ measurer: null, agent: "none", trusted: [], winners: new Map() },
+    ...{ tried: new Set(avoided), barred: new Set(), trying: null, promising: new Set() },
+    ...{ runnersUp: new Map(), again: new Set(), found: [], swapping: [] },
+    ...{ end: null, waiting: "", swaps: [], sent: [], requests: 0 },
+    ...{ spentMs: 0, measured: 0, contributed: 0 },
+  };
+}
+
+export function tuningState({ end, pausedBy }: TuningState): ModelTuning["state"] {
+  if (end !== null) return "done";
+  return pausedBy.size === 0 ? "measuring" : "paused";
+}
+
+export function reasonFor({ end, pausedBy, waiting }: TuningState): string {
+  const pause = mainPause(pausedBy);
+  return end?.reason ?? (pause === null ? waiting : PAUSES[pause]);
+}
+
+/** The calls of a plan as they run now. */
+export const callsWithWinners = (
+  { winners }: TuningState,
+  calls: readonly PlannedCall[],
+): readonly PlannedCall[] =>
+  calls.map((call) => {
+    const winner = winners.get(call.workload);
+    if (winner === undefined || call.fallbackReason !== null) return call;
+    const { kernel, at } = winner.win;
+    const since = new Date(at);
+    return { ...call, candidate: kernel.candidate, level: "page", since, predictedMs: null };
+  });
+
+/** The answer of the zoo with kernels of earlier visits; the answer itself where there are none. */
+export function answerWithTrusted({ answered: { answer }, trusted }: TuningState): ModelAnswer {
+  if (trusted.length === 0) return answer;
+  const won = trusted.map(([workload, { kernel }]) => [
+    workload,
+    { ...(answer.kernels[workload] as ServedKernel), kernel },
+  ]);
+  return { ...answer, kernels: { ...answer.kernels, ...Object.fromEntries(won) } };
+}
+
+const isUnsettled = ([, { state }]: readonly [string, ServedKernel]): boolean =>
+  state !== "confirmed";
+
+/** Workloads whose kernel the zoo has not confirmed. */
+export const unsettled = ({ answered }: TuningState): readonly string[] =>
+  Object.entries(answered.answer.kernels)
+    .filter(isUnsettled)
+    .map(([workload]) => workload);
 
 /**
- * `plain` starts the worker of a model that is not tuned. `model` is the text of a worker that
- * takes the place of the usual one, such as that of a language model.
+ * The workloads that a token of a language model runs on a GPU, where the model's worker can time
+ * whole tokens with one kernel or another; elsewhere none.
  */
-export async function tuned(
-  host: Host,
-  answered: Answered,
-  target: MeasuredTarget,
-  options: TuneOptions,
-  plain: Spawn,
-  model?: string,
-): Promise<Tuned> {
-  const [measurer, usual] = await Promise.all([
-    WORKERS.measurer[target](),
-    model === undefined ? WORKERS.tuned[target]() : { default: model },
-  ]);
-  const sources = { measurer: measurer.default, model: usual.default };
-  return new Tuning(host, answered, options, target, sources, plain);
+export function timedInTokens({ answered, terms }: TuningState): readonly string[] {
+  const { decoder, calls, kernels } = answered.answer.plan;
+  if (decoder === undefined || terms.target !== "webgpu") return [];
+  return [...new Set(calls.slice(decoder.step).map(({ kernel }) => kernels[kernel] as string))];
 }
+
+export const leftMs = ({ terms, spentMs }: TuningState): number => terms.budgetMs - spentMs;
+
+/** Whether a kernel that only this page has chosen is at fault. */
+export const isAtFault = ({ winners }: TuningState, { fault }: Failure): boolean =>
+  fault !== null && winners.get(fault.workload)?.win.kernel.sha256 === fault.artifact;
+
+/**
+ * The kernels that won last, which are given up where a run does not end, as nobody can say which of
+ * all it is. On a GPU and for a language model none is: a GPU has limits of its own, and a run takes
+ * as long as its text.
+ */
+export function suspects({ answered, terms, winners }: TuningState): readonly [string, Winner][] {
+  if (terms.target === "webgpu" || answered.answer.plan.decoder !== undefined) return [];
+  const lastAt = Math.max(...[...winners.values()].map(({ win }) => win.at));
+  return [...winners].filter(([, { win }]) => win.at === lastAt);
+}
+
+function runningOf({ answered, winners }: TuningState, workload: string): Running {
+  const served = answered.answer.kernels[workload] as ServedKernel;
+  const kernel = winners.get(workload)?.win.kernel ?? served.kernel;
+  return { workload, kernel, tolerance: served.tolerance };
+}
+
+const tellMeasurer =
+  (message: ToMeasurer): Change =>
+  (state) => [state, state.measurer === null ? [] : [{ type: "tell-measurer", message }]];
+
+const tellAgent =
+  (message: ToAgent): Change =>
+  (state) => [state, state.agent === "working" ? [{ type: "tell-agent", message }] : []];
+
+/** Lets the measurer work while nothing else does. */
+const giveWay: Change = (state) => {
+  const { isBusy, pausedBy } = state;
+  return inTurn(
+    tellMeasurer({ type: isBusy || pausedBy.size > 0 ? "rest" : "go" }),
+    tellAgent({ type: "give-way", busy: isBusy }),
+  )(state);
+};
+
+const pausesAgent: Change = (state) => {
+  const why = mainPause(state.pausedBy);
+  return tellAgent(why === null ? { type: "resume" } : { type: "pause", why })(state);
+};
+
+const quit: Change = (state) =>
+  state.measurer === null ? [state, []] : [{ ...state, measurer: null }, [{ type: "quit" }]];
+
+const withdraw: Change = (state) => [
+  { ...state, agent: "none" },
+  state.agent === "working" ? [{ type: "withdraw" }] : [],
+];
+
+/** Has artifacts tried, unless they were refused or taken back. */
+const untried =
+  (artifacts: readonly string[]): Change =>
+  (state) => {
+    const open = artifacts.filter((artifact) => !state.barred.has(artifact));
+    return [{ ...state, tried: without(state.tried, open) }, []];
+  };
+
+/**
+ * Starts a measurer. Of a row that another has not ended nobody knows which kernel is to run: its
+ * promising ones are measured again.
+ */
+const measure: Change = (before) => {
+  const [state, effects] = inTurn(quit, untried([...before.promising]))(before);
+  const order: Measure = {
+    running: unsettled(state).map((workload) => runningOf(state, workload)),
+    tried: [...state.tried],
+    budgetMs: leftMs(state),
+    contributes: state.terms.contributes,
+  };
+  const [after, more] = inTurn(
+    set({ measurer: { askedMs: null, pingedMs: null }, trying: null, promising: new Set() }),
+    effect({ type: "measure", order }),
+    giveWay,
+  )(state);
+  return [after, [...effects, ...more]];
+};
+
+const ends = (reason: string, isComplete = false): Change =>
+  inTurn(
+    (state) => [{ ...state, end: { reason: state.end?.reason ?? reason, isComplete } }, []],
+    quit,
+    withdraw,
+  );
+
+/** Measures anew where that has ended before runners-up had another turn. */
+const goOn: Change = (state) =>
+  state.end?.isComplete === true && state.again.size > 0
+    ? inTurn(set({ again: new Set(), end: null }), measure)(state)
+    : [state, []];
+
+/**
+ * Goes on without a kernel that won: those that were nearly as fast are tried against the one that
+ * runs.
+ */
+const goesOnWithout =
+  (lost: string, workload: string): Change =>
+  (before) => {
+    const running = runningOf(before, workload);
+    const barred = withThese(before.barred, [lost]);
+    const open = (before.runnersUp.get(lost) ?? []).filter(
+      (artifact) => artifact !== running.kernel.sha256 && !barred.has(artifact),
+    );
+    return inTurn(
+      set({ barred, tried: withThese(before.tried, [lost]), again: withThese(before.again, open) }),
+      untried(open),
+      tellMeasurer({ type: "running", running, lost }),
+      goOn,
+    )(before);
+  };
+
+/** Has the kernel `before` run in the place of a winner; null where that is the zoo's kernel. */
+const runsAgain =
+  (workload: string, before: Winner | null, reason: string): Change =>
+  (state) => {
+    const { candidate, sha256 } = runningOf(state, workload).kernel;
+    const winners = new Map(state.winners);
+    if (before === null) winners.delete(workload);
+    else winners.set(workload, before);
+    return inTurn(
+      set({ winners }),
+      effect(
+        before === null
+          ? { type: "forget", workloads: [workload] }
+          : { type: "keep", workload, win: before.win },
+        { type: "time-before", workload },
+      ),
+      goesOnWithout(sha256, workload),
+      effect({ type: "tell-regression", regression: { workload, candidate, reason } }),
+    )(state);
+  };
+
+const avoid = (artifact: string): Change => effect({ type: "avoid", artifact });
+
+const swap: Change = (state) => {
+  if (state.swapping.length > 0 || state.found.length === 0) return [state, []];
+  // Of several of one workload the last is the fastest.
+  const swapping = [...new Map(state.found.map((found) => [found.workload, found])).values()];
+  return [
+    { ...state, swapping, found: [] },
+    [{ type: "tell-model", message: { type: "swap", swaps: swapping } }],
+  ];
+};
+
+const swapped =
+  ({ workload, kernel, relativeTime }: Found, atMs: number): Change =>
+  (state) => {
+    const { candidate: before } = runningOf(state, workload).kernel;
+    const over = state.answered.answer.kernels[workload]?.kernel.sha256 as string;
+    const win: Win = { kernel, over, relativeTime, at: atMs };
+    const winner = { win, before: state.winners.get(workload) ?? null };
+    const { candidate } = kernel;
+    const swap = { workload, candidate, before, relativeTime, since: new Date(atMs) };
+    return [
+      {
+        ...state,
+        winners: new Map(state.winners).set(workload, winner),
+        swaps: [...state.swaps, swap],
+      },
+      [
+        { type: "time-swap", workload, relativeTime },
+        { type: "keep", workload, win },
+        { type: "tell-swap", swap },
+      ],
+    ];
+  };
+
+const spends =
+  (ms: number): Change =>
+  (before) => {
+    const state = { ...before, spentMs: before.spentMs + ms };
+    return leftMs(state) > 0 ? [state, []] : ends("The budget of this visit is spent.")(state);
+  };
+
+const sends =
+  (request: SentRequest): Change =>
+  (state) => [
+    {
+      ...state,
+      requests: state.requests + 1,
+      sent: [...state.sent, request].slice(-SENT_KEPT),
+    },
+    [],
+  ];
+
+/**
+ * Ends the measurer, which a candidate holds up, and starts another that leaves that candidate
+ * out.
+ */
+const hangs: Change = (state) =>
+  state.trying === null
+    ? ends("The tuner's worker does not answer.")(state)
+    : inTurn(
+        set({ tried: withThese(state.tried, [state.trying]), measured: state.measured + 1 }),
+        measure,
+      )(state);
+
+const pings =
+  (nowMs: number): Change =>
+  (state) => {
+    if (state.measurer === null) return [state, []];
+    const { askedMs: before, pingedMs } = state.measurer;
+    // A page that was frozen has heard nothing meanwhile: it asks once more.
+    const askedMs = pingedMs !== null && nowMs - pingedMs > LATE_PING_MS ? null : before;
+    if (askedMs !== null && nowMs - askedMs > HANGS_MS) return hangs(state);
+    return inTurn(
+      set({ measurer: { askedMs: askedMs ?? nowMs, pingedMs: nowMs } }),
+      tellMeasurer({ type: "ping" }),
+    )(state);
+  };
+
+/** Another plan of the model has other workloads, of which none was measured. */
+const follows =
+  (answer: ModelAnswer): Change =>
+  (before) => {
+    const state = { ...before, answered: { ...before.answered, answer } };
+    if (answer.plan === before.answered.answer.plan) return [state, []];
+    const end = state.end?.isComplete === true ? null : state.end;
+    return [{ ...state, end }, [{ type: "time-plan", plan: answer.plan }]];
+  };
+
+const loads =
+  (answer: ModelAnswer, trusted: TrustedWins): Change =>
+  (state) =>
+    inTurn(
+      follows(answer),
+      set({
+        trusted,
+        winners: new Map(trusted.map(([workload, win]) => [workload, { win, before: null }])),
+      }),
+      // It is opened anew: a kernel of the zoo has failed, or another plan is to run.
+      (loaded) => (loaded.isAttached && loaded.end === null ? measure(loaded) : [loaded, []]),
+    )(state);
+
+/**
+ * Names the zoo's kernels for the workloads whose kernel won in an earlier visit, so that each is
+ * run beside its winner now and then.
+ */
+const compares: Change = (state) => {
+  if (state.trusted.length === 0) return [state, []];
+  const { kernels } = state.answered.answer;
+  const comparisons = state.trusted.map(([workload, win]) => {
+    const { kernel } = kernels[workload] as ServedKernel;
+    return { workload, running: win.kernel.sha256, kernel };
+  });
+  return [state, [{ type: "tell-model", message: { type: "compare", comparisons } }]];
+};
+
+/** Kernels that were to be swapped in are measured again, against the kernels that run then. */
+const spawns: Change = (state) =>
+  inTurn(
+    set({ winners: new Map(), trusted: [], swapping: [], found: [], isBusy: false }),
+    untried([...state.swapping, ...state.found].map(({ kernel }) => kernel.sha256)),
+  )(state);
+
+/**
+ * The model runs on WebAssembly from now on; kernels that ran when the GPU was lost do not run
+ * again.
+ */
+const losesGpu: Change = (state) =>
+  inTurn(
+    state.trying === null ? nothing : avoid(state.trying),
+    ends(LOST),
+    ...[...state.winners.keys()].map((workload) => runsAgain(workload, null, LOST)),
+    set({ swapping: [], found: [], isBusy: false }),
+  )(state);
+
+const ran =
+  (slower: readonly string[], ms: Readonly<Record<string, number>>): Change =>
+  (state) => {
+    const { winners, swapping, terms, end, agent } = state;
+    const isReplaced = (key: string) => swapping.some(({ workload }) => workload === key);
+    const losers = slower.filter((workload) => winners.has(workload) && !isReplaced(workload));
+    return inTurn(
+      effect(
+        ...losers.map((workload): Effect => {
+          return { type: "tell-model", message: { type: "take-back", workload, reason: SLOWER } };
+        }),
+      ),
+      tellMeasurer({ type: "times", ms }),
+      // Only now is it known which workloads take most time.
+      terms.contributes && end === null && agent === "none"
+        ? inTurn(set({ agent: "loading" }), effect({ type: "load-agent" }))
+        : nothing,
+    )(state);
+  };
+
+const attaches: Change = (before) => {
+  const state = { ...before, isAttached: true };
+  if (state.end !== null) return [state, []];
+  if (unsettled(state).length === 0) return ends("All its kernels are confirmed.")(state);
+  return measure(state);
+};
+
+const givesUp =
+  (workload: string, { win }: Winner, before: Winner | null, reason: string): Change =>
+  (state) =>
+    inTurn(avoid(win.kernel.sha256), runsAgain(workload, before, reason))(state);
+
+const regresses =
+  ({ workload, reason, again }: Extract<FromModel, { type: "regression" }>): Change =>
+  (state) => {
+    const winner = state.winners.get(workload);
+    if (winner === undefined) return [state, []];
+    let { before } = winner;
+    while (before !== null && before.win.kernel.sha256 !== again) before = before.before;
+    // A kernel that was slower in this visit may be faster in another, but a wrong one stays wrong.
+    const change = reason === SLOWER ? runsAgain(workload, before, reason) : null;
+    return (change ?? givesUp(workload, winner, before, reason))(state);
+  };
+
+/** Each measured kernel is heard of in turn, and what it says shows that the measurer lives. */
+function fromMeasurer(state: TuningState, message: FromMeasurer): Change {
+  switch (message.type) {
+    case "pong":
+      return nothing;
+    case "trying":
+      return set({ trying: message.artifact });
+    case "measured": {
+      const { artifact, relativeTime } = message;
+      const isFaster = relativeTime !== null && relativeTime < 1;
+      return set({
+        ...{ measured: state.measured + 1, waiting: "", trying: null },
+        tried: withThese(state.tried, [artifact]),
+        again: without(state.again, [artifact]),
+        promising: withThese(state.promising, isFaster ? [artifact] : []),
+      });
+    }
+    case "found": {
+      const { found, runnersUp } = message;
+      return inTurn(
+        set({
+          runnersUp: new Map(state.runnersUp).set(found.kernel.sha256, runnersUp),
+          found: [...state.found, found],
+        }),
+        swap,
+      );
+    }
+    case "spent":
+      return inTurn(set({ trying: null, promising: new Set() }), spends(message.ms));
+    case "sent":
+      return sends(message.request);
+    case "waiting":
+      return set({ waiting: message.message });
+    case "ended":
+      return inTurn(ends(message.reason, message.complete), goOn);
+  }
+  return message satisfies never;
+}
+
+function fromModel(state: TuningState, message: FromModel, atMs: number): Change {
+  switch (message.type) {
+    case "regression":
+      return regresses(message);
+    case "ranked":
+      return tellAgent({ type: "ranked", times: message.times });
+    case "postponed":
+      return inTurn(
+        set({ waiting: message.reason, found: [...state.swapping, ...state.found], swapping: [] }),
+        effect({ type: "postpone" }),
+      );
+    case "swapped":
+      return inTurn(
+        ...state.swapping.map((found, i) =>
+          message.refused[i] === null
+            ? swapped(found, atMs)
+            : goesOnWithout(found.kernel.sha256, found.workload),
+        ),
+        set({ swapping: [] }),
+        swap,
+      );
+  }
+  return message satisfies never;
+}
+
+function fromAgent(message: FromAgent): Change {
+  switch (message.type) {
+    case "sent":
+      return sends(message.request);
+    case "spent":
+      return spends(message.ms);
+    case "note":
+      return effect(message);
+    case "rank":
+      return effect({ type: "tell-model", message });
+    case "event":
+      return agentTells(message.event);
+    case "acquire-turn":
+    case "release-turn":
+      return nothing; // It was started without a host that lends turns.
+  }
+  return message satisfies never;
+}
+
+/** Where the agent has work, it tries what nobody has tried, and the measurer does not. */
+const agentWorks = (works: boolean): Change => tellMeasurer({ type: "explore", explore: !works });
+
+function agentTells(event: AgentEvent): Change {
+  switch (event.type) {
+    case "lease":
+      return agentWorks(true);
+    case "idle":
+      return agentWorks(false);
+    case "error":
+      return inTurn(agentWorks(false), set({ waiting: event.message }));
+    case "refused":
+      return inTurn(agentWorks(false), set({ waiting: event.reason }));
+    case "measured": {
+      const { workload, candidate, relativeTime: expected } = event;
+      const expects: Change =
+        expected === null
+          ? nothing
+          : tellMeasurer({ type: "expected", workload, candidate, expected });
+      return inTurn((state) => [{ ...state, contributed: state.contributed + 1 }, []], expects);
+    }
+    default:
+      return nothing;
+  }
+}
+
+function changeBy(state: TuningState, event: TuningEvent): Change {
+  switch (event.type) {
+    case "spawned":
+      return spawns;
+    case "gpu-lost":
+      return losesGpu;
+    case "loads":
+      return loads(event.answer, event.trusted);
+    case "loaded":
+      return compares;
+    case "refused":
+      // A kernel that only this page has chosen may be at fault: it forgets them all.
+      return inTurn(
+        effect({ type: "forget", workloads: state.trusted.map(([workload]) => workload) }),
+        set({ winners: new Map(), trusted: [] }),
+      );
+    case "runs":
+      return inTurn(set({ isBusy: event.isBusy }), giveWay);
+    case "ran":
+      return ran(event.slower, event.ms);
+    case "failed": {
+      const { fault } = event.failure;
+      if (fault === null || !isAtFault(state, event.failure)) return nothing;
+      const { workload, message } = fault;
+      return givesUp(workload, state.winners.get(workload) as Winner, null, message);
+    }
+    case "hangs":
+      return inTurn(
+        ...suspects(state).map(([workload, winner]) =>
+          givesUp(workload, winner, winner.before, ENDLESS),
+        ),
+      );
+    case "terminated":
+      return inTurn(set({ isBusy: false }), quit, withdraw);
+    case "attached":
+      return attaches;
+    case "stop":
+      return ends("It was stopped.");
+    case "paused":
+      return inTurn(set({ pausedBy: event.by }), pausesAgent, giveWay);
+    case "ping":
+      return pings(event.nowMs);
+    case "measurer-failed":
+      return ends("The tuner's worker does not start.");
+    case "agent-loaded":
+      if (state.agent !== "loading") return nothing;
+      return inTurn(
+        set({ agent: "working" }),
+        effect({ type: "start-agent", text: event.text }),
+        pausesAgent,
+        giveWay,
+      );
+    case "agent-failed":
+      return inTurn(agentWorks(false), set({ waiting: "The agent's worker does not start." }));
+    case "swap-due":
+      return swap;
+    case "measurer":
+      if (state.measurer === null) return nothing;
+      return inTurn(
+        set({ measurer: { ...state.measurer, askedMs: null } }),
+        fromMeasurer(state, event.message),
+      );
+    case "model":
+      return fromModel(state, event.message, event.atMs);
+    case "agent":
+      return state.agent === "working" ? fromAgent(event.message) : nothing;
+  }
+  return event satisfies never;
+}
+
+/** The state after an event, and what is to be done in this order. */
+export const step = (state: TuningState, event: TuningEvent): Step => changeBy(state, event)(state);

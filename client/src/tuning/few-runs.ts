@@ -12,9 +12,9 @@ import { choose, withChoice } from "../model/run-count-choice.js";
 import type { ModelAnswer } from "../wire/model-answer.js";
 import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
 import { WORKERS } from "../workers.js";
-import type { Tunable, Tuned } from "./controller.js";
 import type { Found, FromTuned } from "./messages.js";
 import type { TuneOptions } from "./page-view.js";
+import type { Tunable, Tuned } from "./tuner.js";
 import { WatchedRuntime } from "./watched-worker.js";
 
 /** Without a run for so long, the next kernel is prepared. */

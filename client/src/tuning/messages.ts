@@ -45,7 +45,8 @@ export type ToMeasurer =
   | { readonly type: "measure"; readonly order: MeasureOrder }
   /** Milliseconds of an inference by workload. */
   | { readonly type: "times"; readonly ms: Readonly<Record<string, number>> }
-  | { readonly type: "running"; readonly running: Running }
+  /** Another kernel runs than `lost`, which was refused or taken back. */
+  | { readonly type: "running"; readonly running: Running; readonly lost: string }
   /** Says whether candidates are tried of which nobody knows anything. */
   | { readonly type: "explore"; readonly explore: boolean }
   /** This page has measured a candidate for others. */
