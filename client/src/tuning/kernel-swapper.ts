@@ -62,6 +62,10 @@ export abstract class KernelSwapper<
   protected enclosed<Result>(work: () => Promise<Result>): Promise<Result> {
     return work();
   }
+  /** Changes calls while no run is under way and none begins, where a run cannot go on with others. */
+  betweenRuns<Result>(change: () => Promise<Result>): Promise<Result> {
+    return change();
+  }
   /** Throws KernelZooError where the kernel cannot run here. */
   protected abstract prepared(found: Found | Comparison): Promise<Prepared>;
   /**
@@ -123,7 +127,7 @@ export abstract class KernelSwapper<
         prepared: (found) => this.prepared(found),
         wrong: (prepared) => this.#wrong(prepared),
         inVain: (prepared) => this.inVain(prepared),
-        adopt: (prepared) => this.adopt(prepared),
+        adopt: (prepared) => this.betweenRuns(() => this.#adopt(prepared)),
       }),
     );
   }
@@ -147,16 +151,11 @@ export abstract class KernelSwapper<
     }
   }
 
-  /** Has the kernel before run again. */
-  async takeBack(workload: string, reason: string): Promise<void> {
-    await this.takenBack(workload, reason);
-  }
-
   /**
    * Has the kernel before run again. Answers false where nothing ran before, or that is forgotten,
    * or another run has found the fault, too.
    */
-  protected async takenBack(workload: string, reason: string): Promise<boolean> {
+  async takeBack(workload: string, reason: string): Promise<boolean> {
     const before = this.before.get(workload);
     if (before === undefined) return false;
     this.before.delete(workload);
@@ -169,7 +168,7 @@ export abstract class KernelSwapper<
   }
 
   /** Throws KernelZooError, with all as it was. */
-  protected async adopt(all: readonly Prepared[]): Promise<void> {
+  async #adopt(all: readonly Prepared[]): Promise<void> {
     const bound = await this.bound(all);
     for (const [k, { workload }] of all.entries()) {
       const calls = bound[k] as Calls<Call>;

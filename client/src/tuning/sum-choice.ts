@@ -11,6 +11,8 @@ export interface Contested {
   readonly calls: number;
   /** Candidates with their nanoseconds, in any order. */
   readonly alone: readonly (readonly [candidate: string, ns: number])[];
+  /** The candidate that runs now, which is tried whatever it takes alone. */
+  readonly runs?: string;
 }
 
 /** A candidate for each workload. */
@@ -49,10 +51,11 @@ export function* chosenBySum(
 ): Generator<Trial, Chosen, readonly Pair[]> {
   const ranked = contested
     .filter(({ alone }) => alone.length > 0)
-    .map(({ workload, calls, alone }) => {
+    .map(({ workload, calls, alone, runs }) => {
       const sorted = alone.toSorted(([, left], [, right]) => left - right);
       const [first, least] = sorted[0] as readonly [string, number];
-      const others = sorted.slice(1, 1 + MOST).filter(([, ns]) => ns <= NEAR * least);
+      const isTried = ([id, ns]: (typeof alone)[number]) => ns <= NEAR * least || id === runs;
+      const others = sorted.slice(1, 1 + MOST).filter(isTried);
       return { workload, first, others, takes: calls * least };
     })
     .sort((left, right) => right.takes - left.takes);

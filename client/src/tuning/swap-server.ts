@@ -12,7 +12,7 @@ import type { Found, FromTuned, ToTuned } from "./messages.js";
 
 type AnySwapper = Pick<
   KernelSwapper<never, never>,
-  "run" | "check" | "swap" | "takeBack" | "compare"
+  "run" | "check" | "swap" | "takeBack" | "betweenRuns" | "compare"
 >;
 
 interface Swapper extends AnySwapper {
@@ -67,7 +67,14 @@ export function serveTuned(
   let last: Promise<void> = Promise.resolve();
   const tell = poster<FromTuned>();
   const change = async (asked: ToTuned): Promise<void> => {
-    if (asked.type === "take-back") return swapper?.takeBack(asked.workload, asked.reason);
+    if (asked.type === "take-back") {
+      const { workload, reason } = asked;
+      // Where a thread does not take the kernel before, all stays as it is.
+      await swapper
+        ?.betweenRuns(async () => swapper?.takeBack(workload, reason))
+        .catch(() => false);
+      return;
+    }
     if (asked.type === "compare") {
       return swapper?.compare(asked.comparisons).catch((thrown) => {
         if (isAway(thrown)) setTimeout(() => hear(asked), AWAY_MS);

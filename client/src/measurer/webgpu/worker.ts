@@ -3,15 +3,14 @@ import { DeviceOwner } from "../../backend/webgpu/device.js";
 import { measuring, type Slices } from "../candidate-server.js";
 import { cachedPrograms } from "../kernel-cache.js";
 import { gpuInstrument } from "./instrument.js";
-import { GpuScreening } from "./screening.js";
 
 const owner = new DeviceOwner();
 
 /**
  * Measuring and the inferences share one GPU, where no work gives way to other work: an inference
- * waits for a sample, or for work that sets tensors up. Slices and loads are held apart, and one
- * may hold up two inferences: where these follow each other closely, less than one of twenty is
- * held up.
+ * waits for a sample, or for work that sets tensors up. Slices and loads are held apart: where
+ * inferences follow each other closely, each of the two begins in one of 60 lulls and may hold up
+ * two inferences, so that at most one of 15 is held up.
  */
 const SLICES: Slices = { ms: 6, oneOf: 60 };
 /** A driver compiles a kernel in about so long. */
@@ -20,6 +19,5 @@ const LOAD_MS = 30;
 measuring((origin, signal, pacing, lulls) => {
   const loads = lulls.gate(LOAD_MS, SLICES.oneOf);
   const programs = cachedPrograms(origin, signal, (work) => lulls.within(work, loads));
-  const instrument = gpuInstrument(owner, programs, {}, pacing);
-  return (running, kernels) => GpuScreening.open(instrument, running, kernels);
+  return gpuInstrument(owner, programs, {}, pacing);
 }, SLICES);

@@ -90,7 +90,7 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
   /** Scratch of all threads, each with `bytes` of it. */
   #scratch: { readonly start: number; readonly bytes: number };
   /** Calls change kernels: runs begin when they have. */
-  #changing: Promise<void> = Promise.resolve();
+  #changing: Promise<unknown> = Promise.resolve();
 
   /** Runs are inferences unless told. */
   constructor(executor: WasmExecutor, ports: SwapPorts, decoding: Decoding | null = null) {
@@ -135,7 +135,7 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
       } catch (thrown) {
         const fault = thrown instanceof WrongKernel ? thrown.fault : null;
         if (fault === null) throw thrown;
-        if (!(await this.takenBack(fault.workload, fault.message))) throw thrown;
+        if (!(await this.takeBack(fault.workload, fault.message))) throw thrown;
       }
     }
   }
@@ -154,14 +154,6 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
   /** Sets nothing beside kernels of a language model: decoding is not audited. */
   override async compare(all: readonly Comparison[]): Promise<void> {
     if (this.#decoding === null) await super.compare(all);
-  }
-
-  /**
-   * Takes a kernel back between two runs. Where a thread does not take the kernel before, all stays
-   * as it is.
-   */
-  override async takeBack(workload: string, reason: string): Promise<void> {
-    await this.#change(() => super.takeBack(workload, reason)).catch(() => undefined);
   }
 
   /**
@@ -416,16 +408,11 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
     }
   }
 
-  /** Changes calls while no run is under way, and none begins. */
-  async #change(change: () => Promise<void>): Promise<void> {
+  override async betweenRuns<Result>(change: () => Promise<Result>): Promise<Result> {
     await this.runs.rest();
     const changing = change();
     this.#changing = changing.catch(() => undefined);
-    await changing;
-  }
-
-  protected override adopt(all: readonly PreparedCalls[]): Promise<void> {
-    return this.#change(() => super.adopt(all));
+    return changing;
   }
 
   /** Throws KernelZooError (run) where a thread cannot run them. */
@@ -442,7 +429,7 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
    */
   protected override setBeside(prepared: PreparedCalls, running: string): Promise<void> {
     const { workload, calls, modules, mains } = prepared;
-    return this.#change(async () => {
+    return this.betweenRuns(async () => {
       const now = this.running(calls);
       if ([...now.values()].some(({ task }) => task.artifact !== running)) return;
       await this.#tellThreads(new Map(), modules, mains);

@@ -186,7 +186,7 @@ export class DecoderSwapper extends GpuSwapper<Rated, BoundCall, GpuDecoder> {
     if (ofToken.length === 0) return new Set();
     const contested = ofToken.map(({ workload, kernel, relativeTime, calls }): Contested => {
       const alone = [[kernel.candidate, relativeTime] as const, [BEFORE, 1] as const];
-      return { workload, calls: calls.filter((i) => i >= step).length, alone };
+      return { workload, calls: calls.filter((i) => i >= step).length, alone, runs: BEFORE };
     });
     const { chosen } = await this.#apart([], (apart) =>
       this.#tokens(apart, ofToken, ({ pairs }) => searched(chosenBySum(contested), pairs)),

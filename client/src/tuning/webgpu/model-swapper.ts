@@ -57,7 +57,7 @@ export class GpuModelSwapper extends GpuSwapper<Prepared, BoundProgram, GpuExecu
     } finally {
       audit.dispose();
     }
-    await this.takenBack(audit.workload, DISAGREES);
+    await this.takeBack(audit.workload, DISAGREES);
     return this.executor.run(feeds, aborted, timed, into);
   }
 
