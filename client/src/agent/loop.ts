@@ -2,7 +2,8 @@
  * The agent: it leases, measures in turns, reports and votes, for each target, until it is stopped.
  */
 import { KernelZooError, sentence } from "../engine/error.js";
-import { backoffMs, type FinalAnswer } from "../gateway/request.js";
+import type { FinalAnswer } from "../gateway/request.js";
+import { measureFrom } from "../measurer/source.js";
 import type { Lease } from "../wire/types.js";
 import type { Results } from "./ranking.js";
 import { type AgentPorts, workLease } from "./work.js";
@@ -97,24 +98,22 @@ async function step({ ports, results }: Measuring, waitS: number): Promise<boole
  */
 export async function runAgent(targets: readonly SetUp[], signal: AbortSignal): Promise<void> {
   const rotation = new TargetRotation(targets);
-  for (let failures = 0; !signal.aborted; ) {
-    const current = await rotation.current();
-    if (current === undefined) return;
-    try {
+  await measureFrom<Measuring>({
+    next: async () => (signal.aborted ? null : ((await rotation.current()) ?? null)),
+    async measure(current) {
       if (await step(current, rotation.waitS)) rotation.worked();
       else rotation.next();
-      failures = 0;
-    } catch (thrown) {
-      if (signal.aborted) return;
+    },
+    async failed({ ports: { target, emit, sleep } }, thrown, retryInMs) {
+      if (signal.aborted) return false;
       const message = sentence(thrown);
       if (thrown instanceof KernelZooError && thrown.stage === "profile") {
-        const { target } = current.ports;
-        current.ports.emit({ type: "stuck", target, reason: message });
+        emit({ type: "stuck", target, reason: message });
       }
-      const retryInMs = backoffMs(failures++);
-      current.ports.emit({ type: "error", message, retryInMs });
+      emit({ type: "error", message, retryInMs });
       rotation.next();
-      await current.ports.sleep(retryInMs).catch(() => undefined);
-    }
-  }
+      await sleep(retryInMs).catch(() => undefined);
+      return true;
+    },
+  });
 }

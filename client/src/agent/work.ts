@@ -1,10 +1,11 @@
 /** One lease, from its candidates through the reports to the ballot. */
 import type { Gateway } from "../gateway/gateway.js";
 import type { Answer, FinalAnswer } from "../gateway/request.js";
-import type { Instrument, LeaseInstrument, TimedWork } from "../measurer/instrument.js";
+import type { Instrument, LeaseInstrument } from "../measurer/instrument.js";
+import { measureAgain, measureRow } from "../measurer/row.js";
 import type { WithTurn } from "../measurer/turns.js";
 import { now } from "../timing/clock.js";
-import type { KernelWire, Lease, MeasuredTarget, MeasurementWire } from "../wire/types.js";
+import type { Lease, MeasuredTarget, MeasurementWire } from "../wire/types.js";
 import type { Emit } from "./messages.js";
 import type { Gate } from "./pauses.js";
 import {
@@ -165,67 +166,26 @@ function announce(
   });
 }
 
-interface PreparedCandidate {
-  readonly kernel: KernelWire;
-  readonly work: TimedWork<MeasurementWire>;
-}
-
-/**
- * Fetches and compiles before a turn is taken. Each failure is reported at once. Rejects when one
- * could not be prepared for a reason that is not the kernel's.
- */
-async function prepare(
-  instrument: LeaseInstrument,
-  kernels: readonly KernelWire[],
-  failed: (made: MeasurementWire) => void,
-): Promise<PreparedCandidate[]> {
-  const preparing = kernels.map(async (kernel): Promise<PreparedCandidate[]> => {
-    const work = await instrument.candidate(kernel);
-    if (typeof work === "function") return [{ kernel, work }];
-    failed(work);
-    return [];
-  });
-  await Promise.allSettled(preparing);
-  return (await Promise.all(preparing)).flat();
-}
-
-/** Measures from the front of `queue` until the turn is over or the gate is closed. */
-async function inOneTurn(
-  ports: AgentPorts,
-  queue: PreparedCandidate[],
-  workload: string,
-  done: (made: MeasurementWire) => void,
-): Promise<void> {
-  const until = now() + TURN_MS;
-  while (ports.gate.isOpen && now() < until) {
-    const next = queue.shift();
-    if (next === undefined) return;
-    const { target } = ports;
-    ports.emit({ type: "measuring", target, workload, candidate: next.kernel.candidate });
-    done(await next.work());
-  }
-}
-
 /**
  * Measures until `over`, or until another turn as long as the longest would end after the lease,
  * which takes no reports then. Answers how many candidates are left: they are lent again.
  */
-async function measureAll(
+function measureAll(
   ports: AgentPorts,
   lease: Lease,
   instrument: LeaseInstrument,
   done: (made: MeasurementWire) => void,
   over: () => boolean,
 ): Promise<number> {
-  const untilMs = now() + 1000 * lease.expires_in_s;
-  const queue = await prepare(instrument, lease.candidates, done);
-  for (let longestMs = 0; queue.length > 0 && !over() && now() + longestMs <= untilMs; ) {
-    await ports.gate.pass();
-    const begunMs = now();
-    await ports.withTurn(() => inOneTurn(ports, queue, lease.workload, done));
-    longestMs = Math.max(longestMs, now() - begunMs);
-  }
-  return queue.length;
+  const { gate, withTurn, target, emit } = ports;
+  const { workload, candidates, expires_in_s } = lease;
+  const untilMs = now() + 1000 * expires_in_s;
+  return measureRow(instrument, candidates, {
+    ...{ gate, withTurn, turnMs: TURN_MS },
+    begins: ({ candidate }) => emit({ type: "measuring", target, workload, candidate }),
+    measured: (_, made) => done(made),
+    isOver: (longestMs) => over() || now() + longestMs > untilMs,
+  });
 }
 
 function tellLeft(ports: AgentPorts, { candidates }: Lease, left: number): void {
@@ -255,7 +215,7 @@ async function fileBallot(
 }
 
 /** The fastest of `ranked` once they are measured against each other. */
-async function measureAgain(
+async function rankedAgain(
   ports: AgentPorts,
   lease: Lease,
   ranked: readonly Ranked[],
@@ -264,9 +224,7 @@ async function measureAgain(
   const kernels = ranked.map(({ kernel }) => kernel);
   const instrument = await ports.instrument.open(lease, kernels);
   try {
-    const work = await instrument.again(kernels);
-    await ports.gate.pass();
-    const times = await ports.withTurn(work);
+    const times = await measureAgain(instrument, kernels, ports);
     return kernels.map((kernel, i) => ({ kernel, relativeTime: times[i] as number }));
   } finally {
     instrument.dispose();
@@ -280,7 +238,7 @@ async function fileFinal(
   ranked: readonly Ranked[],
 ): Promise<void> {
   const { workload } = lease;
-  const alone = await measureAgain(ports, lease, ranked);
+  const alone = await rankedAgain(ports, lease, ranked);
   if (alone.length === 0) return;
   await ports.gate.pass();
   const best = fastest(alone);

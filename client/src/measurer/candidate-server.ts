@@ -2,7 +2,7 @@
  * The worker that measures candidates of a model. It holds no part of the model: a candidate that hangs
  * or writes anywhere harms nothing but this worker.
  */
-import type { Linked } from "../backend/wasm/program.js";
+import { relativeTime } from "../agent/ranking.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing } from "../executor/event-loop.js";
 import { sleep } from "../gateway/request.js";
@@ -13,45 +13,21 @@ import type { FromMeasurer, MeasureOrder, Running, ToMeasurer } from "../tuning/
 import { best, type Prospect } from "../tuning/prospects.js";
 import type { KernelWire } from "../wire/types.js";
 import { type LullGate, Lulls } from "./idle-gate.js";
+import type { Instrument, LeaseInstrument } from "./instrument.js";
 import { LentTurn } from "./lent-turn.js";
 import type { Pacing } from "./measurement.js";
+import { measureAgain, measureRow } from "./row.js";
+import { measureFrom } from "./source.js";
+import { subjectOf } from "./subject.js";
 import { turns } from "./turns.js";
 
-/** Candidates of one workload beside the kernel that runs. Owns their tensors until it is disposed. */
-export interface Screening {
-  /** Milliseconds of a call of the kernel that runs. */
-  readonly callMs: number;
-  /**
-   * Returns the time over that of the kernel that runs, by a short look; null for one that fails.
-   * Throws KernelZooError: network.
-   */
-  begun(kernel: KernelWire): Promise<number | null>;
-  /**
-   * Returns that time by whole calls, once the whole output is right. Throws KernelZooError:
-   * network.
-   */
-  proven(kernel: KernelWire): Promise<number | null>;
-  /**
-   * Returns the compiled modules of a kernel of these and of its pack kernels, where the model's
-   * worker can take them over.
-   */
-  readonly modules?: (kernel: KernelWire) => Promise<readonly Linked[]>;
-  dispose(): void;
-}
-
-/** Fetches all kernels at once. Throws KernelZooError: network, artifact, memory, run, profile. */
-export type OpenScreening = (
-  running: Running,
-  kernels: readonly KernelWire[],
-) => Promise<Screening>;
-
 /** Sets up measuring for a zoo, in slices between which there is a rest. */
-export type SetUpScreening = (
+export type SetUpInstrument = (
   origin: URL,
   signal: AbortSignal,
   pacing: Pacing,
   lulls: Lulls,
-) => OpenScreening;
+) => Instrument;
 
 /**
  * The milliseconds that slices take at first. Where no lull is as long, a slice begins in one of
@@ -97,8 +73,6 @@ const HOPELESS = 1.08;
 const THREAD_SLICES: Slices = { ms: 2.5, oneOf: 1 };
 /** The milliseconds of a call that are assumed before the first measurement. */
 const GUESSED_CALL_MS = 1;
-const FIRST_WAIT_MS = 1_000;
-const LONGEST_WAIT_MS = 30_000;
 
 const post = poster<FromMeasurer>();
 /** Never aborted: the page ends the worker. */
@@ -117,7 +91,7 @@ const gate: SliceGate = {
 };
 const rests = new Rests(gate, breathing());
 const pacing: Pacing = { rest: rests.rest, clock: rests.clock, hopeless: HOPELESS };
-let openScreening: OpenScreening;
+let instrument: Instrument;
 
 const known = new Map<string, Known>();
 const tried = new Set<string>();
@@ -168,15 +142,19 @@ function prospects(): readonly (Prospect & { readonly own: Known })[] {
   });
 }
 
-/** A candidate's turn, in which it may hold this worker. */
-async function turn(
-  kernel: KernelWire,
-  work: () => Promise<number | null>,
-): Promise<number | null> {
-  await rests.rest();
-  post({ type: "trying", artifact: kernel.sha256 });
-  return lentTurn.within(work);
+/** Says which candidate may hold this worker from now on. */
+function begins({ sha256 }: KernelWire): void {
+  post({ type: "trying", artifact: sha256 });
 }
+
+/** Each candidate has a turn of its own, between two of which inferences go first. */
+const ownTurns = {
+  gate: { isOpen: true, pass: rests.rest },
+  withTurn: <T>(work: () => T | Promise<T>): Promise<T> => lentTurn.within(work),
+  turnMs: 0,
+  isOver: () => false,
+  begins,
+};
 
 /**
  * Measures the next candidates of a workload. A row that cannot be measured, as a file is missing or
@@ -185,7 +163,7 @@ async function turn(
 async function measure(own: Known): Promise<void> {
   const row = open(own).slice(0, own.row);
   try {
-    await measureRow(own, row);
+    await tryRow(own, row);
     own.row = ROW;
   } catch (thrown) {
     const stage = thrown instanceof KernelZooError ? thrown.stage : "run";
@@ -201,42 +179,62 @@ function failed(own: Known, row: readonly Candidate[]): void {
   own.row = 1;
 }
 
+/** A candidate that is faster than the kernel that runs, by a first look. */
+interface Faster extends Candidate {
+  readonly time: number;
+}
+
 /** Measures candidates in a row, and tells which is to run. */
-async function measureRow(own: Known, row: readonly Candidate[]): Promise<void> {
+async function tryRow(own: Known, row: readonly Candidate[]): Promise<void> {
   const { running } = own;
-  const { workload } = running;
   const kernels = row.map(({ kernel }) => kernel);
-  const screening = await openScreening(running, kernels);
-  const faster: (Candidate & { readonly time: number })[] = [];
+  const opened = await instrument.open(subjectOf(running), kernels);
+  const faster: Faster[] = [];
   try {
-    for (const candidate of row) {
-      const { kernel } = candidate;
-      const time = await turn(kernel, () => screening.begun(kernel));
-      measured(own, candidate, time);
-      if (time !== null && time < FASTER) faster.push({ ...candidate, time });
-    }
+    await measureRow(opened, kernels, {
+      ...ownTurns,
+      measured(kernel, { outcome, samples_ns, reference_ns }) {
+        const time = outcome === "ok" ? relativeTime(samples_ns, reference_ns) : null;
+        if (time !== null) own.callMs = Math.min(...reference_ns) / 1e6;
+        const candidate = row.find((each) => each.kernel === kernel) as Candidate;
+        measured(own, candidate, time);
+        if (time !== null && time < FASTER) faster.push({ ...candidate, time });
+      },
+    });
     faster.sort((a, b) => a.time - b.time);
-    for (const { kernel, expected } of faster.slice(0, PROVEN)) {
+    for (const candidate of faster.slice(0, PROVEN)) {
       if (own.running !== running) return;
       // The best sample of several is biased, and a kernel may be fast as it leaves entries out: so
       // whole calls are timed and the whole output is compared.
-      const relativeTime = await turn(kernel, () => screening.proven(kernel));
-      if (relativeTime === null || relativeTime > FASTER || own.running !== running) continue;
-      own.inVain = 0;
-      own.running = { ...running, kernel };
-      const before = { kernel: running.kernel, expected: own.expected };
-      own.runnersUp = [before, ...faster.filter((each) => each.kernel !== kernel)];
-      own.expected = expected ?? own.expected;
-      const runnersUp = own.runnersUp.map((each) => each.kernel.sha256);
-      const modules = await screening.modules?.(kernel);
-      const found = { workload, kernel, relativeTime, ...(modules && { modules }) };
-      post({ type: "found", found, runnersUp });
-      return;
+      begins(candidate.kernel);
+      const times = await measureAgain(opened, [candidate.kernel], ownTurns);
+      const relativeTime = times[0] as number;
+      if (relativeTime > FASTER || own.running !== running) continue;
+      return await wins(own, candidate, relativeTime, faster, opened);
     }
   } finally {
-    own.callMs = screening.callMs;
-    screening.dispose();
+    opened.dispose();
   }
+}
+
+async function wins(
+  own: Known,
+  { kernel, expected }: Candidate,
+  relativeTime: number,
+  faster: readonly Candidate[],
+  opened: LeaseInstrument,
+): Promise<void> {
+  const { running } = own;
+  const { workload } = running;
+  const before = { kernel: running.kernel, expected: own.expected };
+  own.inVain = 0;
+  own.running = { ...running, kernel };
+  own.runnersUp = [before, ...faster.filter((candidate) => candidate.kernel !== kernel)];
+  own.expected = expected ?? own.expected;
+  const runnersUp = own.runnersUp.map((candidate) => candidate.kernel.sha256);
+  const modules = await opened.modules?.(kernel);
+  const found = { workload, kernel, relativeTime, ...(modules && { modules }) };
+  post({ type: "found", found, runnersUp });
 }
 
 function measured(own: Known, candidate: Candidate, relativeTime: number | null): void {
@@ -248,17 +246,23 @@ function measured(own: Known, candidate: Candidate, relativeTime: number | null)
 }
 
 /**
- * Another kernel runs than the one that was found last, or was kept: those that were nearly as fast
- * may win. The one that was lost is not tried again, even where it is offered only now.
+ * Another kernel runs than `artifact`, which is not tried again, even where it is offered only now:
+ * those that were nearly as fast may win.
  */
-function lost(running: Running): void {
+function lost(running: Running, artifact: string): void {
   const own = known.get(running.workload);
   if (own === undefined) return;
-  tried.add(own.running.kernel.sha256);
+  const others = ({ kernel }: Candidate): boolean =>
+    ![artifact, running.kernel.sha256].includes(kernel.sha256);
+  const isOvertaken = own.running.kernel.sha256 !== artifact;
+  tried.add(artifact);
+  own.runnersUp = own.runnersUp.filter(others);
+  own.left = own.left.filter(others);
+  // A kernel that was found meanwhile is on its way to the page, and runs next.
+  if (isOvertaken) return;
   own.running = running;
-  const others = own.runnersUp.filter(({ kernel }) => kernel.sha256 !== running.kernel.sha256);
-  for (const { kernel } of others) tried.delete(kernel.sha256);
-  own.left = [...others, ...own.left];
+  for (const { kernel } of own.runnersUp) tried.delete(kernel.sha256);
+  own.left = [...own.runnersUp, ...own.left];
   own.runnersUp = [];
   wake();
 }
@@ -278,34 +282,43 @@ async function nextProspect(): Promise<Known | null> {
 type Ended = Omit<Extract<FromMeasurer, { readonly type: "ended" }>, "type">;
 
 async function measureAll(budgetMs: number): Promise<Ended> {
-  let [spentMs, failures] = [0, 0];
-  while (spentMs < budgetMs) {
-    const next = await nextProspect();
-    if (next === null) return { reason: streamEnded ?? "", complete: true };
-    const began = rests.clock();
-    let retryMs = 0;
-    try {
-      await measure(next);
-      failures = 0;
-    } catch (thrown) {
-      // The GPU cannot be had any more.
+  let spentMs = 0;
+  let ended: Ended = { reason: "The budget of this visit is spent.", complete: false };
+  await measureFrom<Known>({
+    async next() {
+      if (spentMs >= budgetMs) return null;
+      const next = await nextProspect();
+      if (next === null) ended = { reason: streamEnded ?? "", complete: true };
+      return next;
+    },
+    async measure(own) {
+      const began = rests.clock();
+      try {
+        await measure(own);
+      } finally {
+        const ms = rests.clock() - began;
+        spentMs += ms;
+        post({ type: "spent", ms });
+      }
+    },
+    async failed(_, thrown, retryInMs) {
+      const reason = sentence(thrown);
       if (thrown instanceof KernelZooError && thrown.stage === "profile") {
-        return { reason: sentence(thrown), complete: false };
+        // The GPU cannot be had any more.
+        ended = { reason, complete: false };
+        return false;
       }
       // Memory may be free later, and the network be there.
-      post({ type: "waiting", message: sentence(thrown) });
-      retryMs = Math.min(FIRST_WAIT_MS * 2 ** failures++, LONGEST_WAIT_MS);
-    }
-    const ms = rests.clock() - began;
-    spentMs += ms;
-    post({ type: "spent", ms });
-    if (retryMs > 0) await sleep(retryMs, signal);
-  }
-  return { reason: "The budget of this visit is spent.", complete: false };
+      post({ type: "waiting", message: reason });
+      await sleep(retryInMs, signal);
+      return true;
+    },
+  });
+  return ended;
 }
 
-async function start(order: MeasureOrder, setUp: SetUpScreening): Promise<void> {
-  openScreening = setUp(new URL(order.origin), signal, pacing, lulls);
+async function start(order: MeasureOrder, setUp: SetUpInstrument): Promise<void> {
+  instrument = setUp(new URL(order.origin), signal, pacing, lulls);
   for (const artifact of order.tried) tried.add(artifact);
   for (const running of order.running) {
     const { workload } = running;
@@ -332,14 +345,14 @@ async function start(order: MeasureOrder, setUp: SetUpScreening): Promise<void> 
 }
 
 /** Answers messages from now on. */
-export function measuring(setUp: SetUpScreening, { ms, oneOf } = THREAD_SLICES): void {
+export function measuring(setUp: SetUpInstrument, { ms, oneOf } = THREAD_SLICES): void {
   lull = lulls.gate(ms, oneOf);
   serveMessages<ToMeasurer>({
     measure: ({ order }) => start(order, setUp),
     times({ ms }) {
       for (const [workload, own] of known) own.inferenceMs = ms[workload] ?? own.inferenceMs;
     },
-    running: ({ running }) => lost(running),
+    running: ({ running, lost: artifact }) => lost(running, artifact),
     explore(asked) {
       explores = asked.explore;
       wake();

@@ -1,6 +1,8 @@
 /**
- * Describes the instruments that measure the candidates of a lease, for each target in its own way.
+ * Describes the instruments that measure the candidates of a lease or of a model's stream, for each
+ * target in its own way.
  */
+import type { Linked } from "../backend/wasm/program.js";
 import type { KernelZooError } from "../engine/error.js";
 import type { KernelWire, MeasurementWire } from "../wire/types.js";
 import { didNotCompile } from "./measurement.js";
@@ -9,7 +11,7 @@ import type { Subject } from "./subject.js";
 /** Work that runs inside a turn. That of wasm holds its thread until it is done. */
 export type TimedWork<T> = () => T | Promise<T>;
 
-/** Measures the candidates of one lease. */
+/** Measures candidates of one subject. Owns their tensors until it is disposed. */
 export interface LeaseInstrument {
   /**
    * Fetches and compiles, and answers the work that verifies and times, or the failure to compile.
@@ -18,6 +20,11 @@ export interface LeaseInstrument {
   candidate(kernel: KernelWire): Promise<MeasurementWire | TimedWork<MeasurementWire>>;
   /** Relative times of `kernels`, in order, measured against each other. */
   again(kernels: readonly KernelWire[]): Promise<TimedWork<readonly number[]>>;
+  /**
+   * Returns the compiled modules of a kernel of these and of its pack kernels, where the worker of a
+   * model can take them over.
+   */
+  modules?(kernel: KernelWire): Promise<readonly Linked[]>;
   dispose(): void;
 }
 

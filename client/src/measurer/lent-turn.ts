@@ -23,7 +23,7 @@ export class LentTurn {
   }
 
   /** Does `work` in a turn, one piece at a time. */
-  async within<T>(work: () => Promise<T>): Promise<T> {
+  async within<T>(work: () => T | Promise<T>): Promise<T> {
     this.#wanted = true;
     try {
       await this.take();

@@ -1,6 +1,7 @@
 /**
- * Screens candidates on WebAssembly. Many are told apart by the beginning of a call; of those that
- * are faster the whole output is compared, and whole calls are timed.
+ * Screens candidates of a model's stream on WebAssembly. Many are told apart by the beginning of a
+ * call; of those that are faster the whole output is compared, and whole calls are timed, when they
+ * are measured again.
  */
 import { relativeTime } from "../../agent/ranking.js";
 import type { Linked } from "../../backend/wasm/program.js";
@@ -9,12 +10,11 @@ import type { KernelInstance } from "../../engine/instance.js";
 import { loadPacks } from "../../engine/packing.js";
 import { partsOf } from "../../executor/kernel-parts.js";
 import { callsPerSample, restingSampler, type Sampler } from "../../timing/samples.js";
-import type { Running } from "../../tuning/messages.js";
-import type { ArtifactWire, KernelWire } from "../../wire/types.js";
-import type { Screening } from "../candidate-server.js";
+import type { ArtifactWire, KernelWire, MeasurementWire } from "../../wire/types.js";
+import type { Instrument, LeaseInstrument, TimedWork } from "../instrument.js";
 import type { LoadKernel } from "../kernel-cache.js";
-import { deadlineMs, failureOf, type Pacing, screen } from "../measurement.js";
-import { type Subject, subjectOf } from "../subject.js";
+import { deadlineMs, failureOf, measurementOf, type Pacing, screen } from "../measurement.js";
+import type { Subject } from "../subject.js";
 import { Bench } from "./bench.js";
 import { measure, type Reference, setReference, warm } from "./instrument.js";
 
@@ -35,7 +35,7 @@ function partOf({ extent, run }: KernelInstance, share: number): CallPart {
 
 const restOf = ({ rest }: Pacing) => rest ?? (async () => {});
 
-export class WasmScreening implements Screening {
+class WasmScreening implements LeaseInstrument {
   readonly #subject: Subject;
   readonly #bench: Bench;
   readonly #load: LoadKernel;
@@ -43,7 +43,7 @@ export class WasmScreening implements Screening {
   readonly #stepMs: number;
   readonly #pacing: Pacing;
 
-  private constructor(
+  constructor(
     subject: Subject,
     bench: Bench,
     load: LoadKernel,
@@ -59,75 +59,57 @@ export class WasmScreening implements Screening {
     this.#pacing = pacing;
   }
 
-  /** Fetches all kernels at once. Throws KernelZooError: network, artifact, memory, run. */
-  static async open(
-    arena: Arena,
-    running: Running,
-    kernels: readonly KernelWire[],
-    load: LoadKernel,
-    stepMs: number,
-    pacing: Pacing,
-  ): Promise<WasmScreening> {
-    const subject = subjectOf(running);
-    // Whoever needs a kernel sees its failure.
-    for (const kernel of kernels) load(kernel).catch(() => undefined);
-    const all = [running.kernel, ...kernels];
-    const [module, packs] = await Promise.all([load(running.kernel), loadPacks(all, load)]);
-    const rest = restOf(pacing);
-    await rest();
-    const bench = new Bench(arena, subject, all, packs);
-    try {
-      await bench.fill(rest);
-      await bench.layOut(running.kernel, rest);
-      const reference = await setReference(bench, running.kernel, module, stepMs, pacing);
-      return new WasmScreening(subject, bench, load, reference, stepMs, pacing);
-    } catch (thrown) {
-      bench.dispose();
-      throw thrown;
-    }
+  /** Times the beginning of a call, whatever it computes, and tells of whole calls by it. */
+  async candidate(kernel: KernelWire): Promise<TimedWork<MeasurementWire>> {
+    return () =>
+      this.#attempt(kernel, async (module) => {
+        const { clock, hopeless } = this.#pacing;
+        const { instance, callMs } = this.#reference;
+        const share = Math.min(1, PART_MS / callMs);
+        const untilMs = deadlineMs(callMs, clock);
+        const [own, beside] = [
+          await this.#warm(partOf(this.#bench.bind(kernel, module), share), untilMs),
+          { ...partOf(instance, share), callMs: share * callMs },
+        ];
+        const calls = callsPerSample(Math.min(own.callMs, beside.callMs), this.#stepMs);
+        const isHopeless = own.callMs > hopeless * beside.callMs;
+        const samples = isHopeless
+          ? { own: [1e6 * own.callMs], reference: [1e6 * beside.callMs] }
+          : await screen(
+              this.#sampler(own, calls),
+              this.#sampler(beside, calls),
+              untilMs,
+              clock,
+              LOST,
+            );
+        const whole = (ns: readonly number[]): readonly number[] => ns.map((part) => part / share);
+        const { own: ownNs, reference } = samples;
+        const ofCalls = { own: whole(ownNs), reference: whole(reference) };
+        return measurementOf(kernel, [], ofCalls, calls, null);
+      });
   }
 
-  get callMs(): number {
-    return this.#reference.callMs;
-  }
-
-  /** Times the beginning of a call, whatever it computes. */
-  begun(kernel: KernelWire): Promise<number | null> {
-    return this.#attempt(kernel, async (module) => {
-      const { clock, hopeless } = this.#pacing;
-      const { instance, callMs } = this.#reference;
-      const share = Math.min(1, PART_MS / callMs);
-      const untilMs = deadlineMs(callMs, clock);
-      const [own, beside] = [
-        await this.#warm(partOf(this.#bench.bind(kernel, module), share), untilMs),
-        { ...partOf(instance, share), callMs: share * callMs },
-      ];
-      if (own.callMs > hopeless * beside.callMs) return own.callMs / beside.callMs;
-      const calls = callsPerSample(Math.min(own.callMs, beside.callMs), this.#stepMs);
-      const samples = await screen(
-        this.#sampler(own, calls),
-        this.#sampler(beside, calls),
-        untilMs,
-        clock,
-        LOST,
-      );
-      return relativeTime(samples.own, samples.reference);
-    });
-  }
-
-  proven(kernel: KernelWire): Promise<number | null> {
-    return this.#attempt(kernel, async (module) => {
-      const { samples_ns, reference_ns } = await measure(
-        this.#bench,
-        this.#subject,
-        this.#reference,
-        kernel,
-        module,
-        this.#stepMs,
-        this.#pacing,
-      );
-      return relativeTime(samples_ns, reference_ns);
-    });
+  /** Compares whole outputs, too; a kernel that fails takes an infinite time. */
+  async again(kernels: readonly KernelWire[]): Promise<TimedWork<readonly number[]>> {
+    return async () => {
+      const times: number[] = [];
+      for (const kernel of kernels) {
+        const { outcome, samples_ns, reference_ns } = await this.#attempt(kernel, (module) =>
+          measure(
+            this.#bench,
+            this.#subject,
+            this.#reference,
+            kernel,
+            module,
+            this.#stepMs,
+            this.#pacing,
+          ),
+        );
+        const isRight = outcome === "ok";
+        times.push(isRight ? relativeTime(samples_ns, reference_ns) : Number.POSITIVE_INFINITY);
+      }
+      return times;
+    };
   }
 
   modules(kernel: KernelWire): Promise<readonly Linked[]> {
@@ -141,20 +123,19 @@ export class WasmScreening implements Screening {
     this.#bench.dispose();
   }
 
-  /** Null for a kernel that fails. */
   async #attempt(
     kernel: KernelWire,
-    work: (module: WebAssembly.Module) => Promise<number>,
-  ): Promise<number | null> {
+    work: (module: WebAssembly.Module) => Promise<MeasurementWire>,
+  ): Promise<MeasurementWire> {
     try {
       const module = await this.#load(kernel);
       await this.#bench.layOut(kernel, restOf(this.#pacing));
       return await work(module);
     } catch (thrown) {
-      failureOf(kernel, thrown);
+      const failure = failureOf(kernel, thrown);
       // It may have written anywhere.
       this.#bench.reset();
-      return null;
+      return failure;
     }
   }
 
@@ -168,3 +149,31 @@ export class WasmScreening implements Screening {
     return restingSampler(part, sampled, restOf(this.#pacing), this.#pacing.clock);
   }
 }
+
+/** Opening fetches all kernels at once. Throws KernelZooError: network, artifact, memory, run. */
+export const wasmScreening = (
+  arena: Arena,
+  load: LoadKernel,
+  stepMs: number,
+  pacing: Pacing,
+): Instrument => ({
+  async open(subject, kernels) {
+    // Whoever needs a kernel sees its failure.
+    for (const kernel of kernels) load(kernel).catch(() => undefined);
+    const { reference: running } = subject;
+    const all = [running, ...kernels];
+    const [module, packs] = await Promise.all([load(running), loadPacks(all, load)]);
+    const rest = restOf(pacing);
+    await rest();
+    const bench = new Bench(arena, subject, all, packs);
+    try {
+      await bench.fill(rest);
+      await bench.layOut(running, rest);
+      const reference = await setReference(bench, running, module, stepMs, pacing);
+      return new WasmScreening(subject, bench, load, reference, stepMs, pacing);
+    } catch (thrown) {
+      bench.dispose();
+      throw thrown;
+    }
+  },
+});

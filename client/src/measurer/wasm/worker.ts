@@ -3,7 +3,7 @@ import { Arena } from "../../engine/arena.js";
 import { clockStepMs } from "../../timing/clock.js";
 import { measuring } from "../candidate-server.js";
 import { cachedLoader } from "../kernel-cache.js";
-import { WasmScreening } from "./screening.js";
+import { wasmScreening } from "./screening.js";
 
 const arena = new Arena();
 const stepMs = clockStepMs();
@@ -14,5 +14,5 @@ const LOAD_MS = 5;
 measuring((origin, signal, pacing, lulls) => {
   const loads = lulls.gate(LOAD_MS);
   const load = cachedLoader(origin, signal, (work) => lulls.within(work, loads));
-  return (running, kernels) => WasmScreening.open(arena, running, kernels, load, stepMs, pacing);
+  return wasmScreening(arena, load, stepMs, pacing);
 });
