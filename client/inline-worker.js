@@ -6,7 +6,7 @@
  * site whose bundler makes one file of the SDK has each of them once.
  */
 import { readdirSync, readFileSync } from "node:fs";
-import { dirname, resolve } from "node:path";
+import { basename, dirname, resolve } from "node:path";
 import { rolldown } from "rolldown";
 import { minify } from "terser";
 import { partition } from "./worker-parts.js";
@@ -15,6 +15,20 @@ const INLINED = "?inlined";
 const PARTS = "?parts";
 /** A text that several workers share. */
 const PART = "\0part:";
+
+/** Modules of data alone, which a page shares with the texts of its workers: both have them as JSON. */
+const DATA = /\/probe\/((gpu-)?modules)\.ts$/;
+const JSON_OF = "\0json:";
+
+/** The name of a module of data among the parts of workers. @param {string} file */
+const dataName = (file) => `data-${DATA.exec(file)?.[1]}`;
+
+/** What a module of data exports, as JSON. @param {string} file */
+async function jsonOf(file) {
+  const bundle = await rolldown({ input: file });
+  const { output } = await bundle.generate({ format: "esm" });
+  return JSON.stringify(await import(`data:text/javascript,${encodeURIComponent(output[0].code)}`));
+}
 
 /**
  * No getter of ours does anything but answer, and no function is constructed that is no class.
@@ -37,14 +51,17 @@ async function bundledText(file) {
   return code;
 }
 
-/**
- * The workers of which sources import parts.
- * @param {string} folder
- */
-function workersInParts(folder) {
-  const files = readdirSync(folder, { recursive: true, encoding: "utf8" })
+/** @param {string} folder */
+const sourcesIn = (folder) =>
+  readdirSync(folder, { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".ts"))
     .map((name) => resolve(folder, name));
+
+/**
+ * The workers of which sources import parts.
+ * @param {readonly string[]} files
+ */
+function workersInParts(files) {
   const imported = files.flatMap((file) =>
     [...readFileSync(file, "utf8").matchAll(/(?:from |import\()"([^"]+)\.js\?parts"/g)].map(
       ([, path]) => resolve(dirname(file), `${path}.ts`),
@@ -96,9 +113,22 @@ const atOnce = {
   },
 };
 
+/** Parts of workers take data from a part of its own. @type {import("rolldown").Plugin} */
+const dataApart = {
+  name: "data-apart",
+  resolveId: {
+    order: "pre",
+    handler(path, importer) {
+      const file = resolve(dirname(importer ?? ""), path.replace(/\.js$/, ".ts"));
+      return DATA.test(file) ? { id: `./${dataName(file)}.js`, external: true } : null;
+    },
+  },
+};
+
 /**
- * The statements of all workers in parts by name, and for each worker's file their names in order.
- * @type {Promise<{ texts: Map<string, string>; partsOf: Map<string, readonly string[]> }> | undefined}
+ * The statements of all workers in parts by name, for each worker's file their names in order, and the
+ * files of those that are data.
+ * @type {Promise<Awaited<ReturnType<typeof bundledParts>>> | undefined}
  */
 let bundling;
 
@@ -113,12 +143,13 @@ function inParts(worker) {
 
 /** @param {string} folder */
 async function bundledParts(folder) {
-  const workers = workersInParts(folder);
+  const files = sourcesIn(folder);
+  const workers = workersInParts(files);
   const names = new Map(workers.map((file, i) => [file, `worker${i}`]));
   const parts = partition(workers);
   const bundle = await rolldown({
     input: Object.fromEntries(workers.map((file, i) => [`worker${i}`, file])),
-    plugins: [inlineWorker, atOnce, parts.plugin],
+    plugins: [dataApart, inlineWorker, atOnce, parts.plugin],
     preserveEntrySignatures: false,
   });
   const { output } = await bundle.generate({
@@ -140,7 +171,7 @@ async function bundledParts(folder) {
     }),
   );
   const imports = new Map(
-    chunks.map(({ name, imports }) => [name, imports.map((file) => file.replace(/\.js$/, ""))]),
+    chunks.map(({ name, imports }) => [name, imports.map((file) => basename(file, ".js"))]),
   );
   /** Those that one needs before it. @type {(name: string, before: Set<string>) => Set<string>} */
   const inOrder = (name, before) => {
@@ -151,21 +182,38 @@ async function bundledParts(folder) {
   const partsOf = new Map(
     workers.map((file) => [file, [...inOrder(names.get(file) ?? "", new Set())]]),
   );
-  return { texts: new Map(statements), partsOf };
+  const data = new Map(
+    files.filter((file) => DATA.test(file)).map((file) => [dataName(file), file]),
+  );
+  return { texts: new Map(statements), partsOf, data };
 }
 
 /** @type {import("rolldown").Plugin} */
 export const inlineWorker = {
   name: "inline-worker",
   resolveId(path, importer) {
-    if (path.startsWith(PART)) return path;
+    if (path.startsWith(PART) || path.startsWith(JSON_OF)) return path;
     const [, file, query] = /^(.*)\.js(\?inlined|\?parts)$/.exec(path) ?? [];
     return file === undefined ? null : resolve(dirname(importer ?? ""), `${file}.ts${query}`);
   },
   async load(id) {
+    if (id.startsWith(JSON_OF)) {
+      const code = `export default ${JSON.stringify(await jsonOf(id.slice(JSON_OF.length)))};`;
+      return { code, moduleType: "js", moduleSideEffects: false };
+    }
+    if (DATA.test(id)) {
+      const names = Object.keys(JSON.parse(await jsonOf(id))).join(", ");
+      const json = `import json from ${JSON.stringify(JSON_OF + id)};`;
+      const code = `${json}\nexport const { ${names} } = JSON.parse(json);`;
+      return { code, moduleType: "js", moduleSideEffects: false };
+    }
     if (id.startsWith(PART)) {
-      const { texts } = await inParts(id);
-      return `export default ${JSON.stringify(texts.get(id.slice(PART.length)))};`;
+      const { texts, data } = await inParts(id);
+      const name = id.slice(PART.length);
+      const file = data.get(name);
+      if (file === undefined) return `export default ${JSON.stringify(texts.get(name))};`;
+      const json = `import json from ${JSON.stringify(JSON_OF + file)};`;
+      return `${json}\nexport default "const ${constant(name)}=" + json + ";\\n";`;
     }
     if (id.endsWith(INLINED)) {
       const file = id.slice(0, -INLINED.length);

@@ -13,7 +13,7 @@ CODINGS = {"br": ".br", "gzip": ".gz"}
 """The shortest first; `client/build.js` writes them beside each file that they make shorter."""
 
 # Names with a hash of what is in them, as client/bundles.js gives them.
-_HASHED = re.compile(r"-([0-9a-f]{8}|[0-9a-f]{12})\.js")
+_HASHED = re.compile(r"^(chunks|pinned)/|-[0-9a-z]{12}\.js")
 _ALIASES = ("sdk.js", "sdk.json", "chat.js")
 FOR_EVER = "public, max-age=31536000, immutable"
 FOR_MINUTES = "public, max-age=300, stale-if-error=86400"
