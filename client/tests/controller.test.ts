@@ -76,7 +76,7 @@ class World {
   #answer = answerOf(planOf());
   #nowMs = 1;
   #isStopped = false;
-  /** What was refused or taken back in this visit. */
+  /** Artifacts that were refused or taken back in this visit. */
   readonly #barred = new Set<string>();
   // The measurer: what it must not try, what it has been told last, and its messages under way.
   #measurer: { readonly tried: Set<string>; inbox: FromMeasurer[]; gate: string } | null = null;
@@ -126,7 +126,7 @@ class World {
     }
   }
 
-  /** What the page believes that its model runs, and what it does run. */
+  /** The kernels that the page believes to run, each with the one that does. */
   get kernels(): readonly (readonly [believed: string, running: string])[] {
     const { winners, answered } = this.state;
     return WORKLOADS.map((workload) => {
@@ -136,7 +136,7 @@ class World {
     });
   }
 
-  /** Whether the measurer may work, and whether anything speaks against it. */
+  /** The last word that the measurer has on whether it may work, and the word that it shall have. */
   get gate(): readonly [told: string | undefined, shall: string] {
     const rests = this.state.isBusy || this.#pausedBy.size > 0;
     return [this.#measurer?.gate, rests ? "rest" : "go"];

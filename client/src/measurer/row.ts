@@ -18,7 +18,7 @@ export interface RowPorts {
   readonly begins: (kernel: KernelWire) => void;
   /** Told of each candidate once, those that do not compile among them. */
   readonly measured: (kernel: KernelWire, made: MeasurementWire) => void;
-  /** Whether no turn is to begin, where it may take as long as the longest before. */
+  /** Says whether no turn is to begin, as it may take as long as the longest before. */
   readonly isOver: (longestMs: number) => boolean;
 }
 

@@ -54,7 +54,7 @@ interface WatchedMeasurer {
   readonly pingedMs: number | null;
 }
 
-/** What does not change in a visit. */
+/** The terms of a visit, which do not change. */
 interface TuningTerms {
   readonly target: MeasuredTarget;
   readonly budgetMs: number;
@@ -276,7 +276,7 @@ export function timedInTokens({ answered, terms }: TuningState): readonly string
 
 export const leftMs = ({ terms, spentMs }: TuningState): number => terms.budgetMs - spentMs;
 
-/** Whether a kernel that only this page has chosen is at fault. */
+/** Says whether a kernel that only this page has chosen is at fault. */
 export const isAtFault = ({ winners }: TuningState, { fault }: Failure): boolean =>
   fault !== null && winners.get(fault.workload)?.win.kernel.sha256 === fault.artifact;
 
@@ -671,7 +671,7 @@ function fromAgent(message: FromAgent): Change {
   return message satisfies never;
 }
 
-/** Where the agent has work, it tries what nobody has tried, and the measurer does not. */
+/** An agent that has work tries what nobody has tried, and the measurer does not. */
 const agentWorks = (works: boolean): Change => tellMeasurer({ type: "explore", explore: !works });
 
 function agentTells(event: AgentEvent): Change {

@@ -79,7 +79,7 @@ class Tuner implements ModelTuning, Tuned {
     this.#take({ type: "paused", by: new Set(this.#pauses.because) }),
   );
   #state: TuningState;
-  /** What was decided and is not done yet. */
+  /** Effects that were decided and are not done yet. */
   readonly #effects: Effect[] = [];
   #isActing = false;
   readonly #actions: Handlers<Effect> = {
