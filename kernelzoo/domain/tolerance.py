@@ -44,6 +44,7 @@ class Growth(Enum):
     ELEMENTWISE = auto()
     PRODUCTS = auto()
     INTEGERS = auto()
+    WHOLE = auto()
     SUM = auto()
     MEAN = auto()
     LARGEST = auto()
@@ -72,6 +73,8 @@ def comparison_tolerance(workload: Workload, target: TargetKind = TargetKind.WAS
 def growth_of(operator: Operator) -> Growth:
     """A norm calls a root, and shares of a total are powers divided by their sum."""
     reduced = [stage for stage in operator.stages if stage.reducer]
+    if operator.stages[-1].dtype is DType.I32:
+        return Growth.WHOLE
     if not reduced:
         return Growth.ELEMENTWISE
     if Function.RSQRT in operator.functions:
@@ -82,7 +85,7 @@ def growth_of(operator: Operator) -> Growth:
         return Growth.INTEGERS
     if any(map(_multiplies, reduced)):
         return Growth.PRODUCTS
-    if all(stage.reducer is Reducer.MAX for stage in reduced):
+    if all(stage.reducer in (Reducer.MIN, Reducer.MAX) for stage in reduced):
         return Growth.LARGEST
     return Growth.SUM if operator.stages[-1].reducer else Growth.MEAN
 
@@ -109,6 +112,8 @@ def _of_computing(workload: Workload, unit: float) -> float:
     n, growth = _terms(workload), growth_of(workload.operator)
     roundings = 2 * (n + FUNCTION_ROUNDINGS) * unit
     match growth:
+        case Growth.WHOLE:
+            return 0.0
         case Growth.ELEMENTWISE | Growth.LARGEST:
             return 2 * FUNCTION_ROUNDINGS * unit * _weights_alone(workload)
         case Growth.PRODUCTS:

@@ -22,7 +22,7 @@ from services.tuner.schedules.base.wasm_config import Pack
 from services.tuner.schedules.matmul.config import Outer
 from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.candidates import schedule
-from tests.unit.tuner.execution import Floats, inputs_of, packed_inputs
+from tests.unit.tuner.execution import NUMPY, Floats, inputs_of, packed_inputs
 from tests.unit.tuner.reference import EXAMPLES, reference
 from workers.fleet.firefox import find_firefox
 
@@ -83,7 +83,8 @@ class EngineCase:
         }
 
     def error(self, output: str) -> float:
-        values = np.frombuffer(b64decode(output), np.float32).reshape(self.wanted.shape)
+        dtype = NUMPY[self.workload.output.dtype]
+        values = np.frombuffer(b64decode(output), dtype).reshape(self.wanted.shape)
         return float(np.abs(values - self.wanted).max())
 
 

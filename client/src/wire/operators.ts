@@ -63,6 +63,8 @@ export interface OperatorInputs {
     b_scale: Float32Array;
     b_sum: Int32Array;
   };
+  quantise_range: { a: Float32Array };
+  quantise: { a: Float32Array; scale: Float32Array; zero: Int32Array };
 }
 
 /** The last part of the keys of each operator. */
@@ -112,6 +114,8 @@ export interface OperatorExtents {
   gather_q8z: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
   matmul_u8i8: `m${number}k${number}n${number}`;
   matmul_u8i7: `m${number}k${number}n${number}`;
+  quantise_range: `n${number}`;
+  quantise: `n${number}`;
 }
 
 /** The inputs that a page gives an epilogue; empty if it needs the entry alone. */

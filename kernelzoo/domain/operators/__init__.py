@@ -6,6 +6,7 @@ from kernelzoo.domain.operators.elementwise import ELEMENTWISE
 from kernelzoo.domain.operators.epilogues import EPILOGUES, EpilogueKind
 from kernelzoo.domain.operators.integer_products import INTEGER_PRODUCTS
 from kernelzoo.domain.operators.operator import Axes, Family, Operator
+from kernelzoo.domain.operators.quantisation import QUANTISATIONS
 from kernelzoo.domain.operators.quantised import QUANTISED
 from kernelzoo.domain.operators.reduction import REDUCTIONS
 
@@ -20,5 +21,6 @@ OPERATORS = {
         *ELEMENTWISE,
         *QUANTISED,
         *INTEGER_PRODUCTS,
+        *QUANTISATIONS,
     )
 }

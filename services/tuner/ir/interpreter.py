@@ -20,6 +20,7 @@ from services.tuner.ir.nodes import (
     Block,
     Broadcast,
     Buffer,
+    Bytes,
     Call,
     Cast,
     Compare,
@@ -284,6 +285,9 @@ def _value(expression: Expression, machine: _Machine) -> Value:
         case MultiplyAdd(left=left, right=right, addend=addend):
             one, other, total = _values((left, right, addend), machine)
             return _lanes(np.add(np.multiply(one, other), total))
+        case Bytes(values=parts):
+            numbers = np.concatenate(list(_values(parts, machine)))
+            return _lanes(np.clip(numbers, 0, 255).astype(np.uint8).view(np.int32))
         case Halves(value=value, odd=odd):
             held = _value(value, machine).view(np.int8).reshape(-1, 4)[:, int(odd) :: 2]
             return np.ascontiguousarray(held.astype(np.int16)).view(np.int32).reshape(-1)

@@ -304,6 +304,13 @@ class Halves(Arithmetic, frozen=True, kw_only=True, gc=False):
     odd: bool
 
 
+class Bytes(Arithmetic, frozen=True, kw_only=True, gc=False):
+    """Puts the sixteen I32 of four vectors together as bytes, in order, four to a word: each as the
+    nearest number from 0 to 255."""
+
+    values: tuple["Expression", ...]
+
+
 class DotPairs(Arithmetic, frozen=True, kw_only=True, gc=False):
     """Sums two products, an I32, in each lane: of the two i16 that `left` holds there with those of
     `right`."""
@@ -388,6 +395,7 @@ Expression = (
     | Binary
     | MultiplyAdd
     | Halves
+    | Bytes
     | DotPairs
     | DotQuads
     | Compare
@@ -516,6 +524,7 @@ _LANES: dict[type[Expression], Callable[..., int]] = {
     RegisterRead: lambda e: e.register.lanes,
     **dict.fromkeys((ExtractLane, IndexValue), lambda _: 1),
     Lanes: lambda e: len(e.values),
+    Bytes: lambda _: LANES,
     **dict.fromkeys((Cast, Bitcast, Halves, SubgroupReduce), lambda e: lanes_of(e.value)),
     Call: lambda e: lanes_of(e.argument),
     Select: lambda e: lanes_of(e.then),
@@ -540,7 +549,7 @@ def dtype_of(expression: Expression) -> DType:
             return register.dtype
         case Const(dtype=dtype) | Cast(dtype=dtype) | Bitcast(dtype=dtype):
             return dtype
-        case IndexValue() | Compare() | Halves() | DotPairs() | DotQuads():
+        case IndexValue() | Compare() | Halves() | Bytes() | DotPairs() | DotQuads():
             return DType.I32
         case Select(then=operand):
             return dtype_of(operand)

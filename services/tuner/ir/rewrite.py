@@ -13,6 +13,7 @@ from services.tuner.ir.nodes import (
     Bitcast,
     Block,
     Broadcast,
+    Bytes,
     Call,
     Cast,
     Compare,
@@ -58,7 +59,7 @@ _OPERANDS: dict[type[Expression], Callable[..., tuple[Expression, ...]]] = {
     **dict.fromkeys((Binary, Compare, DotPairs, Shuffle), lambda e: (e.left, e.right)),
     **dict.fromkeys((Broadcast, ExtractLane, Cast, Bitcast, Halves), lambda e: (e.value,)),
     **dict.fromkeys((MultiplyAdd, DotQuads), lambda e: (e.left, e.right, e.addend)),
-    Lanes: lambda e: e.values,
+    **dict.fromkeys((Bytes, Lanes), lambda e: e.values),
     Select: lambda e: (e.condition, e.then, e.otherwise),
     Call: lambda e: (e.argument,),
     SubgroupReduce: lambda e: (e.value, e.thread),
@@ -95,7 +96,9 @@ _REBUILT: dict[type[Expression], Callable[..., Expression]] = {
     DotPairs: lambda e, f: DotPairs(left=f(e.left), right=f(e.right)),
     Halves: lambda e, f: Halves(value=f(e.value), odd=e.odd),
     Broadcast: lambda e, f: Broadcast(value=f(e.value), lanes=e.lanes),
-    Lanes: lambda e, f: Lanes(values=tuple([f(part) for part in e.values])),
+    **dict.fromkeys(
+        (Bytes, Lanes), lambda e, f: type(e)(values=tuple([f(part) for part in e.values]))
+    ),
     Select: lambda e, f: replace(
         e, condition=f(e.condition), then=f(e.then), otherwise=f(e.otherwise)
     ),

@@ -12,6 +12,7 @@ from services.tuner.ir.nodes import (
     Bitcast,
     Block,
     Broadcast,
+    Bytes,
     Call,
     Cast,
     Compare,
@@ -116,6 +117,8 @@ def expression_text(expression: Expression) -> str:
             return f"{op}({show(left)}, {show(right)})"
         case MultiplyAdd(left=left, right=right, addend=addend):
             return f"fma({show(left)}, {show(right)}, {show(addend)})"
+        case Bytes(values=parts):
+            return f"bytes({', '.join(map(show, parts))})"
         case Halves(value=value, odd=odd):
             return f"{'odd' if odd else 'even'} halves({show(value)})"
         case DotPairs(left=left, right=right):

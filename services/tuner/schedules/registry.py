@@ -28,6 +28,7 @@ from services.tuner.schedules.integer_matmul import family as integer_matmul
 from services.tuner.schedules.matmul import family as matmul
 from services.tuner.schedules.ordered import family as ordered
 from services.tuner.schedules.prefetching_matmul import family as prefetching_matmul
+from services.tuner.schedules.quantisation import family as quantisation
 from services.tuner.schedules.quantised_gemv import family as quantised_gemv
 from services.tuner.schedules.quantised_matmul import family as quantised_matmul
 from services.tuner.schedules.recurrence import family as recurrence
@@ -40,6 +41,7 @@ FAMILIES: tuple[ScheduleFamily, ...] = (
     *quantised_gemv.FAMILIES,
     *quantised_matmul.FAMILIES,
     *integer_matmul.FAMILIES,
+    *quantisation.FAMILIES,
     *decode_attention.FAMILIES,
     *block_attention.FAMILIES,
     *attention.FAMILIES,

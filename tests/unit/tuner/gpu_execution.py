@@ -52,8 +52,11 @@ def padded(size_bytes: int) -> int:
 
 
 def execute_gpu(artifact: Artifact, inputs: list[Floats], slices: int = 1) -> Floats:
-    """The output as f32, each dispatch in so many slices; output and scratch start as NaN."""
-    return execute_on_gpu(artifact, inputs, slices).astype(np.float32)
+    """The output, one of f16 as f32, each dispatch in so many slices; output and scratch start as
+    NaN."""
+    output: Any = execute_on_gpu(artifact, inputs, slices)
+    converted: Floats = output if output.dtype != np.float16 else output.astype(np.float32)
+    return converted
 
 
 def execute_on_gpu(artifact: Artifact, inputs: Sequence[Values], slices: int = 1) -> Values:

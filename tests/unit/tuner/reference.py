@@ -75,7 +75,7 @@ EXAMPLES = (
     *(
         f"{name}:f32:n{size}"
         for name in OPERATORS
-        for size in (7, 301)
+        for size in ((8, 304) if OPERATORS[name].multiples else (7, 301))
         if len(OPERATORS[name].axes) == 1
     ),
 )
@@ -174,6 +174,11 @@ def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
     if name in BINARY:
         return np.asarray(BINARY[name](x[0], x[1]))
     match name:
+        case "quantise":
+            held = np.clip(np.rint(np.float32(x[0]) / np.float32(x[1])) + x[2], 0, 255)
+            return np.asarray(held.astype(np.uint8).view(np.int32).astype(np.float64))
+        case "quantise_range":
+            return np.array([min(x[0].min(), 0.0), max(x[0].max(), 0.0)])
         case "matmul" | "matmul_i8" | "batch_matmul":
             return np.asarray(x[0] @ x[1])
         case (

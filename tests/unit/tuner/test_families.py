@@ -40,6 +40,8 @@ FOUND = {
     "matmul_nt:f32:m1k8n8": ("matmul", "matmul"),
     "matmul:f32:m1k1n1": ("gemv", "matmul"),
     "matmul_i8:f32:m8k8n8": ("matmul", "elementwise"),
+    "quantise:f32:n64": ("quantisation", "elementwise"),
+    "quantise_range:f32:n7": ("quantisation", "elementwise"),
     "matmul_u8i8+bias:f32:m8k8n8": ("integer_matmul", "elementwise"),
     "matmul_u8i7:f32:m1k8n8": ("integer_matmul", "elementwise"),
     "conv2d:f32:b1h8w8c4o8kh3kw3stride1pad1": ("conv", "matmul"),

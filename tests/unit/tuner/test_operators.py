@@ -15,7 +15,7 @@ from services.tuner.operators.lowering import stated
 from services.tuner.passes.pipeline import ALL_PASSES
 from services.tuner.schedules.registry import lite_space
 from tests.examples import examples, one_in
-from tests.unit.tuner.execution import execute, inputs_of, packed_inputs, run_program
+from tests.unit.tuner.execution import NUMPY, execute, inputs_of, packed_inputs, run_program
 from tests.unit.tuner.reference import EXAMPLES, reference
 from tests.unit.tuner.wasm_checks import legal
 
@@ -54,7 +54,12 @@ def test_the_plain_definition_computes_the_operator(key: str) -> None:
     workload = Workload.parse(key)
     inputs = inputs_of(workload)
     made = compile_program(stated(workload), key)
-    output = run_program(made, [array.ravel() for array in inputs], workload.output.elements)
+    output = run_program(
+        made,
+        [array.ravel() for array in inputs],
+        workload.output.elements,
+        np.dtype(NUMPY[workload.output.dtype]).type,
+    )
     error = np.abs(output - reference(workload, inputs).ravel()).max()
     assert error <= comparison_tolerance(workload)
 

@@ -23,6 +23,7 @@ from services.tuner.ir.nodes import (
     BinaryOp,
     Bitcast,
     Broadcast,
+    Bytes,
     Call,
     Cast,
     Compare,
@@ -137,6 +138,7 @@ _DOT_BYTES = (
     plain("i32x4.extadd_pairwise_i16x8_s"),
 )
 _ADD = plain("i32x4.add")
+_NARROW, _NARROW_TO_BYTES = plain("i16x8.narrow_i32x4_s"), plain("i8x16.narrow_i16x8_u")
 
 
 class Expressions:
@@ -162,17 +164,8 @@ class Expressions:
                 self._broadcast(value)
             case Binary() | Compare():
                 self._operation(expression)
-            case Halves(value=value, odd=odd) if lanes_of(value) == LANES:
-                self.push(value)
-                self._emit(*(_ODD_HALVES if odd else _EVEN_HALVES))
-            case DotPairs(left=left, right=right) if lanes_of(left) == LANES:
-                self._each(left, right)
-                self._function.emit(_DOT_PAIRS)
-            case DotQuads(left=left, right=right, addend=addend) if lanes_of(left) == LANES:
-                self._each(left, right)
-                self._emit(*(_DOT_BYTES if expression.in_two else ()))
-                self.push(addend)
-                self._function.emit(_ADD if expression.in_two else _DOT_QUADS)
+            case Halves() | Bytes() | DotPairs() | DotQuads() if lanes_of(expression) == LANES:
+                self._of_words(expression)
             case Const():
                 self._function.emit(_constant(expression))
             case ExtractLane(value=value, lane=lane):
@@ -200,6 +193,26 @@ class Expressions:
                 self._function.emit(made)
             case _:
                 raise unsupported(expression, "the wasm printer")
+
+    def _of_words(self, node: Halves | Bytes | DotPairs | DotQuads) -> None:
+        """Bytes and i16 that lie in vectors of words."""
+        match node:
+            case Bytes(values=(first, second, third, fourth)):
+                self._each(first, second)
+                self._function.emit(_NARROW)
+                self._each(third, fourth)
+                self._emit(_NARROW, _NARROW_TO_BYTES)
+            case Halves(value=value, odd=odd):
+                self.push(value)
+                self._emit(*(_ODD_HALVES if odd else _EVEN_HALVES))
+            case DotPairs(left=left, right=right):
+                self._each(left, right)
+                self._function.emit(_DOT_PAIRS)
+            case DotQuads(left=left, right=right, addend=addend, in_two=in_two):
+                self._each(left, right)
+                self._emit(*(_DOT_BYTES if in_two else ()))
+                self.push(addend)
+                self._function.emit(_ADD if in_two else _DOT_QUADS)
 
     def _select(self, node: Select) -> None:
         """v128.bitselect takes three x86 instructions. Selecting zero by v128.andnot takes one; so

@@ -163,6 +163,8 @@ _TABLE = (
     ("f32x4.floor", (_SIMD, 0x68), "v->v", Immediate.NONE),
     ("f32x4.nearest", (_SIMD, 0x6A), "v->v", Immediate.NONE),
     ("i32x4.extadd_pairwise_i16x8_s", (_SIMD, 0x7E), "v->v", Immediate.NONE),
+    ("i8x16.narrow_i16x8_u", (_SIMD, 0x66), "vv->v", Immediate.NONE),
+    ("i16x8.narrow_i32x4_s", (_SIMD, 0x85), "vv->v", Immediate.NONE),
     ("i16x8.extend_low_i8x16_s", (_SIMD, 0x87), "v->v", Immediate.NONE),
     ("i16x8.shl", (_SIMD, 0x8B), "vi->v", Immediate.NONE),
     ("i16x8.shr_s", (_SIMD, 0x8C), "vi->v", Immediate.NONE),

@@ -1,0 +1,1 @@
+"""Schedules the range of activations, and what makes bytes of them."""

@@ -1,0 +1,14 @@
+"""Lists the families of this folder, and tells which programs each takes."""
+
+from services.tuner.schedules.base.family import wasm_family
+from services.tuner.schedules.base.iteration import IterationSpace
+from services.tuner.schedules.quantisation.config import finds_range, makes_bytes
+from services.tuner.schedules.quantisation.space import wasm_quantisation_configs
+
+
+def _quantises(space: IterationSpace) -> bool:
+    """True of both steps of quantisation, which operators name."""
+    return space.named and (finds_range(space.program) or makes_bytes(space.program))
+
+
+FAMILIES = (wasm_family("quantisation", _quantises, wasm_quantisation_configs),)
