@@ -204,7 +204,7 @@ def test_what_makes_a_config_unusable_is_said() -> None:
         ({"unroll_k": 3}, "must divide 4"),
         ({"fma": True}, "quads need relaxed SIMD"),
         ({"dot": Dot.QUADS, "fma": True}, "7 bits alone"),
-        ({"block_m": 7}, "whole tiles"),
+        ({"block_m": config.tile_m + 1}, "whole tiles"),
         ({"outer": Slices.COLUMNS}, "block_m is all rows"),
     ):
         made = replace(config, **changed).candidate(workload)

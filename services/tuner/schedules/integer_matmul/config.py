@@ -39,8 +39,9 @@ class Slices(StrEnum):
 class WasmIntegerMatmulConfig(WasmConfig):
     """A slice takes `block_m` rows or `block_n` columns. `tile_m` rows and a panel of `tile_n`
     columns make the sums that are in registers, from `unroll_k` words of each at once. `packed`:
-    b lies in panels, else each slice copies it there. `fma` stands for relaxed SIMD, which quads
-    need; sums of reals are rounded twice with either."""
+    b lies in panels, else each slice copies it there. `prepared`: a slice makes what dot products
+    take of a panel before its rows pass, else each tile does. `fma` stands for relaxed SIMD, which
+    quads need; sums of reals are rounded twice with either."""
 
     family: ClassVar = "integer_matmul"
     tile_m: int
@@ -51,6 +52,7 @@ class WasmIntegerMatmulConfig(WasmConfig):
     dot: Dot
     outer: Slices
     packed: bool
+    prepared: bool
 
     def fault(self, workload: Workload) -> str:
         product = integer_product_of(workload)

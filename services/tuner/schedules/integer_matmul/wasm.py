@@ -6,6 +6,8 @@ Shapes, named by the settings of `WasmIntegerMatmulConfig`; a word is four entri
     panels      [⌈n / tile_n⌉][k / 4][tile_n]         words of b, columns beyond n are zero
     wide        [rows][2][k / 4]                      pairs: bytes 0 and 2 of a as i16, then 1 and 3
                 [rows][k / 4]                         quads: bytes of a less 128
+    prepared    [k / 4][2][tile_n]                    halves of a panel of b for all rows of a slice
+                [k / 4][tile_n]                       quads: its bytes plus 64
     tile        tile_m · tile_n / 4 vectors of sums
     loop body   unroll_k words: for each half of them tile_n / 4 vectors of b, tile_m splats of a
 
@@ -33,6 +35,7 @@ What it makes of matmul_u8i8:f32:m8k16n16:constant=b with tiles of 4x8 by column
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product as product_of
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
@@ -149,6 +152,11 @@ class _Nest:
         return _words("column_sums", self.config.tile_n, ir.Scope.GLOBAL)
 
     @property
+    def _prepared(self) -> ir.Buffer:
+        size = self._halves * self.product.words * self.config.tile_n
+        return _words("prepared", size, ir.Scope.GLOBAL)
+
+    @property
     def _row_sums(self) -> ir.Buffer:
         return _words("row_sums", self.config.block_m, ir.Scope.GLOBAL)
 
@@ -176,6 +184,8 @@ class _Nest:
             scratch = (*scratch, self._row_sums, self._column_sums)
         if not config.packed:
             scratch = (*scratch, self._panels)
+        if config.prepared:
+            scratch = (*scratch, self._prepared)
         return ir.loop("slice", slices, ir.allocated(scratch, body), ir.LoopKind.RANGE)
 
     def _sliced_rows(self, slices: int, rest: int) -> ir.Block:
@@ -283,8 +293,8 @@ class _Nest:
         if not config.packed:
             b = self.b
             body = _copied(self.product, b, self._panels, config.tile_n, panel)
-        if config.fma:
-            body = (*body, *self._summed_columns(panel, columns))
+        if config.fma or config.prepared:
+            body = (*body, *self._prepared_panel(panel, columns))
         if tiles:
             first = ir.affine(m=config.tile_m) if tiles > 1 else ir.ZERO
             body = (
@@ -302,16 +312,14 @@ class _Nest:
         sums = ir.local("sums", rows * vectors * ir.LANES, DType.I32)
         weights = ir.local("weights", vectors * ir.LANES, DType.I32)
         entry = ir.local("entry", ir.LANES, DType.I32)
-        panels, wide = self._panels, self._wide
-        words = product.words
+        wide, words = self._wide, product.words
 
         def terms(k0: int) -> Iterator[ir.Store]:
             k = ir.affine(k0, word=config.unroll_k) if words > config.unroll_k else ir.constant(k0)
-            start = panel * (words * config.tile_n) + k * config.tile_n
             for half in range(self._halves):
                 for column in range(vectors):
-                    read = panels.vector(start + ir.LANES * column)
-                    yield weights.store(ir.LANES * column, self._operand(read, half))
+                    at = ir.LANES * column
+                    yield weights.store(at, self._weights(panel, k, half, at))
                 for row in range(rows):
                     place = (first + row) * (self._halves * words) + half * words
                     yield entry.store(0, ir.splat(wide[place + k]))
@@ -340,31 +348,50 @@ class _Nest:
         )
         return ir.allocated((sums, weights, entry), body)
 
-    def _summed_columns(self, panel: ir.Affine, columns: int) -> ir.Block:
-        """Stores what sums of products of quads begin as, for each column of a panel."""
+    def _weights(self, panel: ir.Affine, k: ir.Affine, half: int, at: int) -> ir.Expression:
+        """A vector of columns, as the dot product takes it."""
+        width = self.config.tile_n
+        if self.config.prepared:
+            return self._prepared.vector((k * self._halves + half) * width + at)
+        start = panel * (self.product.words * width) + k * width
+        return self._operand(self._panels.vector(start + at), half)
+
+    def _prepared_panel(self, panel: ir.Affine, columns: int) -> ir.Block:
+        """Stores the operands that a panel gives, and what sums of products of quads begin as, for
+        each of its columns."""
         product, config = self.product, self.config
         vectors = -(-columns // ir.LANES)
         sums = ir.local("sums", vectors * ir.LANES, DType.I32)
         word = ir.variable("word") if product.words > 1 else ir.ZERO
         start = panel * (product.words * config.tile_n) + word * config.tile_n
 
-        def terms() -> Iterator[ir.Store]:
-            for at in range(0, vectors * ir.LANES, ir.LANES):
-                right = self._operand(self._panels.vector(start + at), 0)
-                added = ir.DotQuads(left=_wholes(ONES), right=right, addend=sums.vector(at))
-                yield sums.store(at, added)
-
+        made = ir.local("made", ir.LANES, DType.I32)
         ends = range(0, vectors * ir.LANES, ir.LANES)
+
+        def terms() -> Iterator[ir.Store]:
+            for at, half in product_of(ends, range(self._halves)):
+                yield made.store(0, self._operand(self._panels.vector(start + at), half))
+                if config.prepared:
+                    place = (word * self._halves + half) * config.tile_n + at
+                    yield self._prepared.store(place, made.vector(0))
+                if config.fma:
+                    total = sums.vector(at)
+                    added = ir.DotQuads(left=_wholes(ONES), right=made.vector(0), addend=total)
+                    yield sums.store(at, added)
+
+        nest = ir.serial("word", product.words, tuple(terms()))
+        if not config.fma:
+            return ir.allocated((made,), nest)
         less = _wholes(MIDDLE * ZERO_POINT * product.k)
         body: ir.Block = (
             *(sums.store(at, _wholes(0)) for at in ends),
-            *ir.serial("word", product.words, tuple(terms())),
+            *nest,
             *(
                 self._column_sums.store(at, sums.vector(at) * _wholes(ZERO_POINT) - less)
                 for at in ends
             ),
         )
-        return ir.allocated((sums,), body)
+        return ir.allocated((sums, made), body)
 
     def _operand(self, words: ir.Expression, half: int) -> ir.Expression:
         if not self.config.fma:
