@@ -13,7 +13,8 @@ import uvicorn
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 from services.gateway.app import create
-from services.gateway.connections import Connections, Patience, PatientProtocol, listeners
+from services.gateway.connections import Connections, Patience, PatientProtocol
+from services.gateway.doorway import DoorwayServer
 from services.gateway.proxies import Proxies
 
 COLLECTED_AT = (50_000, 5, 10)
@@ -31,13 +32,8 @@ def main() -> None:
         proxies = Proxies.of(settings.trusted_proxies, settings.trusted_hops)
     except InvalidInput as error:
         sys.exit(f"gateway: {error}")
-    protocol = partial(
-        PatientProtocol,
-        open_connections=Connections(
-            settings.connections_per_network, settings.connections, proxies
-        ),
-        patience=Patience(),
-    )
+    connections = Connections(settings.connections_per_network, settings.connections, proxies)
+    protocol = partial(PatientProtocol, open_connections=connections, patience=Patience())
     gateway = create(settings)
     _collect_seldom()
     config = uvicorn.Config(
@@ -52,9 +48,9 @@ def main() -> None:
         limit_concurrency=settings.connections,
         timeout_graceful_shutdown=GRACE_S,
     )
-    server = uvicorn.Server(config)
+    server = DoorwayServer(config, connections)
     with suppress(KeyboardInterrupt):
-        server.run(sockets=listeners(config.bind_socket()))
+        server.run(sockets=[config.bind_socket()])
     if not server.started:
         sys.exit("gateway: it did not start; its log says why")
 

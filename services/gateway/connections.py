@@ -8,10 +8,10 @@ which it served nobody else.
 """
 
 import asyncio
-import socket
 from collections import Counter
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import lru_cache
 from heapq import nlargest
 from ipaddress import ip_address
 from math import inf
@@ -40,17 +40,6 @@ _LARGE = (
 KEPT_FOR_PROXY_S = 650
 """A proxy's idle connection is ended by the proxy: what the gateway closes just as a request is on
 its way is answered with 502 there. Caddy keeps them for 120 s, load balancers for up to 600 s."""
-
-ACCEPTED_AT_ONCE = 8
-
-
-def listeners(bound: socket.socket) -> list[socket.socket]:
-    """Gives the same socket several times. From each that listens, uvloop accepts one connection
-    between two looks at those that are open: while each of these looks finds much to do, who comes
-    waits behind all who came before. From one, a gateway that got a quarter of its core under a
-    flood of requests accepted 80 connections a second, and page loads waited for 16 s.
-    """
-    return [bound, *(bound.dup() for _ in range(ACCEPTED_AT_ONCE - 1))]
 
 
 def _last_answer(status: bytes, text: bytes) -> bytes:
@@ -107,6 +96,13 @@ class Held(Protocol):
     def end(self) -> None: ...
 
 
+@lru_cache(maxsize=4096)
+def networks(peer: str) -> tuple[str, str]:
+    """The network that an address lies in, and the group of networks."""
+    address = ip_address(peer)
+    return prefix(address), group_of(address)
+
+
 class Connections:
     """Open connections by network. Those of `proxies` are many visitors', and none's share.
 
@@ -123,13 +119,19 @@ class Connections:
         self._groups: dict[str, dict[Held, None]] = {}
         self._entered: dict[Held, tuple[str, str]] = {}
 
+    def of(self, peer: str) -> int:
+        """How many the group of networks has that an address lies in; 0 for a proxy."""
+        if self._proxies.peers and peer in self._proxies:
+            return 0
+        _, group = networks(peer)
+        return len(self._groups.get(group, ()))
+
     def enter(self, peer: str, held: Held) -> str | None:
         """The network, PROXY for a proxy; None where it has as many as it may."""
         if self._proxies.peers and peer in self._proxies:
             self._entered[held] = (PROXY, PROXY)
             return PROXY
-        address = ip_address(peer)
-        network, group = prefix(address), group_of(address)
+        network, group = networks(peer)
         if self._open[network] >= self._per_network or not self._find_room(group):
             return None
         self._open[network] += 1

@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import pytest
 import uvicorn
-import uvloop
 from starlette.types import Receive, Scope, Send
 
 from cli.stack.ports import LOOPBACK, free_port
@@ -26,8 +25,8 @@ from services.gateway.connections import (
     Connections,
     Patience,
     PatientProtocol,
-    listeners,
 )
+from services.gateway.doorway import DoorwayServer
 from services.gateway.proxies import Proxies
 
 QUICK = Patience(head_s=0.3, body_s=0.3, read_s=0.3)
@@ -81,8 +80,8 @@ def serving(
         timeout_keep_alive=idle_s,
         limit_concurrency=MOST,
     )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+    server = DoorwayServer(config, connections)
+    thread = threading.Thread(target=server.run, args=([config.bind_socket()],))
     thread.start()
     try:
         while not server.started:
@@ -369,28 +368,3 @@ def test_a_proxy_ends_its_idle_connections_itself() -> None:
             assert proxy.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
             time.sleep(QUICK.head_s / 2)
             proxy.sendall(WHOLE)
-
-
-def test_who_comes_does_not_wait_for_a_look_at_all_others_each() -> None:
-    """uvloop accepts one connection of each socket between two of these looks."""
-    turns, accepted_at = 0, list[int]()
-
-    class Accepted(asyncio.Protocol):
-        def connection_made(self, _: asyncio.BaseTransport) -> None:
-            accepted_at.append(turns)
-
-    async def accept_all() -> None:
-        nonlocal turns
-        loop = asyncio.get_running_loop()
-        with socket.create_server((LOOPBACK, 0)) as bound, ExitStack() as stack:
-            for each in listeners(bound):
-                await loop.create_server(Accepted, sock=each, backlog=MOST)
-            for _ in range(MOST):
-                stack.enter_context(closing(connect(bound.getsockname()[1])))
-            while len(accepted_at) < MOST:
-                turns += 1
-                await asyncio.sleep(0)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(accept_all())
-    assert accepted_at[-1] - accepted_at[0] <= MOST // 4
