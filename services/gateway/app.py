@@ -28,6 +28,7 @@ from services.gateway.pool import AGENTS, PAGES, measured_pool
 from services.gateway.proxies import ForwardedFor, Proxies
 from services.gateway.rates import Polls, RateLimits
 from services.gateway.remembered import Remembered
+from services.gateway.reminders import Reminders
 from services.gateway.routes import (
     applications,
     attestations,
@@ -98,6 +99,7 @@ def application(settings: Settings) -> FastAPI:
         app.include_router(module.router)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
     app.add_middleware(Impatience)
+    app.add_middleware(Reminders)
     app.add_middleware(Cors)
     proxies = Proxies.of(settings.trusted_proxies, settings.trusted_hops)
     app.add_middleware(ForwardedFor, proxies=proxies)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 import structlog
-from limits import RateLimitItem, parse
+from limits import RateLimitItem, RateLimitItemPerMinute, parse
 from limits.aio.storage import MemoryStorage, RedisStorage
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
@@ -39,6 +39,9 @@ SHARE = 50
 """An agent's requests are taken from its limit by the fiftieth part of it,"""
 GOOD_FOR = 1 / 12
 """and hold for this part of its period: so one that asks evenly loses a quarter of it at worst."""
+VAIN = RateLimitItemPerMinute(30)
+"""Reports of an agent that answer no open lease of its for the first time: those whose answer was
+lost, and a few of agents that are mistaken."""
 MOST_TAKEN = 4096
 """Agents of whom the process remembers what it has taken."""
 
@@ -97,6 +100,10 @@ class RateLimits:
         taken = self._taken.get(identity)
         if taken is None or not taken.use():
             await self._take(identity)
+
+    async def vain(self, identity: str) -> None:
+        """A report that is refused costs what one that is stored does."""
+        await self._count(VAIN, "this agent's reports that answer no lease", identity)
 
     async def application(self, number: int) -> None:
         await self._count(self._applications, "this application's requests", str(number))

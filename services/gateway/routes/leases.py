@@ -136,6 +136,7 @@ async def report(
         found = await _accept(int(lease), body, state, session)
     except Refusal as refusal:
         MEASUREMENTS_REFUSED.labels(REASONS[refusal.status]).inc(len(body.measurements))
+        await state.rates.vain(str(session.identity_id))
         raise
     for outcome, measured in Counter(measurement.outcome for measurement in found).items():
         MEASUREMENTS_ACCEPTED.labels(outcome).inc(measured)
