@@ -34,7 +34,7 @@ MOST_REFUSED = 1024
 AGAIN_S = 0.5
 """Accepting pauses so long where the process or the system has no room for another connection."""
 AT_ONCE = struct.pack("ii", 1, 0)
-"""Of SO_LINGER: a connection that is closed is gone, and nothing of it is kept."""
+"""This value of SO_LINGER ends a connection as it is closed, and keeps nothing of it."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

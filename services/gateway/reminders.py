@@ -21,7 +21,7 @@ REMINDED_S = 5.0
 MOST_REMEMBERED = 4096
 
 Asker = tuple[str, ...]
-"""What is asked for, and who asks: a token or a network, and the operator's key that it shows."""
+"""It asks for this, by a token, or from a network with the operator's key that it shows."""
 
 
 class Reminders:
