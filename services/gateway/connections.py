@@ -120,7 +120,7 @@ class Connections:
         self._entered: dict[Held, tuple[str, str]] = {}
 
     def of(self, peer: str) -> int:
-        """Counts the connections of the group of networks that an address lies in; 0 for a proxy."""
+        """Counts the connections of the networks around an address; 0 for a proxy."""
         if self._proxies.peers and peer in self._proxies:
             return 0
         _, group = networks(peer)
