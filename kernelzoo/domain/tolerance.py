@@ -148,16 +148,19 @@ def _of_products(workload: Workload, n: int, unit: float) -> float:
 def _of_integers(workload: Workload, n: int, unit: float) -> float:
     """Sums of integers are exact. Each is rounded as it becomes a real number, and as it is scaled
     by two seeded numbers, at most 1/2 each; parts of an epilogue follow as in `_of_products`."""
-    scaled = INTEGER_ROUNDINGS * SIDES * unit * _largest_integers(n) / 4
+    largest = _largest_integers(workload, n) / 4
+    scaled = INTEGER_ROUNDINGS * SIDES * unit * largest
     if not workload.epilogue:
         return scaled
-    return 1.13 * scaled + 2 * FUNCTION_ROUNDINGS * unit * (_largest_integers(n) / 4 + 4)
+    return 1.13 * scaled + 2 * FUNCTION_ROUNDINGS * unit * (largest + 4)
 
 
-def _largest_integers(n: int) -> float:
+def _largest_integers(workload: Workload, n: int) -> float:
     """Seeded sums of n products of a number of 8 bits and one with sign, less a zero point times
-    the sum of a column: six deviations, and what they are on average."""
-    return 6 * 147.3 * 74 * sqrt(n) + 64 * n + ZERO_POINTS * SEEDED_SUMS
+    the sum of a column, and one times the sum of a row: six deviations, and what they are on
+    average."""
+    zeros = max(ZERO_POINTS // 2 * dict(workload.operator.limits).get("b_zero", 0), 64)
+    return 6 * 147.3 * 74 * sqrt(n) + zeros * n + ZERO_POINTS * SEEDED_SUMS
 
 
 def _scale(workload: Workload) -> int:
@@ -183,7 +186,7 @@ def _largest(workload: Workload) -> float:
         case Growth.PRODUCTS:
             return _scale(workload) * min(n / 4, sqrt(n) / 2) + len(workload.epilogue)
         case Growth.INTEGERS:
-            return _largest_integers(n) / 4 + len(workload.epilogue)
+            return _largest_integers(workload, n) / 4 + len(workload.epilogue)
         case Growth.SHARE:
             return min(1, 3 / n)
         case Growth.SUM:

@@ -24,9 +24,16 @@ from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.candidates import schedule
 from tests.unit.tuner.execution import NUMPY, Floats, inputs_of, packed_inputs
 from tests.unit.tuner.reference import EXAMPLES, reference
+from tests.unit.tuner.test_integer_matmul import exact
 from workers.fleet.firefox import find_firefox
 
-KEYS = (*EXAMPLES, "matmul+sigmoid:f32:m5k6n7", "matmul:f32:m61k31n67")
+EXACT = (
+    "matmul_u8i8:f32:m61k132n67:constant=b",
+    "matmul_u8i7:f32:m61k132n67:constant=b",
+    "matmul_u8i7z:f32:m21k12n24:constant=b",
+)
+"""Products of integers, which have the same bits in every engine."""
+KEYS = (*EXAMPLES, "matmul+sigmoid:f32:m5k6n7", "matmul:f32:m61k31n67", *EXACT)
 PACKED = Workload.parse("matmul:f32:m29k31n67:constant=b")
 FMA = "relaxed-simd"
 ALIGNMENT_BYTES = 64
@@ -55,6 +62,7 @@ class EngineCase:
     workload: Workload
     candidate: Candidate
     artifact: Artifact
+    plain: list[Floats]
     inputs: list[Floats]
     wanted: NDArray[np.float64]
 
@@ -95,6 +103,7 @@ def _case(candidate: Candidate) -> EngineCase:
         workload=workload,
         candidate=candidate,
         artifact=artifact,
+        plain=inputs,
         inputs=packed_inputs(candidate, artifact, inputs),
         wanted=reference(workload, inputs),
     )
@@ -143,4 +152,6 @@ def test_every_artifact_computes_the_same_in(browser: str) -> None:
             continue
         assert output is not None, f"{case.workload.key} is no valid module"
         assert case.error(output) <= comparison_tolerance(case.workload), case.workload.key
+        if case.workload.key in EXACT:
+            assert b64decode(output) == exact(case.workload, case.plain).tobytes()
     assert fuses_here or browser == "firefox"

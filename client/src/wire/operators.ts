@@ -55,6 +55,15 @@ export interface OperatorInputs {
     b_scale: Float32Array;
     b_sum: Int32Array;
   };
+  matmul_u8i8z: {
+    a: Int32Array;
+    b: Int8Array;
+    a_scale: Float32Array;
+    a_zero: Int32Array;
+    b_scale: Float32Array;
+    b_sum: Int32Array;
+    b_zero: Int32Array;
+  };
   matmul_u8i7: {
     a: Int32Array;
     b: Int8Array;
@@ -62,6 +71,15 @@ export interface OperatorInputs {
     a_zero: Int32Array;
     b_scale: Float32Array;
     b_sum: Int32Array;
+  };
+  matmul_u8i7z: {
+    a: Int32Array;
+    b: Int8Array;
+    a_scale: Float32Array;
+    a_zero: Int32Array;
+    b_scale: Float32Array;
+    b_sum: Int32Array;
+    b_zero: Int32Array;
   };
   quantise_range: { a: Float32Array };
   quantise: { a: Float32Array; scale: Float32Array; zero: Int32Array };
@@ -113,7 +131,9 @@ export interface OperatorExtents {
   gather_q8: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
   gather_q8z: `m${number}k${number}n${number}` | `m${number}k${number}n${number}block${number}`;
   matmul_u8i8: `m${number}k${number}n${number}`;
+  matmul_u8i8z: `m${number}k${number}n${number}`;
   matmul_u8i7: `m${number}k${number}n${number}`;
+  matmul_u8i7z: `m${number}k${number}n${number}`;
   quantise_range: `n${number}`;
   quantise: `n${number}`;
 }
@@ -150,7 +170,9 @@ export type WithEpilogue =
   | "matmul_q8"
   | "matmul_q8z"
   | "matmul_u8i8"
-  | "matmul_u8i7";
+  | "matmul_u8i8z"
+  | "matmul_u8i7"
+  | "matmul_u8i7z";
 
 /** Operators whose weights may be called constant. */
 export type WithConstant =
@@ -167,4 +189,6 @@ export type WithConstant =
   | "matmul_q8"
   | "matmul_q8z"
   | "matmul_u8i8"
-  | "matmul_u8i7";
+  | "matmul_u8i8z"
+  | "matmul_u8i7"
+  | "matmul_u8i7z";

@@ -62,6 +62,8 @@ EXAMPLES = (
     "matmul_u8i8+bias+gelu:f32:m13k36n22:constant=b",
     "matmul_u8i8+bias:f32:m1k64n75:constant=b",
     "matmul_u8i7+bias+residual+relu:f32:m9k68n40:constant=b",
+    "matmul_u8i8z+bias:f32:m7k20n13:constant=b",
+    "matmul_u8i7z:f32:m21k12n24:constant=b",
     "gather_q4:f32:m5k9n64",
     "gather_q4z:f32:m3k7n288",
     "gather_q8:f32:m3k7n64block16",
@@ -193,10 +195,13 @@ def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
             return np.asarray(x[0] @ np.swapaxes(x[1], -1, -2))
         case "matmul_tn":
             return np.asarray(x[0].T @ x[1])
-        case "matmul_u8i8" | "matmul_u8i7":
-            words, b, a_scale, a_zero, b_scale, b_sum = x
+        case "matmul_u8i8" | "matmul_u8i7" | "matmul_u8i8z" | "matmul_u8i7z":
+            words, b, a_scale, a_zero, b_scale, b_sum, *zeros = x
             a = unpacked(words.astype(np.int32), 8).astype(np.float64)
-            return np.asarray((a @ b.T - a_zero * b_sum) * (a_scale * b_scale))
+            total = a @ b.T - a_zero * b_sum
+            for b_zero in zeros:
+                total = total - b_zero * (a.sum(axis=1, keepdims=True) - e["k"] * a_zero)
+            return np.asarray(total * (a_scale * b_scale))
         case "conv2d" | "depthwise_conv2d" | "max_pool2d" | "avg_pool2d":
             return _windows(workload, x)
         case "gather" | "gather_q4" | "gather_q4z" | "gather_q8" | "gather_q8z":

@@ -101,15 +101,18 @@ def test_the_interpreter_refuses_a_dot_of_quads_that_engines_compute_in_three_wa
 
 def exact(workload: Workload, inputs: list[Floats]) -> Floats:
     """The output in the arithmetic of kernels: exact sums, then f32 as stated."""
-    words, b, a_scale, a_zero, b_scale, b_sum = inputs
-    a = unpacked(words, 8)
-    total = a @ b.astype(np.int64).T - a_zero.astype(np.int64) * b_sum.astype(np.int64)
+    words, b, a_scale, a_zero, b_scale, b_sum, *zeros = inputs
+    a, zero = unpacked(words, 8), a_zero.astype(np.int64)
+    total = a @ b.astype(np.int64).T - zero * b_sum.astype(np.int64)
+    for b_zero in zeros:
+        sums = a.sum(axis=1, keepdims=True) - a.shape[1] * zero
+        total = total - b_zero.astype(np.int64) * sums
     assert np.abs(total).max() < 1 << 31, workload.key
     return np.asarray(total.astype(np.int32).astype(np.float32) * (a_scale * b_scale))
 
 
 SIZES = st.one_of(st.integers(1, 40), st.sampled_from((1, 5, 8, 9, 12, 13, 61)))
-OPERATORS = st.sampled_from(("matmul_u8i8", "matmul_u8i7"))
+OPERATORS = st.sampled_from(("matmul_u8i8", "matmul_u8i7", "matmul_u8i8z", "matmul_u8i7z"))
 
 
 @given(

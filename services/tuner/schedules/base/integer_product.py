@@ -1,7 +1,8 @@
 """A program as a product of activations of 8 bits, four to a word, with weights of as many.
 
 products[i, j]: i32 = sum over k of bits(a[i, k / 4], …) * b[j, k]
-c[i, j] = real(products[i, j] - a_zero[0] * b_sum[j]) * (a_scale[0] * b_scale[j])
+row_sums[i]: i32 = sum over k of bits(a[i, k / 4], …)         where weights have zero points
+c[i, j] = real(products[i, j] - a_zero[0] * b_sum[j] - …) * (a_scale[0] * b_scale[j])
 …                                                             after: any value of one entry
 """
 
@@ -13,16 +14,15 @@ from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
     BinaryOp,
-    Cast,
     Expression,
-    Integer,
     Program,
     Read,
     Reducer,
     Stage,
     number,
+    parts,
 )
-from kernelzoo.domain.operators.integer_products import PER_WORD, activation_at
+from kernelzoo.domain.operators.integer_products import PER_WORD, activation_at, scaled_total
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.quantised import finished_entry
 
@@ -30,7 +30,8 @@ from services.tuner.schedules.base.quantised import finished_entry
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerProduct:
     """The names of tensors, and `value`, the entry of the output at `axes`, in which the stage
-    `scaled` is read: a sum less what its zero point adds, times its scales."""
+    `scaled` is read: a sum less what its zero points add, times its scales. `b_zero` is '' where
+    weights have no zero points."""
 
     a: str
     b: str
@@ -38,6 +39,7 @@ class IntegerProduct:
     a_zero: str
     b_scale: str
     b_sum: str
+    b_zero: str
     m: int
     k: int
     n: int
@@ -66,14 +68,17 @@ def integer_product(program: Program) -> IntegerProduct | None:
         return None
     products, scaled, *after = program.stages
     operands = _operands(products)
-    scales = _scales(scaled, products) if operands else None
+    row_sums: Stage | None = None
+    if operands and after and _sums_rows(scaled, products):
+        row_sums, scaled, *after = (scaled, *after)
+    scales = _scales(scaled, products, row_sums) if operands else None
     if operands is None or scales is None:
         return None
     finished = finished_entry(program, (scaled,), tuple(after))
     if finished is None:
         return None
     axes, value = finished
-    (a, b), (a_zero, b_sum, a_scale, b_scale) = operands, scales
+    (a, b), (a_zero, b_sum, a_scale, b_scale, b_zero) = operands, scales
     m, n = products.shape
     return IntegerProduct(
         a=a,
@@ -82,6 +87,7 @@ def integer_product(program: Program) -> IntegerProduct | None:
         a_zero=a_zero,
         b_scale=b_scale,
         b_sum=b_sum,
+        b_zero=b_zero,
         m=m,
         k=number(products.over[0].extent),
         n=n,
@@ -108,27 +114,36 @@ def _operands(stage: Stage) -> tuple[str, str] | None:
     return None
 
 
-def _scales(stage: Stage, products: Stage) -> tuple[str, str, str, str] | None:
-    """The zero point of a, the sums of b, and the scales of both."""
+def _sums_rows(stage: Stage, products: Stage) -> bool:
+    """Returns whether a stage has the sums of the activations that are multiplied."""
+    if stage.reducer is not Reducer.SUM or stage.dtype is not DType.I32 or len(stage.axes) != 1:
+        return False
+    match products.value:
+        case Binary(BinaryOp.MUL, activation, _):
+            (i,), (row, _) = stage.axes, products.axes
+            return stage.over == products.over and i == row and stage.value == activation
+    return False
+
+
+def _scales(
+    stage: Stage, products: Stage, row_sums: Stage | None
+) -> tuple[str, str, str, str, str] | None:
+    """The zero point of a, the sums of b, the scales of both, and the zero points of b."""
     if stage.reducer is not None or stage.shape != products.shape:
         return None
-    _, j = stage.axes
-    first = (Integer(0),)
-    match stage.value:
-        case Binary(
-            BinaryOp.MUL,
-            Cast(
-                Binary(
-                    BinaryOp.SUB,
-                    Read(total, at),
-                    Binary(BinaryOp.MUL, Read(a_zero, zero_at), Read(b_sum, sum_at)),
-                )
-            ),
-            Binary(BinaryOp.MUL, Read(a_scale, scale_at), Read(b_scale, column_at)),
-        ) if (
-            (total, at) == (products.name, stage.axes)
-            and zero_at == scale_at == first
-            and sum_at == column_at == (j,)
-        ):
-            return a_zero, b_sum, a_scale, b_scale
-    return None
+    i, j = stage.axes
+    names = [part.tensor for part in parts(stage.value) if isinstance(part, Read)]
+    if len(names) != (5 if row_sums is None else 8):
+        return None
+    _, a_zero, b_sum, *others = names
+    *zeros, a_scale, b_scale = others
+    wanted = scaled_total(
+        products[i, j],
+        i,
+        j,
+        products.over[0].extent,
+        (a_zero, b_sum, a_scale, b_scale),
+        None if row_sums is None else (zeros[0], row_sums.name),
+    )
+    b_zero = zeros[0] if zeros else ""
+    return (a_zero, b_sum, a_scale, b_scale, b_zero) if stage.value == wanted else None

@@ -33,7 +33,7 @@ What it makes of matmul_u8i8:f32:m8k16n16:constant=b with tiles of 4x8 by column
         c[…] = real(sums[…] - a_zero · b_sum[…]) · (a_scale · b_scale[…])         4.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product as product_of
 
@@ -52,7 +52,7 @@ from services.tuner.schedules.integer_matmul.config import Dot, Slices, WasmInte
 EVEN_BYTES = 0x00FF00FF
 SIGN_BITS = -0x7F7F7F80
 """The highest bit of each byte."""
-ONES = 0x01010101
+ONES, ONE_AND_ONE = 0x01010101, 0x00010001
 LOW_BITS, MIDDLE_BITS = 0x7F7F7F7F, 0x40404040
 """The lowest 7 bits of each byte, and the highest of those: a weight b of 7 bits has b + 64 in
 them when that is turned."""
@@ -181,7 +181,9 @@ class _Nest:
             body = self._sliced_rows(slices, product.m % config.block_m)
         scratch: tuple[ir.Buffer, ...] = (self._wide,)
         if config.fma:
-            scratch = (*scratch, self._row_sums, self._column_sums)
+            scratch = (*scratch, self._column_sums)
+        if self._needs_row_sums:
+            scratch = (*scratch, self._row_sums)
         if not config.packed:
             scratch = (*scratch, self._panels)
         if config.prepared:
@@ -219,70 +221,58 @@ class _Nest:
     # Step 1: words of a become what the dot product takes.
 
     def _widened(self, first: ir.Affine, rows: int) -> ir.Block:
+        """Makes operands of the words of each row, and the sums of rows where they are needed."""
         product = self.product
         a = self.held[product.a][0]
         vectors, rest = divmod(product.words, ir.LANES)
         row = ir.variable("row") if rows > 1 else ir.ZERO
+        vector = ir.affine(vector=ir.LANES) if vectors > 1 else ir.ZERO
         source = (first + row) * product.words
         target = row * (self._halves * product.words)
-        if self.config.fma:
-            return ir.serial("row", rows, self._less_middle(a, source, target, row))
-        vector = ir.affine(vector=ir.LANES) if vectors > 1 else ir.ZERO
+        made = ir.local("made", ir.LANES, DType.I32)
+        total = ir.local("total", ir.LANES, DType.I32)
+
+        def steps(words: ir.Expression, at: ir.Affine, lanes: int) -> Iterator[ir.Store]:
+            for half in range(self._halves):
+                yield made.store(0, self._activations(words, half))
+                if self._needs_row_sums:
+                    yield total.store(0, self._added_up(total.vector(0), made.vector(0)))
+                stored = made.vector(0) if lanes == ir.LANES else made[0]
+                yield self._wide.store(target + half * product.words + at, stored)
+
         body: ir.Block = ()
         if vectors:
-            body = ir.serial(
-                "vector", vectors, self._parted(a.vector, source, target, vector, ir.LANES)
-            )
-        for word in range(product.words - rest, product.words):
-            body = (*body, *self._parted(a.__getitem__, source, target, ir.constant(word), 1))
-        return ir.serial("row", rows, body)
+            whole = tuple(steps(a.vector(source + vector), vector, ir.LANES))
+            body = ir.serial("vector", vectors, whole)
+        for at in range(product.words - rest, product.words):
+            # The other lanes are bytes that count nothing in sums of rows.
+            nothing = ir.whole(self._nothing)
+            words = ir.Lanes(values=(a[source + at], nothing, nothing, nothing))
+            body = (*body, *steps(words, ir.constant(at), 1))
+        if self._needs_row_sums:
+            last = self._row_sums.store(row, ir.all_lanes(total.vector(0)))
+            body = (total.store(0, _wholes(0)), *body, last)
+        return ir.serial("row", rows, ir.allocated((made, total), body))
 
-    def _parted(
-        self,
-        load: Callable[[ir.Affine], ir.Load],
-        source: ir.Affine,
-        target: ir.Affine,
-        word: ir.Affine,
-        lanes: int,
-    ) -> ir.Block:
-        words = load(source + word)
-        mask = ir.Const(value=EVEN_BYTES, dtype=DType.I32, lanes=lanes)
-        odd = target + word + self.product.words
-        return (
-            self._wide.store(target + word, words & mask),
-            self._wide.store(odd, (words >> 8) & mask),
-        )
+    @property
+    def _needs_row_sums(self) -> bool:
+        return self.config.fma or bool(self.product.b_zero)
 
-    def _less_middle(
-        self, a: ir.Buffer, source: ir.Affine, target: ir.Affine, row: ir.Affine
-    ) -> ir.Block:
+    @property
+    def _nothing(self) -> int:
+        """A word of activations that become 0."""
+        return SIGN_BITS if self.config.fma else 0
+
+    def _activations(self, words: ir.Expression, half: int) -> ir.Expression:
         """A byte whose highest bit is turned is less by 128, as a number with sign."""
-        total = ir.local("total", ir.LANES, DType.I32)
-        vectors, rest = divmod(self.product.words, ir.LANES)
-        vector = ir.affine(vector=ir.LANES) if vectors > 1 else ir.ZERO
-        made = ir.local("made", ir.LANES, DType.I32)
+        if self.config.fma:
+            return words ^ SIGN_BITS
+        return (words >> 8 if half else words) & EVEN_BYTES
 
-        def step(value: ir.Expression) -> ir.Block:
-            added = ir.DotQuads(left=made.vector(0), right=_wholes(ONES), addend=total.vector(0))
-            return (made.store(0, value), total.store(0, added))
-
-        body: ir.Block = (total.store(0, _wholes(0)),)
-        if vectors:
-            steps = (
-                *step(a.vector(source + vector) ^ SIGN_BITS),
-                self._wide.store(target + vector, made.vector(0)),
-            )
-            body = (*body, *ir.serial("vector", vectors, steps))
-        for number in range(self.product.words - rest, self.product.words):
-            word = a[source + number] ^ SIGN_BITS
-            zero = ir.whole(0)
-            body = (
-                *body,
-                *step(ir.Lanes(values=(word, zero, zero, zero))),
-                self._wide.store(target + number, made[0]),
-            )
-        sum_ = self._row_sums.store(row, ir.all_lanes(total.vector(0)))
-        return ir.allocated((total, made), (*body, sum_))
+    def _added_up(self, total: ir.Expression, made: ir.Expression) -> ir.Expression:
+        if self.config.fma:
+            return ir.DotQuads(left=made, right=_wholes(ONES), addend=total)
+        return total + ir.DotPairs(left=made, right=_wholes(ONE_AND_ONE))
 
     # Steps 2 to 4: rows of the slice by a panel of so many columns.
 
@@ -440,5 +430,11 @@ class _Nest:
         zero: ir.Expression = held[product.a_zero][0]
         if self.config.fma:
             total = total - self._row_sums[row] * MIDDLE
-        real = (total - zero * held[product.b_sum][column]).cast(DType.F32)
+        total = total - zero * held[product.b_sum][column]
+        if product.b_zero:
+            # Sums of rows are those of bytes less 128 where quads are multiplied.
+            begun = ir.whole(product.k * ZERO_POINT if self.config.fma else 0)
+            sums = self._row_sums[row] + begun - zero * product.k
+            total = total - held[product.b_zero][column] * sums
+        real = total.cast(DType.F32)
         return real * (held[product.a_scale][0] * held[product.b_scale][column])
