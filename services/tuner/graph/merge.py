@@ -13,6 +13,8 @@ from kernelzoo.domain.operators.expressions import Program, Read, Stage, depth
 from services.tuner.graph.building import MOST_OPERANDS
 from services.tuner.graph.edit import Edit, readers_of
 from services.tuner.graph.formulas import (
+    at_places,
+    axes_of,
     inlined,
     is_movement,
     is_plainly_read,
@@ -29,6 +31,7 @@ from services.tuner.graph.formulas import (
     tidied,
 )
 from services.tuner.graph.graph import Graph, Node, View
+from services.tuner.graph.places import flat, unflat
 
 MAX_SIZE = 400
 """Parts of the expressions of one program, so that kernels stay small."""
@@ -69,10 +72,19 @@ class _Merging:
     def add(self, node: Node) -> None:
         if isinstance(node.op, View) or (isinstance(node.op, Program) and not node.op.is_ordered):
             stages = stages_of(node, self._values)
-            while found := self._step(stages):
+            while found := self._step(stages) or self._in_producers_shape(stages):
                 stages = found
+            before = len(self.edit.nodes)
             plain = [plainly_read(tidied(stage), self.edit) for stage in stages]
-            node = node_of(plain, self._values, node.label)
+            self._made |= {view.output: view for view in self.edit.nodes[before:]}
+            made = node_of(plain, self._values, node.label)
+            if made.output != node.output:
+                self._append(made)
+                made = Node(View(), (made.output,), node.output, node.label)
+            node = made
+        self._append(node)
+
+    def _append(self, node: Node) -> None:
         self._made[node.output] = node
         self.edit.nodes.append(node)
 
@@ -87,6 +99,43 @@ class _Merging:
                         self._hand_over(producer, stages[-1].name)
                     return made
         return None
+
+    def _in_producers_shape(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...] | None:
+        """A stage that reads the output of a program of several stages entry by entry under another
+        shape, in that program's shape, so that it can go into it. The stage has another name then:
+        the node's output is a view of it. So does what follows a convolution in groups, whose
+        channels are two axes of the sum."""
+        (stage, *more) = stages
+        if more or stage.reducer or is_view(stage, self._values):
+            return None
+        for name in dict.fromkeys(read.tensor for read in reads(stages)):
+            producer = self._made.get(name)
+            if producer is None or not self._takes_what_follows(producer, stage):
+                continue
+            shape = self._values[name].shape
+            axes = axes_of(shape)
+            value = at_places(stage, unflat(flat(axes, shape), stage.shape))
+            own = replace(stage, axes=axes, value=value)
+            made = (*stages_of(producer, self._values), own)
+            if is_plainly_read(own, self._values) and self._is_small(made):
+                fresh = self.edit.value(stage.name, self._values[stage.name].dtype, shape)
+                self._readers[fresh] = set(self._readers[stage.name])
+                return (replace(own, name=fresh),)
+        return None
+
+    def _takes_what_follows(self, producer: Node, stage: Stage) -> bool:
+        """Returns whether it is a program of several stages, or of a reduction, whose output the
+        stage alone reads, each entry once, and has in another shape."""
+        if not isinstance(producer.op, Program) or producer.op.is_ordered:
+            return False
+        made, own = self._values[producer.output], self._values[stage.name]
+        return (
+            single_stage(producer, self._values) is None
+            and made.elements == own.elements
+            and made.shape != stage.shape
+            and self._is_read_once(producer.output)
+            and reads_in_place(stage, producer.output, made.shape)
+        )
 
     def _hand_over(self, producer: Node, reader: str) -> None:
         """Lets the node that the producer is now part of read what the producer read."""

@@ -15,6 +15,9 @@ shuffles and three stores of twelve neighbours. One by one, 224 x 224 pixels too
     for i < 8:                          for strip < 1:
       for j < 3:                  →       y[+4] = shuffle(shuffle(x[+4], x[8 +4]), x[16 +4])
         y[3*i + j] = x[8*j + i]           y[4 +4] = … 4 more stores of four lanes
+
+A transposition may stand in loops, and between others: one that pads is split where its guards
+change (`loop_partition`), into zeros before it, the transposition, and zeros behind it.
 """
 
 from collections.abc import Iterator
@@ -33,8 +36,10 @@ from services.tuner.ir.nodes import (
     LoopKind,
     Program,
     Shuffle,
+    Statement,
     Store,
 )
+from services.tuner.passes.loop_partition import partition_loops
 
 SIDE = 4
 COLOURS = 3
@@ -42,10 +47,13 @@ COLOURS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Transposition:
-    """target[i·target_row + j] = source[j·source_row + i] for i < rows and j < columns."""
+    """target[to + i·target_row + j] = source[at + j·source_row + i] for i < rows and j < columns;
+    `to` and `at` are places that the loops around it have."""
 
     target: Buffer
     source: Buffer
+    to: Affine
+    at: Affine
     rows: int
     columns: int
     target_row: int
@@ -58,47 +66,65 @@ class _Transposition:
 
     def entry(self, i: Affine, j: Affine, lanes: int = 1) -> Load:
         """`lanes` neighbours in a row of the source, which belong into one column of the target."""
-        return Load(buffer=self.source, index=j * self.source_row + i, lanes=lanes)
+        return Load(buffer=self.source, index=self.at + j * self.source_row + i, lanes=lanes)
 
     def store(self, i: Affine, j: Affine, value: Expression) -> Store:
-        return Store(buffer=self.target, index=i * self.target_row + j, value=value)
+        return Store(buffer=self.target, index=self.to + i * self.target_row + j, value=value)
 
 
 def transpose_in_blocks(program: Program, width: int) -> Program:
-    """Gives each iteration of the outermost loop `width` columns of the source, a multiple of four.
+    """Takes `width` rows of the target at a time, a multiple of four, wherever two loops transpose.
 
-    Programs that are not one transposition stay as they are, and so do those below 4x4 but for rows
-    of three.
+    A program without a transposition stays as it is, and so do transpositions below 4x4 but for
+    rows of three.
     """
-    found = _found(program)
-    if found is None or (min(found.rows, found.columns) < SIDE and not found.interleaves):
+    partitioned = partition_loops(program)
+    body = _block(partitioned.body.body, width)
+    if body == partitioned.body.body:
         return program
-    width = min(width, found.rows // SIDE * SIDE)
-    return replace(program, body=replace(program.body, body=(_strips(found, width),)))
+    return replace(partitioned, body=replace(partitioned.body, body=body))
 
 
-def _found(program: Program) -> _Transposition | None:
-    match program.body.body:
-        case (
-            Loop(
-                var=row,
-                kind=LoopKind.SERIAL,
-                body=(
-                    Loop(
-                        var=column,
-                        kind=LoopKind.SERIAL,
-                        body=(Store(buffer=target, index=to, value=Load(buffer=source, index=at)),),
-                    ) as inner,
-                ),
-            ) as outer,
-        ) if to.coefficient(column) == 1 == at.coefficient(row) and not to.constant + at.constant:
+def _block(block: Block, width: int) -> Block:
+    return tuple(_statement(statement, width) for statement in block)
+
+
+def _statement(statement: Statement, width: int) -> Statement:
+    match statement:
+        case Loop(kind=LoopKind.SERIAL):
+            found = _found(statement)
+            if found is None:
+                return replace(statement, body=_block(statement.body, width))
+            if min(found.rows, found.columns) < SIDE and not found.interleaves:
+                return statement
+            return _strips(found, min(width, found.rows // SIDE * SIDE))
+        case If(body=body, otherwise=otherwise):
+            return replace(statement, body=_block(body, width), otherwise=_block(otherwise, width))
+    return statement
+
+
+def _found(loop: Loop) -> _Transposition | None:
+    match loop:
+        case Loop(
+            var=row,
+            body=(
+                Loop(
+                    var=column,
+                    kind=LoopKind.SERIAL,
+                    body=(Store(buffer=target, index=to, value=Load(buffer=source, index=at)),),
+                ) as inner,
+            ),
+        ) if to.coefficient(column) == 1 == at.coefficient(row):
+            target_row, source_row = to.coefficient(row), at.coefficient(column)
             return _Transposition(
                 target=target,
                 source=source,
-                rows=outer.extent,
+                to=to - variable(row) * target_row - variable(column),
+                at=at - variable(column) * source_row - variable(row),
+                rows=loop.extent,
                 columns=inner.extent,
-                target_row=to.coefficient(row),
-                source_row=at.coefficient(column),
+                target_row=target_row,
+                source_row=source_row,
             )
     return None
 

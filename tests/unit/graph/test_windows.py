@@ -8,11 +8,13 @@ import pytest
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import fused
 from services.tuner.graph.importing import import_model
 from tests.unit.graph.models import assert_as_reference, drawn, parsed, written
+from tests.unit.graph.targets import TARGETS, outputs_on
 
 CONVOLUTIONS = {
     "grouped": ("4, 6, 5", "8, 2, 3, 3", "group = 2, pads = [1, 0, 2, 1]", []),
@@ -26,6 +28,12 @@ CONVOLUTIONS = {
     ),
     "depthwise and dilated along one axis": (
         "4, 12", "4, 1, 3", "group = 4, dilations = [4], pads = [4, 4]", ["depthwise_conv2d"],
+    ),
+    "depthwise, dilated along one axis and cut": (
+        "4, 11", "4, 1, 3", "group = 4, dilations = [3], pads = [6, 0]", ["depthwise_conv2d"],
+    ),
+    "in groups and dilated along one axis": (
+        "4, 12", "8, 2, 3", "group = 2, dilations = [2], pads = [2, 2]", [],
     ),
     "dilated by most of a short axis": ("4, 9", "5, 4, 3", "dilations = [8], pads = [8, 8]", []),
     "dilated and strided along one axis": (
@@ -77,12 +85,25 @@ GELUS = {
     "dilated": (
         "4, 6, 5", "5, 4, 3, 3", "dilations = [2, 2], pads = [2, 2, 2, 2]", "program",
     ),
+    "of each channel": (
+        "4, 6, 5", "4, 1, 3, 3", "group = 4, pads = [1, 1, 1, 1]", "depthwise_conv2d+bias+gelu",
+    ),
+    "of each channel, dilated along one axis": (
+        "4, 12", "4, 1, 3", "group = 4, dilations = [4], pads = [4, 4]",
+        "depthwise_conv2d+bias+gelu",
+    ),
+    "in groups": ("4, 6, 5", "8, 2, 3, 3", "group = 2, pads = [1, 0, 2, 1]", "program"),
+    "two for each channel": ("3, 5, 5", "6, 1, 3, 3", "group = 3", "program"),
+    "in groups along one axis": ("4, 9", "8, 2, 3", "group = 2, pads = [1, 1]", "program"),
+    "in groups and dilated along one axis": (
+        "4, 12", "8, 2, 3", "group = 2, dilations = [2], pads = [2, 2]", "program",
+    ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", GELUS)
-def test_a_gelu_that_is_spelt_out_is_done_by_the_convolution(form: str, tmp_path: Path) -> None:
-    image, weights, attributes, wanted = GELUS[form]
+def with_gelu(form: str) -> tuple[str, dict[str, NDArray[Any]]]:
+    """A convolution with a GELU that is spelt out, and what it is fed."""
+    image, weights, attributes, _ = GELUS[form]
     x, w = (tuple(map(int, shape.split(", "))) for shape in (f"2, {image}", weights))
     rank = ", ".join(f"D{n}" for n in range(len(x) - 2))
     text = (
@@ -92,8 +113,14 @@ def test_a_gelu_that_is_spelt_out_is_done_by_the_convolution(form: str, tmp_path
         f" c = Conv <{attributes}> (x, w, b) h = Mul(c, half) d = Div(c, root) e = Erf(d)"
         " s = Add(e, one) y = Mul(h, s) }"
     )
-    feeds = {"x": drawn(x), "w": drawn(w, 1), "b": drawn((w[0],), 2)}
+    return text, {"x": drawn(x), "w": drawn(w, 1), "b": drawn((w[0],), 2)}
+
+
+@pytest.mark.parametrize("form", GELUS)
+def test_a_gelu_that_is_spelt_out_is_done_by_the_convolution(form: str, tmp_path: Path) -> None:
+    text, feeds = with_gelu(form)
     graph = assert_as_reference(tmp_path, parsed(text), feeds)
+    wanted = GELUS[form][-1]
     kernels = [node.op.key for node in fused(graph).nodes if isinstance(node.op, Workload)]
     named = [key for key in kernels if not key.startswith("program")]
     with_erf = [key for key in kernels if "_erf" in key]
@@ -104,6 +131,27 @@ def test_a_gelu_that_is_spelt_out_is_done_by_the_convolution(form: str, tmp_path
     else:
         assert [key.split(":")[0] for key in named] == [wanted]
         assert not with_erf
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "of each channel, dilated along one axis",
+        "in groups",
+        "in groups and dilated along one axis",
+    ],
+)
+def test_kernels_of_a_convolution_with_gelu_are_right(
+    form: str, target: TargetKind, tmp_path: Path
+) -> None:
+    text, feeds = with_gelu(form)
+    graph = import_model(written(tmp_path, parsed(text)), {})
+    (wanted,), (made,) = (
+        outputs.values()
+        for outputs in (evaluate(graph, feeds), outputs_on(target, graph, feeds, tmp_path))
+    )
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("form", TRANSPOSED)

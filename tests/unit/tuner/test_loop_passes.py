@@ -21,6 +21,7 @@ from services.tuner.ir.nodes import (
     LoopKind,
     MathFunction,
     Program,
+    Shuffle,
     Statement,
     Store,
 )
@@ -212,6 +213,30 @@ def test_a_transposition_of_at_least_4x4_or_to_rows_of_three_is_blocked_and_righ
     wanted = np.zeros(Y.size, np.float32)
     size = rows * columns
     wanted[:size] = memory["x"][:size].reshape(columns, rows).T.ravel()
+    optimised = run_passes(squares, ALL_PASSES, PassOptions())
+    assert np.array_equal(execute_program(optimised, ALL_PASSES, memory)["y"], wanted)
+    interpret(squares, memory, low=0, high=1)
+    assert np.array_equal(memory["y"], wanted)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 5), (6, 4), (6, 3)])
+def test_transpositions_with_padding_that_stand_in_a_loop_are_blocked_and_right(
+    rows: int, columns: int
+) -> None:
+    """Two pictures of rows · columns, with a row of ones before each of their transposes."""
+    pixels, padded = rows * columns, (rows + 1) * columns
+    x, y = parameter("x", 2 * pixels), parameter("y", 2 * padded)
+    place = at(b=padded, i=columns, j=1)
+    inside = Store(buffer=y, index=place, value=load(x, -1, b=pixels, i=1, j=rows))
+    outside = Store(buffer=y, index=place, value=number(1))
+    guard = If(bounds=(Bound(index=at(i=-1), limit=0),), body=(inside,), otherwise=(outside,))
+    nests = loop("i", rows + 1, (loop("j", columns, (guard,)),))
+    plain = program(1, (loop("b", 2, (nests,)),), x, y)
+    squares = transpose_in_blocks(plain, 8)
+    assert any(isinstance(value, Shuffle) for value in values((squares.body,)))
+    memory = {"x": np.arange(x.size, dtype=np.float32), "y": np.zeros(y.size, np.float32)}
+    pictures = memory["x"].reshape(2, columns, rows).swapaxes(1, 2)
+    wanted = np.pad(pictures, ((0, 0), (1, 0), (0, 0)), constant_values=1).ravel()
     optimised = run_passes(squares, ALL_PASSES, PassOptions())
     assert np.array_equal(execute_program(optimised, ALL_PASSES, memory)["y"], wanted)
     interpret(squares, memory, low=0, high=1)

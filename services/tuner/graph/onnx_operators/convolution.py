@@ -94,25 +94,24 @@ def _convolved(
     """[b, o, …] of an image [b, c, …] and weights [o, c / groups, …]."""
     image = site.transposed(x, to_last(x.rank))
     if x.rank == 3:
-        made = _convolved_signal(site, image, w, groups, window)
+        made = _convolved_signal(site, image, w, bias, groups, window)
     else:
-        made = _convolved_image(site, image, w, groups, window)
-    if bias is not None:
-        made = _with_bias(site, made, bias)
+        made = _convolved_image(site, image, w, bias, groups, window)
     return site.view(site.transposed(made, to_first(made.rank)), site.shape)
 
 
 def _convolved_image(
-    site: Site, image: Operand, w: Operand, groups: int, window: Window
+    site: Site, image: Operand, w: Operand, bias: Operand | None, groups: int, window: Window
 ) -> Operand:
     made = None
     if image.rank == 4 and set(window.dilation) == {1} and image.dtype is w.dtype is DType.F32:
         made = _named_convolution(site, image, w, groups, window)
-    return made or _summed_windows(site, image, w, groups, window)
+    made = made or _summed_windows(site, image, w, groups, window)
+    return made if bias is None else _with_bias(site, made, bias)
 
 
 def _convolved_signal(
-    site: Site, signal: Operand, w: Operand, groups: int, window: Window
+    site: Site, signal: Operand, w: Operand, bias: Operand | None, groups: int, window: Window
 ) -> Operand:
     """[b, m, o] of [b, n, c], as the one row of an image; where windows are dilated by d, as one of
     d columns, if that adds few entries:
@@ -120,6 +119,9 @@ def _convolved_signal(
         x0 x1 x2 x3 x4 x5      x0 x1      each column is convolved by itself
                           →    x2 x3
                                x4 x5
+
+    The bias comes before what was added is cut off, next to the convolution that it goes into.
+    Groups are summed by a program, which reads dilated rows as they are.
     """
     b, n, c = signal.shape
     (size,), (d,) = window.size, window.dilation
@@ -127,16 +129,17 @@ def _convolved_signal(
     length = n + before + after
     rows = -(-length // d)
     made, kept = (rows - size + 1) * d, length - (size - 1) * d
-    in_columns = d > 1 and stride == 1 and made <= MOST_ADDED * kept
+    has_name = groups == 1 or _keeps_channels_apart(signal, w, groups)
+    in_columns = has_name and d > 1 and stride == 1 and made <= MOST_ADDED * kept
     if not in_columns or signal.dtype is not DType.F32 or w.dtype is not DType.F32:
         row, weights = site.view(signal, (b, 1, n, c)), _with_row(site, w)
-        image = _convolved_image(site, row, weights, groups, window.two_axes())
+        image = _convolved_image(site, row, weights, bias, groups, window.two_axes())
         return site.view(image, (b, image.shape[2], image.shape[3]))
     whole = padded(site, signal, (0, before, 0), (b, rows * d, c))
     columns = site.view(whole, (b, rows, d, c))
     weights = site.view(w, (*w.shape[:2], size, 1))
     plain = Window((size, 1), (1, 1), (1, 1), (0, 0), (0, 0))
-    image = _convolved_image(site, columns, weights, groups, plain)
+    image = _convolved_image(site, columns, weights, bias, groups, plain)
     found = site.view(image, (b, made, image.shape[3]))
     if made == kept:
         return found
@@ -158,7 +161,7 @@ def to_first(rank: int) -> tuple[int, ...]:
 def _named_convolution(
     site: Site, image: Operand, w: Operand, groups: int, window: Window
 ) -> Operand | None:
-    depthwise = groups == image.shape[-1] == w.shape[0] and groups > 1
+    depthwise = _keeps_channels_apart(image, w, groups)
     if (groups > 1 and not depthwise) or len({*window.stride}) > 1:
         return None
     out = w.shape[0]
@@ -171,6 +174,10 @@ def _named_convolution(
     extents = (*extents, *window.size, window.stride[-1], pad)
     name = "depthwise_conv2d" if depthwise else "conv2d"
     return site.workload(name, extents, padded_image, filters)
+
+
+def _keeps_channels_apart(image: Operand, w: Operand, groups: int) -> bool:
+    return groups == image.shape[-1] == w.shape[0] and groups > 1
 
 
 def _within_padding(
