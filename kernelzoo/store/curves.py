@@ -68,16 +68,10 @@ def by_class(job_id: int, limit: int) -> Query[ProgressOfClassRow]:
                 ORDER BY last_at DESC LIMIT %(limit)s
             )
             SELECT measured.*, d.cpu_architecture, d.logical_cores, d.gpu_vendor,
-                   d.gpu_architecture, c.engines, crowd.identities, crowd.strangers
+                   d.gpu_architecture, c.engines, c.crowd AS identities, c.strangers
             FROM measured
             JOIN device_class c ON c.device_class = measured.device_class
             JOIN device d ON d.device_id = c.device_id
-            CROSS JOIN LATERAL (
-                SELECT count(DISTINCT i.id) AS identities,
-                       count(DISTINCT i.id) FILTER (WHERE NOT i.operated) AS strangers
-                FROM agent_session s JOIN identity i ON i.id = s.identity_id
-                WHERE s.device_class = measured.device_class
-            ) crowd
             ORDER BY measured.last_at DESC
         """,
         parameters={"job": job_id, "limit": limit},

@@ -131,15 +131,11 @@ def crowd(workload_key: WorkloadKey, device_class: DeviceClass) -> Query[CrowdRo
     return Query(
         sql="""
             SELECT w.flops, d.cpu_architecture, d.logical_cores, d.gpu_vendor, d.gpu_architecture,
-                   c.engines, count(DISTINCT i.id) AS identities,
-                   count(DISTINCT i.id) FILTER (WHERE NOT i.operated) AS strangers
+                   c.engines, c.crowd AS identities, c.strangers
             FROM workload w
             CROSS JOIN device_class c
             JOIN device d ON d.device_id = c.device_id
-            LEFT JOIN agent_session s ON s.device_class = c.device_class
-            LEFT JOIN identity i ON i.id = s.identity_id
             WHERE w.key = %(key)s AND c.device_class = %(class)s
-            GROUP BY w.key, c.device_class, d.device_id
         """,
         parameters={"key": workload_key, "class": device_class},
         row=CrowdRow,

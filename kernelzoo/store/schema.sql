@@ -157,7 +157,9 @@ CREATE TABLE device_class (
     identities integer NOT NULL,
     measurements bigint NOT NULL DEFAULT 0,
     last_seen_at timestamptz NOT NULL DEFAULT now(),
-    target text NOT NULL GENERATED ALWAYS AS (target_of(device_class)) STORED
+    target text NOT NULL GENERATED ALWAYS AS (target_of(device_class)) STORED,
+    crowd integer NOT NULL DEFAULT 0,
+    strangers integer NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE device_class IS
     'Classes that ran an agent, with counts of all that there ever was: what is removed for its age '
@@ -166,6 +168,9 @@ COMMENT ON COLUMN device_class.engines IS 'The last few engines seen, each with 
 COMMENT ON COLUMN device_class.peak_gflops IS 'The largest of its sessions.';
 COMMENT ON COLUMN device_class.identities IS 'That have opened a session on it.';
 COMMENT ON COLUMN device_class.measurements IS 'That were given a verdict.';
+COMMENT ON COLUMN device_class.crowd IS
+    'Identities that have a session on it; those whose sessions were removed are not among them.';
+COMMENT ON COLUMN device_class.strangers IS 'Those of its crowd that are not the operator''s.';
 CREATE INDEX device_class_device ON device_class (device_id);
 
 CREATE TABLE identity (
@@ -263,6 +268,40 @@ CREATE INDEX agent_session_identity ON agent_session (identity_id, device_class)
 CREATE INDEX agent_session_recent ON agent_session (created_at);
 CREATE INDEX agent_session_class ON agent_session (device_class, created_at);
 CREATE INDEX agent_session_network ON agent_session (network, created_at);
+
+CREATE FUNCTION count_crowd() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    change record;
+BEGIN
+    -- Who opens a session while another of its is removed waits here, so that one sees the other.
+    PERFORM FROM identity i WHERE i.id IN (SELECT identity_id FROM changed)
+    ORDER BY i.id FOR NO KEY UPDATE;
+    FOR change IN
+        SELECT c.device_class, CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END AS sign,
+               count(*) AS crowd, count(*) FILTER (WHERE NOT i.operated) AS strangers
+        FROM (SELECT DISTINCT identity_id, device_class FROM changed) c
+        JOIN identity i ON i.id = c.identity_id
+        WHERE NOT EXISTS (
+            SELECT FROM agent_session s
+            WHERE s.identity_id = c.identity_id AND s.device_class = c.device_class
+              AND s.id NOT IN (SELECT id FROM changed))
+        GROUP BY c.device_class ORDER BY c.device_class
+    LOOP
+        UPDATE device_class d
+        SET crowd = d.crowd + change.sign * change.crowd,
+            strangers = d.strangers + change.sign * change.strangers
+        WHERE d.device_class = change.device_class;
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION count_crowd IS
+    'Counts the identities of a class, as the first session of one is opened and its last removed.';
+
+CREATE TRIGGER session_counted AFTER INSERT ON agent_session REFERENCING NEW TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION count_crowd();
+CREATE TRIGGER session_counted_no_more AFTER DELETE ON agent_session
+    REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_crowd();
 
 CREATE TABLE lease (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

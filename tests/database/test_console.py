@@ -35,6 +35,7 @@ def key_path(device_class: str) -> str:
 def make_strangers(db: Connection) -> None:
     """Tests open their sessions from loopback with the operator's key."""
     db.execute("UPDATE identity SET operated = false")
+    db.execute("UPDATE device_class SET strangers = crowd")
 
 
 @pytest.fixture
