@@ -20,6 +20,8 @@ from cryptography.x509.oid import NameOID
 from playwright.async_api import async_playwright
 
 from cli.stack.ports import LOOPBACK
+from kernelzoo.errors import StackError
+from workers.fleet.authorities import VARIABLE, trust
 from workers.fleet.browsers import Launch, PageLost
 from workers.fleet.chromium import chromium_tab
 
@@ -72,19 +74,53 @@ def served(file: Path) -> Iterator[str]:
             thread.join()
 
 
+def open_page(url: str, profile: Path) -> None:
+    """Raises PageLost where a browser of the fleet does not open it."""
+
+    async def opened() -> None:
+        async with async_playwright() as playwright:
+            launch = Launch(profile=profile, gpu=None, sandbox=True)
+            async with chromium_tab(playwright.chromium, launch) as tab:
+                await tab.goto(url)
+
+    asyncio.run(opened())
+
+
 def test_a_browser_of_the_fleet_does_not_read_the_authorities_that_its_process_trusts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = certificate(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-
-    async def opened(url: str) -> None:
-        async with async_playwright() as playwright:
-            launch = Launch(profile=tmp_path / "profile", gpu=None, sandbox=True)
-            async with chromium_tab(playwright.chromium, launch) as tab:
-                await tab.goto(url)
-
     with served(file) as url:
         assert httpx2.get(url, verify=ssl.create_default_context()).text == "a page"
         with pytest.raises(PageLost, match="ERR_CERT_AUTHORITY_INVALID"):
-            asyncio.run(opened(url))
+            open_page(url, tmp_path / "profile")
+
+
+def test_a_browser_trusts_the_authorities_that_the_fleet_is_told_and_none_of_an_earlier_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "")
+    (tmp_path / "other").mkdir()
+    file, other = certificate(tmp_path), certificate(tmp_path / "other")
+    both = tmp_path / "both.pem"
+    both.write_bytes(other.read_bytes() + file.read_bytes())
+    with served(file) as url:
+        trust(both, tmp_path / "data")
+        open_page(url, tmp_path / "first")
+        trust(other, tmp_path / "data")
+        with pytest.raises(PageLost, match="ERR_CERT_AUTHORITY_INVALID"):
+            open_page(url, tmp_path / "second")
+
+
+def test_a_file_without_certificates_is_told(tmp_path: Path) -> None:
+    empty, broken = tmp_path / "empty.pem", tmp_path / "broken.pem"
+    empty.write_text("nothing")
+    broken.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    for file, complaint in (
+        (empty, "has no certificate"),
+        (broken, "certificate 1 of the authorities is malformed"),
+        (tmp_path / "missing.pem", "cannot be read"),
+    ):
+        with pytest.raises(StackError, match=complaint):
+            trust(file, tmp_path / "data")

@@ -253,6 +253,17 @@ FEATURES = {
             and "authorities" in str(r.pods()["migrate"])
         ),
     ),
+    "Chromium of the fleet trusts it, too": Feature(
+        on={
+            "caSecret": {"name": "house"},
+            "fleet": {"enabled": True, "url": "https://zoo.example"},
+        },
+        shows=lambda r: (
+            "fleet" in r.pods()
+            and container(r.pods()["fleet"])["args"][-2:]
+            == ["--authorities", "/etc/kernelzoo/authorities/ca.crt"]
+        ),
+    ),
     "browsers come in": Feature(
         on={"ingress": INGRESS, "gateway": PROXIED},
         shows=lambda r: set(r.of("Ingress")) == {"gateway", "gateway-cached", "gateway-blobs"},

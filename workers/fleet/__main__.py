@@ -52,6 +52,9 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
         default=os.environ.get(SETTING),
         help=f"of all browsers together; else {SETTING}, else half of the machine's memory",
     )
+    parser.add_argument(
+        "--authorities", type=Path, help="certificates (PEM) that Chromium trusts beside its own"
+    )
     values = parser.parse_args(arguments)
     if values.memory_mib is not None and values.memory_mib < LEAST_MIB:
         raise StackError(f"a browser needs {LEAST_MIB} MiB at least, not {values.memory_mib}")
@@ -72,6 +75,7 @@ def parse(arguments: Sequence[str], operator_key: str | None) -> FleetOptions:
         fresh=values.fresh,
         parent=values.parent,
         memory_mib=values.memory_mib,
+        authorities=values.authorities,
     )
 
 

@@ -24,6 +24,7 @@ from playwright.async_api import async_playwright
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import StackError
 from workers.fleet.agent import AgentSpec, run_agent
+from workers.fleet.authorities import trust
 from workers.fleet.browsers import BrowserKind, Launch, Opener, Share
 from workers.fleet.chromium import chromium_tab
 from workers.fleet.firefox import start_firefox
@@ -47,7 +48,8 @@ class FleetOptions:
     """`directory` holds the browser profiles and the status file, `turns` the locks by which fleets
     of this host take turns. With `fresh`, profiles of this run alone take the place of those that
     are kept. It ends when process number `parent` does, which has started it, however that ended.
-    All browsers together may take `memory_mib`; None is half of the machine's memory.
+    All browsers together may take `memory_mib`; None is half of the machine's memory. Chromium
+    trusts the authorities of a file, too.
     """
 
     url: str
@@ -61,6 +63,7 @@ class FleetOptions:
     fresh: bool = False
     parent: int | None = None
     memory_mib: int | None = None
+    authorities: Path | None = None
 
 
 def plan_agents(options: FleetOptions, profiles: Path) -> tuple[AgentSpec, ...]:
@@ -94,6 +97,8 @@ async def run_fleet(options: FleetOptions) -> None:
         watching = asyncio.create_task(_until_orphaned(options.parent))
         watching.add_done_callback(lambda _: stop.set())
     with _only_fleet(options.directory), _profiles(options) as profiles:
+        if options.authorities is not None:
+            trust(options.authorities, options.directory / "authorities")
         quorum = await asyncio.to_thread(quorum_of, options.url)
         if sentence := shortage(options.shares, quorum):
             log.warning(sentence, quorum=quorum)

@@ -42,6 +42,12 @@ def test_agents_measure_wasm_unless_told_and_start_no_gpu_then() -> None:
     assert spec.launch.gpu is None
 
 
+def test_a_fleet_trusts_the_authorities_that_it_is_told() -> None:
+    assert parse(COMMAND, "the key").authorities is None
+    told = parse((*COMMAND, "--authorities", "/ca.crt"), "the key").authorities
+    assert told == Path("/ca.crt")
+
+
 def test_agents_are_told_their_targets_and_the_adapter() -> None:
     told = ("--target", "wasm", "--target", "webgpu", "--gpu", "software")
     (spec, *_) = plan(*told)
