@@ -1,9 +1,11 @@
 """Lists the families of this folder, and tells which programs each takes."""
 
-from services.tuner.schedules.base.family import wasm_family
+from services.tuner import ir
+from services.tuner.schedules.base.family import wasm_family, webgpu_family
 from services.tuner.schedules.base.integer_product import integer_product
 from services.tuner.schedules.base.iteration import IterationSpace
 from services.tuner.schedules.integer_matmul.space import wasm_integer_matmul_configs
+from services.tuner.schedules.integer_matmul.webgpu_space import integer_matmul_configs
 
 
 def _multiplies_integers(space: IterationSpace) -> bool:
@@ -12,4 +14,15 @@ def _multiplies_integers(space: IterationSpace) -> bool:
     return space.named and integer_product(space.program) is not None
 
 
-FAMILIES = (wasm_family("integer_matmul", _multiplies_integers, wasm_integer_matmul_configs),)
+def _reads_vectors(space: IterationSpace) -> bool:
+    """True of such a product whose rows are whole vectors of words."""
+    if not space.named:
+        return False
+    product = integer_product(space.program)
+    return product is not None and product.words % ir.LANES == 0
+
+
+FAMILIES = (
+    wasm_family("integer_matmul", _multiplies_integers, wasm_integer_matmul_configs),
+    webgpu_family("integer_matmul", _reads_vectors, integer_matmul_configs),
+)

@@ -1,0 +1,140 @@
+"""Products of integers for WebGPU: a thread makes a tile of entries from vectors of four words.
+
+    range       workgroups of `threads` tiles, along n first
+    loop body   a vector of words of tile_m rows and of tile_n columns: of each the first bytes,
+                then the second ones and so on, are multiplied and summed in four lanes
+
+Rows and columns behind the last are those again, and are not stored. A word of a has bytes from 0
+to 255, one of b bytes with sign. What it makes of one entry of matmul_u8i8:f32:m1k32n64:
+
+    for vector < 2:
+      sums[0 +4] += ((a[4·vector +4] >> 8·e) & 255) · ((b[8·j + 4·vector +4] << 24 - 8·e) >> 24)
+                                                                      for each byte e of four
+    c[j] = real(the lanes of sums - a_zero · b_sum[j]) · (a_scale · b_scale[j])
+"""
+
+from collections.abc import Iterator
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.integer_products import ACTIVATION_BITS, PER_WORD, ZERO_POINTS
+from services.tuner import ir
+from services.tuner.schedules.base.entry import entry_value
+from services.tuner.schedules.base.integer_product import IntegerProduct, integer_product_of
+from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
+from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.integer_matmul.webgpu_config import WebgpuIntegerMatmulConfig
+
+LAST_BYTE = ACTIVATION_BITS * (PER_WORD - 1)
+"""Bits of a word before its last byte."""
+
+
+def lower(candidate: Candidate) -> ScheduledProgram:
+    config = WebgpuIntegerMatmulConfig.of(candidate)
+    workload = candidate.workload
+    product, held = integer_product_of(workload), held_by(workload)
+    b = ir.Buffer(
+        name=product.b,
+        scope=ir.Scope.PARAMETER,
+        dtype=DType.I32,
+        size=product.n * product.words,
+    )
+    parameters = tuple(b if each.name == b.name else each for each in parameters_of(workload))
+    program = _program(config, product, held, b, parameters)
+    return ScheduledProgram(nests=(program,))
+
+
+def _program(
+    config: WebgpuIntegerMatmulConfig,
+    product: IntegerProduct,
+    held: Held,
+    b: ir.Buffer,
+    parameters: tuple[ir.Buffer, ...],
+) -> ir.Program:
+    tile_m, tile_n, words = config.tile_m, config.tile_n, product.words
+    a = held[product.a][0]
+    frame = ir.Frame()
+    tiles = (("tile_m", -(-product.m // tile_m)), ("tile_n", -(-product.n // tile_n)))
+    item, exists, groups = frame.item("item", tiles[0][1] * tiles[1][1], config.threads)
+    first_row, first_column = frame.delinearize(item, tiles)
+
+    def places(name: str, first: ir.Affine, tile: int, extent: int) -> list[ir.Affine]:
+        inside = [first * tile + at for at in range(tile)]
+        if frame.upper_bound(inside[-1]) < extent:
+            return inside
+        return [frame.least(f"{name}{at}", place, extent - 1) for at, place in enumerate(inside)]
+
+    rows = places("row", first_row, tile_m, product.m)
+    columns = places("column", first_column, tile_n, product.n)
+    sums = ir.local("sums", tile_m * tile_n * ir.LANES, DType.I32)
+    row_sums = ir.local("row_sums", tile_m * ir.LANES, DType.I32)
+    a_words = ir.local("a_words", tile_m * ir.LANES, DType.I32)
+    b_words = ir.local("b_words", tile_n * ir.LANES, DType.I32)
+    a_bytes = ir.local("a_bytes", ir.LANES, DType.I32)
+    b_bytes = ir.local("b_bytes", tile_n * ir.LANES, DType.I32)
+    vector = ir.affine(vector=ir.LANES) if words > ir.LANES else ir.ZERO
+
+    def steps() -> Iterator[ir.Store]:
+        for number, place in enumerate(rows):
+            yield a_words.store(ir.LANES * number, a.vector(place * words + vector))
+        for number, place in enumerate(columns):
+            yield b_words.store(ir.LANES * number, b.vector(place * words + vector))
+        for byte in range(PER_WORD):
+            bits = byte * ACTIVATION_BITS
+            for at in range(0, tile_n * ir.LANES, ir.LANES):
+                left = b_words.vector(at)
+                left_most = left << LAST_BYTE - bits if bits < LAST_BYTE else left
+                yield b_bytes.store(at, left_most >> LAST_BYTE)
+            for row in range(tile_m):
+                held_words = a_words.vector(ir.LANES * row)
+                lowest = held_words >> bits if bits else held_words
+                yield a_bytes.store(0, lowest & (ZERO_POINTS - 1))
+                if product.b_zero:
+                    total = row_sums.vector(ir.LANES * row)
+                    yield row_sums.store(ir.LANES * row, total + a_bytes.vector(0))
+                for column in range(tile_n):
+                    at = ir.LANES * (row * tile_n + column)
+                    term = a_bytes.vector(0) * b_bytes.vector(ir.LANES * column)
+                    yield sums.store(at, sums.vector(at) + term)
+
+    nothing = ir.Const(value=0, dtype=DType.I32, lanes=ir.LANES)
+    cleared = [sums.store(at, nothing) for at in range(0, sums.size, ir.LANES)]
+    if product.b_zero:
+        cleared += [row_sums.store(at, nothing) for at in range(0, row_sums.size, ir.LANES)]
+    body: ir.Block = (
+        *cleared,
+        *ir.serial("vector", words // ir.LANES, tuple(steps())),
+        *_stored(config, product, held, frame, (first_row, first_column), sums, row_sums),
+    )
+    body = ir.under(exists, body)
+    locals_ = (sums, row_sums, a_words, b_words, a_bytes, b_bytes)
+    threads = ir.threads(config.threads, frame.enclose(ir.allocated(locals_, body)))
+    return ir.program(parameters, "group", groups, (threads,))
+
+
+def _stored(
+    config: WebgpuIntegerMatmulConfig,
+    product: IntegerProduct,
+    held: Held,
+    frame: ir.Frame,
+    first: tuple[ir.Affine, ir.Affine],
+    sums: ir.Buffer,
+    row_sums: ir.Buffer,
+) -> Iterator[ir.Statement]:
+    output, _ = list(held.values())[-1]
+    buffers = {name: buffer for name, (buffer, _) in held.items()}
+    i, j = product.axes
+    zero = buffers[product.a_zero][0]
+    for at_row in range(config.tile_m):
+        for at_column in range(config.tile_n):
+            row, column = first[0] * config.tile_m + at_row, first[1] * config.tile_n + at_column
+            inside = frame.undecided((row.below(product.m), column.below(product.n)))
+            total = ir.all_lanes(sums.vector(ir.LANES * (at_row * config.tile_n + at_column)))
+            total = total - zero * buffers[product.b_sum][column]
+            if product.b_zero:
+                own = ir.all_lanes(row_sums.vector(ir.LANES * at_row)) - zero * product.k
+                total = total - buffers[product.b_zero][column] * own
+            scales = buffers[product.a_scale][0] * buffers[product.b_scale][column]
+            made = {product.scaled: total.cast(DType.F32) * scales}
+            value = entry_value(product.value, {i.name: row, j.name: column}, held, made)
+            yield from ir.under(inside, (output.store(row * product.n + column, value),))
