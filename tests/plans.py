@@ -26,6 +26,7 @@ from kernelzoo.domain.plan import (
 )
 from kernelzoo.domain.plan_checking import validated
 from kernelzoo.domain.weight_storage import Storage
+from kernelzoo.domain.workload import ProgramWorkload, Workload, WorkloadKey, resolved
 from services.tuner.graph.storage import StoredEntries
 
 Array = NDArray[np.generic]
@@ -34,10 +35,17 @@ CHUNK_BYTES = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedNetwork:
+    """`programs`: those among its workloads that no operator names, evaluated."""
+
     plan: Plan
     files: Files
     feeds: dict[str, Array]
     outputs: dict[str, Array]
+    programs: tuple[ProgramWorkload, ...] = ()
+
+    @property
+    def workloads(self) -> dict[WorkloadKey, Workload]:
+        return resolved(self.plan.kernels, {each.key: each for each in self.programs})
 
 
 Operand = int | str

@@ -6,8 +6,14 @@ from kernelzoo.domain.workload import Workload
 from services.aggregator.verification import expected_entries
 
 
-def ok(lease: dict[str, Any], candidate: str, best_ns: float = 1000.0) -> dict[str, Any]:
-    entries = expected_entries(Workload.parse(lease["workload"]), lease["seed"])
+def ok(
+    lease: dict[str, Any],
+    candidate: str,
+    best_ns: float = 1000.0,
+    workload: Workload | None = None,
+) -> dict[str, Any]:
+    """`workload` is the lease's, where it is of a program."""
+    entries = expected_entries(workload or Workload.parse(lease["workload"]), lease["seed"])
     return {
         "candidate": candidate,
         "outcome": "ok",
@@ -31,7 +37,7 @@ def failure(candidate: str, stage: str) -> dict[str, Any]:
     }
 
 
-def all_ok(lease: dict[str, Any]) -> list[dict[str, Any]]:
+def all_ok(lease: dict[str, Any], workload: Workload | None = None) -> list[dict[str, Any]]:
     """Later candidates are faster."""
     lent = [kernel["candidate"] for kernel in lease["candidates"]]
-    return [ok(lease, candidate, 1000.0 - place) for place, candidate in enumerate(lent)]
+    return [ok(lease, candidate, 1000.0 - place, workload) for place, candidate in enumerate(lent)]

@@ -107,9 +107,9 @@ def verify_lease(
         pending = fetch_all(db, measurements.pending(lease_id))
         if lease is None or holder is None or not pending:
             return ()
-        programs.learn(db, (lease.workload_key,))
-        found = _outputs(lease, pending)
-        fault = _wrong(found) or times_fault(db, lease, holder, pending, defences)
+        workload = programs.workloads(db, (lease.workload_key,))[lease.workload_key]
+        found = _outputs(workload, lease, pending)
+        fault = _wrong(found) or times_fault(db, workload, lease, holder, pending, defences)
         settlement, others = settle(db, holder, fault, defences)
         for candidate_id, each in found.items():
             verdict = verdict_of(each.verdict, settlement)
@@ -127,13 +127,14 @@ def verify_lease(
     return (own, *(job for job in others if job != own))
 
 
-def _outputs(lease: leases.LeaseRow, pending: list[PendingRow]) -> dict[str, Judgement]:
+def _outputs(
+    workload: Workload, lease: leases.LeaseRow, pending: list[PendingRow]
+) -> dict[str, Judgement]:
     """By candidate. A failure claims no output, so that nothing is computed for it."""
     ran = [row for row in pending if row.outcome == Outcome.OK]
     found = {row.candidate_id: TAKEN_AS_TOLD for row in pending}
     if not ran:
         return found
-    workload = Workload.parse(lease.workload_key)
     target = lease.device_class.target.kind
     right = expected(workload, target, lease.seed)
     judged = {row.candidate_id: judge(row.sampled_entries, right) for row in ran}

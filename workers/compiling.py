@@ -10,9 +10,8 @@ from kernelzoo import jobs
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import model_of_space
-from kernelzoo.domain.known_programs import is_evaluated
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload, is_program
+from kernelzoo.domain.workload import ProgramWorkload, Workload, WorkloadKey
 from kernelzoo.errors import KernelZooError
 from kernelzoo.metrics import CANDIDATES, COMPILE_DURATION, CompileOutcome, CompileStage
 from kernelzoo.store import candidates, notifications, programs, tuning
@@ -44,8 +43,8 @@ def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Message, ...
         if job is None or job.state != "waiting":
             return ()
         try:
-            _evaluate(db, job.workload_key)
-            space = _space(Workload.parse(job.workload_key), TargetKind(job.target), job.space)
+            workload = _evaluated(db, job.workload_key)
+            space = _space(workload, TargetKind(job.target), job.space)
         except KernelZooError as error:
             execute(db, tuning.job_failed(job_id, str(error)))
             return ()
@@ -60,14 +59,15 @@ def plan_space(db: Database, job_id: int, batch: int) -> tuple[jobs.Message, ...
     )
 
 
-def _evaluate(db: Database, workload_key: str) -> None:
+def _evaluated(db: Database, workload_key: WorkloadKey) -> Workload:
     """Finds how far right results of a program may differ, before anything is lent of it. Raises
     InvalidInput for one that reads outside of a tensor, or that cannot be checked."""
-    programs.learn(db, (workload_key,))
-    if is_program(workload_key) and not is_evaluated(workload_key):
-        found = roundings(Workload.parse(workload_key))
+    workload = programs.workloads(db, (workload_key,))[workload_key]
+    if isinstance(workload, ProgramWorkload) and workload.roundings is None:
+        found = roundings(workload)
         execute(db, programs.evaluated(workload_key, found))
-        programs.learn(db, (workload_key,))
+        return workload.evaluated(found)
+    return workload
 
 
 def _space(workload: Workload, target: TargetKind, space: str) -> tuple[Candidate, ...]:
@@ -86,23 +86,26 @@ def compile_batch(db: Database, candidate_ids: list[str]) -> tuple[jobs.Message,
     """Compiles each candidate that still waits; each is stored and announced by itself. Returns
     messages for those that are defaults now, as others failed."""
     defaults: list[str] = []
+    # Candidates of a batch are mostly of one workload.
+    known: dict[WorkloadKey, Workload] = {}
     for candidate_id in candidate_ids:
         with db.transaction():
             row = fetch_one(db, candidates.claim(candidate_id))
         if row is not None:
-            programs.learn(db, (row.workload_key,))
-            defaults += _compile(db, row)
+            if row.workload_key not in known:
+                known |= programs.workloads(db, (row.workload_key,))
+            defaults += _compile(db, row, known[row.workload_key])
     return jobs.compile_defaults(defaults)
 
 
-def _compile(db: Database, row: candidates.CandidateRow) -> list[str]:
+def _compile(db: Database, row: candidates.CandidateRow, workload: Workload) -> list[str]:
     """Compiles a candidate. Returns the default that takes its place where it fails, if there is
     one."""
     if row.attempts > candidates.MAX_ATTEMPTS:
         detail = f"its worker died {candidates.MAX_ATTEMPTS} times while compiling it"
         return _give_up(db, row, detail, CompileOutcome.ABANDONED)
     start_ns = time.perf_counter_ns()
-    candidate = row.to_candidate()
+    candidate = row.to_candidate(workload)
     try:
         with _timed(row, CompileStage.KERNEL):
             artifact = compile_candidate(candidate)

@@ -68,8 +68,8 @@ def _ranked(
 ) -> tuple[list[str], dict[str, float]]:
     """Candidate ids by the model with their costs, or by promise where it knows nothing of them."""
     configured = fetch_all(db, orders.orderable(row.job_id))
-    programs.learn(db, {each.workload_key for each in configured})
-    space = [each.to_candidate() for each in configured]
+    known = programs.workloads(db, (each.workload_key for each in configured))
+    space = [each.to_candidate(known[each.workload_key]) for each in configured]
     if model is not None:
         probed = fetch_one(db, cost_models.probe_of(row.device_class))
         device = _device(probed) if probed else _stranger(row.device_class)
@@ -81,11 +81,11 @@ def _ranked(
 
 def observations(db: Database) -> list[Observation]:
     timed = fetch_all(db, cost_models.timed(RACES))
-    programs.learn(db, {row.workload_key for row in timed})
+    known = programs.workloads(db, (row.workload_key for row in timed))
     return [
         Observation(
             device=_device(row),
-            candidate=row.to_candidate(),
+            candidate=row.to_candidate(known[row.workload_key]),
             relative_time=row.relative_time,
         )
         for row in timed

@@ -54,6 +54,7 @@ def _finding(holder: trust.HolderRow, fault: LeaseFault | None) -> LeaseFinding:
 
 def times_fault(
     db: Database,
+    workload: Workload,
     lease: LeaseRow,
     holder: trust.HolderRow,
     pending: list[PendingRow],
@@ -67,13 +68,16 @@ def times_fault(
         return LeaseFault(finding=LeaseFinding.FAILED, detail=found)
     if Defence.REPLAYS in defences and (found := _replays(db, lease)):
         return LeaseFault(finding=LeaseFinding.FAILED, detail=found)
-    if Defence.ENVELOPE in defences and (found := _envelope(db, lease, holder, timed, defences)):
+    if Defence.ENVELOPE in defences and (
+        found := _envelope(db, workload, lease, holder, timed, defences)
+    ):
         return LeaseFault(finding=LeaseFinding.IMPOSSIBLE, detail=found)
     return None
 
 
 def _envelope(
     db: Database,
+    workload: Workload,
     lease: LeaseRow,
     holder: trust.HolderRow,
     timed: list[PendingRow],
@@ -88,7 +92,6 @@ def _envelope(
         operated=[_rates(row) for row in rates if row.operated or believed],
         reference_ns=[row.best_ns for row in fetch_all(db, trust.class_reference(lease.id))],
     )
-    workload = Workload.parse(lease.workload_key)
     found = (
         impossible(workload, device, min(row.samples_ns), min(row.reference_ns)) for row in timed
     )

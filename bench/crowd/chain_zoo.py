@@ -98,7 +98,7 @@ def _spaces(world: HeldOutWorld) -> Iterable[tuple[Observation, ...]]:
 def _open(db: Database, space: tuple[Observation, ...]) -> int:
     workload = space[0].candidate.workload
     execute(db, tuning.register_workload(workload))
-    opened = fetch_one(db, tuning.open_job(workload, TargetKind.WASM))
+    opened = fetch_one(db, tuning.open_job(workload.key, TargetKind.WASM))
     assert opened is not None
     plan(db, opened.id, [each.candidate for each in space])
     for each in space:

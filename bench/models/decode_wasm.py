@@ -92,7 +92,7 @@ def _decoder(zoo: Path, name: str) -> ExportedDecoder:
     plan, workloads = plan_without_golden(name, case)
     first = {each.key: contenders(each)[0] for each in workloads}
     kernels = {key: SiteKernels(candidate=each, fallback=each) for key, each in first.items()}
-    write_unfilled(zoo, CLASS, plan, workloads, kernels)
+    write_unfilled(zoo, CLASS, plan, kernels)
     return ExportedDecoder(name=name, case=case, spaces={}, words={})
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bench.models.ours import GPU_CLASS, learn_roundings
+from bench.models.ours import GPU_CLASS
 from fixtures.model_site import Files, SiteKernels, described, write_model
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.gpu import GpuModel
@@ -29,7 +29,7 @@ def offered(
     kernels = {
         key: SiteKernels(candidate=space[0], fallback=space[0]) for key, space in spaces.items()
     }
-    write_unfilled(zoo, GPU_CLASS, plan, workloads, kernels)
+    write_unfilled(zoo, GPU_CLASS, plan, kernels)
     artifacts: dict[str, Artifact] = {}
     found = {
         key: [described(each, None, artifacts) for each in islice(spaces[key], most)]
@@ -46,12 +46,9 @@ def write_unfilled(
     zoo: Path,
     device_class: str,
     plan: Plan,
-    workloads: Sequence[Workload],
     kernels: Mapping[str, SiteKernels],
 ) -> None:
     """The answer for a plan, without weights and golden outputs."""
-    for workload in workloads:
-        learn_roundings(workload)
     zoo.mkdir(parents=True, exist_ok=True)
     write_model(zoo, device_class, plan, Files(weights=b"", golden=b""), kernels)
     for kind in ("weights", "golden"):

@@ -12,14 +12,12 @@ from bench.models.costs import Costs
 from bench.models.files import NetworkFiles
 from bench.models.tuning import Choices, default
 from bench.site import BenchSite
-from fixtures.model_site import Files, SiteKernels, offer_for_runs, write_model
+from fixtures.model_site import Files, SiteKernels, offer_for_runs, with_roundings, write_model
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import ANY_GPU
-from kernelzoo.domain.known_programs import KnownProgram, learn
 from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.weight_storage import StorageType
-from kernelzoo.domain.workload import ProgramWorkload, Workload
 from kernelzoo.formats.bundle import VERSION
 from kernelzoo.formats.plans import plan_bytes
 from services.tuner.graph.importing import imported
@@ -35,9 +33,6 @@ GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
 WEBGPU = TargetKind.WEBGPU
 WORTH_TUNING = 0.0005
 """Share of a network's operations below which a workload keeps its default kernel."""
-
-ROUNDINGS = 100.0
-"""By which the page's tolerance of programs is set, should it compare a kernel with its default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +71,8 @@ def prepare(
     (plan,), (golden,), (calls,) = planned.plans, planned.golden, planned.calls
     flops = sum(call.flops for call in calls)
     least = WORTH_TUNING * flops
-    for workload in planned.workloads:
-        learn_roundings(workload)
-    worth = {call.workload.key: call.workload for call in calls if call.flops >= least}
+    large = (call.workload for call in calls if call.flops >= least)
+    worth = {each.key: with_roundings(each) for each in large}
     if tune:
         choices.tune(site, worth.values())
     if tune and costs is not None:
@@ -154,9 +148,3 @@ def _write_single(answer: Path) -> None:
     """Beside an answer the same with each kernel in a module of its own."""
     single = json.loads(answer.read_text()) | {"module": None}
     answer.with_name(f"{answer.stem}.single.json").write_text(json.dumps(single))
-
-
-def learn_roundings(workload: Workload) -> None:
-    """Stands in for the aggregator, which evaluates programs; outputs are held to PyTorch's."""
-    if isinstance(workload, ProgramWorkload):
-        learn(workload.key, KnownProgram(program=workload.program, roundings=ROUNDINGS))

@@ -1,6 +1,7 @@
 """One point of a lite space: a workload, a target and the settings of each primitive."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -30,5 +31,10 @@ class Candidate:
     @property
     def candidate_id(self) -> str:
         """32 hex digits, equal for equal candidates on every machine."""
-        text = json.dumps([self.workload.key, self.target, dict(self.config)], sort_keys=True)
-        return sha256(text.encode()).hexdigest()[:32]
+        return candidate_id(self.workload.key, self.target, dict(self.config))
+
+
+def candidate_id(workload_key: str, target: TargetKind, config: Mapping[str, Setting]) -> str:
+    """The id that a candidate has, without knowing what its workload computes."""
+    text = json.dumps([workload_key, target, dict(config)], sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:32]

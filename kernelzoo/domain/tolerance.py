@@ -10,13 +10,12 @@ from functools import lru_cache
 from math import prod, sqrt
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.known_programs import known
 from kernelzoo.domain.operators import Operator
 from kernelzoo.domain.operators.expressions import Binary, BinaryOp, Function, Reducer, Stage
 from kernelzoo.domain.operators.integer_products import SEEDED_SUMS, ZERO_POINTS
 from kernelzoo.domain.operators.reduction import epsilon
 from kernelzoo.domain.target import UNIT, TargetKind
-from kernelzoo.domain.workload import PROGRAM, Workload
+from kernelzoo.domain.workload import ProgramWorkload, Workload
 
 SIDES = 2
 """Two results may err in opposite directions."""
@@ -58,11 +57,10 @@ def comparison_tolerance(workload: Workload, target: TargetKind = TargetKind.WAS
     That of a program follows from its evaluation, which is stored; raises ValueError before. Of f16
     are inputs, which are exact, and the entry that is stored, which is rounded once.
     """
-    if workload.operator is PROGRAM:
-        roundings = known(workload.key).roundings
-        if roundings is None:
+    if isinstance(workload, ProgramWorkload):
+        if workload.roundings is None:
             raise ValueError(f"{workload.key} is not evaluated yet; plan one of its jobs first")
-        return SIDES * UNIT[target] * roundings
+        return SIDES * UNIT[target] * workload.roundings
     tolerance = _of_computing(workload, UNIT[target])
     if workload.dtype is not DType.F16:
         return tolerance

@@ -12,8 +12,8 @@ the first 16 digits of the SHA-256 of its normalised text, which the zoo stores.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
@@ -22,7 +22,6 @@ from math import prod
 from typing import NewType, Self
 
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.known_programs import KnownProgram, known, known_program, learn
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS, Family, Operator
 from kernelzoo.domain.operators.binding import bound, extent_of
 from kernelzoo.domain.operators.checking import checked
@@ -118,8 +117,20 @@ _KEY = re.compile(
 
 
 WorkloadKey = NewType("WorkloadKey", str)
-"""A canonical key where it is only a name: what the workload computes was not looked up, and a
-process may not even know its program. `Workload.parse` looks it up."""
+"""A canonical key where it is only a name: what the workload computes was not looked up. That of an
+operator says it (`Workload.parse`); the text of a program is read from where it is stored
+(`kernelzoo.store.programs`)."""
+
+
+class UnknownProgram(InvalidInput):
+    """A key names a program whose text is not here."""
+
+    @classmethod
+    def of(cls, key: str) -> Self:
+        return cls(
+            f"the program {key[:80]} is not registered; import the model that has it, or register "
+            "its text"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,20 +196,19 @@ class Workload:
         text = str(whole)
         refuse_long(text)
         digest = sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
-        made = ProgramWorkload.named(name, digest, whole)
-        learn(made.key, KnownProgram(program=whole))
+        made = ProgramWorkload.stored(program_key(name, digest), whole)
         made.refuse_oversize()
         return made
 
     @classmethod
     def parse(cls, key: str) -> "Workload":
-        """Reads a canonical key. Raises InvalidInput with the grammar when it does not match.
-
-        A key of a program is one before its text is known; what asks for the program itself then
-        raises UnknownProgram.
+        """Reads the canonical key of an operator's workload. Raises InvalidInput with the grammar
+        when it does not match, and UnknownProgram for the key of a program, which does not say what
+        it computes: see `resolved`.
         """
         if is_program(key):
-            return ProgramWorkload.parsed(key)
+            program_name(key)
+            raise UnknownProgram.of(key)
         match = _KEY.fullmatch(key)
         if match is None:
             raise InvalidInput(
@@ -382,42 +392,36 @@ _PROGRAM_KEY = re.compile(
 class ProgramWorkload(Workload):
     """A workload that a program states. Two of one key are equal.
 
-    One that was made of a program, or read where its text was known, holds it. Any other looks its
-    key up when it is asked what it computes.
+    `roundings`: how far two right results may differ, in units of one rounding to f32; None where
+    nobody has evaluated the program yet (`services.aggregator.rounding`).
     """
 
     name: str
     digest: str
-    held: Program | None = field(default=None, compare=False, repr=False)
+    program: Program = field(compare=False, repr=False)
+    roundings: float | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def named(cls, name: str, digest: str, held: Program | None = None) -> Self:
-        if not _NAME.fullmatch(name):
-            raise InvalidInput(
-                f"{name[:60]!r} is no name of a program; write 1 to 40 of a to z, 0 to 9 and _"
-            )
+    def stored(cls, key: str, program: Program, roundings: float | None = None) -> Self:
+        """Makes the workload of a key that was made of this program before."""
+        name, digest = program_name(key)
         return cls(
-            operator=PROGRAM, dtype=DType.F32, extents=(), name=name, digest=digest, held=held
+            operator=PROGRAM,
+            dtype=DType.F32,
+            extents=(),
+            name=name,
+            digest=digest,
+            program=program,
+            roundings=roundings,
         )
 
-    @classmethod
-    def parsed(cls, key: str) -> Self:
-        match = _PROGRAM_KEY.fullmatch(key)
-        if match is None:
-            raise InvalidInput(
-                f"workload key {key[:80]!r} is malformed; a program's is "
-                f"{PROGRAM.name}:name: and {DIGEST_DIGITS} hexadecimal digits"
-            )
-        return cls.named(match["name"], match["digest"], known_program(key))
+    def evaluated(self, roundings: float) -> Self:
+        """Returns the same with what its evaluation found."""
+        return replace(self, roundings=roundings)
 
     @property
     def key(self) -> str:
-        return f"{PROGRAM.name}:{self.name}:{self.digest}"
-
-    @property
-    def program(self) -> Program:
-        """Raises UnknownProgram where this process has not read it."""
-        return self.held or known(self.key).program
+        return program_key(self.name, self.digest)
 
     @property
     def has_states(self) -> bool:
@@ -478,14 +482,48 @@ def refuse_unmeasured(workload: Workload) -> None:
 
 
 def workload_key(text: str) -> WorkloadKey:
-    """Reads a canonical key as a name. Raises InvalidInput where `Workload.parse` does; nobody
-    needs to have read the text of a program."""
+    """Reads a canonical key as a name. Raises InvalidInput for a text that is none; nobody needs to
+    have read the text of a program."""
+    if is_program(text):
+        return program_key(*program_name(text))
     return WorkloadKey(Workload.parse(text).key)
 
 
 def is_program(key: str) -> bool:
     """Returns whether a key, or the beginning of one, is that of a program."""
     return key.startswith(f"{PROGRAM.name}:")
+
+
+def program_key(name: str, digest: str) -> WorkloadKey:
+    """Raises InvalidInput for a name that is none."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name[:60]!r} is no name of a program; write 1 to 40 of a to z, 0 to 9 and _"
+        )
+    return WorkloadKey(f"{PROGRAM.name}:{name}:{digest}")
+
+
+def program_name(key: str) -> tuple[str, str]:
+    """Takes the key of a program apart, into its name and digest. Raises InvalidInput for one that
+    is malformed."""
+    match = _PROGRAM_KEY.fullmatch(key)
+    if match is None:
+        raise InvalidInput(
+            f"workload key {key[:80]!r} is malformed; a program's is "
+            f"{PROGRAM.name}:name: and {DIGEST_DIGITS} hexadecimal digits"
+        )
+    return match["name"], match["digest"]
+
+
+def resolved(
+    keys: Iterable[str], programs: Mapping[str, ProgramWorkload]
+) -> dict[WorkloadKey, Workload]:
+    """Looks up what workloads compute, by their keys. `programs`: those that may be among them.
+    Raises InvalidInput for a key that is none, and UnknownProgram for a program that is not among
+    `programs`."""
+    return {
+        WorkloadKey(key): programs.get(key) or Workload.parse(key) for key in dict.fromkeys(keys)
+    }
 
 
 @lru_cache(maxsize=1024)

@@ -6,12 +6,13 @@ from uuid import UUID
 from kernelzoo.domain.ballot import Ballot, BallotLine, CastBallot
 from kernelzoo.domain.device import DeviceClass, Engine
 from kernelzoo.domain.trust import Trust
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.query import Query, Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRow:
-    workload_key: str
+    workload_key: WorkloadKey
     device_class: DeviceClass
 
 

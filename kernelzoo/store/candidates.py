@@ -7,7 +7,7 @@ import msgspec
 from kernelzoo.domain.artifact import Artifact, ArtifactManifest
 from kernelzoo.domain.candidate import Candidate, Setting
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import Workload, WorkloadKey
 from kernelzoo.store.query import Query, Statement
 
 MAX_ATTEMPTS = 3
@@ -22,14 +22,15 @@ class CandidateIdRow:
 class Configured:
     """A candidate is made of these."""
 
-    workload_key: str
+    workload_key: WorkloadKey
     target: str
     config: dict[str, Setting]
     requires: list[str]
 
-    def to_candidate(self) -> Candidate:
+    def to_candidate(self, workload: Workload) -> Candidate:
+        """`workload` is what the key names."""
         return Candidate(
-            workload=Workload.parse(self.workload_key),
+            workload=workload,
             target=TargetKind(self.target),
             config=tuple(sorted(self.config.items())),
             requires=tuple(self.requires),

@@ -7,6 +7,7 @@ from uuid import UUID
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.kinship import STRANGER, Families
 from kernelzoo.domain.trust import Trust
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.query import Query, Statement
 
@@ -19,7 +20,7 @@ class OfferRow:
     no other class speaks. `identities` measured it or voted on it, in `classes` device classes.
     """
 
-    workload_key: str
+    workload_key: WorkloadKey
     level: str
     candidate_id: str
     neighbour: str
@@ -39,7 +40,7 @@ class TimedKernelRow(KernelRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnaggregatedRow:
-    workload_key: str
+    workload_key: WorkloadKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

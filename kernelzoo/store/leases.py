@@ -6,6 +6,7 @@ from uuid import UUID
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.lease import LentRole
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.query import Query
 
 
@@ -19,7 +20,7 @@ class LeaseRow:
     id: int
     identity_id: UUID
     device_class: DeviceClass
-    workload_key: str
+    workload_key: WorkloadKey
     seed: int
     candidate_ids: list[str]
     answered_ids: list[str]

@@ -11,6 +11,7 @@ import msgspec
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import MEASURED, TargetKind
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.query import Query, Statement
 
 LEAST_GAIN = 0.02
@@ -51,7 +52,7 @@ class PlanIdRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalledRow:
-    workload_key: str
+    workload_key: WorkloadKey
     calls: int
 
 
@@ -97,7 +98,7 @@ class PlanCoverageRow:
 class CallTimeRow:
     """A workload of a plan on a class, with what its calls take together."""
 
-    workload_key: str
+    workload_key: WorkloadKey
     calls: int
     flops: int
     state: str
@@ -117,7 +118,7 @@ class ReadinessRow:
     """A workload of a model on a target: `ready` where every device has a kernel of it. One that
     can have none is not, and has a `detail`."""
 
-    workload_key: str
+    workload_key: WorkloadKey
     target: TargetKind
     ready: bool
     detail: str

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.query import Statement
 
 CANDIDATES = "kernelzoo_candidates"
@@ -20,13 +21,13 @@ class Change:
     A notification's payload is the two in this order, with a line break between them.
     """
 
-    workload_key: str
+    workload_key: WorkloadKey
     device_class: str
 
     @classmethod
     def told(cls, payload: str) -> Self:
         workload_key, _, device_class = payload.partition("\n")
-        return cls(workload_key=workload_key, device_class=device_class)
+        return cls(workload_key=WorkloadKey(workload_key), device_class=device_class)
 
 
 def candidates_compiled(workload_key: str) -> Statement:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.query import Query
 
 
@@ -25,7 +26,7 @@ class TotalsRow:
 class PublishedRow:
     """A version of a key, with the one before it where there is one."""
 
-    workload_key: str
+    workload_key: WorkloadKey
     device_class: DeviceClass
     version: int
     state: str
@@ -55,14 +56,14 @@ class ClassRow:
 class CoveredWorkloadRow:
     """`targets`: those that it is tuned for."""
 
-    workload_key: str
+    workload_key: WorkloadKey
     targets: list[str]
     total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRow:
-    workload_key: str
+    workload_key: WorkloadKey
     device_class: DeviceClass
     state: str
 

@@ -1,16 +1,13 @@
 """The texts of programs, which every other row names by key alone.
 
-A process learns what it needs before it reads a workload: `learn` asks for the programs among some
-keys that it does not know wholly, and for nothing where it knows them all.
+`workloads` is the door from keys to what they compute: it reads the programs among them.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kernelzoo.domain.known_programs import KnownProgram, is_evaluated
-from kernelzoo.domain.known_programs import learn as learn_one
 from kernelzoo.domain.operators.parsing import parsed
-from kernelzoo.domain.workload import ProgramWorkload, is_program
+from kernelzoo.domain.workload import ProgramWorkload, Workload, WorkloadKey, is_program, resolved
 from kernelzoo.store.blocking import Database, fetch_all
 from kernelzoo.store.query import Query, Statement
 
@@ -20,6 +17,9 @@ class ProgramRow:
     key: str
     text: str
     roundings: float | None
+
+    def to_workload(self) -> ProgramWorkload:
+        return ProgramWorkload.stored(self.key, parsed(self.text), self.roundings)
 
 
 def add(workload: ProgramWorkload) -> Statement:
@@ -62,16 +62,10 @@ def texts(keys: list[str]) -> Query[ProgramRow]:
     )
 
 
-def unknown(keys: Iterable[str]) -> list[str]:
-    """The programs among them about which something is left to learn."""
-    return [key for key in keys if is_program(key) and not is_evaluated(key)]
-
-
-def note(rows: Iterable[ProgramRow]) -> None:
-    for row in rows:
-        learn_one(row.key, KnownProgram(program=parsed(row.text), roundings=row.roundings))
-
-
-def learn(db: Database, keys: Iterable[str]) -> None:
-    if asked := unknown(keys):
-        note(fetch_all(db, texts(asked)))
+def workloads(db: Database, keys: Iterable[str]) -> dict[WorkloadKey, Workload]:
+    """Raises InvalidInput for a key that is none, and UnknownProgram for a program that is not
+    stored."""
+    every = list(dict.fromkeys(keys))
+    named = [key for key in every if is_program(key)]
+    rows = fetch_all(db, texts(named)) if named else []
+    return resolved(every, {row.key: row.to_workload() for row in rows})

@@ -6,6 +6,7 @@ from math import inf
 from uuid import UUID
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.query import Parameter, Query, Statement
 
 RECENT = 32
@@ -36,7 +37,7 @@ class LendableJobRow:
 
     job_id: int
     priority: float
-    workload_key: str
+    workload_key: WorkloadKey
     reference_id: str
     closed: bool
 

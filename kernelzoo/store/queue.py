@@ -6,6 +6,7 @@ from datetime import datetime
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.gpu import first_space
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.chain import stranger_of
 from kernelzoo.store.query import Query
 
@@ -21,7 +22,7 @@ class QueuedRow:
     has enumerated yet.
     """
 
-    workload_key: str
+    workload_key: WorkloadKey
     candidate_id: str | None
     compiled_at: datetime | None
     relative_time: float | None

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.query import Query
 
 MOST = 1000
@@ -16,7 +17,7 @@ class FirstTimeRow:
     it was measured beside others; null where it was not.
     """
 
-    workload_key: str
+    workload_key: WorkloadKey
     calls: int
     flops: int
     default_ns: float | None
@@ -29,7 +30,7 @@ class VersionTimeRow:
     it changes times that were taken one after another.
     """
 
-    workload_key: str
+    workload_key: WorkloadKey
     candidate_id: str
     published_at: datetime
     served: bool

@@ -5,14 +5,14 @@ from typing import LiteralString
 
 from kernelzoo.domain.gpu import first_space
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import CONSTANT_WEIGHTS, Workload
+from kernelzoo.domain.workload import CONSTANT_WEIGHTS, Workload, WorkloadKey
 from kernelzoo.store.query import Query, Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
     id: int
-    workload_key: str
+    workload_key: WorkloadKey
     target: str
     space: str
     state: str
@@ -27,7 +27,7 @@ class JobProgress:
     """
 
     id: int
-    workload_key: str
+    workload_key: WorkloadKey
     target: str
     space: str
     state: str
@@ -55,7 +55,7 @@ class JobId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadRow:
-    workload_key: str
+    workload_key: WorkloadKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class MemberRow:
     read.
     """
 
-    workload_key: str
+    workload_key: WorkloadKey
     serial: int
 
 
@@ -87,9 +87,7 @@ ASKED_FOR = 1.0
 """Priority of a job that somebody asked for by itself."""
 
 
-def open_job(
-    workload: Workload, target: TargetKind, *, priority: float = ASKED_FOR
-) -> Query[JobId]:
+def open_job(workload_key: str, target: TargetKind, *, priority: float = ASKED_FOR) -> Query[JobId]:
     """One row if the job is new, none if it exists. The workload must be registered."""
     return Query(
         sql="""
@@ -99,7 +97,7 @@ def open_job(
             RETURNING id
         """,
         parameters={
-            "key": workload.key,
+            "key": workload_key,
             "target": target,
             "space": first_space(target),
             "priority": priority,

@@ -9,6 +9,7 @@ import msgspec
 from kernelzoo.domain.artifact import ArtifactManifest
 from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.store.candidates import CandidateIdRow, KernelRow
 from kernelzoo.store.query import Parameter, Query, Statement
@@ -27,7 +28,7 @@ class LiveEntry:
 class VersionRow:
     """An entry of a key, live or retired. `served`: pages were given it while it lived."""
 
-    workload_key: str
+    workload_key: WorkloadKey
     version: int
     candidate_id: str
     state: str
@@ -75,7 +76,7 @@ class ServedRow:
     `best_ns` is of the served kernel on this class: the median over `identities` of their best.
     """
 
-    workload_key: str
+    workload_key: WorkloadKey
     flops: int
     fallback_kernel: dict[str, object] | None
     entry_kernel: dict[str, object] | None
@@ -104,7 +105,7 @@ class ServedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryRow:
-    workload_key: str
+    workload_key: WorkloadKey
     flops: int
     device_class: DeviceClass
     version: int
@@ -138,7 +139,7 @@ class Listed:
     """An entry stands here in the list of all."""
 
     published_at: datetime
-    workload_key: str
+    workload_key: WorkloadKey
     device_class: str
 
 

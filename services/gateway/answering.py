@@ -13,12 +13,13 @@ from kernelzoo.store import agents, chain, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway.chain import ServedWorkload, answers, choose
 from services.gateway.problems import Refusal
-from services.gateway.programs import learn
+from services.gateway.programs import Programs
 from services.gateway.wire.sessions import HardwareWire
 
 
 async def answer(
     db: AsyncConnection[Any],
+    programs: Programs,
     workload_keys: list[str],
     device_class: DeviceClass,
     hardware: Hardware | None,
@@ -26,17 +27,18 @@ async def answer(
 ) -> list[ServedWorkload]:
     """Returns in the order of the keys the class's own entries; without one, what the chain
     offers."""
-    await learn(db, workload_keys)
     rows = await fetch_all(db, zoo.served(workload_keys, device_class))
-    lacking = [row.workload_key for row in rows if row.entry_kernel is None]
+    workloads = await programs.workloads(db, workload_keys)
+    lacking: list[str] = [row.workload_key for row in rows if row.entry_kernel is None]
     if not lacking:
-        return answers(rows, {}, ())
+        return answers(rows, workloads, {}, ())
     target = device_class.target.kind
     space, kin = space_of(target, hardware), families(hardware, target)
     offered = chain.offers(lacking, device_class, space=space, families=kin, quorum=quorum)
     chosen = choose(await fetch_all(db, offered))
     named = [offer.candidate_id for offer in chosen.values()]
-    return answers(rows, chosen, await fetch_all(db, chain.kernels(named, device_class)))
+    kernels = await fetch_all(db, chain.kernels(named, device_class))
+    return answers(rows, workloads, chosen, kernels)
 
 
 async def hardware_of(

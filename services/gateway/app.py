@@ -25,6 +25,7 @@ from services.gateway.middleware import BodyLimit, Counted, HeadAsGet, StandardH
 from services.gateway.notifier import Notifier
 from services.gateway.page_loads import PageLoads
 from services.gateway.pool import AGENTS, PAGES, measured_pool
+from services.gateway.programs import Programs
 from services.gateway.proxies import ForwardedFor, Proxies
 from services.gateway.rates import Polls, RateLimits
 from services.gateway.remembered import Remembered
@@ -162,6 +163,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                     rates=rates,
                     polls=Polls(settings.polls_per_network),
                     verifiers=chosen,
+                    programs=Programs(),
                     remembered=Remembered(REMEMBERED_S),
                     streams=Streams(),
                     denied=Denied(pages, signer),

@@ -3,12 +3,12 @@
 Steps are tried in the order of `HitLevel`; the store says what each of them offers. docs/chain.md.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import hypot, inf, log2
 
-from kernelzoo.domain.workload import PROGRAM, Workload
+from kernelzoo.domain.workload import Workload, WorkloadKey, is_program
 from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.store.chain import OfferRow, TimedKernelRow
 from kernelzoo.store.zoo import ServedRow
@@ -33,6 +33,7 @@ class ServedWorkload:
     """A class is served this for one workload; `borrowed` where it has no entry of its own."""
 
     row: ServedRow
+    workload: Workload
     borrowed: Borrowed | None = None
 
 
@@ -52,7 +53,10 @@ def _rank(offer: OfferRow) -> tuple[int, float, str]:
 
 
 def answers(
-    rows: Iterable[ServedRow], chosen: dict[str, OfferRow], kernels: Iterable[TimedKernelRow]
+    rows: Iterable[ServedRow],
+    workloads: Mapping[WorkloadKey, Workload],
+    chosen: dict[str, OfferRow],
+    kernels: Iterable[TimedKernelRow],
 ) -> list[ServedWorkload]:
     """Joins rows, offers and kernels, in the order of `rows`. `kernels`: those of the chosen
     offers."""
@@ -63,7 +67,10 @@ def answers(
         kernel = by_id.get(offer.candidate_id) if offer else None
         return Borrowed(offer=offer, kernel=kernel) if offer and kernel else None
 
-    return [ServedWorkload(row=row, borrowed=borrowed(row)) for row in rows]
+    return [
+        ServedWorkload(row=row, workload=workloads[row.workload_key], borrowed=borrowed(row))
+        for row in rows
+    ]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -72,9 +79,9 @@ def shape_distance(one_key: str, other_key: str) -> float:
     extents. What is no extent, as a stride, must be equal: else they are infinitely far. So are
     programs, of which a name says nothing.
     """
-    one, other = _workload(one_key), _workload(other_key)
-    if PROGRAM in (one.operator, other.operator):
+    if is_program(one_key) or is_program(other_key):
         return inf
+    one, other = _workload(one_key), _workload(other_key)
     attributes = one.operator.attributes
     if any(one.given[name] != other.given[name] for name in attributes):
         return inf

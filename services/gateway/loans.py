@@ -15,14 +15,12 @@ from psycopg import AsyncConnection
 from kernelzoo.domain.lease import LEADERS, cover
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.trust import Defence, recheck_probability
-from kernelzoo.domain.workload import Workload
 from kernelzoo.store import agents, candidates, leases, lending_quotas, measurements, prospects
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from kernelzoo.store.leases import ConductRow
 from services.gateway.lending import LeasePlan, LendingTerms, plan
 from services.gateway.manifests import kernel_of
 from services.gateway.problems import Refusal
-from services.gateway.programs import learn
 from services.gateway.state import State
 from services.gateway.tokens import Session, unauthorized
 from services.gateway.wire.leases import Lease, MeasuredKernel
@@ -191,8 +189,7 @@ async def _described(
     named = [job.reference_id, *lent, *(row.candidate_id for row in ranked)]
     described = await fetch_all(db, candidates.kernels(named))
     kernels = {row.candidate_id: kernel_of(row) for row in described}
-    await learn(db, (job.workload_key,))
-    workload = Workload.parse(job.workload_key)
+    workload = (await state.programs.workloads(db, (job.workload_key,)))[job.workload_key]
     return Lease(
         lease=str(loan.lease_id),
         nonce=loan.nonce,

@@ -11,7 +11,6 @@ from kernelzoo.domain.artifact import ArtifactManifest
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
-from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import AdviceBasis, EntryState, HitLevel
 from kernelzoo.metrics import MISSING
 from kernelzoo.signing import Signer
@@ -193,7 +192,7 @@ def served(answer: ServedWorkload, target: TargetKind) -> ServedKernel | None:
     timed = borrowed.kernel if borrowed else row
     offered = row.offered()
     return ServedKernel(
-        tolerance=comparison_tolerance(Workload.parse(row.workload_key), target),
+        tolerance=comparison_tolerance(answer.workload, target),
         level=_level(answer),
         kernel=kernel_of(borrowed.kernel if borrowed else winner or fallback),
         fallback=kernel_of(fallback),

@@ -14,7 +14,6 @@ from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import DTYPES, MEASURED, TargetKind
-from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import with_needs
 from kernelzoo.linking import link, link_javascript
@@ -59,9 +58,11 @@ async def build(state: State, key: Key) -> ServedManifest:
         row = chosen(name, await fetch_all(db, models.plans(name)), asked, target)
         called = await fetch_all(db, models.calls(row.id))
         hardware = await hardware_of(db, told or None, device_class.device_id)
-        keys = [each.workload_key for each in called]
-        found = await answer(db, keys, device_class, hardware, state.settings.quorum)
-        kernels = {
+        keys: list[str] = [each.workload_key for each in called]
+        found = await answer(
+            db, state.programs, keys, device_class, hardware, state.settings.quorum
+        )
+        kernels: dict[str, ServedKernel] = {
             each.row.workload_key: kernel
             for each in found
             if (kernel := served(each, target)) is not None
@@ -201,7 +202,7 @@ async def have_compiled(state: State, workload_keys: Sequence[str], target: Targ
     opened: list[int] = []
     async with state.pool.connection() as db, db.transaction():
         for key in sorted(workload_keys):
-            job = tuning.open_job(Workload.parse(key), target)
+            job = tuning.open_job(key, target)
             opened += [row.id for row in await fetch_all(db, job)]
     for job_id in opened:
         await asyncio.to_thread(state.send, jobs.plan_space(job_id))

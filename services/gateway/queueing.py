@@ -7,6 +7,7 @@ next workload; and so on in rounds, so that a page that has little time has trie
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.store.models import CallTimeRow
 from kernelzoo.store.queue import QueuedRow
@@ -25,7 +26,7 @@ class Tried:
     `compiled` in the order in which they are to be tried.
     """
 
-    workload_key: str
+    workload_key: WorkloadKey
     calls: int
     flops: int
     expected_ns: float | None

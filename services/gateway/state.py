@@ -26,6 +26,7 @@ from services.gateway.denied import Denied
 from services.gateway.notifier import Notifier
 from services.gateway.page_loads import PageLoads
 from services.gateway.problems import Refusal
+from services.gateway.programs import Programs
 from services.gateway.rates import Polls, RateLimits
 from services.gateway.remembered import Remembered
 from services.gateway.streams import Streams
@@ -58,6 +59,7 @@ class State:
     rates: RateLimits
     polls: Polls
     verifiers: Mapping[AttestationKind, Verifier]
+    programs: Programs
     remembered: Remembered[bytes]
     streams: Streams
     denied: Denied

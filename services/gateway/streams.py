@@ -6,12 +6,21 @@ Pages of one class ask for the same, so that what is there is looked up once for
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Hashable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 
+from kernelzoo.domain.workload import Workload, WorkloadKey
 from kernelzoo.store.queue import QueuedRow
 from services.gateway.problems import Refusal
 from services.gateway.queueing import Tried
@@ -41,6 +50,7 @@ class Unconfirmed:
     """A class has not confirmed these of a plan; with the time of the newest compilation."""
 
     left: tuple[Tried, ...]
+    workloads: Mapping[WorkloadKey, Workload]
     newest_s: float
 
 

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Protocol
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.store.curves import ImprovementRow, ProgressOfClassRow
 from kernelzoo.store.denials import DeniedRow
@@ -148,7 +149,7 @@ def coverage(
 def _mark(
     column: CoveredWorkloadRow,
     device_class: DeviceClass,
-    states: dict[tuple[str, DeviceClass], str],
+    states: dict[tuple[WorkloadKey, DeviceClass], str],
 ) -> str:
     missing = "m" if device_class.target.kind in column.targets else "-"
     return states.get((column.workload_key, device_class), missing)

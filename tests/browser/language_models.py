@@ -12,11 +12,11 @@ from fixtures.language_configs import LLAMA
 from fixtures.model_site import Files, SiteKernels
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import gpu_model
-from kernelzoo.domain.known_programs import KnownProgram, learn
 from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import ProgramWorkload, Workload
+from services.tuner.graph.models import PlannedModel
 from services.tuner.language.checkpoint import Checkpoint, Seeded
 from services.tuner.language.config import LanguageConfig
 from services.tuner.language.planning import plan_decoder
@@ -33,16 +33,12 @@ BYTES = Seeded(form=Form(width=8, block=16, zeros=True))
 BLOCK_ROWS = 16
 """Tokens of a prompt that are taken at once."""
 
-ROUNDINGS = 100.0
-"""Kernels of a model are not compared one by one here."""
-
-
 HALVED = replace(TINY, cache=DType.F16)
 
 
 @cache
 def tiny_decoder(name: str = "tiny-llama", config: LanguageConfig = TINY) -> tuple[Plan, Files]:
-    made = plan_decoder(config, Seeded(), name, BLOCK_ROWS, max_error=0.001)
+    made = _remembered(plan_decoder(config, Seeded(), name, BLOCK_ROWS, max_error=0.001))
     weights = b"".join(made.weights.blocks())
     return made.plans[0], Files(weights=weights, golden=made.golden[0])
 
@@ -50,7 +46,7 @@ def tiny_decoder(name: str = "tiny-llama", config: LanguageConfig = TINY) -> tup
 @cache
 def decoder_that_grows(name: str, lengths: tuple[int, ...]) -> tuple[tuple[Plan, Files], ...]:
     """A plan for each length, with the files that it names. Its weights have 8 bits."""
-    made = plan_decoder(TINY, BYTES, name, BLOCK_ROWS, lengths)
+    made = _remembered(plan_decoder(TINY, BYTES, name, BLOCK_ROWS, lengths))
     weights = b"".join(made.weights.blocks())
     plans = [replace(plan, model=f"{name}-{plan.dimensions['context']}") for plan in made.plans]
     files = [Files(weights=weights, golden=golden) for golden in made.golden]
@@ -73,22 +69,30 @@ def right_tokens(
 
 
 def chosen_on_gpu(key: str) -> SiteKernels:
-    space = lite_space(_learnt(key), TargetKind.WEBGPU, gpu_model("google", "swiftshader"))
+    space = lite_space(workload_of(key), TargetKind.WEBGPU, gpu_model("google", "swiftshader"))
     return SiteKernels(candidate=space[0], fallback=space[0])
 
 
 def chosen_on_wasm(key: str) -> SiteKernels:
     """The first that every engine can run."""
-    space = lite_space(_learnt(key), TargetKind.WASM)
+    space = lite_space(workload_of(key), TargetKind.WASM)
     portable = next(each for each in space if "relaxed-simd" not in each.requires)
     return SiteKernels(candidate=portable, fallback=portable)
 
 
-def _learnt(key: str) -> Workload:
-    workload = Workload.parse(key)
-    if isinstance(workload, ProgramWorkload):
-        learn(key, KnownProgram(program=workload.program, roundings=ROUNDINGS))
-    return workload
+_PROGRAMS: dict[str, ProgramWorkload] = {}
+"""Programs of the plans that were made here."""
+
+
+def _remembered(made: PlannedModel) -> PlannedModel:
+    programs = (each for each in made.workloads if isinstance(each, ProgramWorkload))
+    _PROGRAMS.update((each.key, each) for each in programs)
+    return made
+
+
+def workload_of(key: str) -> Workload:
+    """A workload of one of the plans that were made here."""
+    return _PROGRAMS.get(key) or Workload.parse(key)
 
 
 def drawn_tokens(prompt: list[int], count: int, asked: Mapping[str, Any]) -> list[int]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from playwright.sync_api import Browser, Page
 
-from fixtures.model_site import write_model
+from fixtures.model_site import SiteKernels, write_model
 from kernelzoo.serving import serving
 from tests.browser.model_plans import chosen
 from tests.browser.sites import site
@@ -139,7 +139,9 @@ class Host:
         self.write_for(CLASS, network, **changed)
 
     def write_for(self, device_class: str, network: PlannedNetwork, **changed: Any) -> None:
-        kernels = {key: changed.get(key) or chosen(key) for key in network.plan.kernels}
+        kernels: dict[str, SiteKernels] = {
+            key: changed.get(key) or chosen(each) for key, each in network.workloads.items()
+        }
         write_model(self.folder, device_class, network.plan, network.files, kernels)
 
 

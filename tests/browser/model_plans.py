@@ -1,6 +1,6 @@
 """Small networks as plans, with right outputs by NumPy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from math import erf
 from pathlib import Path
@@ -13,7 +13,6 @@ from fixtures.model_site import Files, SiteKernels
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import gpu_model
-from kernelzoo.domain.known_programs import KnownProgram, learn
 from kernelzoo.domain.plan import PlanTensor, PortDType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.weight_storage import StorageType
@@ -224,16 +223,13 @@ def in_both_precisions(graph: Graph, name: str) -> tuple[PlannedNetwork, Planned
     feeds = seeded_feeds(graph)
     outputs = evaluate(graph, feeds)
     models = plan_graphs([graph], [{}], name), plan_f16([graph], [{}], name, 0.01)
-    for workload in (each for model in models for each in model.workloads):
-        if isinstance(workload, ProgramWorkload):
-            program = KnownProgram(program=workload.program, roundings=roundings(workload))
-            learn(workload.key, program)
     one, other = (
         PlannedNetwork(
             plan=model.plans[0],
             files=Files(weights=b"".join(model.weights.blocks()), golden=model.golden[0]),
             feeds=feeds,
             outputs=outputs,
+            programs=evaluated_programs(model.workloads),
         )
         for model in models
     )
@@ -260,28 +256,37 @@ def typed(folder: Path, name: str = "typed") -> PlannedNetwork:
     }
     outputs = evaluate(graph, feeds)
     made = plan_graphs([graph], [{}], name)
-    for workload in made.workloads:
-        if isinstance(workload, ProgramWorkload):
-            program = KnownProgram(program=workload.program, roundings=roundings(workload))
-            learn(workload.key, program)
     files = Files(weights=b"".join(made.weights.blocks()), golden=made.golden[0])
-    return PlannedNetwork(plan=made.plans[0], files=files, feeds=feeds, outputs=outputs)
+    return PlannedNetwork(
+        plan=made.plans[0],
+        files=files,
+        feeds=feeds,
+        outputs=outputs,
+        programs=evaluated_programs(made.workloads),
+    )
 
 
-def chosen_in_javascript(key: str) -> SiteKernels:
-    (only,) = lite_space(Workload.parse(key), TargetKind.JAVASCRIPT)
+def evaluated_programs(workloads: Iterable[Workload]) -> tuple[ProgramWorkload, ...]:
+    """Returns a model's workloads that no operator names, as a worker evaluates them."""
+    return tuple(
+        each.evaluated(roundings(each)) for each in workloads if isinstance(each, ProgramWorkload)
+    )
+
+
+def chosen_in_javascript(workload: Workload) -> SiteKernels:
+    (only,) = lite_space(workload, TargetKind.JAVASCRIPT)
     return SiteKernels(candidate=only, fallback=only)
 
 
-def chosen_on_gpu(key: str) -> SiteKernels:
-    space = lite_space(Workload.parse(key), TargetKind.WEBGPU, gpu_model("google", "swiftshader"))
+def chosen_on_gpu(workload: Workload) -> SiteKernels:
+    space = lite_space(workload, TargetKind.WEBGPU, gpu_model("google", "swiftshader"))
     first, second, *_ = space
     return SiteKernels(candidate=second, fallback=first)
 
 
-def chosen(key: str, body: Callable[[bytes], bytes] | None = None) -> SiteKernels:
+def chosen(workload: Workload, body: Callable[[bytes], bytes] | None = None) -> SiteKernels:
     """A kernel that every engine can run, packed where the workload allows that, and another."""
-    space = lite_space(Workload.parse(key), TargetKind.WASM)
+    space = lite_space(workload, TargetKind.WASM)
     portable = [each for each in space if "relaxed-simd" not in each.requires]
 
     def packs(candidate: Candidate) -> bool:

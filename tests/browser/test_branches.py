@@ -12,14 +12,13 @@ from playwright.sync_api import Browser
 
 from cli.models.dimensions import parse_constants, parse_dimensions, plan_choices
 from fixtures.model_site import Files, SiteKernels, write_model
-from kernelzoo.domain.known_programs import KnownProgram, learn
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import ProgramWorkload, Workload
-from services.aggregator.verification import roundings
+from kernelzoo.domain.workload import Workload, resolved
 from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import plan_graphs
 from services.tuner.schedules.registry import lite_space
 from tests.browser.model_host import CLASS, Handler, Host, close, hosting, page_elsewhere, script
+from tests.browser.model_plans import evaluated_programs
 from tests.unit.graph.merged_decoders import merged_decoder
 from tests.unit.graph.models import drawn, written
 from tests.unit.graph.test_deciding_inputs import OPTIMUM, OPTIMUM_FEEDS, merged
@@ -43,8 +42,8 @@ class BranchHandler(Handler):
         return super().translate_path(path)
 
 
-def first_of(key: str) -> SiteKernels:
-    space = lite_space(Workload.parse(key), TargetKind.WASM)
+def first_of(workload: Workload) -> SiteKernels:
+    space = lite_space(workload, TargetKind.WASM)
     portable = next(each for each in space if "relaxed-simd" not in each.requires)
     return SiteKernels(candidate=portable, fallback=portable)
 
@@ -66,13 +65,11 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
     file = written(tmp_path, onnx())
     graphs = [import_model(file, each.dimensions, constants=each.constants) for each in choices]
     model = plan_graphs(graphs, [each.named for each in choices], "decoder")
-    for workload in model.workloads:
-        if isinstance(workload, ProgramWorkload):
-            program = KnownProgram(program=workload.program, roundings=roundings(workload))
-            learn(workload.key, program)
+    programs = {each.key: each for each in evaluated_programs(model.workloads)}
     weights = b"".join(model.weights.blocks())
     for branch, plan, golden in zip(("step", "prompt"), model.plans, model.golden, strict=True):
-        kernels = {key: first_of(key) for key in plan.kernels}
+        workloads = resolved(plan.kernels, programs).values()
+        kernels = {each.key: first_of(each) for each in workloads}
         files = Files(weights=weights, golden=golden)
         _rename(write_model(tmp_path, CLASS, plan, files, kernels), branch)
     # As a gateway has files that are named by their hashes.

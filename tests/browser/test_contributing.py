@@ -13,9 +13,9 @@ from cli.models.sending import ImportedModel, send
 from cli.stack.supervisor import Stack
 from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import ProgramWorkload, Workload
+from kernelzoo.domain.workload import ProgramWorkload
 from services.gateway.wire.applications import ApplicationRequest
-from tests.browser.language_models import right_tokens, tiny_decoder
+from tests.browser.language_models import right_tokens, tiny_decoder, workload_of
 from tests.browser.model_host import lists
 from tests.browser.model_plans import deep
 from tests.browser.sites import ISOLATED, site
@@ -154,7 +154,7 @@ def sent_decoder(gateway: GatewayClient, weights: Path) -> Plan:
     """The tiny language model, as `kernelzoo models add` sends it."""
     plan, files = tiny_decoder(DECODER)
     weights.write_bytes(files.weights)
-    known = (Workload.parse(key) for key in plan.kernels)
+    known = (workload_of(key) for key in plan.kernels)
     programs = {each.key: str(each.program) for each in known if isinstance(each, ProgramWorkload)}
     model = ImportedModel(plans=(plan,), golden=(files.golden,), weights=weights, programs=programs)
     send(

@@ -46,7 +46,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "page.html").write_text("<!doctype html><title>an extension</title>")
     host, network = Host(folder / "wasm"), small()
     host.write_for(CLASS, network)
-    kernels = {key: chosen_in_javascript(key) for key in network.plan.kernels}
+    kernels = {each.key: chosen_in_javascript(each) for each in network.workloads.values()}
     write_model(folder / "plain", PLAIN_CLASS, network.plan, network.files, kernels)
     return folder
 

@@ -17,7 +17,6 @@ from fixtures.model_site import SiteKernels, write_model
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
 from kernelzoo.formats import bundle
 from kernelzoo.formats.bundle import BundledModel
 from services.tuner.compile import compile_candidate
@@ -36,6 +35,7 @@ from tests.browser.language_models import (
     right_tokens,
     tiny_decoder,
     tiny_tokenizer,
+    workload_of,
 )
 from tests.browser.model_host import (
     CLASS,
@@ -103,11 +103,11 @@ HEAD = TUNED.kernels[TUNED.calls[-3].kernel]
 """The head's product; argmax and the step to the next place are behind it."""
 SPACES = {
     TargetKind.WEBGPU: lite_space(
-        Workload.parse(HEAD), TargetKind.WEBGPU, gpu_model("google", "swiftshader")
+        workload_of(HEAD), TargetKind.WEBGPU, gpu_model("google", "swiftshader")
     ),
     TargetKind.WASM: tuple(
         each
-        for each in lite_space(Workload.parse(HEAD), TargetKind.WASM)
+        for each in lite_space(workload_of(HEAD), TargetKind.WASM)
         if "relaxed-simd" not in each.requires
     ),
 }
@@ -803,7 +803,7 @@ def test_a_kernel_that_traps_in_the_middle_of_a_text_is_taken_back_and_the_text_
     served = chosen_on_wasm(STEP).candidate
     other = next(
         each
-        for each in lite_space(Workload.parse(STEP), TargetKind.WASM)
+        for each in lite_space(workload_of(STEP), TargetKind.WASM)
         if "relaxed-simd" not in each.requires and each != served
     )
     host.zoo = host.folder / "wasm"

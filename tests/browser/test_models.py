@@ -146,7 +146,7 @@ def test_models_and_kernels_run_in_javascript_where_the_page_may_not_run_webasse
     """Golden outputs are compared, and a policy allows no code but the SDK's. A browser in Lockdown
     Mode has no WebAssembly at all, and interprets JavaScript."""
     network = small("plain")
-    kernels = {key: chosen_in_javascript(key) for key in network.plan.kernels}
+    kernels = {each.key: chosen_in_javascript(each) for each in network.workloads.values()}
     plain = "0000000000000000:r0-0:javascript"
     answer = write_model(host.folder, plain, network.plan, network.files, kernels)
     key = "matmul:f32:m9k33n20:constant=b"
@@ -393,7 +393,7 @@ def test_a_wrong_kernel_gives_way_to_its_default_and_the_host_hears_of_it(
     """It subtracts instead of adding, or ends in an instruction that traps."""
     break_it = _trapping if kind == "trapping" else _subtracting
     network = small(kind)
-    host.write(network, **{"add:f32:n180": chosen("add:f32:n180", break_it)})
+    host.write(network, **{"add:f32:n180": chosen(Workload.parse("add:f32:n180"), break_it)})
     host.told.clear()
     found = page.evaluate(script(WRONG % kind), [host.url, lists(network.feeds)])
     assert close(found["y"], network.outputs["y"])
@@ -418,7 +418,7 @@ LATE = """
 
 def test_a_wrong_kernel_is_found_when_the_page_wants_no_run(page: Page, host: Host) -> None:
     network = small("late")
-    host.write(network, **{"add:f32:n180": chosen("add:f32:n180", _subtracting)})
+    host.write(network, **{"add:f32:n180": chosen(Workload.parse("add:f32:n180"), _subtracting)})
     host.told.clear()
     found = page.evaluate(script(LATE), [host.url, lists(network.feeds)])
     assert not close(found["first"], network.outputs["y"])

@@ -92,9 +92,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
 def _add(host: Queue, on_wasm: PlannedNetwork, on_gpu: PlannedNetwork) -> None:
     targets = (on_wasm, "wasm", chosen, CLASS), (on_gpu, "webgpu", chosen_on_gpu, GPU_CLASS)
     for network, target, pick, of in targets:
-        keys = network.plan.kernels
         folder = host.folder / target
-        write_model(folder, of, network.plan, network.files, {key: pick(key) for key in keys})
+        kernels = {each.key: pick(each) for each in network.workloads.values()}
+        write_model(folder, of, network.plan, network.files, kernels)
         for file in folder.rglob("*.*"):
             served = host.folder / file.relative_to(folder)
             served.parent.mkdir(parents=True, exist_ok=True)

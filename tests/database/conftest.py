@@ -86,7 +86,7 @@ def open_space(db: Connection, space: list[Candidate]) -> int:
     """The job of a new workload, planned; none of its candidates is compiled."""
     workload = space[0].workload
     execute(db, tuning.register_workload(workload))
-    opened = fetch_one(db, tuning.open_job(workload, TargetKind.WASM))
+    opened = fetch_one(db, tuning.open_job(workload.key, TargetKind.WASM))
     assert opened is not None
     plan(db, opened.id, space)
     return opened.id

@@ -44,7 +44,7 @@ def job_id(db: Connection) -> int:
 def open_job(db: Connection, space: list[Candidate]) -> int:
     workload, target = space[0].workload, space[0].target
     execute(db, tuning.register_workload(workload))
-    opened = fetch_one(db, tuning.open_job(workload, target))
+    opened = fetch_one(db, tuning.open_job(workload.key, target))
     assert opened is not None
     plan(db, opened.id, space)
     for candidate in space:

@@ -35,7 +35,7 @@ def test_a_candidate_that_two_workers_compile_is_counted_once(
     assert slow is not None
     compiling.compile_batch(db, [candidate_id])
     assert counted(CompileOutcome.COMPILED) == before + 1
-    compiling._compile(db, slow)
+    compiling._compile(db, slow, WORKLOAD)
     assert counted(CompileOutcome.COMPILED) == before + 1
 
 
@@ -47,7 +47,7 @@ def test_a_candidate_that_was_compiled_meanwhile_is_not_counted_as_refused(
     assert claimed is not None
     compiling.compile_batch(db, [candidate_id])
     monkeypatch.setattr(candidates, "MAX_ATTEMPTS", 0)
-    compiling._compile(db, claimed)
+    compiling._compile(db, claimed, WORKLOAD)
     assert counted(CompileOutcome.ABANDONED) == before
     row = db.execute("SELECT state FROM candidate").fetchone()
     assert row == ("compiled",)

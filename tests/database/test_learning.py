@@ -251,7 +251,7 @@ def test_measurements_of_a_gpu_are_learned_from_and_told_once_for_all_spaces(
     agent.report(lease, all_ok(lease))
     db.execute("UPDATE measurement SET verdict = 'verified'")
     ids = [candidate.candidate_id for candidate in gpu_space()[1:]]
-    timed = [row.to_candidate().candidate_id for row in fetch_all(db, cost_models.timed(9))]
+    timed = [row.to_candidate(WORKLOAD).candidate_id for row in fetch_all(db, cost_models.timed(9))]
     assert timed == ids
     (device,) = {each.device for each in modelling.observations(db)}
     assert device.probe == GpuProbeLevels(**GPU["probe"])

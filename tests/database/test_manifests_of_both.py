@@ -33,7 +33,7 @@ def kernels(db: Connection) -> dict[TargetKind, str]:
     """One compiled candidate of each target."""
     execute(db, tuning.register_workload(WORKLOAD))
     for target in MEASURED:
-        opened = fetch_one(db, tuning.open_job(WORKLOAD, target))
+        opened = fetch_one(db, tuning.open_job(WORKLOAD.key, target))
         assert opened is not None
         candidate = make_candidate(0, (), target)
         plan(db, opened.id, [candidate])

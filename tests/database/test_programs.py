@@ -7,12 +7,12 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from kernelzoo.domain import known_programs
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.operators.parsing import MAX_TEXT_BYTES, parsed
 from kernelzoo.domain.workload import Workload
 from kernelzoo.settings import Settings
 from services.aggregator.publishing import Rule
+from services.gateway import programs
 from services.gateway.app import application
 from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import Connection
@@ -33,14 +33,9 @@ TEXT = (
 RULE = Rule(quorum=1, malicious_share=0)
 
 
-@pytest.fixture(autouse=True)
-def _nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget(monkeypatch)
-
-
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Acts as another process, which has read no program."""
-    monkeypatch.setattr(known_programs, "_KNOWN", {})
+def forget(http: TestClient) -> None:
+    """Acts as another gateway, which has read no program."""
+    http.app.state.kernelzoo.programs._kept.clear()  # type: ignore[attr-defined]
 
 
 def register(http: TestClient, text: str = TEXT, name: str = "masked_softmax") -> Any:
@@ -54,27 +49,23 @@ def opened(http: TestClient, key: str, target: str = "wasm") -> int:
 
 
 def test_a_program_that_a_target_has_no_kernels_for_is_refused_by_any_process(
-    http: TestClient, monkeypatch: pytest.MonkeyPatch
+    http: TestClient,
 ) -> None:
     key = register(http, "x: f16[8]\ny[i: 8] = x[i] * 0.5", "halves").json()["workload"]
-    forget(monkeypatch)
+    forget(http)
     given = {"workload": key, "target": "wasm"}
     answer = http.post("/v1/jobs", json=given, headers=OPERATOR)
     assert answer.status_code == 422, answer.text
     assert "wasm has kernels of f32 alone" in answer.text
 
 
-def test_a_program_is_tuned_and_served_as_any_workload(
-    http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_is_tuned_and_served_as_any_workload(http: TestClient, db: Connection) -> None:
     key = register(http).json()["workload"]
     assert key.startswith("program:masked_softmax:")
     job_id = opened(http, key)
 
     # The compile worker.
-    forget(monkeypatch)
     assert plan_space(db, job_id, 8)
-    forget(monkeypatch)
     rows = db.execute(
         "SELECT candidate_id FROM candidate WHERE workload_key = %s ORDER BY 1 LIMIT 2", (key,)
     ).fetchall()
@@ -83,7 +74,6 @@ def test_a_program_is_tuned_and_served_as_any_workload(
     assert db.execute(states).fetchall() == [("compiled", 2)]
 
     # An agent, and what the aggregate worker makes of its report.
-    forget(monkeypatch)
     agent = open_agent(http)
     lease = agent.lease().json()
     assert lease["workload"] == key
@@ -92,11 +82,10 @@ def test_a_program_is_tuned_and_served_as_any_workload(
     assert [(t["name"], t["dtype"]) for t in tensors] == [
         ("x0", "f32"), ("x1", "i32"), ("s4", "f32")
     ]  # fmt: skip
-    report = all_ok(lease)
+    report = all_ok(lease, Workload.of_program("masked_softmax", parsed(TEXT)))
     wrong = report[-1]
     wrong["sampled_entries"][5] += 0.01
     assert agent.report(lease, report).status_code == 202
-    forget(monkeypatch)
     (message,) = verify_lease(db, int(lease["lease"]))
     assert message.arguments == (key, agent.device_class)
     verdicts = dict(db.execute("SELECT candidate_id, verdict FROM measurement").fetchall())
@@ -107,7 +96,7 @@ def test_a_program_is_tuned_and_served_as_any_workload(
     # The vote, and a page.
     assert agent.vote(key, right).status_code == 202
     tally(db, key, DeviceClass.parse(agent.device_class), RULE)
-    forget(monkeypatch)
+    forget(http)
     answer = http.get(f"/v1/zoo/{key}/{agent.device_class}")
     assert answer.status_code == 200, answer.text
     (entry,) = answer.json()["entries"]
@@ -115,13 +104,11 @@ def test_a_program_is_tuned_and_served_as_any_workload(
     assert entry["wasm"]["tolerance"] == lease["tolerance"]
 
 
-def test_a_program_has_one_key_and_is_read_by_it(
-    http: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_has_one_key_and_is_read_by_it(http: TestClient) -> None:
     first = register(http)
     again = register(http, TEXT.replace("masked", "m").replace("k:", "n:").replace("k]", "n]"))
     assert (first.status_code, again.json()) == (201, first.json())
-    forget(monkeypatch)
+    forget(http)
     key = first.json()["workload"]
     read = http.get(f"/v1/programs/{key}")
     assert read.json() == first.json()
@@ -129,6 +116,22 @@ def test_a_program_has_one_key_and_is_read_by_it(
     assert http.get(f"/v1/programs/{key[:-1]}x").status_code == 422
     assert http.get("/v1/programs/program:a:0123456789abcdef").status_code == 404
     assert http.get("/v1/programs/relu:f32:n8").status_code == 404
+
+
+def test_a_gateway_keeps_a_bounded_number_of_programs(
+    http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "MOST_KEPT", 2)
+    texts = [TEXT.replace("1000.0", f"{most}.0") for most in (1000, 2000, 3000)]
+    keys = [register(http, text).json()["workload"] for text in texts]
+    db.execute("UPDATE program SET roundings = 8 WHERE key <> %s", (keys[2],))
+    read = [http.get(f"/v1/programs/{key}").json()["workload"] for key in (*keys, keys[0])]
+    assert read == [*keys, keys[0]]
+    kept = http.app.state.kernelzoo.programs._kept  # type: ignore[attr-defined]
+    assert list(kept) == [keys[1], keys[0]], "what was asked for last, and nothing unevaluated"
+    db.execute("UPDATE program SET roundings = 8")
+    http.get(f"/v1/programs/{keys[2]}")
+    assert list(kept) == [keys[0], keys[2]]
 
 
 @pytest.mark.parametrize(
@@ -173,9 +176,7 @@ def test_a_program_that_reads_outside_of_a_tensor_is_planned_by_nobody(
     assert "x0 is read outside of its axis 0" in job["detail"]
 
 
-def test_a_model_brings_the_programs_that_it_calls(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_brings_the_programs_that_it_calls(settings: Settings, tmp_path: Path) -> None:
     relu = Workload.of_program("relu", parsed("a: f32[64]\nc[i: 64] = max(a[i], 0.0)"))
     text = str(relu.program)
     tiny = tiny_model()
@@ -184,7 +185,7 @@ def test_a_model_brings_the_programs_that_it_calls(
     app = application(settings.model_copy(update=changes))
     with TestClient(app, client=("127.0.0.1", 5000)) as http:
         send(http, tiny)
-        forget(monkeypatch)
+        forget(http)
 
         def put(programs: dict[str, str]) -> Any:
             body = {"source": "tiny.onnx", "plans": [tiny.request], "programs": programs}

@@ -9,12 +9,12 @@ from psycopg import AsyncConnection
 from kernelzoo import jobs
 from kernelzoo.domain.gpu import first_space
 from kernelzoo.domain.target import TargetKind, refuse_unsupported
-from kernelzoo.domain.workload import Workload, refuse_unmeasured
+from kernelzoo.domain.workload import refuse_unmeasured, workload_key
 from kernelzoo.store import applications, notifications, tuning
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.problems import Refusal, refuse_keyless
-from services.gateway.programs import require
+from services.gateway.programs import registered
 from services.gateway.state import Application, Operator, Shared
 from services.gateway.wire.jobs import (
     Job,
@@ -47,23 +47,22 @@ async def open_job(
     goes on if it was cancelled.
     """
     refuse_keyless(keyed=operated or application is not None)
-    workload, target = Workload.parse(body.workload), TargetKind(body.target)
+    key, target = workload_key(body.workload), TargetKind(body.target)
     async with state.pool.connection() as db, db.transaction():
         await execute(db, tuning.lock_workloads(alone=False))
-        await require(db, (workload.key,))
-        # What a program computes is known from here on.
+        workload = (await registered(db, (key,)))[key]
         refuse_unsupported(workload, target)
         refuse_unmeasured(workload)
         if application is not None:
             await execute(db, applications.lock(application.id))
         if await execute(db, tuning.register_workload(workload)):
             await execute(db, notifications.zoo_changed())
-        opened = await fetch_one(db, tuning.open_job(workload, target))
-        await execute(db, tuning.resume_jobs(workload.key, target))
-        await execute(db, tuning.ask_for_job(workload.key, target))
+        opened = await fetch_one(db, tuning.open_job(key, target))
+        await execute(db, tuning.resume_jobs(key, target))
+        await execute(db, tuning.ask_for_job(key, target))
         progress = await fetch_one(
             db,
-            tuning.progress(workload_key=workload.key, target=target, space=first_space(target)),
+            tuning.progress(workload_key=key, target=target, space=first_space(target)),
         )
         assert progress is not None
         if application is not None:
@@ -139,22 +138,22 @@ async def put_set(
 ) -> WorkloadSet:
     """Name the workloads of an application, so that a page asks for all of them at once."""
     refuse_keyless(keyed=operated or application is not None)
-    workloads = [Workload.parse(key) for key in dict.fromkeys(body.workloads)]
+    keys: list[str] = [workload_key(each) for each in dict.fromkeys(body.workloads)]
     async with state.pool.connection() as db, db.transaction():
-        await require(db, (workload.key for workload in workloads))
+        workloads = list((await registered(db, keys)).values())
         for workload in workloads:
             refuse_unmeasured(workload)
         await execute(db, tuning.lock_workloads(alone=True))
         if application is not None:
             await _own(db, application, name, len(workloads))
-            await _register_new(db, application, [workload.key for workload in workloads])
+            await _register_new(db, application, keys)
         before = await fetch_all(db, tuning.clear_set(name))
         for position, workload in enumerate(workloads):
             await execute(db, tuning.register_workload(workload))
             await execute(db, tuning.add_to_set(name, position, workload.key))
         await execute(db, tuning.release_workloads([row.workload_key for row in before]))
         await execute(db, notifications.zoo_changed())
-    return WorkloadSet(name=name, workloads=[workload.key for workload in workloads])
+    return WorkloadSet(name=name, workloads=list(keys))
 
 
 @router.get("/v1/sets")

@@ -16,7 +16,7 @@ from kernelzoo.domain.ballot import Ballot, BallotLine
 from kernelzoo.domain.measurement import Measurement, Outcome, Preparation
 from kernelzoo.domain.seeded import SAMPLED_ENTRIES
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import workload_key
 from kernelzoo.metrics import (
     BALLOTS,
     BALLOTS_REFUSED,
@@ -221,7 +221,7 @@ async def vote(
     """File this identity's ballot for a workload on its device class."""
     if not session.operated:
         await state.rates.report(session.network)
-    workload = Workload.parse(body.workload)
+    workload = workload_key(body.workload)
     ballot = Ballot(
         identity=str(session.identity_id),
         lines=tuple(
@@ -238,17 +238,17 @@ async def vote(
     async with state.pool.connection() as db:
         async with db.transaction():
             found = await fetch_all(
-                db, measurements.measured(session.identity_id, workload.key, device_class, named)
+                db, measurements.measured(session.identity_id, workload, device_class, named)
             )
             if unknown := set(named) - {row.candidate_id for row in found}:
                 BALLOTS_REFUSED.inc()
                 raise Refusal(
                     HTTPStatus.UNPROCESSABLE_ENTITY,
                     f"this agent has no successful measurement of candidate {min(unknown)} "
-                    f"for {workload.key}",
+                    f"for {workload}",
                 )
-            changed = await execute(db, ballots.file(workload.key, device_class, ballot)) > 0
-        asked = await fetch_all(db, tallies.ask(workload.key, device_class)) if changed else []
+            changed = await execute(db, ballots.file(workload, device_class, ballot)) > 0
+        asked = await fetch_all(db, tallies.ask(workload, device_class)) if changed else []
     BALLOTS.inc()
     for row in asked:
         after.add_task(state.send, jobs.tally(row.workload_key, row.device_class))

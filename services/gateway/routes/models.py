@@ -13,7 +13,7 @@ from kernelzoo import jobs
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan, call_counts
 from kernelzoo.domain.target import TargetKind
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import Workload, WorkloadKey
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import read_plan
 from kernelzoo.store import models, notifications, tuning
@@ -79,9 +79,15 @@ async def put_model(
     """
     refuse_stranger(operated=operated)
     sent = await asyncio.to_thread(programs.read, body.programs)
-    read = [await asyncio.to_thread(_read, state.blobs, name, each) for each in body.plans]
-    _refuse_equal(read)
+    plans = [await asyncio.to_thread(_plan, state.blobs, name, each) for each in body.plans]
+    keys = [key for plan in plans for key in plan.kernels]
     async with state.pool.connection() as db:
+        workloads = await programs.registered(db, keys, sent)
+        read = [
+            await asyncio.to_thread(_read, state.blobs, plan, each, workloads)
+            for plan, each in zip(plans, body.plans, strict=True)
+        ]
+        _refuse_equal(read)
         async with db.transaction():
             await execute(db, models.lock())
             before = await fetch_all(db, models.plans(name))
@@ -91,7 +97,7 @@ async def put_model(
                 _refuse_another(name, before, replace=replace)
                 await execute(db, tuning.lock_workloads(alone=False))
                 await programs.register(db, sent)
-                await programs.require(db, (key for each in read for key in each.workloads))
+                await programs.registered(db, keys)
                 await _register(db, name, body.source, state.blobs, read)
             opened = await _open_jobs(db, read, body.targets)
             await execute(db, models.prioritise())
@@ -133,7 +139,7 @@ class _ReadPlan:
     """`calls` of each workload, in the order of the plan's kernels."""
 
     stored: StoredPlan
-    workloads: Mapping[str, Workload]
+    workloads: Mapping[WorkloadKey, Workload]
     calls: Mapping[str, int]
 
     @property
@@ -141,11 +147,18 @@ class _ReadPlan:
         return {key: self.calls[key] * each.flops for key, each in self.workloads.items()}
 
 
-def _read(blobs: Blobs, name: str, asked: PlanRequest) -> _ReadPlan:
-    """Raises Refusal or InvalidInput for a plan that does not fit its name, files or workloads."""
+def _plan(blobs: Blobs, name: str, asked: PlanRequest) -> Plan:
+    """Raises Refusal or InvalidInput for a plan that was not sent, is none or has another name."""
     plan = read_plan(_body(blobs, asked.plan, "plan"))
     if plan.model != name:
         raise InvalidInput(f"the plan is of the model {plan.model!r}, not {name!r}")
+    return plan
+
+
+def _read(
+    blobs: Blobs, plan: Plan, asked: PlanRequest, known: Mapping[WorkloadKey, Workload]
+) -> _ReadPlan:
+    """Raises Refusal or InvalidInput for a plan that does not fit its files or workloads."""
     golden_bytes = _size(blobs, plan.golden.sha256, "golden file")
     ends = (part.offset + part.bytes for part in (*plan.golden.inputs, *plan.golden.outputs))
     if max(ends, default=0) > golden_bytes:
@@ -154,7 +167,7 @@ def _read(blobs: Blobs, name: str, asked: PlanRequest) -> _ReadPlan:
         raise InvalidInput("the weights are either a file that was sent, or at weights_url")
     if asked.weights is not None:
         _refuse_other_weights(plan, _size(blobs, asked.weights, "weights"))
-    workloads = {key: Workload.parse(key) for key in plan.kernels}
+    workloads = {WorkloadKey(key): known[WorkloadKey(key)] for key in plan.kernels}
     _refuse_unfit_calls(plan, tuple(workloads.values()))
     called = call_counts(plan)
     return _ReadPlan(
@@ -269,13 +282,12 @@ async def _open_jobs(
 ) -> list[int]:
     """Creates jobs, and returns the new ones, of what takes most of an inference first."""
     shares = _largest_shares(plans)
-    workloads = {key: each for plan in plans for key, each in plan.workloads.items()}
     called = {target: _called_on(target, plans) for target in targets}
     opened: list[int] = []
     for key in sorted(shares, key=lambda each: (-shares[each], each)):
         for target in targets:
             if key in called[target]:
-                job = tuning.open_job(workloads[key], target, priority=shares[key])
+                job = tuning.open_job(key, target, priority=shares[key])
                 opened += [row.id for row in await fetch_all(db, job)]
                 await execute(db, tuning.resume_jobs(key, target))
     return opened

@@ -4,9 +4,13 @@ from http import HTTPStatus
 
 from fastapi import APIRouter
 
-from kernelzoo.domain.known_programs import UnknownProgram
 from kernelzoo.domain.operators.parsing import parsed
-from kernelzoo.domain.workload import ProgramWorkload, Workload
+from kernelzoo.domain.workload import (
+    UnknownProgram,
+    Workload,
+    is_program,
+    workload_key,
+)
 from services.gateway import programs
 from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.state import Operator, Shared
@@ -31,16 +35,16 @@ async def add_program(body: ProgramRequest, state: Shared, operated: Operator) -
 @router.get("/v1/programs/{workload}")
 async def get_program(workload: KeyText, state: Shared) -> ProgramWire:
     """Show what the workload of a program computes."""
-    named = Workload.parse(workload)
-    if not isinstance(named, ProgramWorkload):
-        raise Refusal(HTTPStatus.NOT_FOUND, f"{named.key} is of an operator; see docs/operators.md")
+    key = workload_key(workload)
+    if not is_program(key):
+        raise Refusal(HTTPStatus.NOT_FOUND, f"{key} is of an operator; see docs/operators.md")
     async with state.pool.connection() as db:
-        await programs.learn(db, (named.key,))
-    try:
-        return _described(named)
-    except UnknownProgram as error:
-        raise Refusal(HTTPStatus.NOT_FOUND, str(error)) from error
+        try:
+            found = await state.programs.workloads(db, (key,))
+        except UnknownProgram as error:
+            raise Refusal(HTTPStatus.NOT_FOUND, str(error)) from error
+    return _described(found[key])
 
 
-def _described(workload: ProgramWorkload) -> ProgramWire:
+def _described(workload: Workload) -> ProgramWire:
     return ProgramWire(workload=workload.key, text=str(workload.program), flops=workload.flops)

@@ -31,7 +31,6 @@ from services.gateway.answering import hardware_of
 from services.gateway.cache import Key
 from services.gateway.manifests import kernel_of
 from services.gateway.models import cache_key, chosen
-from services.gateway.programs import learn
 from services.gateway.queueing import Batch, batches, compiled_since, tried, waiting
 from services.gateway.routes.zoo import ClassText, IfNoneMatch, Told
 from services.gateway.state import Network, Shared, State
@@ -138,13 +137,15 @@ async def _see(state: State, key: Key) -> Unconfirmed:
         target = device_class.target.kind
         plan = chosen(name, await fetch_all(db, models.plans(name)), asked, target)
         called = await fetch_all(db, models.call_times(plan.id, device_class))
-        keys = [row.workload_key for row in called]
-        await learn(db, keys)
+        keys: list[str] = [row.workload_key for row in called]
         hardware = await hardware_of(db, told or None, device_class.device_id)
         space = space_of(target, hardware)
         found = await fetch_all(db, queue.queued(keys, device_class, space))
+        workloads = await state.programs.workloads(db, keys)
     compiled = [row.compiled_at.timestamp() for row in found if row.compiled_at is not None]
-    return Unconfirmed(left=tried(called, found), newest_s=max(compiled, default=0.0))
+    return Unconfirmed(
+        left=tried(called, found), workloads=workloads, newest_s=max(compiled, default=0.0)
+    )
 
 
 @dataclass(kw_only=True)
@@ -173,7 +174,7 @@ class _Stream:
             async with self.state.streams.turn():
                 found = batches(compiled_since(seen.left, self.after_s), self.sent, self.each)
             for batch in found:
-                yield await self._described(batch)
+                yield await self._described(batch, seen.workloads[batch.of.workload_key])
                 said_s = time.monotonic()
             self.cursor = f"{max(seen.newest_s - SLACK_S, self.after_s, 0.0):.6f}"
             coming = waiting(seen.left, self.sent, self.each)
@@ -205,12 +206,11 @@ class _Stream:
             found = await _look(self.state, self.key)
         return found
 
-    async def _described(self, batch: Batch) -> QueueBatch:
+    async def _described(self, batch: Batch, workload: Workload) -> QueueBatch:
         kernels = await self.state.streams.kernels(batch.candidates, self._read)
         self.sent[batch.of.workload_key].update(str(row.candidate_id) for row in batch.candidates)
         QUEUED_KERNELS.inc(len(kernels))
         expected_ms = None if batch.of.expected_ns is None else batch.of.expected_ns / 1e6
-        workload = Workload.parse(batch.of.workload_key)
         return QueueBatch(
             workload=batch.of.workload_key,
             calls=batch.of.calls,

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, BackgroundTasks, Query
 
 from kernelzoo import jobs
-from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.candidate import candidate_id
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.measurement import Outcome
-from kernelzoo.domain.workload import Workload, workload_key
+from kernelzoo.domain.workload import workload_key
 from kernelzoo.store import evidence, measurements
 from kernelzoo.store.asynchronous import execute, fetch_all
 from services.gateway.cursors import Cursor, cursor, position
@@ -73,7 +73,7 @@ async def claim(
 ) -> ClaimsAccepted:
     """Take what a file of another tuner says as a hint of what to measure first, and no more."""
     refuse_stranger(operated=operated)
-    named = [(_candidate(each).candidate_id, each) for each in body.claims]
+    named = [(_candidate_id(each), each) for each in body.claims]
     fastest = _fastest(body.claims)
     accepted = 0
     async with state.pool.connection() as db, db.transaction():
@@ -87,14 +87,9 @@ async def claim(
     return ClaimsAccepted(accepted=accepted, unknown=len(named) - accepted)
 
 
-def _candidate(claim: ClaimWire) -> Candidate:
-    """Features are no part of a candidate's id. Raises InvalidInput for a workload of no sense."""
-    return Candidate(
-        workload=Workload.parse(claim.workload),
-        target=claim.target,
-        config=tuple(sorted(claim.config.items())),
-        requires=(),
-    )
+def _candidate_id(claim: ClaimWire) -> str:
+    """Raises InvalidInput for a workload of no sense."""
+    return candidate_id(workload_key(claim.workload), claim.target, dict(claim.config))
 
 
 def _fastest(claims: list[ClaimWire]) -> dict[tuple[str, str], float]:

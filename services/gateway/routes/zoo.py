@@ -10,6 +10,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import MEASURED, TargetKind
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.errors import InvalidInput
 from kernelzoo.metrics import ARTIFACT_SENT_BYTES, MANIFEST_DURATION, MANIFEST_KERNELS
 from kernelzoo.store import agents, candidates, tuning, zoo
@@ -94,12 +95,12 @@ def _next(page: list[zoo.EntryRow]) -> str:
 
 
 def _published_before(after: str) -> zoo.Listed:
-    published_at, workload_key, device_class = position(after, 3)
+    published_at, key, device_class = position(after, 3)
     try:
         at = datetime.fromisoformat(published_at)
     except ValueError as error:
         raise InvalidInput(f"after={after[:80]!r} is no cursor of this list") from error
-    return zoo.Listed(published_at=at, workload_key=workload_key, device_class=device_class)
+    return zoo.Listed(published_at=at, workload_key=WorkloadKey(key), device_class=device_class)
 
 
 @router.get("/v1/zoo/{name}/{device_class}", response_model=Manifest)
@@ -171,9 +172,9 @@ async def _build(
                 f"{name[:128]!r} is no registered workload set or workload; "
                 "the operator registers one with `kernelzoo tune`",
             )
-        keys = [member.workload_key for member in members]
+        keys: list[str] = [member.workload_key for member in members]
         known = await hardware_of(db, told, classes[0].device_id)
-        found = [await answer(db, keys, each, known, quorum) for each in classes]
+        found = [await answer(db, state.programs, keys, each, known, quorum) for each in classes]
     serial = members[0].serial
     document = manifests.manifest(name, classes, found, quorum=quorum, serial=serial)
     if document.missing and (target := classes[0].target.kind) not in MEASURED:

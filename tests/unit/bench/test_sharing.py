@@ -7,6 +7,7 @@ import pytest
 
 from bench.crowd.finish import RaceFinish, finish
 from fixtures.sharing import floor
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.curves import ReportedTimeRow
 from kernelzoo.store.zoo import VersionRow
 
@@ -28,7 +29,7 @@ def version(
     after_s: float, candidate: str, state: str = "retired", *, served: bool = True
 ) -> VersionRow:
     return VersionRow(
-        workload_key="matmul:f32:m2k3n4",
+        workload_key=WorkloadKey("matmul:f32:m2k3n4"),
         version=1,
         candidate_id=candidate,
         state=state,

@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from kernelzoo.domain import known_programs
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.known_programs import UnknownProgram
 from kernelzoo.domain.operators.figures import flops, limits, work
 from kernelzoo.domain.operators.parsing import parsed
 from kernelzoo.domain.target import UNIT, TargetKind
-from kernelzoo.domain.tolerance import F16_UNIT
-from kernelzoo.domain.workload import Workload, workload_key
+from kernelzoo.domain.tolerance import F16_UNIT, comparison_tolerance
+from kernelzoo.domain.workload import UnknownProgram, Workload, resolved, workload_key
 from kernelzoo.errors import InvalidInput
 from services.aggregator.verification import roundings
 from services.tuner.schedules.registry import lite_space, matching
@@ -34,7 +32,7 @@ def test_a_key_has_a_name_and_a_hash_of_what_is_computed() -> None:
     workload = Workload.of_program("add_tanh", parsed(ADDED))
     head, name, digest = workload.key.split(":")
     assert (head, name, len(digest)) == ("program", "add_tanh", 16)
-    assert Workload.parse(workload.key) == workload
+    assert resolved([workload.key], {workload.key: workload}) == {workload.key: workload}
     renamed = Workload.of_program("add_tanh", parsed(ADDED.replace("left", "x").replace("j", "n")))
     assert renamed == workload
     assert str(workload.program) == (
@@ -50,15 +48,24 @@ def test_a_key_has_a_name_and_a_hash_of_what_is_computed() -> None:
     assert (workload.flops, workload.bytes_moved) == (2 * 35, 4 * 3 * 35)
 
 
-def test_a_key_is_read_before_its_text_is_known() -> None:
-    workload = Workload.parse("program:unheard_of:0123456789abcdef")
-    assert workload.key == "program:unheard_of:0123456789abcdef"
-    for asked in ("program", "tensors", "flops", "has_states", "stores_f16"):
-        with pytest.raises(UnknownProgram, match="is not registered"):
-            getattr(workload, asked)
-    for key in ("program:A:0123456789abcdef", "program:a:0123", "program:a", "program:a:b:c"):
+def test_the_key_of_a_program_alone_says_nothing() -> None:
+    key, add = "program:unheard_of:0123456789abcdef", "add:f32:n8"
+    for read in (lambda: Workload.parse(key), lambda: resolved([add, key], {})):
+        with pytest.raises(UnknownProgram, match="unheard_of:0123456789abcdef is not registered"):
+            read()
+    for malformed in ("program:A:0123456789abcdef", "program:a:0123", "program:a", "program:a:b:c"):
         with pytest.raises(InvalidInput, match=r"malformed|no name"):
-            Workload.parse(key)
+            Workload.parse(malformed)
+    assert list(resolved([add, add], {})) == [add]
+
+
+def test_a_program_has_a_tolerance_once_it_was_evaluated() -> None:
+    workload = Workload.of_program("add_tanh", parsed(ADDED))
+    with pytest.raises(ValueError, match="is not evaluated yet"):
+        comparison_tolerance(workload)
+    evaluated = workload.evaluated(8.0)
+    assert evaluated == workload
+    assert comparison_tolerance(evaluated) == 16 * UNIT[TargetKind.WASM]
 
 
 def test_a_key_is_a_name_without_the_text_of_its_program() -> None:
@@ -67,23 +74,6 @@ def test_a_key_is_a_name_without_the_text_of_its_program() -> None:
     for key in ("program:a", "matmul:f32:m4", "matmul:f64:m4k8n8"):
         with pytest.raises(InvalidInput):
             workload_key(key)
-
-
-def test_a_workload_holds_its_program_and_a_process_keeps_a_bounded_number(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(known_programs, "_KNOWN", {})
-    monkeypatch.setattr(known_programs, "MOST_KNOWN", 2)
-    made = [
-        Workload.of_program("scaled", parsed(f"x: f32[{n}]\ny[i: {n}] = x[i] * 0.5"))
-        for n in (41, 42, 43)
-    ]
-    assert [each.tensors[0].shape for each in made] == [(41,), (42,), (43,)]
-    first, *others = (Workload.parse(each.key) for each in made)
-    assert [each.program for each in others] == [each.program for each in made[1:]]
-    with pytest.raises(UnknownProgram, match="is not registered"):
-        _ = first.has_states
-    assert first == made[0]
 
 
 def test_figures_are_those_of_all_stages() -> None:

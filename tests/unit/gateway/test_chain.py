@@ -7,6 +7,7 @@ import pytest
 from kernelzoo.domain.device import Hardware
 from kernelzoo.domain.kinship import families
 from kernelzoo.domain.target import MEASURED, TargetKind
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.store.chain import OfferRow
 from services.gateway.chain import choose, shape_distance
@@ -17,7 +18,7 @@ CONVOLUTION = "conv2d:f32:b1h56w56c64o64kh3kw3stride1pad1"
 
 def offer(level: HitLevel, neighbour: str = "", workload: str = KEY) -> OfferRow:
     return OfferRow(
-        workload_key=workload,
+        workload_key=WorkloadKey(workload),
         level=level,
         candidate_id=f"{level}{neighbour}",
         neighbour=neighbour,

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.models import CallTimeRow
 from kernelzoo.store.queue import QueuedRow
 from services.gateway.queueing import Batch, batches, compiled_since, tried, waiting
@@ -12,7 +13,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def called(
     key: str, calls: int, flops: int, ns: float | None, state: str = "missing"
 ) -> CallTimeRow:
-    return CallTimeRow(workload_key=key, calls=calls, flops=flops, state=state, expected_ns=ns)
+    return CallTimeRow(
+        workload_key=WorkloadKey(key), calls=calls, flops=flops, state=state, expected_ns=ns
+    )
 
 
 def space(
@@ -24,7 +27,7 @@ def space(
 ) -> list[QueuedRow]:
     return [
         QueuedRow(
-            workload_key=key,
+            workload_key=WorkloadKey(key),
             candidate_id=f"{key}{number}",
             compiled_at=NOW if number < compiled else None,
             relative_time=relative if number == 0 else None,

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from kernelzoo.domain.workload import WorkloadKey
 from services.gateway.problems import Refusal
 from services.gateway.queueing import Tried
 from services.gateway.streams import (
@@ -21,9 +22,15 @@ from services.gateway.streams import (
 
 def unconfirmed(waits: int) -> Unconfirmed:
     one = Tried(
-        workload_key="k", calls=1, flops=1, expected_ns=None, weight=1, compiled=(), waiting=waits
+        workload_key=WorkloadKey("k"),
+        calls=1,
+        flops=1,
+        expected_ns=None,
+        weight=1,
+        compiled=(),
+        waiting=waits,
     )
-    return Unconfirmed(left=(one,), newest_s=0.0)
+    return Unconfirmed(left=(one,), workloads={}, newest_s=0.0)
 
 
 def test_pages_are_told_of_what_changes_and_of_nothing_else() -> None:

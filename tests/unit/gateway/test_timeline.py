@@ -6,6 +6,7 @@ import pytest
 
 from cli.figures import duration
 from cli.models.drawing import WIDTH, drawn
+from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.timelines import FirstTimeRow, VersionTimeRow
 from services.gateway.timeline import timeline
 from services.gateway.wire.models import ModelTimeline, SwapWire
@@ -14,15 +15,20 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def first(key: str, calls: int, flops: int, default_ns: float | None) -> FirstTimeRow:
-    return FirstTimeRow(workload_key=key, calls=calls, flops=flops, default_ns=default_ns)
+    return FirstTimeRow(
+        workload_key=WorkloadKey(key), calls=calls, flops=flops, default_ns=default_ns
+    )
 
 
 def version(key: str, seconds: int, relative_time: float, *, served: bool = True) -> VersionTimeRow:
     at = START + timedelta(seconds=seconds)
     return VersionTimeRow(
-        workload_key=key, candidate_id=f"{key}-{seconds}", published_at=at, served=served,
+        workload_key=WorkloadKey(key),
+        candidate_id=f"{key}-{seconds}",
+        published_at=at,
+        served=served,
         relative_time=relative_time,
-    )  # fmt: skip
+    )
 
 
 def test_each_kernel_changes_what_its_calls_take() -> None:
