@@ -34,6 +34,7 @@ const MIB = KIB * KIB;
 const DEFAULT_LIMITS = {
   maxStorageBufferBindingSize: 128 * MIB,
   maxBufferSize: 256 * MIB,
+  maxStorageBuffersPerShaderStage: 8,
   maxComputeInvocationsPerWorkgroup: 256,
   maxComputeWorkgroupSizeX: 256,
   maxComputeWorkgroupStorageSize: 16 * KIB,
@@ -49,6 +50,7 @@ test("an adapter without more than the defaults has no features", () => {
   assert.deepEqual(deviceDescriptor(adapter({})).requiredLimits, {
     maxStorageBufferBindingSize: 128 * MIB,
     maxBufferSize: 256 * MIB,
+    maxStorageBuffersPerShaderStage: 8,
   });
 });
 
@@ -57,6 +59,7 @@ test("an adapter has each step that it reaches, and a device is asked for the hi
     {
       maxStorageBufferBindingSize: 2048 * MIB - 4,
       maxBufferSize: 2 ** 63,
+      maxStorageBuffersPerShaderStage: 10,
       maxComputeInvocationsPerWorkgroup: 1024,
       maxComputeWorkgroupSizeX: 1024,
       maxComputeWorkgroupStorageSize: 48 * KIB,
@@ -78,6 +81,7 @@ test("an adapter has each step that it reaches, and a device is asked for the hi
   assert.deepEqual(requiredLimits, {
     maxStorageBufferBindingSize: 2048 * MIB - 4,
     maxBufferSize: 4096 * MIB - 4,
+    maxStorageBuffersPerShaderStage: 10,
     maxComputeInvocationsPerWorkgroup: 1024,
     maxComputeWorkgroupSizeX: 1024,
     maxComputeWorkgroupStorageSize: 48 * KIB,

@@ -48,7 +48,11 @@ function limitsOf(steps: readonly LimitStep[]): Record<string, number> {
 
 /** An index of 32 bits reaches so many bytes, in whole words. */
 const MOST_BYTES = 2 ** 32 - 4;
-const BUFFER_LIMITS = ["maxBufferSize", "maxStorageBufferBindingSize"] as const;
+const BUFFER_LIMITS = [
+  "maxBufferSize",
+  "maxStorageBufferBindingSize",
+  "maxStorageBuffersPerShaderStage",
+] as const;
 
 /** Some browsers tell of more than a number of JavaScript holds, which no request may name. */
 const bufferLimits = ({ limits }: Capabilities): Record<string, number> =>
@@ -56,7 +60,8 @@ const bufferLimits = ({ limits }: Capabilities): Record<string, number> =>
 
 /**
  * Asks for what kernels may require and no more, so that devices of one class are alike. Buffers may
- * be as large as the adapter has them: what a model's largest tensor takes, its plan tells.
+ * be as large and as many as the adapter has them: what a model's largest tensor takes, its plan
+ * tells, and a product of integers with a bias and a residual reads eight and writes one.
  */
 export function deviceDescriptor(adapter: Capabilities): GPUDeviceDescriptor {
   const offered = gpuFeatures(adapter);
