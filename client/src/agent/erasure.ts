@@ -62,8 +62,8 @@ function erased({ measurements, ballots, leases, sessions, entries }: Held): str
 export function identityNumber(notebook: Notebook): string {
   const claims = notebook.read(IDENTITY)?.split(".")[1] ?? "";
   try {
-    const told: unknown = JSON.parse(atob(claims.replaceAll("-", "+").replaceAll("_", "/")));
-    const { sub } = told as { readonly sub?: unknown };
+    const content: unknown = JSON.parse(atob(claims.replaceAll("-", "+").replaceAll("_", "/")));
+    const { sub } = content as { readonly sub?: unknown };
     return typeof sub === "string" ? sub : "";
   } catch {
     return "";

@@ -261,9 +261,9 @@ const pastConsent = (): boolean => {
 };
 
 function tellObstacles(): boolean {
-  const found = obstacles(thisBrowser());
-  for (const { id } of found) show(id, true);
-  const blocked = found.some(({ blocks }) => blocks);
+  const standing = obstacles(thisBrowser());
+  for (const { id } of standing) show(id, true);
+  const blocked = standing.some(({ blocks }) => blocks);
   (byId("start") as HTMLButtonElement).disabled = blocked;
   return blocked;
 }

@@ -61,7 +61,7 @@ interface PressureObserver {
 /** Compute Pressure, which Chromium has in secure pages; TypeScript's DOM library lacks it. */
 interface WithPressure {
   readonly PressureObserver?: new (
-    told: (records: readonly PressureRecord[]) => void,
+    changed: (records: readonly PressureRecord[]) => void,
   ) => PressureObserver;
 }
 
@@ -70,11 +70,11 @@ const battery = (): Promise<Battery> | undefined =>
   (navigator as { getBattery?: () => Promise<Battery> }).getBattery?.();
 
 async function watchBattery(pauses: Pauses, signal: AbortSignal): Promise<void> {
-  const found = await battery();
-  if (found === undefined) return;
-  const look = (): void => pauses.set("battery", !found.charging && found.level <= LOW_LEVEL);
-  found.addEventListener("chargingchange", look, { signal });
-  found.addEventListener("levelchange", look, { signal });
+  const power = await battery();
+  if (power === undefined) return;
+  const look = (): void => pauses.set("battery", !power.charging && power.level <= LOW_LEVEL);
+  power.addEventListener("chargingchange", look, { signal });
+  power.addEventListener("levelchange", look, { signal });
   look();
 }
 

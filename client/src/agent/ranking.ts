@@ -56,11 +56,11 @@ export type Results = Map<string, WorkloadResults>;
 
 /** The results of the lease's workload, with what this browser reported before this page. */
 export function resultsOf(results: Results, { workload, measured }: Lease): WorkloadResults {
-  const found = results.get(workload) ?? { ranked: new Map(), bestGflops: null };
+  const known = results.get(workload) ?? { ranked: new Map(), bestGflops: null };
   for (const { kernel, relative_time } of measured) {
-    if (found.ranked.has(kernel.candidate)) continue;
-    found.ranked.set(kernel.candidate, { kernel, relativeTime: relative_time });
+    if (known.ranked.has(kernel.candidate)) continue;
+    known.ranked.set(kernel.candidate, { kernel, relativeTime: relative_time });
   }
-  results.set(workload, found);
-  return found;
+  results.set(workload, known);
+  return known;
 }

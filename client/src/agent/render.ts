@@ -44,11 +44,11 @@ function announcement(state: AgentState): string {
 
 /** A bar as high as its share of `full` GFLOP/s; a failure is a short red one. */
 function bar({ candidate, outcome, gflops, detail }: Bar, full: number, best: number | null) {
-  const made = element("i", outcome !== "ok" ? "failed" : gflops === best ? "best" : "");
+  const drawn = element("i", outcome !== "ok" ? "failed" : gflops === best ? "best" : "");
   const share = gflops === null ? 0.06 : gflops / full;
-  made.style.height = `${(100 * share).toFixed(1)}%`;
-  made.title = `${short(candidate)}: ${outcome === "ok" ? rate(gflops) : `${outcome}. ${detail}`}`;
-  return made;
+  drawn.style.height = `${(100 * share).toFixed(1)}%`;
+  drawn.title = `${short(candidate)}: ${outcome === "ok" ? rate(gflops) : `${outcome}. ${detail}`}`;
+  return drawn;
 }
 
 /** The best rate so far, candidate by candidate, over the bars. */
@@ -116,7 +116,7 @@ const LIMITS = {
 function workloadCard(state: WorkloadState, peakGflops: number): HTMLElement {
   const full = Math.max(peakGflops, state.bestGflops ?? 0, 1e-9);
   const shown = state.bars.slice(-BARS_SHOWN);
-  const bars = shown.map((each) => bar(each, full, state.bestGflops));
+  const bars = shown.map((candidate) => bar(candidate, full, state.bestGflops));
   while (bars.length < PLACES) bars.push(element("i", "free"));
   const chart = element("div", "bars", ...bars);
   chart.append(bestCurve(shown, full), limitLine(peakGflops / full));
@@ -146,11 +146,11 @@ function errorText({ error }: AgentState): string {
 }
 
 const sessionOf = ({ sessions }: AgentState, target: MeasuredTarget): SessionEvent | undefined =>
-  sessions.find((each) => each.target === target);
+  sessions.find((own) => own.target === target);
 
 /** The limit of a target, or why there is none. */
 function limitText(state: AgentState, target: MeasuredTarget): string {
-  const missing = state.unavailable.find((each) => each.target === target);
+  const missing = state.unavailable.find((own) => own.target === target);
   const session = sessionOf(state, target);
   return missing?.reason ?? (session === undefined ? "…" : rate(session.peakGflops));
 }
@@ -191,8 +191,8 @@ export function render(state: AgentState): void {
   setText("error", errorText(state));
   show("error", state.error !== null);
   renderDevice(state);
-  const cards = state.workloads.map((each) =>
-    workloadCard(each, sessionOf(state, each.target)?.peakGflops ?? 0),
+  const cards = state.workloads.map((workload) =>
+    workloadCard(workload, sessionOf(state, workload.target)?.peakGflops ?? 0),
   );
   byId("workloads").replaceChildren(...cards);
 }
@@ -203,9 +203,9 @@ const chosen = (): Budget => ({
 });
 
 /** Tells of each choice at once: there is nothing to save. */
-export function watchBudgetForm(told: (budget: Budget) => void): void {
+export function watchBudgetForm(changed: (budget: Budget) => void): void {
   for (const id of ["minutes", "intensity"]) {
-    byId(id).addEventListener("change", () => told(chosen()));
+    byId(id).addEventListener("change", () => changed(chosen()));
   }
 }
 

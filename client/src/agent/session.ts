@@ -13,13 +13,13 @@ const SLICE_MS = 20;
  * with a `pause` between them.
  */
 export async function solved(challenge: string, pause: () => Promise<void>): Promise<string> {
-  const wanted = Number.parseInt(challenge, 10) - PIECE_BITS;
+  const zeroBits = Number.parseInt(challenge, 10) - PIECE_BITS;
   const encoder = new TextEncoder();
   const numbers: number[] = [];
   let sliceEndsMs = performance.now() + SLICE_MS;
   for (let piece = 0; piece < PIECES; piece++) {
     let number = 0;
-    while (zeros(sha256Hex(encoder.encode(`${challenge}:${piece}:${number}`))) < wanted) {
+    while (zeros(sha256Hex(encoder.encode(`${challenge}:${piece}:${number}`))) < zeroBits) {
       number++;
       if (performance.now() < sliceEndsMs) continue;
       await pause();

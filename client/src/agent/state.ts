@@ -88,7 +88,7 @@ function withWorkload(
   const workloads = known ? state.workloads : [...state.workloads, emptyWorkload(subject)];
   return {
     ...state,
-    workloads: workloads.map((each) => (isSubject(each) ? change(each) : each)),
+    workloads: workloads.map((workload) => (isSubject(workload) ? change(workload) : workload)),
   };
 }
 

@@ -125,7 +125,7 @@ const FINALISTS = 8;
 function reportQueue(
   ports: AgentPorts,
   lease: Lease,
-  accepted: (made: MeasurementWire) => void,
+  accepted: (measurement: MeasurementWire) => void,
 ): ReportQueue {
   return new ReportQueue({
     send: (batch) => {
@@ -147,22 +147,22 @@ function announce(
   ports: AgentPorts,
   lease: Lease,
   known: WorkloadResults,
-  made: MeasurementWire,
+  measurement: MeasurementWire,
 ): void {
-  const ok = made.outcome === "ok";
-  const rate = ok ? gflops(lease.flops, made.samples_ns) : null;
+  const ok = measurement.outcome === "ok";
+  const rate = ok ? gflops(lease.flops, measurement.samples_ns) : null;
   if (rate !== null) known.bestGflops = Math.max(known.bestGflops ?? 0, rate);
   ports.emit({
     type: "measured",
     target: ports.target,
     workload: lease.workload,
-    candidate: made.candidate,
-    outcome: made.outcome,
+    candidate: measurement.candidate,
+    outcome: measurement.outcome,
     gflops: rate,
-    relativeTime: ok ? relativeTime(made.samples_ns, made.reference_ns) : null,
-    referenceGflops: ok ? gflops(lease.flops, made.reference_ns) : null,
+    relativeTime: ok ? relativeTime(measurement.samples_ns, measurement.reference_ns) : null,
+    referenceGflops: ok ? gflops(lease.flops, measurement.reference_ns) : null,
     bestGflops: known.bestGflops,
-    detail: made.detail,
+    detail: measurement.detail,
   });
 }
 
@@ -174,7 +174,7 @@ function measureAll(
   ports: AgentPorts,
   lease: Lease,
   instrument: LeaseInstrument,
-  done: (made: MeasurementWire) => void,
+  done: (measurement: MeasurementWire) => void,
   over: () => boolean,
 ): Promise<number> {
   const { gate, withTurn, target, emit } = ports;
@@ -183,7 +183,7 @@ function measureAll(
   return measureRow(instrument, candidates, {
     ...{ gate, withTurn, turnMs: TURN_MS },
     begins: ({ candidate }) => emit({ type: "measuring", target, workload, candidate }),
-    measured: (_, made) => done(made),
+    measured: (_, measurement) => done(measurement),
     isOver: (longestMs) => over() || now() + longestMs > untilMs,
   });
 }
@@ -243,8 +243,11 @@ async function fileFinal(
   await ports.gate.pass();
   const best = fastest(alone);
   const times = await ports.withTurn(() => ports.inTokens(workload, best));
-  const told = best.map((each, i) => ({ ...each, relativeTime: times?.[i] ?? each.relativeTime }));
-  const lines = times === null ? alone : told;
+  const inTokens = best.map((finalist, i) => ({
+    ...finalist,
+    relativeTime: times?.[i] ?? finalist.relativeTime,
+  }));
+  const lines = times === null ? alone : inTokens;
   await fileBallot(ports, workload, fastest(lines, FINALISTS), true, times !== null);
 }
 
@@ -267,12 +270,12 @@ function rank(known: WorkloadResults, lease: Lease, accepted: readonly Measureme
 async function measureLease(ports: AgentPorts, lease: Lease, results: Results): Promise<number> {
   const known = resultsOf(results, lease);
   const accepted: MeasurementWire[] = [];
-  const reports = reportQueue(ports, lease, (made) => accepted.push(made));
+  const reports = reportQueue(ports, lease, (measurement) => accepted.push(measurement));
   const instrument = await ports.instrument.open(lease, lease.candidates);
-  const done = (made: MeasurementWire): void => {
-    if (made.outcome === "ok") tellFirst(ports, results);
-    announce(ports, lease, known, made);
-    reports.add(made);
+  const done = (measurement: MeasurementWire): void => {
+    if (measurement.outcome === "ok") tellFirst(ports, results);
+    announce(ports, lease, known, measurement);
+    reports.add(measurement);
   };
   try {
     const left = await measureAll(ports, lease, instrument, done, () => reports.over);

@@ -106,7 +106,7 @@ function take({ workload, candidates }: Pick<Batch, "workload" | "candidates">):
   const current = candidates.find(({ kernel }) => kernel.sha256 === own.running.kernel.sha256);
   own.expected = current?.expected ?? own.expected;
   // A candidate that is known may be expected to take another time now.
-  const all = new Map([...own.left, ...candidates].map((each) => [each.kernel.sha256, each]));
+  const all = new Map([...own.left, ...candidates].map((one) => [one.kernel.sha256, one]));
   all.delete(own.running.kernel.sha256);
   own.left = sorted([...all.values()].filter(({ kernel }) => !tried.has(kernel.sha256)));
   wake();
@@ -126,7 +126,7 @@ function expect(workload: string, candidate: string, expected: number): void {
   const own = known.get(workload);
   if (own === undefined) return;
   own.left = sorted(
-    own.left.map((each) => (each.kernel.candidate === candidate ? { ...each, expected } : each)),
+    own.left.map((one) => (one.kernel.candidate === candidate ? { ...one, expected } : one)),
   );
   wake();
 }
@@ -196,7 +196,7 @@ async function tryRow(own: Known, row: readonly Candidate[]): Promise<void> {
       measured(kernel, { outcome, samples_ns, reference_ns }) {
         const time = outcome === "ok" ? relativeTime(samples_ns, reference_ns) : null;
         if (time !== null) own.callMs = Math.min(...reference_ns) / 1e6;
-        const candidate = row.find((each) => each.kernel === kernel) as Candidate;
+        const candidate = row.find((tried) => tried.kernel === kernel) as Candidate;
         measured(own, candidate, time);
         if (time !== null && time < FASTER) faster.push({ ...candidate, time });
       },

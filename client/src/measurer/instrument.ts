@@ -35,10 +35,10 @@ export interface LeaseInstrument {
 export type ReferenceFailed = (subject: Subject, thrown: KernelZooError) => void;
 
 /** Tells of a reference that does not compile and is not among the candidates of its lease. */
-export function tellReference(subject: Subject, thrown: unknown, told: ReferenceFailed): void {
+export function tellReference(subject: Subject, thrown: unknown, failed: ReferenceFailed): void {
   const { sha256 } = subject.reference;
   const measured = subject.candidates?.some((candidate) => candidate.sha256 === sha256);
-  if (didNotCompile(thrown) && !measured) told(subject, thrown);
+  if (didNotCompile(thrown) && !measured) failed(subject, thrown);
 }
 
 /** `kernels` are all that will be measured under this lease. */

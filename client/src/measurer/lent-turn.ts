@@ -11,7 +11,7 @@ export class LentTurn {
   readonly #withTurn: WithTurn;
   readonly #longMs: number;
   /** True while work is under way that wants the turn. */
-  #wanted = false;
+  #isWorking = false;
   /** Ends the turn; null without it. */
   #end: (() => void) | null = null;
   #paused = false;
@@ -24,19 +24,19 @@ export class LentTurn {
 
   /** Does `work` in a turn, one piece at a time. */
   async within<T>(work: () => T | Promise<T>): Promise<T> {
-    this.#wanted = true;
+    this.#isWorking = true;
     try {
       await this.take();
       return await work();
     } finally {
-      this.#wanted = false;
+      this.#isWorking = false;
       this.#giveBack();
     }
   }
 
   /** True while work has to `take` the turn before it goes on. */
   get isMissing(): boolean {
-    return this.#wanted && this.#end === null;
+    return this.#isWorking && this.#end === null;
   }
 
   /** Resolves in the turn: at once where this one has it, as it would wait for itself. */

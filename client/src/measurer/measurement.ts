@@ -122,10 +122,10 @@ export async function rankAgain(
   others: readonly Sampler[],
 ): Promise<readonly number[]> {
   const { least, most } = FINAL_ROUNDS;
-  const [best = 0, ...rest] = (await interleave([reference, ...others], least, most)).map(
+  const [best = 0, ...times] = (await interleave([reference, ...others], least, most)).map(
     (samples) => Math.min(...samples),
   );
-  return rest.map((time) => time / best);
+  return times.map((time) => time / best);
 }
 
 /** The outcome of a failure at each stage. A stage without one is not the kernel's fault. */

@@ -17,7 +17,7 @@ export interface RowPorts {
   readonly turnMs: number;
   readonly begins: (kernel: KernelWire) => void;
   /** Told of each candidate once, those that do not compile among them. */
-  readonly measured: (kernel: KernelWire, made: MeasurementWire) => void;
+  readonly measured: (kernel: KernelWire, measurement: MeasurementWire) => void;
   /** Says whether no turn is to begin, as it may take as long as the longest before. */
   readonly isOver: (longestMs: number) => boolean;
 }

@@ -89,13 +89,13 @@ async function* linesOf(
   heard: () => void,
 ): AsyncGenerator<Line, void> {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  let unfinished = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
     heard();
-    const lines = (rest + value).split("\n");
-    rest = lines.pop() ?? "";
+    const lines = (unfinished + value).split("\n");
+    unfinished = lines.pop() ?? "";
     for (const line of lines) if (line.trim() !== "") yield JSON.parse(line) as Line;
   }
 }

@@ -21,7 +21,7 @@ import { WatchedRuntime } from "./watched-worker.js";
 const IDLE_MS = 50;
 
 interface Switch {
-  readonly found: Found;
+  readonly winner: Found;
   readonly cold: ServedKernel;
   readonly warm: ServedKernel;
 }
@@ -32,7 +32,7 @@ interface Switch {
  */
 function switchesOf(answer: ModelAnswer, chosen: ModelAnswer): Switch[] {
   const { calls, kernels } = answer.plan;
-  const saves = ({ found: { workload }, cold, warm }: Switch): number =>
+  const saves = ({ winner: { workload }, cold, warm }: Switch): number =>
     calls.filter(({ kernel }) => kernels[kernel] === workload).length *
     ((cold.costs?.run_ns ?? 0) - (warm.costs?.run_ns ?? 0));
   return Object.entries(answer.kernels)
@@ -40,7 +40,7 @@ function switchesOf(answer: ModelAnswer, chosen: ModelAnswer): Switch[] {
       const cold = chosen.kernels[workload] as ServedKernel;
       if (cold === warm || !cold.costs || !warm.costs) return [];
       const relativeTime = warm.costs.run_ns / cold.costs.run_ns;
-      return [{ found: { workload, kernel: warm.kernel, relativeTime }, cold, warm }];
+      return [{ winner: { workload, kernel: warm.kernel, relativeTime }, cold, warm }];
     })
     .sort((a, b) => saves(b) - saves(a));
 }
@@ -90,7 +90,7 @@ class FewRuns implements Tuned {
       loaded: () => undefined,
       runs: () => this.#look(),
       ran: () => undefined,
-      told: (told) => this.#told(told),
+      told: (message) => this.#told(message),
       refused: () => undefined,
       givesUp: () => false,
       hangs: () => false,
@@ -123,16 +123,16 @@ class FewRuns implements Tuned {
     this.#timer = setTimeout(() => {
       this.#switching = this.#waiting.shift() ?? null;
       if (this.#switching === null) return;
-      this.#runtime?.tell({ type: "swap", swaps: [this.#switching.found] });
+      this.#runtime?.tell({ type: "swap", swaps: [this.#switching.winner] });
     }, IDLE_MS);
   }
 
-  #told(told: FromTuned): void {
-    if (told.type === "swapped") {
-      const { found, cold, warm } = this.#switching as Switch;
+  #told(message: FromTuned): void {
+    if (message.type === "swapped") {
+      const { winner, cold, warm } = this.#switching as Switch;
       this.#switching = null;
-      if (told.refused[0] === null) {
-        const { workload, kernel, relativeTime } = found;
+      if (message.refused[0] === null) {
+        const { workload, kernel, relativeTime } = winner;
         this.#kernels[workload] = warm;
         this.#cold.set(workload, cold);
         const before = cold.kernel.candidate;
@@ -140,10 +140,10 @@ class FewRuns implements Tuned {
         this.#model?.tell("swap", { ...swap, since: new Date() });
       }
       this.#switchWhenIdle();
-    } else if (told.type === "postponed") {
+    } else if (message.type === "postponed") {
       this.#waiting.unshift(this.#switching as Switch);
       this.#switching = null; // It is tried again after the next run.
-    } else if (told.type === "regression") this.#regressed(told);
+    } else if (message.type === "regression") this.#regressed(message);
   }
 
   #regressed({ workload, reason }: Extract<FromTuned, { type: "regression" }>): void {

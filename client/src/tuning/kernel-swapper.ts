@@ -67,7 +67,7 @@ export abstract class KernelSwapper<
     return change();
   }
   /** Throws KernelZooError where the kernel cannot run here. */
-  protected abstract prepared(found: Found | Comparison): Promise<Prepared>;
+  protected abstract prepared(winner: Found | Comparison): Promise<Prepared>;
   /**
    * Runs the model on `feeds` with the kernels `all`, apart from its other runs, and does work on
    * the outputs. Throws KernelZooError.
@@ -124,7 +124,7 @@ export abstract class KernelSwapper<
     await this.runs.rest();
     return this.enclosed(() =>
       swapped<Prepared>(all, {
-        prepared: (found) => this.prepared(found),
+        prepared: (winner) => this.prepared(winner),
         wrong: (prepared) => this.#wrong(prepared),
         inVain: (prepared) => this.inVain(prepared),
         adopt: (prepared) => this.betweenRuns(() => this.#adopt(prepared)),
@@ -140,11 +140,12 @@ export abstract class KernelSwapper<
   async compare(all: readonly Comparison[]): Promise<void> {
     if (this.setBeside === undefined) return;
     await this.executor.stored;
-    for (const each of all) {
-      if (this.before.has(each.workload)) continue;
+    for (const comparison of all) {
+      const { workload, running } = comparison;
+      if (this.before.has(workload)) continue;
       await this.runs.rest();
       try {
-        await this.enclosed(async () => this.setBeside?.(await this.prepared(each), each.running));
+        await this.enclosed(async () => this.setBeside?.(await this.prepared(comparison), running));
       } catch (thrown) {
         reasonOf(thrown);
       }

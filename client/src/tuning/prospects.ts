@@ -39,6 +39,6 @@ const worth = (prospect: Prospect): number =>
 /** The workload to measure next; undefined where there is none. */
 export const best = (prospects: readonly Prospect[]): Prospect | undefined =>
   prospects.reduce<Prospect | undefined>(
-    (first, each) => (first === undefined || worth(each) > worth(first) ? each : first),
+    (first, next) => (first === undefined || worth(next) > worth(first) ? next : first),
     undefined,
   );

@@ -95,8 +95,8 @@ export function serveTuned(
       regressed: (workload, reason, again) => tell({ type: "regression", workload, reason, again }),
     });
     swapper = tuned.swapper;
-    const told = swapper.times?.().then((times) => tell({ type: "timed", times }));
-    told?.catch(() => undefined); // Runs hear of a device that was lost.
+    const timing = swapper.times?.().then((times) => tell({ type: "timed", times }));
+    timing?.catch(() => undefined); // Runs hear of a device that was lost.
     const { executor } = tuned;
     return {
       order,

@@ -28,7 +28,7 @@ export function fittingCalls(plan: PlanWire, { kernel, workload }: KeptKernel): 
  */
 export async function wrongGolden(
   { outputs, golden }: PlanWire,
-  found: readonly Stored[],
+  computed: readonly Stored[],
   file: Pick<GoldenFile, "output">,
   rest: () => Promise<void>,
 ): Promise<string | null> {
@@ -38,7 +38,7 @@ export async function wrongGolden(
   const manyOff = async (i: number, most: number): Promise<number> => {
     let [count, at] = [0, 0];
     for await (const right of file.output(i)) {
-      const own = (found[i] as Stored).subarray(at, at + right.length);
+      const own = (computed[i] as Stored).subarray(at, at + right.length);
       await paced(right.length, rest, (from, to) => {
         count += countOff(right.subarray(from, to), own.subarray(from, to), most);
       });
@@ -49,7 +49,7 @@ export async function wrongGolden(
   for (const [i, { off = 0 }] of golden.outputs.entries()) {
     let [largest, worst, at] = [0, 0, 0];
     for await (const right of file.output(i)) {
-      const own = (found[i] as Stored).subarray(at, at + right.length);
+      const own = (computed[i] as Stored).subarray(at, at + right.length);
       await paced(right.length, rest, (from, to) => {
         const slice = right.subarray(from, to);
         for (const entry of slice) {
@@ -102,36 +102,36 @@ const NONE: ReadonlySet<never> = new Set();
  * (network), with all as it was.
  */
 export async function swapped<Prepared>(
-  found: readonly Found[],
+  winners: readonly Found[],
   { prepared, wrong, inVain, adopt }: SwapSteps<Prepared>,
 ): Promise<Refusals> {
   const refused = new Map<Found, string>();
   const ready = new Map<Found, Prepared>();
-  for (const each of found) {
+  for (const winner of winners) {
     try {
-      ready.set(each, await prepared(each));
+      ready.set(winner, await prepared(winner));
     } catch (thrown) {
-      refused.set(each, reasonOf(thrown));
+      refused.set(winner, reasonOf(thrown));
     }
   }
   const reasons = await wrongAmong([...ready.values()], wrong);
-  const refuse = (why: (made: Prepared) => string | undefined): void => {
-    for (const [each, made] of ready) {
-      const reason = why(made);
+  const refuse = (why: (kernel: Prepared) => string | undefined): void => {
+    for (const [winner, kernel] of ready) {
+      const reason = why(kernel);
       if (reason === undefined) continue;
-      refused.set(each, reason);
-      ready.delete(each);
+      refused.set(winner, reason);
+      ready.delete(winner);
     }
   };
-  refuse((made) => reasons.get(made));
+  refuse((kernel) => reasons.get(kernel));
   try {
     const vain = (await inVain?.([...ready.values()])) ?? NONE;
-    refuse((made) => (vain.has(made as never) ? IN_VAIN : undefined));
+    refuse((kernel) => (vain.has(kernel as never) ? IN_VAIN : undefined));
     await adopt([...ready.values()]);
   } catch (thrown) {
-    for (const each of ready.keys()) refused.set(each, sentence(thrown));
+    for (const winner of ready.keys()) refused.set(winner, sentence(thrown));
   }
-  return found.map((each) => refused.get(each) ?? null);
+  return winners.map((winner) => refused.get(winner) ?? null);
 }
 
 /**
@@ -146,11 +146,11 @@ async function wrongAmong<Prepared>(
   if (reason === null) return new Map();
   if (all.length === 1) return new Map([[all[0] as Prepared, reason]]);
   const wrong = new Map<Prepared, string>();
-  for (const each of all) {
-    const alone = await wrongOf([each]);
-    if (alone !== null) wrong.set(each, alone);
+  for (const kernel of all) {
+    const alone = await wrongOf([kernel]);
+    if (alone !== null) wrong.set(kernel, alone);
   }
   // Each is right alone, and all together are not.
-  if (wrong.size === 0) for (const each of all) wrong.set(each, reason);
+  if (wrong.size === 0) for (const kernel of all) wrong.set(kernel, reason);
   return wrong;
 }

@@ -43,7 +43,7 @@ import { Wins } from "./win-cache.js";
 /** A model of any types, or a language model. */
 export interface Tunable {
   tuning: ModelTuning | undefined;
-  tell<Event extends keyof TuningEvents>(event: Event, told: TuningEvents[Event]): void;
+  tell<Event extends keyof TuningEvents>(event: Event, detail: TuningEvents[Event]): void;
 }
 
 export interface Tuned {
@@ -200,7 +200,7 @@ class Tuner implements ModelTuning, Tuned {
       loaded: () => this.#take({ type: "loaded" }),
       runs: () => this.#take({ type: "runs", isBusy: this.#runtime?.busy === true }),
       ran: (times) => this.#ran(times),
-      told: (told) => this.#told(told),
+      told: (message) => this.#told(message),
       refused: () => this.#take({ type: "refused" }),
       givesUp: (failure) => {
         const atFault = isAtFault(this.#state, failure);

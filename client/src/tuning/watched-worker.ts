@@ -20,7 +20,7 @@ interface RuntimePorts {
   /** An inference was asked for, or the last one has ended. */
   readonly runs: () => void;
   readonly ran: (times: CallTimes) => void;
-  readonly told: (told: FromTuned) => void;
+  readonly told: (message: FromTuned) => void;
   /** The model does not load with the kernels that won here; it is loaded without them. */
   readonly refused: () => void;
   /** Gives up the kernel that won here and made a run fail; answers whether there was one. */

@@ -124,7 +124,7 @@ export async function setReference(
   const untilMs = pacing.clock() + REFERENCE_BUDGET_MS;
   const ready = await warmed(bench.bind(kernel, module), stepMs, untilMs, pacing);
   bench.settle(ready.instance);
-  const states = bench.states.map((each) => each.slice());
+  const states = bench.states.map((state) => state.slice());
   return { ...ready, output: bench.output.slice(), states };
 }
 
@@ -189,8 +189,8 @@ export async function measureAgain(
     ready.push(await warmed(bench.bind(kernel, module), stepMs, untilMs, pacing));
   }
   const share = shareOf(reference);
-  const sampler = (each: Warm) =>
-    sampling(share < 1 ? 1 : calibrated(each, stepMs), share, pacing)(each);
+  const sampler = (kernel: Warm) =>
+    sampling(share < 1 ? 1 : calibrated(kernel, stepMs), share, pacing)(kernel);
   return rankAgain(sampler(reference), ready.map(sampler));
 }
 

@@ -63,12 +63,12 @@ function allocate(device: GPUDevice, tensors: readonly TensorWire[], scratch: nu
 export class GpuBench {
   readonly open: OpenDevice;
   readonly #buffers: Buffers;
-  readonly #made: TensorWire;
+  readonly #written: TensorWire;
 
-  private constructor(open: OpenDevice, buffers: Buffers, made: TensorWire) {
+  private constructor(open: OpenDevice, buffers: Buffers, written: TensorWire) {
     this.open = open;
     this.#buffers = buffers;
-    this.#made = made;
+    this.#written = written;
   }
 
   /** Uploads the lease's inputs. Throws KernelZooError: memory, or run when the device is lost. */
@@ -86,7 +86,7 @@ export class GpuBench {
       fillSeeded(values, subject.seed, i, tensor);
       const entries = stored(tensor, values);
       writeEntries(open.device, buffer, entries);
-      const state = buffers.states.find((each) => each.buffer === buffer);
+      const state = buffers.states.find((one) => one.buffer === buffer);
       if (state !== undefined) writeEntries(open.device, state.before, entries);
     }
     return new GpuBench(open, buffers, tensors.at(-1) as TensorWire);
@@ -118,18 +118,18 @@ export class GpuBench {
   /** The entries of the output. */
   async output(limitMs: number): Promise<OutputView> {
     const { output } = this.#buffers;
-    const bytes = await readBuffer(this.open, output, storedBytes(this.#made), limitMs);
-    return viewOfStored(this.#made, bytes) as OutputView;
+    const bytes = await readBuffer(this.open, output, storedBytes(this.#written), limitMs);
+    return viewOfStored(this.#written, bytes) as OutputView;
   }
 
   /** The entries of the states, in their order. */
   async states(limitMs: number): Promise<readonly OutputView[]> {
-    const found: OutputView[] = [];
+    const states: OutputView[] = [];
     for (const { tensor, buffer } of this.#buffers.states) {
       const bytes = await readBuffer(this.open, buffer, storedBytes(tensor), limitMs);
-      found.push(viewOfStored(tensor, bytes) as OutputView);
+      states.push(viewOfStored(tensor, bytes) as OutputView);
     }
-    return found;
+    return states;
   }
 
   dispose(): void {

@@ -70,7 +70,7 @@ async function ranMs(
   return { firstMs, callMs: Math.min(firstMs, await run()) };
 }
 
-interface Told {
+interface Written {
   readonly output: OutputView;
   readonly states: readonly OutputView[];
 }
@@ -78,7 +78,11 @@ interface Told {
 /**
  * Reads the output and the states that a kernel has written, with a rest before each of the two.
  */
-async function told(bench: GpuBench, untilMs: number, { rest, clock }: Pacing): Promise<Told> {
+async function readWritten(
+  bench: GpuBench,
+  untilMs: number,
+  { rest, clock }: Pacing,
+): Promise<Written> {
   await rest?.();
   const output = await bench.output(untilMs - clock());
   await rest?.();
@@ -95,7 +99,7 @@ export async function gpuReference(
   const untilMs = clock() + REFERENCE_BUDGET_MS;
   const bound = await bench.bind(program);
   const { callMs } = await ranMs(bench, bound, untilMs, pacing);
-  const { output, states } = await told(bench, untilMs, pacing);
+  const { output, states } = await readWritten(bench, untilMs, pacing);
   const oneSlice = (pass: GPUComputePassEncoder): void => bound.encode(pass, 0, 1);
   const own = await gpuTimer(bench.open, oneSlice, untilMs - clock());
   const timer = rest === null ? own : restingTimer(own, rest);
@@ -152,7 +156,7 @@ async function measured(
   const untilMs = deadlineMs(reference.callMs, clock);
   await rest?.();
   const { callMs, firstMs } = await ranMs(bench, bound, untilMs, pacing);
-  const { output, states } = await told(bench, untilMs, pacing);
+  const { output, states } = await readWritten(bench, untilMs, pacing);
   compare(output, reference.output, subject.tolerance);
   for (const [i, state] of states.entries()) {
     compare(state, reference.states[i] as OutputView, subject.tolerance);

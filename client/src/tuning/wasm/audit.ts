@@ -62,14 +62,14 @@ interface Look {
 /** False where an entry that was computed differs by more than `limit`. */
 function agree(
   right: Stored,
-  found: Stored,
+  computed: Stored,
   limit: number,
   { at, end, step }: SampledEntries,
 ): boolean {
   const bits = new Int32Array(right.buffer, right.byteOffset, right.length);
   for (let i = at; i < end; i += step) {
     if (bits[i] === UNWRITTEN) continue;
-    const [a, b] = [right[i] as number, found[i] as number];
+    const [a, b] = [right[i] as number, computed[i] as number];
     if (!(Math.abs(a - b) <= limit) && !Object.is(a, b)) return false;
   }
   return true;
@@ -124,7 +124,7 @@ export class Audit {
 
   /** Audits parts of a call now and then. It throws WrongKernel (compare) where the kernels disagree. */
   watch(workload: string, call: number, { task }: Ready, before: Ready): Watch {
-    this.#turns = [...this.#turns.filter((each) => each.call !== call), { call, from: 0 }];
+    this.#turns = [...this.#turns.filter((turn) => turn.call !== call), { call, from: 0 }];
     return {
       before: () => {
         this.#close();
@@ -212,10 +212,10 @@ export class Audit {
     const { memory, order } = this.#executor;
     const view = (address: number): Stored =>
       viewOf(memory.buffer, dtype, address, productOf(shape)) as Stored;
-    const [right, found] = [view(spare.start), view(output)];
-    const largest = Math.max(largestOf(found, all), largestOf(found, near));
+    const [right, computed] = [view(spare.start), view(output)];
+    const largest = Math.max(largestOf(computed, all), largestOf(computed, near));
     const limit = order.answer.plan.golden.tolerance * largest;
-    return agree(right, found, limit, all) && agree(right, found, limit, near);
+    return agree(right, computed, limit, all) && agree(right, computed, limit, near);
   }
 
   /** Ends an audit, also that of a run that was stopped or trapped between the two kernels. */

@@ -38,7 +38,7 @@ serveTuned(async (order: LoadOrder, ports, swaps) => {
     new DecoderSteps(plan, executor.memory, activations, dispatcher);
   const swapper = new WasmModelSwapper(executor, swaps, {
     run: (feeds, aborted) => decoder.run(feeds, aborted),
-    check: (told, aborted) => decoder.check(told, aborted),
+    check: (golden, aborted) => decoder.check(golden, aborted),
     golden: async (feeds, { activations, dispatcher }) =>
       (await stepsAt(activations, dispatcher).golden(feeds, never)) ?? [],
   });

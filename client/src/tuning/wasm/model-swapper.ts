@@ -202,7 +202,7 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
     const { order, placement, dispatcher } = this.executor;
     const { plan } = order.answer;
     const calls = dispatcher.calls.map(
-      (call, i) => all.find((each) => each.calls.has(i))?.calls.get(i) ?? call,
+      (call, i) => all.find(({ calls }) => calls.has(i))?.calls.get(i) ?? call,
     );
     const activations = this.#arena.allocate(plan.memory.activations);
     const scratch = this.#arena.allocate(this.#scratch.bytes);
@@ -241,9 +241,9 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
   }
 
   /** Throws KernelZooError: network, artifact, validate, compile, memory. */
-  protected override async prepared(found: Found | Comparison): Promise<PreparedCalls> {
-    const { kernel, workload } = found;
-    const modules = "modules" in found ? found.modules : undefined;
+  protected override async prepared(winner: Found | Comparison): Promise<PreparedCalls> {
+    const { kernel, workload } = winner;
+    const modules = "modules" in winner ? winner.modules : undefined;
     const { order, memory, placement, dispatcher } = this.executor;
     const { plan } = order.answer;
     const linked = modules ?? (await loadKernels({ module: null }, [kernel], order.origin));
@@ -270,9 +270,9 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
     return { workload, modules: linked, mains, calls };
   }
 
-  #reserveScratch(wanted: number): void {
-    if (wanted <= this.#scratch.bytes) return;
-    const bytes = align(wanted);
+  #reserveScratch(needed: number): void {
+    if (needed <= this.#scratch.bytes) return;
+    const bytes = align(needed);
     const { start } = this.#allocated(bytes * this.executor.loaded.threads);
     this.#scratch = { start, bytes };
   }
@@ -417,8 +417,8 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
 
   /** Throws KernelZooError (run) where a thread cannot run them. */
   protected override async bound(all: readonly PreparedCalls[]): Promise<readonly Calls<Ready>[]> {
-    const modules = all.flatMap((each) => each.modules);
-    const mains = new Map(all.flatMap((each) => [...each.mains]));
+    const modules = all.flatMap(({ modules: own }) => own);
+    const mains = new Map(all.flatMap(({ mains: own }) => [...own]));
     await this.#tellThreads(new Map(all.flatMap(({ calls }) => [...calls])), modules, mains);
     return all.map(({ calls }) => calls);
   }
@@ -493,10 +493,10 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
     const { plan } = order.answer;
     const kept = [...this.before.values()].flatMap((calls) => [...calls.values()]);
     const read = new Set([...dispatcher.calls, ...kept].flatMap(({ task }) => task.words));
-    const told = new Set(plan.outputs.map(({ tensor }) => plan.tensors[tensor]?.weight));
+    const outputs = new Set(plan.outputs.map(({ tensor }) => plan.tensors[tensor]?.weight));
     const used = (copy: PackedCopy): boolean =>
       read.has(copy.block.start) ||
-      (copy.pack === null && told.has(copy.weight)) ||
+      (copy.pack === null && outputs.has(copy.weight)) ||
       this.#upcoming.has(copy) ||
       copy === this.#source;
     for (const copy of this.#copies) if (!used(copy)) this.#arena.free(copy.block);

@@ -69,11 +69,11 @@ class AuditedCall {
     const { open, order } = this.#executor;
     const bytes = storedBytes(this.#output);
     await open.settled(this.#staging.mapAsync(GPUMapMode.READ), LIMIT_MS);
-    const [right, found] = [0, this.#bytes].map((at) => {
+    const [right, computed] = [0, this.#bytes].map((at) => {
       const held = this.#staging.getMappedRange(at, this.#bytes);
       return viewOfStored(this.#output, held.slice(0, bytes)) as Stored;
     });
-    return isNear(right as Stored, found as Stored, order.answer.plan.golden.tolerance);
+    return isNear(right as Stored, computed as Stored, order.answer.plan.golden.tolerance);
   }
 
   dispose(): void {
@@ -96,32 +96,32 @@ export class GpuAudit {
 
   watch(workload: string, before: ReadonlyMap<number, BoundProgram>): void {
     this.forget(workload);
-    const watched = [...before].map(([call, each]) => ({ workload, call, before: each }));
+    const watched = [...before].map(([call, program]) => ({ workload, call, before: program }));
     this.#turn = [...this.#turn, ...watched];
   }
 
   forget(workload: string): void {
-    this.#turn = this.#turn.filter((each) => each.workload !== workload);
+    this.#turn = this.#turn.filter((watched) => watched.workload !== workload);
   }
 
   /** Returns the call to audit in the run that begins; mostly null. Throws KernelZooError: run. */
   async next(): Promise<AuditedCall | null> {
     this.#runs += 1;
-    const [first, ...rest] = this.#turn;
+    const [first, ...others] = this.#turn;
     if (first === undefined || this.#runs < RUNS) return null;
     this.#runs -= RUNS;
-    this.#turn = [...rest, first];
+    this.#turn = [...others, first];
     return withRoom(this.#executor, () => new AuditedCall(this.#executor, first));
   }
 }
 
 /**
- * Returns what `made` makes; null where there is no room for a call's output. Throws KernelZooError
+ * Returns what `make` makes; null where there is no room for a call's output. Throws KernelZooError
  * (run) for a lost device.
  */
-export async function withRoom<T>({ open }: GpuExecutor, made: () => T): Promise<T | null> {
+export async function withRoom<T>({ open }: GpuExecutor, make: () => T): Promise<T | null> {
   try {
-    return await open.scoped(made, LIMIT_MS);
+    return await open.scoped(make, LIMIT_MS);
   } catch (thrown) {
     if (open.loss !== null) throw thrown;
     return null;

@@ -99,23 +99,25 @@ export class DecoderSwapper extends GpuSwapper<Rated, BoundCall, GpuDecoder> {
     const { step } = this.#wire;
     const calls = all[0]?.calls.filter((i) => i >= step) ?? [];
     if (calls.length === 0) return null;
-    const alone = finalists.map((each) => [each.kernel.candidate, each.relativeTime] as const);
+    const alone = finalists.map(
+      ({ kernel, relativeTime }) => [kernel.candidate, relativeTime] as const,
+    );
     const search = chosenBySum([{ workload, calls: calls.length, alone }]);
-    const told = new Map(alone);
+    const times = new Map(alone);
     await this.#apart([], (apart) =>
       this.#tokens(apart, all, async ({ pairs, share }) => {
         const { first, chosen } = await searched(search, pairs);
-        const [fastest, winner] = [first, chosen].map((each) => each.get(workload) as string);
+        const [fastest, winner] = [first, chosen].map((choice) => choice.get(workload) as string);
         if (winner === fastest) return;
         // Rated anew, as the best of several trials is lucky, too.
         const again = await pairs({ chosen: first, instead: chosen });
         const gain = 1 - median(again.map(([before, after]) => after / before));
         if (gain <= 0) return;
         const inCall = Math.max(LEAST_TOLD, 1 - gain / (await share(first, calls)));
-        told.set(winner as string, (told.get(fastest as string) as number) * inCall);
+        times.set(winner as string, (times.get(fastest as string) as number) * inCall);
       }),
     );
-    return [...told.values()];
+    return [...times.values()];
   }
 
   get #wire(): DecoderWire {
@@ -127,12 +129,12 @@ export class DecoderSwapper extends GpuSwapper<Rated, BoundCall, GpuDecoder> {
   }
 
   /** Throws KernelZooError: network, manifest, artifact, validate, compile, run. */
-  protected override async prepared(found: Found | Comparison): Promise<Rated> {
-    const { kernel, workload } = found;
+  protected override async prepared(winner: Found | Comparison): Promise<Rated> {
+    const { kernel, workload } = winner;
     const { order, plan } = this.executor;
     const calls = fittingCalls(order.answer.plan, { kernel, workload });
     const program = await loadWholeProgram(plan.open, new URL(order.origin), kernel);
-    const relativeTime = "relativeTime" in found ? found.relativeTime : 1;
+    const relativeTime = "relativeTime" in winner ? winner.relativeTime : 1;
     return { workload, kernel, program, calls, relativeTime };
   }
 
@@ -158,7 +160,7 @@ export class DecoderSwapper extends GpuSwapper<Rated, BoundCall, GpuDecoder> {
         const apart = await GpuDecoder.of(order, { ...plan, buffers, bound });
         return await work(apart).finally(() => apart.dispose());
       } finally {
-        for (const each of bound) each.dispose();
+        for (const call of bound) call.dispose();
       }
     } finally {
       buffers.dispose();
@@ -209,12 +211,12 @@ export class DecoderSwapper extends GpuSwapper<Rated, BoundCall, GpuDecoder> {
         return chosen.get(workload) === kernel.candidate;
       });
       const instead = new Map(named.flatMap((own) => [...own]));
-      return apart.calls.map((each, i) => instead.get(i) ?? each);
+      return apart.calls.map((call, i) => instead.get(i) ?? call);
     };
     const token = (chosen: Chosen): Chain => new Chain(calls(chosen).slice(step));
     const encode = (pass: GPUComputePassEncoder): void => new Chain(apart.calls).encode(pass, 0, 1);
-    const made = await gpuTimer(open, encode, LIMIT_MS);
-    const timer = restingTimer(made, this.runs.rest);
+    const own = await gpuTimer(open, encode, LIMIT_MS);
+    const timer = restingTimer(own, this.runs.rest);
     try {
       const goTo = (place: number): void => apart.goTo(place);
       goTo(this.#place);
@@ -233,8 +235,8 @@ export class DecoderSwapper extends GpuSwapper<Rated, BoundCall, GpuDecoder> {
         },
       });
     } finally {
-      made.dispose();
-      for (const own of bound) for (const each of own.values()) each.dispose();
+      own.dispose();
+      for (const calls of bound) for (const call of calls.values()) call.dispose();
     }
   }
 

@@ -108,16 +108,16 @@ export class GpuModelSwapper extends GpuSwapper<Prepared, BoundProgram, GpuExecu
       try {
         const { rest } = this.runs;
         await runInSlices(open, new Chain(bound), now() + LIMIT_MS, { rest });
-        const found: Stored[] = [];
+        const computed: Stored[] = [];
         for (const [i, { tensor }] of plan.outputs.entries()) {
           const { dtype, shape } = plan.tensors[tensor] as PlanTensor;
           const output = apart.of(outputs[i] as (typeof outputs)[0]);
           const bytes = await readBuffer(open, output, 4 * productOf(shape), LIMIT_MS);
-          found.push(viewOf(bytes, dtype, 0, productOf(shape)) as Stored);
+          computed.push(viewOf(bytes, dtype, 0, productOf(shape)) as Stored);
         }
-        return await work(found);
+        return await work(computed);
       } finally {
-        for (const each of bound) each.dispose();
+        for (const call of bound) call.dispose();
       }
     } finally {
       apart.dispose();

@@ -24,7 +24,7 @@ export async function pairsOf(
   { calls, places, goTo }: TimedWhole,
 ): Promise<readonly Pair[]> {
   await raiseClock(timer, choices[0], activity, now() + LIMIT_MS);
-  const found: Pair[] = [];
+  const pairs: Pair[] = [];
   for (let pair = 0; pair < PAIRS; pair++) {
     const sums: [number, number] = [0, 0];
     for (const place of places) {
@@ -34,10 +34,10 @@ export async function pairsOf(
         sums[which] += await gpuSampleNs(timer, choices[which], { calls, passes: 1 }, until);
       }
     }
-    found.push(sums);
+    pairs.push(sums);
   }
   activity.lastMs = now();
-  return found;
+  return pairs;
 }
 
 /**
