@@ -8,10 +8,10 @@ import { breathing } from "../executor/event-loop.js";
 import { sleep } from "../gateway/request.js";
 import { poster, serveMessages } from "../rpc.js";
 import { Rests, type SliceGate } from "../timing/rests.js";
-import { type Batch, type Candidate, follow } from "../tuning/candidate-stream.js";
-import type { FromMeasurer, MeasureOrder, Running, ToMeasurer } from "../tuning/messages.js";
-import { best, type Prospect } from "../tuning/prospects.js";
+import { type Candidate, follow } from "../tuning/candidate-stream.js";
+import type { FromMeasurer, MeasureOrder, ToMeasurer } from "../tuning/messages.js";
 import type { KernelWire } from "../wire/types.js";
+import { type Contest, Contests, FASTER } from "./contest.js";
 import { type LullGate, Lulls } from "./idle-gate.js";
 import type { Instrument, LeaseInstrument } from "./instrument.js";
 import { LentTurn } from "./lent-turn.js";
@@ -38,42 +38,10 @@ export interface Slices {
   readonly oneOf: number;
 }
 
-/**
- * The state of measuring one workload. `left` are its candidates that are not measured yet, the
- * best expected first.
- */
-interface Known {
-  running: Running;
-  left: readonly Candidate[];
-  /** The kernel that ran before `running`, and others that were faster than that. */
-  runnersUp: readonly Candidate[];
-  inVain: number;
-  /** Candidates to a row. */
-  row: number;
-  callMs: number;
-  inferenceMs: number;
-  /** Expected of the kernel that runs; 1, as of the default, where that is unknown. */
-  expected: number;
-}
-
-/**
- * The number of candidates that are measured in a row, with the inputs and the running kernel warm.
- * By the times of all candidates of ResNet-50, rows of 6 are within 5 % of its best after 13 s of
- * measuring, rows of 12 after 18 s: most kernels that win are among the first of their space, and
- * another workload has such, too.
- */
-const ROW = 6;
 /** So many of a row, the fastest by the beginnings of their calls, are proven in turn. */
 const PROVEN = 3;
-/**
- * A candidate wins with at most this share of the running kernel's time: a smaller gain is noise.
- */
-const FASTER = 0.97;
 const HOPELESS = 1.08;
 const THREAD_SLICES: Slices = { ms: 2.5, oneOf: 1 };
-/** The milliseconds of a call that are assumed before the first measurement. */
-const GUESSED_CALL_MS = 1;
-
 const post = poster<FromMeasurer>();
 /** Never aborted: the page ends the worker. */
 const { signal } = new AbortController();
@@ -93,53 +61,14 @@ const rests = new Rests(gate, breathing());
 const pacing: Pacing = { rest: rests.rest, clock: rests.clock, hopeless: HOPELESS };
 let instrument: Instrument;
 
-const known = new Map<string, Known>();
-const tried = new Set<string>();
-/** False while this page's agent tries what nobody has tried. */
-let explores = true;
+let contests: Contests;
 let wake: () => void = () => undefined;
 let streamEnded: string | null = null;
 
-function take({ workload, candidates }: Pick<Batch, "workload" | "candidates">): void {
-  const own = known.get(workload);
-  if (own === undefined) return;
-  const current = candidates.find(({ kernel }) => kernel.sha256 === own.running.kernel.sha256);
-  own.expected = current?.expected ?? own.expected;
-  // A candidate that is known may be expected to take another time now.
-  const all = new Map([...own.left, ...candidates].map((one) => [one.kernel.sha256, one]));
-  all.delete(own.running.kernel.sha256);
-  own.left = sorted([...all.values()].filter(({ kernel }) => !tried.has(kernel.sha256)));
+/** Changes what there is to measure, for which this worker may wait. */
+function changing(change: () => void): void {
+  change();
   wake();
-}
-
-/** Sorts candidates, the best expected first. */
-function sorted(candidates: readonly Candidate[]): readonly Candidate[] {
-  const rank = ({ expected }: Candidate): number => expected ?? 1;
-  return [...candidates].sort((a, b) => rank(a) - rank(b));
-}
-
-/** Candidates that may be tried now. */
-const open = ({ left, expected: of }: Known): readonly Candidate[] =>
-  explores ? left : left.filter(({ expected }) => expected !== null && expected < FASTER * of);
-
-function expect(workload: string, candidate: string, expected: number): void {
-  const own = known.get(workload);
-  if (own === undefined) return;
-  own.left = sorted(
-    own.left.map((one) => (one.kernel.candidate === candidate ? { ...one, expected } : one)),
-  );
-  wake();
-}
-
-function prospects(): readonly (Prospect & { readonly own: Known })[] {
-  return [...known].flatMap(([workload, own]) => {
-    const { callMs, inferenceMs, inVain } = own;
-    const [first] = open(own);
-    if (first === undefined) return [];
-    const { expected } = first;
-    const relative = expected === null ? null : expected / own.expected;
-    return [{ workload, own, callMs, inferenceMs, inVain, expected: relative }];
-  });
 }
 
 /** Says which candidate may hold this worker from now on. */
@@ -160,23 +89,23 @@ const ownTurns = {
  * Measures the next candidates of a workload. A row that cannot be measured, as a file is missing or
  * memory, is measured again one by one, so that only those are given up that are at fault.
  */
-async function measure(own: Known): Promise<void> {
-  const row = open(own).slice(0, own.row);
+async function measure(own: Contest): Promise<void> {
+  const row = contests.row(own);
   try {
     await tryRow(own, row);
-    own.row = ROW;
+    contests.endsRow(own);
   } catch (thrown) {
     const stage = thrown instanceof KernelZooError ? thrown.stage : "run";
-    if (stage !== "network" && stage !== "profile") failed(own, row);
+    if (stage !== "network" && stage !== "profile") {
+      const atFault = contests.fails(own, row);
+      if (atFault !== null) tellMeasured(atFault, null);
+    }
     throw thrown;
   }
 }
 
-function failed(own: Known, row: readonly Candidate[]): void {
-  const [first] = row;
-  if (own.row > 1) own.inVain += row.length;
-  else if (first !== undefined && !tried.has(first.kernel.sha256)) measured(own, first, null);
-  own.row = 1;
+function tellMeasured({ kernel: { sha256 } }: Candidate, relativeTime: number | null): void {
+  post({ type: "measured", artifact: sha256, relativeTime });
 }
 
 /** A candidate that is faster than the kernel that runs, by a first look. */
@@ -185,7 +114,7 @@ interface Faster extends Candidate {
 }
 
 /** Measures candidates in a row, and tells which is to run. */
-async function tryRow(own: Known, row: readonly Candidate[]): Promise<void> {
+async function tryRow(own: Contest, row: readonly Candidate[]): Promise<void> {
   const { running } = own;
   const kernels = row.map(({ kernel }) => kernel);
   const opened = await instrument.open(subjectOf(running), kernels);
@@ -197,7 +126,8 @@ async function tryRow(own: Known, row: readonly Candidate[]): Promise<void> {
         const time = outcome === "ok" ? relativeTime(samples_ns, reference_ns) : null;
         if (time !== null) own.callMs = Math.min(...reference_ns) / 1e6;
         const candidate = row.find((tried) => tried.kernel === kernel) as Candidate;
-        measured(own, candidate, time);
+        contests.measured(own, candidate);
+        tellMeasured(candidate, time);
         if (time !== null && time < FASTER) faster.push({ ...candidate, time });
       },
     });
@@ -218,60 +148,26 @@ async function tryRow(own: Known, row: readonly Candidate[]): Promise<void> {
 }
 
 async function wins(
-  own: Known,
-  { kernel, expected }: Candidate,
+  own: Contest,
+  candidate: Candidate,
   relativeTime: number,
   faster: readonly Candidate[],
   opened: LeaseInstrument,
 ): Promise<void> {
-  const { running } = own;
-  const { workload } = running;
-  const before = { kernel: running.kernel, expected: own.expected };
-  own.inVain = 0;
-  own.running = { ...running, kernel };
-  own.runnersUp = [before, ...faster.filter((candidate) => candidate.kernel !== kernel)];
-  own.expected = expected ?? own.expected;
-  const runnersUp = own.runnersUp.map((candidate) => candidate.kernel.sha256);
+  const { kernel } = candidate;
+  const { workload } = own.running;
+  contests.wins(own, candidate, faster);
+  const runnersUp = own.runnersUp.map((runnerUp) => runnerUp.kernel.sha256);
   const modules = await opened.modules?.(kernel);
   const found = { workload, kernel, relativeTime, ...(modules && { modules }) };
   post({ type: "found", found, runnersUp });
 }
 
-function measured(own: Known, candidate: Candidate, relativeTime: number | null): void {
-  const artifact = candidate.kernel.sha256;
-  tried.add(artifact);
-  own.left = own.left.filter(({ kernel }) => kernel.sha256 !== artifact);
-  own.inVain += 1;
-  post({ type: "measured", artifact, relativeTime });
-}
-
-/**
- * Another kernel runs than `artifact`, which is not tried again, even where it is offered only now:
- * those that were nearly as fast may win.
- */
-function lost(running: Running, artifact: string): void {
-  const own = known.get(running.workload);
-  if (own === undefined) return;
-  const others = ({ kernel }: Candidate): boolean =>
-    ![artifact, running.kernel.sha256].includes(kernel.sha256);
-  const isOvertaken = own.running.kernel.sha256 !== artifact;
-  tried.add(artifact);
-  own.runnersUp = own.runnersUp.filter(others);
-  own.left = own.left.filter(others);
-  // A kernel that was found meanwhile is on its way to the page, and runs next.
-  if (isOvertaken) return;
-  own.running = running;
-  for (const { kernel } of own.runnersUp) tried.delete(kernel.sha256);
-  own.left = [...own.runnersUp, ...own.left];
-  own.runnersUp = [];
-  wake();
-}
-
-async function nextProspect(): Promise<Known | null> {
+async function nextProspect(): Promise<Contest | null> {
   for (;;) {
     await rests.rest();
-    const next = best(prospects()) as ReturnType<typeof prospects>[number] | undefined;
-    if (next !== undefined) return next.own;
+    const { next } = contests;
+    if (next !== null) return next;
     if (streamEnded !== null) return null;
     await new Promise<void>((resolve) => {
       wake = resolve;
@@ -284,7 +180,7 @@ type Ended = Omit<Extract<FromMeasurer, { readonly type: "ended" }>, "type">;
 async function measureAll(budgetMs: number): Promise<Ended> {
   let spentMs = 0;
   let ended: Ended = { reason: "The budget of this visit is spent.", complete: false };
-  await measureFrom<Known>({
+  await measureFrom<Contest>({
     async next() {
       if (spentMs >= budgetMs) return null;
       const next = await nextProspect();
@@ -319,19 +215,12 @@ async function measureAll(budgetMs: number): Promise<Ended> {
 
 async function start(order: MeasureOrder, setUp: SetUpInstrument): Promise<void> {
   instrument = setUp(new URL(order.origin), signal, pacing, lulls);
-  for (const artifact of order.tried) tried.add(artifact);
-  for (const running of order.running) {
-    const { workload } = running;
-    known.set(workload, {
-      ...{ running, left: [], runnersUp: [], inVain: 0, row: ROW, expected: 1, inferenceMs: 0 },
-      callMs: GUESSED_CALL_MS,
-    });
-  }
+  contests = new Contests(order.running, order.tried);
   for (const { workload, kernel } of order.kept) {
-    take({ workload, candidates: [{ kernel, expected: 0 }] });
+    contests.take({ workload, candidates: [{ kernel, expected: 0 }] });
   }
   follow(order.candidates, {
-    take,
+    take: (batch) => changing(() => contests.take(batch)),
     again: order.contributes,
     asks: ({ pathname, search }) =>
       post({ type: "sent", request: { method: "GET", path: pathname + search, body: "" } }),
@@ -349,15 +238,15 @@ export function measuring(setUp: SetUpInstrument, { ms, oneOf } = THREAD_SLICES)
   lull = lulls.gate(ms, oneOf);
   serveMessages<ToMeasurer>({
     measure: ({ order }) => start(order, setUp),
-    times({ ms }) {
-      for (const [workload, own] of known) own.inferenceMs = ms[workload] ?? own.inferenceMs;
+    times: ({ ms }) => contests.times(ms),
+    running: ({ running, lost }) => changing(() => contests.lost(running, lost)),
+    explore({ explore }) {
+      changing(() => {
+        contests.explores = explore;
+      });
     },
-    running: ({ running, lost: artifact }) => lost(running, artifact),
-    explore(asked) {
-      explores = asked.explore;
-      wake();
-    },
-    expected: ({ workload, candidate, expected }) => expect(workload, candidate, expected),
+    expected: ({ workload, candidate, expected }) =>
+      changing(() => contests.expect(workload, candidate, expected)),
     go() {
       lulls.begin();
       lentTurn.resume();
