@@ -1,4 +1,4 @@
-/** Which candidates of a model are measured next, and which are not tried again. */
+/** Contests say which candidates of a model are measured next, and which are not tried again. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Contest, Contests } from "../src/measurer/contest.js";
