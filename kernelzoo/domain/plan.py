@@ -9,8 +9,9 @@ A plan says what a reader must know besides (`needs`), and a reader refuses what
 Needs are independent of one another.
 
 Entries in memory are f32 or i32; in a plan that needs `f16`, which is for WebGPU alone, values
-between inputs and outputs, or some of the states, are f16. A page passes and receives the dtypes of
-`Port`: int64, int32, uint8 and bool are i32 in memory, and a bool is 0 or 1.
+between inputs and outputs, or some of the states, are f16. In one that needs `i8` some weights are
+i8. A page passes and receives the dtypes of `Port`: int64, int32, uint8 and bool are i32 in memory,
+and a bool is 0 or 1.
 
 Weights lie plain, row-major and little-endian, in one file, and are listed in the order of the
 file, which pages take from its beginning on. In the model's first plan that is the order in which
@@ -39,8 +40,8 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.weight_storage import Storage
 
 ALIGNMENT_BYTES = 64
-MEMORY_DTYPES = (DType.F32, DType.F16, DType.I32)
-"""Dtypes that entries may have in memory; f16 in plans that need it."""
+MEMORY_DTYPES = (DType.F32, DType.F16, DType.I32, DType.I8)
+"""Dtypes that entries may have in memory; f16 and i8 in plans that need them."""
 POSITION_WORDS = 4
 """Words of the state that has a decoder's place."""
 
@@ -51,6 +52,7 @@ class Need(StrEnum):
     STATES = "states"
     STORED = "stored"
     F16 = "f16"
+    I8 = "i8"
 
 
 class PortDType(StrEnum):
@@ -231,6 +233,11 @@ class Plan:
     def has_f16(self) -> bool:
         """True for a plan that is for WebGPU alone."""
         return Need.F16 in self.needs
+
+    @property
+    def has_i8(self) -> bool:
+        """True for a plan that multiplies bytes."""
+        return Need.I8 in self.needs
 
     @property
     def has_stored_weights(self) -> bool:

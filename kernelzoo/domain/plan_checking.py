@@ -181,7 +181,8 @@ def _refuse_hash(text: str) -> None:
 
 
 def _refuse_shape(plan: Plan, what: str, dtype: DType, shape: tuple[int, ...]) -> None:
-    known = [each for each in MEMORY_DTYPES if plan.has_f16 or each is not DType.F16]
+    needed = {DType.F16: plan.has_f16, DType.I8: plan.has_i8}
+    known = [each for each in MEMORY_DTYPES if needed.get(each, True)]
     _require(dtype in known, f"{what} is {dtype}; memory holds {' and '.join(known)}")
     _require(len(shape) <= MAX_RANK, f"{what} has more than {MAX_RANK} axes")
     _require(all(n >= 1 for n in shape), f"{what} has shape {list(shape)}, which is empty")

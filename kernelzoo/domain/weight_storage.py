@@ -39,12 +39,12 @@ class Storage:
     axis: int | None = None
 
 
-def stored_bytes(type_: StorageType, shape: tuple[int, ...], axis: int | None) -> int:
-    """The bytes that f32 or i32 entries of a shape take as a type."""
+def stored_bytes(type_: StorageType, dtype: DType, shape: tuple[int, ...], axis: int | None) -> int:
+    """The bytes that entries of a shape take as a type; of other dtypes than f32 they are plain."""
     entries = prod(shape)
     match type_:
         case StorageType.PLAIN:
-            return 4 * entries
+            return dtype.size_bytes * entries
         case StorageType.F16:
             return 2 * entries
         case StorageType.INT8:
@@ -62,7 +62,7 @@ def refuse_storage(what: str, storage: Storage, dtype: DType, shape: tuple[int, 
         raise InvalidInput(f"{what} is stored by axis {storage.axis}; it has {len(shape)}")
     if storage.type is not StorageType.PLAIN and dtype is not DType.F32:
         raise InvalidInput(f"{what} is {dtype}; only f32 is stored as {storage.type}")
-    needed = stored_bytes(storage.type, shape, storage.axis)
+    needed = stored_bytes(storage.type, dtype, shape, storage.axis)
     if storage.bytes != needed:
         raise InvalidInput(
             f"{what} is stored in {storage.bytes} bytes; {storage.type} has {needed}"

@@ -21,9 +21,10 @@ NUMPY_DTYPES: Mapping[DType, np.dtype[Any]] = {
     DType.F32: np.dtype(np.float32),
     DType.F16: np.dtype(np.float16),
     DType.I32: np.dtype(np.int32),
+    DType.I8: np.dtype(np.int8),
 }
 """Element types of whole tensors. Booleans are 0 and 1 in I32, as are integers of every other size.
-F16 is there once a network stores values in it."""
+F16 is there once a network stores values in it, I8 where products are of bytes."""
 
 
 def whole(x: Array) -> Array:

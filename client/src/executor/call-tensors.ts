@@ -1,7 +1,7 @@
 /** Checks that a kernel is of the tensors that its call has. */
 import { KernelZooError } from "../engine/error.js";
 import { plainTensors } from "../engine/packing.js";
-import { productOf, tensorBytes } from "../engine/tensors.js";
+import { elementsOf, productOf } from "../engine/tensors.js";
 import type { PlanTensor, PlanWire } from "../wire/model-answer.js";
 import type { KernelWire } from "../wire/types.js";
 import { packOf } from "./kernel-parts.js";
@@ -15,8 +15,8 @@ export function refuseMisfit(
   const plain = plainTensors(kernel);
   const fits = call.tensors.map((index, i) => {
     const { dtype, shape, weight } = plan.tensors[index] as PlanTensor;
-    const wanted = plain[i]?.dtype === dtype ? tensorBytes(plain[i]) : 0;
-    return wanted === 4 * productOf(shape) && (weight !== undefined || packOf(kernel, i) === null);
+    const wanted = plain[i]?.dtype === dtype ? elementsOf(plain[i]) : 0;
+    return wanted === productOf(shape) && (weight !== undefined || packOf(kernel, i) === null);
   });
   if (!fits.includes(false) && fits.length === plain.length) return;
   throw new KernelZooError(

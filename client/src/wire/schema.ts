@@ -1338,7 +1338,7 @@ export interface components {
          *         fit into 32 bits; no tensor of a workload has it.
          * @enum {unknown}
          */
-        readonly DType: "f32" | "f16" | "i32";
+        readonly DType: "f32" | "f16" | "i32" | "i8";
         /**
          * Decision
          * @description `stage`: where it failed; '' where the operator decided. `candidates` have these bytes.

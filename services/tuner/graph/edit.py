@@ -10,7 +10,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.numerics.operators import NUMPY_DTYPES
 from services.tuner.graph.graph import Graph, Node, Value, View
 
-Entries = NDArray[np.float32 | np.float16 | np.int32]
+Entries = NDArray[np.float32 | np.float16 | np.int32 | np.int8]
 
 
 class Edit:

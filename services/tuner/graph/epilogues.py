@@ -38,6 +38,8 @@ from services.tuner.graph.steps import Add, Apply, Divide, EntryStep, Multiply, 
 
 WEIGHTS = 1
 """This operand of a contraction may be constant."""
+SCALES = "b_scale"
+"""Products of bytes have this operand, which takes what would scale weights of f32."""
 MAX_SIZE = 120
 """Parts of an expression that is looked through."""
 
@@ -153,7 +155,7 @@ class _Match:
         edit.nodes.append(node_of([plainly_read(rest, edit)], edit.values, self.node.label))
 
     def _has_own_weights(self, edit: Edit) -> bool:
-        weights = self.anchor.inputs[WEIGHTS]
+        weights = self.anchor.inputs[_scaled_operand(self.workload)]
         own = weights in self.graph.constants and edit.uses[weights] == 1
         return own and not self.workload.epilogue and _columns_axis(self.workload) is not None
 
@@ -177,10 +179,11 @@ class _Match:
                 case Divide():
                     scale, shift = scale / row, shift / row
         if (scale != 1).any():
-            weights = self.graph.constants[operands[WEIGHTS]]
+            place = _scaled_operand(workload)
+            weights = self.graph.constants[operands[place]]
             axis = _columns_axis(workload)
             along = scale[:, None] if axis == 0 and scale.size > 1 else scale
-            operands[WEIGHTS] = edit.constant(operands[WEIGHTS], weights * along)
+            operands[place] = edit.constant(operands[place], weights * along)
         if shift.any():
             workload = with_epilogue(workload, "bias")
             columns = workload.output.shape[-1]
@@ -269,9 +272,16 @@ def with_epilogue(workload: Workload, name: str) -> Workload:
     return Workload.of(operators, workload.extents, workload.dtype, workload.constant)
 
 
+def _scaled_operand(workload: Workload) -> int:
+    """The place of the operand that constant scales of columns go into."""
+    names = [name for name, _ in workload.operator.inputs]
+    return names.index(SCALES) if SCALES in names else WEIGHTS
+
+
 def _columns_axis(workload: Workload) -> int | None:
     """The axis of the weights that the columns of the output lie along."""
-    weights, output = workload.operator.inputs[WEIGHTS][1], workload.operator.output[1]
+    weights = workload.operator.inputs[_scaled_operand(workload)][1]
+    output = workload.operator.output[1]
     if output[-1] == weights[-1]:
         return -1
     return 0 if output[-1] == weights[0] else None

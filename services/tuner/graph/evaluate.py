@@ -58,8 +58,11 @@ def clipped(given: Array, dtype: DType) -> Array:
 
 
 def _widened(entries: Array) -> Array:
-    """Returns entries as kernels compute with them: those of f16 in f32."""
-    return entries.astype(np.float32) if entries.dtype == np.float16 else entries
+    """Returns entries as kernels compute with them: those of f16 in f32, those of i8 in i32."""
+    return entries.astype(_COMPUTED_WITH.get(entries.dtype, entries.dtype), copy=False)
+
+
+_COMPUTED_WITH = {np.dtype(np.float16): np.float32, np.dtype(np.int8): np.int32}
 
 
 def _computed(

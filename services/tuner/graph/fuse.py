@@ -4,6 +4,7 @@
     pooling_channels_last   means and largest entries of whole images are pooling
     channels_last           images lie as convolutions want them, transposes become views
     elementwise_merged      chains of entries become one program
+    byte_products_named     products of bytes are workloads, with their scales
     norms_named             layer norms and RMS norms that are spelt out become workloads
     epilogues_fused         what follows a contraction goes into it, constants into its weights
     products_joined         queries, keys and values in one product
@@ -24,6 +25,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from services.tuner.graph.attending import attention_joined
+from services.tuner.graph.byte_products import byte_products_named
 from services.tuner.graph.epilogues import epilogues_fused
 from services.tuner.graph.graph import Graph, Node
 from services.tuner.graph.layout import channels_last, pooling_channels_last
@@ -42,6 +44,7 @@ class Rules:
 
     channels_last: bool = True
     elementwise: bool = True
+    bytes: bool = True
     norms: bool = True
     epilogues: bool = True
     affine: bool = True
@@ -85,6 +88,7 @@ def _order(rules: Rules) -> list[tuple[bool, Callable[[Graph], Graph]]]:
         (rules.channels_last, pooling_channels_last),
         (rules.channels_last, channels_last),
         (rules.elementwise, elementwise_merged),
+        (rules.bytes, byte_products_named),
         (rules.norms, norms_named),
         (rules.epilogues, lambda graph: epilogues_fused(graph, affine=rules.affine)),
         (rules.elementwise, elementwise_merged),

@@ -7,6 +7,10 @@ of rows that are all equal divides rounding by rounding. So outputs are computed
 every value off by as much as rounding may be (`rounded`), and inputs are drawn anew, in other ways
 (`WAYS`), until outputs stay within a part of the tolerance. Of what no inputs settle, such as the
 largest of a million near values, as many entries may be off as moved then, and some.
+
+A network that quantises what it computes rounds to steps of a 255th of a range. Where a value lies
+between two, rounding decides for one, and that step goes through all that follows. No inputs settle
+it; so the tolerance of such outputs follows from how far steps moved them (`quantises`).
 """
 
 from collections.abc import Callable, Mapping
@@ -19,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.expressions import Call, Cast, Function, Program, parts
 from kernelzoo.domain.plan import Golden, GoldenPart, PortDType
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.graph import Graph, GraphPort, Node, View
@@ -39,6 +44,10 @@ OFF_SPREAD = 4
 """Other roundings may move so many times as many entries as those that were tried."""
 MOST_OFF = 1 / 8
 """The share of an output's entries that may be off. One of which more are is not compared."""
+STEP_SPREAD = 2.0
+"""Other roundings may move outputs of a network that quantises so many times as far."""
+MOST_TOLERANCE = 0.25
+"""Outputs that steps move by more are compared as those of other networks are."""
 NUMBERS = 10
 """Integers that nothing is known of are below, where they are no mask."""
 
@@ -77,11 +86,13 @@ class GoldenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Drawn:
-    """Inputs with the outputs that belong to them, and how many entries of each are off."""
+    """Inputs with the outputs that belong to them, how many entries of each are off, and how far
+    the others may be."""
 
     feeds: Feeds
     outputs: Feeds
     off: Mapping[str, int]
+    tolerance: float
 
     @property
     def unsettled(self) -> tuple[bool, float]:
@@ -95,7 +106,8 @@ class _Drawn:
 def golden_file(graph: Graph, feeds: Feeds | None = None) -> GoldenFile:
     """The file of a graph as it was imported; `feeds` by the names of inputs, else seeded."""
     drawn = _settled(graph) if feeds is None else _computed(graph, feeds)
-    return written(graph, drawn.feeds, drawn.outputs, off=_allowed(drawn))
+    off = _allowed(drawn)
+    return written(graph, drawn.feeds, drawn.outputs, off=off, tolerance=drawn.tolerance)
 
 
 def _settled(graph: Graph) -> _Drawn:
@@ -117,8 +129,37 @@ def _settled(graph: Graph) -> _Drawn:
 def _computed(graph: Graph, feeds: Feeds) -> _Drawn:
     outputs = evaluate(graph, feeds)
     moved = evaluate(graph, feeds, seen=rounded(np.random.default_rng(SEED)))
-    off = {name: entries_off(moved[name], right, SETTLED) for name, right in outputs.items()}
-    return _Drawn(feeds=feeds, outputs=outputs, off=off)
+    tolerance = TOLERANCE
+    if quantises(graph):
+        stepped = STEP_SPREAD * max(_furthest(moved[name], each) for name, each in outputs.items())
+        tolerance = max(TOLERANCE, stepped) if stepped <= MOST_TOLERANCE else TOLERANCE
+    share = SETTLED if tolerance == TOLERANCE else tolerance
+    off = {name: entries_off(moved[name], right, share) for name, right in outputs.items()}
+    return _Drawn(feeds=feeds, outputs=outputs, off=off, tolerance=tolerance)
+
+
+def quantises(graph: Graph) -> bool:
+    """Returns whether it makes whole numbers of rounded real ones."""
+    programs = (node.op for node in graph.nodes if isinstance(node.op, Program))
+    casts = (
+        part
+        for program in programs
+        for stage in program.stages
+        for part in parts(stage.value)
+        if isinstance(part, Cast) and part.dtype is DType.I32
+    )
+    return any(
+        isinstance(inner, Call) and inner.function is Function.ROUND
+        for cast in casts
+        for inner in parts(cast)
+    )
+
+
+def _furthest(found: NDArray[Any], right: NDArray[Any]) -> float:
+    """The largest difference, of the largest magnitude that is right; NaN where one is none."""
+    wanted = np.asarray(right, np.float64)
+    apart = np.abs(np.asarray(found, np.float64) - wanted).max(initial=0.0)
+    return float(apart / (np.abs(wanted).max(initial=0.0) or 1.0))
 
 
 def _allowed(drawn: _Drawn) -> dict[str, int]:
@@ -168,6 +209,7 @@ def written(
     outputs: Feeds,
     storage_error: float | None = None,
     off: Mapping[str, int] | None = None,
+    tolerance: float = TOLERANCE,
 ) -> GoldenFile:
     body = bytearray()
     inputs = tuple(_append(body, port, feeds[port.name]) for port in graph.inputs)
@@ -179,7 +221,7 @@ def written(
         sha256=sha256(body).hexdigest(),
         inputs=inputs,
         outputs=made,
-        tolerance=TOLERANCE,
+        tolerance=tolerance,
         storage_error=storage_error,
     )
     return GoldenFile(golden=golden, body=bytes(body), feeds=feeds, outputs=outputs)

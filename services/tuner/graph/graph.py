@@ -47,7 +47,7 @@ class GraphPort:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A dense row-major tensor, of f32, f16 or i32."""
+    """A dense row-major tensor, of f32, f16, i32 or i8."""
 
     name: str
     dtype: DType
@@ -85,7 +85,7 @@ class Graph:
     inputs: tuple[GraphPort, ...]
     outputs: tuple[GraphPort, ...]
     values: Mapping[str, Value]
-    constants: Mapping[str, NDArray[np.float32 | np.float16 | np.int32]]
+    constants: Mapping[str, NDArray[np.float32 | np.float16 | np.int32 | np.int8]]
     nodes: tuple[Node, ...]
     states: tuple[str, ...] = ()
 

@@ -103,6 +103,10 @@ def _scale(
         made.tensor_type.shape.dim[axis].dim_value = extent
 
 
+REFERENCED_FROM = {"DequantizeLinear": 19, "QuantizeLinear": 19}
+"""ONNX's reference knows no older form of these, which computes the same."""
+
+
 def computed(
     node: NodeProto, inputs: Iterable[Array | None], version: int
 ) -> tuple[Array, ...] | None:
@@ -116,7 +120,7 @@ def computed(
     copy.input.extend(names)
     function = helper.make_function(
         "kernelzoo", "folded", list(filter(None, names)), list(filter(None, node.output)), [copy],
-        [helper.make_opsetid("", version)],
+        [helper.make_opsetid("", max(version, REFERENCED_FROM.get(node.op_type, version)))],
     )  # fmt: skip
     feeds = {name: each for name, each in zip(names, inputs, strict=True) if each is not None}
     try:

@@ -26,6 +26,13 @@ from services.tuner.graph.places import flat, viewed
 from services.tuner.graph.tables import is_piece
 
 _TRANSPOSED = {"matmul": "matmul_nt", "batch_matmul": "batch_matmul_nt"}
+COLUMNS: Mapping[str, Mapping[int, int]] = {
+    "matmul": {1: -1},
+    "matmul_u8i8": {1: 0, 4: -1, 5: -1},
+    "matmul_u8i7": {1: 0, 4: -1, 5: -1},
+}
+"""Products that may be one: the places of their constant operands, each with the axis that columns
+lie along. Others that are one read the same at other places."""
 MAX_TOGETHER = 3
 MAX_APART = 4
 """Queries, keys and values of one layer: how many, and how many calls from one to the next. More
@@ -111,7 +118,8 @@ def _groups(graph: Graph, makers: Mapping[str, Node]) -> dict[str, list[Node]]:
         while root in makers and isinstance(makers[root].op, View):
             (root,) = makers[root].inputs
         extent = node.op.extent
-        kind = (root, extent["m"], extent["k"])
+        shared = _shared(node, node.op)
+        kind = (node.op.operator.name, root, *shared, extent["m"], extent["k"])
         group = open_groups.get(kind, [])
         near = group and passed[node.output] - passed[group[-1].output] <= MAX_APART
         if not near or len(group) == MAX_TOGETHER or not _is_small(graph, [*group, node]):
@@ -124,9 +132,10 @@ def _groups(graph: Graph, makers: Mapping[str, Node]) -> dict[str, list[Node]]:
 
 def _may_join(graph: Graph, makers: Mapping[str, Node], readers: set[str], node: Node) -> bool:
     """Returns whether it has constant weights, perhaps a constant bias, and programs read it."""
-    if not isinstance(node.op, Workload) or node.op.operator.name != "matmul":
+    if not isinstance(node.op, Workload) or node.op.operator.name not in COLUMNS:
         return False
-    weights = all(name in graph.constants for name in node.inputs[1:])
+    own = [*COLUMNS[node.op.operator.name], *range(_bias_place(node.op), len(node.inputs))]
+    weights = all(node.inputs[place] in graph.constants for place in own)
     if not weights or node.op.epilogue not in ((), ("bias",)):
         return False
     found = [makers.get(reader) for reader in readers]
@@ -138,10 +147,24 @@ def _may_join(graph: Graph, makers: Mapping[str, Node], readers: set[str], node:
     )
 
 
+def _bias_place(workload: Workload) -> int:
+    return len(workload.operator.inputs)
+
+
+def _shared(node: Node, workload: Workload) -> list[str]:
+    """Operands behind the first that products which become one have in common."""
+    places = range(1, _bias_place(workload))
+    return [node.inputs[place] for place in places if place not in _own(workload)]
+
+
+def _own(workload: Workload) -> Mapping[int, int]:
+    return COLUMNS.get(workload.operator.name, {})
+
+
 def _is_small(graph: Graph, group: list[Node]) -> bool:
     """Returns whether the product of all fits one workload."""
     weights = [graph.constants[node.inputs[1]] for node in group]
-    columns = sum(each.shape[-1] for each in weights)
+    columns = sum(graph.values[node.output].shape[-1] for node in group)
     return is_piece(columns, sum(each.nbytes for each in weights))
 
 
@@ -150,16 +173,21 @@ def _join(edit: Edit, group: list[Node]) -> None:
     assert isinstance(first.op, Workload)
     m, k, _ = first.op.extents
     columns = [edit.values[node.output].shape[-1] for node in group]
-    weights = [edit.constants[node.inputs[1]] for node in group]
-    operands = [first.inputs[0], edit.constant(first.inputs[1], np.concatenate(weights, axis=-1))]
-    named = [name for node in group for name in node.inputs[2:]]
+    behind = _bias_place(first.op)
+    operands = list(first.inputs[:behind])
+    for place, axis in _own(first.op).items():
+        parts = [edit.constants[node.inputs[place]] for node in group]
+        operands[place] = edit.constant(operands[place], np.concatenate(parts, axis=axis))
+    named = [name for node in group for name in node.inputs[behind:]]
     if named:
         biases = [
-            edit.constants[node.inputs[2]] if node.inputs[2:] else np.zeros(size, np.float32)
+            edit.constants[node.inputs[behind]]
+            if node.inputs[behind:]
+            else np.zeros(size, np.float32)
             for node, size in zip(group, columns, strict=True)
         ]
         operands.append(edit.constant(named[0], np.concatenate(biases, axis=-1)))
-    operators = "matmul+bias" if named else "matmul"
+    operators = first.op.operator.name + "+bias" * bool(named)
     workload = Workload.of(operators, (m, k, sum(columns)), constant=first.op.constant)
     made = edit.value(first.output, DType.F32, (m, sum(columns)))
     edit.nodes.append(Node(workload, tuple(operands), made, first.label))

@@ -68,6 +68,33 @@ def _frames() -> defs.OpSchema:
     return schema
 
 
+def _byte_matmul() -> defs.OpSchema:
+    """Sums of (a − zero) · b of bytes a[…, m, k] with one zero point and constants b[k, n] of 8
+    bits, as whole numbers."""
+
+    def infer(context: Any) -> None:
+        dims = [each.dim_value for each in context.get_input_type(0).tensor_type.shape.dim]
+        columns = context.get_input_type(1).tensor_type.shape.dim[1].dim_value
+        made = helper.make_tensor_type_proto(TensorProto.INT32, [*dims[:-1], columns])
+        context.set_output_type(0, made)
+
+    optional = _Schema.FormalParameterOption.Optional
+    schema = _Schema(
+        "ByteMatMul",
+        OWN_DOMAIN,
+        1,
+        inputs=[
+            _Schema.FormalParameter("a", "T"),
+            _Schema.FormalParameter("b", "tensor(int8)"),
+            _Schema.FormalParameter("zero", "T", param_option=optional),
+        ],
+        outputs=[_Schema.FormalParameter("y", "tensor(int32)")],
+        type_constraints=[("T", ["tensor(uint8)", "tensor(int8)"], "")],
+    )
+    schema.set_type_and_shape_inference_function(infer)
+    return schema
+
+
 def _random_units() -> defs.OpSchema:
     """Numbers from 0 to below 1 by a seed, int32[1], and by what tells nodes apart."""
 
@@ -91,5 +118,5 @@ def _random_units() -> defs.OpSchema:
 
 
 OWN_SCHEMAS: Mapping[str, defs.OpSchema] = {
-    each.name: each for each in (_frames(), _random_units(), _walk())
+    each.name: each for each in (_byte_matmul(), _frames(), _random_units(), _walk())
 }

@@ -63,6 +63,7 @@ def _needs(graph: Graph, weights: PlanWeights) -> tuple[Need, ...]:
         Need.STATES: bool(graph.states),
         Need.STORED: any(weight.storage for weight in weights.weights),
         Need.F16: any(value.dtype is DType.F16 for value in graph.values.values()),
+        Need.I8: any(value.dtype is DType.I8 for value in graph.values.values()),
     }
     return tuple(need for need in Need if present[need])
 

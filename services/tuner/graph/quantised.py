@@ -1,9 +1,9 @@
 """Operators of narrow integers, exactly as onnxruntime computes them, in ONNX's other operators.
 
-Products are those of real numbers: a sum of products of bytes is a whole number that f32 has
-exactly as long as no part of it can reach 2²⁴. Where it could, it is computed in parts, which are
-added as integers. What a sum can reach follows from constant weights, and from types where there
-are none.
+Products with constant matrices of 8 bits are those of bytes. All others are those of real numbers:
+a sum of products of bytes is a whole number that f32 has exactly as long as no part of it can reach
+2²⁴. Where it could, it is computed in parts, which are added as integers. What a sum can reach
+follows from constant weights, and from types where there are none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.tuner.graph.functions import Body
+from services.tuner.graph.own_schemas import OWN_DOMAIN
 
 EXACT = 1 << 24
 """Whole numbers below it are those of f32."""
@@ -23,13 +24,23 @@ EXACT = 1 << 24
 class Bytes:
     """A tensor of narrow integers less its zero point, as f32 or where it is known.
 
-    `reach` is the largest of its sizes; `entries` are there if all is constant.
+    `reach` is the largest of its sizes; `entries` are there if all is constant. `raw` are the
+    names of the integers themselves and of their one zero point, '' where that is 0.
     """
 
     name: str
     shape: tuple[int, ...]
     reach: int
     entries: NDArray[np.float32] | None = None
+    raw: tuple[str, str] | None = None
+
+    @property
+    def is_of_8_bits(self) -> bool:
+        """True of constants that fit into an int8 without a zero point."""
+        if self.entries is None:
+            return False
+        least, most = np.iinfo(np.int8).min, np.iinfo(np.int8).max
+        return bool(self.entries.min() >= least and self.entries.max() <= most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +78,10 @@ def _bytes(body: Body, place: int, zero: int, zero_shape: Sequence[int] = ()) ->
         return Bytes(body.weight(rest), shape, int(np.abs(rest).max(initial=0)), rest)
     made = body.node("Cast", f"i{place}", to=body.F32)
     if not given or (known is not None and not known.any()):
-        return Bytes(made, shape, reach)
+        return Bytes(made, shape, reach, raw=(f"i{place}", ""))
     points_name = _shaped(body, zero, zero_shape if several else ())
-    return Bytes(body.node("Sub", made, points_name), shape, reach)
+    raw = None if several else (f"i{place}", f"i{zero}")
+    return Bytes(body.node("Sub", made, points_name), shape, reach, raw=raw)
 
 
 def _parts(reaches: Sequence[int]) -> list[tuple[int, int]]:
@@ -93,6 +105,11 @@ def _added(body: Body, sums: Sequence[str], reaches: Sequence[int]) -> Total:
 def _product(body: Body, a: Bytes, b: Bytes) -> Total:
     """[…, M, K] · […, K, N]"""
     terms = a.shape[-1]
+    if a.raw and b.entries is not None and b.entries.ndim == 2 and b.is_of_8_bits:
+        weights = body.weight(b.entries.astype(np.int8))
+        inputs = (a.raw[0], weights, *filter(None, a.raw[1:]))
+        made = body.node("ByteMatMul", *inputs, domain=OWN_DOMAIN)
+        return Total(made, a.reach * int(np.abs(b.entries).sum(axis=0).max()), whole=True)
     if b.entries is None:
         each = [a.reach * b.reach] * terms
     else:
@@ -232,7 +249,7 @@ def _dynamic_matmul(body: Body) -> tuple[str, ...]:
     """A of f32, which is quantised first; B, its scale and zero point, and a bias."""
     narrow, scale, zero = body.nodes("DynamicQuantizeLinear", ("i0",), 3)
     real = body.node("Sub", *(body.node("Cast", each, to=body.F32) for each in (narrow, zero)))
-    a = Bytes(real, body.shape(0), 255)
+    a = Bytes(real, body.shape(0), 255, raw=(narrow, zero))
     right = len(body.shape(1))
     b = _bytes(body, 1, 3, _line(body, 3, right, -1))
     total = _real(body, _product(body, a, b))
@@ -261,7 +278,7 @@ def _transposed(body: Body, x: Bytes) -> Bytes:
     if x.entries is not None:
         entries = np.ascontiguousarray(x.entries.T)
         return Bytes(body.weight(entries), entries.shape, x.reach, entries)
-    return replace(x, name=body.swapped(x.name, 2), shape=x.shape[::-1])
+    return replace(x, name=body.swapped(x.name, 2), shape=x.shape[::-1], raw=None)
 
 
 def _convolution(body: Body) -> tuple[str, ...]:

@@ -100,7 +100,14 @@ def stored_model(
     best = chosen(constants, error, storing)
     small = made(best.stored)
     files = (
-        written(graph, right.feeds, evaluate(graph, right.feeds), best.error, right.off)
+        written(
+            graph,
+            right.feeds,
+            evaluate(graph, right.feeds),
+            best.error,
+            right.off,
+            right.golden.tolerance,
+        )
         for graph, right in zip(small, golden, strict=True)
     )
     by_entries = {key_of(dtype, each.entries): each for (dtype, _), each in best.stored.items()}

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -14,8 +16,10 @@ from kernelzoo.formats.plans import plan_bytes, read_plan
 from services.tuner.graph.fuse import ALL_RULES, Rules
 from services.tuner.graph.golden import seeded_feeds
 from services.tuner.graph.graph import Graph, GraphPort, Node, Value
+from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import PlannedModel, plan_graphs
 from services.tuner.graph.weights import chunk_bytes
+from tests.quantised_networks import Encoder, dynamic, encoder
 from tests.unit.graph.graphs import Built
 from tests.unit.graph.running import Runner, golden_arrays
 from tests.unit.graph.test_fuse import attention, attention_in_vectors, image, tied
@@ -53,9 +57,15 @@ def test_without_any_rule_there_are_more_calls_and_the_same_outputs() -> None:
     assert len(bare.plans[0].calls) > 2 * len(planned(attention()).plans[0].calls)
 
 
+def of_bytes() -> Graph:
+    with TemporaryDirectory() as folder:
+        return import_model(dynamic(encoder(Encoder(layers=1)), Path(folder)), {})
+
+
 SHOWN_BY: dict[str, Callable[[], Graph]] = {
     "channels_last": image,
     "elementwise": attention,
+    "bytes": of_bytes,
     "norms": attention,
     "epilogues": attention,
     "affine": image,

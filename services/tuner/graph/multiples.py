@@ -1,0 +1,53 @@
+"""Weights that were quantised before they became real numbers, told by their values: each entry of
+a column is a small whole number of times that column's scale."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST = 127
+"""A whole number of 8 bits is at most so large."""
+MOST_SHARED = 8
+"""Two entries of a column are at least once so many of its scales apart, or fewer."""
+OFF = 1e-3
+"""So far from a whole number may rounding bring an entry over its scale."""
+SAME = 1e-6
+"""Entries that differ by so much of the largest are equal but for rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Multiples:
+    """`codes` times `scales` are the entries; b[k, n] has a scale for each n."""
+
+    codes: NDArray[np.int8]
+    scales: NDArray[np.float32]
+
+
+def multiples_of(entries: NDArray[np.float32]) -> Multiples | None:
+    """None where a column of b[k, n] has no such scale."""
+    if not np.isfinite(entries).all():
+        return None
+    wide = entries.astype(np.float64)
+    largest = np.abs(wide).max(axis=0)
+    largest = np.where(largest > 0, largest, 1.0)
+    steps = np.rint(largest / _least_gaps(wide, largest))
+    if (steps > MOST).any():
+        return None
+    scales = np.zeros(largest.shape)
+    for shared in range(1, MOST_SHARED + 1):
+        trial = largest / (steps * shared)
+        counts = wide / trial
+        fits = (np.abs(counts - np.rint(counts)) < OFF).all(axis=0) & (steps * shared <= MOST)
+        scales = np.where((scales == 0) & fits, trial, scales)
+    if not scales.all():
+        return None
+    return Multiples(np.rint(wide / scales).astype(np.int8), scales.astype(np.float32))
+
+
+def _least_gaps(entries: NDArray[np.float64], largest: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The least difference of two sizes in each column, 0 among them; 1 where all are 0."""
+    sizes = np.sort(np.abs(entries), axis=0)
+    gaps = np.diff(sizes, axis=0, prepend=0.0)
+    apart = np.where(gaps > SAME * largest, gaps, np.inf).min(axis=0)
+    return np.asarray(np.where(np.isfinite(apart), apart, 1.0))

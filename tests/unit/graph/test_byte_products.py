@@ -1,0 +1,208 @@
+"""Networks that onnxruntime's quantiser made multiply bytes, and compute what onnxruntime does."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from onnx import ModelProto
+from onnxruntime.quantization import QuantFormat, QuantType
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.plan import Need
+from kernelzoo.domain.workload import Workload
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.fuse import ALL_RULES, fused
+from services.tuner.graph.golden import (
+    MOST_TOLERANCE,
+    TOLERANCE,
+    golden_file,
+    quantises,
+    rounded,
+)
+from services.tuner.graph.graph import Graph
+from services.tuner.graph.importing import import_model
+from services.tuner.graph.models import plan_graphs
+from services.tuner.graph.multiples import multiples_of
+from services.tuner.graph.storing import output_error
+from tests.quantised_networks import (
+    Encoder,
+    Feeds,
+    by_onnxruntime,
+    convolutional,
+    dynamic,
+    encoder,
+    feeds_of,
+    static,
+)
+from tests.unit.graph.models import parsed, written
+from tests.unit.graph.running import Runner, golden_arrays
+
+Quantise = Callable[..., Path]
+RELATIVE = 1e-5
+"""Sums are the same integers; what is real is rounded otherwise."""
+
+FORMS: dict[str, tuple[Quantise, Callable[[], ModelProto], dict[str, Any]]] = {
+    "dynamic": (dynamic, encoder, {}),
+    "dynamic, by channel": (dynamic, encoder, {"per_channel": True}),
+    "dynamic, 7 bits": (dynamic, encoder, {"reduce_range": True}),
+    "dynamic, 7 bits by channel": (dynamic, encoder, {"reduce_range": True, "per_channel": True}),
+    "dynamic, unsigned weights": (dynamic, encoder, {"weight_type": QuantType.QUInt8}),
+    "static": (static, encoder, {"quant_format": QuantFormat.QDQ}),
+    "static, by channel": (static, encoder, {"per_channel": True}),
+    "static, unsigned": (
+        static, encoder, {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8},
+    ),
+    "static, operators": (static, encoder, {"quant_format": QuantFormat.QOperator}),
+    "dynamic images": (dynamic, convolutional, {}),
+    "static images": (static, convolutional, {}),
+    "static images, operators": (static, convolutional, {"quant_format": QuantFormat.QOperator}),
+}  # fmt: skip
+
+
+@cache
+def quantised(form: str) -> tuple[Graph, Feeds, NDArray[np.float32]]:
+    """The import of a file, with inputs and what onnxruntime makes of them."""
+    quantise, network, options = FORMS[form]
+    model = network()
+    feeds = feeds_of(model)
+    with TemporaryDirectory() as folder:
+        path = quantise(model, Path(folder), **options)
+        return import_model(path, {}), feeds, by_onnxruntime(path, feeds)
+
+
+@cache
+def ruled(form: str) -> Graph:
+    return fused(quantised(form)[0])
+
+
+def products(graph: Graph, name: str = "matmul_u8i") -> list[Workload]:
+    found = (node.op for node in graph.nodes if isinstance(node.op, Workload))
+    return [each for each in found if each.operator.name.startswith(name)]
+
+
+def cosine(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+    x, y = (each.astype(np.float64).ravel() for each in (a, b))
+    return float(x @ y / np.linalg.norm(x) / np.linalg.norm(y))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_quantised_network_computes_what_onnxruntime_does(form: str) -> None:
+    graph, feeds, wanted = quantised(form)
+    for made in (graph, ruled(form)):
+        (found,) = evaluate(made, feeds).values()
+        assert np.abs(found - wanted).max() <= RELATIVE * np.abs(wanted).max()
+        assert cosine(found, wanted) > 1 - 1e-9
+
+
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if "images" not in form and "unsigned weights" not in form]
+)
+def test_every_product_with_constant_weights_is_one_of_bytes(form: str) -> None:
+    graph = ruled(form)
+    assert sum(each.extent["n"] for each in products(graph)) == 2 * (5 * 32 + 64)
+    assert not any(each.operator.name == "matmul" for each in products(graph, "matmul"))
+    if "channel" not in form:  # Of some channels both -64 and 64 are taken.
+        names = {each.operator.name for each in products(graph)}
+        assert names == {"matmul_u8i7" if "7 bits" in form else "matmul_u8i8"}
+
+
+def test_scales_biases_and_functions_go_into_products() -> None:
+    found = [each.epilogue for each in products(ruled("dynamic"))]
+    assert found.count(("bias",)) == 2
+    assert found.count(("bias", "residual")) == 4
+    assert found.count(("bias", "gelu")) == 2
+
+
+@pytest.mark.parametrize("form", ["dynamic", "dynamic, 7 bits", "static"])
+def test_queries_keys_and_values_are_one_product_of_what_is_quantised_once(form: str) -> None:
+    assert [each.extent["n"] for each in products(ruled(form))] == 2 * [96, 32, 64, 32]
+    apart = fused(quantised(form)[0], replace(ALL_RULES, products=False))
+    named = [node for node in apart.nodes if isinstance(node.op, Workload)]
+    read = [node.inputs[0] for node in named if node.op in products(apart)]
+    assert (len(read), len(set(read))) == (12, 8)
+
+
+def test_weights_take_8_bits_in_the_file_and_in_memory() -> None:
+    (plan,) = plan_graphs([quantised("dynamic")[0]], [{}], "small").plans
+    assert plan.needs == (Need.I8,)
+    matrices = [each for each in plan.weights if each.dtype is DType.I8]
+    assert sum(each.bytes for each in matrices) == 2 * (4 * 32 * 32 + 2 * 32 * 64)
+    assert all(each.bytes == np.prod(each.shape) for each in matrices)
+
+
+@pytest.mark.parametrize("form", ["dynamic", "dynamic, 7 bits", "static"])
+def test_kernels_give_the_golden_outputs(form: str) -> None:
+    made = plan_graphs([quantised(form)[0]], [{}], "small")
+    (plan,), (golden,) = made.plans, made.golden
+    workloads = {workload.key: workload for workload in made.workloads}
+    runner = Runner(plan, workloads, b"".join(made.weights.blocks()))
+    feeds = golden_arrays(plan.golden.inputs, plan.inputs, golden)
+    wanted = golden_arrays(plan.golden.outputs, plan.outputs, golden)
+    for name, found in runner.run(feeds).items():
+        apart = np.abs(found - wanted[name]).max()
+        assert apart <= plan.golden.tolerance * np.abs(wanted[name]).max()
+
+
+DYNAMIC = """g (float[4, 8] x) => (uint8[4, 8] y, float s, uint8 z)
+    { y, s, z = DynamicQuantizeLinear (x) }"""
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1, 1), (0.5, 2), (-3, -1), (0, 0)])
+def test_ranges_are_those_of_onnxruntime_and_have_0_in_them(
+    low: float, high: float, tmp_path: Path
+) -> None:
+    path = written(tmp_path, parsed(DYNAMIC))
+    feeds = {"x": np.random.default_rng(3).uniform(low, high, (4, 8)).astype(np.float32)}
+    made = evaluate(import_model(path, {}), feeds)
+    for name, wanted in zip(
+        "ysz", onnxruntime.InferenceSession(path).run(None, feeds), strict=True
+    ):
+        assert np.array_equal(made[name], wanted), name
+
+
+def test_multiples_of_scales_are_told_by_their_values() -> None:
+    random = np.random.default_rng(0)
+    codes = random.integers(-127, 128, (40, 6)).astype(np.int8)
+    scales = random.uniform(1e-4, 10, 6).astype(np.float32)
+    found = multiples_of(codes * scales)
+    assert found is not None
+    np.testing.assert_allclose(found.codes * found.scales, codes * scales, rtol=1e-6)
+
+
+def test_a_column_of_zeros_is_a_multiple_of_anything() -> None:
+    found = multiples_of(np.zeros((8, 2), np.float32))
+    assert found is not None
+    assert not found.codes.any()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-20])
+def test_other_weights_are_no_multiples(scale: float) -> None:
+    drawn = np.random.default_rng(1).standard_normal((64, 4)) * scale
+    assert multiples_of(drawn.astype(np.float32)) is None
+
+
+def test_tolerances_follow_from_how_far_steps_move_outputs() -> None:
+    """In twelve products of many terms, some byte becomes its neighbour by rounding alone."""
+    large = Encoder(tokens=64, hidden=128, inner=256, layers=4)
+    with TemporaryDirectory() as folder:
+        graph = import_model(dynamic(encoder(large), Path(folder)), {})
+    golden = golden_file(graph)
+    assert 1e-4 < golden.golden.tolerance < MOST_TOLERANCE
+    assert not golden.off
+    for seed in (1, 2):
+        moved = evaluate(graph, golden.feeds, seen=rounded(np.random.default_rng(seed)))
+        assert output_error(moved, golden.outputs) <= golden.golden.tolerance
+
+
+def test_a_network_that_quantises_nothing_keeps_its_tolerance(tmp_path: Path) -> None:
+    graph = import_model(written(tmp_path, encoder()), {})
+    assert not quantises(graph)
+    assert golden_file(graph).golden.tolerance == TOLERANCE
+    assert quantises(quantised("dynamic")[0])
