@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from math import erf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from services.tuner.graph.models import plan_f16, plan_graphs
 from services.tuner.graph.storage import StorageForm, stored_entries
 from services.tuner.schedules.registry import lite_space
 from tests.plans import PlannedNetwork, network
+from tests.quantised_networks import by_onnxruntime, dynamic, encoder, feeds_of
 from tests.unit.graph.models import drawn, parsed, written
 from tests.unit.graph.test_fuse import attention_in_vectors
 
@@ -236,6 +238,24 @@ def in_both_precisions(graph: Graph, name: str) -> tuple[PlannedNetwork, Planned
     return one, other
 
 
+def of_bytes(folder: Path, name: str = "bytes") -> PlannedNetwork:
+    """An encoder as onnxruntime's `quantize_dynamic` writes it to a file in `folder`, with the
+    output that onnxruntime computes."""
+    model = encoder()
+    path, feeds = dynamic(model, folder), feeds_of(model)
+    made = plan_graphs([import_model(path, {})], [{}], name)
+    outputs: dict[str, NDArray[Any]] = {
+        made.plans[0].outputs[0].name: by_onnxruntime(path, feeds)
+    }
+    return PlannedNetwork(
+        plan=made.plans[0],
+        files=Files(weights=b"".join(made.weights.blocks()), golden=made.golden[0]),
+        feeds=feeds,
+        outputs=outputs,
+        programs=evaluated_programs(made.workloads),
+    )
+
+
 TYPED = """typed (int32[5] whole, bool[5] flag, uint8[5] byte) => (
     int32[5] negated, bool[5] unlike, uint8[5] most
 ) {
@@ -285,7 +305,8 @@ def chosen_on_gpu(workload: Workload) -> SiteKernels:
 
 
 def chosen(workload: Workload, body: Callable[[bytes], bytes] | None = None) -> SiteKernels:
-    """A kernel that every engine can run, packed where the workload allows that, and another."""
+    """A kernel that every engine can run, packed where the workload allows that, and another where
+    there is one that takes weights as they are."""
     space = lite_space(workload, TargetKind.WASM)
     portable = [each for each in space if "relaxed-simd" not in each.requires]
 
@@ -293,7 +314,7 @@ def chosen(workload: Workload, body: Callable[[bytes], bytes] | None = None) -> 
         return bool(compile_candidate(candidate).manifest.layouts)
 
     used = next((each for each in portable if packs(each)), portable[0])
-    other = next(each for each in portable if each != used and not packs(each))
+    other = next((each for each in portable if each != used and not packs(each)), used)
     made = compile_candidate(used).body
     return SiteKernels(
         candidate=used, fallback=other, body=body(made) if body is not None else None

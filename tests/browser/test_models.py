@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page
 
 from fixtures.model_site import described, write_model
 from kernelzoo.domain.artifact import Artifact
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.registry import lite_space
@@ -30,6 +31,7 @@ from tests.browser.model_plans import (
     chosen_in_javascript,
     deep,
     few_bits,
+    of_bytes,
     small,
     typed,
     widths,
@@ -590,6 +592,29 @@ def test_weights_in_fewer_bits_become_those_of_the_golden_outputs(page: Page, ho
     weights = [each for each in found["seen"] if each["phase"] == "weights"]
     assert weights[-1]["loaded"] == weights[-1]["total"] == network.plan.file_bytes
     assert host.sent.count("/few.weights") == 2, "a second visit reads what is kept"
+
+
+OF_BYTES = """
+  const model = await (await open()).model(`${host}/bytes.json`, { check: true });
+  const { tokens, mask } = feeds;
+  const [output] = Object.values(await model.run({ tokens, mask }));
+  await model.complete();
+  await model.dispose();
+  return [...output];
+"""
+
+
+def test_a_file_of_onnxruntimes_quantiser_computes_what_onnxruntime_does(
+    page: Page, host: Host, tmp_path: Path
+) -> None:
+    """Its weights take a byte each in the file and in memory."""
+    network = of_bytes(tmp_path)
+    matrices = [each for each in network.plan.weights if each.dtype is DType.I8]
+    assert sum(each.bytes for each in matrices) == 2 * (4 * 32 * 32 + 2 * 32 * 64)
+    host.write(network)
+    found = page.evaluate(script(OF_BYTES), [host.url, lists(network.feeds)])
+    (wanted,) = network.outputs.values()
+    assert close(found, wanted)
 
 
 OPENED = """

@@ -44,7 +44,6 @@ from kernelzoo.domain.operators.expressions import (
 from kernelzoo.domain.operators.integer_products import ACTIVATION_BITS, PER_WORD
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidInput
 from services.tuner.graph.edit import Edit, readers_of
 from services.tuner.graph.formulas import (
     at_places,
@@ -64,7 +63,7 @@ from services.tuner.graph.steps import Multiply, steps_of
 BYTE = (0, 255)
 SIGNED = (-128, 127)
 MIDDLE = 128
-"""What signed bytes are moved by."""
+"""Signed bytes are moved by it."""
 EXACT = 1 << 24
 """Whole numbers below it are those of f32."""
 SEVEN_BITS = (-64, 63)
@@ -92,13 +91,13 @@ class _Product:
 
     @property
     def reach(self) -> int:
-        """What no sum exceeds."""
+        """Returns a bound that no sum exceeds."""
         return 255 * int(np.abs(self.codes).sum(axis=0).max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scales:
-    """What sums are multiplied by: a row of constants, and a number of the network, None for 1."""
+    """Sums are multiplied by a row of constants, and by a number of the network, None for 1."""
 
     number: str | None = None
     row: Row
@@ -231,7 +230,7 @@ class _Naming:
         return not read & set(parts(value))
 
     def _root(self, name: str) -> str:
-        """What a value is a view of."""
+        """Returns the value that this one is a view of."""
         while (maker := self._makers.get(name)) and isinstance(maker.op, View):
             (name,) = maker.inputs
         return name
@@ -467,16 +466,12 @@ class _Naming:
                 real, scale = rounded, Real(1.0)
         count = prod(stage.shape)
         numbers = [self._number(each) for each in (scale, zero)]
-        try:
-            workload = Workload.of("quantise", (count,))
-        except InvalidInput:
-            return None
         if None in numbers:
             return None
         source = self._entries(replace(stage, value=real, dtype=DType.F32))
         words = edit.value(f"{stage.name}.words", DType.I32, (count // PER_WORD,))
         inputs = (edit.shaped(source, (count,)), *(each for each in numbers if each))
-        edit.nodes.append(Node(workload, inputs, words))
+        edit.nodes.append(Node(Workload.of("quantise", (count,)), inputs, words))
         return words
 
     def _entries(self, stage: Stage) -> str:

@@ -189,7 +189,7 @@ def test_other_weights_are_no_multiples(scale: float) -> None:
 
 
 def test_tolerances_follow_from_how_far_steps_move_outputs() -> None:
-    """In twelve products of many terms, some byte becomes its neighbour by rounding alone."""
+    """Some byte of its many products becomes its neighbour by rounding alone."""
     large = Encoder(tokens=64, hidden=128, inner=256, layers=4)
     with TemporaryDirectory() as folder:
         graph = import_model(dynamic(encoder(large), Path(folder)), {})

@@ -39,15 +39,10 @@ def _dynamically_quantised(site: Site) -> Carried:
 
 def _range(site: Site, x: Operand) -> Operand:
     """The least and the largest entry, 0 among them."""
-    formula = Formula(site)
-    axes = formula.axes(x.shape)
-    least, most = (
-        formula.stage((), formula.read(x, axes), DType.F32, reducer, axes)[()]
-        for reducer in (Reducer.MIN, Reducer.MAX)
-    )
-    (end,) = formula.axes((2,))
-    value = Choice((equal(end, 0),), smallest(least, 0.0), largest(most, 0.0))
-    return formula.output((end,), value)
+    ends = site.workload("quantise_range", (x.elements,), site.view(x, (x.elements,)))
+    if ends is None:
+        raise site.refusal(f"it quantises {x.elements} entries at once", "give smaller dimensions")
+    return ends
 
 
 def _scale(site: Site, ends: Operand) -> Operand:
