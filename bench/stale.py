@@ -125,6 +125,13 @@ SOURCES: dict[str, tuple[str, ...]] = {
         *_EXECUTOR,
         "bench/page/src/models",
     ),
+    "models_quantised": (
+        "bench/models/quantised.py",
+        "fixtures/quantised_networks.py",
+        *_COMPILER,
+        *_EXECUTOR,
+        "bench/page/src/models",
+    ),
     "models_rules": (
         "bench/models/rules.py",
         "bench/models/export.py",

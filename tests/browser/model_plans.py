@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from fixtures.model_site import Files, SiteKernels
+from fixtures.quantised_networks import by_onnxruntime, dynamic, encoder, feeds_of
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import gpu_model
@@ -28,7 +29,6 @@ from services.tuner.graph.models import plan_f16, plan_graphs
 from services.tuner.graph.storage import StorageForm, stored_entries
 from services.tuner.schedules.registry import lite_space
 from tests.plans import PlannedNetwork, network
-from tests.quantised_networks import by_onnxruntime, dynamic, encoder, feeds_of
 from tests.unit.graph.models import drawn, parsed, written
 from tests.unit.graph.test_fuse import attention_in_vectors
 

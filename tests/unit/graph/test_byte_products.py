@@ -14,6 +14,16 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from onnxruntime.quantization import QuantFormat, QuantType
 
+from fixtures.quantised_networks import (
+    Encoder,
+    Feeds,
+    by_onnxruntime,
+    convolutional,
+    dynamic,
+    encoder,
+    feeds_of,
+    static,
+)
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Need
 from kernelzoo.domain.workload import Workload
@@ -31,16 +41,6 @@ from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import plan_graphs
 from services.tuner.graph.multiples import multiples_of
 from services.tuner.graph.storing import output_error
-from tests.quantised_networks import (
-    Encoder,
-    Feeds,
-    by_onnxruntime,
-    convolutional,
-    dynamic,
-    encoder,
-    feeds_of,
-    static,
-)
 from tests.unit.graph.models import parsed, written
 from tests.unit.graph.running import Runner, golden_arrays
 

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
+from fixtures.quantised_networks import Encoder, dynamic, encoder
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import largest
 from kernelzoo.domain.plan import PortDType
@@ -19,7 +20,6 @@ from services.tuner.graph.graph import Graph, GraphPort, Node, Value
 from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import PlannedModel, plan_graphs
 from services.tuner.graph.weights import chunk_bytes
-from tests.quantised_networks import Encoder, dynamic, encoder
 from tests.unit.graph.graphs import Built
 from tests.unit.graph.running import Runner, golden_arrays
 from tests.unit.graph.test_fuse import attention, attention_in_vectors, image, tied
