@@ -15,6 +15,8 @@ from cli.models.check import check_added, check_model
 from cli.models.dimensions import parse_constants, parse_dimensions, plan_choices, written
 from cli.models.importing import (
     MAX_ERROR,
+    QUANTISED_MAX_ERROR,
+    QuantizeChoice,
     ValuesDtype,
     WantedWeights,
     WeightsChoice,
@@ -92,13 +94,21 @@ def add(
             "weights, unless told. Of a language model its cache: f32 unless told."
         ),
     ] = ValuesDtype.FILE,
+    quantize: Annotated[
+        QuantizeChoice | None,
+        typer.Option(
+            help="Multiply bytes: activations by their range in each run, weights by a scale for "
+            "each column. Products that lose most stay f32 until --max-error holds."
+        ),
+    ] = None,
     max_error: Annotated[
-        float,
+        float | None,
         typer.Option(
             min=0,
-            help="By how much of their largest magnitude golden outputs may differ for fewer bits.",
+            help="By how much of their largest magnitude golden outputs may differ for fewer bits; "
+            f"{MAX_ERROR} unless told, {QUANTISED_MAX_ERROR} with --quantize.",
         ),
-    ] = MAX_ERROR,
+    ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Put it in another's place.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until pages can run it.")] = True,
     as_json: JsonOption = False,
@@ -120,7 +130,9 @@ def add(
             shown(f"{name}: {line}", None)
 
         written_to = output or Path(folder) / "weights.bin"
-        wanted = WantedWeights(choice=weights, max_error=max_error)
+        usual = MAX_ERROR if quantize is None else QUANTISED_MAX_ERROR
+        error = usual if max_error is None else max_error
+        wanted = WantedWeights(choice=weights, max_error=error, quantize=quantize)
         model = imported(
             file, name, dimensions, written_to, told, wanted, constants=constants, f16=f16
         )

@@ -16,11 +16,22 @@ from kernelzoo.errors import InvalidInput
 
 if TYPE_CHECKING:
     from services.tuner.graph.models import PlannedModel
+    from services.tuner.graph.quantising import QuantisedModel
     from services.tuner.graph.storing import Storing
 
 CONTEXT = "context"
 """The dimension of a language model: the tokens that it has room for."""
 MAX_ERROR = 0.01
+QUANTISED_MAX_ERROR = 0.05
+"""Six layers of MiniLM's extents with random weights differ by 3.6 %."""
+
+
+class QuantizeChoice(StrEnum):
+    INT8 = "int8"
+
+
+LISTED = 8
+"""Products that a report names."""
 
 
 class WeightsChoice(StrEnum):
@@ -43,10 +54,11 @@ class ValuesDtype(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedWeights:
     """Weights are to be stored so, by default as in the file, and golden outputs may differ so much
-    from those of f32."""
+    from those of f32. With `quantize` products with constant weights multiply bytes."""
 
     choice: WeightsChoice | None = None
     max_error: float = MAX_ERROR
+    quantize: QuantizeChoice | None = None
 
     def storing(self, usual: WeightsChoice) -> "Storing | None":
         """None for f32."""
@@ -104,6 +116,11 @@ def imported(
     choices = plan_choices(dimensions, constants)
     told(f"importing {file.name} for {'; '.join(written(each.named) for each in choices)}")
     if not any(constants) and is_language_model(file, dimensions):
+        if wanted.quantize is not None:
+            raise InvalidInput(
+                f"{file.name} is a language model; its weights have 4 or 8 bits by --weights int4 "
+                "or --weights int8, so leave --quantize out"
+            )
         made = _written(_decoder(file, name, dimensions, wanted), weights, told)
         if not f16:
             return made
@@ -146,14 +163,21 @@ def _network(
 ) -> ImportedModel:
     from services.tuner.graph.features import remarks
     from services.tuner.graph.golden import golden_file
-    from services.tuner.graph.importing import imported as imported_graph
+    from services.tuner.graph.importing import fixed_network, graph_of
     from services.tuner.graph.models import plan_f16, plan_graphs
+    from services.tuner.graph.quantising import quantised_model
     from services.tuner.graph.reading import read_model
 
     read = read_model(file)
     for line in remarks(read.graph):
         told(line)
-    graphs = [imported_graph(read, each.dimensions, constants=each.constants) for each in choices]
+    if wanted.quantize is not None and wanted.choice not in (None, WeightsChoice.F32):
+        raise InvalidInput(
+            f"--quantize {wanted.quantize} keeps the weights of products in 8 bits; leave "
+            f"--weights {wanted.choice} out"
+        )
+    networks = [fixed_network(read, each.dimensions, constants=each.constants) for each in choices]
+    graphs = [graph_of(network) for network in networks]
     dimensions = [each.named for each in choices]
     for graph, named in zip(graphs, dimensions, strict=True):
         computed = {port.name for port in graph.outputs}
@@ -162,14 +186,36 @@ def _network(
             told(f"left out for {written(named)}: {', '.join(empty)} would have no entries")
     usual = WeightsChoice.F16 if read.has_f16_weights else WeightsChoice.F32
     golden = [golden_file(graph) for graph in graphs]
-    model = plan_graphs(graphs, dimensions, name, storing=wanted.storing(usual), right=golden)
-    made = replace(_written(model, weights, told), remarks=_remarks(file, read.opsets[""]))
+    computed_graphs, right = graphs, golden
+    lines = _remarks(file, read.opsets[""])
+    if wanted.quantize is not None:
+        told("quantising its products")
+        found = quantised_model(networks, graphs, golden, wanted.max_error)
+        computed_graphs, right = list(found.graphs), list(found.golden)
+        lines += _quantised_told(found)
+    storing = wanted.storing(usual)
+    model = plan_graphs(computed_graphs, dimensions, name, storing=storing, right=right)
+    made = replace(_written(model, weights, told), remarks=lines)
     if not (read.has_f16_weights if f16 is None else f16):
         return made
     told("planning it with values of f16")
     halved = plan_f16(graphs, dimensions, name, wanted.max_error, golden)
     beside = weights.with_name(f"{weights.name}.f16")
     return replace(made, f16=_written(halved, beside, told))
+
+
+def _quantised_told(found: "QuantisedModel") -> tuple[str, ...]:
+    """Says how many products multiply bytes, what that errs by, and which do not."""
+    count = len(found.quantised) + len(found.left)
+    line = (
+        f"{len(found.quantised)} of {count} products multiply bytes; golden outputs differ by "
+        f"{found.error:.2g} of their largest magnitude"
+    )
+    if not found.left:
+        return (line,)
+    named = ", ".join(f"{label} ({loss:.2g})" for label, loss in list(found.left.items())[:LISTED])
+    more = f" and {len(found.left) - LISTED} more" if len(found.left) > LISTED else ""
+    return (line, f"left in f32, with the share that each would lose: {named}{more}")
 
 
 def _remarks(file: Path, opset: int) -> tuple[str, ...]:

@@ -244,9 +244,7 @@ def of_bytes(folder: Path, name: str = "bytes") -> PlannedNetwork:
     model = encoder()
     path, feeds = dynamic(model, folder), feeds_of(model)
     made = plan_graphs([import_model(path, {})], [{}], name)
-    outputs: dict[str, NDArray[Any]] = {
-        made.plans[0].outputs[0].name: by_onnxruntime(path, feeds)
-    }
+    outputs: dict[str, NDArray[Any]] = {made.plans[0].outputs[0].name: by_onnxruntime(path, feeds)}
     return PlannedNetwork(
         plan=made.plans[0],
         files=Files(weights=b"".join(made.weights.blocks()), golden=made.golden[0]),

@@ -48,12 +48,15 @@ from services.tuner.graph.edit import Edit, readers_of
 from services.tuner.graph.formulas import (
     at_places,
     axes_of,
+    inlined,
     node_of,
     plainly_read,
     reads,
+    renamed,
     replaced,
     single_stage,
     size,
+    stages_of,
 )
 from services.tuner.graph.graph import Graph, Node, View
 from services.tuner.graph.multiples import multiples_of
@@ -76,7 +79,37 @@ Row = NDArray[np.float32]
 
 def byte_products_named(graph: Graph) -> Graph:
     """Products of which the left operand is no value of known bytes stay what they are."""
-    return _Naming(graph).finished()
+    return _Naming(_sums_apart(graph)).finished()
+
+
+def _sums_apart(graph: Graph) -> Graph:
+    """Sums of products with constants, and what a program does to each, become two programs."""
+    edit = Edit(graph)
+    for node in graph.nodes:
+        if not _ends_sums(node, graph):
+            edit.nodes.append(node)
+            continue
+        sums, rest, *more = stages_of(node, edit.values)
+        for each in more:
+            rest = inlined(each, rest)
+        name = edit.value(f"{node.output}.sums", DType.I32, sums.shape)
+        apart = replace(rest, value=renamed(rest.value, {sums.name: name}))
+        edit.nodes.append(node_of([replace(sums, name=name)], edit.values, node.label))
+        edit.nodes.append(node_of([apart], edit.values, node.label))
+    return edit.finished()
+
+
+def _ends_sums(node: Node, graph: Graph) -> bool:
+    if not isinstance(node.op, Program) or len(node.op.stages) == 1:
+        return False
+    sums, *rest = node.op.stages
+    names = {each.name: name for each, name in zip(node.op.inputs, node.inputs, strict=True)}
+    match sums:
+        case Stage(
+            value=Binary(BinaryOp.MUL, _, Read(tensor)), reducer=Reducer.SUM, dtype=DType.I32
+        ):
+            return names.get(tensor) in graph.constants and not any(each.reducer for each in rest)
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -528,9 +561,9 @@ def _reads(part: Expression, tensor: str) -> bool:
 def _in_seven_bits(codes: NDArray[np.int32], row: Row) -> tuple[NDArray[np.int8], Row, str]:
     """The weights, their scales, and the operator that takes them."""
     least, most = SEVEN_BITS
-    turned = np.where((codes.max(axis=0) > most) & (codes.min(axis=0) > least), -1, 1)
-    seven = codes * turned
+    negated = np.where((codes.max(axis=0) > most) & (codes.min(axis=0) > least), -1, 1)
+    seven = codes * negated
     if seven.min() >= least and seven.max() <= most:
-        signs = turned.astype(np.float32)
+        signs = negated.astype(np.float32)
         return seven.astype(np.int8), (row * signs).astype(np.float32), "matmul_u8i7"
     return codes.astype(np.int8), row, "matmul_u8i8"

@@ -8,6 +8,7 @@ from services.tuner.graph.conversion import converted
 from services.tuner.graph.dimensions import NO_CONSTANTS, ConstantValue
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.indices import allowed_rows
+from services.tuner.graph.network import Network
 from services.tuner.graph.onnx_operators import OPERATORS
 from services.tuner.graph.reading import OnnxModel, read_model
 from services.tuner.graph.shapes import fix_shapes
@@ -36,7 +37,23 @@ def imported(
     rules: Iterable[str] | None = None,
     constants: Mapping[str, ConstantValue] = NO_CONSTANTS,
 ) -> Graph:
-    graph = converted(simplified(fix_shapes(model, dimensions, OPERATORS, constants), rules))
+    return graph_of(fixed_network(model, dimensions, rules, constants))
+
+
+def fixed_network(
+    model: OnnxModel,
+    dimensions: Mapping[str, int],
+    rules: Iterable[str] | None = None,
+    constants: Mapping[str, ConstantValue] = NO_CONSTANTS,
+) -> Network:
+    """The model in ONNX's operators, with numbers for shapes, simplified. Raises as
+    `import_model`."""
+    return simplified(fix_shapes(model, dimensions, OPERATORS, constants), rules)
+
+
+def graph_of(network: Network) -> Graph:
+    """The graph of a network, with the rows that its inputs choose."""
+    graph = converted(network)
     rows = allowed_rows(graph)
     ports = (replace(port, rows=rows.get(port.name)) for port in graph.inputs)
     return replace(graph, inputs=tuple(ports))

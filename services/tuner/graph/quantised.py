@@ -12,9 +12,13 @@ from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import NodeProto
 
+from kernelzoo.errors import InvalidInput
 from services.tuner.graph.functions import Body
+from services.tuner.graph.network import Array, TensorType
 from services.tuner.graph.own_schemas import OWN_DOMAIN
+from services.tuner.graph.reading import told_node
 
 EXACT = 1 << 24
 """Whole numbers below it are those of f32."""
@@ -416,6 +420,66 @@ def _as_onnx(operator: str) -> Callable[[Body], tuple[str, ...]]:
         return (body.node(operator, *inputs, **kept),)
 
     return write
+
+
+SCALES: Mapping[str, Sequence[int]] = {
+    "DequantizeLinear": (1,),
+    "DynamicQuantizeMatMul": (2,),
+    "MatMulIntegerToFloat": (2, 3),
+    "QAttention": (3, 4),
+    "QGemm": (1, 4, 7),
+    "QLinearAdd": (1, 4, 6),
+    "QLinearAveragePool": (1, 3),
+    "QLinearConv": (1, 4, 6),
+    "QLinearGlobalAveragePool": (1, 3),
+    "QLinearLeakyRelu": (1, 3),
+    "QLinearMatMul": (1, 4, 6),
+    "QLinearMul": (1, 4, 6),
+    "QLinearSigmoid": (1, 3),
+    "QLinearSoftmax": (1, 3),
+    "QuantizeLinear": (1,),
+}
+"""The inputs of operators that are scales."""
+ZERO_POINTS: Mapping[str, Mapping[int, int]] = {
+    "ConvInteger": {2: 0, 3: 1},
+    "DequantizeLinear": {2: 0},
+    "DynamicQuantizeMatMul": {3: 1},
+    "MatMulInteger": {2: 0, 3: 1},
+    "MatMulIntegerToFloat": {4: 0, 5: 1},
+    "QAttention": {6: 0, 7: 1},
+    "QGemm": {2: 0, 5: 3},
+    "QLinearAdd": {2: 0, 5: 3},
+    "QLinearConv": {2: 0, 5: 3},
+    "QLinearMatMul": {2: 0, 5: 3},
+    "QLinearMul": {2: 0, 5: 3},
+}
+"""The inputs that are zero points, each with the one of integers that it belongs to."""
+
+
+def refuse_parameters(
+    node: NodeProto, types: Mapping[str, TensorType], constants: Mapping[str, Array]
+) -> None:
+    """Raises InvalidInput for a constant scale that is 0 or no number, and for a zero point of
+    another type than what it belongs to, which may be out of its range."""
+    names = dict(enumerate(node.input))
+    for place in SCALES.get(node.op_type, ()):
+        scales = constants.get(names.get(place, ""))
+        if scales is None:
+            continue
+        wrong = scales[~np.isfinite(scales) | (scales == 0)]
+        if wrong.size:
+            raise InvalidInput(
+                f"{told_node(node)} has the scale {wrong.reshape(-1)[0]} in {names[place]!r}; a "
+                "scale is a finite number other than 0. Quantise the model again"
+            )
+    for place, of in ZERO_POINTS.get(node.op_type, {}).items():
+        point, entries = (types.get(names.get(each, "")) for each in (place, of))
+        if point is not None and entries is not None and point.dtype != entries.dtype:
+            raise InvalidInput(
+                f"{told_node(node)} has a zero point {names[place]!r} of {point.dtype} for "
+                f"{names[of]!r} of {entries.dtype}, whose range it may exceed; quantise the model "
+                "again"
+            )
 
 
 MAIN_OPERATORS: Mapping[str, Callable[[Body], tuple[str, ...]]] = {

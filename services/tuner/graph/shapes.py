@@ -49,6 +49,7 @@ from services.tuner.graph.onnx_schemas import (
     measured,
     schema_of,
 )
+from services.tuner.graph.quantised import refuse_parameters
 from services.tuner.graph.random import OPERATORS as RANDOM
 from services.tuner.graph.random import STREAM
 from services.tuner.graph.reading import (
@@ -267,6 +268,7 @@ class _Walk:
         if node.op_type == "If":
             return self._branch(node, scope)
         version = scope.opsets[""]
+        refuse_parameters(node, self.types, self.constants)
         if node.op_type == "Loop":
             return self._looped(node, scope)
         if node.op_type == "Scan" and version >= FIRST_SCAN_OF_SEQUENCES:

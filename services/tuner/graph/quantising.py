@@ -1,0 +1,277 @@
+"""Makes products with constant weights products of bytes, as onnxruntime's `quantize_dynamic` does:
+activations by their range in each run, weights by a scale for each column.
+
+    y = MatMul (x, w)        bytes, s, z = DynamicQuantizeLinear (x)
+                             y = Mul (Cast (ByteMatMul (bytes, codes, z)), Mul (s, scales))
+
+Products that lose most stay as they are until golden outputs keep to a stated error. What each
+loses by itself is seen with the activations of the golden inputs; how many may be quantised is
+found by bisection, so that a network is evaluated about log2 of its products times.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from kernelzoo.domain.operators.integer_products import PER_WORD
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.golden import GoldenFile, golden_file
+from services.tuner.graph.graph import Graph, Node, View
+from services.tuner.graph.importing import graph_of
+from services.tuner.graph.network import Network, Step, TensorType
+from services.tuner.graph.storing import output_error
+
+STEPS = 127
+"""Weights are whole numbers of at most so many steps to either side of zero."""
+MOST = 255
+FLOAT, BYTE, CODE, WHOLE = (np.dtype(t) for t in (np.float32, np.uint8, np.int8, np.int32))
+Labels = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantisedModel:
+    """`left` are products that stay f32, each with the share of its magnitude that it would lose.
+    `error` is that of the golden outputs, of the largest magnitude of each."""
+
+    graphs: tuple[Graph, ...]
+    golden: tuple[GoldenFile, ...]
+    quantised: Labels
+    left: Mapping[str, float]
+    error: float
+
+
+def quantised_model(
+    networks: Sequence[Network],
+    graphs: Sequence[Graph],
+    golden: Sequence[GoldenFile],
+    max_error: float,
+) -> QuantisedModel:
+    """`graphs` are those of the networks, `golden` their golden files. Raises InvalidInput where a
+    network has no product that may be quantised, or where none keeps to `max_error`."""
+    losses = _losses(networks[0], graphs[0], golden[0].feeds)
+    if not losses:
+        raise InvalidInput(
+            "the model has no product with constant weights that could be quantised: those of "
+            f"MatMul and Gemm, with lines of a multiple of {PER_WORD}; leave --quantize out"
+        )
+    order = sorted(losses, key=lambda label: losses[label])
+
+    def tried(count: int) -> tuple[tuple[Graph, ...], float]:
+        labels = frozenset(order[:count])
+        made = tuple(graph_of(quantised(each, labels)) for each in networks)
+        pairs = zip(made, golden, strict=True)
+        errors = [
+            output_error(evaluate(graph, right.feeds), right.outputs, right.off)
+            for graph, right in pairs
+        ]
+        return made, float(np.max(errors))
+
+    count, (made, error) = _most(len(order), tried, max_error)
+    if not count:
+        raise InvalidInput(
+            f"with any product quantised the golden outputs differ by more than {max_error:.2g} of "
+            "their largest magnitude; allow more by --max-error, or leave --quantize out"
+        )
+    pairs = zip(made, golden, strict=True)
+    files = (golden_file(graph, right.feeds) for graph, right in pairs)
+    return QuantisedModel(
+        graphs=made,
+        golden=tuple(
+            replace(each, golden=replace(each.golden, storage_error=error)) for each in files
+        ),
+        quantised=frozenset(order[:count]),
+        left={label: losses[label] for label in order[count:]},
+        error=error,
+    )
+
+
+Tried = tuple[tuple[Graph, ...], float]
+
+
+def _most(count: int, tried: Callable[[int], Tried], max_error: float) -> tuple[int, Tried]:
+    """The most products, those first that lose least, of which the error is allowed."""
+    best = tried(count)
+    if best[1] <= max_error:
+        return count, best
+    held, refused = 0, count
+    while refused - held > 1:
+        middle = (held + refused) // 2
+        some = tried(middle)
+        if some[1] <= max_error:
+            held, best = middle, some
+        else:
+            refused = middle
+    return held, best
+
+
+def quantised(network: Network, labels: Labels) -> Network:
+    """The network with the products of these labels quantised; what several read is once."""
+    writing = _Writing(network)
+    for step in network.steps:
+        if step.label in labels and weights_of(network, step) is not None:
+            writing.product(step)
+        else:
+            writing.steps.append(step)
+    return replace(
+        network,
+        types=writing.types,
+        constants=writing.constants,
+        steps=tuple(writing.steps),
+    )
+
+
+def weights_of(network: Network, step: Step) -> NDArray[np.float32] | None:
+    """The constant weights [k, n] of a product that may be quantised."""
+    if step.operator not in ("MatMul", "Gemm") or len(step.inputs) < 2:
+        return None
+    held = network.constants.get(step.inputs[1])
+    plain = step.operator == "MatMul" or (
+        step.attributes.get("alpha", 1.0) == step.attributes.get("beta", 1.0) == 1.0
+        and not step.attributes.get("transA")
+    )
+    is_read = step.inputs[0] not in network.constants and network.types[step.inputs[0]].shape
+    if held is None or held.dtype != FLOAT or held.ndim != 2 or not plain or not is_read:
+        return None
+    weights = held.T if step.attributes.get("transB") else held
+    whole = weights.shape[0] % PER_WORD == 0 and np.isfinite(weights).all()
+    return np.asarray(weights, np.float32) if whole else None
+
+
+def codes_of(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Whole numbers of steps, and the step of each column."""
+    largest = np.abs(weights).max(axis=0)
+    scales = np.where(largest > 0, largest / np.float32(STEPS), 1).astype(np.float32)
+    return np.rint(weights / scales).astype(np.int8), scales
+
+
+class _Writing:
+    """The steps so far."""
+
+    def __init__(self, network: Network) -> None:
+        self.types = dict(network.types)
+        self.constants = dict(network.constants)
+        self.steps: list[Step] = []
+        self._network = network
+        self._read: dict[str, tuple[str, str, str]] = {}
+
+    def product(self, step: Step) -> None:
+        weights = weights_of(self._network, step)
+        assert weights is not None
+        codes, scales = codes_of(weights)
+        bytes_, scale, zero = self._quantised(step)
+        shape = self.types[step.outputs[0]].shape
+        held = self._constant(step, "codes", codes)
+        sums = self._step(step, "ByteMatMul", (bytes_, held, zero), WHOLE, shape)
+        real = self._step(step, "Cast", (sums,), FLOAT, shape, to=TensorProto.FLOAT)
+        row = self._constant(step, "scales", scales)
+        both = self._step(step, "Mul", (scale, row), FLOAT, scales.shape)
+        bias = step.inputs[2] if len(step.inputs) > 2 else ""
+        if bias:
+            scaled = self._step(step, "Mul", (real, both), FLOAT, shape)
+            self.steps.append(
+                replace(step, operator="Add", inputs=(scaled, bias), attributes={}, version=14)
+            )
+        else:
+            self.steps.append(
+                replace(step, operator="Mul", inputs=(real, both), attributes={}, version=14)
+            )
+
+    def _quantised(self, step: Step) -> tuple[str, str, str]:
+        """The bytes of what a product reads, their scale and their zero point."""
+        name = step.inputs[0]
+        if name not in self._read:
+            made = (
+                self._enter(f"{name}.bytes", BYTE, self.types[name].shape),
+                self._enter(f"{name}.scale", FLOAT, ()),
+                self._enter(f"{name}.zero", BYTE, ()),
+            )
+            self.steps.append(
+                replace(
+                    step,
+                    operator="DynamicQuantizeLinear",
+                    inputs=(name,),
+                    outputs=made,
+                    attributes={},
+                )
+            )
+            self._read[name] = made
+        return self._read[name]
+
+    def _step(
+        self,
+        step: Step,
+        operator: str,
+        inputs: tuple[str, ...],
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        **attributes: int,
+    ) -> str:
+        name = self._enter(f"{step.outputs[0]}.{operator}", dtype, shape)
+        self.steps.append(
+            replace(
+                step, operator=operator, inputs=inputs, outputs=(name,), attributes=attributes,
+                version=14,
+            )
+        )  # fmt: skip
+        return name
+
+    def _constant(self, step: Step, what: str, entries: NDArray[Any]) -> str:
+        name = self._enter(f"{step.outputs[0]}.{what}", entries.dtype, entries.shape)
+        self.constants[name] = entries
+        return name
+
+    def _enter(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+        while name in self.types:
+            name += "'"
+        self.types[name] = TensorType(dtype, shape)
+        return name
+
+
+def _losses(network: Network, graph: Graph, feeds: Mapping[str, NDArray[Any]]) -> dict[str, float]:
+    """The share of its magnitude that each product loses by itself, by its label."""
+    steps = {step.label: step for step in network.steps}
+    weights = {
+        label: held
+        for label, step in steps.items()
+        if (held := weights_of(network, step)) is not None
+    }
+    roots: dict[str, str] = {}
+    read: dict[str, list[str]] = {}
+    for node in graph.nodes:
+        source = roots.get(node.inputs[0], node.inputs[0]) if node.inputs else ""
+        if isinstance(node.op, View):
+            roots[node.output] = source
+        elif isinstance(node.op, Workload) and node.label in weights:
+            read.setdefault(source, []).append(node.label)
+    losses: dict[str, float] = {}
+
+    def look(name: str, entries: NDArray[Any]) -> None:
+        for label in read.get(name, ()):
+            losses[label] = _loss(entries, weights[label])
+
+    def seen(node: Node, entries: NDArray[Any]) -> NDArray[Any]:
+        look(node.output, entries)
+        return entries
+
+    for port in graph.inputs:
+        look(port.value, np.asarray(feeds[port.name]))
+    evaluate(graph, feeds, seen=seen)
+    return losses
+
+
+def _loss(entries: NDArray[Any], weights: NDArray[np.float32]) -> float:
+    x = np.asarray(entries, np.float32).reshape(-1, weights.shape[0])
+    least, most = min(0.0, float(x.min())), max(0.0, float(x.max()))
+    scale = (most - least) / MOST or 1.0
+    zero = np.rint(-least / scale)
+    near = (np.clip(np.rint(x / scale) + zero, 0, MOST) - zero) * scale
+    codes, scales = codes_of(weights)
+    right = x @ weights
+    size = float(np.linalg.norm(right))
+    return float(np.linalg.norm(near @ (codes * scales) - right)) / size if size else 0.0

@@ -1,0 +1,161 @@
+"""Products of f32 become products of bytes, but for those that lose most."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import ModelProto, numpy_helper
+
+from cli.models.importing import QuantizeChoice, WantedWeights, WeightsChoice, imported
+from fixtures.quantised_networks import convolutional, dynamic, encoder, feeds_of
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.workload import Workload
+from kernelzoo.errors import InvalidInput
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.fuse import fused
+from services.tuner.graph.golden import GoldenFile, golden_file
+from services.tuner.graph.graph import Graph
+from services.tuner.graph.importing import fixed_network, graph_of, import_model
+from services.tuner.graph.network import Network
+from services.tuner.graph.quantising import QuantisedModel, codes_of, quantised_model
+from services.tuner.graph.reading import read_model
+from services.tuner.graph.storing import output_error
+from tests.unit.graph.models import parsed, written
+
+LOOSE, TIGHT = 0.1, 0.012
+
+
+@cache
+def network(make: Callable[[], ModelProto] = encoder) -> tuple[Network, Graph, GoldenFile]:
+    with TemporaryDirectory() as folder:
+        made = fixed_network(read_model(written(Path(folder), make())), {})
+        graph = graph_of(made)
+        return made, graph, golden_file(graph)
+
+
+def made(max_error: float, make: Callable[[], ModelProto] = encoder) -> QuantisedModel:
+    read, graph, golden = network(make)
+    return quantised_model([read], [graph], [golden], max_error)
+
+
+def operators(graph: Graph) -> list[str]:
+    found = (node.op for node in fused(graph).nodes if isinstance(node.op, Workload))
+    return [each.operator.name for each in found if each.operator.name.startswith("matmul")]
+
+
+def test_all_products_multiply_bytes_where_the_error_allows() -> None:
+    found = made(LOOSE)
+    assert (len(found.quantised), dict(found.left)) == (12, {})
+    assert set(operators(found.graphs[0])) == {"matmul_u8i8"}
+    assert found.golden[0].golden.storage_error == found.error <= LOOSE
+
+
+def test_what_several_products_read_is_quantised_once() -> None:
+    found = fused(made(LOOSE).graphs[0])
+    names = [node.op.operator.name for node in found.nodes if isinstance(node.op, Workload)]
+    assert names.count("quantise") == names.count("quantise_range") == 8
+
+
+def test_products_that_lose_most_stay_f32_until_the_error_holds() -> None:
+    found, all_ = made(TIGHT), made(LOOSE)
+    assert all_.error > TIGHT >= found.error
+    assert 0 < len(found.left) < 12
+    assert "matmul" in operators(found.graphs[0])
+    assert not found.quantised & set(found.left)
+    _, _, golden = network()
+    error = output_error(evaluate(found.graphs[0], golden.feeds), golden.outputs)
+    assert error == pytest.approx(found.error)
+
+
+def test_it_errs_about_as_much_as_onnxruntimes_quantiser(tmp_path: Path) -> None:
+    model = encoder()
+    feeds = feeds_of(model)
+    right = evaluate(import_model(written(tmp_path, model), {}), feeds)
+    theirs = evaluate(import_model(dynamic(model, tmp_path, per_channel=True), {}), feeds)
+    ours = evaluate(made(LOOSE).graphs[0], feeds)
+    assert output_error(ours, right) <= 1.5 * output_error(theirs, right)
+
+
+def test_a_gemm_with_transposed_weights_and_a_bias_multiplies_bytes() -> None:
+    found = made(LOOSE, convolutional)
+    assert operators(found.graphs[0]) == ["matmul_u8i8"]
+
+
+def test_each_column_has_the_scale_of_its_largest_entry() -> None:
+    weights = np.array([[1, 0, -3], [-2, 0, 1]], np.float32)
+    codes, scales = codes_of(weights)
+    assert codes.tolist() == [[64, 0, -127], [-127, 0, 42]]
+    np.testing.assert_allclose(scales, [2 / 127, 1, 3 / 127], rtol=1e-6)
+
+
+def test_a_model_that_cannot_be_quantised_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="golden outputs differ by more than 1e-09"):
+        made(1e-9)
+    with pytest.raises(InvalidInput, match="no product with constant weights that could be"):
+        made(LOOSE, lambda: parsed("g (float[2, 3] x) => (float[2, 3] y) { y = Tanh (x) }"))
+
+
+def test_the_command_says_what_multiplies_bytes_and_what_does_not(tmp_path: Path) -> None:
+    path = written(tmp_path, encoder())
+    wanted = WantedWeights(max_error=TIGHT, quantize=QuantizeChoice.INT8)
+    found = imported(path, "small", ({},), tmp_path / "weights", lambda _: None, wanted)
+    assert "of 12 products multiply bytes; golden outputs differ by 0.01" in found.remarks[0]
+    assert found.remarks[1].startswith("left in f32, with the share that each would lose: MatMul")
+    assert any(weight.dtype is DType.I8 for weight in found.plans[0].weights)
+
+
+def test_weights_in_fewer_bits_are_not_asked_for_twice(tmp_path: Path) -> None:
+    path = written(tmp_path, encoder())
+    wanted = WantedWeights(choice=WeightsChoice.INT8, quantize=QuantizeChoice.INT8)
+    with pytest.raises(InvalidInput, match="leave --weights int8 out"):
+        imported(path, "small", ({},), tmp_path / "weights", lambda _: None, wanted)
+
+
+READS = """g (float[2, 4] x) => (float[2, 4] y) {
+    q = QuantizeLinear (x, s, z)
+    y = DequantizeLinear (q, s, z)
+}"""
+
+
+@pytest.mark.parametrize("scale", [0.0, np.nan, np.inf, -np.inf])
+def test_a_scale_that_is_no_number_or_0_is_refused(scale: float, tmp_path: Path) -> None:
+    path = with_parameters(tmp_path, np.array(scale, np.float32), np.array(3, np.uint8))
+    with pytest.raises(InvalidInput, match=r"has the scale .* in 's'; a scale is a finite number"):
+        import_model(path, {})
+
+
+def test_a_scale_of_a_constant_that_is_folded_is_looked_at_too(tmp_path: Path) -> None:
+    model = parsed("""g (float[2, 4] x) => (float[2, 4] y) {
+        w = DequantizeLinear (c, s)
+        y = MatMul (x, w)
+    }""")
+    scales = np.array([1, 0, 1, 1], np.float32)
+    given: dict[str, NDArray[np.generic]] = {"c": np.ones((4, 4), np.int8), "s": scales}
+    for name, value in given.items():
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    with pytest.raises(InvalidInput, match=r"has the scale 0\.0 in 's'"):
+        import_model(written(tmp_path, model), {})
+
+
+def test_a_zero_point_that_may_exceed_its_type_is_refused(tmp_path: Path) -> None:
+    model = parsed("""g (uint8[2, 4] x) => (int32[2, 3] y) {
+        y = MatMulInteger (x, w, z)
+    }""")
+    given: dict[str, NDArray[np.generic]] = {
+        "w": np.ones((4, 3), np.int8), "z": np.array(300, np.int32),
+    }  # fmt: skip
+    for name, value in given.items():
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    with pytest.raises(InvalidInput, match="a zero point 'z' of int32 for 'x' of uint8"):
+        import_model(written(tmp_path, model), {})
+
+
+def with_parameters(folder: Path, scale: NDArray[np.generic], zero: NDArray[np.generic]) -> Path:
+    model = parsed(READS)
+    for name, value in {"s": scale, "z": zero}.items():
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    return written(folder, model)
