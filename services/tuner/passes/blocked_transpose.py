@@ -18,6 +18,17 @@ shuffles and three stores of twelve neighbours. One by one, 224 x 224 pixels too
 
 A transposition may stand in loops, and between others: one that pads is split where its guards
 change (`loop_partition`), into zeros before it, the transposition, and zeros behind it.
+
+What is computed of entries that lie transposed reads them out of a tile of 4x4, in vectors. Four
+tiles below one another use whole cache lines of x:
+
+    for i < 16:                         for strip < 1:
+      for j < 8:                          for block < 2:
+        y[8*i + j] = x[16*j + i] + b[j]     for group < 4:
+                                              tile[+4] = shuffle(…), …
+                                              y[128*strip + 32*group + 4*block +4]
+                                                  = tile[+4] + b[4*block +4]
+                                              … 3 more
 """
 
 from collections.abc import Iterator
@@ -25,12 +36,17 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from kernelzoo.domain.dtype import DType
 from services.tuner.ir.affine import Affine, Bound, variable
+from services.tuner.ir.build import ZERO, local
 from services.tuner.ir.nodes import (
+    Allocate,
     Block,
     Buffer,
+    Const,
     Expression,
     If,
+    IndexValue,
     Load,
     Loop,
     LoopKind,
@@ -39,10 +55,14 @@ from services.tuner.ir.nodes import (
     Statement,
     Store,
 )
+from services.tuner.ir.rewrite import leaves, substitute, with_operands
+from services.tuner.passes.dependence import in_lanes, is_parallel
 from services.tuner.passes.loop_partition import partition_loops
 
 SIDE = 4
 COLOURS = 3
+GROUPS = 4
+"""Tiles below one another: 16 rows, a cache line of the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +114,8 @@ def _statement(statement: Statement, width: int) -> Statement:
         case Loop(kind=LoopKind.SERIAL):
             found = _found(statement)
             if found is None:
-                return replace(statement, body=_block(statement.body, width))
+                chain = _chain(statement)
+                return chain or replace(statement, body=_block(statement.body, width))
             if min(found.rows, found.columns) < SIDE and not found.interleaves:
                 return statement
             return _strips(found, min(width, found.rows // SIDE * SIDE))
@@ -127,6 +148,104 @@ def _found(loop: Loop) -> _Transposition | None:
                 source_row=source_row,
             )
     return None
+
+
+def _chain(outer: Loop) -> Loop | None:
+    """Tiles of two loops over what is computed of one entry that lies transposed, and of others
+    that are neighbours or the same along the inner loop; None for other loops."""
+    match outer.body:
+        case (Loop(kind=LoopKind.SERIAL, body=(Store() as store,)) as inner,):
+            pass
+        case _:
+            return None
+    column, value = inner.var, store.value
+    if min(outer.extent, inner.extent) < SIDE or store.index.coefficient(column) != 1:
+        return None
+    if not (is_parallel(outer) and is_parallel(inner) and in_lanes(value, column)):
+        return None
+    if store.buffer.dtype is not DType.F32:
+        return None
+    transposed: set[Load] = set()
+    for leaf in leaves(value):
+        match leaf:
+            case Const():
+                continue
+            case Load(index=index, lanes=1) if index.coefficient(column) in (0, 1):
+                continue
+            case Load(buffer=Buffer(dtype=DType.F32), index=index, lanes=1) if (
+                index.coefficient(outer.var) == 1
+            ):
+                transposed.add(leaf)
+                continue
+            case IndexValue(index=index) if not index.coefficient(column):
+                continue
+        return None
+    if len(transposed) != 1:
+        return None
+    return _Chain(outer=outer, inner=inner, store=store, load=transposed.pop()).tiled()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chain:
+    """Two loops around one store, whose value reads one entry that lies transposed."""
+
+    outer: Loop
+    inner: Loop
+    store: Store
+    load: Load
+
+    def tiled(self) -> Loop:
+        count, rest = divmod(self.outer.extent, GROUPS * SIDE)
+        first = Affine.of(0, {"strip": GROUPS * SIDE})
+        body = self._strip(first, GROUPS)
+        if rest:
+            limit = Bound(index=variable("strip"), limit=count)
+            groups, left = divmod(rest, SIDE)
+            last = self._strip(first, groups) if groups else ()
+            if left:
+                last = (*last, self._entries(first + groups * SIDE, left, 0, self.inner.extent))
+            body = (If(bounds=(limit,), body=body, otherwise=last),)
+        extent = count + (rest > 0)
+        return Loop(var="strip", extent=extent, kind=LoopKind.SERIAL, body=body)
+
+    def _strip(self, first: Affine, groups: int) -> Block:
+        """`groups` times four rows from the first on."""
+        blocks, rest = divmod(self.inner.extent, SIDE)
+        tile = self._tile(first + variable("group") * SIDE, variable("block") * SIDE)
+        below = Loop(var="group", extent=groups, kind=LoopKind.SERIAL, body=(tile,))
+        body: Block = (Loop(var="block", extent=blocks, kind=LoopKind.SERIAL, body=(below,)),)
+        if rest:
+            body = (*body, self._entries(first, groups * SIDE, blocks * SIDE, rest))
+        return body
+
+    def _tile(self, i: Affine, j: Affine) -> Allocate:
+        """Four rows from `i` on of four columns from `j` on."""
+        tile = local("tile", SIDE * SIDE)
+        at = self.load.index.substitute(self.outer.var, i).substitute(self.inner.var, j)
+        filling = _Transposition(
+            target=tile,
+            source=self.load.buffer,
+            to=ZERO,
+            at=at,
+            rows=SIDE,
+            columns=SIDE,
+            target_row=SIDE,
+            source_row=self.load.index.coefficient(self.inner.var),
+        )
+        body: Block = tuple(_transposed_block(filling, ZERO, ZERO))
+        for k in range(SIDE):
+            place = Affine.of(SIDE * k, {"lane": 1})
+            value = _replaced(self.store.value, self.load, Load(buffer=tile, index=place))
+            stored = substitute((replace(self.store, value=value),), self.outer.var, i + k)
+            stored = substitute(stored, self.inner.var, j + variable("lane"))
+            body = (*body, Loop(var="lane", extent=SIDE, kind=LoopKind.VECTOR, body=stored))
+        return Allocate(buffer=tile, body=body)
+
+    def _entries(self, first: Affine, rows: int, start: int, columns: int) -> Loop:
+        body = substitute((self.store,), self.outer.var, first + variable("row"))
+        body = substitute(body, self.inner.var, variable("column") + start)
+        across = Loop(var="column", extent=columns, kind=LoopKind.SERIAL, body=body)
+        return Loop(var="row", extent=rows, kind=LoopKind.SERIAL, body=(across,))
 
 
 def _strips(one: _Transposition, width: int) -> Loop:
@@ -203,6 +322,12 @@ def _entries(one: _Transposition, rows: tuple[Affine, int], columns: tuple[int, 
     inner: Block = (one.store(i, j, one.entry(i, j)),)
     across = Loop(var="column", extent=width, kind=LoopKind.SERIAL, body=inner)
     return Loop(var="row", extent=height, kind=LoopKind.SERIAL, body=(across,))
+
+
+def _replaced(expression: Expression, old: Load, new: Load) -> Expression:
+    if expression == old:
+        return new
+    return with_operands(expression, lambda part: _replaced(part, old, new))
 
 
 def _moved(index: Affine, by: int) -> Affine:

@@ -241,3 +241,26 @@ def test_transpositions_with_padding_that_stand_in_a_loop_are_blocked_and_right(
     assert np.array_equal(execute_program(optimised, ALL_PASSES, memory)["y"], wanted)
     interpret(squares, memory, low=0, high=1)
     assert np.array_equal(memory["y"], wanted)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (16, 8), (39, 9), (6, 21)])
+def test_what_is_computed_of_transposed_entries_is_made_in_tiles_and_right(
+    rows: int, columns: int
+) -> None:
+    """y = x transposed, plus a number for each column, times one for each row."""
+    x, y = parameter("x", rows * columns), parameter("y", rows * columns)
+    b, c = parameter("b", columns), parameter("c", rows)
+    total = binary(BinaryOp.ADD, load(x, i=1, j=rows), load(b, j=1))
+    value = binary(BinaryOp.MUL, total, load(c, i=1))
+    store = Store(buffer=y, index=at(i=columns, j=1), value=value)
+    plain = program(1, (loop("i", rows, (loop("j", columns, (store,)),)),), x, b, c, y)
+    tiled = transpose_in_blocks(plain, 8)
+    assert any(isinstance(value, Shuffle) for value in values((tiled.body,)))
+    random = np.random.default_rng(5)
+    sizes = {"x": x.size, "b": columns, "c": rows, "y": y.size}
+    memory = {name: random.random(size, np.float32) for name, size in sizes.items()}
+    wanted = (memory["x"].reshape(columns, rows).T + memory["b"]) * memory["c"][:, None]
+    optimised = run_passes(tiled, ALL_PASSES, PassOptions(vectors=2))
+    assert np.array_equal(execute_program(optimised, ALL_PASSES, memory)["y"], wanted.ravel())
+    interpret(tiled, memory, low=0, high=1)
+    assert np.array_equal(memory["y"], wanted.ravel())

@@ -305,6 +305,21 @@ else -inf)
         c[i: 3, j: 5, k: 7] = (s[i, j, k] * scale[0] if a[i, j, k] <= 0.1 else tanh(s[i, j, k]))
         """,
     ),
+    "a chain of entries that lie transposed": (
+        "elementwise",
+        """
+        a: f32[2, 9, 39]
+        b: f32[9]
+        y[i: 2, j: 39, k: 9] = (tanh(a[i, k, j] + b[k]) if a[i, k, j] <= 0.1 else 0.5)
+        """,
+    ),
+    "a transposition with padding": (
+        "elementwise",
+        """
+        a: f32[2, 9, 23]
+        y[i: 2, j: 26, k: 9] = (a[i, k, j - 2] if 2 <= j and j < 25 else 0.25)
+        """,
+    ),
     "a norm of channels that lie last": (
         "elementwise",
         """
