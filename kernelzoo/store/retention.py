@@ -8,7 +8,7 @@ mark tells where the next batch begins, and another where that of what was kept 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, LiteralString
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store.query import Query, Statement
@@ -46,44 +46,54 @@ def take_turns() -> Statement:
 def grown_old(table: Table, days: int) -> Query[Range]:
     """The next that are old enough, beyond those that were looked at; a lease has expired, too."""
     return Query(
-        sql="""
-            SELECT m.reached AS first, (
-                SELECT max(id) FILTER (WHERE expires_at < now()
-                    AND created_at < now() - make_interval(days => %(days)s))
-                FROM (
-                    SELECT id, created_at, expires_at
-                    FROM (SELECT 'lease' AS of_table, id, created_at, expires_at FROM lease
-                          UNION ALL
-                          SELECT 'agent_session', id, created_at, created_at FROM agent_session
-                         ) row
-                    WHERE of_table = m.of_table AND id > m.reached
-                    ORDER BY id LIMIT %(limit)s) next) AS last
-            FROM retention_mark m WHERE m.of_table = %(table)s
-        """,
-        parameters={"table": table, "days": days, "limit": BATCH[table]},
+        sql=_GROWN_OLD[table],
+        parameters={"days": days, "limit": BATCH[table]},
         row=Range,
     )
 
 
 def kept(table: Table) -> Query[Range]:
     """The next of those that were looked at and are there still."""
-    return Query(
-        sql="""
+    return Query(sql=_KEPT[table], parameters={"limit": BATCH[table]}, row=Range)
+
+
+_GROWN_OLD: Mapping[Table, LiteralString] = MappingProxyType(
+    {
+        "lease": """
+            SELECT m.reached AS first, (
+                SELECT max(id) FILTER (WHERE expires_at < now()
+                    AND created_at < now() - make_interval(days => %(days)s))
+                FROM (SELECT id, created_at, expires_at FROM lease
+                      WHERE id > m.reached ORDER BY id LIMIT %(limit)s) next) AS last
+            FROM retention_mark m WHERE m.of_table = 'lease'
+        """,
+        "agent_session": """
+            SELECT m.reached AS first, (
+                SELECT max(id) FILTER (WHERE created_at < now() - make_interval(days => %(days)s))
+                FROM (SELECT id, created_at FROM agent_session
+                      WHERE id > m.reached ORDER BY id LIMIT %(limit)s) next) AS last
+            FROM retention_mark m WHERE m.of_table = 'agent_session'
+        """,
+    }
+)
+_KEPT: Mapping[Table, LiteralString] = MappingProxyType(
+    {
+        "lease": """
             SELECT m.again AS first, (
                 SELECT max(id)
-                FROM (
-                    SELECT id
-                    FROM (SELECT 'lease' AS of_table, id FROM lease
-                          UNION ALL
-                          SELECT 'agent_session', id FROM agent_session) row
-                    WHERE of_table = m.of_table AND id > m.again AND id <= m.reached
-                    ORDER BY id LIMIT %(limit)s) next
-                ) AS last
-            FROM retention_mark m WHERE m.of_table = %(table)s
+                FROM (SELECT id FROM lease WHERE id > m.again AND id <= m.reached
+                      ORDER BY id LIMIT %(limit)s) next) AS last
+            FROM retention_mark m WHERE m.of_table = 'lease'
         """,
-        parameters={"table": table, "limit": BATCH[table]},
-        row=Range,
-    )
+        "agent_session": """
+            SELECT m.again AS first, (
+                SELECT max(id)
+                FROM (SELECT id FROM agent_session WHERE id > m.again AND id <= m.reached
+                      ORDER BY id LIMIT %(limit)s) next) AS last
+            FROM retention_mark m WHERE m.of_table = 'agent_session'
+        """,
+    }
+)
 
 
 def reached(table: Table, last: int) -> Statement:
