@@ -158,11 +158,10 @@ class Crowd:
         `measured`: how much this member has measured before.
         """
         key = self.see(member, one, lease)
-        world = World(seed=self.scenario.seed, flops=lease.flops)
         lent = [kernel.candidate for kernel in lease.candidates]
         times = {
-            name: world.call_ns(member.device, name) * visit.condition.slowdown(name, measured)
-            for name in {*key.candidate_ids, key.reference_id}
+            name: call_ns * visit.condition.slowdown(name, measured)
+            for name, call_ns in self._true_times(member, key, lease.flops).items()
         }
         reference_ns = times[key.reference_id]
         claims = self._claims(member, key, times, visit, lent)
@@ -191,13 +190,9 @@ class Crowd:
         """Answers the leases of an ambush, all of which were seen before, and votes."""
         for workload in self.scenario.workloads:
             key = self.keys[one.device_class, workload]
-            world = World(seed=self.scenario.seed, flops=Workload.parse(workload).flops)
             chance = Random(f"{self.scenario.seed}/{member.name}/{workload}")
             visit = MemberVisit(chance=chance, condition=condition(self.scenario.seed, member.name))
-            times = {
-                name: world.call_ns(member.device, name)
-                for name in {*key.candidate_ids, key.reference_id}
-            }
+            times = self._true_times(member, key, Workload.parse(workload).flops)
             reference_ns = times[key.reference_id]
             relative = {
                 name: time / reference_ns
@@ -219,6 +214,12 @@ class Crowd:
                 self.measurements += len(lent)
                 visit.told |= {name: timing.relative_time for name, timing in timings.items()}
             await one.vote(_ballot(workload, fastest(visit.told), paired=True))
+
+    def _true_times(self, member: Member, key: SimulatedKey, flops: int) -> dict[str, float]:
+        """Nanoseconds of a call of each kernel of a key on the member's device while it is idle."""
+        world = World(seed=self.scenario.seed, flops=flops)
+        names = {*key.candidate_ids, key.reference_id}
+        return {name: world.call_ns(member.device, name) for name in names}
 
     def _timing(
         self,
