@@ -12,7 +12,13 @@ from cli.figures import duration, number
 from cli.gateway_client import GatewayClient, reach
 from cli.listing import Column, Listing, print_json, show_all
 from cli.models.check import check_added, check_model
-from cli.models.dimensions import parse_constants, parse_dimensions, plan_choices, written
+from cli.models.dimensions import (
+    parse_constants,
+    parse_dimensions,
+    parse_range,
+    plan_choices,
+    written,
+)
 from cli.models.importing import (
     MAX_ERROR,
     QUANTISED_MAX_ERROR,
@@ -47,7 +53,11 @@ app = typer.Typer(help="Networks that pages run whole.", no_args_is_help=True)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A model's name.")]
 DimOption = Annotated[
     list[str] | None,
-    typer.Option("--dim", help="As in batch=1 or sequence=128,384; may be repeated."),
+    typer.Option(
+        "--dim",
+        help="As in batch=1 or sequence=128,384, or sequence=1..128 for one plan of them all; may "
+        "be repeated.",
+    ),
 ]
 ConstantOption = Annotated[
     list[str] | None,
@@ -121,7 +131,8 @@ def add(
             "--weights-url says where pages find the weights; name a file with --output, to which "
             "they are written so that you can put them there"
         )
-    dimensions, constants = parse_dimensions(dim or ()), parse_constants(constant or ())
+    extents, others = parse_range(dim or ())
+    dimensions, constants = parse_dimensions(others), parse_constants(constant or ())
     decodes = not constant and is_language_model(file, dimensions)
     f16 = _f16(dtype, target, None if decodes else weights_url)
     with reach(state, url) as gateway, TemporaryDirectory() as folder, live_display(notes) as shown:
@@ -134,7 +145,15 @@ def add(
         error = usual if max_error is None else max_error
         wanted = WantedWeights(choice=weights, max_error=error, quantize=quantize)
         model = imported(
-            file, name, dimensions, written_to, told, wanted, constants=constants, f16=f16
+            file,
+            name,
+            dimensions,
+            written_to,
+            told,
+            wanted,
+            constants=constants,
+            f16=f16,
+            extents=extents,
         )
         both = model.f16 is not None or decodes
         made = send(

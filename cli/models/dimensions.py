@@ -2,6 +2,7 @@
 become constants."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -14,6 +15,18 @@ MOST_PLANS = 64
 
 Dimensions = Mapping[str, int]
 Value: TypeAlias = "bool | int | float | list[Value]"
+
+
+_RANGE = re.compile(r"(?P<least>[0-9]{1,9})\.\.(?P<most>[0-9]{1,9})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimensionRange:
+    """The extents of a dimension that one plan serves, both included."""
+
+    name: str
+    least: int
+    most: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +45,30 @@ class PlanChoice:
             **self.dimensions,
             **{name: extent for name, extent in told.items() if extent is not None},
         }
+
+
+def parse_range(texts: Sequence[str]) -> tuple[DimensionRange | None, list[str]]:
+    """Reads `sequence=1..128`, and returns the texts with the largest extent in its place. Raises
+    InvalidInput for two ranges, and for one that has no extents."""
+    found: DimensionRange | None = None
+    others = []
+    for text in texts:
+        name, _, given = text.rpartition("=")
+        match = _RANGE.fullmatch(given)
+        if match is None:
+            others.append(text)
+            continue
+        least, most = int(match["least"]), int(match["most"])
+        if not 1 <= least < most:
+            raise InvalidInput(f"--dim {text[:80]} is no range; write --dim {name}=1..128")
+        if found is not None:
+            raise InvalidInput(
+                f"--dim {found.name} and --dim {name} are both ranges; a plan has one: give the "
+                f"other one its extents, as in --dim {name}=1"
+            )
+        found = DimensionRange(name=name, least=least, most=most)
+        others.append(f"{name}={most}")
+    return found, others
 
 
 def parse_dimensions(texts: Sequence[str]) -> tuple[Dimensions, ...]:

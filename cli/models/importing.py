@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.models.dimensions import PlanChoice, Value, plan_choices, written
+from cli.models.dimensions import DimensionRange, PlanChoice, Value, plan_choices, written
 from cli.models.sending import ImportedModel, Told
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import Form
@@ -15,6 +15,7 @@ from kernelzoo.domain.workload import ProgramWorkload
 from kernelzoo.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from services.tuner.graph.graph import Graph
     from services.tuner.graph.models import PlannedModel
     from services.tuner.graph.quantising import QuantisedModel
     from services.tuner.graph.storing import Storing
@@ -106,14 +107,18 @@ def imported(
     *,
     constants: tuple[Mapping[str, Value], ...] = ({},),
     f16: bool | None = False,
+    extents: DimensionRange | None = None,
 ) -> ImportedModel:
     """Writes the weights of all plans to the file `weights`. There is a plan for each of the
-    `dimensions` with each of the `constants`. With `f16` there are plans for WebGPU,
+    `dimensions` with each of the `constants`; with `extents` one for a range of a dimension, of
+    f32. With `f16` there are plans for WebGPU,
     too: of a language model such with a cache of f16, of a network such with values of f16 and a
     file of weights beside, which None makes where the file's weights are f16. Raises InvalidInput
     or UnsupportedModel for what cannot be imported.
     """
     choices = plan_choices(dimensions, constants)
+    if extents is not None:
+        return _range(file, name, choices, weights, told, wanted, extents)
     told(f"importing {file.name} for {'; '.join(written(each.named) for each in choices)}")
     if not any(constants) and is_language_model(file, dimensions):
         if wanted.quantize is not None:
@@ -216,6 +221,48 @@ def _quantised_told(found: "QuantisedModel") -> tuple[str, ...]:
     named = ", ".join(f"{label} ({loss:.2g})" for label, loss in list(found.left.items())[:LISTED])
     more = f" and {len(found.left) - LISTED} more" if len(found.left) > LISTED else ""
     return (line, f"left in f32, with the share that each would lose: {named}{more}")
+
+
+def _range(
+    file: Path,
+    name: str,
+    choices: tuple[PlanChoice, ...],
+    weights: Path,
+    told: Told,
+    wanted: WantedWeights,
+    extents: DimensionRange,
+) -> ImportedModel:
+    from services.tuner.graph.importing import imported as imported_graph
+    from services.tuner.graph.models import plan_range
+    from services.tuner.graph.ranges import ExtentRange
+    from services.tuner.graph.reading import read_model
+
+    if wanted.quantize is not None:
+        raise InvalidInput(
+            f"--quantize makes plans of one extent each; give --dim {extents.name} its extents one "
+            f"by one, as in --dim {extents.name}={extents.most}"
+        )
+    if len(choices) > 1:
+        raise InvalidInput(
+            f"--dim {extents.name}={extents.least}..{extents.most} is one plan; give each of the "
+            "other dimensions and constants one value"
+        )
+    (choice,) = choices
+    others = {each: n for each, n in choice.dimensions.items() if each != extents.name}
+    told(
+        f"importing {file.name} for {extents.name}={extents.least}..{extents.most}"
+        + (f", {written(others)}" if others else "")
+    )
+    read = read_model(file)
+
+    def at(extent: int) -> "Graph":
+        dimensions = {**choice.dimensions, extents.name: extent}
+        return imported_graph(read, dimensions, constants=choice.constants)
+
+    range_ = ExtentRange(name=extents.name, least=extents.least, most=extents.most)
+    usual = WeightsChoice.F16 if read.has_f16_weights else WeightsChoice.F32
+    model = plan_range(at, range_, choice.named, name, wanted.storing(usual))
+    return replace(_written(model, weights, told), remarks=_remarks(file, read.opsets[""]))
 
 
 def _remarks(file: Path, opset: int) -> tuple[str, ...]:

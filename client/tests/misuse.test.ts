@@ -34,7 +34,7 @@ test("Node, which has no workers, runs kernels and says that models run in pages
     () => zoo.languageModel("language"),
     () => zoo.loadGraph("kept"),
   ]) {
-    await assert.rejects(opening(), told(/^Models run in workers, and there are none here/));
+    await assert.rejects(opening(), told(/^Models run in workers: open them in a page/));
   }
 });
 

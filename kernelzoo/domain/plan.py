@@ -24,6 +24,10 @@ it lies and as what (`storage`), while its `offset` and `bytes` go on to be thos
 have one after the other. Chunks of such a file may be deflated, each by itself, so that a
 connection that breaks goes on with the next one.
 
+A plan that needs `ranges` has dimensions with a range of extents (`axes`): tensors lie as those of
+the largest do, and what a run leaves out is behind what it computes. Integers of inputs must be
+there beyond the extent as well, and be such as the input takes.
+
 A plan that needs `states` has some: tensors that are zeros at first and keep from run to run what a
 call has written to them, such as the keys and values of a language model. An input may be a state,
 and then stays as it is until it is given again. The plan of a language model says what is which in
@@ -53,6 +57,7 @@ class Need(StrEnum):
     STORED = "stored"
     F16 = "f16"
     I8 = "i8"
+    RANGES = "ranges"
 
 
 class PortDType(StrEnum):
@@ -69,15 +74,38 @@ class PortDType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAxis:
+    """A dimension of which a plan serves a range of extents, in the memory of the largest. Input
+    number `input`, i32[1], says how many of the largest extent a run leaves out."""
+
+    name: str
+    least: int
+    most: int
+    input: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPlace:
+    """Axis number `place` of a shape has `step` entries less for each that a run leaves out of
+    dimension number `axis` of the plan. The axes before it have one entry each."""
+
+    place: int
+    axis: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
     """An input or output as the page knows it; `tensor` is where it lies. `rows`: the least and the
-    largest integer of an input that chooses rows of a table as it is; a page refuses others."""
+    largest integer of an input that chooses rows of a table as it is; a page refuses others. `open`
+    is the axis that has a range of extents, of which `shape` has the largest."""
 
     name: str
     dtype: PortDType
     shape: tuple[int, ...]
     tensor: int
     rows: tuple[int, int] | None = None
+    open: OpenPlace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +251,7 @@ class Plan:
     golden: Golden
     states: tuple[PlanState, ...] = ()
     decoder: PlanDecoder | None = None
+    axes: tuple[PlanAxis, ...] = ()
 
     @property
     def file_bytes(self) -> int:

@@ -14,6 +14,7 @@ from kernelzoo.domain.plan import (
     Need,
     Plan,
     PlanTensor,
+    PortDType,
 )
 from kernelzoo.domain.weight_storage import refuse_storage
 from kernelzoo.errors import InvalidInput
@@ -35,6 +36,7 @@ def validated(plan: Plan) -> Plan:
     for number, tensor in enumerate(plan.tensors):
         _refuse_tensor(plan, number, tensor)
     _refuse_ports(plan)
+    _refuse_ranges(plan)
     _refuse_calls(plan)
     _refuse_data_flow(plan)
     _refuse_golden(plan)
@@ -45,6 +47,7 @@ def validated(plan: Plan) -> Plan:
 _MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _KERNEL = re.compile(
     r"[a-z0-9_+]{1,64}:[a-z0-9_]{1,64}:[a-z0-9]{1,64}(:constant=[a-z0-9_+]{1,64})?"
+    r"(:spare=[1-9][0-9]{0,8})?"
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_NAME = 256
@@ -68,6 +71,8 @@ def _refuse_needs(plan: Plan) -> None:
     _require(plan.needs == ordered, f"a plan names its needs once, in the order {known}")
     stated = (Need.STATES in plan.needs) == bool(plan.states)
     _require(stated, "a plan needs 'states' if it has some, and else does not")
+    ranges = (Need.RANGES in plan.needs) == bool(plan.axes)
+    _require(ranges, "a plan needs 'ranges' if it has axes with some, and else does not")
 
 
 def _refuse_names(plan: Plan) -> None:
@@ -236,6 +241,31 @@ def _refuse_ports(plan: Plan) -> None:
         _require(least <= most, f"input {port.name} takes no integer from {least} to {most}")
         fed = plan.tensors[port.tensor].weight is None
         _require(fed, f"input {port.name} is a weight, which a page cannot write")
+
+
+def _refuse_ranges(plan: Plan) -> None:
+    for axis in plan.axes:
+        what = f"dimension {axis.name[:80]!r}"
+        known = axis.name in plan.dimensions
+        _require(known, f"{what} has a range and is none of the plan's dimensions")
+        ordered = 1 <= axis.least <= axis.most == plan.dimensions.get(axis.name)
+        _require(ordered, f"{what} has no extent from {axis.least} to {axis.most}")
+        _refuse_index(what, "input", axis.input, len(plan.inputs))
+        told = plan.inputs[axis.input]
+        single = (told.dtype, told.shape, told.open) == (PortDType.INT32, (1,), None)
+        _require(single, f"input {told.name} says what is spare and must be int32[1]")
+    for port in (*plan.inputs, *plan.outputs):
+        open_ = port.open
+        if open_ is None:
+            continue
+        what = f"axis {open_.place} of {port.name}"
+        _refuse_index(what, "dimension", open_.axis, len(plan.axes))
+        inside = 0 <= open_.place < len(port.shape) and prod(port.shape[: open_.place]) == 1
+        _require(inside, f"{what} is open behind others of several entries")
+        axis = plan.axes[open_.axis]
+        left = port.shape[open_.place] - open_.step * (axis.most - axis.least)
+        fits = open_.step >= 1 and left >= 0
+        _require(fits, f"{what} has fewer entries than {axis.name} may leave out")
 
 
 def _refuse_calls(plan: Plan) -> None:

@@ -7,6 +7,10 @@ quantised weights are left out. An
 epilogue follows the operator: `matmul+bias+gelu:f32:m384k768n3072`. A last part names an input that
 a page never changes, such as weights: `matmul:f32:m1k768n3072:constant=b`.
 
+Behind all that `spare=128` may stand: of 128 equal parts of the output those at the end that nobody
+reads may be left out. How many, the last input of a call says, so that one kernel serves a range of
+extents: `matmul:f32:m128k384n1536:constant=b:spare=128` is right for every m from 1 to 128.
+
 What no operator names is a program: `program:add_gelu:0123456789abcdef` reads a name for people and
 the first 16 digits of the SHA-256 of its normalised text, which the zoo stores.
 """
@@ -26,7 +30,7 @@ from kernelzoo.domain.operators import EPILOGUES, OPERATORS, Family, Operator
 from kernelzoo.domain.operators.binding import bound, extent_of
 from kernelzoo.domain.operators.checking import checked
 from kernelzoo.domain.operators.epilogues import epilogue_inputs, with_epilogue
-from kernelzoo.domain.operators.expressions import Input, Program
+from kernelzoo.domain.operators.expressions import Input, Program, Read, Spare, parts
 from kernelzoo.domain.operators.figures import (
     flops,
     limits,
@@ -113,7 +117,12 @@ CONSTANT_WEIGHTS = ":constant=b"
 _KEY = re.compile(
     r"(?P<operators>[a-z0-9_+]{1,64}):(?P<dtype>[a-z0-9]{1,8}):(?P<extents>[a-z0-9]{1,64})"
     r"(:constant=(?P<constant>[a-z0-9_+]{1,64}))?"
+    r"(:spare=(?P<spare>[1-9][0-9]{0,8}))?"
 )
+
+
+SPARE = "spare"
+"""The input that says how many parts of the output are left out."""
 
 
 WorkloadKey = NewType("WorkloadKey", str)
@@ -138,7 +147,8 @@ class Workload:
     """`extents` are in the order of the operator's axes. Build it with `of` or `parse`.
 
     `epilogue` names what is done to every entry before it is stored, in that order. `constant` are
-    inputs that stay the same from call to call, so that a kernel may want them packed.
+    inputs that stay the same from call to call, so that a kernel may want them packed. Of `spare`
+    equal parts of the output a call may leave out some; 0 where it computes all of it.
     """
 
     operator: Operator
@@ -146,6 +156,7 @@ class Workload:
     extents: tuple[int, ...]
     epilogue: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
+    spare: int = 0
 
     @classmethod
     def of(
@@ -154,6 +165,7 @@ class Workload:
         extents: tuple[int, ...],
         dtype: str = DType.F32,
         constant: tuple[str, ...] = (),
+        spare: int = 0,
     ) -> Self:
         """`operator` may carry an epilogue: `matmul+bias+gelu`.
 
@@ -183,9 +195,12 @@ class Workload:
             extents=extents,
             epilogue=tuple(epilogue),
             constant=constant,
+            spare=spare,
         )
         workload._refuse_extents()
         workload._refuse_oversize()
+        if spare and workload.output.elements % spare:
+            raise InvalidInput(f"the output of {workload.key} has no {spare} equal parts")
         return workload
 
     @staticmethod
@@ -217,7 +232,8 @@ class Workload:
             )
         extents = tuple(int(n) for n in re.findall(r"[a-z]+([0-9]{1,9})", match["extents"]))
         constant = tuple(match["constant"].split("+")) if match["constant"] else ()
-        workload = cls.of(match["operators"], extents, match["dtype"], constant)
+        spare = int(match["spare"] or 0)
+        workload = cls.of(match["operators"], extents, match["dtype"], constant, spare)
         if workload.key != key:
             raise InvalidInput(
                 f"workload key {key[:80]!r} is not canonical; did you mean {workload.key!r}?"
@@ -290,8 +306,21 @@ class Workload:
     def key(self) -> str:
         dims = "".join(f"{a}{n}" for a, n in zip(self.operator.axes, self.extents, strict=False))
         constant = f":constant={'+'.join(self.constant)}" if self.constant else ""
+        spare = f":{SPARE}={self.spare}" if self.spare else ""
         operators = "+".join((self.operator.name, *self.epilogue))
-        return f"{operators}:{self.dtype}:{dims}{constant}"
+        return f"{operators}:{self.dtype}:{dims}{constant}{spare}"
+
+    @property
+    def spare_parts(self) -> int:
+        """Counts the equal parts of the output of which a call may leave out some; 0 where it
+        computes all of it."""
+        return self.spare
+
+    @property
+    def whole(self) -> "Workload":
+        """Returns the workload that computes all parts of the output, which this one is where
+        nothing is left out."""
+        return replace(self, spare=0)
 
     @property
     def given(self) -> dict[str, int]:
@@ -356,7 +385,9 @@ class Workload:
         output = tuple(extent[a] for a in axes)
         shapes = [(n, tuple(extent[a] for a in axes)) for n, axes in self.operator.inputs]
         shapes += epilogue_inputs(self.epilogue, output)
-        inputs = (self._input(name, shape) for name, shape in shapes)
+        inputs = [self._input(name, shape) for name, shape in shapes]
+        if self.spare:
+            inputs.append(Tensor(name=SPARE, role=Role.INPUT, dtype=DType.I32, shape=(1,), limit=1))
         whole = self.operator.stages[-1].dtype is DType.I32
         dtype = DType.I32 if whole else self.dtype
         return (*inputs, Tensor(name=name, role=Role.OUTPUT, dtype=dtype, shape=output))
@@ -434,6 +465,15 @@ class ProgramWorkload(Workload):
     @property
     def flops(self) -> int:
         return _flops(self)
+
+    @property
+    def spare_parts(self) -> int:
+        spare = self.program.spare
+        return spare.parts if spare else 0
+
+    @property
+    def whole(self) -> Workload:
+        return _whole(self) if self.program.spare else self
 
     @property
     def reduction_length(self) -> int:
@@ -532,6 +572,19 @@ def _flops(workload: ProgramWorkload) -> int:
 
 
 @lru_cache(maxsize=1024)
+def _whole(workload: ProgramWorkload) -> Workload:
+    """Nothing is told then of what is left out, unless a stage reads it."""
+    program = workload.program
+    assert program.spare is not None
+    read = {
+        part.tensor for s in program.stages for part in parts(s.value) if isinstance(part, Read)
+    }
+    kept = (i for i in program.inputs if i.name != program.spare.tensor or i.name in read)
+    bare = replace(program, inputs=tuple(kept), spare=None)
+    return Workload.of_program(workload.name, bare)
+
+
+@lru_cache(maxsize=1024)
 def _tensors(workload: ProgramWorkload) -> tuple[Tensor, ...]:
     program = workload.program
     limit = limits(program)
@@ -570,7 +623,8 @@ def _program(workload: Workload) -> Program:
         if tensor.role is Role.INPUT
     )
     stages = with_epilogue(workload.operator.stages, workload.epilogue)
-    return bound(Program(inputs=inputs, stages=stages), workload.extent)
+    spare = Spare(SPARE, workload.spare) if workload.spare else None
+    return bound(Program(inputs=inputs, stages=stages, spare=spare), workload.extent)
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

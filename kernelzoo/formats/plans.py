@@ -36,7 +36,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(plan)
     document["dimensions"] = dict(sorted(document["dimensions"].items()))
     for port in document["inputs"] + document["outputs"]:
-        _omit(port, "rows")
+        _omit(port, "rows", "open")
     for part in document["golden"]["inputs"] + document["golden"]["outputs"]:
         _omit(part, "off")
     for tensor in document["tensors"]:
@@ -48,8 +48,9 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         _omit(chunk, "inflated")
     _omit(document["golden"], "storage_error")
     _omit(document, "decoder")
-    if not document["states"]:
-        del document["states"]
+    for name in ("states", "axes"):
+        if not document[name]:
+            del document[name]
     return document
 
 

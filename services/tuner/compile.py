@@ -214,6 +214,7 @@ def compile_packing(workload: Workload, layout: str) -> Artifact:
 
     Raises InvalidInput for an id that is no layout.
     """
+    workload = workload.whole
     program = slice_outer_loop(weights_layout(layout).program(workload), CHUNK)
     module = lower(run_passes(program, ALL_PASSES, PassOptions(vectors=1)), ALL_PASSES)
     plain, packed = workload.tensors[1], _tensors(workload, layout)[1]
@@ -241,4 +242,4 @@ def _tensors(workload: Workload, layout: str) -> tuple[Tensor, ...]:
     if not layout:
         return workload.tensors
     a, b, *rest = workload.tensors
-    return a, replace(b, shape=weights_layout(layout).shape(workload)), *rest
+    return a, replace(b, shape=weights_layout(layout).shape(workload.whole)), *rest

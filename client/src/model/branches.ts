@@ -3,11 +3,13 @@
  * the branches of a merged decoder: `use_cache_branch` of a feed chooses one. Loaded with the first
  * such feed.
  */
-import type { PlanWire } from "../wire/model-answer.js";
+import { KernelZooError } from "../engine/error.js";
 import type { Feed } from "./feeds.js";
 import type { Dimensions } from "./request.js";
 
 type Feeds = Readonly<Record<string, Feed>>;
+
+const refused = (message: string) => new KernelZooError("run", message);
 
 /** The parts of a model that are used here. */
 interface Branch<Outputs, Options> {
@@ -29,22 +31,18 @@ const isSame = (one: Dimensions, other: Dimensions): boolean =>
 
 /** Runs a model by the plan that its feeds ask for, and owns those that were opened for a feed. */
 export class Branches<Outputs, Options> {
-  readonly #plan: PlanWire;
+  readonly #first: Branch<Outputs, Options>;
   readonly #open: (dimensions: Dimensions) => Promise<Branch<Outputs, Options>>;
-  readonly #refuse: (message: string) => Error;
   readonly #opening = new Map<string, Promise<Branch<Outputs, Options>>>();
   #opened: readonly Branch<Outputs, Options>[];
   #disposed = false;
 
   constructor(
     model: Branch<Outputs, Options>,
-    plan: PlanWire,
     open: (dimensions: Dimensions) => Promise<Branch<Outputs, Options>>,
-    refuse: (message: string) => Error,
   ) {
-    this.#plan = plan;
+    this.#first = model;
     this.#open = open;
-    this.#refuse = refuse;
     this.#opened = [model];
   }
 
@@ -74,13 +72,14 @@ export class Branches<Outputs, Options> {
 
   /** The dimensions of the plan that feeds ask for. */
   #asked(feeds: Feeds): Dimensions {
-    const { dimensions, inputs } = this.#plan;
+    const { plan, inputs } = this.#first;
+    const { dimensions } = plan;
     const asked: Record<string, number> = { ...dimensions };
     for (const [name, feed] of Object.entries(feeds)) {
       if (!Object.hasOwn(dimensions, name) || inputs.some((port) => port.name === name)) continue;
       asked[name] = numberOf(feed);
       if (Number.isNaN(asked[name])) {
-        throw this.#refuse(
+        throw refused(
           `${name} chooses a plan of the model: give one whole number, or true or false.`,
         );
       }
@@ -89,7 +88,7 @@ export class Branches<Outputs, Options> {
   }
 
   async #other(asked: Dimensions): Promise<Branch<Outputs, Options>> {
-    if (this.#disposed) throw this.#refuse("The model was disposed of. Open it again.");
+    if (this.#disposed) throw refused("The model was disposed of. Open it again.");
     const key = JSON.stringify(asked);
     const opening = this.#opening.get(key) ?? this.#checked(asked);
     this.#opening.set(key, opening);
@@ -110,6 +109,6 @@ export class Branches<Outputs, Options> {
     }
     await model.dispose();
     const told = Object.entries(asked).map(([name, extent]) => `${name}=${extent}`);
-    throw this.#refuse(`This file is no plan for ${told.join(", ")}: open the file that is.`);
+    throw refused(`This file is no plan for ${told.join(", ")}: open the file that is.`);
   }
 }

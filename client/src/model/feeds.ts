@@ -72,7 +72,7 @@ export function copied(entries: Float32Array | Int32Array, into?: Stored): Store
 
 /** Fresh memory, which workers share where the browser lets them; they only read it. */
 function fresh(length: number, shares: boolean): Stored {
-  const bytes = length * Float32Array.BYTES_PER_ELEMENT;
+  const bytes = 4 * length;
   const memory = shares ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes);
   return new Float32Array(memory) as Stored;
 }

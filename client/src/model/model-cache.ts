@@ -190,6 +190,7 @@ export async function loadGraph<Types extends ModelTypes = AnyModel>(
     const { answer, origin } = graph;
     const opener = new Opener(host, { answer, origin, modules: graph.modules }, order, next);
     const model = new Model<Types>(opener, await opener.open());
+    if (answer.plan.axes) (await import("./ranges.js")).serveRanges(model, opener);
     return await completed(model);
   } finally {
     starting.then(({ drop }) => drop()).catch(() => undefined);

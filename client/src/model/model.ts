@@ -216,12 +216,11 @@ export class Model<Types extends ModelTypes = AnyModel> {
   ): Promise<Types["outputs"]> {
     const { answer, host } = this.#opener;
     const { inputs, outputs, dimensions } = answer.plan;
-    const refuse = (message: string) => new KernelZooError("run", message);
     const chooses = (name: string) =>
       Object.hasOwn(dimensions, name) && !inputs.some((port) => port.name === name);
     if (this.#open !== undefined && Object.keys(feeds).some(chooses)) {
       if (this.#branches !== undefined) return this.#branches.run(feeds, options);
-      return this.#runBranch(this.#open, structuredClone(feeds), options, refuse);
+      return this.#runBranch(this.#open, structuredClone(feeds), options);
     }
     if (this.#opener.target.target === "webgpu") this.#ready?.soon();
     const opened = this.#opened;
@@ -278,10 +277,9 @@ export class Model<Types extends ModelTypes = AnyModel> {
     open: (dimensions: Dimensions) => Promise<Model<Types>>,
     feeds: FeedsOf<Types>,
     options: RunOptions<Types["outputs"]>,
-    refuse: (message: string) => Error,
   ): Promise<Types["outputs"]> {
     const { Branches } = await import("./branches.js");
-    this.#branches ??= new Branches(this, this.#opener.answer.plan, open, refuse);
+    this.#branches ??= new Branches(this, open);
     return this.#branches.run(feeds, options);
   }
 

@@ -45,12 +45,12 @@ function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL
   return url;
 }
 
-const KNOWN_NEEDS: readonly string[] = ["states", "stored", "f16", "i8"];
+const KNOWN_NEEDS = /^(states|stored|f16|i8|ranges)$/;
 
 async function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): Promise<void> {
   const { model, plan, kernels } = answer;
   const needs = plan?.needs;
-  const unknown = needs?.find((need) => !KNOWN_NEEDS.includes(need));
+  const unknown = needs?.find((need) => !KNOWN_NEEDS.test(need));
   const isAsked = needs?.includes("states") === (host.states ?? false);
   if (model === 1 && kernels && isAsked && unknown === undefined) return;
   throw refused((await refusals()).otherKind(url, answer, unknown));

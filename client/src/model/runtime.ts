@@ -156,6 +156,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
       tuned?.spawn ?? workers.next,
     );
     const model = new Model<Types>(opener, await opener.open(), openBranch);
+    if (answered.answer.plan.axes) (await import("./ranges.js")).serveRanges(model, opener);
     tuned?.attach(model);
     model.saved = found?.graphs.saveGraph(host, save as string, model, false);
     model.saved?.catch(() => undefined); // The model runs without it.

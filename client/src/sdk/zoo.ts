@@ -132,7 +132,7 @@ async function refuseUnknown(where: keyof typeof OPTIONS, options: object = {}):
 /** Throws KernelZooError (run) where there are no workers: in Node, in service workers, in worklets. */
 function refuseWithoutWorkers(): void {
   if (globalThis.Worker !== undefined) return;
-  const message = "Models run in workers, and there are none here: open them in a page.";
+  const message = "Models run in workers: open them in a page.";
   throw new KernelZooError("run", message);
 }
 

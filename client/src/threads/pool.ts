@@ -53,7 +53,7 @@ export class ThreadPool {
   private constructor(arena: Arena, threads: readonly Thread[]) {
     this.#arena = arena;
     this.#threads = threads;
-    this.#block = arena.allocate(CONTROL_WORDS * Int32Array.BYTES_PER_ELEMENT);
+    this.#block = arena.allocate(4 * CONTROL_WORDS);
     this.#control = controlView(arena.memory, this.#block.start);
     this.#control.fill(0);
   }

@@ -132,7 +132,7 @@ export async function receiveWeights(
   first = 0,
 ): Promise<void> {
   const reading = plan.needs.includes("stored") ? stored : plainFile;
-  if (!reading) throw new KernelZooError("artifact", "This worker reads no weights of fewer bits.");
+  if (!reading) throw new KernelZooError("artifact", "This worker reads plain weights.");
   const { take, from } = reading(plan, async (offset, bytes) => (await sink)(offset, bytes));
   await streamWeights(url, plan.chunks, take, arrived, from(first));
 }

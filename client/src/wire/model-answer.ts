@@ -44,7 +44,7 @@ export function kernelsOf({
     if (served !== undefined) return replaced.includes(workload) ? served.fallback : served.kernel;
     throw new KernelZooError(
       "manifest",
-      `No kernel of ${workload} is compiled yet. Try again in a few seconds.`,
+      `No kernel of ${workload} is compiled yet. Try again soon.`,
     );
   };
 }

@@ -2263,6 +2263,16 @@ export interface components {
             readonly runs: number | null;
         };
         /**
+         * OpenPlace
+         * @description Axis number `place` of a shape has `step` entries less for each that a run leaves out of
+         *         dimension number `axis` of the plan. The axes before it have one entry each.
+         */
+        readonly OpenPlace: {
+            readonly axis: number;
+            readonly place: number;
+            readonly step: number;
+        };
+        /**
          * Origins
          * @description The origins of the pages whose agents may measure for the application.
          */
@@ -2349,6 +2359,7 @@ export interface components {
          *         `plan_checking.validated`.
          */
         readonly Plan: {
+            readonly axes?: readonly components["schemas"]["PlanAxis"][];
             readonly calls: readonly components["schemas"]["PlanCall"][];
             readonly chunks: readonly components["schemas"]["Chunk"][];
             readonly decoder?: components["schemas"]["PlanDecoder"];
@@ -2365,6 +2376,17 @@ export interface components {
             readonly states?: readonly components["schemas"]["PlanState"][];
             readonly tensors: readonly components["schemas"]["PlanTensor"][];
             readonly weights: readonly components["schemas"]["Weight"][];
+        };
+        /**
+         * PlanAxis
+         * @description A dimension of which a plan serves a range of extents, in the memory of the largest. Input
+         *         number `input`, i32[1], says how many of the largest extent a run leaves out.
+         */
+        readonly PlanAxis: {
+            readonly input: number;
+            readonly least: number;
+            readonly most: number;
+            readonly name: string;
         };
         /**
          * PlanCall
@@ -2517,11 +2539,13 @@ export interface components {
         /**
          * Port
          * @description An input or output as the page knows it; `tensor` is where it lies. `rows`: the least and the
-         *         largest integer of an input that chooses rows of a table as it is; a page refuses others.
+         *         largest integer of an input that chooses rows of a table as it is; a page refuses others. `open`
+         *         is the axis that has a range of extents, of which `shape` has the largest.
          */
         readonly Port: {
             readonly dtype: components["schemas"]["PortDType"];
             readonly name: string;
+            readonly open?: components["schemas"]["OpenPlace"];
             readonly rows?: readonly [
                 number,
                 number

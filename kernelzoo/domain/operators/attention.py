@@ -6,11 +6,17 @@
     c[i, h, e] = mixed[h, i, e] / total[h, i]
 
 Queries, keys and values may be columns of one matrix, as one product makes them.
+
+Of a range of lengths there are only the first keys, and only the first rows are wanted: a last
+input `spare` says how many of the last ones are neither.
+
+    scores[h, i, j] = (… if j + spare[0] < n else -inf)
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 
 from kernelzoo.domain.operators.epilogues import (
     EPILOGUES,
@@ -24,13 +30,18 @@ from kernelzoo.domain.operators.expressions import (
     Binary,
     BinaryOp,
     Call,
+    Choice,
+    CompareOp,
+    Comparison,
     Expression,
     Function,
     Input,
     Integer,
     Program,
     Read,
+    Real,
     Reducer,
+    Spare,
     Stage,
     number,
     read,
@@ -40,6 +51,9 @@ LANES = 4
 
 NAME = "attention"
 """Its workloads have this name."""
+
+SPARE = Input("spare", "i32", (1,))
+"""Says how many rows at the end nobody wants, and how many keys at the end there are not."""
 
 SCORED = {name: kind for name, kind in EPILOGUES.items() if kind is not EpilogueKind.UNARY}
 """Scores may go through these before their softmax."""
@@ -73,7 +87,8 @@ class HeadsOperand:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManyRowsAttention:
     """`m` queries and `n` keys of `head_dim` entries in each of `heads`, `n` values of `width`.
-    `epilogue` is what is done to scores, as after a product of matrices."""
+    `epilogue` is what is done to scores, as after a product of matrices. Where it is told what is
+    spare, `spare_keys` and `spare_rows` say of which that is."""
 
     heads: int
     m: int
@@ -84,6 +99,12 @@ class ManyRowsAttention:
     keys: HeadsOperand
     values: HeadsOperand
     epilogue: tuple[str, ...] = ()
+    spare_keys: bool = False
+    spare_rows: bool = False
+
+    @property
+    def is_told_spare(self) -> bool:
+        return self.spare_keys or self.spare_rows
 
     @property
     def in_vectors(self) -> bool:
@@ -112,8 +133,11 @@ def attention(given: ManyRowsAttention) -> Program:
     d, e = _axis("d", given.head_dim), _axis("e", given.width)
     product = given.queries.entry(h, i, d) * given.keys.entry(h, j, d)
     stages = [Stage(UNFINISHED, (h, i, j), product, Reducer.SUM, (d,))]
-    if given.epilogue:
+    if given.epilogue or given.spare_keys:
         value = finished(given.epilogue, stages[0][h, i, j], (h, i, j))
+        if given.spare_keys:
+            is_there = Comparison(CompareOp.LT, j + read(SPARE.name, Integer(0)), Integer(given.n))
+            value = Choice((is_there,), value, Real(-inf))
         stages.append(Stage("scores", (h, i, j), value))
     scores = stages[-1]
     most = Stage("most", (h, i), scores[h, i, j], Reducer.MAX, (j,))
@@ -122,7 +146,11 @@ def attention(given: ManyRowsAttention) -> Program:
     weighed = power[h, i, j] * given.values.entry(h, j, e)
     mixed = Stage("mixed", (h, i, e), weighed, Reducer.SUM, (j,))
     made = Stage("c", (i, h, e), mixed[h, i, e] / total[h, i])
-    return Program(inputs=_inputs(given), stages=(*stages, most, power, total, mixed, made))
+    return Program(
+        inputs=_inputs(given),
+        stages=(*stages, most, power, total, mixed, made),
+        spare=Spare(SPARE.name, given.m) if given.spare_rows else None,
+    )
 
 
 def _axis(name: str, extent: int) -> Axis:
@@ -135,6 +163,7 @@ def _inputs(given: ManyRowsAttention) -> tuple[Input, ...]:
     return (
         *(Input(f"x{place}", "f32", shapes[place]) for place in sorted(shapes)),
         *(Input(name, "f32", shape) for name, shape in extra),
+        *((SPARE,) if given.is_told_spare else ()),
     )
 
 
@@ -160,7 +189,10 @@ def _read_off(program: Program) -> ManyRowsAttention | None:
             operands = [_operand(each, inputs) for each in (q, k, v)]
         case _:
             return None
-    scored = () if len(program.stages) == 6 else _epilogue(program.stages[1].value)
+    value = None if len(program.stages) == 6 else program.stages[1].value
+    spare_keys = isinstance(value, Choice)
+    value = value.then if isinstance(value, Choice) else value
+    scored = () if value is None else _epilogue(value)
     queries, keys, values = operands
     sizes = (products.axes, products.over, mixed.axes)
     if queries is None or keys is None or values is None:
@@ -178,6 +210,8 @@ def _read_off(program: Program) -> ManyRowsAttention | None:
         keys=keys,
         values=values,
         epilogue=scored,
+        spare_keys=spare_keys,
+        spare_rows=program.spare is not None,
     )
 
 

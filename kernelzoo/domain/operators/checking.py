@@ -6,6 +6,7 @@ outside of a tensor is found by the evaluation of its entries (`kernelzoo.numeri
 
 from collections.abc import Mapping
 from keyword import iskeyword
+from math import prod
 from re import fullmatch
 
 from kernelzoo.domain.dtype import DType
@@ -72,6 +73,7 @@ def checked(program: Program) -> Program:
     if recurrent:
         refuse_faulty_recurrence(program)
     _refuse_updates(program)
+    _refuse_spare(program)
     refuse_ordered(program)
     return program
 
@@ -87,6 +89,18 @@ def _refuse_updates(program: Program) -> None:
             raise InvalidInput(
                 f"{update} updates no input by a stage of its dtype and shape; state one such"
             )
+
+
+def _refuse_spare(program: Program) -> None:
+    spare = program.spare
+    if spare is None:
+        return
+    if program.inputs[-1:] != (Input(spare.tensor, DType.I32, (1,)),):
+        raise InvalidInput(f"{spare}: the last input must be {spare.tensor}: i32[1]")
+    if prod(program.output.shape) % spare.parts:
+        raise InvalidInput(f"{spare}: the output has no {spare.parts} equal parts")
+    if program.updates or program.output.is_ordered or is_recurrent(program):
+        raise InvalidInput(f"{spare}: parts of an output that updates or orders are computed whole")
 
 
 def _refuse_name(name: str, taken: Mapping[str, object]) -> None:

@@ -349,20 +349,35 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class Spare:
+    """The input `tensor`, i32[1], says how many of the `parts` equal parts of the output, the last
+    ones, nobody will read: a kernel may leave them as they are, or write anything there."""
+
+    tensor: str
+    parts: int
+
+    def __str__(self) -> str:
+        return f"spare {self.tensor}: {self.parts}"
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """The last stage is the output. All extents are numbers. With `makes_f16` the output, whose
-    entries are computed in f32 like all others, is stored as f16."""
+    entries are computed in f32 like all others, is stored as f16. Where something is `spare`, the
+    program states what a call computes with none of it."""
 
     inputs: tuple[Input, ...]
     stages: tuple[Stage, ...]
     updates: tuple[Update, ...] = ()
     makes_f16: bool = False
+    spare: Spare | None = None
 
     def __str__(self) -> str:
         stages = self.stages
         if self.makes_f16:
             stages = (*stages[:-1], replace(stages[-1], dtype=DType.F16))
-        return "\n".join(map(str, (*self.inputs, *stages, *self.updates)))
+        last = (self.spare,) if self.spare else ()
+        return "\n".join(map(str, (*self.inputs, *stages, *self.updates, *last)))
 
     @property
     def output(self) -> Stage:
@@ -397,6 +412,7 @@ class Program:
             inputs=tuple(replace(each, name=names[each.name]) for each in self.inputs),
             stages=tuple(_renamed(stage, names) for stage in self.stages),
             updates=tuple(Update(names[u.tensor], names[u.stage]) for u in self.updates),
+            spare=self.spare and replace(self.spare, tensor=names[self.spare.tensor]),
         )
 
 

@@ -109,10 +109,11 @@ def stage_bytes(program: Program) -> int:
 def limits(program: Program) -> dict[str, int]:
     """For each input of integers a bound that its entries are below in a call that makes sense: the
     smallest extent that it is a place of, or what it is compared with. Words, whose bits are read,
-    have none."""
+    have none. What may be spare is none of it, as then everything is computed."""
     reach, words = _Reach(program), _words(program)
+    spare = program.spare.tensor if program.spare else ""
     return {
-        each.name: reach.limit(each.name)
+        each.name: 1 if each.name == spare else reach.limit(each.name)
         for each in program.inputs
         if DType(each.dtype).compute_dtype is DType.I32 and each.name not in words
     }

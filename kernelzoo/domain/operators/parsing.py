@@ -6,6 +6,7 @@
     above[i: 5]: i32 = (1 if 0.5 < a[i, 0] else 0)      stage of integers
     c[i: 5]: f16 = a[i, 0] * 0.5                        output that is stored as f16
     a := c                                              update: what a holds after the call
+    spare x: 5                                          the last x[0] of 5 parts may be left out
     c[i: 5] = last over k: 9 of scatter(a[i], b[k], at[k])    stage that is written at places
 
 Expressions are a small part of Python's, so that Python's own parser reads them; nothing of them is
@@ -39,6 +40,7 @@ from kernelzoo.domain.operators.expressions import (
     Real,
     Reducer,
     Scatter,
+    Spare,
     Stage,
     Update,
 )
@@ -53,6 +55,7 @@ _STAGE = re.compile(
     r"((?P<reducer>\w+) over (?P<over>[^\[\]]*?) of )?(?P<value>.+)"
 )
 _UPDATE = re.compile(r"(?P<tensor>\w+) := (?P<stage>\w+)")
+_SPARE = re.compile(r"spare (?P<tensor>\w+): (?P<parts>[1-9][0-9]{0,8})")
 _BINARY: Mapping[type[ast.operator], BinaryOp] = {
     ast.Add: BinaryOp.ADD,
     ast.Sub: BinaryOp.SUB,
@@ -78,7 +81,10 @@ Axes = Mapping[str, Axis]
 def parsed(text: str) -> Program:
     """The program of a text. Raises InvalidInput for a text that `str` does not give."""
     refuse_long(text)
-    lines = text.split("\n")
+    *lines, last = text.split("\n")
+    found = _SPARE.fullmatch(last)
+    spare = Spare(found["tensor"], int(found["parts"])) if found else None
+    lines += [] if found else [last]
     inputs: list[Input] = []
     stages: list[Stage] = []
     updates: list[Update] = []
@@ -97,7 +103,7 @@ def parsed(text: str) -> Program:
     makes_f16 = bool(stages) and stages[-1].dtype is DType.F16
     if makes_f16:
         stages[-1] = replace(stages[-1], dtype=DType.F32)
-    program = checked(Program(tuple(inputs), tuple(stages), tuple(updates), makes_f16))
+    program = checked(Program(tuple(inputs), tuple(stages), tuple(updates), makes_f16, spare))
     if str(program) != text:
         raise InvalidInput("the program is not written as it is printed; store what str gives")
     return program

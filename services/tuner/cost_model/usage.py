@@ -5,7 +5,7 @@ model has only its settings to go by.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
@@ -53,7 +53,7 @@ def usage(candidate: Candidate) -> Usage | None:
     if formulas is None:
         return None
     try:
-        return formulas(candidate)
+        return formulas(replace(candidate, workload=candidate.workload.whole))
     except (InvalidSchedule, UnsupportedProgram):
         return None
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Program
-from kernelzoo.domain.plan import PortDType
+from kernelzoo.domain.plan import OpenPlace, PlanAxis, PortDType
 from kernelzoo.domain.workload import Role, Workload
 from kernelzoo.numerics.operators import NUMPY_DTYPES
 
@@ -37,12 +37,14 @@ def integers_of_32(entries: NDArray[Any]) -> NDArray[np.int32]:
 @dataclass(frozen=True, slots=True)
 class GraphPort:
     """An input or output of the model by its own name, and the value that it is. `rows`: the least
-    and the largest integer that an input takes which chooses rows of tensors (indices.py)."""
+    and the largest integer that an input takes which chooses rows of tensors (indices.py). `open`
+    is its axis that has a range of extents (ranges.py)."""
 
     name: str
     dtype: PortDType
     value: str
     rows: tuple[int, int] | None = None
+    open: OpenPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class Node:
 class Graph:
     """`values` has every tensor by its name, `constants` the entries of those that never change,
     `states` are those that a run leaves to the next one; `nodes` stand in an order in which they
-    can be carried out."""
+    can be carried out. `axes` have a range of extents, of which values have the largest
+    (ranges.py)."""
 
     inputs: tuple[GraphPort, ...]
     outputs: tuple[GraphPort, ...]
@@ -88,6 +91,7 @@ class Graph:
     constants: Mapping[str, NDArray[np.float32 | np.float16 | np.int32 | np.int8]]
     nodes: tuple[Node, ...]
     states: tuple[str, ...] = ()
+    axes: tuple[PlanAxis, ...] = ()
 
     @property
     def users(self) -> dict[str, tuple[Node, ...]]:

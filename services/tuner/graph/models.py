@@ -8,20 +8,23 @@ import (importing.py) ─▶ golden outputs (golden.py)
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from kernelzoo.domain.plan import Golden, Plan
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import ALL_RULES, Rules, fused, fused_f16
-from services.tuner.graph.golden import GoldenFile, golden_file
+from services.tuner.graph.golden import GoldenFile, golden_file, written
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import imported
 from services.tuner.graph.magnitudes import refuse_overflow
 from services.tuner.graph.planning import planned
+from services.tuner.graph.ranges import ExtentRange, ranged, refuse_wrong_extent
 from services.tuner.graph.reading import read_model
 from services.tuner.graph.storing import Stored, Storing, output_error, stored_model
 from services.tuner.graph.weights import WeightFile, weight_file
@@ -93,11 +96,27 @@ def plan_graphs(
     where these are there already."""
     golden = tuple(map(golden_file, graphs)) if right is None else tuple(right)
     lowered = tuple(fused(graph, rules) for graph in graphs)
-    stored = None
-    if storing is not None:
-        small = stored_model(lowered, golden, storing)
-        lowered, golden, stored = small.graphs, small.golden, small.stored
-    return _planned_model(lowered, golden, dimensions, name, stored)
+    return _stored_model(lowered, golden, dimensions, name, storing)
+
+
+def plan_range(
+    imported_at: Callable[[int], Graph],
+    range_: ExtentRange,
+    dimensions: Mapping[str, int],
+    name: str,
+    storing: Storing | None = None,
+) -> PlannedModel:
+    """One plan for a range of extents. `imported_at` imports the model for one of them,
+    `dimensions` have the others and the largest of the range. Raises InvalidInput and
+    UnsupportedModel as `plan_model` does, and where no one plan is right for the whole range."""
+    graphs = [imported_at(extent) for extent in range_.samples]
+    graph = ranged([fused(each) for each in graphs], range_)
+    for extent in {range_.least, (range_.least + range_.most) // 2, range_.most - 1}:
+        refuse_wrong_extent(graph, imported_at(extent), extent)
+    right = golden_file(graphs[0])
+    feeds = {**right.feeds, graph.inputs[-1].name: np.zeros(1, np.int32)}
+    golden = written(graph, feeds, right.outputs, off=right.off)
+    return _stored_model([graph], [golden], [dimensions], name, storing)
 
 
 def plan_f16(
@@ -142,6 +161,19 @@ def allowing_f16(golden: Golden, error: float) -> Golden:
     f16; a GPU may round in either direction, to the next but one."""
     tolerance = max(golden.tolerance, F16_SPREAD * error)
     return replace(golden, tolerance=tolerance, storage_error=error)
+
+
+def _stored_model(
+    lowered: Sequence[Graph],
+    golden: Sequence[GoldenFile],
+    dimensions: Sequence[Mapping[str, int]],
+    name: str,
+    storing: Storing | None,
+) -> PlannedModel:
+    if storing is None:
+        return _planned_model(lowered, golden, dimensions, name)
+    small = stored_model(tuple(lowered), tuple(golden), storing)
+    return _planned_model(small.graphs, small.golden, dimensions, name, small.stored)
 
 
 def _planned_model(

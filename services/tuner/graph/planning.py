@@ -54,6 +54,7 @@ def planned(
         memory=PlanMemory(weights=file.plain_bytes, activations=placement.size_bytes),
         golden=golden,
         states=tuple(_state(graph, name) for name in graph.states),
+        axes=graph.axes,
     )
     return validated(plan)
 
@@ -64,6 +65,7 @@ def _needs(graph: Graph, weights: PlanWeights) -> tuple[Need, ...]:
         Need.STORED: any(weight.storage for weight in weights.weights),
         Need.F16: any(value.dtype is DType.F16 for value in graph.values.values()),
         Need.I8: any(value.dtype is DType.I8 for value in graph.values.values()),
+        Need.RANGES: bool(graph.axes),
     }
     return tuple(need for need in Need if present[need])
 
@@ -94,4 +96,11 @@ class _Tensors:
     def port(self, port: GraphPort) -> Port:
         shape = self._graph.values[port.value].shape
         number = self.number(port.value)
-        return Port(name=port.name, dtype=port.dtype, shape=shape, tensor=number, rows=port.rows)
+        return Port(
+            name=port.name,
+            dtype=port.dtype,
+            shape=shape,
+            tensor=number,
+            rows=port.rows,
+            open=port.open,
+        )

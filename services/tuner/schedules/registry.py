@@ -4,6 +4,7 @@
 goes by what a candidate's config says, its setting `family`.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 from kernelzoo.domain.candidate import Candidate
@@ -17,6 +18,7 @@ from services.tuner.schedules.attention import family as attention
 from services.tuner.schedules.base.family import ScheduleFamily
 from services.tuner.schedules.base.iteration import iteration_space
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.spare import with_spare
 from services.tuner.schedules.block_attention import family as block_attention
 from services.tuner.schedules.conv import family as conv
 from services.tuner.schedules.decode_attention import family as decode_attention
@@ -76,12 +78,18 @@ def lite_space(
     workload that the target has no kernels for.
     """
     refuse_unsupported(workload, target)
-    return matching(workload, target)[0].space(workload, gpu)
+    if not workload.spare_parts:
+        return matching(workload, target)[0].space(workload, gpu)
+    return tuple(
+        replace(each, workload=workload) for each in lite_space(workload.whole, target, gpu)
+    )
 
 
 @lru_cache(maxsize=1024)
 def matching(workload: Workload, target: TargetKind) -> tuple[ScheduleFamily, ...]:
-    """The families that have schedules for a workload, in the order of the table."""
+    """The families that have schedules for a workload, in the order of the table. What may be left
+    out of its output is nothing that they ask for."""
+    workload = workload.whole
     unnamed = workload.operator is PROGRAM
     if unnamed and workload.program.is_ordered:
         return tuple(each for each in FAMILIES if each.target is target and each.ordered)
@@ -114,4 +122,10 @@ def scheduled(candidate: Candidate) -> ScheduledProgram:
         )
     if family not in matching(candidate.workload, target):
         raise InvalidSchedule(f"family {family.name} has no schedule for {key} on {target}")
-    return family.lower(candidate)
+    workload = candidate.workload
+    if not workload.spare_parts or family.spares:
+        return family.lower(candidate)
+    made = family.lower(replace(candidate, workload=workload.whole))
+    ends = target is not TargetKind.WEBGPU
+    nests = tuple(with_spare(nest, workload, ends=ends) for nest in made.nests)
+    return replace(made, nests=nests)

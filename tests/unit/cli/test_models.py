@@ -9,9 +9,11 @@ import pytest
 
 from cli.models.checking import check
 from cli.models.dimensions import (
+    DimensionRange,
     PlanChoice,
     parse_constants,
     parse_dimensions,
+    parse_range,
     plan_choices,
 )
 from cli.models.importing import is_language_model
@@ -59,6 +61,27 @@ def test_what_is_no_dimension_is_refused_with_the_remedy(
 ) -> None:
     with pytest.raises(InvalidInput, match=fault):
         parse_dimensions(texts)
+
+
+def test_one_dimension_may_have_a_range() -> None:
+    assert parse_range(("batch=1", "a=b=1..128")) == (
+        DimensionRange(name="a=b", least=1, most=128),
+        ["batch=1", "a=b=128"],
+    )
+    assert parse_range(("sequence=1,2",)) == (None, ["sequence=1,2"])
+
+
+@pytest.mark.parametrize(
+    ("texts", "fault"),
+    [
+        (("a=0..4",), "is no range; write --dim a=1..128"),
+        (("a=4..4",), "is no range"),
+        (("a=1..4", "b=1..4"), "--dim a and --dim b are both ranges.* as in --dim b=1"),
+    ],
+)
+def test_what_is_no_range_is_refused_with_the_remedy(texts: tuple[str, ...], fault: str) -> None:
+    with pytest.raises(InvalidInput, match=fault):
+        parse_range(texts)
 
 
 @pytest.mark.parametrize(

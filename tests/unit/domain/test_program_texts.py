@@ -151,3 +151,31 @@ def test_a_text_that_means_nothing_is_refused_with_a_reason(text: str) -> None:
         parsed(text)
     assert REFUSED[text] in str(refused.value)
     assert len(str(refused.value)) < 300
+
+
+SPARE = """a: f32[6, 4]
+x: i32[1]
+c[i: 6, j: 4] = a[i, j] * 2.0
+spare x: 3"""
+
+
+def test_the_last_line_says_which_parts_of_the_output_may_be_left_out() -> None:
+    program = parsed(SPARE)
+    assert str(program) == SPARE
+    workload = Workload.of_program("mul", program)
+    assert workload.spare_parts == 3
+    assert str(workload.whole.program) == "x0: f32[6, 4]\ns0[i0: 6, i1: 4] = x0[i0, i1] * 2.0"
+    assert [each.limit for each in workload.tensors] == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (SPARE.replace("x: 3", "a: 3"), "the last input must be a: i32"),
+        (SPARE.replace("x: 3", "x: 5"), "the output has no 5 equal parts"),
+        (SPARE.replace("spare", "a := c\nspare"), "updates or orders are computed whole"),
+    ],
+)
+def test_parts_that_cannot_be_left_out_are_refused(text: str, fault: str) -> None:
+    with pytest.raises(InvalidInput, match=fault):
+        parsed(text)

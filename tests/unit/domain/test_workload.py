@@ -42,6 +42,18 @@ def test_tensors_are_the_inputs_and_then_the_output() -> None:
     assert workload.output.size_bytes == 4 * 12 * 384 * 32
 
 
+def test_a_call_may_be_told_which_parts_of_its_output_are_spare() -> None:
+    key = "matmul+bias:f32:m12k4n8:constant=b:spare=12"
+    workload = Workload.parse(key)
+    assert (workload.key, workload.spare_parts) == (key, 12)
+    names = [(t.name, t.dtype, t.limit) for t in workload.tensors[-3:]]
+    assert names == [("bias", "f32", 0), ("spare", "i32", 1), ("c", "f32", 0)]
+    assert workload.whole == Workload.parse("matmul+bias:f32:m12k4n8:constant=b")
+    assert [each.name for each in workload.program.inputs] == ["a", "b", "bias", "spare"]
+    with pytest.raises(InvalidInput, match="has no 7 equal parts"):
+        Workload.parse("matmul:f32:m12k4n8:spare=7")
+
+
 @pytest.mark.parametrize("extent", [0, -1, MAX_EXTENT + 1])
 def test_an_extent_out_of_range_is_refused_with_the_range(extent: int) -> None:
     with pytest.raises(InvalidInput, match=f"k={extent} of matmul .* from 1 to {MAX_EXTENT}"):

@@ -14,7 +14,9 @@ from kernelzoo.domain.plan import (
     Golden,
     GoldenPart,
     Need,
+    OpenPlace,
     Plan,
+    PlanAxis,
     PlanCall,
     PlanMemory,
     PlanState,
@@ -75,6 +77,10 @@ def test_a_plan_reads_back_from_its_bytes_and_the_order_of_dimensions_does_not_m
     assert b'{"dtype":"f32","shape":[10,8],"weight":0}' in body
 
 
+def test_a_plan_of_a_range_reads_back() -> None:
+    assert read_plan(plan_bytes(RANGED)) == RANGED
+
+
 def test_a_plan_whose_weights_have_fewer_bits_reads_back() -> None:
     assert read_plan(plan_bytes(STORED)) == STORED
     assert STORED.file_bytes == 100
@@ -106,6 +112,40 @@ WITH_STATE = replace(
     tensors=(replace(PLAN.tensors[0], at=None, state=0), *PLAN.tensors[1:]),
     states=(PlanState(name="ids", dtype=DType.I32, shape=(1, 16)),),
 )
+SPARE = PlanTensor(dtype=DType.I32, shape=(1,), at=576)
+RANGED = replace(
+    PLAN,
+    needs=(Need.RANGES,),
+    inputs=(
+        replace(PLAN.inputs[0], open=OpenPlace(place=1, axis=0, step=1)),
+        Port(name="spare sequence", dtype=PortDType.INT32, shape=(1,), tensor=5),
+    ),
+    outputs=(replace(PLAN.outputs[0], open=OpenPlace(place=1, axis=0, step=1)),),
+    tensors=(*PLAN.tensors, SPARE),
+    kernels=("gather:f32:m16k10n8:spare=16", "relu:f32:n128:spare=16"),
+    calls=(
+        PlanCall(kernel=0, tensors=(1, 0, 5, 2), label="embed"),
+        PlanCall(kernel=1, tensors=(3, 5, 4), label="act"),
+    ),
+    memory=PlanMemory(weights=320, activations=640),
+    golden=replace(
+        PLAN.golden,
+        inputs=(*PLAN.golden.inputs, GoldenPart(name="spare sequence", offset=576, bytes=4)),
+    ),
+    axes=(PlanAxis(name="sequence", least=1, most=16, input=1),),
+)
+
+
+def _axis(**changes: Any) -> Plan:
+    return replace(RANGED, axes=(replace(RANGED.axes[0], **changes),))
+
+
+def _open(**changes: Any) -> Plan:
+    (output,) = RANGED.outputs
+    assert output.open is not None
+    return replace(RANGED, outputs=(replace(output, open=replace(output.open, **changes)),))
+
+
 FORMER = {
     1: PLAN,
     2: WITH_STATE,
@@ -129,7 +169,7 @@ def test_needs_are_independent_of_one_another() -> None:
     """A language model with a cache of f16 may have weights in fewer bits."""
     plan = replace(
         STORED,
-        needs=tuple(Need),
+        needs=(Need.STATES, Need.STORED, Need.F16),
         tensors=(WITH_STATE.tensors[0], *STORED.tensors[1:]),
         states=WITH_STATE.states,
     )
@@ -179,6 +219,16 @@ FAULTS = {
     ),
     "the weights have -64 bytes": replace(STORED, memory=replace(STORED.memory, weights=-64)),
     "a plan needs 'states' if it has some": replace(PLAN, needs=(Need.STATES,)),
+    "a plan needs 'ranges' if it has axes with some": replace(RANGED, needs=()),
+    "dimension 'length' has a range and is none of the plan's": _axis(name="length"),
+    "dimension 'sequence' has no extent from 0 to 16": _axis(least=0),
+    "dimension 'sequence' has no extent from 1 to 15": _axis(most=15),
+    "dimension 'sequence' names input 2; there are 2": _axis(input=2),
+    "input ids says what is spare and must be int32[1]": _axis(input=0),
+    "axis 2 of y is open behind others of several entries": _open(place=2),
+    "axis 3 of y is open behind": _open(place=3),
+    "axis 1 of y names dimension 1; there are 1": _open(axis=1),
+    "axis 1 of y has fewer entries than sequence may leave out": _open(step=2),
     "model name '../etc' is malformed": replace(PLAN, model="../etc"),
     "dimension batch is -1": replace(PLAN, dimensions={"batch": -1}),
     "'matmul' is no key of a workload": replace(PLAN, kernels=("matmul", "relu:f32:n128")),
@@ -259,7 +309,7 @@ def _places(part: Any, *before: str | int) -> Iterator[tuple[str | int, ...]]:
             yield from _places(each, *before, name)
 
 
-@pytest.mark.parametrize("plan", [PLAN, STORED], ids=["plain", "stored"])
+@pytest.mark.parametrize("plan", [PLAN, STORED, RANGED], ids=["plain", "stored", "ranged"])
 def test_a_plan_with_any_odd_value_is_refused_or_is_one(plan: Plan) -> None:
     """It raises nothing but InvalidInput, and a plan that is read has calls that can be counted."""
     body = plan_bytes(plan)

@@ -116,9 +116,9 @@ export function place(
   const control = scratch + threads * scratchStride;
 
   // 2. What packing takes, and weights.
-  const arrivals = control + align(CONTROL_WORDS * Int32Array.BYTES_PER_ELEMENT);
+  const arrivals = control + align(4 * CONTROL_WORDS);
   const arrivalWords = ARRIVAL_WORDS * plan.weights.length;
-  const staging = arrivals + align(arrivalWords * Int32Array.BYTES_PER_ELEMENT);
+  const staging = arrivals + align(4 * arrivalWords);
   const sizes = copies.map((packs, i) =>
     packs.map((pack) => align(copyBytes(pack, plan.weights[i]?.bytes ?? 0))),
   );

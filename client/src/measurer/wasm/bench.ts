@@ -31,7 +31,7 @@ const SLICE_BYTES = 1 << 21;
 
 /** Names of the inputs that a workload says stay the same: weights. */
 const constantsOf = (workload: string): ReadonlySet<string> =>
-  new Set(/:constant=(\w+)$/.exec(workload)?.[1] ?? "");
+  new Set(/:constant=(\w+)/.exec(workload)?.[1] ?? "");
 
 /** An input in a layout that some kernel wants. */
 interface Packed {

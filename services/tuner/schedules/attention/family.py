@@ -14,12 +14,12 @@ def _attends_rows(space: IterationSpace) -> bool:
 
 def _attends_rows_in_quads(space: IterationSpace) -> bool:
     operands = attention_of(space.program)
-    return operands is not None and operands.in_quads
+    return operands is not None and operands.in_quads and not operands.is_told_spare
 
 
 FAMILIES = (
     *with_javascript(
-        wasm_family("attention", _attends_rows, wasm_attention_configs, programs=True)
+        wasm_family("attention", _attends_rows, wasm_attention_configs, programs=True, spares=True)
     ),
     webgpu_family("attention", _attends_rows_in_quads, webgpu_attention_configs, programs=True),
     webgpu_family(

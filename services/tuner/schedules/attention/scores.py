@@ -20,7 +20,8 @@ def scored(
     masked. `parameters` are those of the workload, flat."""
     head, row, column = at
     entry = head * (given.m * given.n) + row * given.n + column
-    extra = parameters[len(parameters) - 1 - len(given.epilogue) : -1]
+    last = len(parameters) - 1 - given.is_told_spare
+    extra = parameters[last - len(given.epilogue) : last]
     for name, buffer in zip(given.epilogue, extra, strict=True):
         kind = SCORED[name]
         places = {

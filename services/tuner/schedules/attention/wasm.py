@@ -27,12 +27,16 @@ What it makes of attention of 2 heads with m=12, n=16, head_dim=width=8, block_m
         c[…] = sums[…] · shares[…]
 
 The last panel may have fewer columns, the last block and the last tile fewer rows.
+
+Where something is spare, loops over keys end behind the last one that is there, and those over rows
+behind the last one that is wanted. Steps of several keys go beyond it: values there are 0 in their
+panels, and scores are -∞.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from math import gcd
+from math import gcd, inf
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention
@@ -45,6 +49,8 @@ from services.tuner.schedules.base.scheduled import ScheduledProgram
 
 LOWEST_EXPONENT = -87.0
 """e to it is a normal number, and nothing beside the 1 that every row has."""
+KEYS = "keys.there"
+ROWS = "rows.wanted"
 VECTORS = (4, 3, 2, 5, 1)
 """Vectors of a row at once in a softmax: the first that divides the row."""
 
@@ -88,7 +94,24 @@ class _Nest:
         head, group = frame.delinearize(place, parts)
         body: ir.Block = (*self._packed(head), *self._blocks(head, group))
         body = ir.allocated((self.keys, self.values, self.queries, self.scores, self.shares), body)
+        for name, most, told in (
+            (KEYS, given.n, given.spare_keys),
+            (ROWS, given.m, given.spare_rows),
+        ):
+            if told:
+                count = ir.whole(most) - self.parameters[-2][0]
+                body = (ir.let(name, count, most, body),)
         return ir.program(self.parameters, "slice", slices, frame.enclose(body))
+
+    def _there(self, key: ir.Affine, body: ir.Block) -> ir.Block:
+        """Bounds a block to where there is a key of this number."""
+        bounds = (key.below(ir.variable(KEYS)),) if self.given.spare_keys else ()
+        return ir.under(bounds, body)
+
+    def _wanted(self, row: ir.Affine, body: ir.Block) -> ir.Block:
+        """Bounds a block to where the row of this number is wanted."""
+        bounds = (row.below(ir.variable(ROWS)),) if self.given.spare_rows else ()
+        return ir.under(bounds, body)
 
     @property
     def keys(self) -> ir.Buffer:
@@ -132,19 +155,41 @@ class _Nest:
         for columns in _columns(given.n, tile_n):
             own = columns.first + p * columns.width + lane
             value = self._entry(given.keys, given.n, given.head_dim, (head, own, row))
-            body.append(self._panels(columns, given.head_dim, self.keys, value))
+            copied = ir.serial(
+                "row", given.head_dim, self._row(columns, given.head_dim, self.keys, row, value)
+            )
+            first = columns.first + p * columns.width
+            body.append(ir.serial("p", columns.count, self._there(first, copied)))
         for columns in _columns(given.width, tile_n):
             own = columns.first + p * columns.width + lane
             value = self._entry(given.values, given.n, given.width, (head, row, own))
-            body.append(self._panels(columns, given.n, self.values, value))
+            copied = self._row(columns, given.n, self.values, row, value)
+            copied = ir.serial("row", given.n, self._there(row, copied))
+            body.append(ir.serial("p", columns.count, (*copied, *self._without_values(columns))))
         return tuple(statement for block in body for statement in block)
 
-    def _panels(self, columns: _Columns, rows: int, buffer: ir.Buffer, value: ir.Load) -> ir.Block:
+    def _row(
+        self,
+        columns: _Columns,
+        rows: int,
+        buffer: ir.Buffer,
+        row: ir.Affine,
+        value: ir.Expression | float,
+    ) -> ir.Block:
+        """Stores a row of panel `p`."""
         width = columns.width
-        index = ir.affine(columns.first * rows, p=rows * width, row=width, lane=1)
+        index = ir.affine(columns.first * rows, p=rows * width, lane=1) + row * width
         store = buffer.store(index, value)
-        copied = ir.loop("lane", width, (store,), ir.LoopKind.VECTOR)
-        return ir.serial("p", columns.count, ir.serial("row", rows, (copied,)))
+        return (ir.loop("lane", width, (store,), ir.LoopKind.VECTOR),)
+
+    def _without_values(self, columns: _Columns) -> ir.Block:
+        """Zeros in the rows of a panel that the last step over keys reads beyond them."""
+        given, beyond = self.given, self._unroll(self.given.n) - 1
+        if not given.spare_keys or not beyond:
+            return ()
+        row = ir.variable(KEYS) + ir.variable("row")
+        zeros = self._row(columns, given.n, self.values, row, 0.0)
+        return ir.serial("row", beyond, ir.under((row.below(given.n),), zeros))
 
     # Blocks of rows.
 
@@ -157,24 +202,22 @@ class _Nest:
         number_ = group * together + frame.variable("block", together)
         inside = frame.undecided((number_.below(whole),))
         first = number_ * config.block_m
-        blocks = ir.serial(
-            "block", together, ir.under(inside, self._block(head, first, config.block_m))
-        )
+        block = self._wanted(first, self._block(head, first, config.block_m))
+        blocks = ir.serial("block", together, ir.under(inside, block))
         if not rest:
             return blocks
         # The last group has the block of fewer rows.
         last = config.groups - 1 - group
         is_last = frame.undecided((last.below(1),))
-        return (
-            *blocks,
-            *ir.under(is_last, self._block(head, ir.constant(whole * config.block_m), rest)),
-        )
+        first = ir.constant(whole * config.block_m)
+        block = self._wanted(first, self._block(head, first, rest))
+        return (*blocks, *ir.under(is_last, block))
 
     def _block(self, head: ir.Affine, first: ir.Affine, rows: int) -> ir.Block:
         return (
             *self._gathered(head, first, rows),
             *self._products(head, first, rows),
-            *self._softmax(rows),
+            *self._softmax(first, rows),
             *self._mixed(head, first, rows),
         )
 
@@ -186,9 +229,8 @@ class _Nest:
         row, entry = ir.variable("row"), ir.variable("entry")
         value = self._entry(given.queries, given.m, given.head_dim, (head, first + row, entry))
         store = self.queries.store(row * given.head_dim + entry, value)
-        return ir.serial(
-            "row", rows, (ir.loop("entry", given.head_dim, (store,), ir.LoopKind.VECTOR),)
-        )
+        copied = (ir.loop("entry", given.head_dim, (store,), ir.LoopKind.VECTOR),)
+        return ir.serial("row", rows, self._wanted(first + row, copied))
 
     def _products(self, head: ir.Affine, first: ir.Affine, rows: int) -> ir.Block:
         given = self.given
@@ -203,7 +245,7 @@ class _Nest:
                 scored(given, self.parameters, value, (head, first + row, column)),
             )
 
-        return self._product(rows, given.n, given.head_dim, left, self.keys, stored)
+        return self._product(first, rows, given.n, given.head_dim, left, self.keys, stored)
 
     # Step 4: values, mixed.
 
@@ -220,7 +262,7 @@ class _Nest:
             value = value * share
             return output.store(place + column, value)
 
-        return self._product(rows, given.width, given.n, left, self.values, stored)
+        return self._product(first, rows, given.width, given.n, left, self.values, stored)
 
     # What steps 2 and 4 share.
 
@@ -229,6 +271,7 @@ class _Nest:
 
     def _product(
         self,
+        first: ir.Affine,
         rows: int,
         size: int,
         k: int,
@@ -236,15 +279,24 @@ class _Nest:
         panels: ir.Buffer,
         stored: Callable[[ir.Affine, ir.Affine, ir.Expression], ir.Store],
     ) -> ir.Block:
-        """Rows times panels of `size` columns in all: the rows of a block pass by each panel."""
+        """Rows times panels of `size` columns in all: the rows of a block, from row `first` on,
+        pass by each panel."""
         tile_m = self.config.tile_m
         body: list[ir.Block] = []
         for columns in _columns(size, self.config.tile_n):
             tile = partial(self._tile, columns, k, left, panels, stored)
             whole, rest = divmod(rows, tile_m)
-            tiles = ir.serial("m", whole, tile(ir.affine(m=tile_m), tile_m)) if whole else ()
-            left_over = tile(ir.constant(whole * tile_m), rest) if rest else ()
-            body.append(ir.serial("p", columns.count, (*tiles, *left_over)))
+            row = ir.affine(m=tile_m)
+            tiles: ir.Block = ()
+            if whole:
+                tiles = ir.serial("m", whole, self._wanted(first + row, tile(row, tile_m)))
+            row = ir.constant(whole * tile_m)
+            left_over = self._wanted(first + row, tile(row, rest)) if rest else ()
+            passed: ir.Block = (*tiles, *left_over)
+            if panels == self.keys:
+                column = ir.affine(columns.first, p=columns.width)
+                passed = self._there(column, passed)
+            body.append(ir.serial("p", columns.count, passed))
         return tuple(statement for block in body for statement in block)
 
     def _tile(
@@ -271,17 +323,19 @@ class _Nest:
             lanes = ir.loop("lane", width, (store,), ir.LoopKind.VECTOR)
             return (ir.unrolled("t", rows, lanes),)
 
-        product = ir.unrolled("k0", unroll_k, *each(sums.store(own, value)))
+        product: ir.Block = (ir.unrolled("k0", unroll_k, *each(sums.store(own, value))),)
+        if panels == self.values:
+            product = self._there(ir.affine(k1=unroll_k), product)
         tile: ir.Block = (
             *each(sums.store(own, 0.0)),
-            *ir.serial("k1", k // unroll_k, (product,)),
+            *ir.serial("k1", k // unroll_k, product),
             *each(stored(row, column, held)),
         )
         return (ir.Allocate(buffer=sums, body=tile),)
 
     # Step 3: the softmax of each row, but for its division.
 
-    def _softmax(self, rows: int) -> ir.Block:
+    def _softmax(self, first: ir.Affine, rows: int) -> ir.Block:
         n = self.given.n
         vectors = next(count for count in VECTORS if n % (ir.LANES * count) == 0)
         width = ir.LANES * vectors
@@ -295,7 +349,8 @@ class _Nest:
             return (ir.unrolled("v", vectors, *(ir.vector("lane", store) for store in stores)),)
 
         def over_row(*stores: ir.Store) -> ir.Block:
-            return ir.serial("step", n // width, each(*stores))
+            body = self._there(ir.affine(step=width), each(*stores))
+            return ir.serial("step", n // width, body)
 
         def kept_in(buffer: ir.Buffer, value: ir.Expression) -> ir.Store:
             return buffer.store(lane, value)
@@ -322,6 +377,7 @@ class _Nest:
         power = ir.call(ir.MathFunction.EXP, bounded)
         held = {buffer.name: buffer[lane] for buffer in (most, sums, kept)}
         body: ir.Block = (
+            *self._without_scores(width),
             *each(kept_in(most, ir.number(LOWEST)), kept_in(sums, ir.number(0))),
             *over_row(kept_in(most, held["most"].max(score))),
             *folded(ir.BinaryOp.MAX, most),
@@ -335,4 +391,14 @@ class _Nest:
             self.shares.store(ir.variable("row"), ir.number(1) / across(ir.BinaryOp.ADD, sums)),
         )
         body = ir.allocated((most, sums, kept, one), body)
-        return ir.serial("row", rows, body)
+        return ir.serial("row", rows, self._wanted(first + ir.variable("row"), body))
+
+    def _without_scores(self, width: int) -> ir.Block:
+        """Scores of -∞ for keys that are not there, as far as steps over keys read beyond them."""
+        n = self.given.n
+        beyond = max(width, self._unroll(n)) - 1
+        if not self.given.spare_keys:
+            return ()
+        key = ir.variable(KEYS) + ir.variable("key")
+        store = self.scores.store(ir.affine(row=n) + key, ir.number(-inf))
+        return ir.serial("key", beyond, ir.under((key.below(n),), (store,)))

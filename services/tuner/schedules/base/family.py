@@ -33,9 +33,10 @@ class ScheduleFamily:
     may be of another family that matches as well. `programs`: it also takes programs that no
     operator names, and so asks a workload for neither extents nor an operator; `states`: also those
     that write some of their inputs; `ordered`: those that take values one after another, and no
-    others; `recurrences`: those that are made step by step, and no others. `lower` makes loop nests
-    of a candidate; it raises InvalidSchedule and UnsupportedProgram as `compile_candidate` does. It
-    is that of the module `template` of `schedules`.
+    others; `recurrences`: those that are made step by step, and no others; `spares`: its template
+    leaves out by itself what is spare of an output; loops of others are ended. `lower` makes loop
+    nests of a candidate; it raises InvalidSchedule and UnsupportedProgram as `compile_candidate`
+    does. It is that of the module `template` of `schedules`.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ScheduleFamily:
     states: bool = False
     ordered: bool = False
     recurrences: bool = False
+    spares: bool = False
 
 
 def wasm_family(
@@ -59,6 +61,7 @@ def wasm_family(
     states: bool = False,
     ordered: bool = False,
     recurrences: bool = False,
+    spares: bool = False,
 ) -> ScheduleFamily:
     """A family for wasm; its template is `schedules/NAME/wasm.py`."""
 
@@ -76,6 +79,7 @@ def wasm_family(
         states=states,
         ordered=ordered,
         recurrences=recurrences,
+        spares=spares,
     )
 
 
@@ -89,6 +93,7 @@ def webgpu_family(
     states: bool = False,
     ordered: bool = False,
     recurrences: bool = False,
+    spares: bool = False,
 ) -> ScheduleFamily:
     """A family for webgpu; its template is `schedules/NAME/webgpu.py` unless another is named, as
     "FOLDER.MODULE"."""
@@ -107,6 +112,7 @@ def webgpu_family(
         states=states,
         ordered=ordered,
         recurrences=recurrences,
+        spares=spares,
     )
 
 

@@ -1,0 +1,397 @@
+"""One graph for a range of extents: that of the largest, in which what is spare is left out.
+
+A model is imported and fused for a few extents near the largest, and the graphs are laid over one
+another. They are the same but for extents, which have to grow with the open one:
+
+    s = 128                                   s = 124                                   becomes
+    matmul:f32:m128k384n1536                  matmul:f32:m124k384n1536                  m: s
+    x[i: 128, j: 128] = max over k: 128 …     x[i: 124, j: 124] = max over k: 124 …     i, j, k: s
+
+Every tensor lies as in the graph of the largest extent, and is right as far as the open one goes:
+an expression that is the same for all extents reads the same places of the same tensors. What else
+has to change are reductions over an open axis, whose terms beyond it count for nothing. How many
+places are spare, an input of the graph says, i32[1]:
+
+    total[i: 128] = sum over k: 128 of (x[i, k] if k + spare[0] < 128 else 0.0)
+
+Where the open axis is the outermost of an output, its kernel leaves out what is spare
+(`Workload.spare_parts`). All others compute the largest extent, as does whoever makes integers:
+rows are chosen by them, and those that nobody wants must be there, too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, prod
+
+import numpy as np
+
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.attention import attention, attention_of
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Choice,
+    CompareOp,
+    Comparison,
+    Expression,
+    Input,
+    Integer,
+    Program,
+    Read,
+    Real,
+    Reducer,
+    Spare,
+    Stage,
+    rebuilt,
+)
+from kernelzoo.domain.plan import OpenPlace, PlanAxis, PortDType
+from kernelzoo.domain.workload import SPARE, ProgramWorkload, Workload
+from kernelzoo.errors import InvalidInput, UnsupportedModel
+from kernelzoo.numerics.operators import Array
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.golden import TOLERANCE, entries_off, seeded_feeds
+from services.tuner.graph.graph import Graph, GraphPort, Node, Value, View
+
+NEUTRAL: Mapping[Reducer, float] = {
+    Reducer.SUM: 0.0,
+    Reducer.PROD: 1.0,
+    Reducer.MAX: -inf,
+    Reducer.MIN: inf,
+}
+"""A term of a reduction of real numbers that changes nothing."""
+TOLD = Input(SPARE, DType.I32, (1,))
+"""The last input of a program that is told what is spare."""
+SAMPLES = 3
+"""Extents at which a model is imported: two tell how an extent grows, the third agrees."""
+STEP = 4
+"""Between samples, so that rows that are whole vectors are so in all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtentRange:
+    """The extents of a dimension that one plan serves."""
+
+    name: str
+    least: int
+    most: int
+
+    @property
+    def samples(self) -> tuple[int, ...]:
+        """The extents at which a model is imported, the largest first. Raises InvalidInput for a
+        range that is too short for them."""
+        step = STEP if self.most > STEP * SAMPLES else 1
+        if self.most <= SAMPLES:
+            raise InvalidInput(
+                f"--dim {self.name}={self.least}..{self.most} is a short range; write its extents "
+                f"one by one, as in --dim {self.name}=1,2,3"
+            )
+        return tuple(self.most - step * place for place in range(SAMPLES))
+
+
+def ranged(graphs: Sequence[Graph], range_: ExtentRange) -> Graph:
+    """Lowered graphs of a model at the `samples` of a range, as one. Raises UnsupportedModel where
+    they differ by more than extents."""
+    return _Overlay(graphs, range_).graph()
+
+
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """An extent that is `step` times the open one, and so many more."""
+
+    step: int
+    more: int
+
+
+class _Overlay:
+    def __init__(self, graphs: Sequence[Graph], range_: ExtentRange) -> None:
+        self._graphs = graphs
+        self._range = range_
+        self._largest = graphs[0]
+        self._names: list[dict[str, str]] = [{} for _ in graphs]
+        name = SPARE
+        while name in self._largest.values:
+            name += "'"
+        self._spare = Value(name, DType.I32, (1,))
+
+    def graph(self) -> Graph:
+        largest = self._largest
+        inputs = self._ports([graph.inputs for graph in self._graphs])
+        if len({len(graph.nodes) for graph in self._graphs}) > 1:
+            raise self._refusal("the model has other operators for other extents")
+        nodes = tuple(map(self._node, *(graph.nodes for graph in self._graphs)))
+        outputs = self._ports([graph.outputs for graph in self._graphs])
+        port = GraphPort(f"{SPARE} {self._range.name}", PortDType.INT32, self._spare.name)
+        range_ = self._range
+        return replace(
+            largest,
+            inputs=(*inputs, port),
+            outputs=outputs,
+            values={**largest.values, self._spare.name: self._spare},
+            nodes=nodes,
+            axes=(
+                PlanAxis(name=range_.name, least=range_.least, most=range_.most, input=len(inputs)),
+            ),
+        )
+
+    def _refusal(self, why: str) -> UnsupportedModel:
+        name, most = self._range.name, self._range.most
+        return UnsupportedModel(
+            f"no one plan serves {name}={self._range.least}..{most}: {why}. Give the extents that "
+            f"you need one by one, as in --dim {name}={most // 4},{most}"
+        )
+
+    # Values that are the same in all graphs.
+
+    def _ports(self, ports: Sequence[tuple[GraphPort, ...]]) -> tuple[GraphPort, ...]:
+        if len({tuple((p.name, p.dtype, p.rows) for p in each) for each in ports}) > 1:
+            raise self._refusal("its inputs and outputs are others for other extents")
+        made = []
+        for same in zip(*ports, strict=True):
+            what = f"{same[0].name!r}"
+            shapes = self._pair([port.value for port in same], what)
+            opened = [
+                OpenPlace(place=place, axis=0, step=growth.step)
+                for place, growth in enumerate(self._growths(shapes, what))
+                if growth.step
+            ]
+            if opened and not self._is_prefix(shapes[0], opened[0].place, len(opened)):
+                raise self._refusal(
+                    f"{what} has that axis behind another of several entries; give the other one "
+                    "the extent 1"
+                )
+            made.append(replace(same[0], open=opened[0] if opened else None))
+        return tuple(made)
+
+    def _pair(self, names: Sequence[str], what: str) -> list[tuple[int, ...]]:
+        """Notes that values are one, and returns their shapes. Constants of fewer entries must be
+        the first ones of the others."""
+        for known, name in zip(self._names, names, strict=True):
+            if known.setdefault(names[0], name) != name:
+                raise self._refusal(f"{what} reads another tensor for other extents")
+        largest = self._largest.constants.get(names[0])
+        for graph, name in zip(self._graphs, names, strict=True):
+            entries = graph.constants.get(name)
+            if (entries is None) is not (largest is None):
+                raise self._refusal(f"{what} reads a constant for some extents alone")
+            if entries is None or largest is None or entries is largest:
+                continue
+            first = tuple(slice(0, extent) for extent in entries.shape)
+            if entries.ndim != largest.ndim or not np.array_equal(
+                largest[first], entries, equal_nan=entries.dtype.kind == "f"
+            ):
+                raise self._refusal(f"{what} reads constants that depend on the extent")
+        return [graph.values[n].shape for graph, n in zip(self._graphs, names, strict=True)]
+
+    def _growth(self, extents: Sequence[int], what: str) -> _Growth:
+        one, two, *_ = self._range.samples
+        step, rest = divmod(extents[0] - extents[1], one - two)
+        more = extents[0] - step * one
+        grows = all(
+            step * open_ + more == extent
+            for open_, extent in zip(self._range.samples, extents, strict=True)
+        )
+        if rest or step < 0 or not grows:
+            raise self._refusal(f"an extent of {what} does not grow evenly with it")
+        return _Growth(step, more)
+
+    def _growths(self, shapes: Sequence[tuple[int, ...]], what: str) -> list[_Growth]:
+        if len(set(map(len, shapes))) > 1:
+            raise self._refusal(f"{what} has another number of axes for other extents")
+        return [self._growth(extents, what) for extents in zip(*shapes, strict=True)]
+
+    def _is_prefix(self, shape: tuple[int, ...], place: int, count: int) -> bool:
+        """Returns whether what is there are the first entries."""
+        return count == 1 and prod(shape[:place]) == 1
+
+    # Nodes.
+
+    def _node(self, *nodes: Node) -> Node:
+        node, ops = nodes[0], [each.op for each in nodes]
+        what = f"node {node.label or node.output!r}"
+        if len({(type(each.op), len(each.inputs)) for each in nodes}) > 1:
+            raise self._refusal(f"{what} is another operation for other extents")
+        for names in zip(*(each.inputs for each in nodes), strict=True):
+            self._pair(names, what)
+        shapes = self._pair([each.output for each in nodes], what)
+        if isinstance(node.op, View):
+            self._refuse_moved(nodes, shapes, what)
+            return node
+        workloads = [op for op in ops if isinstance(op, Workload)]
+        op = self._workload(workloads, what)
+        told = len(op.tensors) > len(workloads[0].tensors)
+        return replace(node, op=op, inputs=(*node.inputs, *((self._spare.name,) if told else ())))
+
+    def _refuse_moved(
+        self, nodes: Sequence[Node], shapes: Sequence[tuple[int, ...]], what: str
+    ) -> None:
+        """A view has the same entries in the same order for all extents. What is there lies side by
+        side before and after, or the axes are the same."""
+        before = [g.values[n.inputs[0]].shape for g, n in zip(self._graphs, nodes, strict=True)]
+
+        def opened(of: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
+            """The open axes, each with the entries that it has behind it."""
+            growths = self._growths(of, what)
+            return [
+                (growth.step * prod(of[0][place + 1 :]), prod(of[0][:place]))
+                for place, growth in enumerate(growths)
+                if growth.step
+            ]
+
+        if opened(before) != opened(shapes):
+            raise self._refusal(f"{what} gives what has that axis another shape")
+
+    def _workload(self, workloads: Sequence[Workload], what: str) -> Workload:
+        largest = workloads[0]
+        if len({each.key for each in workloads}) == 1:
+            return largest
+        if len({(w.operator.name, w.epilogue, w.constant) for w in workloads}) > 1:
+            raise self._refusal(f"{what} is another operation for other extents")
+        attending = [attention_of(each.program) for each in workloads]
+        if attending[0] is not None:
+            return self._attention(workloads, what)
+        programs = [each.program for each in workloads]
+        if any(_with_axes_of(each, programs[0]) != programs[0] for each in programs):
+            raise self._refusal(f"{what} computes with the extent itself")
+        steps = self._steps(programs, what)
+        whole = self._bounded(programs[0], steps, what)
+        parts = self._parts(programs[0], steps)
+        if whole == programs[0] and not parts:
+            return largest
+        if whole == programs[0] and not isinstance(largest, ProgramWorkload):
+            return replace(largest, spare=parts)
+        name = largest.name if isinstance(largest, ProgramWorkload) else largest.operator.name
+        inputs = whole.inputs if TOLD in whole.inputs else (*whole.inputs, TOLD)
+        spare = Spare(SPARE, parts) if parts else None
+        return Workload.of_program(name, replace(whole, inputs=inputs, spare=spare))
+
+    def _attention(self, workloads: Sequence[Workload], what: str) -> Workload:
+        given = [found for each in workloads if (found := attention_of(each.program)) is not None]
+        rows = self._growth([each.m for each in given], what)
+        keys = self._growth([each.n for each in given], what)
+        alike = {replace(each, m=given[0].m, n=given[0].n) for each in given}
+        if len(given) < len(workloads) or len(alike) > 1 or {rows.step, keys.step} - {0, 1}:
+            raise self._refusal(f"{what} attends otherwise for other extents")
+        made = replace(given[0], spare_keys=bool(keys.step), spare_rows=bool(rows.step))
+        return Workload.of_program("attention", attention(made))
+
+    def _steps(self, programs: Sequence[Program], what: str) -> dict[tuple[str, str], int]:
+        """Maps a stage and an axis of it that grows, by their names, to its step."""
+        steps: dict[tuple[str, str], int] = {}
+        for stages in zip(*(each.stages for each in programs), strict=True):
+            axes = zip(*((*stage.axes, *stage.over) for stage in stages), strict=True)
+            for same in axes:
+                growth = self._growth([_number(axis) for axis in same], what)
+                if growth.step:
+                    steps[stages[0].name, same[0].name] = growth.step
+        return steps
+
+    def _bounded(
+        self, program: Program, steps: Mapping[tuple[str, str], int], what: str
+    ) -> Program:
+        """Terms of reductions that are beyond an open axis count for nothing."""
+        stages = tuple(self._bounded_stage(stage, steps, what) for stage in program.stages)
+        if stages == program.stages:
+            return program
+        return replace(program, inputs=(*program.inputs, TOLD), stages=stages)
+
+    def _bounded_stage(
+        self, stage: Stage, steps: Mapping[tuple[str, str], int], what: str
+    ) -> Stage:
+        opened = [
+            (axis, step) for axis in stage.over if (step := steps.get((stage.name, axis.name)))
+        ]
+        if not opened:
+            return stage
+        neutral = NEUTRAL.get(stage.reducer) if stage.reducer else None
+        if neutral is None or stage.is_ordered or stage.dtype is not DType.F32:
+            raise self._refusal(f"{what} takes values along that axis one after another")
+        spare = Read(SPARE, (Integer(0),))
+        are_there = tuple(
+            Comparison(CompareOp.LT, axis + (spare * step if step > 1 else spare), axis.extent)
+            for axis, step in opened
+        )
+        return replace(stage, value=Choice(are_there, stage.value, Real(neutral)))
+
+    def _parts(self, program: Program, steps: Mapping[tuple[str, str], int]) -> int:
+        """The parts of the output of which some may be spare; 0 where all of it is computed."""
+        output = program.output
+        if output.dtype is DType.I32 or program.updates or program.is_ordered:
+            return 0
+        opened = [
+            (place, step)
+            for place, axis in enumerate(output.axes)
+            if (step := steps.get((output.name, axis.name)))
+        ]
+        if not opened:
+            return 0
+        (place, step), *others = opened
+        extent = output.shape[place]
+        if extent % step or not self._is_prefix(output.shape, place, 1 + len(others)):
+            return 0
+        return extent // step
+
+
+def refuse_wrong_extent(graph: Graph, imported: Graph, extent: int) -> None:
+    """Raises UnsupportedModel where the graph of a range computes something else for an extent than
+    the model that was imported for it. What inputs have beyond it is no number, or the least that
+    chooses a row."""
+    axis = graph.axes[0]
+    feeds = seeded_feeds(imported)
+    right = evaluate(imported, feeds)
+    padded = {
+        port.name: _padded(feeds[port.name], graph, port)
+        for place, port in enumerate(graph.inputs)
+        if place != axis.input
+    }
+    told = np.array([axis.most - extent], np.int32)
+    made = evaluate(graph, {**padded, graph.inputs[axis.input].name: told})
+    for port in graph.outputs:
+        wanted = right[port.name]
+        found = made[port.name][tuple(slice(0, each) for each in wanted.shape)]
+        if found.shape != wanted.shape or entries_off(found, wanted, TOLERANCE):
+            raise UnsupportedModel(
+                f"no one plan serves {axis.name}={axis.least}..{axis.most}: output {port.name!r} "
+                f"would be wrong at {extent}. Give the extents that you need one by one"
+            )
+
+
+def _padded(entries: Array, graph: Graph, port: GraphPort) -> Array:
+    shape = graph.values[port.value].shape
+    real = entries.dtype.kind == "f"
+    beyond = np.nan if real else (port.rows or (0, 0))[0]
+    made = np.full(shape, beyond, entries.dtype)
+    made[tuple(slice(0, extent) for extent in entries.shape)] = entries
+    return made
+
+
+def _number(axis: Axis) -> int:
+    assert isinstance(axis.extent, Integer)
+    return axis.extent.value
+
+
+def _with_axes_of(program: Program, other: Program) -> Program:
+    """The program with the shapes of inputs and the extents of axes that another one has; itself
+    where that has other stages."""
+    if [len(program.inputs), *map(_axis_names, program.stages)] != [
+        len(other.inputs),
+        *map(_axis_names, other.stages),
+    ]:
+        return program
+    inputs = (
+        replace(own, shape=theirs.shape)
+        for own, theirs in zip(program.inputs, other.inputs, strict=True)
+    )
+    stages = map(_stage_with_axes_of, program.stages, other.stages)
+    return replace(program, inputs=tuple(inputs), stages=tuple(stages))
+
+
+def _axis_names(stage: Stage) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return tuple(axis.name for axis in stage.axes), tuple(axis.name for axis in stage.over)
+
+
+def _stage_with_axes_of(stage: Stage, other: Stage) -> Stage:
+    axes = {axis.name: axis for axis in (*other.axes, *other.over)}
+
+    def change(part: Expression) -> Expression:
+        return axes.get(part.name, part) if isinstance(part, Axis) else rebuilt(part, change)
+
+    return replace(stage, axes=other.axes, over=other.over, value=change(stage.value))

@@ -1,0 +1,126 @@
+"""One plan serves sentences of every length in Chromium, as onnxruntime computes each."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from playwright.sync_api import Browser
+
+from fixtures.model_site import Files, write_model
+from kernelzoo.domain.workload import resolved
+from tests.browser.model_host import CLASS, Host, close, hosting, page_elsewhere, script
+from tests.browser.model_plans import evaluated_programs
+from tests.browser.sites import ISOLATED, site
+from tests.browser.test_branches import first_of
+from tests.encoder import Encoder
+from tests.unit.graph.test_ranges import LONGEST, planned
+
+ENCODER = Encoder()
+RUNS = 20
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    made = Host(tmp_path_factory.mktemp("ranges"))
+    path = made.folder / "encoder.onnx"
+    onnx.save(ENCODER.model(), path)
+    model = planned(path, batch=1)
+    programs = {each.key: each for each in evaluated_programs(model.workloads)}
+    weights = b"".join(model.weights.blocks())
+    (plan,), (golden,) = model.plans, model.golden
+    files = Files(weights=weights, golden=golden)
+    workloads = resolved(plan.kernels, programs).values()
+    write_model(made.folder, CLASS, plan, files, {each.key: first_of(each) for each in workloads})
+    with hosting(made):
+        yield made
+
+
+def sentences() -> list[dict[str, Any]]:
+    lengths = np.random.default_rng(3).permutation(LONGEST)[: RUNS - 2] + 1
+    return [ENCODER.feeds(int(length), seed=int(length)) for length in (*lengths, 1, LONGEST)]
+
+
+def given(feeds: dict[str, Any]) -> dict[str, Any]:
+    return {name: entries.ravel().tolist() for name, entries in feeds.items()}
+
+
+RUN = """
+  const zoo = await open({ threads: 2 });
+  const model = await zoo.model(`${host}/encoder.json`, { check: "first" });
+  const found = [];
+  for (const each of feeds) {
+    const longs = ([name, entries]) => [name, BigInt64Array.from(entries.map(BigInt))];
+    const outputs = await model.run(Object.fromEntries(Object.entries(each).map(longs)));
+    const plain = ([name, data]) => [name, [...data]];
+    found.push(Object.fromEntries(Object.entries(outputs).map(plain)));
+  }
+  const { threads } = model.plan;
+  const told = { threads, inputs: model.inputs.map(({ name }) => name) };
+  await model.dispose();
+  zoo.dispose();
+  return { found, ...told };
+"""
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_one_plan_serves_sentences_of_every_length(
+    lone_browser: Browser, host: Host, isolated: bool
+) -> None:
+    feeds = sentences()
+    session = onnxruntime.InferenceSession(str(host.folder / "encoder.onnx"))
+    with site(ISOLATED if isolated else {}) as address:
+        page = lone_browser.new_page()
+        page.goto(address)
+        told = page.evaluate(script(RUN), [host.url, [given(each) for each in feeds]])
+        page.close()
+    assert told["threads"] == (2 if isolated else 1)
+    assert told["inputs"] == list(feeds[0])
+    for each, found in zip(feeds, told["found"], strict=True):
+        right = session.run(None, each)
+        for output, wanted in zip(("last_hidden_state", "pooled"), right, strict=True):
+            assert len(found[output]) == wanted.size
+            assert close(found[output], wanted.ravel())
+
+
+ROWS = "whole numbers from -61 to 60, as they choose rows of a table"
+REFUSED = """
+  const zoo = await open();
+  const model = await zoo.model(`${host}/encoder.json`, { check: false });
+  const ones = (length) => new Array(length).fill(1);
+  const of = (length, own = {}) => ({
+    input_ids: ones(length), attention_mask: ones(length), token_type_ids: ones(length), ...own,
+  });
+  const refused = [];
+  for (const each of [
+    of(65),
+    of(0),
+    of(9, { attention_mask: ones(8) }),
+    of(9, { input_ids: { data: ones(9), shape: [9, 1] } }),
+    of(9, { input_ids: ones(8).concat(61) }),
+    of(9, { attention_mask: undefined }),
+  ]) refused.push(await refusal(() => model.run(each)));
+  const shaped = await model.run(of(9, { input_ids: { data: ones(9), shape: [1, 9] } }));
+  await model.dispose();
+  zoo.dispose();
+  return { refused, entries: shaped.last_hidden_state.length };
+"""
+
+
+def test_what_a_page_gives_beyond_the_range_is_refused_in_a_sentence(
+    lone_browser: Browser, host: Host
+) -> None:
+    with page_elsewhere(lone_browser) as page:
+        told = page.evaluate(script(REFUSED), [host.url, {}])
+    assert told["entries"] == 9 * ENCODER.width
+    takes = "run: Input input_ids takes 1×sequence, where sequence is from 1 to 64, not"
+    assert told["refused"] == [
+        f"{takes} 65 entries: cut or split it.",
+        f"{takes} 0 entries: cut or split it.",
+        "run: sequence is 9 in input_ids and 8 in attention_mask: give inputs of one extent.",
+        f"{takes} 9×1: cut or split it.",
+        f"run: Input input_ids (int64) takes {ROWS}; entry 8 is 61.",
+        "run: Input attention_mask is missing: give 1×64 entries of int64.",
+    ]

@@ -1,0 +1,108 @@
+"""One kernel is right for each number of parts that are left out of its output."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention, attention
+from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.workload import Workload
+from kernelzoo.numerics.stages import run_program
+from services.tuner.compile import compile_candidate
+from services.tuner.schedules.registry import lite_space
+from tests.examples import examples
+from tests.unit.tuner.execution import execute, inputs_of, packed_inputs
+
+LONGEST = 52
+TOLERANCE = 2e-5
+"""Values are below 10, and sums have few terms."""
+NAMED = (
+    f"matmul+bias+gelu:f32:m{LONGEST}k20n48:constant=b:spare={LONGEST}",
+    f"matmul+residual:f32:m{LONGEST}k36n150:constant=b:spare={LONGEST}",
+    f"matmul:f32:m{LONGEST}k20n64:spare={LONGEST}",
+    f"batch_matmul:f32:b{LONGEST}m5k7n9:spare={LONGEST}",
+    f"layer_norm:f32:m{LONGEST}n24:spare={LONGEST}",
+    f"softmax:f32:m{LONGEST}n19:spare={LONGEST}",
+    f"add:f32:n{12 * LONGEST}:spare={LONGEST}",
+)
+TABLE = f"""x0: f32[9, 24]
+x1: i32[{LONGEST}]
+x2: i32[1]
+s0[i0: {LONGEST}, i1: 24] = x0[x1[i0], i1] * 2.0
+spare x2: {LONGEST}"""
+
+
+def heads(*epilogue: str, rows: bool = True) -> Workload:
+    """Attention of three heads whose queries, keys and values one product has made."""
+    of = [HeadsOperand(place=0, columns=72, first=first) for first in (0, 24, 48)]
+    made = ManyRowsAttention(
+        heads=3,
+        m=LONGEST,
+        n=LONGEST,
+        head_dim=8,
+        width=8,
+        queries=of[0],
+        keys=of[1],
+        values=of[2],
+        epilogue=epilogue,
+        spare_keys=True,
+        spare_rows=rows,
+    )
+    return Workload.of_program("attention", attention(made))
+
+
+WORKLOADS = (
+    *map(Workload.parse, NAMED),
+    Workload.of_program("gather_mul", parsed(TABLE)),
+    heads(),
+    heads("scale", "bias"),
+    heads("scale", "mask"),
+)
+
+
+def borders(candidate: Candidate) -> tuple[int, ...]:
+    """Extents where tiles and blocks of a candidate end."""
+    config = dict(candidate.config)
+    sizes = {int(config.get(name, 4)) for name in ("tile_m", "block_m", "tile_n", "vectors")}
+    near = {1, *(size + by for size in sizes for by in (-1, 0, 1)), LONGEST - 1, LONGEST}
+    return tuple(sorted(each for each in near if 1 <= each <= LONGEST))
+
+
+def checked(candidate: Candidate, extent: int) -> None:
+    """Checks that what lies beyond the extent of inputs, no number, reaches nothing before it."""
+    workload = candidate.workload
+    inputs = inputs_of(workload)
+    inputs[-1][...] = LONGEST - extent
+    right = _parts(run_program(workload.program, inputs))[:extent]
+    for entries in inputs[:-1]:
+        if entries.size % LONGEST == 0 and entries.dtype == np.float32:
+            _parts(entries)[extent:] = np.nan
+    artifact = compile_candidate(candidate)
+    made = execute(artifact, packed_inputs(candidate, artifact, inputs))
+    assert np.abs(_parts(made)[:extent] - right).max() <= TOLERANCE
+    if extent == 1 and workload.operator.name != "add":
+        # All of such a small sum is one slice; of others the last part is left out.
+        assert np.isnan(_parts(made)[-1]).all()
+
+
+def _parts(entries: Any) -> Any:
+    return entries.reshape(LONGEST, -1)
+
+
+@given(
+    workload=st.sampled_from(WORKLOADS),
+    place=st.integers(0, 1 << 20),
+    border=st.integers(0, 1 << 20),
+)
+@settings(max_examples=examples(120), deadline=None, derandomize=True)
+def test_rows_before_what_is_spare_are_right_at_the_borders_of_tiles(
+    workload: Workload, place: int, border: int
+) -> None:
+    space = lite_space(workload, TargetKind.WASM)
+    candidate = space[place % len(space)]
+    extents = borders(candidate)
+    checked(candidate, extents[border % len(extents)])
