@@ -112,6 +112,18 @@ OPEN = """
 """
 
 
+PAGES = Path(__file__).parent / "pages"
+"""Modules that pages of tests load; their functions take and give JSON."""
+
+_CALL = """async ([host, file, name, given]) =>
+  (await import(`${host}/pages/${file}.js`))[name](...given)"""
+
+
+def evaluated(page: Page, host: "Host", file: str, function: str, *given: object) -> Any:
+    """Calls a function of a file of `pages`."""
+    return page.evaluate(_CALL, [host.url, file, function, list(given)])
+
+
 def script(body: str) -> str:
     return f"async ([host, feeds]) => {{ {OPEN} {body} }}"
 
@@ -158,6 +170,8 @@ class Handler(SimpleHTTPRequestHandler):
     def translate_path(self, path: str) -> str:
         if path.startswith("/client/"):
             return str(CLIENT / path.removeprefix("/client/").partition("?")[0])
+        if path.startswith("/pages/"):
+            return str(PAGES / path.removeprefix("/pages/"))
         return super().translate_path(path)
 
     def do_GET(self) -> None:

@@ -15,7 +15,7 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space
 from tests.browser.candidate_queue import GOLDEN, Queue, QueueHandler
-from tests.browser.model_host import hosting, lists, script
+from tests.browser.model_host import evaluated, hosting, lists
 from tests.browser.model_plans import deep
 from tests.browser.sites import ISOLATED, site
 from tests.browser.wasm_code import HANG, STOP, TRAP, at_first, counting, filling
@@ -49,51 +49,18 @@ def page(lone_browser: Browser) -> Iterator[Page]:
         yield opened
 
 
-TUNE = """
-  const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-  const right = feeds.y;
-  const largest = right.reduce((most, entry) => Math.max(most, Math.abs(entry)), 0);
-  const difference = (y) =>
-    y.reduce((worst, entry, i) => Math.max(worst, Math.abs(entry - right[i])), 0) / largest;
-  const x = Float32Array.from(feeds.x);
-  const heard = [];
-  let worst = 0;
-  const tuned = async (threads = 1, options = {}) => {
-    const zoo = await open({ threads });
-    const model = await zoo.model(`${host}/deep.json`, { tune: "idle", ...options });
-    model.on("swap", ({ candidate }) => heard.push(["swap", candidate]));
-    model.on("regression", ({ candidate, reason }) =>
-      heard.push(["regression", candidate, reason]));
-    const run = async () => {
-      worst = Math.max(worst, difference((await model.run({ x })).y));
-      await sleep(6);
-    };
-    return { zoo, model, run };
-  };
-  const until = async ({ run }, holds) => {
-    for (const start = performance.now(); performance.now() < start + 30_000 && !holds(); ) {
-      await run();
-    }
-  };
-  const shown = ({ model }) => {
-    const { state, reason, measured, sent, requests } = model.tuning;
-    const [{ level, candidate }] = model.plan.calls;
-    const asked = sent.map(({ path }) => path);
-    return { state, reason, measured, level, candidate, asked, requests };
-  };
-"""
-
 FEEDS = lists({"x": NETWORK.feeds["x"], "y": NETWORK.outputs["y"]})
 
 
-def tune(page: Page, host: Queue, body: str) -> Any:
-    return page.evaluate(script(TUNE + body), [host.url, FEEDS])
+def tune(page: Page, host: Queue, function: str, *given: object) -> Any:
+    return evaluated(page, host, "tuning", function, FEEDS, *given)
 
 
 DELAY = counting(2_000_000)
 """Others are faster, in code that is not optimised as well, whatever else the machine does."""
 HALF_DELAY = counting(1_000_000)
 RARE = 123.0
+"""It is that of pages/tuning.js."""
 
 
 def packs_of(candidate: Candidate) -> set[str]:
@@ -115,31 +82,6 @@ def subtracting(candidate: Candidate) -> bytes:
     return head + b"\xfd\x86\2" + tail
 
 
-TWO_VISITS = """
-  const first = await tuned();
-  const { tuning } = first.model;
-  await until(first, () => tuning.state === "done" && tuning.swaps.length > 0);
-  const before = shown(first);
-  await first.model.dispose();
-  const second = await tuned();
-  await second.run();
-  const after = shown(second);
-  await second.model.dispose();
-  // A browser of another version has not found what is kept.
-  for (const key of Object.keys(localStorage).filter((each) => each.includes("won:"))) {
-    const note = JSON.parse(localStorage.getItem(key));
-    for (const win of Object.values(note.wins)) win.browser = "an older one";
-    localStorage.setItem(key, JSON.stringify(note));
-  }
-  const third = await tuned();
-  const unproven = shown(third);
-  await until(third, () => shown(third).level === "page");
-  const proven = shown(third);
-  await third.model.dispose();
-  return { before, after, unproven, proven, heard, worst };
-"""
-
-
 def test_kernels_that_trap_hang_or_are_wrong_are_passed_over_and_the_winner_is_kept(
     page: Page, host: Queue
 ) -> None:
@@ -149,7 +91,7 @@ def test_kernels_that_trap_hang_or_are_wrong_are_passed_over_and_the_winner_is_k
         (FUSED[2], subtracting(FUSED[2])),
         *((each, None) for each in WINNERS),
     )
-    found = tune(page, host, TWO_VISITS)
+    found = tune(page, host, "twoVisits")
     winner = found["before"]["candidate"]
     assert winner in [each.candidate_id for each in WINNERS]
     assert found["worst"] < 1e-4
@@ -167,31 +109,6 @@ def test_kernels_that_trap_hang_or_are_wrong_are_passed_over_and_the_winner_is_k
     assert host.told == [], "nothing is told to the zoo"
 
 
-RARELY = """
-  const one = await tuned(THREADS);
-  const { model, run } = one;
-  const { threads } = model.plan;
-  await until(one, () => model.tuning.swaps.length > 0);
-  const normal = x[0];
-  x[0] = RARE;
-  const kept = right[0];
-  const takenBack = () => heard.some(([what]) => what === "regression");
-  let last, runs = 0;
-  // Samples take a share of the time, so that a kernel that is much faster waits for its sample.
-  for (const end = performance.now() + 20_000; performance.now() < end && !takenBack(); runs++) {
-    last = (await model.run({ x })).y;
-    await sleep(0);
-  }
-  const { y } = await model.run({ x });
-  const agree = y.every((entry, i) => Math.abs(entry - last[i]) <= 1e-4 * largest);
-  x[0] = normal;
-  await run();
-  const after = shown(one);
-  await model.dispose();
-  return { heard, worst, agree, runs, after, threads };
-""".replace("RARE", f"{RARE}")
-
-
 @pytest.mark.parametrize(
     ("code", "reason", "threads"),
     [
@@ -204,7 +121,7 @@ def test_a_kernel_that_is_wrong_for_few_inputs_is_taken_back_in_that_inference(
     page: Page, host: Queue, code: bytes, reason: str, threads: int
 ) -> None:
     host.offer(*((each, at_first(each, if_first(RARE, code))) for each in WINNERS))
-    found = tune(page, host, RARELY.replace("THREADS", f"{threads}"))
+    found = tune(page, host, "rarelyWrong", threads)
     assert found["threads"] == threads
     assert [what for what, *_ in found["heard"]] == ["swap", "regression"], found["after"]
     assert reason in found["heard"][1][2]
@@ -214,27 +131,6 @@ def test_a_kernel_that_is_wrong_for_few_inputs_is_taken_back_in_that_inference(
     assert found["after"]["level"] == "default"
 
 
-TWICE = """
-  const one = await tuned();
-  const { model } = one;
-  await until(one, () => model.tuning.swaps.length > 1);
-  // All rows are others: whichever part of a call is compared tells.
-  for (const i of x.keys()) x[i] = 2 * x[i];
-  x[0] = RARE;
-  // Samples take a share of the time of inferences.
-  const settled = () => heard.length === EXPECTED && (EXPECTED > 2 || runs > 5_000);
-  let last, runs = 0;
-  for (const end = performance.now() + 30_000; performance.now() < end && !settled(); runs++) {
-    last = (await model.run({ x })).y;
-    if (heard.length > 2) await sleep(6);
-  }
-  const after = shown(one);
-  await model.dispose();
-  const plain = await (await open({ threads: 1 })).model(`${host}/deep.json`);
-  const { y } = await plain.run({ x });
-  const agree = y.every((entry, i) => Math.abs(entry - last[i]) <= 1e-4 * largest);
-  return { heard, agree, after };
-""".replace("RARE", f"{RARE}")
 OUTPUT = len(NETWORK.plan.calls[0].tensors) - 1
 RARELY_WRONG = if_first(RARE, filling(OUTPUT, NETWORK.outputs["y"].nbytes) + STOP)
 
@@ -256,92 +152,29 @@ def test_of_two_kernels_that_follow_each_other_the_one_is_taken_back_that_is_wro
     expected = [["swap", one], ["swap", two]]
     if wrong == "the second":
         expected += [["regression", two], ["swap", one]]
-    found = tune(page, host, TWICE.replace("EXPECTED", f"{len(expected)}"))
+    found = tune(page, host, "twoInARow", len(expected))
     assert [each[:2] for each in found["heard"]] == expected, found
     runs = first if wrong == "the second" else second
     assert (found["after"]["level"], found["after"]["candidate"]) == ("page", runs.candidate_id)
     assert found["agree"]
 
 
-FOUND_OUT = """
-  const one = await tuned();
-  await until(one, () => heard.length > 0);
-  const won = shown(one);
-  EARLIER
-  const two = await tuned();
-  const loaded = shown(two);
-  const { tuning } = two.model;
-  await two.run();
-  const normal = x[0];
-  x[0] = RARE;
-  const { y } = await two.model.run({ x });
-  await until(two, () => tuning.state === "done");
-  const last = (await two.model.run({ x })).y;
-  const agree = y.every((entry, i) => Math.abs(entry - last[i]) <= 1e-4 * largest);
-  x[0] = normal;
-  worst = 0;
-  await two.run();
-  const after = shown(two);
-  await two.model.dispose();
-  return { heard, won, loaded, after, agree, worst };
-""".replace("RARE", f"{RARE}")
-
-IN_THE_FIRST_VISIT = """
-  x[0] = RARE;
-  await one.model.run({ x });
-  x[0] = feeds.x[0];
-  await one.model.dispose();
-""".replace("RARE", f"{RARE}")
-
-IN_THE_SECOND = "await one.model.dispose();"
-
-
-@pytest.mark.parametrize("earlier", [IN_THE_FIRST_VISIT, IN_THE_SECOND])
+@pytest.mark.parametrize("early", [True, False], ids=["in the first", "in the second"])
 @pytest.mark.parametrize(("code", "reason"), [(TRAP, "trapped"), (HANG, "did not end")])
 def test_a_kernel_that_traps_or_hangs_is_given_up_for_good_in_whichever_visit_it_does(
-    page: Page, host: Queue, code: bytes, reason: str, earlier: str
+    page: Page, host: Queue, code: bytes, reason: str, early: bool
 ) -> None:
     host.offer((WINNERS[0], at_first(WINNERS[0], if_first(RARE, code))))
-    found = tune(page, host, FOUND_OUT.replace("EARLIER", earlier))
+    found = tune(page, host, "foundOut", early)
     wrong = WINNERS[0].candidate_id
     assert [each[:2] for each in found["heard"]] == [["swap", wrong], ["regression", wrong]]
     assert reason in found["heard"][1][2]
     loaded, after = found["loaded"], found["after"]
-    assert (loaded["level"] == "page") == (earlier == IN_THE_SECOND)
+    assert (loaded["level"] == "page") != early
     assert (after["level"], after["measured"]) == ("default", 0), "it is not tried again"
     assert found["agree"], "the inference in which it was found out is right"
     assert found["worst"] < 1e-4
     assert host.told == [], "nothing is told to the zoo"
-
-
-SILENT = """
-  const one = await tuned(THREADS);
-  await until(one, () => heard.length > 0);
-  await one.model.dispose();
-  const two = await tuned(THREADS);
-  const loaded = shown(two);
-  await two.run();
-  // All rows are others: whichever part of a call is compared tells.
-  for (const i of x.keys()) x[i] = 2 * x[i];
-  x[0] = RARE;
-  const takenBack = () => heard.some(([what]) => what === "regression");
-  let last;
-  for (const end = performance.now() + 20_000; performance.now() < end && !takenBack(); ) {
-    last = (await two.model.run({ x })).y;
-    await sleep(0);
-  }
-  const { y } = await two.model.run({ x });
-  const agree = y.every((entry, i) => Math.abs(entry - last[i]) <= 1e-4 * largest);
-  const after = shown(two);
-  await two.model.dispose();
-  x.set(feeds.x);
-  worst = 0;
-  const three = await tuned(THREADS);
-  await until(three, () => three.model.tuning.state === "done");
-  const next = shown(three);
-  await three.model.dispose();
-  return { heard, loaded, agree, after, next, worst };
-""".replace("RARE", f"{RARE}")
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -351,7 +184,7 @@ def test_a_kept_kernel_that_is_silently_wrong_is_found_in_the_visit_that_loads_i
     wrong = WINNERS[0]
     # It takes its time for that, as samples take a share of the time of inferences.
     host.offer((wrong, at_first(wrong, if_first(RARE, HALF_DELAY + STOP))))
-    found = tune(page, host, SILENT.replace("THREADS", f"{threads}"))
+    found = tune(page, host, "silentlyWrong", threads)
     loaded, after, following = found["loaded"], found["after"], found["next"]
     assert (loaded["level"], loaded["candidate"]) == ("page", wrong.candidate_id)
     assert [each[:2] for each in found["heard"]] == [
@@ -366,66 +199,17 @@ def test_a_kept_kernel_that_is_silently_wrong_is_found_in_the_visit_that_loads_i
     assert host.told == [], "nothing is told to the zoo"
 
 
-FIRST_VISIT = """
-  const one = await tuned();
-  await until(one, () => heard.length > 0);
-  const after = shown(one);
-  await one.model.dispose();
-  return after;
-"""
-
-WITHOUT = """
-  const two = await tuned();
-  const loaded = shown(two);
-  await two.run();
-  await two.model.dispose();
-  const notes = Object.entries(localStorage).filter(([key]) => key.includes("won:"));
-  const kept = notes.map(([, note]) => Object.keys(JSON.parse(note).wins).length);
-  return { loaded, worst, kept };
-"""
-
-
 def test_a_model_that_does_not_load_with_what_is_kept_loads_without_it(
     page: Page, host: Queue
 ) -> None:
     host.offer((WINNERS[0], None))
-    assert tune(page, host, FIRST_VISIT)["level"] == "page"
+    assert tune(page, host, "firstVisit")["level"] == "page"
     kernel = host.lines[0]["candidates"][0]["kernel"]
     (host.zoo / "v1" / "artifacts" / f"{kernel['sha256']}.wasm").unlink()
-    found = tune(page, host, WITHOUT)
+    found = tune(page, host, "withoutWhatIsKept")
     assert found["loaded"]["level"] == "default"
     assert found["worst"] < 1e-4
     assert found["kept"] == [0], "it is forgotten"
-
-
-NO_ROOM = """
-  // The memory of the model cannot grow.
-  const full = `if (self.name === "kernelzoo model") WebAssembly.Memory.prototype.grow = () => {
-    throw new RangeError("no room");
-  };`;
-  globalThis.Blob = class extends Blob {
-    constructor(parts, options) { super([full, ...parts], options); }
-  };
-  const refused = [];
-  globalThis.Worker = class extends Worker {
-    constructor(...given) {
-      super(...given);
-      this.addEventListener("message", ({ data }) => {
-        if (data.type === "swapped") refused.push(...data.refused);
-      });
-    }
-  };
-  const one = await tuned(THREADS);
-  const planned = () =>
-    JSON.stringify(one.model.plan.calls.map((call) => ({ ...call, measuredMs: null })));
-  const before = planned();
-  await until(one, () => one.model.tuning.state === "done" && refused.length > 0);
-  for (let i = 0; i < 10; i++) await one.run();
-  const after = shown(one);
-  const same = planned() === before;
-  await one.model.dispose();
-  return { heard, worst, after, refused, same };
-"""
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -433,31 +217,13 @@ def test_a_swap_that_memory_has_no_room_for_is_refused_and_changes_nothing(
     page: Page, host: Queue, threads: int
 ) -> None:
     host.offer((WINNERS[0], None))
-    found = tune(page, host, NO_ROOM.replace("THREADS", f"{threads}"))
+    found = tune(page, host, "noRoom", threads)
     assert found["heard"] == []
     [reason] = found["refused"]
     assert "The browser cannot give 1 MiB to kernels." in reason
     assert found["after"]["level"] == "default"
     assert found["same"], "all calls run what they ran"
     assert found["worst"] < 1e-4
-
-
-UNTIL_DONE = """
-  const one = await tuned();
-  await until(one, () => one.model.tuning.state === "done");
-  for (let i = 0; i < 10; i++) await one.run();
-  const after = shown(one);
-  await one.model.dispose();
-  return { heard, worst, after };
-"""
-
-PROVEN_IN_RUNS = """
-  const one = await tuned(2);
-  await until(one, () => heard.length > LAST);
-  const after = shown(one);
-  await one.model.dispose();
-  return { heard, worst, after };
-"""
 
 
 def test_what_wins_alone_but_not_in_the_models_own_runs_does_not_stay(
@@ -471,7 +237,7 @@ def test_what_wins_alone_but_not_in_the_models_own_runs_does_not_stay(
         (slow, at_first(slow, if_first(own, 8 * DELAY))),
         cut=True,
     )
-    found = tune(page, host, PROVEN_IN_RUNS.replace("LAST", "1"))
+    found = tune(page, host, "provenInRuns", 2)
     assert [each[:2] for each in found["heard"]] == [
         ["swap", slow.candidate_id],
         ["regression", slow.candidate_id],
@@ -490,7 +256,7 @@ def test_a_candidate_whose_files_are_missing_keeps_no_other_from_its_turn(
     )
     host.offer((lacking, None), (right, None))
     (host.zoo / "v1" / "artifacts" / f"{pack}.wasm").unlink()
-    found = tune(page, host, UNTIL_DONE)
+    found = tune(page, host, "untilDone")
     after = found["after"]
     assert (after["measured"], after["reason"]) == (2, "There are no more candidates.")
     assert (after["level"], after["candidate"]) == ("page", right.candidate_id)
@@ -507,7 +273,7 @@ def test_what_leaves_its_output_out_is_wrong_on_the_golden_inputs_whatever_ran_o
         *((each, at_first(each, TRAP)) for each in others),
         (wrong, at_first(wrong, if_first(own, STOP))),
     )
-    found = tune(page, host, UNTIL_DONE)
+    found = tune(page, host, "untilDone")
     after = found["after"]
     assert (after["measured"], after["reason"]) == (ROW + 1, "There are no more candidates.")
     assert found["heard"] == [["swap", right.candidate_id]]
@@ -529,7 +295,7 @@ def test_a_winner_that_is_slower_in_the_models_own_runs_gives_way_to_the_next(
         (stays, at_first(stays, HALF_DELAY)),
         cut=cut,
     )
-    found = tune(page, host, PROVEN_IN_RUNS.replace("LAST", "2"))
+    found = tune(page, host, "provenInRuns", 3)
     assert [each[:2] for each in found["heard"]] == [
         ["swap", slow.candidate_id],
         ["regression", slow.candidate_id],
@@ -541,82 +307,11 @@ def test_a_winner_that_is_slower_in_the_models_own_runs_gives_way_to_the_next(
     assert (after["level"], after["candidate"]) == ("page", stays.candidate_id)
 
 
-SIGNALS = """
-  const battery = Object.assign(new EventTarget(), { charging: false, level: 0.1 });
-  const connection = Object.assign(new EventTarget(), { saveData: false });
-  const stub = (name, value) => Object.defineProperty(navigator, name, { value });
-  stub("getBattery", async () => battery);
-  stub("connection", connection);
-  stub("webdriver", false);
-  let press;
-  globalThis.PressureObserver = class {
-    constructor(told) { press = (state) => told([{ state }]); }
-    async observe() {}
-    disconnect() {}
-  };
-  const save = (saveData) => {
-    connection.saveData = saveData;
-    connection.dispatchEvent(new Event("change"));
-  };
-  const charge = () => {
-    battery.charging = true;
-    battery.dispatchEvent(new Event("chargingchange"));
-  };
-"""
-
-INTERRUPTED = """
-  Storage.prototype.setItem = () => { throw new DOMException("full", "QuotaExceededError"); };
-  const hide = (hidden) => {
-    Object.defineProperty(document, "hidden", { configurable: true, value: hidden });
-    document.dispatchEvent(new Event("visibilitychange"));
-  };
-  const one = await tuned();
-  const paused = [];
-  const waits = async () => {
-    for (let i = 0; i < 20; i++) await one.run();
-    paused.push(shown(one));
-  };
-  // One reason goes once the next has come.
-  await waits();
-  press("critical");
-  charge();
-  await waits();
-  save(true);
-  press("nominal");
-  await waits();
-  hide(true);
-  save(false);
-  await fetch(`${host}/away`, { method: "POST", body: "{}" });
-  await waits();
-  hide(false);
-  await until(one, () => one.model.tuning.reason.length > 0);
-  const away = shown(one);
-  globalThis.later = { one, heard };
-  return { paused, away, worst };
-"""
-
-COME_BACK = """
-  const { one, heard: swapped } = globalThis.later;
-  await until(one, () => one.model.tuning.swaps.length > 0);
-  await until(one, () => one.model.tuning.sent.length > 1);
-  const after = shown(one);
-  one.model.tuning.stop();
-  const stopped = shown(one);
-  await one.run();
-  await one.model.dispose();
-  const brief = await tuned(1, { budgetMs: 1 });
-  await until(brief, () => brief.model.tuning.state === "done");
-  const spent = shown(brief);
-  await brief.model.dispose();
-  return { after, stopped, spent, heard: swapped };
-"""
-
-
 def test_tuning_waits_while_anything_pauses_it_outlives_a_zoo_that_is_away_and_has_a_budget(
     page: Page, host: Queue
 ) -> None:
     host.offer(*((each, None) for each in WINNERS), cut=True)
-    found = tune(page, host, SIGNALS + INTERRUPTED)
+    found = tune(page, host, "interrupted")
     host.away = ()
     paused, away = found["paused"], found["away"]
     assert [(each["state"], each["measured"]) for each in paused] == 4 * [("paused", 0)]
@@ -624,7 +319,7 @@ def test_tuning_waits_while_anything_pauses_it_outlives_a_zoo_that_is_away_and_h
         assert reason in each["reason"]
     assert (away["state"], away["measured"], away["level"]) == ("measuring", 0, "default")
     assert found["worst"] < 1e-4, "runs go on"
-    found = tune(page, host, COME_BACK)
+    found = tune(page, host, "comeBack")
     after, stopped = found["after"], found["stopped"]
     assert (after["state"], after["level"]) == ("measuring", "page")
     assert after["asked"][1].endswith("after=1"), "from where it broke off"
@@ -635,32 +330,16 @@ def test_tuning_waits_while_anything_pauses_it_outlives_a_zoo_that_is_away_and_h
     assert 0 < spent["measured"] <= len(WINNERS), "a row is measured to its end"
 
 
-POSTPONED = """
-  const one = await tuned(1, { check: false });
-  await until(one, () => one.model.tuning.reason.length > 0);
-  globalThis.later = { one, heard };
-  return { heard, worst, now: shown(one) };
-"""
-
-PUT_OFF = """
-  const { one, heard: swapped } = globalThis.later;
-  await until(one, () => swapped.length > 0);
-  const after = shown(one);
-  await one.model.dispose();
-  return { heard: swapped, worst, after };
-"""
-
-
 def test_a_swap_that_the_zoo_is_away_for_is_made_once_it_answers(page: Page, host: Queue) -> None:
     host.offer(*((each, None) for each in WINNERS), cut=True)
     host.away = (GOLDEN,)
-    found = tune(page, host, POSTPONED)
+    found = tune(page, host, "postponed")
     host.away = ()
     now = found["now"]
     assert now["reason"].startswith("No answer from"), now
     assert (found["heard"], now["level"]) == ([], "default")
     assert found["worst"] < 1e-4, "runs go on"
-    found = tune(page, host, PUT_OFF)
+    found = tune(page, host, "putOff")
     assert [what for what, *_ in found["heard"]] == ["swap"]
     assert found["after"]["level"] == "page"
 
