@@ -380,26 +380,31 @@ class _Naming:
         )
         if found is None or product is None:
             return None
-        number = self._one(np.float32(scale))
-        return self._workload(product, _Scales(number=number, row=found.scales), node.output)
+        return self._workload(product, _Scales(number=scale, row=found.scales), node.output)
 
-    def _real_bytes(self, name: str) -> tuple[str, int, float] | None:
-        """The bytes, the zero point and the scale that real numbers are made of."""
+    def _real_bytes(self, name: str) -> tuple[str, Read | int, str] | None:
+        """The bytes, the zero point and the scale, a value of one entry, that real numbers are made
+        of."""
         maker = self._makers.get(self._root(name))
         stage = None if maker is None else single_stage(maker, self._edit.values)
-        zero = 0
+        zero: Read | int = 0
         match stage:
             case Stage(
                 value=Binary(
-                    BinaryOp.MUL, Cast(Binary(BinaryOp.SUB, held, Integer(zero))), Real(scale)
+                    BinaryOp.MUL,
+                    Cast(Binary(BinaryOp.SUB, held, Integer() | Read() as moved)),
+                    Real() | Read() as factor,
                 )
             ):
-                pass
-            case Stage(value=Binary(BinaryOp.MUL, Cast(held), Real(scale))):
+                zero = moved.value if isinstance(moved, Integer) else moved
+            case Stage(value=Binary(BinaryOp.MUL, Cast(held), Real() | Read() as factor)):
                 pass
             case _:
                 return None
         assert stage is not None
+        scale = self._number(factor)
+        if scale is None:
+            return None
         least, most = self._range_of(held)
         if most - least > BYTE[1]:
             return None

@@ -322,7 +322,11 @@ def _both(operator: str) -> Callable[[Body], tuple[str, ...]]:
 
 
 def _dequantised(body: Body, place: int, scale: int, zero: int) -> str:
-    return body.node("Mul", _bytes(body, place, zero).name, _shaped(body, scale, ()))
+    held = _bytes(body, place, zero)
+    if held.raw is None:
+        return body.node("Mul", held.name, _shaped(body, scale, ()))
+    entries, *points = filter(None, held.raw)
+    return body.node("DequantizeLinear", entries, f"i{scale}", *points)
 
 
 def _requantised(body: Body, real: str, scale: int, zero: int) -> str:

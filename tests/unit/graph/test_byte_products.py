@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
-from onnx import ModelProto
+from onnx import ModelProto, numpy_helper, parser
 from onnxruntime.quantization import QuantFormat, QuantType
 
 from fixtures.quantised_networks import (
@@ -165,6 +165,33 @@ def test_ranges_are_those_of_onnxruntime_and_have_0_in_them(
         "ysz", onnxruntime.InferenceSession(path).run(None, feeds), strict=True
     ):
         assert np.array_equal(made[name], wanted), name
+
+
+ATTENTION = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+g (float[1, 6, 32] x) => (float[1, 6, 16] y) {
+    q, s, z = DynamicQuantizeLinear (x)
+    y = com.microsoft.QAttention <num_heads = 2> (q, w, b, s, t, , z)
+}"""
+
+
+def test_attention_of_bytes_multiplies_bytes_too(tmp_path: Path) -> None:
+    """The optimiser of onnxruntime writes attention so, which `quantize_dynamic` quantises."""
+    random = np.random.default_rng(9)
+    model = parser.parse_model(ATTENTION)
+    given: dict[str, NDArray[Any]] = {
+        "w": random.integers(-127, 128, (32, 48)).astype(np.int8),
+        "b": random.standard_normal(48).astype(np.float32),
+        "t": np.array(0.004, np.float32),
+    }
+    for name, value in given.items():
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    path = written(tmp_path, model)
+    feeds = {"x": random.standard_normal((1, 6, 32)).astype(np.float32)}
+    graph = fused(import_model(path, {}))
+    assert sum(each.extent["n"] for each in products(graph)) == 48
+    wanted = by_onnxruntime(path, feeds)
+    found = evaluate(graph, feeds)["y"]
+    assert np.abs(found - wanted).max() <= RELATIVE * np.abs(wanted).max()
 
 
 def test_multiples_of_scales_are_told_by_their_values() -> None:
