@@ -91,6 +91,13 @@ QUANTISED_CASES = (
 """Weights of 4 bits of Llama-3.2-1B, Qwen2-0.5B and SmolLM-135M, measured where they are asked for
 (`--quantised`). No peer of the page takes such weights as an operator of its own."""
 
+INTEGER_CASES = (
+    case("K0-u8i8", "matmul_u8i8:f32:m384k768n768:constant=b"),
+    case("4096-u8i8", "matmul_u8i8:f32:m4096k4096n4096:constant=b"),
+)
+"""Products of integers beside those of f32, measured where `--only` names them. No peer of the page
+takes integers as an operator of its own."""
+
 TINY_QUANTISED = case("tiny-q4", "matmul_q4:f32:m1k64n64", reads_once=True)
 
 TINY = case("tiny", "matmul:f32:m64k64n64")

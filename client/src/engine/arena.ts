@@ -98,7 +98,7 @@ export class Arena {
     } catch (cause) {
       throw new KernelZooError(
         "memory",
-        `The browser cannot give ${Math.ceil(end / 2 ** 20)} MiB to kernels. ` + "Dispose of some.",
+        `The browser cannot give ${Math.ceil(end / 2 ** 20)} MiB to kernels. Dispose of some.`,
         cause,
       );
     }

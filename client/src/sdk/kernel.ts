@@ -46,7 +46,7 @@ export class Constants {
     if (!this.names.includes(name)) return;
     throw new KernelZooError(
       "run",
-      `Input ${name} is constant. Use setConstants, or open the kernel without ` + "`constant`.",
+      `Input ${name} is constant. Use setConstants, or open the kernel without \`constant\`.`,
     );
   }
 
