@@ -1,8 +1,10 @@
 """One kernel is right for each number of parts that are left out of its output."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +18,7 @@ from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space
 from tests.examples import examples
 from tests.unit.tuner.execution import execute, inputs_of, packed_inputs
+from tests.unit.tuner.javascript_execution import Run, executed
 
 LONGEST = 52
 TOLERANCE = 2e-5
@@ -72,15 +75,22 @@ def borders(candidate: Candidate) -> tuple[int, ...]:
     return tuple(sorted(each for each in near if 1 <= each <= LONGEST))
 
 
-def checked(candidate: Candidate, extent: int) -> None:
-    """Checks that what lies beyond the extent of inputs, no number, reaches nothing before it."""
-    workload = candidate.workload
+def told(workload: Workload, extent: int) -> tuple[list[Any], Any]:
+    """Draws inputs whose entries beyond the extent are no numbers, and computes what is right of
+    the output."""
     inputs = inputs_of(workload)
     inputs[-1][...] = LONGEST - extent
     right = _parts(run_program(workload.program, inputs))[:extent]
     for entries in inputs[:-1]:
         if entries.size % LONGEST == 0 and entries.dtype == np.float32:
             _parts(entries)[extent:] = np.nan
+    return inputs, right
+
+
+def checked(candidate: Candidate, extent: int) -> None:
+    """Checks that what lies beyond the extent of inputs, no number, reaches nothing before it."""
+    workload = candidate.workload
+    inputs, right = told(workload, extent)
     artifact = compile_candidate(candidate)
     made = execute(artifact, packed_inputs(candidate, artifact, inputs))
     assert np.abs(_parts(made)[:extent] - right).max() <= TOLERANCE
@@ -106,3 +116,21 @@ def test_rows_before_what_is_spare_are_right_at_the_borders_of_tiles(
     candidate = space[place % len(space)]
     extents = borders(candidate)
     checked(candidate, extents[border % len(extents)])
+
+
+@pytest.mark.parametrize("extent", [1, 7, LONGEST])
+def test_kernels_in_javascript_leave_out_what_is_spare(extent: int, tmp_path: Path) -> None:
+    runs, rights = {}, {}
+    for workload in WORKLOADS:
+        (candidate,) = lite_space(workload, TargetKind.JAVASCRIPT)
+        inputs, rights[workload.key] = told(workload, extent)
+        runs[workload.key] = Run(artifact=compile_candidate(candidate), inputs=inputs)
+    for key, made in executed(runs, tmp_path).items():
+        assert np.abs(_parts(made)[:extent] - rights[key]).max() <= TOLERANCE, key
+
+
+def test_kernels_of_a_gpu_are_told_what_is_spare_and_compute_all() -> None:
+    for workload in WORKLOADS:
+        candidate = lite_space(workload, TargetKind.WEBGPU)[0]
+        made = compile_candidate(candidate)
+        assert [each.name for each in made.manifest.tensors] == [t.name for t in workload.tensors]
