@@ -26,9 +26,11 @@ from services.tuner.schedules.base.wasm_config import Pack
 from services.tuner.schedules.conv.config import WasmConvConfig
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 from services.tuner.schedules.gemv.config import WasmGemvConfig
+from services.tuner.schedules.integer_matmul.config import WasmIntegerMatmulConfig
 from services.tuner.schedules.matmul.config import Outer, WasmMatmulConfig
 from services.tuner.schedules.matmul.space import naive_space_size
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
+from services.tuner.schedules.quantisation.config import WasmQuantisationConfig
 from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.registry import lite_space
 from services.tuner.schedules.strassen_matmul.config import WasmStrassenMatmulConfig
@@ -47,6 +49,8 @@ CONFIGS: tuple[
         | WasmStrassenMatmulConfig
         | WasmConvConfig
         | WasmReductionConfig
+        | WasmIntegerMatmulConfig
+        | WasmQuantisationConfig
         | WasmElementwiseConfig
     ],
     ...,
@@ -57,6 +61,8 @@ CONFIGS: tuple[
     WasmStrassenMatmulConfig,
     WasmConvConfig,
     WasmReductionConfig,
+    WasmIntegerMatmulConfig,
+    WasmQuantisationConfig,
     WasmElementwiseConfig,
 )
 
