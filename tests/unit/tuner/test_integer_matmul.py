@@ -194,6 +194,13 @@ def test_the_default_needs_no_relaxed_simd_and_the_space_has_every_dot_product()
     assert {dict(each.config)["dot"] for each in eight} == {Dot.PAIRS}
 
 
+@pytest.mark.parametrize("m", [1, 4, 384])
+def test_weights_that_may_change_are_copied_a_panel_at_a_time(m: int) -> None:
+    workload = Workload.of("matmul_u8i7", (m, 16_384, 8192))
+    space = lite_space(workload, TargetKind.WASM)
+    assert compile_candidate(space[0]).manifest.scratch_bytes < 1 << 22
+
+
 def replace_operator(workload: Workload, name: str) -> Workload:
     return Workload.of(name, workload.extents, constant=workload.constant)
 

@@ -84,7 +84,7 @@ class WasmIntegerMatmulConfig(WasmConfig):
             if (product.n // self.tile_n) % panels and product.n >= self.tile_n:
                 return f"block_n={self.block_n} must divide the whole panels of {product.n}"
             rows = product.m
-        copied = 0 if self.packed else (product.n + self.tile_n) * product.k
+        copied = 0 if self.packed else self.tile_n * product.k
         scratch = rows * product.k * 2 + copied
         if scratch > MAX_SCRATCH_BYTES:
             return f"a slice takes more than {MAX_SCRATCH_BYTES} bytes of scratch"

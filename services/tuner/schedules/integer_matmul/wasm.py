@@ -90,7 +90,9 @@ def packing_program(workload: Workload, width: int) -> ir.Program:
     panels = -(-product.n // width)
     packed = _words("packed", panels * width * product.words)
     panel = ir.variable("panel") if panels > 1 else ir.ZERO
-    return ir.program((b, packed), "panel", panels, _copied(product, b, packed, width, panel))
+    return ir.program(
+        (b, packed), "panel", panels, _copied(product, b, packed, width, panel, panel)
+    )
 
 
 def _wholes(value: int) -> ir.Const:
@@ -103,12 +105,17 @@ def _words(name: str, size: int, scope: ir.Scope = ir.Scope.PARAMETER) -> ir.Buf
 
 
 def _copied(
-    product: IntegerProduct, b: ir.Buffer, packed: ir.Buffer, width: int, panel: ir.Affine
+    product: IntegerProduct,
+    b: ir.Buffer,
+    packed: ir.Buffer,
+    width: int,
+    panel: ir.Affine,
+    target: ir.Affine,
 ) -> ir.Block:
-    """Copies one panel of words to its place."""
+    """Copies one panel of words to the place of the panel `target`."""
     word, column = ir.variable("word"), ir.variable("column")
     own = panel * width + column
-    at = panel * (width * product.words) + word * width + column
+    at = target * (width * product.words) + word * width + column
     inside = (own.below(product.n),) if product.n % width else ()
     copy = packed.store(at, b[own * product.words + word])
     fill = (packed.store(at, 0),) if inside else ()
@@ -133,9 +140,7 @@ class _Nest:
     def _panels(self) -> ir.Buffer:
         if self.config.packed:
             return self.b
-        width = self.config.tile_n
-        size = -(-self.product.n // width) * width * self.product.words
-        return _words("panels", size, ir.Scope.GLOBAL)
+        return _words("panel", self.config.tile_n * self.product.words, ir.Scope.GLOBAL)
 
     @property
     def _halves(self) -> int:
@@ -282,7 +287,7 @@ class _Nest:
         body: ir.Block = ()
         if not config.packed:
             b = self.b
-            body = _copied(self.product, b, self._panels, config.tile_n, panel)
+            body = _copied(self.product, b, self._panels, config.tile_n, panel, ir.ZERO)
         if config.fma or config.prepared:
             body = (*body, *self._prepared_panel(panel, columns))
         if tiles:
@@ -343,8 +348,14 @@ class _Nest:
         width = self.config.tile_n
         if self.config.prepared:
             return self._prepared.vector((k * self._halves + half) * width + at)
-        start = panel * (self.product.words * width) + k * width
+        start = self._start(panel) + k * width
         return self._operand(self._panels.vector(start + at), half)
+
+    def _start(self, panel: ir.Affine) -> ir.Affine:
+        """The first word of a panel, of which there is one at a time where a slice copies it."""
+        if not self.config.packed:
+            return ir.ZERO
+        return panel * (self.product.words * self.config.tile_n)
 
     def _prepared_panel(self, panel: ir.Affine, columns: int) -> ir.Block:
         """Stores the operands that a panel gives, and what sums of products of quads begin as, for
@@ -353,7 +364,7 @@ class _Nest:
         vectors = -(-columns // ir.LANES)
         sums = ir.local("sums", vectors * ir.LANES, DType.I32)
         word = ir.variable("word") if product.words > 1 else ir.ZERO
-        start = panel * (product.words * config.tile_n) + word * config.tile_n
+        start = self._start(panel) + word * config.tile_n
 
         made = ir.local("made", ir.LANES, DType.I32)
         ends = range(0, vectors * ir.LANES, ir.LANES)
