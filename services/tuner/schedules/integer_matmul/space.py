@@ -22,7 +22,7 @@ WIDE_TILES = ((1, 16), (1, 32), (1, 24))
 """For a single row, which waits for memory: 1x768x3072 reads 29 GB/s of bytes on a Zen 4."""
 UNROLL_K = (2, 1)
 DOT_RANK = {Dot.PAIRS: 0, Dot.QUADS: 1, Dot.QUADS_IN_TWO: 1}
-"""Which of the last two is faster depends on the processor: two steps are without VNNI."""
+"""The processor decides which of the last two is faster: two steps are without VNNI."""
 FEWEST_PREPARED = 4
 """Tiles that pass a panel after it is prepared, and rows for which its columns are summed."""
 FEW_ROWS = 8
