@@ -105,3 +105,8 @@ TINY = case("tiny", "matmul:f32:m64k64n64")
 
 QUICK = ("K0", "K3")
 """An adapter that is a CPU can do these in a minute or two."""
+
+CASES = {
+    each.name: each for each in (*GPU_CASES, *INTEGER_CASES, *QUANTISED_CASES, TINY, TINY_QUANTISED)
+}
+"""All of them by name."""

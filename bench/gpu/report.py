@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from bench.gpu.answer import GpuAnswer, PageAnswer
-from bench.gpu.cases import GPU_CASES, QUANTISED_CASES, TINY, TINY_QUANTISED, GpuCase
+from bench.gpu.cases import CASES, GpuCase
 from bench.gpu.standings import (
     LIMIT,
     OURS,
@@ -22,7 +22,6 @@ ON_CPU_SPEEDUP = 2.0
 SPACE = (20, 80)
 MOST_COMPILE_MS = 10.0
 FIRST_WITHIN = 0.95
-CASES = {case.name: case for case in (*GPU_CASES, *QUANTISED_CASES, TINY, TINY_QUANTISED)}
 ADAPTER_LIMITS = (
     "maxComputeInvocationsPerWorkgroup",
     "maxComputeWorkgroupStorageSize",

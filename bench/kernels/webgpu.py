@@ -12,14 +12,7 @@ from pathlib import Path
 
 from bench.gpu import site as gpu_site
 from bench.gpu.answer import GpuAnswer
-from bench.gpu.cases import (
-    GPU_CASES,
-    INTEGER_CASES,
-    QUANTISED_CASES,
-    QUICK,
-    TINY,
-    TINY_QUANTISED,
-)
+from bench.gpu.cases import CASES, GPU_CASES, QUANTISED_CASES, QUICK, TINY, TINY_QUANTISED
 from bench.gpu.elsewhere import GpuPage, add_ways
 from bench.gpu.job import BRIEFLY, ON_CPU, ON_GPU, GpuSpace
 from bench.gpu.report import gpu_report
@@ -29,8 +22,7 @@ from kernelzoo.domain.gpu import GpuModel
 
 def main() -> None:
     options = parser("WebGPU kernels against their peers, in one page.")
-    every = (*GPU_CASES, *INTEGER_CASES, *QUANTISED_CASES, TINY, TINY_QUANTISED)
-    options.add_argument("--only", nargs="+", choices=[case.name for case in every])
+    options.add_argument("--only", nargs="+", choices=list(CASES))
     options.add_argument(
         "--quantised", action="store_true", help="products of language models with 4-bit weights"
     )
@@ -50,9 +42,7 @@ def _write(folder: Path, options: Namespace, gpu: GpuModel, elsewhere: bool) -> 
 
 
 def _spaces(only: list[str] | None, gpu: GpuModel) -> list[GpuSpace]:
-    chosen = [case for case in GPU_CASES if only is None or case.name in only]
-    others = (*INTEGER_CASES, *QUANTISED_CASES, TINY, TINY_QUANTISED)
-    chosen += [case for case in others if only and case.name in only]
+    chosen = GPU_CASES if only is None else [each for name, each in CASES.items() if name in only]
     return [GpuSpace.of(case, gpu) for case in chosen]
 
 

@@ -595,13 +595,14 @@ def test_a_candidate_that_holds_the_gpu_for_seconds_is_passed_over_and_runs_stay
 
 
 LIMIT = """
-  // The device of a model's worker has buffers of so many bytes at the most.
+  // The device of a model's worker has buffers of so many bytes, and binds so many, at the most.
   const limit = `{
     const most = MOST;
     const request = GPUAdapter.prototype.requestDevice;
     GPUAdapter.prototype.requestDevice = async function (...given) {
       const device = await request.apply(this, given);
       const limits = { maxBufferSize: most, maxStorageBufferBindingSize: most };
+      limits.maxStorageBuffersPerShaderStage = COUNT;
       for (const name in device.limits) limits[name] ??= device.limits[name];
       Object.defineProperty(device, "limits", { value: limits });
       return device;
@@ -701,9 +702,12 @@ def test_a_model_beyond_the_addresses_of_webassembly_runs_on_a_gpu_alone(
     assert is_right(found["outputs"], network)
 
 
-def bound_by(browser: Browser, host: Queue, most: int, network: PlannedNetwork) -> dict[str, Any]:
-    """Runs `small` where a GPU has buffers of so many bytes at the most."""
-    with page_elsewhere(browser, LIMIT.replace("MOST", str(most))) as limited:
+def bound_by(
+    browser: Browser, host: Queue, most: int, network: PlannedNetwork, count: int = 8
+) -> dict[str, Any]:
+    """Runs `small` where a GPU has buffers of so many bytes at the most, and binds `count`."""
+    limit = LIMIT.replace("MOST", str(most)).replace("COUNT", str(count))
+    with page_elsewhere(browser, limit) as limited:
         found: dict[str, Any] = limited.evaluate(script(BOUND), [host.url, lists(network.feeds)])
     return found
 
@@ -729,4 +733,17 @@ def test_a_model_whose_tensor_a_gpu_does_not_bind_runs_on_wasm(
         "small needs 1 MiB for a tensor of shape [33, 20] at down; this GPU binds 0 MiB at the "
         "most (maxStorageBufferBindingSize). Add it with --dtype f16."
     )
+    assert is_right(found["outputs"], network)
+
+
+def test_a_model_of_which_a_call_binds_too_many_buffers_runs_on_wasm(
+    gpu_browser: Browser, host: Queue
+) -> None:
+    network = small()
+    most = max(len(call.tensors) for call in network.plan.calls)
+    fits = bound_by(gpu_browser, host, 1 << 20, network, most)
+    assert (fits["target"], fits["targetReason"]) == ("webgpu", None)
+    found = bound_by(gpu_browser, host, 1 << 20, network, most - 1)
+    assert found["target"] == "wasm"
+    assert found["targetReason"].startswith(f"small binds {most} buffers at ")
     assert is_right(found["outputs"], network)

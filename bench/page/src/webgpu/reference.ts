@@ -13,7 +13,7 @@ import { type PeerTensor, parsedKey, type Task, VARIANCE_FLOOR } from "../peers/
 export function taskOf({ workload, seed, reference }: Lease): Task {
   const inputs: PeerTensor[] = reference.tensors.slice(0, -1).map((tensor, i) => {
     const named = { name: tensor.name, shape: tensor.shape };
-    if (tensor.dtype === "i32") {
+    if (tensor.dtype === "i32" || tensor.dtype === "i8") {
       const words = new Int32Array(elementsOf(tensor));
       fillSeeded(words, seed, i, tensor);
       return { ...named, data: new Float32Array(0), words };
@@ -72,6 +72,26 @@ const quantisedEntry: Entry = ({ inputs, output }, index) => {
     sum += (left.data[row * k + i] as number) * weight * scale;
   }
   return sum;
+};
+
+const BYTES = 4;
+
+/** One entry of a product of bytes: activations four to a word, weights [n, k], sums exact. */
+const integerEntry: Entry = ({ inputs, output }, index) => {
+  const [left, right, leftScale, leftZero, rightScale, sums] = inputs;
+  const words = left?.words as Int32Array;
+  const weights = right?.words as Int32Array;
+  const zero = leftZero?.words?.[0] as number;
+  const k = right?.shape.at(-1) as number;
+  const n = output.shape.at(-1) as number;
+  const [row, column] = [Math.floor(index / n), index % n];
+  let sum = -zero * (sums?.words?.[column] as number);
+  for (let i = 0; i < k; i++) {
+    const word = words[(row * k + i - (i % BYTES)) / BYTES] as number;
+    sum += ((word >>> (8 * (i % BYTES))) & 255) * (weights[column * k + i] as number);
+  }
+  const scale = (leftScale?.data[0] as number) * (rightScale?.data[column] as number);
+  return sum * scale;
 };
 
 const rowOf = ({ inputs }: Task, index: number): [Float32Array, number] => {
@@ -145,6 +165,7 @@ const ENTRIES_OF: Readonly<Record<string, Entry>> = {
   matmul: productEntry,
   batch_matmul: productEntry,
   matmul_q4: quantisedEntry,
+  matmul_u8i8: integerEntry,
   conv2d: convolutionEntry,
   softmax: softmaxEntry,
   layer_norm: layerNormEntry,

@@ -1,4 +1,4 @@
-/** Refuses plans that need larger buffers than a GPU has. */
+/** Refuses plans that need larger buffers, or more in a call, than a GPU binds. */
 import { KernelZooError } from "../../engine/error.js";
 import type { ModelAnswer, PlanTensor } from "../../wire/model-answer.js";
 import type { KernelWire } from "../../wire/types.js";
@@ -13,7 +13,10 @@ interface Needed {
 
 const MIB = 2 ** 20;
 
-type Limits = Pick<GPUSupportedLimits, "maxBufferSize" | "maxStorageBufferBindingSize">;
+type Limits = Pick<
+  GPUSupportedLimits,
+  "maxBufferSize" | "maxStorageBufferBindingSize" | "maxStorageBuffersPerShaderStage"
+>;
 
 /** The largest buffer that calls bind. `kernels` are in the order of the plan's. */
 function largest({ plan }: ModelAnswer, kernels: readonly KernelWire[]): Needed | undefined {
@@ -29,7 +32,33 @@ function largest({ plan }: ModelAnswer, kernels: readonly KernelWire[]): Needed 
 }
 
 /** Throws KernelZooError (memory) for a plan of which a call binds more than the device does. */
-export function refuseLarge(
+export function refuseUnbindable(
+  answer: ModelAnswer,
+  kernels: readonly KernelWire[],
+  limits: Limits,
+): void {
+  refuseMany(answer, kernels, limits);
+  refuseLarge(answer, kernels, limits);
+}
+
+function refuseMany(
+  { name, plan }: ModelAnswer,
+  kernels: readonly KernelWire[],
+  { maxStorageBuffersPerShaderStage: most }: Limits,
+): void {
+  for (const { kernel, tensors, label } of plan.calls) {
+    const { scratch_bytes: scratch } = kernels[kernel] as KernelWire;
+    const count = tensors.length + Number(scratch > 0);
+    if (count <= most) continue;
+    throw new KernelZooError(
+      "memory",
+      `${name} binds ${count} buffers at ${label}; this GPU binds ${most} at the most ` +
+        "(maxStorageBuffersPerShaderStage). Run it on WebAssembly.",
+    );
+  }
+}
+
+function refuseLarge(
   answer: ModelAnswer,
   kernels: readonly KernelWire[],
   { maxBufferSize, maxStorageBufferBindingSize }: Limits,

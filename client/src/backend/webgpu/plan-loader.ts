@@ -22,7 +22,7 @@ import { unpacking } from "../../weights/unpacker.js";
 import { addressOf, kernelsOf, type ModelAnswer } from "../../wire/model-answer.js";
 import type { KernelWire } from "../../wire/types.js";
 import { type BoundCall, BoundProgram, type Sliced } from "./binding.js";
-import { refuseLarge } from "./bounds.js";
+import { refuseUnbindable } from "./bounds.js";
 import { padded, storageBuffer, storedBytes, writeEntries } from "./buffers.js";
 import { type OpenDevice, openDevice } from "./device.js";
 import { type BufferOf, type GpuPlacement, placeOnGpu } from "./memory.js";
@@ -84,7 +84,7 @@ async function loaded<Call extends Sliced>(
   // Browsers take 80 to 100 ms to open a device.
   const texts = textsOf(order, kernels);
   const open = await openDevice();
-  refuseLarge(answer, kernels, open.device.limits);
+  refuseUnbindable(answer, kernels, open.device.limits);
 
   // 1. A buffer for everything.
   const placement = placeOnGpu(plan);
