@@ -15,7 +15,7 @@ INDEX = "sdk.json"
 ENTRY = "sdk.js"
 CHAT = "chat.js"
 """A page with a language model imports this beside it."""
-Chunk = Annotated[str, StringConstraints(pattern=r"^chunks/[a-z0-9-]{1,40}-[0-9a-f]{8}\.js$")]
+Chunk = Annotated[str, StringConstraints(pattern=r"^chunks/[a-z0-9-]{1,40}-[0-9a-z]{6}\.js$")]
 
 
 class SdkIndex(BaseModel):

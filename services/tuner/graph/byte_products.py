@@ -182,7 +182,7 @@ class _Naming:
         stage = node.op.output
         if stage.dtype is not DType.I32 or stage.reducer is not Reducer.SUM:
             return None
-        if len(stage.axes) > RANK or len(stage.over) != 1:
+        if len(stage.axes) != RANK or len(stage.over) != 1:
             return None
         (i, j), (k,) = stage.axes, stage.over
         names = {each.name: name for each, name in zip(node.op.inputs, node.inputs, strict=True)}

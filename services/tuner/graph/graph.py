@@ -23,6 +23,9 @@ from kernelzoo.domain.plan import OpenPlace, PlanAxis, PortDType
 from kernelzoo.domain.workload import Role, Workload
 from kernelzoo.numerics.operators import NUMPY_DTYPES
 
+VALUE_DTYPES = tuple(dtype for dtype in NUMPY_DTYPES if dtype is not DType.I8)
+"""Values that a network computes have these; constants may be bytes, too."""
+
 
 def integers_of_32(entries: NDArray[Any]) -> NDArray[np.int32]:
     """Integers of any size as I32: the nearest, or the same 32 bits of what is unsigned."""
@@ -123,8 +126,9 @@ def _faults_of_values(graph: Graph) -> Iterator[str]:
     for name, value in graph.values.items():
         if name != value.name:
             yield f"value {value.name!r} stands under the name {name!r}"
-        if value.dtype not in NUMPY_DTYPES:
-            yield f"value {name!r} is {value.dtype}; values are {', '.join(NUMPY_DTYPES)}"
+        held = NUMPY_DTYPES if name in graph.constants else VALUE_DTYPES
+        if value.dtype not in held:
+            yield f"value {name!r} is {value.dtype}; values are {', '.join(held)}"
         if min(value.shape, default=1) < 1:
             yield f"value {name!r} has no entries: its shape is {list(value.shape)}"
     for name, entries in graph.constants.items():

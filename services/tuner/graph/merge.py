@@ -9,7 +9,15 @@ the place then needs no division. A program that takes values in order stays alo
 
 from dataclasses import replace
 
-from kernelzoo.domain.operators.expressions import Program, Read, Stage, depth
+from kernelzoo.domain.operators.expressions import (
+    Call,
+    Function,
+    Program,
+    Read,
+    Stage,
+    depth,
+    parts,
+)
 from services.tuner.graph.building import MOST_OPERANDS
 from services.tuner.graph.edit import Edit, readers_of
 from services.tuner.graph.formulas import (
@@ -33,6 +41,9 @@ from services.tuner.graph.formulas import (
 from services.tuner.graph.graph import Graph, Node, View
 from services.tuner.graph.places import flat, unflat
 
+OF_SOME = frozenset((Function.SQRT, Function.RSQRT, Function.LOG, Function.LOG1P))
+"""These functions are not defined on all numbers: of sums of what a check draws, from -1/2 to 1/2,
+they may hardly have an entry that can be checked."""
 MAX_SIZE = 400
 """Parts of the expressions of one program, so that kernels stay small."""
 MOST_DEPTH = 80
@@ -107,6 +118,8 @@ class _Merging:
         channels are two axes of the sum."""
         (stage, *more) = stages
         if more or stage.reducer or is_view(stage, self._values):
+            return None
+        if any(isinstance(part, Call) and part.function in OF_SOME for part in parts(stage.value)):
             return None
         for name in dict.fromkeys(read.tensor for read in reads(stages)):
             producer = self._made.get(name)

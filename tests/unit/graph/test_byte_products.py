@@ -26,7 +26,7 @@ from fixtures.quantised_networks import (
 )
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Need
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import MAX_REDUCTION, Workload
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import ALL_RULES, fused
 from services.tuner.graph.golden import (
@@ -161,6 +161,21 @@ def test_ranges_are_those_of_onnxruntime_and_have_0_in_them(
     path = written(tmp_path, parsed(DYNAMIC))
     feeds = {"x": np.random.default_rng(3).uniform(low, high, (4, 8)).astype(np.float32)}
     made = evaluate(import_model(path, {}), feeds)
+    for name, wanted in zip(
+        "ysz", onnxruntime.InferenceSession(path).run(None, feeds), strict=True
+    ):
+        assert np.array_equal(made[name], wanted), name
+
+
+LARGE = """g (float[3000, 1500] x) => (uint8[3000, 1500] y, float s, uint8 z)
+    { y, s, z = DynamicQuantizeLinear (x) }"""
+
+
+def test_the_range_of_more_entries_than_a_sum_may_have_is_found_by_rows(tmp_path: Path) -> None:
+    path = written(tmp_path, parsed(LARGE))
+    feeds = {"x": np.random.default_rng(3).uniform(-1, 2, (3000, 1500)).astype(np.float32)}
+    assert feeds["x"].size > MAX_REDUCTION
+    made = evaluate(fused(import_model(path, {})), feeds)
     for name, wanted in zip(
         "ysz", onnxruntime.InferenceSession(path).run(None, feeds), strict=True
     ):

@@ -17,10 +17,13 @@ from kernelzoo.domain.operators.expressions import (
     largest,
     smallest,
 )
+from kernelzoo.domain.workload import MAX_REDUCTION
 from services.tuner.graph.building import Carried, Formula, Operand, Site
 
 MOST = 255
 """Quantised numbers are from 0 to this."""
+MOST_WIDTH = 1 << 16
+"""Rows by which the range of a large tensor is found have so many entries at the most."""
 
 
 def _dynamically_quantised(site: Site) -> Carried:
@@ -38,11 +41,32 @@ def _dynamically_quantised(site: Site) -> Carried:
 
 
 def _range(site: Site, x: Operand) -> Operand:
-    """The least and the largest entry, 0 among them."""
+    """The least and the largest entry, 0 among them; of large tensors by way of rows."""
+    width = 1 if x.elements <= MAX_REDUCTION else _row_width(x.elements)
+    if width > 1:
+        least, most = (_range_of_rows(site, x, width, each) for each in (Reducer.MIN, Reducer.MAX))
+        formula = Formula(site)
+        (end,) = formula.axes((2,))
+        values = formula.read(least, (0,)), formula.read(most, (1,))
+        return formula.output((end,), Choice((equal(end, 0),), *values))
     ends = site.workload("quantise_range", (x.elements,), site.view(x, (x.elements,)))
     if ends is None:
         raise site.refusal(f"it quantises {x.elements} entries at once", "give smaller dimensions")
     return ends
+
+
+def _row_width(elements: int) -> int:
+    """The largest width of rows that so many entries can be cut into."""
+    return max(width for width in range(1, MOST_WIDTH + 1) if elements % width == 0)
+
+
+def _range_of_rows(site: Site, x: Operand, width: int, reducer: Reducer) -> Operand:
+    """The range of what each row has least, or largest."""
+    rows = site.view(x, (x.elements // width, width))
+    formula = Formula(site)
+    (i,), (k,) = formula.axes(rows.shape[:1]), formula.axes((width,), first=1)
+    ends = formula.output((i,), formula.read(rows, (i, k)), reducer=reducer, over=(k,))
+    return _range(site, ends)
 
 
 def _scale(site: Site, ends: Operand) -> Operand:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.operators.integer_products import PER_WORD
-from kernelzoo.domain.workload import Workload
+from kernelzoo.domain.workload import MAX_REDUCTION, Workload
 from services.tuner import ir
 from services.tuner.schedules.base.wasm_config import WasmConfig
 
@@ -45,5 +45,7 @@ def makes_bytes(program: Program) -> bool:
 def _is(name: str, program: Program, least: int) -> bool:
     (n, *others) = program.inputs[0].shape or (0,)
     if others or n < least or (n % PER_WORD > 0 and name == "quantise"):
+        return False
+    if n > MAX_REDUCTION and name == "quantise_range":
         return False
     return program == Workload.of(name, (n,)).program

@@ -7,7 +7,7 @@ from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.quantisation.webgpu_config import WebgpuRangeConfig
 
 THREADS = (256, 128, 64)
-PARTS = (64, 128, 32, 256, 1)
+PARTS = (64, 128, 32, 256, 16, 512, 1)
 
 
 def range_configs(workload: Workload, _: GpuModel) -> tuple[WebgpuRangeConfig, ...]:
