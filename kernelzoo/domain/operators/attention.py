@@ -11,6 +11,7 @@ Of a range of lengths there are only the first keys, and only the first rows are
 input `spare` says how many of the last ones are neither.
 
     scores[h, i, j] = (… if j + spare[0] < n else -inf)
+    mixed[h, i, e] = sum over j of (… if j + spare[0] < n else 0)
 """
 
 from collections.abc import Mapping
@@ -132,19 +133,23 @@ def attention(given: ManyRowsAttention) -> Program:
     h, i, j = _axis("h", given.heads), _axis("i", given.m), _axis("j", given.n)
     d, e = _axis("d", given.head_dim), _axis("e", given.width)
     product = given.queries.entry(h, i, d) * given.keys.entry(h, j, d)
+
+    def there(value: Expression, otherwise: float) -> Expression:
+        if not given.spare_keys:
+            return value
+        is_there = Comparison(CompareOp.LT, j + read(SPARE.name, Integer(0)), Integer(given.n))
+        return Choice((is_there,), value, Real(otherwise))
+
     stages = [Stage(UNFINISHED, (h, i, j), product, Reducer.SUM, (d,))]
     if given.epilogue or given.spare_keys:
         value = finished(given.epilogue, stages[0][h, i, j], (h, i, j))
-        if given.spare_keys:
-            is_there = Comparison(CompareOp.LT, j + read(SPARE.name, Integer(0)), Integer(given.n))
-            value = Choice((is_there,), value, Real(-inf))
-        stages.append(Stage("scores", (h, i, j), value))
+        stages.append(Stage("scores", (h, i, j), there(value, -inf)))
     scores = stages[-1]
     most = Stage("most", (h, i), scores[h, i, j], Reducer.MAX, (j,))
     power = Stage("power", (h, i, j), Call(Function.EXP, scores[h, i, j] - most[h, i]))
     total = Stage("total", (h, i), power[h, i, j], Reducer.SUM, (j,))
     weighed = power[h, i, j] * given.values.entry(h, j, e)
-    mixed = Stage("mixed", (h, i, e), weighed, Reducer.SUM, (j,))
+    mixed = Stage("mixed", (h, i, e), there(weighed, 0.0), Reducer.SUM, (j,))
     made = Stage("c", (i, h, e), mixed[h, i, e] / total[h, i])
     return Program(
         inputs=_inputs(given),
@@ -184,7 +189,8 @@ def _read_off(program: Program) -> ManyRowsAttention | None:
     if len(program.stages) not in (6, 7):
         return None
     products, mixed = program.stages[0], program.stages[-2]
-    match products.value, mixed.value:
+    weighed = mixed.value.then if isinstance(mixed.value, Choice) else mixed.value
+    match products.value, weighed:
         case Binary(BinaryOp.MUL, Read() as q, Read() as k), Binary(_, Read(), Read() as v):
             operands = [_operand(each, inputs) for each in (q, k, v)]
         case _:

@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelzoo.domain.plan import Golden, Plan
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidInput
+from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import ALL_RULES, Rules, fused, fused_f16
 from services.tuner.graph.golden import GoldenFile, golden_file, written
@@ -109,10 +109,18 @@ def plan_range(
     """One plan for a range of extents. `imported_at` imports the model for one of them,
     `dimensions` have the others and the largest of the range. Raises InvalidInput and
     UnsupportedModel as `plan_model` does, and where no one plan is right for the whole range."""
-    graphs = [imported_at(extent) for extent in range_.samples]
+
+    def at(extent: int) -> Graph:
+        try:
+            return imported_at(extent)
+        except (InvalidInput, UnsupportedModel) as error:
+            raise range_.refusal(f"with {range_.name}={extent}, {error}") from error
+
+    largest, *smaller = range_.samples
+    graphs = [imported_at(largest), *map(at, smaller)]
     graph = ranged([fused(each) for each in graphs], range_)
-    for extent in {range_.least, (range_.least + range_.most) // 2, range_.most - 1}:
-        refuse_wrong_extent(graph, imported_at(extent), extent)
+    for extent in range_.tried:
+        refuse_wrong_extent(graph, at(extent), extent, range_)
     right = golden_file(graphs[0])
     feeds = {**right.feeds, graph.inputs[-1].name: np.zeros(1, np.int32)}
     golden = written(graph, feeds, right.outputs, off=right.off)

@@ -22,12 +22,14 @@ rows are chosen by them, and those that nobody wants must be there, too.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
+from typing import TypeAlias
 
 import numpy as np
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.attention import attention, attention_of
 from kernelzoo.domain.operators.expressions import (
+    RUNNING,
     Axis,
     Choice,
     CompareOp,
@@ -43,21 +45,28 @@ from kernelzoo.domain.operators.expressions import (
     Stage,
     rebuilt,
 )
+from kernelzoo.domain.operators.recurrence import is_recurrent
 from kernelzoo.domain.plan import OpenPlace, PlanAxis, PortDType
 from kernelzoo.domain.workload import SPARE, ProgramWorkload, Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from kernelzoo.numerics.operators import Array
 from services.tuner.graph.evaluate import evaluate
-from services.tuner.graph.golden import TOLERANCE, entries_off, seeded_feeds
+from services.tuner.graph.golden import TOLERANCE, Way, entries_off, seeded_feeds
 from services.tuner.graph.graph import Graph, GraphPort, Node, Value, View
 
-NEUTRAL: Mapping[Reducer, float] = {
-    Reducer.SUM: 0.0,
-    Reducer.PROD: 1.0,
-    Reducer.MAX: -inf,
-    Reducer.MIN: inf,
+_Neutral: TypeAlias = "Real | Integer"
+
+NEUTRAL: Mapping[tuple[Reducer, str], _Neutral] = {
+    (Reducer.SUM, DType.F32): Real(0.0),
+    (Reducer.PROD, DType.F32): Real(1.0),
+    (Reducer.MAX, DType.F32): Real(-inf),
+    (Reducer.MIN, DType.F32): Real(inf),
+    (Reducer.SUM, DType.I32): Integer(0),
+    (Reducer.PROD, DType.I32): Integer(1),
+    (Reducer.MAX, DType.I32): Integer(-(2**31)),
+    (Reducer.MIN, DType.I32): Integer(2**31 - 1),
 }
-"""A term of a reduction of real numbers that changes nothing."""
+"""A term of a reduction that changes nothing."""
 TOLD = Input(SPARE, DType.I32, (1,))
 """The last input of a program that is told what is spare."""
 SAMPLES = 3
@@ -80,11 +89,30 @@ class ExtentRange:
         range that is too short for them."""
         step = STEP if self.most > STEP * SAMPLES else 1
         if self.most <= SAMPLES:
+            extents = ",".join(map(str, range(self.least, self.most + 1)))
             raise InvalidInput(
                 f"--dim {self.name}={self.least}..{self.most} is a short range; write its extents "
-                f"one by one, as in --dim {self.name}=1,2,3"
+                f"one by one, as in --dim {self.name}={extents}"
             )
         return tuple(self.most - step * place for place in range(SAMPLES))
+
+    @property
+    def tried(self) -> tuple[int, ...]:
+        """Extents at which the plan is compared with the model: the ends of the range and its
+        middle, with every remainder by `STEP`, as `samples` have the same one."""
+        middle = (self.least + self.most) // 2
+        middle -= (middle - (self.most - 2)) % STEP
+        extents = {self.least, middle, self.most - 1, self.most - 3}
+        return tuple(sorted(each for each in extents if self.least <= each <= self.most))
+
+    def refusal(self, why: str) -> UnsupportedModel:
+        """The error for a range that no one plan serves."""
+        name, most = self.name, self.most
+        few = sorted({max(self.least, most // 4), most})
+        return UnsupportedModel(
+            f"no one plan serves {name}={self.least}..{most}: {why}. Give the extents that you "
+            f"need one by one, as in --dim {name}={','.join(map(str, few))}"
+        )
 
 
 def ranged(graphs: Sequence[Graph], range_: ExtentRange) -> Graph:
@@ -116,7 +144,7 @@ class _Overlay:
         largest = self._largest
         inputs = self._ports([graph.inputs for graph in self._graphs])
         if len({len(graph.nodes) for graph in self._graphs}) > 1:
-            raise self._refusal("the model has other operators for other extents")
+            raise self._range.refusal("the model has other operators for other extents")
         nodes = tuple(map(self._node, *(graph.nodes for graph in self._graphs)))
         outputs = self._ports([graph.outputs for graph in self._graphs])
         port = GraphPort(f"{SPARE} {self._range.name}", PortDType.INT32, self._spare.name)
@@ -132,18 +160,14 @@ class _Overlay:
             ),
         )
 
-    def _refusal(self, why: str) -> UnsupportedModel:
-        name, most = self._range.name, self._range.most
-        return UnsupportedModel(
-            f"no one plan serves {name}={self._range.least}..{most}: {why}. Give the extents that "
-            f"you need one by one, as in --dim {name}={most // 4},{most}"
-        )
-
     # Values that are the same in all graphs.
 
     def _ports(self, ports: Sequence[tuple[GraphPort, ...]]) -> tuple[GraphPort, ...]:
-        if len({tuple((p.name, p.dtype, p.rows) for p in each) for each in ports}) > 1:
-            raise self._refusal("its inputs and outputs are others for other extents")
+        if len({tuple((p.name, p.dtype) for p in each) for each in ports}) > 1:
+            raise self._range.refusal("its inputs and outputs are others for other extents")
+        for same in zip(*ports, strict=True):
+            if len({port.rows for port in same}) > 1:
+                raise self._range.refusal(f"{same[0].name!r} chooses entries along that axis")
         made = []
         for same in zip(*ports, strict=True):
             what = f"{same[0].name!r}"
@@ -153,10 +177,12 @@ class _Overlay:
                 for place, growth in enumerate(self._growths(shapes, what))
                 if growth.step
             ]
-            if opened and not self._is_prefix(shapes[0], opened[0].place, len(opened)):
-                raise self._refusal(
+            if len(opened) > 1:
+                raise self._range.refusal(f"{what} has that axis more than once")
+            if opened and not self._is_prefix(shapes[0], opened[0].place, 1):
+                raise self._range.refusal(
                     f"{what} has that axis behind another of several entries; give the other one "
-                    "the extent 1"
+                    "the extent 1, or have it behind"
                 )
             made.append(replace(same[0], open=opened[0] if opened else None))
         return tuple(made)
@@ -166,19 +192,19 @@ class _Overlay:
         the first ones of the others."""
         for known, name in zip(self._names, names, strict=True):
             if known.setdefault(names[0], name) != name:
-                raise self._refusal(f"{what} reads another tensor for other extents")
+                raise self._range.refusal(f"{what} reads another tensor for other extents")
         largest = self._largest.constants.get(names[0])
         for graph, name in zip(self._graphs, names, strict=True):
             entries = graph.constants.get(name)
             if (entries is None) is not (largest is None):
-                raise self._refusal(f"{what} reads a constant for some extents alone")
+                raise self._range.refusal(f"{what} reads a constant for some extents alone")
             if entries is None or largest is None or entries is largest:
                 continue
             first = tuple(slice(0, extent) for extent in entries.shape)
             if entries.ndim != largest.ndim or not np.array_equal(
                 largest[first], entries, equal_nan=entries.dtype.kind == "f"
             ):
-                raise self._refusal(f"{what} reads constants that depend on the extent")
+                raise self._range.refusal(f"{what} reads constants that depend on the extent")
         return [graph.values[n].shape for graph, n in zip(self._graphs, names, strict=True)]
 
     def _growth(self, extents: Sequence[int], what: str) -> _Growth:
@@ -190,12 +216,12 @@ class _Overlay:
             for open_, extent in zip(self._range.samples, extents, strict=True)
         )
         if rest or step < 0 or not grows:
-            raise self._refusal(f"an extent of {what} does not grow evenly with it")
+            raise self._range.refusal(f"an extent of {what} does not grow evenly with it")
         return _Growth(step, more)
 
     def _growths(self, shapes: Sequence[tuple[int, ...]], what: str) -> list[_Growth]:
         if len(set(map(len, shapes))) > 1:
-            raise self._refusal(f"{what} has another number of axes for other extents")
+            raise self._range.refusal(f"{what} has another number of axes for other extents")
         return [self._growth(extents, what) for extents in zip(*shapes, strict=True)]
 
     def _is_prefix(self, shape: tuple[int, ...], place: int, count: int) -> bool:
@@ -208,7 +234,7 @@ class _Overlay:
         node, ops = nodes[0], [each.op for each in nodes]
         what = f"node {node.label or node.output!r}"
         if len({(type(each.op), len(each.inputs)) for each in nodes}) > 1:
-            raise self._refusal(f"{what} is another operation for other extents")
+            raise self._range.refusal(f"{what} is another operation for other extents")
         for names in zip(*(each.inputs for each in nodes), strict=True):
             self._pair(names, what)
         shapes = self._pair([each.output for each in nodes], what)
@@ -237,20 +263,23 @@ class _Overlay:
             ]
 
         if opened(before) != opened(shapes):
-            raise self._refusal(f"{what} gives what has that axis another shape")
+            # Attention is one kernel where keys are whole vectors.
+            most = self._range.most
+            wider = f"; a range that ends at {most + -most % STEP} may do" if most % STEP else ""
+            raise self._range.refusal(f"{what} gives what has that axis another shape{wider}")
 
     def _workload(self, workloads: Sequence[Workload], what: str) -> Workload:
         largest = workloads[0]
         if len({each.key for each in workloads}) == 1:
             return largest
         if len({(w.operator.name, w.epilogue, w.constant) for w in workloads}) > 1:
-            raise self._refusal(f"{what} is another operation for other extents")
+            raise self._range.refusal(f"{what} is another operation for other extents")
         attending = [attention_of(each.program) for each in workloads]
         if attending[0] is not None:
             return self._attention(workloads, what)
         programs = [each.program for each in workloads]
         if any(_with_axes_of(each, programs[0]) != programs[0] for each in programs):
-            raise self._refusal(f"{what} computes with the extent itself")
+            raise self._range.refusal(f"{what} computes with the extent itself")
         steps = self._steps(programs, what)
         whole = self._bounded(programs[0], steps, what)
         parts = self._parts(programs[0], steps)
@@ -269,7 +298,7 @@ class _Overlay:
         keys = self._growth([each.n for each in given], what)
         alike = {replace(each, m=given[0].m, n=given[0].n) for each in given}
         if len(given) < len(workloads) or len(alike) > 1 or {rows.step, keys.step} - {0, 1}:
-            raise self._refusal(f"{what} attends otherwise for other extents")
+            raise self._range.refusal(f"{what} attends otherwise for other extents")
         made = replace(given[0], spare_keys=bool(keys.step), spare_rows=bool(rows.step))
         return Workload.of_program("attention", attention(made))
 
@@ -301,20 +330,24 @@ class _Overlay:
         ]
         if not opened:
             return stage
-        neutral = NEUTRAL.get(stage.reducer) if stage.reducer else None
-        if neutral is None or stage.is_ordered or stage.dtype is not DType.F32:
-            raise self._refusal(f"{what} takes values along that axis one after another")
+        if stage.reducer in RUNNING:
+            # What is there comes before what is spare.
+            return stage
+        neutral = NEUTRAL.get((stage.reducer, stage.dtype)) if stage.reducer else None
+        if neutral is None or stage.is_ordered:
+            raise self._range.refusal(f"{what} takes values along that axis one after another")
         spare = Read(SPARE, (Integer(0),))
         are_there = tuple(
             Comparison(CompareOp.LT, axis + (spare * step if step > 1 else spare), axis.extent)
             for axis, step in opened
         )
-        return replace(stage, value=Choice(are_there, stage.value, Real(neutral)))
+        return replace(stage, value=Choice(are_there, stage.value, neutral))
 
     def _parts(self, program: Program, steps: Mapping[tuple[str, str], int]) -> int:
         """The parts of the output of which some may be spare; 0 where all of it is computed."""
         output = program.output
-        if output.dtype is DType.I32 or program.updates or program.is_ordered:
+        in_order = program.is_ordered or is_recurrent(program)
+        if output.dtype is DType.I32 or program.updates or in_order:
             return 0
         opened = [
             (place, step)
@@ -330,28 +363,47 @@ class _Overlay:
         return extent // step
 
 
-def refuse_wrong_extent(graph: Graph, imported: Graph, extent: int) -> None:
+def refuse_wrong_extent(graph: Graph, imported: Graph, extent: int, range_: ExtentRange) -> None:
     """Raises UnsupportedModel where the graph of a range computes something else for an extent than
     the model that was imported for it. What inputs have beyond it is no number, or the least that
-    chooses a row."""
+    chooses a row; what kernels leave out is no number, either."""
+    spare = range_.most - extent
+    own = {port.name: imported.values[port.value].shape for port in imported.outputs}
+    for port in graph.outputs:
+        shape = list(graph.values[port.value].shape)
+        if port.open is not None:
+            shape[port.open.place] -= port.open.step * spare
+        if own.get(port.name) != tuple(shape):
+            raise range_.refusal(f"an extent of output {port.name!r} is another one at {extent}")
+    for way in Way:
+        feeds = seeded_feeds(imported, way)
+        right = evaluate(imported, feeds)
+        made = _evaluated(graph, feeds, spare)
+        for name, wanted in right.items():
+            found = made[name][tuple(slice(0, each) for each in wanted.shape)]
+            if entries_off(found, wanted, TOLERANCE):
+                raise range_.refusal(f"output {name!r} would be wrong at {extent}")
+
+
+def _evaluated(graph: Graph, feeds: Mapping[str, Array], spare: int) -> dict[str, Array]:
     axis = graph.axes[0]
-    feeds = seeded_feeds(imported)
-    right = evaluate(imported, feeds)
     padded = {
         port.name: _padded(feeds[port.name], graph, port)
         for place, port in enumerate(graph.inputs)
         if place != axis.input
     }
-    told = np.array([axis.most - extent], np.int32)
-    made = evaluate(graph, {**padded, graph.inputs[axis.input].name: told})
-    for port in graph.outputs:
-        wanted = right[port.name]
-        found = made[port.name][tuple(slice(0, each) for each in wanted.shape)]
-        if found.shape != wanted.shape or entries_off(found, wanted, TOLERANCE):
-            raise UnsupportedModel(
-                f"no one plan serves {axis.name}={axis.least}..{axis.most}: output {port.name!r} "
-                f"would be wrong at {extent}. Give the extents that you need one by one"
-            )
+
+    def left_out(node: Node, entries: Array) -> Array:
+        parts = node.op.spare_parts if isinstance(node.op, Workload) else 0
+        if not parts:
+            return entries
+        made = np.array(entries, order="C")
+        made.reshape(parts, -1)[parts - spare :] = np.nan
+        return made
+
+    told = {graph.inputs[axis.input].name: np.array([spare], np.int32)}
+    with np.errstate(invalid="ignore"):
+        return evaluate(graph, {**padded, **told}, seen=left_out)
 
 
 def _padded(entries: Array, graph: Graph, port: GraphPort) -> Array:

@@ -41,7 +41,7 @@ from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import plan_graphs
 from services.tuner.graph.multiples import multiples_of
 from services.tuner.graph.storing import output_error
-from tests.unit.graph.models import parsed, written
+from tests.unit.graph.models import assert_as_reference, parsed, written
 from tests.unit.graph.running import Runner, golden_arrays
 
 Quantise = Callable[..., Path]
@@ -207,6 +207,12 @@ def test_attention_of_bytes_multiplies_bytes_too(tmp_path: Path) -> None:
     wanted = by_onnxruntime(path, feeds)
     found = evaluate(graph, feeds)["y"]
     assert np.abs(found - wanted).max() <= RELATIVE * np.abs(wanted).max()
+
+
+def test_a_sum_of_integers_along_one_axis_is_no_product(tmp_path: Path) -> None:
+    text = "sums (int64[1, 7] x) => (y) { k = Constant<value_ints=[1]>() y = ReduceSum(x, k) }"
+    feeds = {"x": np.arange(7)[None]}
+    assert_as_reference(tmp_path, parsed(text), feeds)
 
 
 def test_multiples_of_scales_are_told_by_their_values() -> None:

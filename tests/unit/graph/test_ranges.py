@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, numpy_helper
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.attention import attention_of
 from kernelzoo.domain.plan import Plan
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.importing import import_model
@@ -138,8 +139,97 @@ def test_all_calls_of_an_encoder_leave_out_what_is_spare_but_those_of_integers(
     assert [each.output.shape for each in first_row] == [(Encoder().width,)]
 
 
+POSITIONS = """
+    positions (int64[1, n] ids) => (float[1, n, 8] y, int64[1, 1] count, int64[1, 1] most)
+    {
+        padding = Constant<value_int=1>()
+        axis = Constant<value_ints=[1]>()
+        isPadding = Equal(ids, padding)
+        isWord = Not(isPadding)
+        words = Cast<to=7>(isWord)
+        along = Constant<value_int=1>()
+        places = CumSum(words, along)
+        own = Mul(places, words)
+        rows = Add(own, padding)
+        y = Gather(table, rows)
+        count = ReduceSum(words, axis)
+        most = ReduceMax(ids, axis)
+    }
+"""
+"""Models after RoBERTa count words to number them."""
+
+
+def test_integers_are_summed_and_counted_as_far_as_an_open_axis_goes(tmp_path: Path) -> None:
+    path = written(tmp_path, with_weights(POSITIONS, table=drawn((32, 8))))
+    model = planned(path, ExtentRange(name="n", least=1, most=24))
+    random = np.random.default_rng(2)
+    runs = [(n, {"ids": random.integers(0, 9, (1, n))}) for n in (24, 1, 2, 23, 7, 16)]
+    check(path, model, tmp_path, runs)
+
+
+STEPS = """
+    steps (float[n, 1, 8] x) => (float[n, 1, 1, 4] y, float[1, 1, 4] most)
+    {
+        y = LSTM<hidden_size=4>(x, w, r)
+        first = Constant<value_ints=[0]>()
+        most = ReduceMax<keepdims=0>(y, first)
+    }
+"""
+
+
+def test_a_recurrence_takes_the_steps_that_there_are(tmp_path: Path) -> None:
+    weights = {"w": drawn((1, 16, 8)), "r": drawn((1, 16, 4), 1)}
+    path = written(tmp_path, with_weights(STEPS, **weights))
+    model = planned(path, ExtentRange(name="n", least=1, most=12))
+    runs = [(n, {"x": drawn((n, 1, 8), n)}) for n in (12, 1, 2, 11, 5)]
+    check(path, model, tmp_path, runs)
+
+
+HEADS = """
+    heads (float[1, n, 24] x) => (float[1, n, 24] y)
+    {
+        asHeads = Constant<value_ints=[0, -1, 2, 12]>()
+        asRows = Constant<value_ints=[0, -1, 24]>()
+        made = MatMul(x, w)
+        q = Reshape(made, asHeads)
+        qHeads = Transpose<perm=[0, 2, 1, 3]>(q)
+        kHeads = Transpose<perm=[0, 2, 3, 1]>(q)
+        v = Reshape(x, asHeads)
+        vHeads = Transpose<perm=[0, 2, 1, 3]>(v)
+        scores = MatMul(qHeads, kHeads)
+        shares = Softmax<axis=-1>(scores)
+        mixed = MatMul(shares, vHeads)
+        turned = Transpose<perm=[0, 2, 1, 3]>(mixed)
+        y = Reshape(turned, asRows)
+    }
+"""
+
+
+def test_values_of_attention_may_be_an_input(tmp_path: Path) -> None:
+    path = written(tmp_path, with_weights(HEADS, w=drawn((24, 24))))
+    model = planned(path, ExtentRange(name="n", least=1, most=32))
+    assert any(attention_of(each.program) for each in model.workloads)
+    runs = [(n, {"x": drawn((1, n, 24), n)}) for n in (32, 1, 3, 31, 17)]
+    check(path, model, tmp_path, runs)
+
+
+def test_the_range_is_tried_at_lengths_of_every_remainder() -> None:
+    for most in (13, 30, 64, 127):
+        tried = ExtentRange(name="n", least=1, most=most).tried
+        samples = ExtentRange(name="n", least=1, most=most).samples
+        assert {each % 4 for each in (*tried, *samples)} == {0, 1, 2, 3}
+        assert {1, most - 1} < {*tried}
+    assert ExtentRange(name="n", least=62, most=64).tried == (62, 63)
+
+
 def one(text: str) -> str:
     return f"one (float[1, n, 8] x) => (y) {{ {text} }}"
+
+
+FIRST = (
+    "from = Constant<value_ints=[FROM]>() to = Constant<value_ints=[TO]>()"
+    "along = Constant<value_ints=[1]>() y = Slice(x, from, to, along)"
+)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +245,31 @@ def one(text: str) -> str:
                 "[1, n, 8]", "[1, 8, n]"
             ),
             "'x' has that axis behind another of several entries",
+        ),
+        ("square (float[1, n, n] x) => (y) { y = Relu(x) }", "'x' has that axis more than once"),
+        (
+            one("y = Gather<axis=1>(x, rows)").replace("8] x", "8] x, int64[2] rows"),
+            "'rows' chooses entries along that axis",
+        ),
+        (one(FIRST.replace("FROM", "0").replace("TO", "2")), "an extent of output 'y' is another"),
+        (
+            one(FIRST.replace("FROM", "1").replace("TO", "99")),
+            "with n=1, output 'y' has no entries",
+        ),
+        (
+            one(
+                "turned = Transpose<perm=[0, 2, 1]>(x) most = MaxPool<kernel_shape=[3]>(turned)"
+                "y = Transpose<perm=[0, 2, 1]>(most)"
+            ),
+            r"n=1, node 'most' \(MaxPool\) .* its window of \[3\] does not fit its input of \[1\]",
+        ),
+        (
+            one(
+                "s = Shape<start=1, end=2>(x) four = Constant<value_int=4>() rest = Mod(s, four)"
+                "two = Constant<value_int=2>() is_two = Equal(rest, two) more = Cast<to=1>(is_two)"
+                "y = Add(x, more)"
+            ),
+            "output 'y' would be wrong at 10",
         ),
         (
             one("k = Constant<value_ints=[4, -1]>() y = Reshape(x, k)"),
@@ -179,5 +294,5 @@ def test_a_model_that_no_one_plan_is_right_for_is_refused_in_a_sentence(
 
 
 def test_a_short_range_is_given_one_by_one() -> None:
-    with pytest.raises(InvalidInput, match="write its extents one by one"):
-        _ = ExtentRange(name="n", least=1, most=3).samples
+    with pytest.raises(InvalidInput, match=r"extents one by one, as in --dim n=2,3$"):
+        _ = ExtentRange(name="n", least=2, most=3).samples

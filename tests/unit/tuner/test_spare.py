@@ -39,15 +39,16 @@ s0[i0: {LONGEST}, i1: 24] = x0[x1[i0], i1] * 2.0
 spare x2: {LONGEST}"""
 
 
-def heads(*epilogue: str, rows: bool = True) -> Workload:
+def heads(*epilogue: str, rows: bool = True, width: int = 8) -> Workload:
     """Attention of three heads whose queries, keys and values one product has made."""
-    of = [HeadsOperand(place=0, columns=72, first=first) for first in (0, 24, 48)]
+    columns = 48 + 3 * width
+    of = [HeadsOperand(place=0, columns=columns, first=first) for first in (0, 24, 48)]
     made = ManyRowsAttention(
         heads=3,
         m=LONGEST,
         n=LONGEST,
         head_dim=8,
-        width=8,
+        width=width,
         queries=of[0],
         keys=of[1],
         values=of[2],
@@ -64,6 +65,7 @@ WORKLOADS = (
     heads(),
     heads("scale", "bias"),
     heads("scale", "mask"),
+    heads("mask", width=5),
 )
 
 

@@ -62,6 +62,11 @@ def window_of(site: Site, size: Sequence[int], image: Sequence[int], made: Seque
     stride = site.integers("strides") or (1,) * rank
     dilation = site.integers("dilations") or (1,) * rank
     spans = [(n - 1) * d + 1 for n, d in zip(size, dilation, strict=True)]
+    if min(made) < 1:
+        raise site.refusal(
+            f"its window of {list(spans)} does not fit its input of {list(image)}",
+            "give it a larger one",
+        )
     needed = [
         (o - 1) * s + span - n for o, s, span, n in zip(made, stride, spans, image, strict=True)
     ]
