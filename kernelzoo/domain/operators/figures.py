@@ -110,13 +110,27 @@ def limits(program: Program) -> dict[str, int]:
     """For each input of integers a bound that its entries are below in a call that makes sense: the
     smallest extent that it is a place of, or what it is compared with. Words, whose bits are read,
     have none. What may be spare is none of it, as then everything is computed."""
-    reach, words = _Reach(program), _words(program)
-    spare = program.spare.tensor if program.spare else ""
+    reach, words, spare = _Reach(program), _words(program), _spares(program)
     return {
-        each.name: 1 if each.name == spare else reach.limit(each.name)
+        each.name: 1 if each.name in spare else reach.limit(each.name)
         for each in program.inputs
         if DType(each.dtype).compute_dtype is DType.I32 and each.name not in words
     }
+
+
+def _spares(program: Program) -> set[str]:
+    """Inputs that say what is spare: of the output, or of an axis that a stage reduces, as in
+    `x[k] if k + spare[0] < 128 else 0.0`."""
+    found = {program.spare.tensor} if program.spare else set()
+    for stage in program.stages:
+        choices = (part for part in parts(stage.value) if isinstance(part, Choice))
+        for condition in (each for choice in choices for each in choice.conditions):
+            match condition:
+                case Comparison(CompareOp.LT, Binary(BinaryOp.ADD, Axis() as axis, told), end):
+                    one = told.left if isinstance(told, Binary) else told
+                    if isinstance(one, Read) and one.at == (Integer(0),) and end == axis.extent:
+                        found.add(one.tensor)
+    return found & {each.name for each in program.inputs if each.shape == (1,)}
 
 
 def _words(program: Program) -> set[str]:

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention, attention
 from kernelzoo.domain.operators.parsing import parsed
+from kernelzoo.domain.seeded import sampled_positions
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.numerics.stages import run_program
+from services.aggregator.verification import TAKEN_AS_TOLD, expected, input_values, judge
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.registry import lite_space
 from tests.examples import examples
-from tests.unit.tuner.execution import execute, inputs_of, packed_inputs
+from tests.unit.tuner.execution import NUMPY, execute, inputs_of, packed_inputs
 from tests.unit.tuner.javascript_execution import Run, executed
 
 LONGEST = 52
@@ -37,6 +39,10 @@ x1: i32[{LONGEST}]
 x2: i32[1]
 s0[i0: {LONGEST}, i1: 24] = x0[x1[i0], i1] * 2.0
 spare x2: {LONGEST}"""
+
+MOST = f"""x0: f32[{LONGEST}, 24]
+x1: i32[1]
+s0[i0: 24] = max over i1: {LONGEST} of (x0[i1, i0] if i1 + x1[0] < {LONGEST} else -inf)"""
 
 
 def heads(*epilogue: str, rows: bool = True, width: int = 8) -> Workload:
@@ -67,6 +73,13 @@ WORKLOADS = (
     heads("scale", "mask"),
     heads("mask", width=5),
 )
+
+
+REDUCED = (
+    Workload.of_program("row_max", parsed(MOST)),
+    heads("scale", "bias", rows=False),
+)
+"""Something else than their output is bounded."""
 
 
 def borders(candidate: Candidate) -> tuple[int, ...]:
@@ -129,6 +142,32 @@ def test_kernels_in_javascript_leave_out_what_is_spare(extent: int, tmp_path: Pa
         runs[workload.key] = Run(artifact=compile_candidate(candidate), inputs=inputs)
     for key, made in executed(runs, tmp_path).items():
         assert np.abs(_parts(made)[:extent] - rights[key]).max() <= TOLERANCE, key
+
+
+@pytest.mark.parametrize(
+    "workload", [*WORKLOADS, *REDUCED], ids=lambda each: each.key if each.spare_parts else each.name
+)
+def test_agents_measure_all_that_there_may_be_and_their_outputs_are_verified(
+    workload: Workload,
+) -> None:
+    """A report has entries of all of the output, spare ones as well."""
+    tensors = workload.tensors
+    assert tensors[-2].limit == 1
+    seed = 5
+    inputs = [
+        input_values(seed, number, np.arange(tensor.elements), tensor)
+        .reshape(tensor.shape)
+        .astype(NUMPY[tensor.dtype])
+        for number, tensor in enumerate(tensors[:-1])
+    ]
+    candidate = lite_space(workload, TargetKind.WASM)[0]
+    artifact = compile_candidate(candidate)
+    made = execute(artifact, packed_inputs(candidate, artifact, inputs)).reshape(-1)
+    entries = made[list(sampled_positions(seed, tensors[-1].elements))]
+    right = expected(workload, TargetKind.WASM, seed)
+    assert np.isfinite(right.tolerances).any()
+    assert judge(entries.tolist(), right) == TAKEN_AS_TOLD
+    assert judge((entries + 1).tolist(), right) != TAKEN_AS_TOLD
 
 
 def test_kernels_of_a_gpu_are_told_what_is_spare_and_compute_all() -> None:
