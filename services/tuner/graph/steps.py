@@ -98,7 +98,7 @@ def _step(whole: Expression, done: Expression) -> EntryStep | None:
     match whole:
         case Binary(BinaryOp.ADD, left, right) if done in (left, right):
             other = right if left == done else left
-            if isinstance(other, Read | Real):
+            if isinstance(other, Read | Real) and other != done:
                 return Add(whole, _operand(other))
         case Binary(BinaryOp.MUL, left, right) if done in (left, right):
             other = right if left == done else left

@@ -295,3 +295,12 @@ def test_weights_that_two_products_share_are_not_scaled() -> None:
     after = epilogues_fused(graph)
     same(graph, after)
     assert told(after) == ["tanh(x0[i0, i1])", "matmul+scale", "matmul+scale"]
+
+
+def test_a_product_is_not_added_to_itself_by_its_own_call() -> None:
+    g = Built()
+    x = g.workload("matmul:f32:m3k4n5:constant=b", g.feed(3, 4), g.constant(4, 5))
+    graph = g.graph(g.entrywise(lambda a: a + a, x))
+    after = epilogues_fused(graph)
+    same(graph, after)
+    assert told(after) == ["matmul", "x0[i0, i1] + x0[i0, i1]"]
