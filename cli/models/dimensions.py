@@ -60,7 +60,8 @@ def parse_range(texts: Sequence[str]) -> tuple[DimensionRange | None, list[str]]
             continue
         least, most = int(match["least"]), int(match["most"])
         if not 1 <= least < most:
-            raise InvalidInput(f"--dim {text[:80]} is no range; write --dim {name}=1..128")
+            own = f"{name}={most}" if least == most > 0 else f"{name}=1..128"
+            raise InvalidInput(f"--dim {text[:80]} is no range; write --dim {own}")
         if found is not None:
             raise InvalidInput(
                 f"--dim {found.name} and --dim {name} are both ranges; a plan has one: give the "

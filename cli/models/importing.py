@@ -117,10 +117,12 @@ def imported(
     or UnsupportedModel for what cannot be imported.
     """
     choices = plan_choices(dimensions, constants)
+    decodes = not any(constants) and is_language_model(file, dimensions)
     if extents is not None:
+        _refuse_range(file, extents, decodes=decodes, f16=f16)
         return _range(file, name, choices, weights, told, wanted, extents)
     told(f"importing {file.name} for {'; '.join(written(each.named) for each in choices)}")
-    if not any(constants) and is_language_model(file, dimensions):
+    if decodes:
         if wanted.quantize is not None:
             raise InvalidInput(
                 f"{file.name} is a language model; its weights have 4 or 8 bits by --weights int4 "
@@ -221,6 +223,20 @@ def _quantised_told(found: "QuantisedModel") -> tuple[str, ...]:
     named = ", ".join(f"{label} ({loss:.2g})" for label, loss in list(found.left.items())[:LISTED])
     more = f" and {len(found.left) - LISTED} more" if len(found.left) > LISTED else ""
     return (line, f"left in f32, with the share that each would lose: {named}{more}")
+
+
+def _refuse_range(file: Path, extents: DimensionRange, *, decodes: bool, f16: bool | None) -> None:
+    """Raises InvalidInput where a range says nothing, or something else was asked for with it."""
+    if decodes:
+        raise InvalidInput(
+            f"{file.name} is a language model, which takes texts of every length up to one: write "
+            f"--dim {CONTEXT}={extents.most}"
+        )
+    if f16:
+        raise InvalidInput(
+            "plans with values of f16 are of one extent each; leave --dtype f16 out, or give --dim "
+            f"{extents.name} its extents one by one, as in --dim {extents.name}={extents.most}"
+        )
 
 
 def _range(

@@ -16,7 +16,7 @@ from cli.models.dimensions import (
     parse_range,
     plan_choices,
 )
-from cli.models.importing import is_language_model
+from cli.models.importing import imported, is_language_model
 from cli.models.typescript import declarations
 from fixtures.language_configs import LLAMA
 from kernelzoo.domain.candidate import Candidate
@@ -75,13 +75,32 @@ def test_one_dimension_may_have_a_range() -> None:
     ("texts", "fault"),
     [
         (("a=0..4",), "is no range; write --dim a=1..128"),
-        (("a=4..4",), "is no range"),
+        (("a=4..4",), "is no range; write --dim a=4$"),
         (("a=1..4", "b=1..4"), "--dim a and --dim b are both ranges.* as in --dim b=1"),
     ],
 )
 def test_what_is_no_range_is_refused_with_the_remedy(texts: tuple[str, ...], fault: str) -> None:
     with pytest.raises(InvalidInput, match=fault):
         parse_range(texts)
+
+
+@pytest.mark.parametrize(
+    ("f16", "configured", "fault"),
+    [
+        (True, False, "values of f16 are of one extent each; leave --dtype f16 out"),
+        (None, True, "is a language model, which takes texts of every length .* context=64$"),
+    ],
+)
+def test_what_takes_no_range_says_so(
+    tmp_path: Path, f16: bool | None, configured: bool, fault: str
+) -> None:
+    if configured:
+        (tmp_path / "config.json").write_text("{}")
+    file = tmp_path if configured else tmp_path / "model.onnx"
+    range_ = DimensionRange(name="context", least=1, most=64)
+    given = ({"context": 64, "batch": 1},)
+    with pytest.raises(InvalidInput, match=fault):
+        imported(file, "m", given, tmp_path / "weights", print, f16=f16, extents=range_)
 
 
 @pytest.mark.parametrize(
