@@ -310,7 +310,11 @@ def _wrong_row(wrong: WrongPlan) -> tuple[str, ...]:
 
 
 def _named(plan: PlanWire | WrongPlan) -> str:
-    return written(plan.dimensions) + (" in f16 for webgpu" if plan.dtype is DType.F16 else "")
+    least = plan.least if isinstance(plan, PlanWire) else {}
+    ranges = {name: f"{extent}..{plan.dimensions[name]}" for name, extent in least.items()}
+    return written({**plan.dimensions, **ranges}) + (
+        " in f16 for webgpu" if plan.dtype is DType.F16 else ""
+    )
 
 
 def _plan_lines(plan: PlanWire) -> list[str]:
@@ -385,7 +389,8 @@ def check(
     url: UrlOption = None,
 ) -> None:
     """Run a model's golden inputs here, through the zoo's kernels, and say what differs."""
-    choices = plan_choices(parse_dimensions(dim or ()), parse_constants(constant or ()))
+    _, extents = parse_range(dim or ())
+    choices = plan_choices(parse_dimensions(extents), parse_constants(constant or ()))
     wanted = [each.named for each in choices]
     with reach(state, url) as gateway, live_display(notes) as shown:
 

@@ -171,6 +171,6 @@ def plan_choices(
     return tuple(PlanChoice(dimensions=given, constants=told) for given, told in pairs)
 
 
-def written(dimensions: Dimensions) -> str:
+def written(dimensions: Mapping[str, int | str]) -> str:
     """Dimensions as people read them, also of a model that leaves nothing open."""
     return ", ".join(f"{name}={extent}" for name, extent in dimensions.items()) or "fixed shapes"

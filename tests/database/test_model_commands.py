@@ -110,6 +110,28 @@ def test_a_file_of_f16_is_so_on_a_gpu_and_f32_elsewhere(run: Run, tmp_path: Path
         assert refusal in str(refused.exception)
 
 
+def test_a_model_of_a_range_is_shown_with_it_and_takes_what_pages_give(
+    run: Run, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "tiny.onnx")
+    added = run("add", file, "--name", "ranged", "--dim", "sequence=1..24")
+    assert added.exit_code == 0, added.output
+    assert "1 plan (sequence=1..24)" in added.output
+    shown = run("show", "ranged").stdout
+    assert "plan sequence=1..24: " in shown
+    assert [line.strip() for line in shown.splitlines() if "input" in line] == [
+        "input x: float32 [24, 8]"
+    ]
+    declared = run("types", "ranged").stdout
+    assert "readonly x: Float32Array;" in declared
+    assert "spare" not in declared
+    assert json.loads(run("show", "ranged", "--json").stdout)["plans"][0]["least"] == {
+        "sequence": 1
+    }
+    checked = run("check", "ranged", "--dim", "sequence=1..24")
+    assert "are not compiled yet" in str(checked.exception), "its plan is found"
+
+
 def test_what_pages_found_wrong_is_shown(run: Run, http: TestClient) -> None:
     model = tiny_model()
     assert register(http, model).status_code == 201

@@ -2506,8 +2506,9 @@ export interface components {
         };
         /**
          * PlanWire
-         * @description `dtype`: what its values are in memory. Pages with WebGPU are given the plan of f16 where
-         *     there is one, others that of f32. `memory`: bytes of weights and of activations; scratch
+         * @description `least`: the smallest extents of dimensions that have a range; `dimensions` and shapes have
+         *     the largest. `dtype`: what its values are in memory. Pages with WebGPU are given the plan of f16
+         *     where there is one, others that of f32. `memory`: bytes of weights and of activations; scratch
          *     depends on the kernels of a class.
          */
         readonly PlanWire: {
@@ -2527,6 +2528,10 @@ export interface components {
             readonly inputs: readonly components["schemas"]["PortWire"][];
             /** Kernels */
             readonly kernels: number;
+            /** Least */
+            readonly least: {
+                readonly [key: string]: number;
+            };
             /** Memory */
             readonly memory: {
                 readonly [key: string]: number;

@@ -339,13 +339,16 @@ def _described(blobs: Blobs, row: PlanRow) -> PlanWire:
     if body is None:
         raise lost(row.model, row.plan_sha256)
     plan = read_plan(body)
+    told = {axis.input for axis in plan.axes}
     return PlanWire(
         dimensions=dict(row.dimensions),
+        least={axis.name: axis.least for axis in plan.axes},
         dtype=DType.F16 if row.f16 else DType.F32,
         plan=blob_url(row.plan_sha256, row.plan_bytes),
         weights=weights_of(row),
         golden=blob_url(row.golden_sha256, row.golden_bytes),
-        inputs=[PortWire.of(port) for port in plan.inputs],
+        # Pages give what has an extent, not the extent.
+        inputs=[PortWire.of(each) for place, each in enumerate(plan.inputs) if place not in told],
         outputs=[PortWire.of(port) for port in plan.outputs],
         memory={"weights": plan.memory.weights, "activations": plan.memory.activations},
         kernels=len(plan.kernels),

@@ -65,12 +65,14 @@ class PortWire(WireModel):
 
 
 class PlanWire(WireModel):
-    """`dtype`: what its values are in memory. Pages with WebGPU are given the plan of f16 where
-    there is one, others that of f32. `memory`: bytes of weights and of activations; scratch
+    """`least`: the smallest extents of dimensions that have a range; `dimensions` and shapes have
+    the largest. `dtype`: what its values are in memory. Pages with WebGPU are given the plan of f16
+    where there is one, others that of f32. `memory`: bytes of weights and of activations; scratch
     depends on the kernels of a class.
     """
 
     dimensions: dict[str, int]
+    least: dict[str, int]
     dtype: Literal[DType.F32, DType.F16]
     plan: FileWire
     weights: FileWire

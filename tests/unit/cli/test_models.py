@@ -235,6 +235,7 @@ def _document(name: str) -> ModelDocument:
     plans = [
         PlanWire(
             dimensions={"sequence": extent},
+            least={},
             dtype=DType.F32,
             plan=file,
             weights=file,
