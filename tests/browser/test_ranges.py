@@ -15,7 +15,7 @@ from tests.browser.model_host import CLASS, Host, close, hosting, page_elsewhere
 from tests.browser.model_plans import evaluated_programs
 from tests.browser.sites import ISOLATED, site
 from tests.browser.test_branches import first_of
-from tests.encoder import Encoder
+from tests.encoder import INPUTS, Encoder
 from tests.unit.graph.test_ranges import LONGEST, planned
 
 ENCODER = Encoder()
@@ -101,11 +101,18 @@ REFUSED = """
     of(9, { input_ids: { data: ones(9), shape: [9, 1] } }),
     of(9, { input_ids: ones(8).concat(61) }),
     of(9, { attention_mask: undefined }),
+    of(9, { other: ones(9) }),
   ]) refused.push(await refusal(() => model.run(each)));
   const shaped = await model.run(of(9, { input_ids: { data: ones(9), shape: [1, 9] } }));
+  const inArrays = [];
+  for (const kind of [Uint8Array, Int32Array, BigInt64Array, BigUint64Array]) {
+    const input_ids = kind.from(ones(9).map(kind.name.startsWith("Big") ? BigInt : Number));
+    inArrays.push((await model.run(of(9, { input_ids }))).last_hidden_state);
+  }
+  const isSame = (found) => found.every((entry, i) => entry === shaped.last_hidden_state[i]);
   await model.dispose();
   zoo.dispose();
-  return { refused, entries: shaped.last_hidden_state.length };
+  return { refused, entries: shaped.last_hidden_state.length, same: inArrays.map(isSame) };
 """
 
 
@@ -115,6 +122,7 @@ def test_what_a_page_gives_beyond_the_range_is_refused_in_a_sentence(
     with page_elsewhere(lone_browser) as page:
         told = page.evaluate(script(REFUSED), [host.url, {}])
     assert told["entries"] == 9 * ENCODER.width
+    assert told["same"] == [True] * 4
     takes = "run: Input input_ids takes 1×sequence, where sequence is from 1 to 64, not"
     assert told["refused"] == [
         f"{takes} 65 entries: cut or split it.",
@@ -123,4 +131,5 @@ def test_what_a_page_gives_beyond_the_range_is_refused_in_a_sentence(
         f"{takes} 9×1: cut or split it.",
         f"run: Input input_ids (int64) takes {ROWS}; entry 8 is 61.",
         "run: Input attention_mask is missing: give 1×64 entries of int64.",
+        f"run: The model has no input other; its inputs are {', '.join(INPUTS)}.",
     ]

@@ -4,8 +4,9 @@
  */
 import { KernelZooError } from "../engine/error.js";
 import { productOf } from "../engine/tensors.js";
+import { misfitText } from "../sdk/refusals.js";
 import type { PlanWire, PortWire } from "../wire/model-answer.js";
-import type { Entries, Feed, Feeds, TensorData } from "./feeds.js";
+import { type Entries, type Feed, type Feeds, Misfit, type TensorData } from "./feeds.js";
 import type { AnyModel, FeedsOf, Model, ModelTypes, RunOptions } from "./model.js";
 import type { Opener } from "./opener.js";
 
@@ -51,19 +52,21 @@ function padded(port: PortWire, feed: Feed): Entries {
   const length = productOf(port.shape);
   const entries = entriesOf(feed);
   if (entries.length === length) return entries;
-  const [least = 0] = port.rows ?? [];
+  // Any row does; arrays of a page may hold no negative numbers.
+  const [least, most] = port.rows ?? [0, 0];
+  const beyond = Math.min(Math.max(0, least), most);
   if (Array.isArray(entries) || !ArrayBuffer.isView(entries)) {
     const some = Array.from(entries as ArrayLike<number>);
-    return some.concat(new Array(length - some.length).fill(least));
+    return some.concat(new Array(length - some.length).fill(beyond));
   }
   const given = entries as unknown as TensorData;
   const made = new (given.constructor as new (length: number) => TensorData)(length);
-  const beyond = made.subarray(given.length);
-  if (made instanceof BigInt64Array) {
-    (beyond as BigInt64Array).fill(BigInt(least));
-    made.set(given as BigInt64Array);
+  const isBig = made instanceof BigInt64Array || (made as unknown) instanceof BigUint64Array;
+  if (isBig) {
+    (made as BigInt64Array).fill(BigInt(beyond), given.length);
+    (made as BigInt64Array).set(given as BigInt64Array);
   } else {
-    (beyond as Int32Array).fill(least);
+    (made as Int32Array).fill(beyond, given.length);
     (made as Int32Array).set(given as Int32Array);
   }
   return made;
@@ -74,6 +77,10 @@ function fitted(plan: PlanWire, axes: Axes, feeds: Feeds): [Feeds, readonly numb
   const spare: number[] = [];
   const first: string[] = [];
   const made: Record<string, Feed> = { ...feeds };
+  const told = axes.map(({ input }) => plan.inputs[input]?.name);
+  const known = plan.inputs.map(({ name }) => name).filter((name) => !told.includes(name));
+  const other = Object.keys(feeds).find((name) => !known.includes(name));
+  if (other !== undefined) throw refused(misfitText(new Misfit("unknown", { name: other }, known)));
   for (const port of plan.inputs) {
     const { name, open } = port;
     const feed = Object.hasOwn(feeds, name) ? feeds[name] : undefined;
