@@ -18,7 +18,7 @@ that and its scale change their sign.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, floor, isfinite, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,12 +120,13 @@ class _Product:
     a: str
     least: int
     zero: Read | int
+    widest: int
     codes: NDArray[np.int32]
 
     @property
     def reach(self) -> int:
-        """Returns a bound that no sum exceeds."""
-        return 255 * int(np.abs(self.codes).sum(axis=0).max())
+        """Returns a bound that no sum exceeds, as no a − zero exceeds the widest."""
+        return self.widest * int(np.abs(self.codes).sum(axis=0).max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +231,9 @@ class _Naming:
         fits = start <= least and most <= start + BYTE[1]
         if not fits:
             return None
-        return _Product(node=node, a=a, least=start, zero=zero, codes=codes)
+        lowest, highest = (zero, zero) if isinstance(zero, int) else self._range(zero.tensor)
+        widest = max(most - lowest, highest - least)
+        return _Product(node=node, a=a, least=start, zero=zero, widest=widest, codes=codes)
 
     def _range(self, name: str) -> tuple[int, int]:
         """The least and the largest integer that a value can have."""
@@ -245,8 +248,8 @@ class _Naming:
         match value:
             case Read(tensor) if self._edit.values[tensor].dtype is DType.I32:
                 return self._range(tensor)
-            case Cast(Binary(BinaryOp.MIN, Binary(BinaryOp.MAX, _, Real(least)), Real(most))):
-                return int(least), int(most)
+            case Cast(Call(Function.ROUND, real)) | Cast(real):
+                return _bounds_of(real)
         return DType.I32.value_range
 
     def _has_one_reader(self, product: _Product) -> bool:
@@ -313,11 +316,10 @@ class _Naming:
             if isinstance(step, Multiply):
                 operand = Real(step.operand) if isinstance(step.operand, float) else step.operand
                 found = self._factors(operand, column, columns)
-            if found is None or (found.number is not None and scales.number is not None):
+            both = None if found is None else _both(scales, found)
+            if both is None:
                 break
-            done = step.whole
-            number = found.number if found.number is not None else scales.number
-            scales = _Scales(number=number, row=scales.row * found.row)
+            done, scales = step.whole, both
         return done, scales
 
     def _factors(self, value: Expression, column: Form, columns: int) -> _Scales | None:
@@ -328,13 +330,7 @@ class _Naming:
                 return _Scales(row=np.array([number], np.float32))
             case Binary(BinaryOp.MUL, left, right):
                 one, two = (self._factors(each, column, columns) for each in (left, right))
-                if (
-                    one is None
-                    or two is None
-                    or (one.number is not None and two.number is not None)
-                ):
-                    return None
-                return _Scales(number=one.number or two.number, row=one.row * two.row)
+                return None if one is None or two is None else _both(one, two)
             case Read(tensor, at):
                 return self._read_factors(tensor, at, column, columns)
         return None
@@ -378,7 +374,7 @@ class _Naming:
         product = (
             None if found is None else self._product(node, a, zero, found.codes.astype(np.int32))
         )
-        if found is None or product is None:
+        if found is None or product is None or product.reach > DType.I32.value_range[1]:
             return None
         return self._workload(product, _Scales(number=scale, row=found.scales), node.output)
 
@@ -402,7 +398,7 @@ class _Naming:
             case _:
                 return None
         assert stage is not None
-        scale = self._number(factor)
+        scale = self._scale(factor)
         if scale is None:
             return None
         least, most = self._range_of(held)
@@ -503,7 +499,7 @@ class _Naming:
             case _:
                 real, scale = rounded, Real(1.0)
         count = prod(stage.shape)
-        numbers = [self._number(each) for each in (scale, zero)]
+        numbers = self._scale(scale), self._moved(zero)
         if None in numbers:
             return None
         source = self._entries(replace(stage, value=real, dtype=DType.F32))
@@ -524,17 +520,29 @@ class _Naming:
         edit.nodes.append(node_of([plainly_read(replace(stage, name=name), edit)], edit.values, ""))
         return name
 
-    def _number(self, value: Expression) -> str | None:
-        """A scale of f32 or a zero point of i32 as a value of one entry."""
-        edit = self._edit
+    def _scale(self, value: Expression) -> str | None:
+        """A scale as a value of f32 with one entry."""
+        match value:
+            case Real(number):
+                return self._one(np.float32(number))
+            case Read(tensor) if self._is_number(tensor, DType.F32):
+                return self._one(tensor)
+        return None
+
+    def _moved(self, value: Expression) -> str | None:
+        """A zero point, which is added as a real number, as a value of i32 with one entry."""
         match value:
             case Cast(Integer(number)):
                 return self._one(np.int32(number))
-            case Real(number):
-                return self._one(np.float32(number))
-            case Cast(Read(tensor)) | Read(tensor) if edit.values[tensor].elements == 1:
+            case Real(number) if number.is_integer() and abs(number) < EXACT:
+                return self._one(np.int32(number))
+            case Cast(Read(tensor)) if self._is_number(tensor, DType.I32):
                 return self._one(tensor)
         return None
+
+    def _is_number(self, tensor: str, dtype: DType) -> bool:
+        held = self._edit.values[tensor]
+        return held.elements == 1 and held.dtype is dtype
 
     def _packed(self, root: str, stage: Stage | None, least: int) -> str:
         """Words by a program of shifts."""
@@ -559,8 +567,32 @@ class _Naming:
         return name
 
 
+def _bounds_of(real: Expression) -> tuple[int, int]:
+    """The least and the largest integer that a real number becomes."""
+    match real:
+        case Binary(BinaryOp.MIN, Binary(BinaryOp.MAX, _, Real(least)), Real(most)) if isfinite(
+            least
+        ) and isfinite(most):
+            # NaN becomes 0, and bounds may be in the wrong order.
+            return min(0, floor(least), floor(most)), max(0, ceil(least), ceil(most))
+    return DType.I32.value_range
+
+
 def _reads(part: Expression, tensor: str) -> bool:
     return isinstance(part, Read) and part.tensor == tensor
+
+
+def _both(one: _Scales, two: _Scales) -> _Scales | None:
+    """None for two numbers of the network, and where constants leave the range of f32 together:
+    sums that are multiplied by one and then by the other need not."""
+    if one.number is not None and two.number is not None:
+        return None
+    with np.errstate(over="ignore", under="ignore"):
+        row = one.row * two.row
+    tiny = (np.abs(row) < np.finfo(np.float32).tiny) & (one.row != 0) & (two.row != 0)
+    if tiny.any() or not np.isfinite(row).all():
+        return None
+    return _Scales(number=one.number or two.number, row=row)
 
 
 def _in_seven_bits(codes: NDArray[np.int32], row: Row) -> tuple[NDArray[np.int8], Row, str]:

@@ -10,8 +10,8 @@ MOST = 127
 """A whole number of 8 bits is at most so large."""
 MOST_SHARED = 8
 """Two entries of a column are at least once so many of its scales apart, or fewer."""
-OFF = 1e-3
-"""So far from a whole number may rounding bring an entry over its scale."""
+OFF = 1e-6
+"""So much of itself may some roundings to f32 bring an entry over its scale from a whole number."""
 SAME = 1e-6
 """Entries that differ by so much of the largest are equal but for rounding."""
 
@@ -38,7 +38,9 @@ def multiples_of(entries: NDArray[np.float32]) -> Multiples | None:
     for shared in range(1, MOST_SHARED + 1):
         trial = largest / (steps * shared)
         counts = wide / trial
-        fits = (np.abs(counts - np.rint(counts)) < OFF).all(axis=0) & (steps * shared <= MOST)
+        codes = np.rint(counts)
+        near = (np.abs(counts - codes) <= OFF * np.abs(codes)).all(axis=0)
+        fits = near & (steps * shared <= MOST)
         scales = np.where((scales == 0) & fits, trial, scales)
     if not scales.all():
         return None

@@ -215,6 +215,113 @@ def test_a_sum_of_integers_along_one_axis_is_no_product(tmp_path: Path) -> None:
     assert_as_reference(tmp_path, parsed(text), feeds)
 
 
+ROUNDED = """g (float[3, 8] x) => (int32[3, 4] y) {
+    a = Div (x, s)
+    b = Round (a)
+    c = Add (b, z)
+    d = Clip (c, low, high)
+    q = Cast <to = 6> (d)
+    y = MatMul (q, w)
+}"""
+WHOLE = {"low": 0.0, "high": 255.0, "z": 3.0}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {}, {"z": 3.5}, {"low": 3.0}, {"low": 100.0, "high": -100.0}, {"low": -np.inf},
+        {"high": np.inf},
+        {"low": -127.5, "high": 127.5, "z": 0.0}, {"low": -128.5, "high": 126.5, "z": 0.0},
+        {"low": -128.0, "high": 127.0}, {"low": -120.0, "high": -5.0},
+    ],
+)  # fmt: skip
+def test_numbers_that_a_file_rounds_itself_become_the_same_bytes(
+    changed: dict[str, float], tmp_path: Path
+) -> None:
+    """Zero points that are real numbers, and bounds that are no bytes' or in the wrong order."""
+    random = np.random.default_rng(4)
+    given = {name: np.array(value, np.float32) for name, value in (WHOLE | changed).items()}
+    weights = random.integers(-128, 128, (8, 4)).astype(np.int32)
+    path = with_constants(ROUNDED, tmp_path, w=weights, s=np.array(0.07, np.float32), **given)
+    feeds = {"x": random.uniform(-12, 12, (3, 8)).astype(np.float32)}
+    wanted = by_onnxruntime(path, feeds)
+    graph = import_model(path, {})
+    assert np.array_equal(evaluate(fused(graph), feeds)["y"], wanted)
+    assert np.array_equal(by_kernels(graph, feeds)["y"], wanted)
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_a_sum_of_products_with_constants_along_lines_is_no_matrix_product(
+    keepdims: int, tmp_path: Path
+) -> None:
+    text = f"""g (int32[3, 8] x) => (int32[n, m] y) {{
+        a = Mul (x, w)
+        y = ReduceSum <keepdims = {keepdims}> (a, axes)
+    }}""".replace("[n, m]", "[3, 1]" if keepdims else "[3]")
+    weights = np.arange(-12, 12, dtype=np.int32).reshape(3, 8)
+    path = with_constants(text, tmp_path, w=weights, axes=np.array([1]))
+    feeds = {"x": np.arange(24, dtype=np.int32).reshape(3, 8)}
+    found = evaluate(fused(import_model(path, {})), feeds)["y"]
+    assert np.array_equal(found, by_onnxruntime(path, feeds))
+
+
+@pytest.mark.parametrize(("zero", "is_of_bytes"), [(255, True), (40_000_000, False)])
+def test_sums_that_may_leave_32_bits_stay_real_numbers(
+    zero: int, is_of_bytes: bool, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(6)
+    text = """g (uint8[3, 8] x) => (float[3, 4] y) {
+        q = Cast <to = 6> (x)
+        m = Sub (q, z)
+        f = Cast <to = 1> (m)
+        a = Mul (f, s)
+        y = MatMul (a, w)
+    }"""
+    codes = random.integers(-127, 128, (8, 4))
+    codes[:2] = [[1], [127]]
+    weights = (codes * 0.01).astype(np.float32)
+    scale = np.array(0.1, np.float32)
+    path = with_constants(text, tmp_path, w=weights, s=scale, z=np.array(zero, np.int32))
+    feeds = {"x": random.integers(0, 256, (3, 8)).astype(np.uint8)}
+    graph = fused(import_model(path, {}))
+    assert bool(products(graph)) == is_of_bytes
+    wanted = by_onnxruntime(path, feeds)
+    assert np.abs(evaluate(graph, feeds)["y"] - wanted).max() <= 1e-6 * np.abs(wanted).max()
+
+
+def test_scales_whose_product_is_too_small_for_f32_are_multiplied_one_by_one(
+    tmp_path: Path,
+) -> None:
+    text = """g (uint8[3, 8] x) => (float[3, 4] y) {
+        p = MatMulInteger (x, w)
+        f = Cast <to = 1> (p)
+        a = Mul (f, s)
+        b = Mul (a, t)
+        y = Mul (b, u)
+    }"""
+    sizes = {"s": 1e-30, "t": 1e-12, "u": 1e30}
+    given = {name: np.full(4, size, np.float32) for name, size in sizes.items()}
+    path = with_constants(text, tmp_path, w=np.full((8, 4), 127, np.int8), **given)
+    feeds = {"x": np.full((3, 8), 255, np.uint8)}
+    graph = fused(import_model(path, {}))
+    assert products(graph)
+    np.testing.assert_allclose(evaluate(graph, feeds)["y"], by_onnxruntime(path, feeds), rtol=1e-5)
+
+
+def with_constants(text: str, folder: Path, **given: NDArray[Any]) -> Path:
+    model = parsed(text)
+    for name, value in given.items():
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    return written(folder, model)
+
+
+def by_kernels(graph: Graph, feeds: Feeds) -> dict[str, NDArray[Any]]:
+    made = plan_graphs([graph], [{}], "small")
+    (plan,) = made.plans
+    workloads = {workload.key: workload for workload in made.workloads}
+    return Runner(plan, workloads, b"".join(made.weights.blocks())).run(feeds)
+
+
 def test_multiples_of_scales_are_told_by_their_values() -> None:
     random = np.random.default_rng(0)
     codes = random.integers(-127, 128, (40, 6)).astype(np.int8)
@@ -228,6 +335,12 @@ def test_a_column_of_zeros_is_a_multiple_of_anything() -> None:
     found = multiples_of(np.zeros((8, 2), np.float32))
     assert found is not None
     assert not found.codes.any()
+
+
+def test_weights_near_multiples_keep_their_values() -> None:
+    """The larger entry is off by less than two thousandths of the smaller."""
+    assert multiples_of(np.array([[1.0], [2.0015]], np.float32)) is None
+    assert multiples_of(np.array([[1.0], [2.0]], np.float32)) is not None
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-20])
