@@ -131,13 +131,15 @@ Of com.microsoft, as onnxruntime's optimiser, Optimum and transformers.js write 
 {_listed(CONTRIB)}.
 They are held to what onnxruntime 1.32 computed (`scripts/record_operators.py`). Operators of narrow
 integers give the same integers (`scripts/record_quantised.py`), but for `QLinearSoftmax`, which may
-be a step apart. Products with constant matrices of 8 bits multiply bytes, with weights of 8 bits in
-the file, on the wire and in memory: `MatMulInteger` with what surrounds it as `quantize_dynamic`
-writes it, `DynamicQuantizeMatMul`, `MatMulIntegerToFloat`, `QLinearMatMul`, `QGemm`, that of
-`QAttention`, and `MatMul` or `Gemm` between `QuantizeLinear` and `DequantizeLinear`. Scales, bias
-and what else follows go into them. They need lines of a multiple of four, and weights without a
-zero point or with one that leaves them from -128 to 127; all others, and convolutions, compute with
-f32, in parts where a sum could reach 2²⁴. Other weights of 4 and 8 bits become f32 at import, also
+be a step apart. NaN becomes the least number of a narrow type; in what `DynamicQuantizeLinear`
+reads it makes the scale NaN, where onnxruntime finds the range without it. Products with constant
+matrices of 8 bits multiply bytes, with weights of 8 bits in the file, on the wire and in memory:
+`MatMulInteger` with what surrounds it as `quantize_dynamic` writes it, `DynamicQuantizeMatMul`,
+`MatMulIntegerToFloat`, `QLinearMatMul`, `QGemm`, that of `QAttention`, and `MatMul` or `Gemm`
+between `QuantizeLinear` and `DequantizeLinear`. Scales, bias and what else follows go into them.
+They need lines of a multiple of four, and weights without a zero point or with one that leaves them
+from -128 to 127; all others, and convolutions, compute with f32, in parts where a sum could reach
+2²⁴. Other weights of 4 and 8 bits become f32 at import, also
 those of `DynamicQuantizeLSTM`, which onnxruntime multiplies with 8
 bits of what enters: it differs by some 0.4 %. `GroupQueryAttention` takes a cache that grows and
 one with room for what comes, whose plan serves every step; the total length must follow from

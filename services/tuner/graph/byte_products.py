@@ -250,6 +250,9 @@ class _Naming:
                 return self._range(tensor)
             case Cast(Call(Function.ROUND, real)) | Cast(real):
                 return _bounds_of(real)
+            case Binary(BinaryOp.ADD, Cast() as steps, Integer(start)):
+                least, most = self._range_of(steps)
+                return least + start, most + start
         return DType.I32.value_range
 
     def _has_one_reader(self, product: _Product) -> bool:
@@ -467,18 +470,27 @@ class _Naming:
         if key not in self._words:
             maker = self._makers.get(key[0])
             stage = None if maker is None else single_stage(maker, self._edit.values)
-            made = None if stage is None else self._quantised(stage)
+            made = None if stage is None else self._quantised(stage, product.least)
             made = made or self._packed(key[0], stage, product.least)
             shape = (self._edit.values[made].elements // line, line)
             self._words[key] = self._edit.shaped(made, shape)
         return self._words[key]
 
-    def _quantised(self, stage: Stage) -> str | None:
-        """Words by the workload that rounds real numbers; None where it is not what was done."""
+    def _quantised(self, stage: Stage, least: int) -> str | None:
+        """Words by the workload that rounds real numbers, where steps are counted from the least
+        on; None where it is not what was done."""
         edit = self._edit
-        match stage.value:
-            case Cast(Binary(BinaryOp.MIN, Binary(BinaryOp.MAX, moved, Real(least)), Real(most))):
-                pass
+        steps = stage.value
+        if least:
+            match steps:
+                case Binary(BinaryOp.ADD, inner, Integer(start)) if start == least:
+                    steps = inner
+                case _:
+                    return None
+        match steps:
+            case Cast(Binary(BinaryOp.MIN, Binary(BinaryOp.MAX, moved, Real(low)), Real(high))):
+                if (low, high) != BYTE:
+                    return None
             case _:
                 return None
         zero: Expression = Cast(Integer(0))
@@ -489,10 +501,6 @@ class _Naming:
                 pass
             case _:
                 return None
-        if least and isinstance(zero, Cast) and isinstance(zero.argument, Integer):
-            zero, least, most = Cast(Integer(zero.argument.value - int(least))), 0.0, most - least
-        if (least, most) != BYTE:
-            return None
         match rounded:
             case Binary(BinaryOp.DIV, real, Real() | Read() as scale):
                 pass

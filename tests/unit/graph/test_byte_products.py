@@ -250,6 +250,36 @@ def test_numbers_that_a_file_rounds_itself_become_the_same_bytes(
     assert np.array_equal(by_kernels(graph, feeds)["y"], wanted)
 
 
+@pytest.mark.parametrize("zero", [np.uint8(7), np.int8(7), np.int8(-128)])
+@pytest.mark.parametrize("given", [False, True])
+def test_what_is_no_number_becomes_the_least_byte(
+    zero: np.uint8 | np.int8, given: bool, tmp_path: Path
+) -> None:
+    kind = "uint8" if zero.dtype == np.uint8 else "int8"
+    inputs = f"float[3, 64] x, {kind} z" if given else "float[3, 64] x"
+    text = f"""g ({inputs}) => (float[3, 4] y, {kind}[3, 64] q) {{
+        q = QuantizeLinear (x, s, z)
+        a = DequantizeLinear (q, s, z)
+        y = MatMul (a, w)
+    }}"""
+    random = np.random.default_rng(8)
+    codes = random.integers(-127, 128, (64, 4))
+    codes[:2] = [[1], [127]]
+    point = {"z": np.array(zero)}
+    constants = {"w": (codes * 0.01).astype(np.float32), "s": np.array(0.1, np.float32)}
+    path = with_constants(text, tmp_path, **constants, **({} if given else point))
+    x = random.uniform(-12, 12, (3, 64)).astype(np.float32)
+    x[0, :3] = np.nan, np.inf, -np.inf
+    feeds: Feeds = {"x": x, **(point if given else {})}
+    graph = import_model(path, {})
+    assert products(fused(graph)) or given
+    wanted = by_onnxruntime(path, feeds)
+    for made in (graph, fused(graph)):
+        found = evaluate(made, feeds)
+        assert found["q"][0, :3].tolist() == [*np.array([0, 255, 0]) + np.iinfo(zero.dtype).min]
+        assert np.abs(found["y"] - wanted).max() <= RELATIVE * np.abs(wanted).max()
+
+
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_a_sum_of_products_with_constants_along_lines_is_no_matrix_product(
     keepdims: int, tmp_path: Path

@@ -497,17 +497,24 @@ def _sign(x: Expression) -> Expression:
 
 
 def _quantised(site: Site) -> Carried:
-    """y = saturate(round(x / scale) + zero point)."""
+    """y = saturate(round(x / scale) + zero point). Steps are counted from the least of the type on,
+    which NaN becomes, as onnxruntime has it."""
     x, scale, zero = site.needed(0), site.needed(1), site.input(2)
     least, most = integer_range(site.output.dtype)
     formula = Formula(site)
     axes = formula.axes(site.shape)
     own = _read_parameters(site, formula, axes)
     value: Expression = Call(Function.ROUND, formula.read(x, axes) / own(scale))
-    if zero is not None:
-        value = value + Cast(own(zero))
-    value = smallest(largest(value, float(least)), float(most))
-    return formula.output(axes, Cast(value, DType.I32), site.dtype)
+    if zero is not None or least:
+        value = value + Cast(_above(least, own(zero) if zero is not None else Integer(0)))
+    steps = Cast(smallest(largest(value, 0.0), float(most - least)), DType.I32)
+    return formula.output(axes, steps + least if least else steps, site.dtype)
+
+
+def _above(least: int, number: Expression) -> Expression:
+    if isinstance(number, Integer):
+        return Integer(number.value - least)
+    return number - least if least else number
 
 
 def _dequantised(site: Site) -> Carried:
