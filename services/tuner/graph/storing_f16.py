@@ -6,6 +6,8 @@
 Kernels compute in f32 and round what they store. Inputs and outputs of the model stay as they are:
 a program reads or makes f32 there, and before or behind what an operator names there is a cast.
 Numbers that no f16 holds, such as those that masks are made of, become the nearest that one holds.
+What quantises computes on f32, and scales stay f32: a step of bytes is small, and words of them are
+no numbers that f16 has.
 """
 
 from dataclasses import replace
@@ -25,12 +27,18 @@ from kernelzoo.domain.operators.expressions import (
     parts,
     smallest,
 )
+from kernelzoo.domain.operators.integer_products import INTEGER_PRODUCTS
+from kernelzoo.domain.operators.quantisation import QUANTISATIONS
 from kernelzoo.domain.workload import ProgramWorkload, Role, Workload
 from services.tuner.graph.edit import Edit
 from services.tuner.graph.formulas import axes_of
 from services.tuner.graph.graph import Graph, Node, View
 
 LARGEST = float(np.finfo(np.float16).max)
+OF_F32 = frozenset(each.name for each in (*INTEGER_PRODUCTS, *QUANTISATIONS))
+"""Operators that compute on f32."""
+MOST_ENTRIES = 2
+"""A range has two, a scale one."""
 
 
 def storing_f16(graph: Graph, wide: frozenset[str] = frozenset()) -> Graph:
@@ -48,7 +56,7 @@ class _Storing:
 
     def __init__(self, graph: Graph, wide: frozenset[str]) -> None:
         self._graph = graph
-        self._wide = set(wide)
+        self._wide = {*wide, *_scales(graph)}
         self._edit = Edit(graph)
         self._made = {port.value for port in graph.outputs}
         self._casts: dict[str, str] = {}
@@ -79,7 +87,8 @@ class _Storing:
                 op = Workload.of_program(name, self._program(node, node.op.program))
                 self._edit.nodes.append(replace(node, op=op))
             case Workload():
-                if self._wide.intersection((*node.inputs, node.output)):
+                is_wide = self._wide.intersection((*node.inputs, node.output))
+                if is_wide or node.op.operator.name in OF_F32:
                     self._add_wide(node)
                 else:
                     self._add_named(node, node.op)
@@ -88,7 +97,8 @@ class _Storing:
         """It computes on f32 and makes f32; what is not wide itself is cast then."""
         inputs = tuple(map(self._as_f32, node.inputs))
         output = node.output
-        stays = output in self._wide or output in self._made
+        is_whole = self._edit.values[output].dtype is not DType.F32
+        stays = is_whole or output in self._wide or output in self._made
         if not stays:
             value = self._edit.values[output]
             output = self._edit.value(output, DType.F32, value.shape)
@@ -164,6 +174,24 @@ class _Storing:
             makes_f16=made.dtype is DType.F16,
         )
         self._edit.nodes.append(Node(program.normalised(), (source,), output, label))
+
+
+def _scales(graph: Graph) -> set[str]:
+    """The ranges and the scales that are computed, and what views of them view."""
+    views = {node.output: node.inputs[0] for node in graph.nodes if isinstance(node.op, View)}
+    todo = [
+        name
+        for node in graph.nodes
+        if isinstance(node.op, Workload) and node.op.operator.name in OF_F32
+        for name in (*node.inputs, node.output)
+        if graph.values[name].dtype is DType.F32 and graph.values[name].elements <= MOST_ENTRIES
+    ]
+    found: set[str] = set()
+    while todo:
+        name = todo.pop()
+        found.add(name)
+        todo += [views[name]] if name in views else []
+    return found - set(graph.constants)
 
 
 def _making_f16(program: Program) -> Program:

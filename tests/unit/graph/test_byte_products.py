@@ -38,7 +38,7 @@ from services.tuner.graph.golden import (
 )
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import import_model
-from services.tuner.graph.models import plan_graphs
+from services.tuner.graph.models import plan_f16, plan_graphs
 from services.tuner.graph.multiples import multiples_of
 from services.tuner.graph.storing import output_error
 from tests.unit.graph.models import assert_as_reference, parsed, written
@@ -148,6 +148,17 @@ def test_kernels_give_the_golden_outputs(form: str) -> None:
     for name, found in runner.run(feeds).items():
         apart = np.abs(found - wanted[name]).max()
         assert apart <= plan.golden.tolerance * np.abs(wanted[name]).max()
+
+
+@pytest.mark.parametrize("form", ["dynamic", "static", "static, operators"])
+def test_with_values_of_f16_what_quantises_computes_on_f32(form: str) -> None:
+    """Some of its bytes are the next ones, as what they are made of is rounded to f16."""
+    made = plan_f16([quantised(form)[0]], [{}], "small", 0.05)
+    bytes_ = [each for each in made.workloads if each.operator.name.startswith("matmul_u8i8")]
+    assert {each.dtype for each in bytes_} == {DType.F32}
+    error = made.plans[0].golden.storage_error
+    assert error is not None
+    assert 0 < error <= 0.05
 
 
 DYNAMIC = """g (float[4, 8] x) => (uint8[4, 8] y, float s, uint8 z)
