@@ -293,12 +293,10 @@ class _Naming:
         if not others and prod(shape) == prod(stage.shape) and flat(start.at, shape) == entry:
             done, scales = self._scaled(value, start, entry, product.codes.shape[1])
         made = edit.shaped(self._entered(product, scales), shape)
-        left = replaced(replaced(value, done, start), start, Read(made, start.at))
-        if others:
-            left = value
-            for each in starts:
-                assert isinstance(each, Read)
-                left = replaced(left, each, Read(made, each.at))
+        left = replaced(value, done, start)
+        for each in starts:
+            assert isinstance(each, Read)
+            left = replaced(left, each, Read(made, each.at))
         rest = plainly_read(replace(stage, value=left), edit)
         self._enter(node_of([rest], edit.values, node.label))
 
