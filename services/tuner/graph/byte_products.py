@@ -11,9 +11,7 @@ it reads bytes that became real numbers, and weights that are multiples of a sca
     x[i, k] = real(y[i, k] - z) * s
     c = matmul(x, w)
 
-Scales that follow a product go into it. Weights of which all are from -64 to 64, as onnxruntime's
-`reduce_range` makes them, become weights of 7 bits: where 64 stands in a column, and -64 does not,
-that and its scale change their sign.
+Scales that follow a product go into it.
 """
 
 from collections.abc import Sequence
@@ -44,6 +42,7 @@ from kernelzoo.domain.operators.expressions import (
 from kernelzoo.domain.operators.integer_products import ACTIVATION_BITS, PER_WORD
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Workload
+from services.tuner.graph.byte_workloads import EXACT, ByteWorkloads, Scales, both
 from services.tuner.graph.edit import Edit, readers_of
 from services.tuner.graph.formulas import (
     at_places,
@@ -61,20 +60,15 @@ from services.tuner.graph.formulas import (
 from services.tuner.graph.graph import Graph, Node, View
 from services.tuner.graph.multiples import multiples_of
 from services.tuner.graph.places import Form, flat, remainder, viewed
+from services.tuner.graph.quantised_values import BYTE, real_bytes, steps_of_bytes
 from services.tuner.graph.steps import Multiply, steps_of
 
-BYTE = (0, 255)
 SIGNED = (-128, 127)
 MIDDLE = 128
 """Signed bytes are moved by it."""
-EXACT = 1 << 24
-"""Whole numbers below it are those of f32."""
-SEVEN_BITS = (-64, 63)
 RANK = 2
 MOST_REPEATED = 20
 """Parts of an expression that stands in a program four times, once for each byte of a word."""
-
-Row = NDArray[np.float32]
 
 
 def byte_products_named(graph: Graph) -> Graph:
@@ -129,14 +123,6 @@ class _Product:
         return self.widest * int(np.abs(self.codes).sum(axis=0).max())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scales:
-    """Sums are multiplied by a row of constants, and by a number of the network, None for 1."""
-
-    number: str | None = None
-    row: Row
-
-
 class _Naming:
     """The graph so far. Sums that one program reads wait for it, as it may have their scales."""
 
@@ -148,7 +134,7 @@ class _Naming:
         self._waiting: dict[str, _Product] = {}
         self._bytes: dict[str, str] = {}
         self._words: dict[tuple[str, int], str] = {}
-        self._ones: dict[str, str] = {}
+        self._made = ByteWorkloads(self._edit)
 
     def finished(self) -> Graph:
         for node in self._graph.nodes:
@@ -161,7 +147,7 @@ class _Naming:
         if product is not None and self._has_one_reader(product):
             self._waiting[node.output] = product
         elif product is not None and product.reach < EXACT:
-            sums = self._entered(product, _Scales(row=np.ones(1, np.float32)))
+            sums = self._entered(product, Scales(row=np.ones(1, np.float32)))
             axes = axes_of(edit.values[node.output].shape)
             whole = Stage(node.output, axes, Cast(Read(sums, axes), DType.I32), dtype=DType.I32)
             self._enter(node_of([whole], edit.values, node.label))
@@ -287,7 +273,7 @@ class _Naming:
         starts = {part for part in parts(value) if _reads(part, placeholder)}
         (start, *others) = starts
         done: Expression = start
-        scales = _Scales(row=np.ones(1, np.float32))
+        scales = Scales(row=np.ones(1, np.float32))
         entry = flat(stage.axes, stage.shape)
         assert isinstance(start, Read)
         if not others and prod(shape) == prod(stage.shape) and flat(start.at, shape) == entry:
@@ -307,45 +293,45 @@ class _Naming:
 
     def _scaled(
         self, value: Expression, start: Read, entry: Form, columns: int
-    ) -> tuple[Expression, _Scales]:
+    ) -> tuple[Expression, Scales]:
         """The scales that follow a product, and the expression up to them."""
         done: Expression = start
-        scales = _Scales(row=np.ones(1, np.float32))
+        scales = Scales(row=np.ones(1, np.float32))
         column = remainder(entry, columns)
         for step in steps_of(value, start):
             found = None
             if isinstance(step, Multiply):
                 operand = Real(step.operand) if isinstance(step.operand, float) else step.operand
                 found = self._factors(operand, column, columns)
-            both = None if found is None else _both(scales, found)
-            if both is None:
+            together = None if found is None else both(scales, found)
+            if together is None:
                 break
-            done, scales = step.whole, both
+            done, scales = step.whole, together
         return done, scales
 
-    def _factors(self, value: Expression, column: Form, columns: int) -> _Scales | None:
+    def _factors(self, value: Expression, column: Form, columns: int) -> Scales | None:
         """An expression as a product of constants of each column and at most one number of the
         network; None for any other."""
         match value:
             case Real(number):
-                return _Scales(row=np.array([number], np.float32))
+                return Scales(row=np.array([number], np.float32))
             case Binary(BinaryOp.MUL, left, right):
                 one, two = (self._factors(each, column, columns) for each in (left, right))
-                return None if one is None or two is None else _both(one, two)
+                return None if one is None or two is None else both(one, two)
             case Read(tensor, at):
                 return self._read_factors(tensor, at, column, columns)
         return None
 
     def _read_factors(
         self, tensor: str, at: Sequence[Expression], column: Form, columns: int
-    ) -> _Scales | None:
+    ) -> Scales | None:
         held = self._edit.values[tensor]
         if held.dtype is not DType.F32:
             return None
         in_columns = held.elements == columns and flat(at, held.shape) == column
         constant = self._graph.constants.get(tensor)
         if constant is not None and (in_columns or held.elements == 1):
-            return _Scales(row=constant.reshape(-1).astype(np.float32))
+            return Scales(row=constant.reshape(-1).astype(np.float32))
         maker = self._makers.get(self._root(tensor))
         stage = None if maker is None else single_stage(maker, self._edit.values)
         if constant is None and stage is not None and (in_columns or held.elements == 1):
@@ -353,7 +339,7 @@ class _Naming:
             if found is not None and found.number is not None:
                 return found
         if held.elements == 1:
-            return _Scales(number=tensor, row=np.ones(1, np.float32))
+            return Scales(number=tensor, row=np.ones(1, np.float32))
         return None
 
     # Products of real numbers.
@@ -377,29 +363,18 @@ class _Naming:
         )
         if found is None or product is None or product.reach > DType.I32.value_range[1]:
             return None
-        return self._workload(product, _Scales(number=scale, row=found.scales), node.output)
+        return self._workload(product, Scales(number=scale, row=found.scales), node.output)
 
     def _real_bytes(self, name: str) -> tuple[str, Read | int, str] | None:
         """The bytes, the zero point and the scale, a value of one entry, that real numbers are made
         of."""
         maker = self._makers.get(self._root(name))
         stage = None if maker is None else single_stage(maker, self._edit.values)
-        zero: Read | int = 0
-        match stage:
-            case Stage(
-                value=Binary(
-                    BinaryOp.MUL,
-                    Cast(Binary(BinaryOp.SUB, held, Integer() | Read() as moved)),
-                    Real() | Read() as factor,
-                )
-            ):
-                zero = moved.value if isinstance(moved, Integer) else moved
-            case Stage(value=Binary(BinaryOp.MUL, Cast(held), Real() | Read() as factor)):
-                pass
-            case _:
-                return None
+        found = None if stage is None else real_bytes(stage.value)
+        if found is None or found.scale is None:
+            return None
         assert stage is not None
-        scale = self._scale(factor)
+        held, zero, scale = found.held, found.zero, self._made.scale(found.scale)
         if scale is None:
             return None
         least, most = self._range_of(held)
@@ -414,48 +389,28 @@ class _Naming:
 
     # What is made.
 
-    def _entered(self, product: _Product, scales: _Scales) -> str:
+    def _entered(self, product: _Product, scales: Scales) -> str:
         """The name of the sums as real numbers times their scales."""
         m = self._edit.values[product.node.output].elements // product.codes.shape[1]
         name = self._edit.value(product.node.output, DType.F32, (m, product.codes.shape[1]))
         self._edit.nodes.append(self._workload(product, scales, name))
         return name
 
-    def _workload(self, product: _Product, scales: _Scales, output: str) -> Node:
-        edit, label = self._edit, product.node.output
-        k, n = product.codes.shape
-        m = edit.values[product.a].elements // k
-        row = np.broadcast_to(scales.row, (n,)).astype(np.float32)
-        codes, row, name = _in_seven_bits(product.codes, row)
-        number = self._one(np.float32(1)) if scales.number is None else self._one(scales.number)
-        inputs = (
-            self._words_of(product, k // PER_WORD),
-            edit.constant(f"{label}.bytes", np.ascontiguousarray(codes.T)),
-            number,
-            self._zero_of(product),
-            edit.constant(f"{label}.scales", row),
-            edit.constant(f"{label}.sums", codes.sum(axis=0, dtype=np.int32)),
+    def _workload(self, product: _Product, scales: Scales, output: str) -> Node:
+        words = self._words_of(product, product.codes.shape[0] // PER_WORD)
+        zero = self._zero_of(product)
+        label = product.node.output
+        return self._made.product(
+            words, product.codes, zero, scales, output, label, product.node.label
         )
-        workload = Workload.of(name, (m, k, n), constant=("b",))
-        return Node(workload, inputs, output, product.node.label)
-
-    def _one(self, number: np.float32 | np.int32 | str) -> str:
-        """A constant, or a value of one entry, as a tensor of one axis; made once."""
-        key = number if isinstance(number, str) else f"{number.dtype} {number}"
-        if key not in self._ones:
-            if isinstance(number, str):
-                self._ones[key] = self._edit.shaped(number, (1,))
-            else:
-                self._ones[key] = self._edit.constant("number", np.array([number]))
-        return self._ones[key]
 
     def _zero_of(self, product: _Product) -> str:
         """The zero point of the bytes from 0 on."""
         edit, zero = self._edit, product.zero
         if isinstance(zero, int):
-            return self._one(np.int32(zero - product.least))
+            return self._made.one(np.int32(zero - product.least))
         if not product.least:
-            return self._one(zero.tensor)
+            return self._made.one(zero.tensor)
         (axis,) = axes = axes_of((1,))
         name = edit.value(zero.tensor, DType.I32, (1,))
         value = Read(edit.shaped(zero.tensor, (1,)), (axis,)) - product.least
@@ -478,40 +433,16 @@ class _Naming:
         """Words by the workload that rounds real numbers, where steps are counted from the least
         on; None where it is not what was done."""
         edit = self._edit
-        steps = stage.value
-        if least:
-            match steps:
-                case Binary(BinaryOp.ADD, inner, Integer(start)) if start == least:
-                    steps = inner
-                case _:
-                    return None
-        match steps:
-            case Cast(Binary(BinaryOp.MIN, Binary(BinaryOp.MAX, moved, Real(low)), Real(high))):
-                if (low, high) != BYTE:
-                    return None
-            case _:
-                return None
-        zero: Expression = Cast(Integer(0))
-        match moved:
-            case Binary(BinaryOp.ADD, Call(Function.ROUND, rounded), zero):
-                pass
-            case Call(Function.ROUND, rounded):
-                pass
-            case _:
-                return None
-        match rounded:
-            case Binary(BinaryOp.DIV, real, Real() | Read() as scale):
-                pass
-            case _:
-                real, scale = rounded, Real(1.0)
-        count = prod(stage.shape)
-        numbers = self._scale(scale), self._moved(zero)
-        if None in numbers:
+        found = steps_of_bytes(stage.value)
+        if found is None or found.least != least:
             return None
-        source = self._entries(replace(stage, value=real, dtype=DType.F32))
+        count = prod(stage.shape)
+        scale, zero = self._made.scale(found.scale), self._made.zero(found.zero)
+        if scale is None or zero is None:
+            return None
+        source = self._entries(replace(stage, value=found.real, dtype=DType.F32))
         words = edit.value(f"{stage.name}.words", DType.I32, (count // PER_WORD,))
-        inputs = (edit.shaped(source, (count,)), *(each for each in numbers if each))
-        edit.nodes.append(Node(Workload.of("quantise", (count,)), inputs, words))
+        edit.nodes.append(self._made.quantised(edit.shaped(source, (count,)), scale, zero, words))
         return words
 
     def _entries(self, stage: Stage) -> str:
@@ -525,30 +456,6 @@ class _Naming:
         name = edit.value(stage.name, DType.F32, stage.shape)
         edit.nodes.append(node_of([plainly_read(replace(stage, name=name), edit)], edit.values, ""))
         return name
-
-    def _scale(self, value: Expression) -> str | None:
-        """A scale as a value of f32 with one entry."""
-        match value:
-            case Real(number):
-                return self._one(np.float32(number))
-            case Read(tensor) if self._is_number(tensor, DType.F32):
-                return self._one(tensor)
-        return None
-
-    def _moved(self, value: Expression) -> str | None:
-        """A zero point, which is added as a real number, as a value of i32 with one entry."""
-        match value:
-            case Cast(Integer(number)):
-                return self._one(np.int32(number))
-            case Real(number) if number.is_integer() and abs(number) < EXACT:
-                return self._one(np.int32(number))
-            case Cast(Read(tensor)) if self._is_number(tensor, DType.I32):
-                return self._one(tensor)
-        return None
-
-    def _is_number(self, tensor: str, dtype: DType) -> bool:
-        held = self._edit.values[tensor]
-        return held.elements == 1 and held.dtype is dtype
 
     def _packed(self, root: str, stage: Stage | None, least: int) -> str:
         """Words by a program of shifts."""
@@ -586,27 +493,3 @@ def _bounds_of(real: Expression) -> tuple[int, int]:
 
 def _reads(part: Expression, tensor: str) -> bool:
     return isinstance(part, Read) and part.tensor == tensor
-
-
-def _both(one: _Scales, two: _Scales) -> _Scales | None:
-    """None for two numbers of the network, and where constants leave the range of f32 together:
-    sums that are multiplied by one and then by the other need not."""
-    if one.number is not None and two.number is not None:
-        return None
-    with np.errstate(over="ignore", under="ignore"):
-        row = one.row * two.row
-    tiny = (np.abs(row) < np.finfo(np.float32).tiny) & (one.row != 0) & (two.row != 0)
-    if tiny.any() or not np.isfinite(row).all():
-        return None
-    return _Scales(number=one.number or two.number, row=row)
-
-
-def _in_seven_bits(codes: NDArray[np.int32], row: Row) -> tuple[NDArray[np.int8], Row, str]:
-    """The weights, their scales, and the operator that takes them."""
-    least, most = SEVEN_BITS
-    negated = np.where((codes.max(axis=0) > most) & (codes.min(axis=0) > least), -1, 1)
-    seven = codes * negated
-    if seven.min() >= least and seven.max() <= most:
-        signs = negated.astype(np.float32)
-        return seven.astype(np.int8), (row * signs).astype(np.float32), "matmul_u8i7"
-    return codes.astype(np.int8), row, "matmul_u8i8"

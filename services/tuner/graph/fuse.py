@@ -3,6 +3,7 @@
     large_constants_split   tables that are no tensor of a kernel lie in pieces
     pooling_channels_last   means and largest entries of whole images are pooling
     channels_last           images lie as convolutions want them, transposes become views
+    byte_images_named       images of bytes are words, which convolutions multiply
     elementwise_merged      chains of entries become one program
     byte_products_named     products of bytes are workloads, with their scales
     norms_named             layer norms and RMS norms that are spelt out become workloads
@@ -25,6 +26,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from services.tuner.graph.attending import attention_joined
+from services.tuner.graph.byte_images import byte_images_named
 from services.tuner.graph.byte_products import byte_products_named
 from services.tuner.graph.epilogues import epilogues_fused
 from services.tuner.graph.graph import Graph, Node
@@ -87,6 +89,7 @@ def _order(rules: Rules) -> list[tuple[bool, Callable[[Graph], Graph]]]:
     return [
         (rules.channels_last, pooling_channels_last),
         (rules.channels_last, channels_last),
+        (rules.bytes and rules.channels_last, byte_images_named),
         (rules.elementwise, elementwise_merged),
         (rules.bytes, byte_products_named),
         (rules.norms, norms_named),

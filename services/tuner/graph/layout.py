@@ -32,13 +32,16 @@ TO_LAST = {3: (0, 2, 1), 4: (0, 2, 3, 1)}
 """Axis n of the image channels-last is this axis of the image as ONNX has it, by the rank: of an
 image with rows, or of a signal."""
 TO_FIRST = {3: (0, 2, 1), 4: (0, 3, 1, 2)}
+_DTYPES = (DType.F32, DType.I32)
+"""Images are of real numbers, or of bytes that these are made of."""
 
 
 def channels_last(graph: Graph) -> Graph:
     """Whoever else reads such an image, as an output of the model, gets a copy as it was."""
     images = _images(graph)
     edit = Edit(graph)
-    last = {name: edit.value(name, DType.F32, _last(graph.values[name])) for name in images}
+    held = {name: graph.values[name] for name in images}
+    last = {name: edit.value(name, each.dtype, _last(each)) for name, each in held.items()}
     outputs = {port.value for port in graph.outputs}
     for node in graph.nodes:
         if not _has_any_layout(node):
@@ -165,7 +168,7 @@ def _may_be_image(graph: Graph, name: str, rank: int | None = None) -> bool:
     value = graph.values[name]
     ranks = TO_LAST if rank is None else (rank,)
     is_image = len(value.shape) in TO_LAST and len(value.shape) in ranks
-    return is_image and value.dtype is DType.F32 and name not in graph.constants
+    return is_image and value.dtype in _DTYPES and name not in graph.constants
 
 
 def _order(graph: Graph, node: Node) -> tuple[int, ...]:
@@ -207,5 +210,6 @@ def _is_read_elsewhere(graph: Graph, node: Node) -> bool:
 def _restored(edit: Edit, node: Node, last: str) -> Node:
     value = edit.values[node.output]
     axes = axes_of(value.shape)
-    copied = Stage(value.name, axes, Read(last, tuple(axes[axis] for axis in TO_LAST[len(axes)])))
+    at = tuple(axes[axis] for axis in TO_LAST[len(axes)])
+    copied = Stage(value.name, axes, Read(last, at), dtype=value.dtype)
     return node_of([copied], edit.values, node.label)

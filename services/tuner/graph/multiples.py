@@ -42,9 +42,21 @@ def multiples_of(entries: NDArray[np.float32]) -> Multiples | None:
         near = (np.abs(counts - codes) <= OFF * np.abs(codes)).all(axis=0)
         fits = near & (steps * shared <= MOST)
         scales = np.where((scales == 0) & fits, trial, scales)
+    for column in np.flatnonzero(scales == 0):
+        scales[column] = _scale_of(wide[:, column], largest[column])
     if not scales.all():
         return None
     return Multiples(np.rint(wide / scales).astype(np.int8), scales.astype(np.float32))
+
+
+def _scale_of(column: NDArray[np.float64], largest: np.float64) -> np.float64:
+    """The largest scale of a column of few entries, no two of which are near to one another; 0 if
+    there is none."""
+    trials = largest / np.arange(1, MOST + 1)
+    counts = column[:, None] / trials
+    codes = np.rint(counts)
+    fits = (np.abs(counts - codes) <= OFF * np.abs(codes)).all(axis=0)
+    return trials[np.argmax(fits)] if fits.any() else np.float64(0)
 
 
 def _least_gaps(entries: NDArray[np.float64], largest: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import NodeProto
 
+from kernelzoo.domain.operators.integer_products import PER_WORD
 from kernelzoo.errors import InvalidInput
 from services.tuner.graph.functions import Body
 from services.tuner.graph.network import Array, TensorType
@@ -133,9 +134,10 @@ def _product(body: Body, a: Bytes, b: Bytes) -> Total:
     return _added(body, sums, reaches)
 
 
-def _windows(body: Body, x: Bytes, w: Bytes) -> Total:
+def _windows(body: Body, x: Bytes, w: Bytes, *, scaled: bool = False) -> Total:
     """A convolution, in parts of the channels. Kernels may compute it by way of transforms, whose
-    results are brought back to whole numbers."""
+    results are brought back to whole numbers. What is `scaled` next is rounded to f32 in any case,
+    and need not have parts where kernels multiply bytes."""
     names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     kept = {name: body.value(name) for name in names if body.value(name) is not None}
     group = body.integer("group", 1)
@@ -145,7 +147,8 @@ def _windows(body: Body, x: Bytes, w: Bytes) -> Total:
     else:
         sizes = np.abs(w.entries).sum(axis=tuple(range(2, w.entries.ndim)))
         each = [x.reach * int(size) for size in sizes.max(axis=0)]
-    parts = _parts(each)
+    in_bytes = scaled and group == 1 and x.raw and w.is_of_8_bits and x.shape[1] % PER_WORD == 0
+    parts = [(0, len(each))] if in_bytes else _parts(each)
     sums = []
     for start, stop in parts:
         image, filters = x.name, w.name
@@ -292,7 +295,7 @@ def _convolution(body: Body) -> tuple[str, ...]:
     rank = len(body.shape(0))
     x, w = _bytes(body, 0, 2), _bytes(body, 3, 5, _line(body, 5, rank, 0))
     channels = (1, w.shape[0], *(1,) * (rank - 2))
-    total = _with_bias(body, _windows(body, x, w), 8, channels)
+    total = _with_bias(body, _windows(body, x, w, scaled=True), 8, channels)
     scale = _scale(body, [(1, ()), (4, _line(body, 4, rank, 1))], 6)
     return (_quantised(body, body.node("Mul", _real(body, total), scale), 7, 0),)
 

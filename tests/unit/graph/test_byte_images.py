@@ -1,0 +1,130 @@
+"""Convolutions of networks that onnxruntime's quantiser made multiply bytes, and give what
+onnxruntime does."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import ModelProto, numpy_helper
+from onnxruntime.quantization import QuantFormat, QuantType
+
+from fixtures.quantised_networks import (
+    Feeds,
+    by_onnxruntime,
+    dynamic,
+    feeds_of,
+    mobilenet,
+    resnet,
+    static,
+)
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.plan import Need
+from kernelzoo.domain.workload import Workload
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.fuse import fused
+from services.tuner.graph.graph import Graph
+from services.tuner.graph.importing import import_model
+from services.tuner.graph.models import plan_graphs
+from tests.unit.graph.models import parsed, written
+from tests.unit.graph.running import Runner, golden_arrays
+
+RELATIVE = 1e-5
+"""Sums are the same integers; what is real is rounded otherwise."""
+OPERATORS = {"quant_format": QuantFormat.QOperator, "activation_type": QuantType.QUInt8}
+
+FORMS: dict[str, tuple[Callable[..., Path], Callable[[], ModelProto], dict[str, Any]]] = {
+    "static": (static, mobilenet, {}),
+    "static, by channel": (static, mobilenet, {"per_channel": True}),
+    "static, 7 bits": (static, mobilenet, {"per_channel": True, "reduce_range": True}),
+    "static, operators": (static, mobilenet, OPERATORS),
+    "dynamic": (dynamic, mobilenet, {}),
+    "static bottlenecks": (static, resnet, {"per_channel": True}),
+    "static bottlenecks, operators": (static, resnet, OPERATORS),
+    "dynamic bottlenecks": (dynamic, resnet, {}),
+}
+
+
+@cache
+def quantised(form: str) -> tuple[Graph, Feeds, NDArray[np.float32]]:
+    """The import of a file, with inputs and what onnxruntime makes of them."""
+    quantise, network, options = FORMS[form]
+    model = network()
+    feeds = feeds_of(model)
+    with TemporaryDirectory() as folder:
+        path = quantise(model, Path(folder), **options)
+        return import_model(path, {}), feeds, by_onnxruntime(path, feeds)
+
+
+@cache
+def ruled(form: str) -> Graph:
+    return fused(quantised(form)[0])
+
+
+def names(graph: Graph) -> list[str]:
+    found = (node.op for node in graph.nodes if isinstance(node.op, Workload))
+    return [each.operator.name for each in found]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_quantised_network_of_images_computes_what_onnxruntime_does(form: str) -> None:
+    graph, feeds, wanted = quantised(form)
+    for made in (graph, ruled(form)):
+        (found,) = evaluate(made, feeds).values()
+        assert np.abs(found - wanted).max() <= RELATIVE * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if form != "static bottlenecks, operators"]
+)
+def test_every_convolution_over_all_channels_is_a_product_of_bytes(form: str) -> None:
+    made = names(ruled(form))
+    assert "conv2d" not in made
+    products = [name for name in made if name.startswith("matmul_u8i")]
+    assert len(products) == (13 if "bottlenecks" in form else 8)
+    assert "7 bits" not in form or products.count("matmul_u8i7") >= 6
+
+
+def test_weights_of_convolutions_take_8_bits_in_the_file_and_in_memory() -> None:
+    (plan,) = plan_graphs([quantised("static bottlenecks")[0]], [{}], "small").plans
+    assert plan.needs == (Need.I8,)
+    f32 = [each for each in plan.weights if each.dtype is DType.F32]
+    assert max(np.prod(each.shape) for each in f32) <= 64
+    convolutions = [each for each in plan.weights if each.dtype is DType.I8]
+    assert all(each.bytes == np.prod(each.shape) for each in convolutions)
+
+
+@pytest.mark.parametrize("form", ["static", "static bottlenecks", "dynamic"])
+def test_kernels_of_images_give_the_golden_outputs(form: str) -> None:
+    made = plan_graphs([quantised(form)[0]], [{}], "small")
+    (plan,), (golden,) = made.plans, made.golden
+    workloads = {workload.key: workload for workload in made.workloads}
+    runner = Runner(plan, workloads, b"".join(made.weights.blocks()))
+    feeds = golden_arrays(plan.golden.inputs, plan.inputs, golden)
+    wanted = golden_arrays(plan.golden.outputs, plan.outputs, golden)
+    for name, found in runner.run(feeds).items():
+        apart = np.abs(found - wanted[name]).max()
+        assert apart <= plan.golden.tolerance * np.abs(wanted[name]).max()
+
+
+@pytest.mark.parametrize("zero", [0, 77, 255])
+def test_what_is_outside_of_an_image_is_its_zero_point(tmp_path: Path, zero: int) -> None:
+    """Padding is 0 as a real number."""
+    model = parsed(
+        "agraph (float[1,4,5,5] x) => (float[1,4,3,3] y)"
+        f"<float s = {{0.25}}, uint8 z = {{{zero}}}>"
+        "{ q = QuantizeLinear(x, s, z) r = DequantizeLinear(q, s, z) "
+        "y = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (r, w) }"
+    )
+    weights = np.random.default_rng(0).integers(-127, 128, (4, 4, 3, 3)).astype(np.float32) / 64
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    path = written(tmp_path, model)
+    feeds = {"x": np.random.default_rng(1).standard_normal((1, 4, 5, 5)).astype(np.float32) * 20}
+    graph = import_model(path, {})
+    assert "matmul_u8i8" in names(fused(graph))
+    (found,) = evaluate(fused(graph), feeds).values()
+    np.testing.assert_allclose(found, by_onnxruntime(path, feeds), rtol=1e-5, atol=1e-4)
