@@ -17,7 +17,7 @@ from services.gateway.connections import Connections, Patience, PatientProtocol
 from services.gateway.doorway import DoorwayServer
 from services.gateway.proxies import Proxies
 
-COLLECTED_AT = (50_000, 5, 10)
+COLLECTED_AT = (2_000, 500, 10)
 """Objects beyond those that were there at the last collection of the youngest; how many of these
 make one of those that are older, and how many of those one of all."""
 GRACE_S = 1

@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from services.gateway.middleware import STREAMED
+from services.gateway.pace import Pace
 from services.gateway.proxies import Proxies
 from services.gateway.tokens import group_of, prefix
 
@@ -118,6 +119,8 @@ class Connections:
         self._open: Counter[str] = Counter()
         self._groups: dict[str, dict[Held, None]] = {}
         self._entered: dict[Held, tuple[str, str]] = {}
+        self.ends = Pace()
+        """Of connections that were late: as many as a flood opened together fall due together."""
 
     def of(self, peer: str) -> int:
         """Counts the connections of the networks around an address; 0 for a proxy."""
@@ -278,13 +281,21 @@ class PatientProtocol(HttpToolsProtocol):
         self._armed = self._waiting
         if self._waiting is not Waiting.NOTHING and self.transport is not None:
             seconds = self._patience.for_(self._waiting)
-            self._timer = self.loop.call_later(seconds, self._late)
+            self._timer = self.loop.call_later(seconds, self._late_in_turn)
 
     def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._armed = Waiting.NOTHING
+
+    def _late_in_turn(self) -> None:
+        now_s = self.loop.time()
+        turn_s = self._open_connections.ends.turn_s(now_s)
+        if turn_s <= now_s:
+            self._late()
+        else:
+            self._timer = self.loop.call_at(turn_s, self._late)
 
     def _late(self) -> None:
         """Says so to who has begun to ask. Browsers open spare connections and ask nothing."""

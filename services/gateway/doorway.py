@@ -19,8 +19,11 @@ from typing import cast
 import uvicorn
 
 from services.gateway.connections import FEW, Connections
+from services.gateway.pace import Pace
 
-ACCEPTED_AT_ONCE = 512
+ACCEPTED_AT_ONCE = 128
+"""To accept so many takes some 3 ms, in which nobody is answered; the others follow at the next
+turn."""
 LET_IN_AT_ONCE = 8
 """Between two looks at the connections that are open;"""
 FEW_LET_IN_AT_ONCE = 64
@@ -74,6 +77,7 @@ class Doorway:
         """A heap."""
         self._coming = count()
         self._refused: set[Guest] = set()
+        self._ends = Pace()
         self._letting_in: set[asyncio.Task[None]] = set()
 
     def open(self, listening: Sequence[socket.socket]) -> None:
@@ -121,7 +125,9 @@ class Doorway:
             guest.end()
             return
         self._refused.add(guest)
-        self._loop.call_later(REFUSED_AFTER_S, self._end_refused, guest)
+        # Those that were ended together would come again together.
+        due_s = self._loop.time() + REFUSED_AFTER_S
+        self._loop.call_at(self._ends.turn_s(due_s), self._end_refused, guest)
 
     def _end_refused(self, guest: Guest) -> None:
         if guest in self._refused:

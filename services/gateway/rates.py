@@ -27,6 +27,7 @@ from redis.asyncio import ConnectionPool
 
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
+from services.gateway.bursts import Bursts
 from services.gateway.problems import Refusal
 from services.gateway.tokens import Session
 
@@ -87,6 +88,7 @@ class RateLimits:
         self._own = SlidingWindowCounterRateLimiter(MemoryStorage())
         self._away_until_s = 0.0
         self._taken: dict[str, _Taken] = {}
+        self._bursts = _bursts(self._reports)
 
     async def session(self, network: str) -> None:
         """Each raises Refusal (429) for one request too many."""
@@ -94,6 +96,9 @@ class RateLimits:
 
     async def report(self, network: str) -> None:
         """Failures and ballots: each may have a key counted again."""
+        if self._bursts is not None:
+            # It is this process's thread that is spared, of which Redis need not know.
+            self._bursts.take(network)
         await self._count(self._reports, "this network's failures and ballots", network)
 
     async def agent(self, identity: str) -> None:
@@ -172,6 +177,10 @@ def _rate(name: str, text: str) -> RateLimitItem | None:
         raise InvalidInput(
             f"KERNELZOO_{name.upper()} is {text[:40]!r}; write it as 60/minute, or '' for no limit"
         ) from error
+
+
+def _bursts(rate: RateLimitItem | None) -> Bursts | None:
+    return None if rate is None else Bursts(rate.amount / rate.get_expiry())
 
 
 PER_IDENTITY = 8

@@ -5,6 +5,7 @@ that sent the same reports again and again had most of a core, and pages waited 
 """
 
 import math
+import random
 import time
 from http import HTTPStatus
 
@@ -18,6 +19,9 @@ ANSWERS = ("/measurements", "/ballots", "/failures")
 """Ends of the paths to which agents and pages send what they found."""
 REMINDED_S = 5.0
 """For longer nobody is refused unread: there may be room again before the time that was told."""
+SOONEST = 0.5
+"""This share of the time that was told at least, and any up to the whole: else those who were
+refused together, and wait for nothing, are let through together."""
 MOST_REMEMBERED = 4096
 
 Asker = tuple[str, ...]
@@ -55,7 +59,9 @@ class Reminders:
     def _remember(self, asker: Asker, wait_s: float) -> None:
         if len(self._until_s) >= MOST_REMEMBERED:
             self._until_s.clear()
-        self._until_s[asker] = time.monotonic() + min(wait_s, REMINDED_S)
+        share = random.uniform(SOONEST, 1)  # noqa: S311 - no secret
+        reminded_s = share * min(wait_s, REMINDED_S)
+        self._until_s[asker] = time.monotonic() + reminded_s
 
 
 def _answer(path: str) -> str:

@@ -15,6 +15,7 @@ from cli.stack.ports import LOOPBACK, free_port
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 from services.gateway.app import application
+from services.gateway.bursts import AT_ONCE
 from tests.database.client import OPERATOR, SESSION, open_agent
 from tests.running import eventually
 
@@ -94,6 +95,22 @@ def test_the_failures_and_ballots_of_a_network_have_one_limit(settings: Settings
         assert http.post("/v1/failures", json=failure, headers=OPERATOR).status_code == 404
         answer = http.put("/v1/ballots", json=ballot, headers=operated.bearer)
         assert answer.status_code == 422
+
+
+def test_the_failures_of_a_minute_are_not_taken_all_at_once(settings: Settings) -> None:
+    minute = settings.model_copy(update={"reports_rate": "300/minute"})
+    failure = {
+        "workload": "relu:f32:n4",
+        "device_class": "0123456789abcdef:r1-0:wasm+simd128",
+        "artifact": "0" * 64,
+        "stage": "run",
+        "detail": "",
+    }
+    with TestClient(application(minute), client=("127.0.0.1", 1)) as http:
+        given = [http.post("/v1/failures", json=failure).status_code for _ in range(290)]
+        assert given[:AT_ONCE] == [404] * AT_ONCE
+        assert 429 in given, "before the limit of the minute"
+        assert http.post("/v1/failures", json=failure, headers=OPERATOR).status_code == 404
 
 
 def test_each_application_has_a_limit_of_its_own_that_wrong_keys_do_not_use_up(

@@ -5,6 +5,7 @@ What they cost before: one socket each, for ever; and a head without end all of 
 """
 
 import asyncio
+import select
 import socket
 import threading
 import time
@@ -27,6 +28,7 @@ from services.gateway.connections import (
     PatientProtocol,
 )
 from services.gateway.doorway import DoorwayServer
+from services.gateway.pace import EVERY_S, Pace
 from services.gateway.proxies import Proxies
 
 QUICK = Patience(head_s=0.3, body_s=0.3, read_s=0.3)
@@ -63,12 +65,14 @@ def serving(
     idle_s: int = 5,
     per_network: int = PER_NETWORK,
     patience: Patience = QUICK,
+    ended_every_s: float = EVERY_S,
 ) -> Iterator[int]:
     """The port of a server with the gateway's protocol. `idle_s`: after which a connection that is
-    not in use is ended.
+    not in use is ended. `ended_every_s`: one of those that are late.
     """
     port = free_port()
     connections = Connections(per_network, MOST, Proxies.of(trusted, 1))
+    connections.ends = Pace(ended_every_s)
     protocol = partial(PatientProtocol, open_connections=connections, patience=patience)
     config = uvicorn.Config(
         answer,
@@ -147,6 +151,24 @@ def test_who_asked_too_slowly_is_told_and_who_asked_nothing_is_not(port: int) ->
         slow.sendall(b"GET /small HTTP/1.1\r\nHost: zoo\r\n")
         assert rest(slow).startswith(b"HTTP/1.1 408 ")
         assert rest(silent) == b""
+
+
+def test_those_who_are_late_together_are_ended_one_after_the_other() -> None:
+    """Four thousand at once held the only thread. Who goes on before its turn is answered."""
+    with (
+        serving(ended_every_s=10 * WITHIN_S) as port,
+        closing(connect(port)) as first,
+        closing(connect(port)) as second,
+    ):
+        for each in (first, second):
+            each.sendall(b"GET /small HTTP/1.1\r\nHost: zoo\r\n")
+        ended, _, _ = select.select([first, second], [], [], WITHIN_S)
+        (late,) = ended
+        assert rest(late).startswith(b"HTTP/1.1 408 ")
+        other = second if late is first else first
+        time.sleep(QUICK.head_s)
+        other.sendall(b"\r\n")
+        assert other.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_file_may_take_as_long_as_its_bytes_come(port: int) -> None:

@@ -18,6 +18,7 @@ import uvloop
 from cli.stack.ports import LOOPBACK
 from services.gateway.connections import Connections
 from services.gateway.doorway import LET_IN_AT_ONCE, Doorway
+from services.gateway.pace import Pace
 from services.gateway.proxies import Proxies
 
 MOST = 1024
@@ -143,6 +144,34 @@ def test_who_is_refused_learns_it_later_than_others_are_let_in() -> None:
                 async with asyncio.timeout(WITHIN_S):
                     await asyncio.get_running_loop().sock_recv(refused, 1)
             doorway.close()
+
+        run(open_door())
+
+
+def test_those_who_are_refused_together_learn_it_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that learned it together came again together."""
+    monkeypatch.setattr("services.gateway.doorway.REFUSED_AFTER_S", 0.1)
+    monkeypatch.setattr("services.gateway.doorway.Pace", lambda: Pace(10 * WITHIN_S))
+    connections = Connections(PER_NETWORK, MOST, Proxies.of("", 1))
+    hold(connections, FLOOD, PER_NETWORK)
+    with listening() as bound, ExitStack() as stack:
+        refused = connect(stack, bound, FLOOD, 5)
+        for each in refused:
+            each.setblocking(False)
+
+        async def open_door() -> None:
+            doorway = Doorway(connections, lambda: LetIn(Visitors(expected=1)))
+            doorway.open([bound])
+            loop = asyncio.get_running_loop()
+            ends = [asyncio.create_task(loop.sock_recv(each, 1)) for each in refused]
+            await asyncio.wait(ends, timeout=WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0.2)
+            assert sum(each.done() for each in ends) == 1
+            doorway.close()
+            ended = await asyncio.gather(*ends, return_exceptions=True)
+            assert {type(each) for each in ended} == {ConnectionResetError}
 
         run(open_door())
 

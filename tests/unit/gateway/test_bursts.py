@@ -1,0 +1,73 @@
+"""A network may send a few failures and ballots at once, then as many as its minute has room for.
+
+Sixteen networks that sent a minute's at once kept the gateway's thread busy for ten seconds.
+"""
+
+import pytest
+
+from services.gateway.bursts import AT_ONCE, MOST_REMEMBERED, PER_SECOND, Bursts
+from services.gateway.problems import Refusal
+
+ONE, OTHER = "one", "other"
+
+
+def taken(bursts: Bursts, network: str, asked: int) -> int:
+    """Counts those that are not refused."""
+    count = 0
+    for _ in range(asked):
+        try:
+            bursts.take(network)
+        except Refusal:
+            continue
+        count += 1
+    return count
+
+
+def test_a_network_may_send_a_few_at_once_and_more_as_time_passes() -> None:
+    now_s = [100.0]
+    bursts = Bursts(clock=lambda: now_s[0])
+    assert taken(bursts, ONE, 2 * AT_ONCE) == AT_ONCE
+    now_s[0] += 2.0
+    assert taken(bursts, ONE, AT_ONCE) == 2 * PER_SECOND
+    now_s[0] += 3600.0
+    assert taken(bursts, ONE, 2 * AT_ONCE) == AT_ONCE, "what was not used is not saved up"
+
+
+def test_who_comes_back_when_it_was_told_is_not_refused_again() -> None:
+    now_s = [100.0]
+    bursts = Bursts(clock=lambda: now_s[0])
+    taken(bursts, ONE, AT_ONCE)
+    with pytest.raises(Refusal) as refused:
+        bursts.take(ONE)
+    now_s[0] += int(refused.value.headers["Retry-After"])
+    bursts.take(ONE)
+
+
+def test_networks_do_not_use_up_one_anothers() -> None:
+    bursts = Bursts(clock=lambda: 100.0)
+    assert taken(bursts, ONE, 2 * AT_ONCE) == AT_ONCE
+    assert taken(bursts, OTHER, 2 * AT_ONCE) == AT_ONCE
+
+
+def test_an_even_rate_of_a_minutes_limit_is_never_refused() -> None:
+    now_s = [100.0]
+    bursts = Bursts(clock=lambda: now_s[0])
+    for _ in range(600):
+        bursts.take(ONE)
+        now_s[0] += 1 / PER_SECOND
+
+
+def test_an_operator_may_allow_more() -> None:
+    now_s = [100.0]
+    bursts = Bursts(100.0, lambda: now_s[0])
+    taken(bursts, ONE, AT_ONCE)
+    now_s[0] += 0.25
+    assert taken(bursts, ONE, AT_ONCE) == 25
+
+
+def test_the_memory_for_networks_has_an_end() -> None:
+    bursts = Bursts(clock=lambda: 100.0)
+    assert taken(bursts, ONE, 2 * AT_ONCE) == AT_ONCE
+    for number in range(MOST_REMEMBERED):
+        bursts.take(str(number))
+    assert taken(bursts, ONE, 2 * AT_ONCE) == AT_ONCE
