@@ -60,16 +60,28 @@ def _lines(candidate_ids: list[str], relative_times: list[float]) -> tuple[Ballo
 
 def file(workload_key: str, device_class: DeviceClass, ballot: Ballot) -> Statement:
     """Replaces the identity's earlier ballot for the key. No row is written where nothing changes:
-    the ballot is the same, and of the same session, which tells the engine's version. Nor does one
-    of first measurements replace one of paired rounds that the same session has filed.
+    the ballot is the same, and of the same session, which tells the engine's version. It is looked
+    for first, as a conflict locks its row, which is then written to the disk before the answer. Nor
+    does one of first measurements replace one of paired rounds that the same session has filed.
     """
     return Statement(
         sql="""
             INSERT INTO ballot AS b
                 (identity_id, workload_key, device_class, candidate_ids, relative_times,
                  in_tokens, paired)
-            VALUES (%(identity)s::uuid, %(key)s, %(device_class)s, %(candidates)s, %(times)s,
-                    %(in_tokens)s, %(paired)s)
+            SELECT %(identity)s::uuid, %(key)s, %(device_class)s, %(candidates)s::text[],
+                   %(times)s::double precision[], %(in_tokens)s::boolean, %(paired)s::boolean
+            WHERE NOT EXISTS (
+                SELECT FROM ballot same
+                WHERE (same.identity_id, same.workload_key, same.device_class)
+                      = (%(identity)s::uuid, %(key)s, %(device_class)s)
+                  AND (same.candidate_ids, same.relative_times, same.in_tokens, same.paired)
+                      = (%(candidates)s::text[], %(times)s::double precision[],
+                         %(in_tokens)s::boolean, %(paired)s::boolean)
+                  AND NOT EXISTS (
+                    SELECT FROM agent_session s
+                    WHERE s.identity_id = same.identity_id
+                      AND s.device_class = same.device_class AND s.created_at > same.filed_at))
             ON CONFLICT (identity_id, workload_key, device_class) DO UPDATE SET
                 candidate_ids = EXCLUDED.candidate_ids,
                 relative_times = EXCLUDED.relative_times,

@@ -111,6 +111,22 @@ def test_the_same_ballot_again_is_counted_once(agent: Agent, db: Connection, sen
     assert sent.tallies == 2
 
 
+def test_the_same_ballot_again_writes_nothing(agent: Agent, db: Connection) -> None:
+    """To lock the row that it would replace is written to the disk before the answer."""
+
+    def row() -> tuple[object, ...]:
+        found = db.execute("SELECT xmin::text, xmax::text, ctid::text FROM ballot").fetchone()
+        assert found is not None
+        return tuple(found)
+
+    assert agent.vote(WORKLOAD.key, [FIRST, SECOND]).status_code == 202
+    before = row()
+    assert agent.vote(WORKLOAD.key, [FIRST, SECOND]).status_code == 202
+    assert row() == before
+    assert agent.vote(WORKLOAD.key, [SECOND, FIRST]).status_code == 202
+    assert row() != before
+
+
 def test_the_same_ballot_in_a_later_session_is_counted_for_its_engine(
     gateway: TestClient, agent: Agent, db: Connection, sent: Sent
 ) -> None:

@@ -236,18 +236,17 @@ async def vote(
     if len(set(named)) < len(named):
         raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "a candidate stands twice on the ballot")
     async with state.pool.connection() as db:
-        async with db.transaction():
-            found = await fetch_all(
-                db, measurements.measured(session.identity_id, workload, device_class, named)
+        found = await fetch_all(
+            db, measurements.measured(session.identity_id, workload, device_class, named)
+        )
+        if unknown := set(named) - {row.candidate_id for row in found}:
+            BALLOTS_REFUSED.inc()
+            raise Refusal(
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+                f"this agent has no successful measurement of candidate {min(unknown)} "
+                f"for {workload}",
             )
-            if unknown := set(named) - {row.candidate_id for row in found}:
-                BALLOTS_REFUSED.inc()
-                raise Refusal(
-                    HTTPStatus.UNPROCESSABLE_ENTITY,
-                    f"this agent has no successful measurement of candidate {min(unknown)} "
-                    f"for {workload}",
-                )
-            changed = await execute(db, ballots.file(workload, device_class, ballot)) > 0
+        changed = await execute(db, ballots.file(workload, device_class, ballot)) > 0
         asked = await fetch_all(db, tallies.ask(workload, device_class)) if changed else []
     BALLOTS.inc()
     for row in asked:
