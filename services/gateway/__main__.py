@@ -1,6 +1,5 @@
 """Serves the gateway: `python -m services.gateway --host 127.0.0.1 --port 8787`."""
 
-import gc
 import os
 import sys
 from argparse import ArgumentParser, Namespace
@@ -12,14 +11,12 @@ import uvicorn
 
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
+from services.gateway import garbage
 from services.gateway.app import create
 from services.gateway.connections import Connections, Patience, PatientProtocol
 from services.gateway.doorway import DoorwayServer
 from services.gateway.proxies import Proxies
 
-COLLECTED_AT = (2_000, 500, 10)
-"""Objects beyond those that were there at the last collection of the youngest; how many of these
-make one of those that are older, and how many of those one of all."""
 GRACE_S = 1
 """Long polls are cut at shutdown: an agent that is cut off polls again."""
 
@@ -35,7 +32,7 @@ def main() -> None:
     connections = Connections(settings.connections_per_network, settings.connections, proxies)
     protocol = partial(PatientProtocol, open_connections=connections, patience=Patience())
     gateway = create(settings)
-    _collect_seldom()
+    garbage.spare_what_is_there()
     config = uvicorn.Config(
         gateway,
         host=options.host,
@@ -53,16 +50,6 @@ def main() -> None:
         server.run(sockets=[config.bind_socket()])
     if not server.started:
         sys.exit("gateway: it did not start; its log says why")
-
-
-def _collect_seldom() -> None:
-    """A collection holds the only thread: for 130 ms where it looks through what was imported and
-    built, which stays, and for 30 ms where it looks through what came since. With 200 agents it
-    found some 20 objects a second, and began because requests under way are many objects.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTED_AT)
 
 
 def _options() -> Namespace:

@@ -10,9 +10,10 @@ from kernelzoo.exporter import exporting
 from kernelzoo.settings import Settings
 from kernelzoo.signing import Signer
 from kernelzoo.telemetry import configure_logging
-from services.gateway import problems
+from services.gateway import garbage, problems
 from services.gateway.admission import Admission
 from services.gateway.attestation.verifier import verifiers
+from services.gateway.background import running
 from services.gateway.blobs import Blobs
 from services.gateway.builds import Builds
 from services.gateway.cache import ManifestCache
@@ -135,6 +136,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                 wake.listening(),
                 page_loads.writing(),
                 notifier.sending(),
+                running(garbage.collect_youngest()),
             ):
                 app.state.kernelzoo = State(
                     settings=settings,
