@@ -29,7 +29,7 @@ class Bursts:
         self._per_second = max(per_second, PER_SECOND)
         self._clock = clock
         self._left: dict[str, tuple[float, float]] = {}
-        """What a network had left, and when."""
+        """Maps a network to what it had left, and when."""
 
     def take(self, network: str) -> None:
         """Raises Refusal (429) for one too many."""

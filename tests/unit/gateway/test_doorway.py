@@ -151,7 +151,7 @@ def test_who_is_refused_learns_it_later_than_others_are_let_in() -> None:
 def test_those_who_are_refused_together_learn_it_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those that learned it together came again together."""
+    """They came again together where they learned it together."""
     monkeypatch.setattr("services.gateway.doorway.REFUSED_AFTER_S", 0.1)
     monkeypatch.setattr("services.gateway.doorway.Pace", lambda: Pace(10 * WITHIN_S))
     connections = Connections(PER_NETWORK, MOST, Proxies.of("", 1))

@@ -1,4 +1,4 @@
-"""What falls due together is done one after the other."""
+"""Turns are given one after the other to what falls due together."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Those who were told to come back are let through again at different times.
+"""Agents that were told to come back are let through again at different times.
 
 Sixteen networks that came back together each second held pages up together.
 """
