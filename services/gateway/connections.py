@@ -120,7 +120,7 @@ class Connections:
         self._groups: dict[str, dict[Held, None]] = {}
         self._entered: dict[Held, tuple[str, str]] = {}
         self.ends = Pace()
-        """Gives those that were late their turns: as many as a flood opened together are late together."""
+        """Gives turns to those that were late, as many as a flood opened together."""
 
     def of(self, peer: str) -> int:
         """Counts the connections of the networks around an address; 0 for a proxy."""
