@@ -24,7 +24,7 @@ from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import imported
 from services.tuner.graph.magnitudes import refuse_overflow
 from services.tuner.graph.planning import planned
-from services.tuner.graph.ranges import ExtentRange, ranged, refuse_wrong_extent
+from services.tuner.graph.ranges import ExtentRange, ranged, refuse_wrong_extent, widened
 from services.tuner.graph.reading import read_model
 from services.tuner.graph.storing import Stored, Storing, output_error, stored_model
 from services.tuner.graph.weights import WeightFile, weight_file
@@ -106,9 +106,10 @@ def plan_range(
     name: str,
     storing: Storing | None = None,
 ) -> PlannedModel:
-    """One plan for a range of extents. `imported_at` imports the model for one of them,
-    `dimensions` have the others and the largest of the range. Raises InvalidInput and
-    UnsupportedModel as `plan_model` does, and where no one plan is right for the whole range."""
+    """One plan for a range of extents, or for some more (`widened`). `imported_at` imports the
+    model for one of them, `dimensions` have the others. Raises InvalidInput and UnsupportedModel as
+    `plan_model` does, and where no one plan is right for the whole range."""
+    range_ = widened(range_, imported_at)
 
     def at(extent: int) -> Graph:
         try:
@@ -124,7 +125,8 @@ def plan_range(
     right = golden_file(graphs[0])
     feeds = {**right.feeds, graph.inputs[-1].name: np.zeros(1, np.int32)}
     golden = written(graph, feeds, right.outputs, off=right.off)
-    return _stored_model([graph], [golden], [dimensions], name, storing)
+    sizes = {**dimensions, range_.name: range_.most}
+    return _stored_model([graph], [golden], [sizes], name, storing)
 
 
 def plan_f16(

@@ -19,10 +19,10 @@ Where the open axis is the outermost of an output, its kernel leaves out what is
 rows are chosen by them, and those that nobody wants must be there, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, prod
-from typing import TypeAlias
+from math import inf, isclose, prod
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from kernelzoo.domain.operators.attention import attention, attention_of
 from kernelzoo.domain.operators.expressions import (
     RUNNING,
     Axis,
+    Binary,
+    BinaryOp,
+    Cast,
     Choice,
     CompareOp,
     Comparison,
@@ -51,6 +54,7 @@ from kernelzoo.domain.workload import SPARE, ProgramWorkload, Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from kernelzoo.numerics.operators import Array
 from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.fuse import fused
 from services.tuner.graph.golden import TOLERANCE, Way, entries_off, seeded_feeds
 from services.tuner.graph.graph import Graph, GraphPort, Node, Value, View
 
@@ -135,6 +139,7 @@ class _Overlay:
         self._range = range_
         self._largest = graphs[0]
         self._names: list[dict[str, str]] = [{} for _ in graphs]
+        self._scattered: set[str] = set()
         name = SPARE
         while name in self._largest.values:
             name += "'"
@@ -172,14 +177,16 @@ class _Overlay:
         for same in zip(*ports, strict=True):
             what = f"{same[0].name!r}"
             shapes = self._pair([port.value for port in same], what)
+            growths = [self._growth(extents, what) for extents in zip(*shapes, strict=True)]
             opened = [
                 OpenPlace(place=place, axis=0, step=growth.step)
-                for place, growth in enumerate(self._growths(shapes, what))
+                for place, growth in enumerate(growths)
                 if growth.step
             ]
             if len(opened) > 1:
                 raise self._range.refusal(f"{what} has that axis more than once")
-            if opened and not self._is_prefix(shapes[0], opened[0].place, 1):
+            is_first = opened and self._is_prefix(shapes[0], opened[0].place, 1)
+            if opened and (not is_first or same[0].value in self._scattered):
                 raise self._range.refusal(
                     f"{what} has that axis behind another of several entries; give the other one "
                     "the extent 1, or have it behind"
@@ -200,14 +207,36 @@ class _Overlay:
                 raise self._range.refusal(f"{what} reads a constant for some extents alone")
             if entries is None or largest is None or entries is largest:
                 continue
-            first = tuple(slice(0, extent) for extent in entries.shape)
-            if entries.ndim != largest.ndim or not np.array_equal(
-                largest[first], entries, equal_nan=entries.dtype.kind == "f"
-            ):
+            if not self._begins(largest, entries, graph):
                 raise self._range.refusal(f"{what} reads constants that depend on the extent")
         return [graph.values[n].shape for graph, n in zip(self._graphs, names, strict=True)]
 
-    def _growth(self, extents: Sequence[int], what: str) -> _Growth:
+    def _begins(self, largest: Array, entries: Array, graph: Graph) -> bool:
+        """Returns whether a constant has the first entries of that of the largest extent along each
+        axis. An axis may be several of them: [4096] may be [64, 64], and [128] may be [2, 64]."""
+        if entries.ndim != largest.ndim:
+            return False
+        pairs = [(largest, entries)]
+        most, own = (
+            self._range.samples[self._graphs.index(each)] for each in (self._largest, graph)
+        )
+        for axes in (1, 2):
+            shapes = [_split(each.shape, n, axes) for each, n in ((largest, most), (entries, own))]
+            if all(shapes):
+                pairs.append((largest.reshape(shapes[0]), entries.reshape(shapes[1])))
+        return any(
+            whole.ndim == part.ndim
+            and np.array_equal(
+                whole[tuple(slice(0, extent) for extent in part.shape)],
+                part,
+                equal_nan=part.dtype.kind == "f",
+            )
+            for whole, part in pairs
+        )
+
+    def _grown(self, extents: Sequence[int]) -> _Growth | None:
+        """Returns how an extent grows; None where that is unevenly, as if it is the product of
+        two open axes."""
         one, two, *_ = self._range.samples
         step, rest = divmod(extents[0] - extents[1], one - two)
         more = extents[0] - step * one
@@ -215,14 +244,22 @@ class _Overlay:
             step * open_ + more == extent
             for open_, extent in zip(self._range.samples, extents, strict=True)
         )
-        if rest or step < 0 or not grows:
-            raise self._range.refusal(f"an extent of {what} does not grow evenly with it")
-        return _Growth(step, more)
+        return None if rest or step < 0 or not grows else _Growth(step, more)
 
-    def _growths(self, shapes: Sequence[tuple[int, ...]], what: str) -> list[_Growth]:
+    def _growth(self, extents: Sequence[int], what: str) -> _Growth:
+        growth = self._grown(extents)
+        if growth is None:
+            raise self._range.refusal(f"an extent of {what} does not grow evenly with it")
+        return growth
+
+    def _growths(self, shapes: Sequence[tuple[int, ...]], what: str) -> list[_Growth | None]:
         if len(set(map(len, shapes))) > 1:
             raise self._range.refusal(f"{what} has another number of axes for other extents")
-        return [self._growth(extents, what) for extents in zip(*shapes, strict=True)]
+        return [self._grown(extents) for extents in zip(*shapes, strict=True)]
+
+    def _joins(self, shapes: Sequence[tuple[int, ...]], what: str) -> bool:
+        """True if an axis is several, one of which is open: two heads of 64 rows as 128."""
+        return any(each is None or each.step > 1 for each in self._growths(shapes, what))
 
     def _is_prefix(self, shape: tuple[int, ...], place: int, count: int) -> bool:
         """Returns whether what is there are the first entries."""
@@ -239,36 +276,45 @@ class _Overlay:
             self._pair(names, what)
         shapes = self._pair([each.output for each in nodes], what)
         if isinstance(node.op, View):
-            self._refuse_moved(nodes, shapes, what)
+            may_be = node.inputs[0] in self._scattered or self._is_moved(nodes, shapes, what)
+            if may_be and self._joins(shapes, what):
+                self._scattered.add(node.output)
             return node
+        read = self._scattered.intersection(node.inputs)
+        is_scattered = self._is_scattered(shapes, what, is_read=bool(read))
+        if is_scattered:
+            self._scattered.add(node.output)
         workloads = [op for op in ops if isinstance(op, Workload)]
-        op = self._workload(workloads, what)
+        op = self._workload(workloads, what, is_scattered=is_scattered)
         told = len(op.tensors) > len(workloads[0].tensors)
         return replace(node, op=op, inputs=(*node.inputs, *((self._spare.name,) if told else ())))
 
-    def _refuse_moved(
+    def _is_scattered(self, shapes: Sequence[tuple[int, ...]], what: str, *, is_read: bool) -> bool:
+        """True if what is there of an output may lie elsewhere than along its axes from 0 on."""
+        grows = self._growths(shapes, what)
+        return any(each is None for each in grows) or (is_read and self._joins(shapes, what))
+
+    def _is_moved(
         self, nodes: Sequence[Node], shapes: Sequence[tuple[int, ...]], what: str
-    ) -> None:
+    ) -> bool:
         """A view has the same entries in the same order for all extents. What is there lies side by
-        side before and after, or the axes are the same."""
+        side before and after, or the axes are the same; where neither is so, heads and rows may
+        have become one axis, and that the view is right is what trying it shows."""
         before = [g.values[n.inputs[0]].shape for g, n in zip(self._graphs, nodes, strict=True)]
 
         def opened(of: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
             """The open axes, each with the entries that it has behind it."""
-            growths = self._growths(of, what)
             return [
-                (growth.step * prod(of[0][place + 1 :]), prod(of[0][:place]))
-                for place, growth in enumerate(growths)
-                if growth.step
+                ((growth.step if growth else -1) * prod(of[0][place + 1 :]), prod(of[0][:place]))
+                for place, growth in enumerate(self._growths(of, what))
+                if growth is None or growth.step
             ]
 
-        if opened(before) != opened(shapes):
-            # Attention is one kernel where keys are whole vectors.
-            most = self._range.most
-            wider = f"; a range that ends at {most + -most % STEP} may do" if most % STEP else ""
-            raise self._range.refusal(f"{what} gives what has that axis another shape{wider}")
+        return opened(before) != opened(shapes)
 
-    def _workload(self, workloads: Sequence[Workload], what: str) -> Workload:
+    def _workload(
+        self, workloads: Sequence[Workload], what: str, *, is_scattered: bool
+    ) -> Workload:
         largest = workloads[0]
         if len({each.key for each in workloads}) == 1:
             return largest
@@ -278,17 +324,15 @@ class _Overlay:
         if attending[0] is not None:
             return self._attention(workloads, what)
         programs = [each.program for each in workloads]
-        if any(_with_axes_of(each, programs[0]) != programs[0] for each in programs):
-            raise self._range.refusal(f"{what} computes with the extent itself")
         steps = self._steps(programs, what)
-        whole = self._bounded(programs[0], steps, what)
-        parts = self._parts(programs[0], steps)
+        whole = self._bounded(self._computing(programs, what), steps, what)
+        parts = 0 if is_scattered else self._parts(programs[0], steps)
         if whole == programs[0] and not parts:
             return largest
         if whole == programs[0] and not isinstance(largest, ProgramWorkload):
             return replace(largest, spare=parts)
         name = largest.name if isinstance(largest, ProgramWorkload) else largest.operator.name
-        inputs = whole.inputs if TOLD in whole.inputs else (*whole.inputs, TOLD)
+        inputs = (*whole.inputs, TOLD)
         spare = Spare(SPARE, parts) if parts else None
         return Workload.of_program(name, replace(whole, inputs=inputs, spare=spare))
 
@@ -302,14 +346,76 @@ class _Overlay:
         made = replace(given[0], spare_keys=bool(keys.step), spare_rows=bool(rows.step))
         return Workload.of_program("attention", attention(made))
 
+    def _computing(self, programs: Sequence[Program], what: str) -> Program:
+        """The program of the largest extent, in which numbers that depend on the extent are
+        computed from what is spare: a mean divides by it."""
+        like = [_with_axes_of(each, programs[0]) for each in programs]
+        shapes = {each.name: each.shape for each in programs[0].inputs}
+        shapes |= {each.name: each.shape for each in programs[0].stages}
+        stages = [
+            replace(same[0], value=self._told([stage.value for stage in same], shapes, what))
+            for same in zip(*(each.stages for each in like), strict=False)
+        ]
+        made = replace(programs[0], stages=tuple(stages))
+        if len({len(each.stages) for each in like}) > 1 or any(
+            replace(each, stages=made.stages) != made for each in like
+        ):
+            raise self._range.refusal(f"{what} is another operation for other extents")
+        return made
+
+    def _told(
+        self, values: Sequence[Expression], shapes: Mapping[str, tuple[int, ...]], what: str
+    ) -> Expression:
+        """One expression for those of all extents. Places of which nobody reads what is there stay
+        inside of the tensor, as when the rows of the largest extent are taken from the last one
+        on."""
+        first = values[0]
+        if all(each == first for each in values):
+            return first
+        if all(isinstance(each, Real | Integer) for each in values):
+            made = self._number_told([each.value for each in values if _is_number(each)])
+            if made is None or len(set(map(type, values))) > 1:
+                raise self._range.refusal(f"{what} computes with the extent itself")
+            return made
+        operands = [_operands(each) for each in values]
+        remade = [self._told(same, shapes, what) for same in zip(*operands, strict=False)]
+        bare = {rebuilt(each, lambda _: Integer(0)) for each in values}
+        if len(bare) > 1 or len(set(map(len, operands))) > 1:
+            raise self._range.refusal(f"{what} computes with the extent itself")
+        if isinstance(first, Read):
+            at = zip(first.at, remade, shapes[first.tensor], strict=True)
+            return Read(
+                first.tensor, tuple(new if new == old else _inside(new, n) for old, new, n in at)
+            )
+        following = iter(remade)
+        return rebuilt(first, lambda _: next(following))
+
+    def _number_told(self, values: Sequence[float]) -> Expression | None:
+        """A number that is so many times the extent and some more, or one divided by that."""
+        inverses = [1 / each for each in values if each]
+        for numbers, is_inverse in ((values, False), (inverses, True)):
+            whole = [round(each) for each in numbers]
+            growth = self._grown(whole) if len(whole) == len(values) else None
+            near = all(isclose(a, b, rel_tol=1e-6) for a, b in zip(whole, numbers, strict=True))
+            if growth is None or not near:
+                continue
+            spare = Read(SPARE, (Integer(0),))
+            found = Integer(whole[0]) - spare * growth.step
+            if isinstance(values[0], int):
+                return found
+            return Real(1.0) / Cast(found) if is_inverse else Cast(found)
+        return None
+
     def _steps(self, programs: Sequence[Program], what: str) -> dict[tuple[str, str], int]:
         """Maps a stage and an axis of it that grows, by their names, to its step."""
         steps: dict[tuple[str, str], int] = {}
         for stages in zip(*(each.stages for each in programs), strict=True):
             axes = zip(*((*stage.axes, *stage.over) for stage in stages), strict=True)
             for same in axes:
-                growth = self._growth([_number(axis) for axis in same], what)
-                if growth.step:
+                growth = self._grown([_number(axis) for axis in same])
+                if growth is None and same[0] in stages[0].over:
+                    raise self._range.refusal(f"{what} reduces along several of that axis at once")
+                if growth is not None and growth.step:
                     steps[stages[0].name, same[0].name] = growth.step
         return steps
 
@@ -318,9 +424,7 @@ class _Overlay:
     ) -> Program:
         """Terms of reductions that are beyond an open axis count for nothing."""
         stages = tuple(self._bounded_stage(stage, steps, what) for stage in program.stages)
-        if stages == program.stages:
-            return program
-        return replace(program, inputs=(*program.inputs, TOLD), stages=stages)
+        return replace(program, stages=stages)
 
     def _bounded_stage(
         self, stage: Stage, steps: Mapping[tuple[str, str], int], what: str
@@ -363,6 +467,20 @@ class _Overlay:
         return extent // step
 
 
+def widened(range_: ExtentRange, imported_at: Callable[[int], Graph]) -> ExtentRange:
+    """The range up to the next multiple of 4, where the model attends and can be imported for it:
+    attention is one kernel where rows of scores are whole vectors."""
+    wide = replace(range_, most=range_.most + -range_.most % STEP)
+    if wide == range_:
+        return range_
+    try:
+        graph = fused(imported_at(wide.most))
+    except (InvalidInput, UnsupportedModel):
+        return range_
+    programs = (node.op.program for node in graph.nodes if isinstance(node.op, Workload))
+    return wide if any(map(attention_of, programs)) else range_
+
+
 def refuse_wrong_extent(graph: Graph, imported: Graph, extent: int, range_: ExtentRange) -> None:
     """Raises UnsupportedModel where the graph of a range computes something else for an extent than
     the model that was imported for it. What inputs have beyond it is no number, or the least that
@@ -380,26 +498,68 @@ def refuse_wrong_extent(graph: Graph, imported: Graph, extent: int, range_: Exte
         right = evaluate(imported, feeds)
         made = _evaluated(graph, feeds, spare)
         for name, wanted in right.items():
-            found = made[name][tuple(slice(0, each) for each in wanted.shape)]
-            if entries_off(found, wanted, TOLERANCE):
-                raise range_.refusal(f"output {name!r} would be wrong at {extent}")
+            if _is_off(made[name], wanted):
+                node = _first_wrong(graph, fused(imported), feeds, spare)
+                due = f", as node {node} does something else there" if node else ""
+                raise range_.refusal(f"output {name!r} would be wrong at {extent}{due}")
 
 
-def _evaluated(graph: Graph, feeds: Mapping[str, Array], spare: int) -> dict[str, Array]:
+def _is_off(entries: Array, right: Array) -> bool:
+    first = entries[tuple(slice(0, each) for each in right.shape)]
+    return first.shape != right.shape or entries_off(first, right, TOLERANCE) > 0
+
+
+def _first_wrong(graph: Graph, own: Graph, feeds: Mapping[str, Array], spare: int) -> str | None:
+    """Names the first node of the graph of a range that computes something else than the graph for
+    one extent; None where that is none that both have. What may not lie in the first entries, as
+    where heads and rows are one axis, is not compared."""
+    made: list[tuple[Node, Array]] = []
+    right: list[tuple[Node, Array]] = []
+    _evaluated(graph, feeds, spare, made)
+    evaluate(own, feeds, seen=_noting(right))
+    own_entries = {node.output: entries for node, entries in right}
+    for node, entries in made:
+        wanted = own_entries.get(node.output)
+        if wanted is None or entries.ndim != wanted.ndim:
+            continue
+        extents = zip(entries.shape, wanted.shape, strict=True)
+        is_first = isinstance(node.op, Workload) and node.op.spare_parts
+        alike = is_first or all(a - b in (0, spare) for a, b in extents)
+        if alike and _is_off(entries, wanted):
+            return repr(node.label or node.output)
+    return None
+
+
+def _noting(computed: list[tuple[Node, Array]]) -> Callable[[Node, Array], Array]:
+    def seen(node: Node, entries: Array) -> Array:
+        computed.append((node, entries))
+        return entries
+
+    return seen
+
+
+def _evaluated(
+    graph: Graph,
+    feeds: Mapping[str, Array],
+    spare: int,
+    computed: list[tuple[Node, Array]] | None = None,
+) -> dict[str, Array]:
+    """Outputs, and in `computed` what each node makes."""
     axis = graph.axes[0]
     padded = {
         port.name: _padded(feeds[port.name], graph, port)
         for place, port in enumerate(graph.inputs)
         if place != axis.input
     }
+    noting = _noting([] if computed is None else computed)
 
     def left_out(node: Node, entries: Array) -> Array:
         parts = node.op.spare_parts if isinstance(node.op, Workload) else 0
         if not parts:
-            return entries
+            return noting(node, entries)
         made = np.array(entries, order="C")
         made.reshape(parts, -1)[parts - spare :] = np.nan
-        return made
+        return noting(node, made)
 
     told = {graph.inputs[axis.input].name: np.array([spare], np.int32)}
     with np.errstate(invalid="ignore"):
@@ -413,6 +573,32 @@ def _padded(entries: Array, graph: Graph, port: GraphPort) -> Array:
     made = np.full(shape, beyond, entries.dtype)
     made[tuple(slice(0, extent) for extent in entries.shape)] = entries
     return made
+
+
+def _split(shape: tuple[int, ...], extent: int, axes: int) -> tuple[int, ...] | None:
+    """A shape of one axis as [rest, extent] or [rest, extent, extent]; None where it is no such."""
+    rest, more = divmod(prod(shape), extent**axes)
+    return None if more or len(shape) != 1 else (rest, *(extent,) * axes)
+
+
+def _inside(place: Expression, extent: int) -> Expression:
+    low = Binary(BinaryOp.MAX, place, Integer(0))
+    return Binary(BinaryOp.MIN, low, Integer(extent - 1))
+
+
+def _is_number(expression: Expression) -> TypeGuard[Real | Integer]:
+    return isinstance(expression, Real | Integer)
+
+
+def _operands(expression: Expression) -> list[Expression]:
+    operands: list[Expression] = []
+
+    def noted(part: Expression) -> Expression:
+        operands.append(part)
+        return part
+
+    rebuilt(expression, noted)
+    return operands
 
 
 def _number(axis: Axis) -> int:

@@ -213,6 +213,171 @@ def test_values_of_attention_may_be_an_input(tmp_path: Path) -> None:
     check(path, model, tmp_path, runs)
 
 
+POOLED = """
+    pooled (float[1, n, 24] x, int64[1, n] mask) => (float[1, 24] y)
+    {
+        words = MatMul(x, w)
+        last = Constant<value_ints=[-1]>()
+        along = Constant<value_ints=[1]>()
+        column = Unsqueeze(mask, last)
+        shape = Shape(words)
+        wide = Expand(column, shape)
+        counted = Cast<to=1>(wide)
+        those = Mul(words, counted)
+        total = ReduceSum<keepdims=0>(those, along)
+        count = ReduceSum<keepdims=0>(counted, along)
+        least = Constant<value_float=1e-9>()
+        some = Clip(count, least)
+        mean = Div(total, some)
+        length = ReduceL2<keepdims=1>(mean, along)
+        shortest = Constant<value_float=1e-12>()
+        long = Clip(length, shortest)
+        meanShape = Shape(mean)
+        asLong = Expand(long, meanShape)
+        y = Div(mean, asLong)
+    }
+"""
+"""Sentence embeddings as sentence-transformers exports them: words that count, of length 1."""
+
+MEANS = """
+    means (float[1, n, 24] x) => (float[1, n, 24] y, float[1, 24] z, float[1, 1, 24] last)
+    {
+        along = Constant<value_ints=[1]>()
+        mean = ReduceMean(x, along)
+        off = Sub(x, mean)
+        square = Mul(off, off)
+        variance = ReduceMean(square, along)
+        more = Constant<value_float=1e-5>()
+        wide = Add(variance, more)
+        deviation = Sqrt(wide)
+        y = Div(off, deviation)
+        count = Shape<start=1, end=2>(x)
+        asReal = Cast<to=1>(count)
+        total = ReduceSum<keepdims=0>(x, along)
+        z = Div(total, asReal)
+        end = Constant<value_ints=[-1]>()
+        behind = Constant<value_ints=[9999]>()
+        last = Slice(x, end, behind, along)
+    }
+"""
+"""Norms over the open axis itself, means by its extent, and the last row."""
+
+TURNED = """
+    turned (float[n, 1, 8] x) => (float[n, 1, 1, 4] y, float[1, 1, 4] last, float[n, 1, 8] back)
+    {
+        y, last = GRU<direction="reverse", hidden_size=4>(x, w, r)
+        first = Constant<value_ints=[0]>()
+        end = Constant<value_ints=[-1]>()
+        behind = Constant<value_ints=[-9999]>()
+        back = Slice(x, end, behind, first, end)
+    }
+"""
+
+
+def weights_of(text: str) -> dict[str, NDArray[np.float32]]:
+    if "GRU" in text:
+        return {"w": drawn((1, 12, 8)), "r": drawn((1, 12, 4), 1)}
+    return {"w": drawn((24, 24))} if "MatMul" in text else {}
+
+
+@pytest.mark.parametrize("text", [POOLED, MEANS, TURNED], ids=["pooled", "means", "turned"])
+def test_means_masks_and_ends_of_an_open_axis_are_those_of_its_extent(
+    tmp_path: Path, text: str
+) -> None:
+    path = written(tmp_path, with_weights(text, **weights_of(text)))
+    model = planned(path, ExtentRange(name="n", least=1, most=20))
+    random = np.random.default_rng(4)
+    runs = []
+    for n in (20, *range(1, 20)):
+        shape = (n, 1, 8) if text is TURNED else (1, n, 24)
+        feeds: dict[str, NDArray[Any]] = {"x": drawn(shape, n)}
+        if text is POOLED:
+            feeds["mask"] = random.integers(0, 2, (1, n))
+        runs.append((n, feeds))
+    check(path, model, tmp_path, runs)
+
+
+CAUSAL = """
+    causal (float[1, n, WIDTH] x) => (float[1, n, WIDTH] y)
+    {
+        asHeads = Constant<value_ints=[0, -1, HEADS, EACH]>()
+        asRows = Constant<value_ints=[0, -1, WIDTH]>()
+        made = MatMul(x, w)
+        q, k, v = Split<axis=-1, num_outputs=3>(made)
+        q4 = Reshape(q, asHeads)
+        qHeads = Transpose<perm=[0, 2, 1, 3]>(q4)
+        k4 = Reshape(k, asHeads)
+        kHeads = Transpose<perm=[0, 2, 3, 1]>(k4)
+        v4 = Reshape(v, asHeads)
+        vHeads = Transpose<perm=[0, 2, 1, 3]>(v4)
+        scores = MatMul(qHeads, kHeads)
+        MASK
+        low = Constant<value_float=-10000.0>()
+        masked = Where(seen, scores, low)
+        shares = Softmax<axis=-1>(masked)
+        mixed = MatMul(shares, vHeads)
+        turned = Transpose<perm=[0, 2, 1, 3]>(mixed)
+        y = Reshape(turned, asRows)
+    }
+"""
+TRILU = """
+        count = Shape<start=1, end=2>(x)
+        square = Concat<axis=0>(count, count)
+        ones = ConstantOfShape<value=float[1]{1.0}>(square)
+        lower = Trilu<upper=0>(ones)
+        none = Constant<value_float=0.0>()
+        seen = Greater(lower, none)
+"""
+PLACES = """
+        count = Shape<start=1, end=2>(x)
+        scalar = Squeeze(count)
+        none = Constant<value_int=0>()
+        one = Constant<value_int=1>()
+        places = Range(none, scalar, one)
+        rows = Unsqueeze(places, axisOne)
+        columns = Unsqueeze(places, axisNone)
+        seen = LessOrEqual(columns, rows)
+"""
+
+
+def causal(heads: int, width: int, mask: str) -> str:
+    """Attention to what stands before, as exporters of GPT-2 write it."""
+    text = CAUSAL.replace("MASK", mask).replace("WIDTH", str(heads * width))
+    text = text.replace("HEADS", str(heads)).replace("EACH", str(width))
+    axes = "axisOne = Constant<value_ints=[1]>() axisNone = Constant<value_ints=[0]>()"
+    return text.replace("made =", f"{axes} made =")
+
+
+@pytest.mark.parametrize(
+    ("heads", "width", "mask", "most"),
+    [(2, 12, TRILU, 24), (2, 8, PLACES, 22), (3, 5, TRILU, 21), (1, 6, PLACES, 18)],
+)
+def test_a_causal_mask_grows_with_the_range_whatever_heads_there_are(
+    tmp_path: Path, heads: int, width: int, mask: str, most: int
+) -> None:
+    wide = heads * width
+    path = written(tmp_path, with_weights(causal(heads, width, mask), w=drawn((wide, 3 * wide))))
+    model = planned(path, ExtentRange(name="n", least=1, most=most))
+    runs = [(n, {"x": drawn((1, n, wide), n)}) for n in (most, *range(1, most))]
+    check(path, model, tmp_path, runs)
+
+
+@pytest.mark.parametrize(("width", "most", "served"), [(24, 64, 64), (48, 62, 64)])
+def test_heads_that_are_no_whole_vectors_are_right_and_a_range_ends_with_whole_vectors(
+    tmp_path: Path, width: int, most: int, served: int
+) -> None:
+    """Four heads of six entries stay in parts; of 62 keys attention is one kernel where there is
+    room for 64."""
+    made, path = Encoder(width=width, layers=1), tmp_path / "encoder.onnx"
+    onnx.save(made.model(), path)
+    model = planned(path, ExtentRange(name="sequence", least=1, most=most), batch=1)
+    assert [axis.most for axis in model.plans[0].axes] == [served]
+    attends = any(attention_of(each.program) for each in model.workloads)
+    assert attends is (width == 48)
+    lengths = (served, 1, 3, 4, 5, 31, 33, 61, 62)
+    check(path, model, tmp_path, [(n, made.feeds(n, seed=n)) for n in lengths])
+
+
 def test_the_range_is_tried_at_lengths_of_every_remainder() -> None:
     for most in (13, 30, 64, 127):
         tried = ExtentRange(name="n", least=1, most=most).tried
@@ -235,7 +400,13 @@ FIRST = (
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (one("axis = Constant<value_ints=[1]>() y = ReduceMean(x, axis)"), "the extent itself"),
+        (
+            one(
+                "s = Shape<start=1, end=2>(x) real = Cast<to=1>(s) square = Mul(real, real)"
+                "y = Mul(x, square)"
+            ),
+            "node 'y' computes with the extent itself",
+        ),
         (
             "two (float[2, n, 8] x) => (y) { y = Relu(x) }",
             "'x' has that axis behind another of several entries",
@@ -273,7 +444,7 @@ FIRST = (
         ),
         (
             one("k = Constant<value_ints=[4, -1]>() y = Reshape(x, k)"),
-            "gives what has that axis another shape",
+            "'y' has that axis behind another of several entries",
         ),
         (
             one(
@@ -281,7 +452,7 @@ FIRST = (
                 "two = Constant<value_float=2.0>() three = Constant<value_float=3.0>()"
                 "by = Where(long, two, three) y = Mul(x, by)"
             ),
-            "output 'y' would be wrong at 1",
+            "output 'y' would be wrong at 1, as node 'y' does something else there",
         ),
     ],
 )
