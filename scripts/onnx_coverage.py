@@ -139,10 +139,13 @@ matrices of 8 bits multiply bytes, with weights of 8 bits in the file, on the wi
 between `QuantizeLinear` and `DequantizeLinear`. Scales, bias and what else follows go into them.
 They need lines of a multiple of four, and weights without a zero point or with one that leaves them
 from -128 to 127; all others compute with f32, in parts where a sum could reach 2²⁴. Convolutions
-over all channels multiply bytes, too, as `QLinearConv`, `ConvInteger` and QDQ have them: what they
-read goes from layer to layer as bytes, four channels to a word, and what lies outside of an image
-is its zero point. Those of other than a multiple of four channels, but for an image of three, those
-in groups or with dilated windows, and a `ConvInteger` whose sums could reach 2²⁴ compute with f32.
+over all channels, and of each by itself, multiply bytes, too, as `QLinearConv` and QDQ have them:
+what they read goes from layer to layer as bytes, four channels to a word, and what lies outside of
+an image is its zero point. So do those of `ConvInteger` over all channels whose sums cannot reach
+2²⁴. Convolutions of other than a multiple of four channels (of sixteen, where each is by itself),
+but for an image of three, those in groups or with dilated windows, and all others compute with f32.
+On WebGPU and in JavaScript the layers that make bytes are right and slow, as their kernels have no
+tiles.
 Other weights of 4 and 8 bits become f32 at import, also
 those of `DynamicQuantizeLSTM`, which onnxruntime multiplies with 8
 bits of what enters: it differs by some 0.4 %. `GroupQueryAttention` takes a cache that grows and

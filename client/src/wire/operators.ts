@@ -83,6 +83,27 @@ export interface OperatorInputs {
   };
   quantise_range: { a: Float32Array };
   quantise: { a: Float32Array; scale: Float32Array; zero: Int32Array };
+  matmul_u8i8q: {
+    a: Int32Array;
+    b: Int8Array;
+    a_scale: Float32Array;
+    a_zero: Int32Array;
+    b_scale: Float32Array;
+    b_sum: Int32Array;
+    bias: Float32Array;
+    step: Float32Array;
+    start: Int32Array;
+  };
+  depthwise_conv2d_u8i8q: {
+    a: Int32Array;
+    b: Int8Array;
+    a_scale: Float32Array;
+    a_zero: Int32Array;
+    b_scale: Float32Array;
+    bias: Float32Array;
+    step: Float32Array;
+    start: Int32Array;
+  };
 }
 
 /** The last part of the keys of each operator. */
@@ -136,6 +157,8 @@ export interface OperatorExtents {
   matmul_u8i7z: `m${number}k${number}n${number}`;
   quantise_range: `n${number}`;
   quantise: `n${number}`;
+  matmul_u8i8q: `m${number}k${number}n${number}`;
+  depthwise_conv2d_u8i8q: `b${number}h${number}w${number}c${number}kh${number}kw${number}stride${number}pad${number}`;
 }
 
 /** The inputs that a page gives an epilogue; empty if it needs the entry alone. */
@@ -191,4 +214,5 @@ export type WithConstant =
   | "matmul_u8i8"
   | "matmul_u8i8z"
   | "matmul_u8i7"
-  | "matmul_u8i7z";
+  | "matmul_u8i7z"
+  | "matmul_u8i8q";

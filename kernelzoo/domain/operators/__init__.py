@@ -1,5 +1,6 @@
 """The operators: one record for each, which everything else that knows an operator follows."""
 
+from kernelzoo.domain.operators.byte_layers import BYTE_LAYERS
 from kernelzoo.domain.operators.contraction import CONTRACTIONS
 from kernelzoo.domain.operators.convolution import CONVOLUTIONS
 from kernelzoo.domain.operators.elementwise import ELEMENTWISE
@@ -22,5 +23,6 @@ OPERATORS = {
         *QUANTISED,
         *INTEGER_PRODUCTS,
         *QUANTISATIONS,
+        *BYTE_LAYERS,
     )
 }

@@ -26,7 +26,7 @@ KH, KW, STRIDE, PAD = map(Extent, ("kh", "kw", "stride", "pad"))
 i, y, x, o, c = Axis("i", B), Axis("y", Y), Axis("x", X), Axis("o", O), Axis("c", C)
 r, q = Axis("r", KH), Axis("q", KW)
 
-_WINDOWS = (
+WINDOWS = (
     Derived(axis="y", extent=(H + 2 * PAD - KH) // largest(STRIDE, 1) + 1),
     Derived(axis="x", extent=(W + 2 * PAD - KW) // largest(STRIDE, 1) + 1),
 )
@@ -62,7 +62,7 @@ def _operator(
         axes=(*axes, "kh", "kw", "stride", "pad"),
         inputs=(("a", ("b", "h", "w", "c")), *weights),
         attributes=("stride", "pad"),
-        derived=_WINDOWS,
+        derived=WINDOWS,
         flops_per_point=2 if weights else 1,
     )
 

@@ -11,4 +11,5 @@ EXTENTS = {
 
 def example_extents(operator: Operator) -> tuple[int, ...]:
     """The extents of its axes, in the order of a key."""
-    return tuple(EXTENTS[axis] for axis in operator.axes)
+    steps = dict(operator.multiples)
+    return tuple(-(-EXTENTS[axis] // (n := steps.get(axis, 1))) * n for axis in operator.axes)

@@ -18,6 +18,7 @@ from kernelzoo.domain.operators.expressions import (
     Expression,
     Extent,
     Integer,
+    Read,
     Reducer,
     Stage,
     bits,
@@ -38,7 +39,12 @@ M, K, N = Extent("m"), Extent("k"), Extent("n")
 def activation_at(words: str, row: Expression, column: Expression) -> Expression:
     """The activation at a place of a matrix whose words this tensor has."""
     start = column % PER_WORD * ACTIVATION_BITS
-    return bits(read(words, row, column // PER_WORD), start, ACTIVATION_BITS)
+    return activation_in(words, (row, column // PER_WORD), start)
+
+
+def activation_in(words: str, at: tuple[Expression, ...], start: Expression) -> Expression:
+    """The activation that begins at a bit of the word at a place."""
+    return bits(Read(words, at), start, ACTIVATION_BITS)
 
 
 def scaled_total(

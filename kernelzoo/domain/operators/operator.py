@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Call, Expression, Function, Stage, parts
 
 Axes = tuple[str, ...]
@@ -98,4 +99,6 @@ class Operator:
 
     @property
     def takes_epilogue(self) -> bool:
+        if self.stages and self.stages[-1].dtype is DType.I32:
+            return False
         return self.family is Family.CONTRACTION or (self.strided and self.takes_weights)

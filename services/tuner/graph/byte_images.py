@@ -33,11 +33,19 @@ from kernelzoo.domain.operators.expressions import (
     Read,
     Stage,
     bits,
+    parts,
 )
 from kernelzoo.domain.operators.integer_products import ACTIVATION_BITS, PER_WORD
 from kernelzoo.domain.operators.quantisation import word_of
 from kernelzoo.domain.workload import Workload
-from services.tuner.graph.byte_workloads import ByteWorkloads, Scales
+from services.tuner.graph.byte_workloads import (
+    ByteWorkloads,
+    Requantised,
+    Row,
+    Scales,
+    Sums,
+    both,
+)
 from services.tuner.graph.edit import Edit
 from services.tuner.graph.formulas import (
     at_places,
@@ -53,11 +61,17 @@ from services.tuner.graph.formulas import (
 from services.tuner.graph.graph import Graph, Node, View
 from services.tuner.graph.multiples import multiples_of
 from services.tuner.graph.quantised_values import BYTE, RealBytes, real_bytes, steps_of_bytes
+from services.tuner.graph.steps import Add, Divide, EntryStep, Multiply, Subtract, steps_of
 
 RANK = 4
 MOST_REPEATED = 40
 """Parts of an expression that stands in a program four times, once for each byte of a word."""
-CONVOLUTION = "conv2d"
+MOST_LOOKED_THROUGH = 80
+"""Parts of an expression that is looked through."""
+OVER_ALL, APART = "conv2d", "depthwise_conv2d"
+"""Convolutions over all channels, and of each by itself."""
+BLOCK = 16
+"""Kernels of bytes take channels that are kept apart so many at a time."""
 
 
 def byte_images_named(graph: Graph) -> Graph:
@@ -84,6 +98,7 @@ class _Naming:
         self._made = ByteWorkloads(self._edit)
         self._makers = {node.output: node for node in graph.nodes}
         self._images: dict[str, _Image] = {}
+        self._sums: dict[str, tuple[Node, Sums]] = {}
         self._whole: set[str] = set()
         self._integers: dict[str, str] = {}
 
@@ -111,7 +126,9 @@ class _Naming:
         inner = steps_of_bytes(whole.value)
         assert inner is not None
         seen = [each for each in reads([whole]) if each.tensor in self._images]
-        if channels % PER_WORD:
+        if words := self._words_of_sums(node, whole):
+            pass
+        elif channels % PER_WORD:
             words = self._narrow_words(whole, inner.least, inner.zero)
         elif seen and size(whole.value) <= MOST_REPEATED and self._has_one_place(whole, seen):
             words = self._words_of_words(whole, inner.least)
@@ -134,12 +151,12 @@ class _Naming:
             found = None
             for read in reads([stage]):
                 maker = self._makers.get(read.tensor)
-                if maker is None or read.tensor in self._images:
+                if maker is None or read.tensor in self._images or read.tensor in self._sums:
                     continue
                 source = single_stage(maker, values)
                 if source is not None and (prod(source.shape) > 1 or _is_cast(source)):
                     made = inlined(stage, source)
-                    if size(made.value) <= MOST_REPEATED:
+                    if size(made.value) <= MOST_LOOKED_THROUGH:
                         found = made
                         break
             if found is None:
@@ -234,22 +251,106 @@ class _Naming:
         scale = None if real.scale is None else self._made.scale(real.scale)
         zero = self._zero(real, image.least)
         weights = np.asarray(self._graph.constants[node.inputs[1]], np.float32)
+        apart = _operator(node) == APART
+        if apart and image.channels % BLOCK:
+            return False
         codes = self._codes(weights, image.channels)
         if zero is None or codes is None or (scale is None and real.scale is not None):
             return False
         entries, row = codes
-        words = self._windows(node, image.words, zero)
+        words = image.words if apart else self._windows(node, image.words, zero)
         scales = Scales(number=scale, row=row)
-        edit = self._edit
+        self._sums[node.output] = node, Sums(words=words, codes=entries, zero=zero, scales=scales)
+        if real.scale is None and (row == np.rint(row)).all():
+            self._whole.add(node.output)
+        if not apart:
+            self._multiply(node)
+        # One that keeps channels apart stays real unless bytes are made of it.
+        return not apart
+
+    def _multiply(self, node: Node) -> None:
+        """Adds the product that a convolution is, as real numbers."""
+        edit, (_, sums) = self._edit, self._sums[node.output]
         shape = edit.values[node.output].shape
         name = edit.value(node.output, DType.F32, (prod(shape[:-1]), shape[-1]))
         edit.nodes.append(
-            self._made.product(words, entries, zero, scales, name, node.output, node.label)
+            self._made.product(
+                sums.words, sums.codes, sums.zero, sums.scales, name, node.output, node.label
+            )
         )
         edit.nodes.append(Node(View(), (name,), node.output, node.label))
-        if real.scale is None and (row == np.rint(row)).all():
-            self._whole.add(node.output)
-        return True
+
+    # Bytes of the sums of a convolution.
+
+    def _words_of_sums(self, node: Node, whole: Stage) -> str:
+        """Words by a convolution that makes bytes of its sums; '' where more is done to these than
+        multiplying by constants of channels, and adding some."""
+        edit, steps = self._edit, steps_of_bytes(whole.value)
+        assert steps is not None
+        starts = {each for each in parts(steps.real) if isinstance(each, Read)}
+        read = [each for each in starts if self._root(each.tensor) in self._sums]
+        if len(read) != 1 or not _is_own(read[0].at, whole.axes) or whole.shape[-1] % PER_WORD:
+            return ""
+        source, sums = self._sums[self._root(read[0].tensor)]
+        affine = self._affine(steps.real, read[0], whole)
+        step, start = self._made.scale(steps.scale), self._made.zero(steps.zero)
+        if affine is None or step is None or start is None:
+            return ""
+        row, bias = affine
+        scales = both(sums.scales, Scales(row=row))
+        if scales is None:
+            return ""
+        made = Requantised(scales=scales, bias=bias, step=step, start=start)
+        shape = (*whole.shape[:-1], whole.shape[-1] // PER_WORD)
+        if _operator(source) == APART:
+            name = edit.value(f"{node.output}.words", DType.I32, shape)
+            assert isinstance(source.op, Workload)
+            layer = self._made.bytes_of_windows(sums, source.op.extents, made, name, source.label)
+            edit.nodes.append(layer)
+            return name
+        rows = (prod(shape[:-1]), shape[-1])
+        name = edit.value(f"{node.output}.words", DType.I32, rows)
+        edit.nodes.append(self._made.bytes_of_product(sums.words, sums, made, name, source.label))
+        return edit.shaped(name, shape)
+
+    def _affine(self, value: Expression, start: Read, stage: Stage) -> tuple[Row, Row] | None:
+        """Returns what an entry is multiplied by, and what is added then, in each channel."""
+        scale, shift = np.ones(1, np.float32), np.zeros(1, np.float32)
+        done: Expression = start
+        for step in steps_of(value, start):
+            row = self._row(step, stage)
+            if row is None:
+                return None
+            done = step.whole
+            match step:
+                case Add():
+                    shift = shift + row
+                case Subtract():
+                    shift = shift - row
+                case Multiply():
+                    scale, shift = scale * row, shift * row
+                case Divide():
+                    scale, shift = scale / row, shift / row
+        fine = np.isfinite(scale).all() and np.isfinite(shift).all()
+        return (scale, shift) if done == value and fine else None
+
+    def _row(self, step: EntryStep, stage: Stage) -> Row | None:
+        """The constants of a step, one or one for each channel."""
+        match step:
+            case Add(_, float(number)) | Multiply(_, float(number)):
+                return np.array([number], np.float32)
+            case Add(_, Read(tensor, at)) | Multiply(_, Read(tensor, at)):
+                pass
+            case Subtract(_, Read(tensor, at)) | Divide(_, Read(tensor, at)):
+                pass
+            case _:
+                return None
+        known = self._edit.constants.get(tensor)
+        if known is None or known.dtype != np.float32:
+            return None
+        in_channels = known.size == stage.shape[-1] and stage.axes[-1] in at
+        row = np.asarray(known.reshape(-1), np.float32)
+        return row if row.size == 1 or in_channels else None
 
     def _read(self, name: str) -> tuple[_Image, RealBytes] | None:
         """The image of bytes that real numbers are made of."""
@@ -282,7 +383,13 @@ class _Naming:
     def _codes(
         weights: NDArray[np.float32], channels: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
-        """Whole numbers [kh · kw · c, o], with channels filled up to words, and their scales."""
+        """Whole numbers [kh · kw · c, o], with channels filled up to words, or [kh, kw, c] of
+        channels that are kept apart, and their scales."""
+        if len(weights.shape) < RANK:
+            apart = multiples_of(weights.reshape(-1, channels))
+            if apart is None:
+                return None
+            return apart.codes.reshape(weights.shape).astype(np.int32), apart.scales
         kh, kw, _, out = weights.shape
         found = multiples_of(weights.reshape(-1, out))
         if found is None:
@@ -378,7 +485,11 @@ def _is_own(at: Sequence[Expression], axes: Sequence[Axis]) -> bool:
     return len(at) == len(axes) and all(a == b or b.extent == Integer(1) for a, b in pairs)
 
 
+def _operator(node: Node) -> str:
+    return node.op.operator.name if isinstance(node.op, Workload) else ""
+
+
 def _is_convolution(node: Node) -> bool:
     if not isinstance(node.op, Workload) or node.op.epilogue:
         return False
-    return node.op.operator.name == CONVOLUTION
+    return node.op.operator.name in (OVER_ALL, APART)

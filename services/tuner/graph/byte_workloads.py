@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.byte_layers import BYTES_OF_PRODUCT, BYTES_OF_WINDOWS
 from kernelzoo.domain.operators.expressions import Cast, Expression, Integer, Read, Real
 from kernelzoo.domain.operators.integer_products import PER_WORD
 from kernelzoo.domain.workload import Workload
@@ -105,6 +106,80 @@ class ByteWorkloads:
             edit.constant(f"{name}.sums", narrow.sum(axis=0, dtype=np.int32)),
         )
         return Node(Workload.of(operator, (m, k, n), constant=("b",)), inputs, output, label)
+
+    def bytes_of_product(
+        self, words: str, sums: "Sums", requantised: "Requantised", output: str, label: str
+    ) -> Node:
+        """`words`: i32[m, k / 4], `sums.codes`: [k, n]; `output`: i32[m, n / 4]."""
+        edit = self._edit
+        (m, _), (k, n) = edit.values[words].shape, sums.codes.shape
+        totals = edit.constant(f"{output}.sums", sums.codes.sum(axis=0, dtype=np.int32))
+        codes = np.ascontiguousarray(sums.codes.T.astype(np.int8))
+        inputs = self._layer(words, codes, sums, requantised, output, totals)
+        op = Workload.of(BYTES_OF_PRODUCT, (m, k, n), constant=("b",))
+        return Node(op, inputs, output, label)
+
+    def bytes_of_windows(
+        self,
+        sums: "Sums",
+        extents: tuple[int, ...],
+        requantised: "Requantised",
+        output: str,
+        label: str,
+    ) -> Node:
+        """`sums.words`: i32[b, h, w, c / 4], `sums.codes`: [kh, kw, c]; `extents` are those of a
+        depthwise convolution, `output`: i32[b, y, x, c / 4]."""
+        codes = sums.codes.astype(np.int8)
+        inputs = self._layer(sums.words, codes, sums, requantised, output)
+        return Node(Workload.of(BYTES_OF_WINDOWS, extents), inputs, output, label)
+
+    def _layer(
+        self,
+        words: str,
+        codes: NDArray[np.int8],
+        sums: "Sums",
+        requantised: "Requantised",
+        name: str,
+        *totals: str,
+    ) -> tuple[str, ...]:
+        edit = self._edit
+        scales, columns = requantised.scales, (sums.codes.shape[-1],)
+        row, bias = (
+            np.broadcast_to(each, columns).astype(np.float32)
+            for each in (scales.row, requantised.bias)
+        )
+        return (
+            words,
+            edit.constant(f"{name}.bytes", codes),
+            self.one(np.float32(1) if scales.number is None else scales.number),
+            sums.zero,
+            edit.constant(f"{name}.scales", row),
+            *totals,
+            edit.constant(f"{name}.bias", bias),
+            requantised.step,
+            requantised.start,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """Sums of products of bytes less their zero point with whole numbers, times scales."""
+
+    words: str
+    codes: NDArray[np.int32]
+    zero: str
+    scales: Scales
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requantised:
+    """Sums become the bytes of the next layer: they are multiplied by scales, and moved by a
+    bias, to steps of `step` from `start` on."""
+
+    scales: Scales
+    bias: Row
+    step: str
+    start: str
 
 
 def both(one: Scales, two: Scales) -> Scales | None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.byte_layers import BYTE_LAYERS
 from kernelzoo.domain.operators.expressions import (
     Expression,
     Input,
@@ -35,7 +36,7 @@ from services.tuner.graph.formulas import axes_of
 from services.tuner.graph.graph import Graph, Node, View
 
 LARGEST = float(np.finfo(np.float16).max)
-OF_F32 = frozenset(each.name for each in (*INTEGER_PRODUCTS, *QUANTISATIONS))
+OF_F32 = frozenset(each.name for each in (*INTEGER_PRODUCTS, *QUANTISATIONS, *BYTE_LAYERS))
 """Operators that compute on f32."""
 MOST_ENTRIES = 2
 """A range has two, a scale one."""

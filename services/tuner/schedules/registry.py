@@ -20,6 +20,7 @@ from services.tuner.schedules.base.iteration import iteration_space
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.base.spare import with_spare
 from services.tuner.schedules.block_attention import family as block_attention
+from services.tuner.schedules.byte_depthwise import family as byte_depthwise
 from services.tuner.schedules.conv import family as conv
 from services.tuner.schedules.decode_attention import family as decode_attention
 from services.tuner.schedules.depthwise import family as depthwise
@@ -56,6 +57,7 @@ FAMILIES: tuple[ScheduleFamily, ...] = (
     *winograd.FAMILIES,
     *direct_conv.FAMILIES,
     *depthwise.FAMILIES,
+    *byte_depthwise.FAMILIES,
     *reduction.FAMILIES,
     *transpose.FAMILIES,
     *ordered.FAMILIES,

@@ -41,6 +41,8 @@ LAYERS = (
     *(f"gather_{form}:f32:m64k49152n576" for form in ("q4z", "q8", "q8z")),
     *(f"matmul_{form}:f32:m384k768n768:constant=b" for form in ("u8i8", "u8i7", "u8i8z", "u8i7z")),
     "quantise_range:f32:n294912",
+    "matmul_u8i8q:f32:m3136k64n256:constant=b",
+    "depthwise_conv2d_u8i8q:f32:b1h56w56c144kh3kw3stride1pad1",
     "concat:f32:m384n64k64",
     "slice:f32:m384n2304start768size768",
     "pad:f32:m384n768pad4",

@@ -86,7 +86,17 @@ def test_every_convolution_over_all_channels_is_a_product_of_bytes(form: str) ->
     assert "conv2d" not in made
     products = [name for name in made if name.startswith("matmul_u8i")]
     assert len(products) == (13 if "bottlenecks" in form else 8)
-    assert "7 bits" not in form or products.count("matmul_u8i7") >= 6
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if "dynamic" not in form])
+def test_bytes_go_from_layer_to_layer(form: str) -> None:
+    """The image that comes in, means, and channels that are no sixteen are quantised apart."""
+    made = names(ruled(form))
+    layers = [name for name in made if name.endswith("u8i8q")]
+    fewest = {"static bottlenecks": 12, "static bottlenecks, operators": 10}.get(form, 9)
+    assert len(layers) == fewest
+    assert made.count("quantise") <= 3
+    assert "bottlenecks" in form or made.count("depthwise_conv2d_u8i8q") == 2
 
 
 def test_weights_of_convolutions_take_8_bits_in_the_file_and_in_memory() -> None:

@@ -64,6 +64,10 @@ EXAMPLES = (
     "matmul_u8i7+bias+residual+relu:f32:m9k68n40:constant=b",
     "matmul_u8i8z+bias:f32:m7k20n13:constant=b",
     "matmul_u8i7z:f32:m21k12n24:constant=b",
+    "matmul_u8i8q:f32:m9k20n24:constant=b",
+    "matmul_u8i8q:f32:m5k16n8",
+    "depthwise_conv2d_u8i8q:f32:b1h7w9c32kh3kw3stride2pad1",
+    "depthwise_conv2d_u8i8q:f32:b2h5w6c8kh3kw2stride1pad0",
     "gather_q4:f32:m5k9n64",
     "gather_q4z:f32:m3k7n288",
     "gather_q8:f32:m3k7n64block16",
@@ -169,6 +173,22 @@ def unpacked(words: NDArray[np.generic], bits: int) -> NDArray[np.int64]:
     return held.reshape(*words.shape[:-1], -1)
 
 
+def _apart(workload: Workload) -> Workload:
+    """The convolution of real numbers that one of bytes is."""
+    return Workload.of("depthwise_conv2d", workload.extents)
+
+
+def _requantised(
+    total: Doubles, a_scale: Doubles, b_scale: Doubles, bias: Doubles, step: Doubles, start: Doubles
+) -> Doubles:
+    """Words of the bytes of exact sums; reals are rounded to f32 as stated."""
+    scales = np.float32(a_scale) * np.float32(b_scale)
+    real = np.float32(total) * scales + np.float32(bias)
+    steps = np.rint(real / np.float32(step)) + np.float32(start)
+    held = np.clip(steps, 0, 255).astype(np.uint8).view(np.int32)
+    return np.asarray(held.astype(np.float64))
+
+
 def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
     name, e = workload.operator.name, workload.extent
     if name in UNARY:
@@ -202,6 +222,14 @@ def _entries(workload: Workload, x: list[Doubles]) -> Doubles:
             for b_zero in zeros:
                 total = total - b_zero * (a.sum(axis=1, keepdims=True) - e["k"] * a_zero)
             return np.asarray(total * (a_scale * b_scale))
+        case "matmul_u8i8q":
+            words, b, a_scale, a_zero, b_scale, b_sum, *others = x
+            total = unpacked(words.astype(np.int32), 8) @ b.T - a_zero * b_sum
+            return _requantised(total, a_scale, b_scale, *others)
+        case "depthwise_conv2d_u8i8q":
+            words, b, a_scale, a_zero, *others = x
+            image = unpacked(words.astype(np.int32), 8) - a_zero
+            return _requantised(_windows(_apart(workload), [image, b]), a_scale, *others)
         case "conv2d" | "depthwise_conv2d" | "max_pool2d" | "avg_pool2d":
             return _windows(workload, x)
         case "gather" | "gather_q4" | "gather_q4z" | "gather_q8" | "gather_q8z":

@@ -44,6 +44,8 @@ FOUND = {
     "quantise_range:f32:n7": ("quantisation", "quantisation"),
     "matmul_u8i8+bias:f32:m8k8n8": ("integer_matmul", "elementwise"),
     "matmul_u8i7:f32:m1k8n8": ("integer_matmul", "elementwise"),
+    "matmul_u8i8q:f32:m3k16n8": ("integer_matmul", "elementwise"),
+    "depthwise_conv2d_u8i8q:f32:b1h4w4c16kh3kw3stride1pad1": ("byte_depthwise", "elementwise"),
     "matmul_u8i8z+relu:f32:m3k16n8": ("integer_matmul", "integer_matmul"),
     "conv2d:f32:b1h8w8c4o8kh3kw3stride1pad1": ("conv", "matmul"),
     "conv2d:f32:b1h8w8c4o8kh1kw1stride2pad0": ("conv", "matmul"),

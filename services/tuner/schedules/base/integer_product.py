@@ -3,13 +3,16 @@
 products[i, j]: i32 = sum over k of bits(a[i, k / 4], …) * b[j, k]
 row_sums[i]: i32 = sum over k of bits(a[i, k / 4], …)         where weights have zero points
 c[i, j] = real(products[i, j] - a_zero[0] * b_sum[j] - …) * (a_scale[0] * b_scale[j])
-…                                                             after: any value of one entry
+…                                                             after: any value of one entry, or
+scaled[i, j] = c[i, j] + bias[j]                              the bytes of entries, four to a word
+words[i, w] = whole(min(max(round(scaled[i, 4 * w] / step[0]) + …, 0), 255)) | … << 8 | …
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.byte_layers import BYTES_OF_PRODUCT
 from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
@@ -21,6 +24,7 @@ from kernelzoo.domain.operators.expressions import (
     Stage,
     number,
     parts,
+    read,
 )
 from kernelzoo.domain.operators.integer_products import PER_WORD, activation_at, scaled_total
 from kernelzoo.domain.workload import Workload
@@ -31,7 +35,7 @@ from services.tuner.schedules.base.quantised import finished_entry
 class IntegerProduct:
     """The names of tensors, and `value`, the entry of the output at `axes`, in which the stage
     `scaled` is read: a sum less what its zero points add, times its scales. `b_zero` is '' where
-    weights have no zero points."""
+    weights have no zero points; `step` and `start` are '' where entries are no bytes."""
 
     a: str
     b: str
@@ -46,6 +50,8 @@ class IntegerProduct:
     scaled: str
     axes: tuple[Axis, Axis]
     value: Expression
+    step: str = ""
+    start: str = ""
 
     @property
     def words(self) -> int:
@@ -68,6 +74,8 @@ def integer_product(program: Program) -> IntegerProduct | None:
         return None
     products, scaled, *after = program.stages
     operands = _operands(products)
+    if operands and len(after) == 1 and program.output_dtype is DType.I32:
+        return _bytes_of_product(program, operands)
     row_sums: Stage | None = None
     if operands and after and _sums_rows(scaled, products):
         row_sums, scaled, *after = (scaled, *after)
@@ -94,6 +102,32 @@ def integer_product(program: Program) -> IntegerProduct | None:
         scaled=scaled.name,
         axes=axes,
         value=value,
+    )
+
+
+def _bytes_of_product(program: Program, operands: tuple[str, str]) -> IntegerProduct | None:
+    """The product of the operator that makes bytes of entries."""
+    products, scaled, _ = program.stages
+    (m, n), k = products.shape, number(products.over[0].extent)
+    if program != Workload.of(BYTES_OF_PRODUCT, (m, k, n)).program:
+        return None
+    i, j = scaled.axes
+    return IntegerProduct(
+        a=operands[0],
+        b=operands[1],
+        a_scale="a_scale",
+        a_zero="a_zero",
+        b_scale="b_scale",
+        b_sum="b_sum",
+        b_zero="",
+        m=m,
+        k=k,
+        n=n,
+        scaled=products.name,
+        axes=(i, j),
+        value=Read(products.name, (i, j)) + read("bias", j),
+        step="step",
+        start="start",
     )
 
 

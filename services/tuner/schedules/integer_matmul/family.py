@@ -15,11 +15,12 @@ def _multiplies_integers(space: IterationSpace) -> bool:
 
 
 def _reads_vectors(space: IterationSpace) -> bool:
-    """True of such a product whose rows are whole vectors of words."""
+    """True of such a product whose rows are whole vectors of words, and whose entries are no
+    bytes."""
     if not space.named:
         return False
     product = integer_product(space.program)
-    return product is not None and product.words % ir.LANES == 0
+    return product is not None and product.words % ir.LANES == 0 and not product.step
 
 
 FAMILIES = (

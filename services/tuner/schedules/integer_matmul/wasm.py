@@ -411,6 +411,8 @@ class _Nest:
         self, panel: ir.Affine, columns: int, first: ir.Affine, rows: int, sums: ir.Buffer
     ) -> ir.Block:
         product, config = self.product, self.config
+        if product.step:
+            return self._stored_bytes(panel, columns, first, rows, sums)
         output, _ = list(self.held.values())[-1]
         vectors = -(-columns // ir.LANES)
         body: list[ir.Statement] = []
@@ -433,6 +435,48 @@ class _Nest:
                 else:
                     body.extend(stored(ir.constant(lane)) for lane in range(lanes))
         return tuple(body)
+
+    def _stored_bytes(
+        self, panel: ir.Affine, columns: int, first: ir.Affine, rows: int, sums: ir.Buffer
+    ) -> ir.Block:
+        """Columns of four make a word, and four words a vector, of one row or of several."""
+        product, config = self.product, self.config
+        held = {name: buffer for name, (buffer, _) in self.held.items()}
+        output, _ = list(self.held.values())[-1]
+        vectors, line = columns // ir.LANES, product.n // PER_WORD
+        zero, scale, step = (
+            ir.splat(held[name][0]) for name in (product.a_zero, product.a_scale, product.step)
+        )
+        start = ir.splat(held[product.start][0].cast(DType.F32))
+        places = [(row, vector) for row in range(rows) for vector in range(vectors)]
+        steps = ir.local("steps", ir.LANES * ir.LANES, DType.I32)
+        made = ir.local("made", ir.LANES, DType.I32)
+
+        def steps_of(row: int, vector: int) -> ir.Expression:
+            column = panel * config.tile_n + ir.LANES * vector
+            products = sums.vector(ir.LANES * (row * vectors + vector))
+            total = products - zero * held[product.b_sum].vector(column)
+            real = total.cast(DType.F32) * (scale * held[product.b_scale].vector(column))
+            real = real + held["bias"].vector(column)
+            nearest = ir.call(ir.MathFunction.NEAREST, real / step)
+            return (nearest + start).cast(DType.I32)
+
+        body: list[ir.Statement] = []
+        for begin in range(0, len(places), ir.LANES):
+            some = places[begin : begin + ir.LANES]
+            for place, (row, vector) in enumerate(some):
+                body.append(steps.store(ir.LANES * place, steps_of(row, vector)))
+            whole = [steps.vector(ir.LANES * min(n, len(some) - 1)) for n in range(ir.LANES)]
+            body.append(made.store(0, ir.Bytes(values=tuple(whole))))
+            targets = [
+                (self._first + first + row) * line + panel * (config.tile_n // PER_WORD) + vector
+                for row, vector in some
+            ]
+            if len({row for row, _ in some}) == 1 and len(some) == ir.LANES:
+                body.append(output.store(targets[0], made.vector(0)))
+            else:
+                body += [output.store(at, made[n]) for n, at in enumerate(targets)]
+        return ir.allocated((steps, made), tuple(body))
 
     def _scaled(self, total: ir.Expression, row: ir.Affine, column: ir.Affine) -> ir.Expression:
         """The sum less what its zero point adds, times its scales."""

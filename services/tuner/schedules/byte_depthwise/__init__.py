@@ -1,0 +1,1 @@
+"""Schedules convolutions of bytes that keep channels apart."""
