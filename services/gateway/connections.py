@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
-from heapq import nlargest
 from ipaddress import ip_address
+from itertools import islice
 from math import inf
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from services.gateway.groups import Groups
 from services.gateway.middleware import STREAMED
 from services.gateway.pace import Pace
 from services.gateway.proxies import Proxies
@@ -117,7 +118,7 @@ class Connections:
         self._most = most
         self._proxies = proxies
         self._open: Counter[str] = Counter()
-        self._groups: dict[str, dict[Held, None]] = {}
+        self._groups: Groups[Held] = Groups()
         self._entered: dict[Held, tuple[str, str]] = {}
         self.ends = Pace()
         """Gives turns to those that were late, as many as a flood opened together."""
@@ -127,7 +128,7 @@ class Connections:
         if self._proxies.peers and peer in self._proxies:
             return 0
         _, group = networks(peer)
-        return len(self._groups.get(group, ()))
+        return self._groups.size(group)
 
     def enter(self, peer: str, held: Held) -> str | None:
         """The network, PROXY for a proxy; None where it has as many as it may."""
@@ -138,7 +139,7 @@ class Connections:
         if self._open[network] >= self._per_network or not self._find_room(group):
             return None
         self._open[network] += 1
-        self._groups.setdefault(group, {})[held] = None
+        self._groups.add(group, held)
         self._entered[held] = (network, group)
         return network
 
@@ -150,16 +151,13 @@ class Connections:
         self._open[network] -= 1
         if self._open[network] <= 0:
             del self._open[network]
-        del self._groups[group][held]
-        if not self._groups[group]:
-            del self._groups[group]
+        self._groups.remove(group, held)
 
     def _find_room(self, group: str) -> bool:
         if len(self._entered) < self._most - self._most // 8:
             return True
-        own = len(self._groups.get(group, ())) + 1
-        larger = (each for each in self._groups.values() if len(each) > own)
-        for members in nlargest(LOOKED_AT, larger, key=len):
+        own = self._groups.size(group) + 1
+        for members in islice(self._groups.larger_than(own), LOOKED_AT):
             spare = next((held for held in members if held.is_spare), None)
             if spare is not None:
                 self.leave(spare)

@@ -85,10 +85,11 @@ def serving(
         limit_concurrency=MOST,
     )
     server = DoorwayServer(config, connections)
-    thread = threading.Thread(target=server.run, args=([config.bind_socket()],))
+    bound = config.bind_socket()
+    thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
     try:
-        while not server.started:
+        while not bound.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             time.sleep(0.01)
         yield port
     finally:
