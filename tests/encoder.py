@@ -22,6 +22,8 @@ class Encoder:
     inner: int = 96
     vocabulary: int = 61
     positions: int = 64
+    embeds: bool = False
+    """Adds what sentence-transformers does: the mean of what no mask leaves out, of length 1."""
 
     def model(self) -> ModelProto:
         return _Writer(self).model()
@@ -119,6 +121,19 @@ class _Writer:
         mixed = self._node("Transpose", self._node("MatMul", shares, v), perm=(0, 2, 1, 3))
         return self._dense(self._reshaped(mixed, of.width), of.width, of.width)
 
+    def _embedding(self, x: str) -> str:
+        """[batch, width], as PyTorch's exporter writes mean pooling and normalize."""
+        column = self._node("Unsqueeze", "attention_mask", self._integers(-1))
+        wide = self._node("Expand", column, self._node("Shape", x))
+        counted = self._node("Cast", wide, to=1)
+        along = self._integers(1)
+        total = self._node("ReduceSum", self._node("Mul", x, counted), along, keepdims=0)
+        count = self._node("ReduceSum", counted, along, keepdims=0)
+        mean = self._node("Div", total, self._node("Clip", count, self._number(1e-9)))
+        length = self._node("ReduceL2", mean, axes=[1], keepdims=1)
+        some = self._node("Clip", length, self._number(1e-12))
+        return self._node("Div", mean, self._node("Expand", some, self._node("Shape", mean)))
+
     def model(self) -> ModelProto:
         of, mask = self._encoder, self._mask()
         x = self._embedded()
@@ -131,6 +146,8 @@ class _Writer:
             "last_hidden_state": (x, (*AXES, of.width)),
             "pooled": (pooled, ("batch", of.width)),
         }
+        if of.embeds:
+            made["sentence_embedding"] = (self._embedding(x), ("batch", of.width))
         for name, (value, _) in made.items():
             self._nodes.append(helper.make_node("Identity", [value], [name], name))
         graph = helper.make_graph(

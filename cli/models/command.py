@@ -1,6 +1,6 @@
 """`kernelzoo models add|list|show|remove|check|types`: networks that pages run whole."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ from cli.models.check import check_added, check_model
 from cli.models.dimensions import (
     parse_constants,
     parse_dimensions,
-    parse_range,
+    parse_ranges,
     plan_choices,
     written,
 )
@@ -131,7 +131,7 @@ def add(
             "--weights-url says where pages find the weights; name a file with --output, to which "
             "they are written so that you can put them there"
         )
-    extents, others = parse_range(dim or ())
+    ranges, others = parse_ranges(dim or ())
     dimensions, constants = parse_dimensions(others), parse_constants(constant or ())
     decodes = not constant and is_language_model(file, dimensions)
     f16 = _f16(dtype, target, None if decodes else weights_url)
@@ -153,7 +153,7 @@ def add(
             wanted,
             constants=constants,
             f16=f16,
-            extents=extents,
+            ranges=ranges,
         )
         both = model.f16 is not None or decodes
         made = send(
@@ -268,7 +268,8 @@ def show(
         out.print("wrong with default kernels, as pages say:", markup=False)
         Listing(columns=WRONG, rows=tuple(map(_wrong_row, covered.wrong))).show()
     if covered.coverage:
-        Listing(columns=COVERAGE, rows=tuple(map(_coverage_row, covered.coverage))).show()
+        rows = tuple(_coverage_row(each, model.plans) for each in covered.coverage)
+        Listing(columns=COVERAGE, rows=rows).show()
     else:
         note("no device has measured anything of it yet; run `kernelzoo fleet --agents 5`")
 
@@ -311,10 +312,14 @@ def _wrong_row(wrong: WrongPlan) -> tuple[str, ...]:
 
 def _named(plan: PlanWire | WrongPlan) -> str:
     least = plan.least if isinstance(plan, PlanWire) else {}
-    ranges = {name: f"{extent}..{plan.dimensions[name]}" for name, extent in least.items()}
-    return written({**plan.dimensions, **ranges}) + (
+    return _extents(plan.dimensions, least) + (
         " in f16 for webgpu" if plan.dtype is DType.F16 else ""
     )
+
+
+def _extents(dimensions: Mapping[str, int], least: Mapping[str, int]) -> str:
+    ranges = {name: f"{extent}..{dimensions[name]}" for name, extent in least.items()}
+    return written({**dimensions, **ranges})
 
 
 def _plan_lines(plan: PlanWire) -> list[str]:
@@ -329,10 +334,11 @@ def _plan_lines(plan: PlanWire) -> list[str]:
     return [head + megabytes(memory["activations"]), *ports]
 
 
-def _coverage_row(covered: PlanCoverage) -> tuple[str, ...]:
+def _coverage_row(covered: PlanCoverage, plans: Sequence[PlanWire]) -> tuple[str, ...]:
+    named = (plan.least for plan in plans if plan.dimensions == covered.dimensions)
     return (
         covered.device_class,
-        written(covered.dimensions),
+        _extents(covered.dimensions, next(named, {})),
         f"{covered.confirmed}/{covered.workloads}",
         f"{covered.confirmed_flops:.0%}",
         expected(covered),
@@ -389,7 +395,7 @@ def check(
     url: UrlOption = None,
 ) -> None:
     """Run a model's golden inputs here, through the zoo's kernels, and say what differs."""
-    _, extents = parse_range(dim or ())
+    _, extents = parse_ranges(dim or ())
     choices = plan_choices(parse_dimensions(extents), parse_constants(constant or ()))
     wanted = [each.named for each in choices]
     with reach(state, url) as gateway, live_display(notes) as shown:

@@ -12,6 +12,8 @@ from kernelzoo.domain.plan_checking import MAX_EXTENT, is_dimension_name
 from kernelzoo.errors import InvalidInput
 
 MOST_PLANS = 64
+MOST_RANGES = 2
+"""One is that of a batch, whose entries run one after another."""
 
 Dimensions = Mapping[str, int]
 Value: TypeAlias = "bool | int | float | list[Value]"
@@ -47,10 +49,10 @@ class PlanChoice:
         }
 
 
-def parse_range(texts: Sequence[str]) -> tuple[DimensionRange | None, list[str]]:
+def parse_ranges(texts: Sequence[str]) -> tuple[tuple[DimensionRange, ...], list[str]]:
     """Reads `sequence=1..128`, and returns the texts with the largest extent in its place. Raises
-    InvalidInput for two ranges, and for one that has no extents."""
-    found: DimensionRange | None = None
+    InvalidInput for three ranges, and for one that has no extents."""
+    found: list[DimensionRange] = []
     others = []
     for text in texts:
         name, _, given = text.rpartition("=")
@@ -62,14 +64,15 @@ def parse_range(texts: Sequence[str]) -> tuple[DimensionRange | None, list[str]]
         if not 1 <= least < most:
             own = f"{name}={most}" if least == most > 0 else f"{name}=1..128"
             raise InvalidInput(f"--dim {text[:80]} is no range; write --dim {own}")
-        if found is not None:
+        if len(found) == MOST_RANGES:
+            names = " and ".join(f"--dim {each.name}" for each in found)
             raise InvalidInput(
-                f"--dim {found.name} and --dim {name} are both ranges; a plan has one: give the "
-                f"other one its extents, as in --dim {name}=1"
+                f"{names} are ranges already; a plan has one and a batch: give --dim {name} its "
+                f"extents, as in --dim {name}=1"
             )
-        found = DimensionRange(name=name, least=least, most=most)
+        found.append(DimensionRange(name=name, least=least, most=most))
         others.append(f"{name}={most}")
-    return found, others
+    return tuple(found), others
 
 
 def parse_dimensions(texts: Sequence[str]) -> tuple[Dimensions, ...]:

@@ -107,7 +107,7 @@ def imported(
     *,
     constants: tuple[Mapping[str, Value], ...] = ({},),
     f16: bool | None = False,
-    extents: DimensionRange | None = None,
+    ranges: tuple[DimensionRange, ...] = (),
 ) -> ImportedModel:
     """Writes the weights of all plans to the file `weights`. There is a plan for each of the
     `dimensions` with each of the `constants`; with `extents` one for a range of a dimension, of
@@ -118,9 +118,9 @@ def imported(
     """
     choices = plan_choices(dimensions, constants)
     decodes = not any(constants) and is_language_model(file, dimensions)
-    if extents is not None:
-        _refuse_range(file, extents, decodes=decodes, f16=f16)
-        return _range(file, name, choices, weights, told, wanted, extents)
+    if ranges:
+        _refuse_range(file, ranges[-1], decodes=decodes, f16=f16)
+        return _range(file, name, choices, weights, told, wanted, ranges)
     told(f"importing {file.name} for {'; '.join(written(each.named) for each in choices)}")
     if decodes:
         if wanted.quantize is not None:
@@ -246,38 +246,65 @@ def _range(
     weights: Path,
     told: Told,
     wanted: WantedWeights,
-    extents: DimensionRange,
+    ranges: tuple[DimensionRange, ...],
 ) -> ImportedModel:
+    from services.tuner.graph.batches import BatchRange
     from services.tuner.graph.importing import imported as imported_graph
     from services.tuner.graph.models import plan_range
     from services.tuner.graph.ranges import ExtentRange
     from services.tuner.graph.reading import read_model
 
+    shown = " ".join(f"--dim {each.name}={each.least}..{each.most}" for each in ranges)
+    fixed = " ".join(f"--dim {each.name}={each.most}" for each in ranges)
     if wanted.quantize is not None:
         raise InvalidInput(
-            f"--quantize makes plans of one extent each; give --dim {extents.name} its extents one "
-            f"by one, as in --dim {extents.name}={extents.most}"
+            f"--quantize makes plans of one extent each; in the place of {shown} give extents one "
+            f"by one, as in {fixed}"
         )
     if len(choices) > 1:
         raise InvalidInput(
-            f"--dim {extents.name}={extents.least}..{extents.most} is one plan; give each of the "
-            "other dimensions and constants one value"
+            f"{shown} is one plan; give each of the other dimensions and constants one value"
         )
     (choice,) = choices
-    others = {each: n for each, n in choice.dimensions.items() if each != extents.name}
-    told(
-        f"importing {file.name} for {extents.name}={extents.least}..{extents.most}"
-        + (f", {written(others)}" if others else "")
-    )
+    names = {each.name for each in ranges}
+    others = {each: n for each, n in choice.dimensions.items() if each not in names}
+    extents = ", ".join(f"{each.name}={each.least}..{each.most}" for each in ranges)
+    told(f"importing {file.name} for {extents}" + (f", {written(others)}" if others else ""))
     read = read_model(file)
 
-    def at(extent: int) -> "Graph":
-        dimensions = {**choice.dimensions, extents.name: extent}
+    def at(**extents: int) -> "Graph":
+        dimensions = {**choice.dimensions, **extents}
         return imported_graph(read, dimensions, constants=choice.constants)
 
-    range_ = ExtentRange(name=extents.name, least=extents.least, most=extents.most)
+    def batch_of(own: ExtentRange, other: ExtentRange) -> BatchRange:
+        return BatchRange(
+            extents=own, imported_at=lambda n, entries: at(**{other.name: n, own.name: entries})
+        )
+
+    found = [ExtentRange(name=each.name, least=each.least, most=each.most) for each in ranges]
+    batches = [
+        each
+        for own, other in (found, found[::-1])[: 2 * len(found) - 2]
+        if (each := batch_of(own, other)).is_batch(other.most)
+    ]
+    if len(found) > 1 and not batches:
+        raise InvalidInput(
+            f"{shown} are two ranges, and neither is the first axis of all that has it; a plan has "
+            f"one range beside that of a batch: give the other one an extent, as in --dim "
+            f"{ranges[-1].name}={ranges[-1].most}"
+        )
+    batch = batches[0] if batches else None
+    range_ = next(each for each in found if batch is None or each is not batch.extents)
+    alone = {} if batch is None else {batch.extents.name: 1}
     usual = WeightsChoice.F16 if read.has_f16_weights else WeightsChoice.F32
-    model = plan_range(at, range_, choice.named, name, wanted.storing(usual))
+    model = plan_range(
+        lambda extent: at(**{**alone, range_.name: extent}),
+        range_,
+        choice.named,
+        name,
+        wanted.storing(usual),
+        batch,
+    )
     return replace(_written(model, weights, told), remarks=_remarks(file, read.opsets[""]))
 
 

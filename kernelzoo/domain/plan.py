@@ -26,7 +26,8 @@ connection that breaks goes on with the next one.
 
 A plan that needs `ranges` has dimensions with a range of extents (`axes`): tensors lie as those of
 the largest do, and what a run leaves out is behind what it computes. Integers of inputs must be
-there beyond the extent as well, and be such as the input takes.
+there beyond the extent as well, and be such as the input takes. Beside such a dimension there may
+be a batch (`batch`), whose entries a page runs one after another.
 
 A plan that needs `states` has some: tensors that are zeros at first and keep from run to run what a
 call has written to them, such as the keys and values of a language model. An input may be a state,
@@ -82,6 +83,19 @@ class PlanAxis:
     least: int
     most: int
     input: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanBatch:
+    """A dimension of entries that do not depend on one another, of which the plan computes one: a
+    page runs it for each. It is the first axis of the inputs and outputs of these numbers, in whose
+    shapes it is 1; the others are the same for all entries."""
+
+    name: str
+    least: int
+    most: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +266,12 @@ class Plan:
     states: tuple[PlanState, ...] = ()
     decoder: PlanDecoder | None = None
     axes: tuple[PlanAxis, ...] = ()
+    batch: PlanBatch | None = None
+
+    @property
+    def ranges(self) -> tuple[PlanAxis | PlanBatch, ...]:
+        """The dimensions that have a range."""
+        return (*self.axes, *((self.batch,) if self.batch else ()))
 
     @property
     def file_bytes(self) -> int:

@@ -13,6 +13,7 @@ from kernelzoo.domain.plan import (
     Chunk,
     Need,
     Plan,
+    PlanBatch,
     PlanTensor,
     PortDType,
 )
@@ -254,6 +255,8 @@ def _refuse_ranges(plan: Plan) -> None:
         told = plan.inputs[axis.input]
         single = (told.dtype, told.shape, told.open) == (PortDType.INT32, (1,), None)
         _require(single, f"input {told.name} says what is spare and must be int32[1]")
+    if plan.batch is not None:
+        _refuse_batch(plan, plan.batch)
     for port in (*plan.inputs, *plan.outputs):
         open_ = port.open
         if open_ is None:
@@ -266,6 +269,23 @@ def _refuse_ranges(plan: Plan) -> None:
         left = port.shape[open_.place] - open_.step * (axis.most - axis.least)
         fits = open_.step >= 1 and left >= 0
         _require(fits, f"{what} has fewer entries than {axis.name} may leave out")
+
+
+def _refuse_batch(plan: Plan, batch: PlanBatch) -> None:
+    what = f"dimension {batch.name[:80]!r}"
+    _require(bool(plan.axes), f"{what} is a batch, and no other one has a range")
+    ordered = 1 <= batch.least <= batch.most == plan.dimensions.get(batch.name)
+    _require(ordered, f"{what} has no extent from {batch.least} to {batch.most}")
+    told = {axis.input for axis in plan.axes}
+    _require(not told & {*batch.inputs}, f"{what} is an axis of what is spare")
+    _require(bool(batch.inputs), f"{what} is an axis of no input")
+    for numbers, ports in ((batch.inputs, plan.inputs), (batch.outputs, plan.outputs)):
+        _require(numbers == tuple(sorted({*numbers})), f"{what} names ports out of order")
+        for number in numbers:
+            _refuse_index(what, "port", number, len(ports))
+            port = ports[number]
+            first = port.shape[:1] == (1,) and (port.open is None or port.open.place > 0)
+            _require(first, f"{what} is not the first axis of {port.name}")
 
 
 def _refuse_calls(plan: Plan) -> None:

@@ -47,7 +47,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     for chunk in document["chunks"]:
         _omit(chunk, "inflated")
     _omit(document["golden"], "storage_error")
-    _omit(document, "decoder")
+    _omit(document, "decoder", "batch")
     for name in ("states", "axes"):
         if not document[name]:
             del document[name]

@@ -16,9 +16,10 @@ from tests.browser.model_plans import evaluated_programs
 from tests.browser.sites import ISOLATED, site
 from tests.browser.test_branches import first_of
 from tests.encoder import INPUTS, Encoder
-from tests.unit.graph.test_ranges import LONGEST, planned
+from tests.unit.graph.test_ranges import LONGEST, ONE, planned
 
-ENCODER = Encoder()
+ENCODER = Encoder(embeds=True)
+OUTPUTS = ("last_hidden_state", "pooled", "sentence_embedding")
 RUNS = 20
 
 
@@ -27,7 +28,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     made = Host(tmp_path_factory.mktemp("ranges"))
     path = made.folder / "encoder.onnx"
     onnx.save(ENCODER.model(), path)
-    model = planned(path, batch=1)
+    model = planned(path, batch=ONE)
     programs = {each.key: each for each in evaluated_programs(model.workloads)}
     weights = b"".join(model.weights.blocks())
     (plan,), (golden,) = model.plans, model.golden
@@ -80,7 +81,35 @@ def test_one_plan_serves_sentences_of_every_length(
     assert told["inputs"] == list(feeds[0])
     for each, found in zip(feeds, told["found"], strict=True):
         right = session.run(None, each)
-        for output, wanted in zip(("last_hidden_state", "pooled"), right, strict=True):
+        for output, wanted in zip(OUTPUTS, right, strict=True):
+            assert len(found[output]) == wanted.size
+            assert close(found[output], wanted.ravel())
+
+
+BATCHES = """
+  const zoo = await open();
+  const model = await zoo.model(`${host}/encoder.json`, { check: false });
+  const found = [];
+  for (const { shape, ...each } of feeds) {
+    const shaped = ([name, data]) => [name, { data: BigInt64Array.from(data.map(BigInt)), shape }];
+    const outputs = await model.run(Object.fromEntries(Object.entries(each).map(shaped)));
+    found.push(Object.fromEntries(Object.entries(outputs).map(([name, d]) => [name, [...d]])));
+  }
+  await model.dispose();
+  zoo.dispose();
+  return found;
+"""
+
+
+def test_one_plan_serves_batches_of_every_length(lone_browser: Browser, host: Host) -> None:
+    shapes = [(5, 64), (1, 3), (3, 1), (2, 17), (4, 33)]
+    feeds = [ENCODER.feeds(length, seed=batch, batch=batch) for batch, length in shapes]
+    session = onnxruntime.InferenceSession(str(host.folder / "encoder.onnx"))
+    asked = [{**given(each), "shape": shape} for each, shape in zip(feeds, shapes, strict=True)]
+    with page_elsewhere(lone_browser) as page:
+        told = page.evaluate(script(BATCHES), [host.url, asked])
+    for each, found in zip(feeds, told, strict=True):
+        for output, wanted in zip(OUTPUTS, session.run(None, each), strict=True):
             assert len(found[output]) == wanted.size
             assert close(found[output], wanted.ravel())
 
@@ -93,12 +122,19 @@ REFUSED = """
   const of = (length, own = {}) => ({
     input_ids: ones(length), attention_mask: ones(length), token_type_ids: ones(length), ...own,
   });
+  const many = (batch, length) => Object.fromEntries(
+    Object.keys(of(1)).map(
+      (name) => [name, { data: ones(batch * length), shape: [batch, length] }],
+    ),
+  );
   const refused = [];
   for (const each of [
     of(65),
     of(0),
     of(9, { attention_mask: ones(8) }),
     of(9, { input_ids: { data: ones(9), shape: [9, 1] } }),
+    of(9, { input_ids: { data: ones(9), shape: [1, 9, 1] } }),
+    many(6, 9),
     of(9, { input_ids: ones(8).concat(61) }),
     of(9, { attention_mask: undefined }),
     of(9, { other: ones(9) }),
@@ -123,12 +159,15 @@ def test_what_a_page_gives_beyond_the_range_is_refused_in_a_sentence(
         told = page.evaluate(script(REFUSED), [host.url, {}])
     assert told["entries"] == 9 * ENCODER.width
     assert told["same"] == [True] * 4
+    alike = "give inputs of one extent, each with its shape."
     takes = "run: Input input_ids takes 1×sequence, where sequence is from 1 to 64, not"
     assert told["refused"] == [
         f"{takes} 65 entries: cut or split it.",
         f"{takes} 0 entries: cut or split it.",
         "run: sequence is 9 in input_ids and 8 in attention_mask: give inputs of one extent.",
-        f"{takes} 9×1: cut or split it.",
+        f"run: batch is 9 in input_ids and 1 in attention_mask: {alike}",
+        f"{takes} 1×9×1: cut or split it.",
+        "run: batch is 6 in input_ids and may be from 1 to 5: split it.",
         f"run: Input input_ids (int64) takes {ROWS}; entry 8 is 61.",
         "run: Input attention_mask is missing: give 1×64 entries of int64.",
         f"run: The model has no input other; its inputs are {', '.join(INPUTS)}.",

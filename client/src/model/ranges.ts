@@ -1,6 +1,6 @@
 /**
- * Runs a plan that serves a range of extents: feeds say which by their length or shape. Loaded with
- * the first such plan.
+ * Runs a plan that serves a range of extents: feeds say which by their length or shape, those of a
+ * batch by their shape alone. Loaded with the first such plan.
  */
 import { KernelZooError } from "../engine/error.js";
 import { productOf } from "../engine/tensors.js";
@@ -13,6 +13,7 @@ import type { Opener } from "./opener.js";
 type Axes = NonNullable<PlanWire["axes"]>;
 type Axis = Axes[number];
 type Open = NonNullable<PortWire["open"]>;
+type Batch = NonNullable<PlanWire["batch"]>;
 
 const refused = (message: string) => new KernelZooError("run", message);
 
@@ -102,6 +103,87 @@ function fitted(plan: PlanWire, axes: Axes, feeds: Feeds): [Feeds, readonly numb
   return [made, spare];
 }
 
+/** Counts the entries of a batch; feeds without a shape are of one. Throws KernelZooError (run). */
+function batchEntries(plan: PlanWire, batch: Batch, feeds: Feeds): number {
+  let [entries, first]: [number | null, string] = [null, ""];
+  for (const number of batch.inputs) {
+    const { name, shape } = plan.inputs[number] as PortWire;
+    const feed = Object.hasOwn(feeds, name) ? feeds[name] : undefined;
+    if (feed === undefined || feed === null) continue;
+    const own =
+      "data" in feed && feed.shape.length === shape.length ? (feed.shape[0] as number) : 1;
+    if (own !== (entries ?? own)) {
+      throw refused(
+        `${batch.name} is ${entries} in ${first} and ${own} in ${name}: give inputs of one extent, ` +
+          "each with its shape.",
+      );
+    }
+    [entries, first] = [own, first || name];
+  }
+  const { name, least, most } = batch;
+  const given = entries ?? 1;
+  if (Number.isInteger(given) && least <= given && given <= most) return given;
+  throw refused(`${name} is ${given} in ${first} and may be from ${least} to ${most}: split it.`);
+}
+
+/** The feeds of one entry of a batch. */
+function entryFeeds(plan: PlanWire, batch: Batch, feeds: Feeds, entry: number, of: number): Feeds {
+  const own = batch.inputs.map((number) => plan.inputs[number]?.name as string);
+  const cut = ([name, feed]: [string, Feed]): [string, Feed] => {
+    if (!own.includes(name) || !feed || !("data" in feed)) return [name, feed];
+    const { data, shape } = feed;
+    const length = data.length / of;
+    // Of what has another length than its shape says the run's own sentence tells.
+    if (productOf(shape) !== data.length) return [name, feed];
+    const from = entry * length;
+    const entries = ArrayBuffer.isView(data)
+      ? (data as unknown as TensorData).subarray(from, from + length)
+      : (Array.from(data as ArrayLike<number>).slice(from, from + length) as Entries);
+    return [name, { data: entries, shape: [1, ...shape.slice(1)] }];
+  };
+  return Object.fromEntries(Object.entries(feeds).map(cut));
+}
+
+/** Has a model run every entry of a batch, and answer with the outputs of all. */
+function serveBatch<Types extends ModelTypes>(
+  model: Model<Types>,
+  plan: PlanWire,
+  batch: Batch,
+): void {
+  const run = model.run.bind(model);
+  const joins = batch.outputs.map((number) => plan.outputs[number]?.name as string);
+  Object.assign(model, {
+    async run(feeds: Feeds, options?: RunOptions<Types["outputs"]>) {
+      const count = batchEntries(plan, batch, feeds);
+      const made: Record<string, TensorData>[] = [];
+      for (let entry = 0; entry < count; entry++) {
+        const own = entryFeeds(plan, batch, feeds, entry, count);
+        made.push((await run(own as FeedsOf<Types>, options)) as Record<string, TensorData>);
+      }
+      const [first = {}] = made;
+      if (count === 1) return first;
+      return Object.fromEntries(
+        Object.entries(first).map(([name, data]) => [
+          name,
+          joins.includes(name) ? joined(made.map((outputs) => outputs[name] as TensorData)) : data,
+        ]),
+      );
+    },
+  });
+}
+
+function joined(parts: readonly TensorData[]): TensorData {
+  const [first] = parts as [TensorData, ...TensorData[]];
+  const kind = first.constructor as new (length: number) => Float32Array<ArrayBuffer>;
+  const made = new kind(parts.reduce((length, part) => length + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    made.set(part as Float32Array<ArrayBuffer>, at);
+    at += part.length;
+  }
+  return made;
+}
+
 /** Has a model take feeds of every extent that its plan serves, and answer as many entries. */
 export function serveRanges<Types extends ModelTypes = AnyModel>(
   model: Model<Types>,
@@ -125,4 +207,5 @@ export function serveRanges<Types extends ModelTypes = AnyModel>(
       return outputs;
     },
   });
+  if (plan.batch) serveBatch(model, plan, plan.batch);
 }

@@ -2360,6 +2360,7 @@ export interface components {
          */
         readonly Plan: {
             readonly axes?: readonly components["schemas"]["PlanAxis"][];
+            readonly batch?: components["schemas"]["PlanBatch"];
             readonly calls: readonly components["schemas"]["PlanCall"][];
             readonly chunks: readonly components["schemas"]["Chunk"][];
             readonly decoder?: components["schemas"]["PlanDecoder"];
@@ -2387,6 +2388,19 @@ export interface components {
             readonly least: number;
             readonly most: number;
             readonly name: string;
+        };
+        /**
+         * PlanBatch
+         * @description A dimension of entries that do not depend on one another, of which the plan computes one: a
+         *         page runs it for each. It is the first axis of the inputs and outputs of these numbers, in whose
+         *         shapes it is 1; the others are the same for all entries.
+         */
+        readonly PlanBatch: {
+            readonly inputs: readonly number[];
+            readonly least: number;
+            readonly most: number;
+            readonly name: string;
+            readonly outputs: readonly number[];
         };
         /**
          * PlanCall

@@ -342,7 +342,7 @@ def _described(blobs: Blobs, row: PlanRow) -> PlanWire:
     told = {axis.input for axis in plan.axes}
     return PlanWire(
         dimensions=dict(row.dimensions),
-        least={axis.name: axis.least for axis in plan.axes},
+        least={each.name: each.least for each in plan.ranges},
         dtype=DType.F16 if row.f16 else DType.F32,
         plan=blob_url(row.plan_sha256, row.plan_bytes),
         weights=weights_of(row),

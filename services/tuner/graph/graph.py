@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Program
-from kernelzoo.domain.plan import OpenPlace, PlanAxis, PortDType
+from kernelzoo.domain.plan import OpenPlace, PlanAxis, PlanBatch, PortDType
 from kernelzoo.domain.workload import Role, Workload
 from kernelzoo.numerics.operators import NUMPY_DTYPES
 
@@ -86,7 +86,7 @@ class Graph:
     """`values` has every tensor by its name, `constants` the entries of those that never change,
     `states` are those that a run leaves to the next one; `nodes` stand in an order in which they
     can be carried out. `axes` have a range of extents, of which values have the largest
-    (ranges.py)."""
+    (ranges.py); of a `batch` they have one entry (batches.py)."""
 
     inputs: tuple[GraphPort, ...]
     outputs: tuple[GraphPort, ...]
@@ -95,6 +95,7 @@ class Graph:
     nodes: tuple[Node, ...]
     states: tuple[str, ...] = ()
     axes: tuple[PlanAxis, ...] = ()
+    batch: PlanBatch | None = None
 
     @property
     def users(self) -> dict[str, tuple[Node, ...]]:

@@ -17,6 +17,7 @@ import numpy as np
 from kernelzoo.domain.plan import Golden, Plan
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
+from services.tuner.graph.batches import BatchRange, with_batch
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import ALL_RULES, Rules, fused, fused_f16
 from services.tuner.graph.golden import GoldenFile, golden_file, written
@@ -105,10 +106,12 @@ def plan_range(
     dimensions: Mapping[str, int],
     name: str,
     storing: Storing | None = None,
+    batch: BatchRange | None = None,
 ) -> PlannedModel:
-    """One plan for a range of extents, or for some more (`widened`). `imported_at` imports the
-    model for one of them, `dimensions` have the others. Raises InvalidInput and UnsupportedModel as
-    `plan_model` does, and where no one plan is right for the whole range."""
+    """One plan for a range of extents, or for some more (`widened`), and for each entry of a
+    `batch`. `imported_at` imports the model for one of them, `dimensions` have the others. Raises
+    InvalidInput and UnsupportedModel as `plan_model` does, and where no one plan is right for the
+    whole range."""
     range_ = widened(range_, imported_at)
 
     def at(extent: int) -> Graph:
@@ -122,6 +125,8 @@ def plan_range(
     graph = ranged([fused(each) for each in graphs], range_)
     for extent in range_.tried:
         refuse_wrong_extent(graph, at(extent), extent, range_)
+    if batch is not None:
+        graph = with_batch(graph, batch, range_.tried[-1])
     right = golden_file(graphs[0])
     feeds = {**right.feeds, graph.inputs[-1].name: np.zeros(1, np.int32)}
     golden = written(graph, feeds, right.outputs, off=right.off)

@@ -55,6 +55,7 @@ def planned(
         golden=golden,
         states=tuple(_state(graph, name) for name in graph.states),
         axes=graph.axes,
+        batch=graph.batch,
     )
     return validated(plan)
 

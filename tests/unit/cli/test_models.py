@@ -13,14 +13,16 @@ from cli.models.dimensions import (
     PlanChoice,
     parse_constants,
     parse_dimensions,
-    parse_range,
+    parse_ranges,
     plan_choices,
 )
 from cli.models.importing import imported, is_language_model
+from cli.models.sending import ImportedModel
 from cli.models.typescript import declarations
 from fixtures.language_configs import LLAMA
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.plan import PlanBatch
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import HitLevel
@@ -34,6 +36,7 @@ from services.tuner.language.checkpoint import Seeded
 from services.tuner.language.planning import plan_decoder
 from services.tuner.schedules.registry import lite_space
 from tests.tiny_model import tiny_model
+from tests.unit.graph.models import parsed, written
 
 TINY = tiny_model()
 MATMUL, RELU = TINY.plan.kernels
@@ -63,12 +66,15 @@ def test_what_is_no_dimension_is_refused_with_the_remedy(
         parse_dimensions(texts)
 
 
-def test_one_dimension_may_have_a_range() -> None:
-    assert parse_range(("batch=1", "a=b=1..128")) == (
-        DimensionRange(name="a=b", least=1, most=128),
-        ["batch=1", "a=b=128"],
+def test_a_dimension_and_a_batch_may_have_ranges() -> None:
+    length = DimensionRange(name="a=b", least=1, most=128)
+    assert parse_ranges(("batch=1", "a=b=1..128")) == ((length,), ["batch=1", "a=b=128"])
+    batch = DimensionRange(name="batch", least=1, most=8)
+    assert parse_ranges(("batch=1..8", "a=b=1..128")) == (
+        (batch, length),
+        ["batch=8", "a=b=128"],
     )
-    assert parse_range(("sequence=1,2",)) == (None, ["sequence=1,2"])
+    assert parse_ranges(("sequence=1,2",)) == ((), ["sequence=1,2"])
 
 
 @pytest.mark.parametrize(
@@ -76,12 +82,36 @@ def test_one_dimension_may_have_a_range() -> None:
     [
         (("a=0..4",), "is no range; write --dim a=1..128"),
         (("a=4..4",), "is no range; write --dim a=4$"),
-        (("a=1..4", "b=1..4"), "--dim a and --dim b are both ranges.* as in --dim b=1"),
+        (
+            ("a=1..4", "b=1..4", "c=1..4"),
+            "--dim a and --dim b are ranges already.* as in --dim c=1",
+        ),
     ],
 )
 def test_what_is_no_range_is_refused_with_the_remedy(texts: tuple[str, ...], fault: str) -> None:
     with pytest.raises(InvalidInput, match=fault):
-        parse_range(texts)
+        parse_ranges(texts)
+
+
+def two_ranges(tmp_path: Path, x: str, *names: str) -> ImportedModel:
+    text = f"two (float[{x}, 8] x) => (y) {{ y = Relu(x) }}"
+    path = written(tmp_path, parsed(text, 18))
+    ranges = tuple(DimensionRange(name=name, least=1, most=24) for name in names)
+    sizes = (dict.fromkeys(names, 24),)
+    return imported(path, "two", sizes, tmp_path / "weights", print, ranges=ranges)
+
+
+@pytest.mark.parametrize("names", [("batch", "n"), ("n", "batch")])
+def test_the_first_axis_of_two_ranges_is_a_batch(tmp_path: Path, names: tuple[str, str]) -> None:
+    (plan,) = two_ranges(tmp_path, "batch, n", *names).plans
+    assert plan.batch == PlanBatch(name="batch", least=1, most=24, inputs=(0,), outputs=(0,))
+    assert [axis.name for axis in plan.axes] == ["n"]
+
+
+def test_two_ranges_without_a_batch_are_refused(tmp_path: Path) -> None:
+    fault = "--dim h=1..24 --dim w=1..24 are two ranges, and neither is the first .* --dim w=24"
+    with pytest.raises(InvalidInput, match=fault):
+        two_ranges(tmp_path, "1, h, w", "h", "w")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +130,7 @@ def test_what_takes_no_range_says_so(
     range_ = DimensionRange(name="context", least=1, most=64)
     given = ({"context": 64, "batch": 1},)
     with pytest.raises(InvalidInput, match=fault):
-        imported(file, "m", given, tmp_path / "weights", print, f16=f16, extents=range_)
+        imported(file, "m", given, tmp_path / "weights", print, f16=f16, ranges=(range_,))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from kernelzoo.domain.plan import (
     OpenPlace,
     Plan,
     PlanAxis,
+    PlanBatch,
     PlanCall,
     PlanMemory,
     PlanState,
@@ -79,6 +80,9 @@ def test_a_plan_reads_back_from_its_bytes_and_the_order_of_dimensions_does_not_m
 
 def test_a_plan_of_a_range_reads_back() -> None:
     assert read_plan(plan_bytes(RANGED)) == RANGED
+    batched = _batch()
+    assert read_plan(plan_bytes(batched)) == batched
+    assert [each.name for each in batched.ranges] == ["sequence", "batch"]
 
 
 def test_a_plan_whose_weights_have_fewer_bits_reads_back() -> None:
@@ -138,6 +142,12 @@ RANGED = replace(
 
 def _axis(**changes: Any) -> Plan:
     return replace(RANGED, axes=(replace(RANGED.axes[0], **changes),))
+
+
+def _batch(**changes: Any) -> Plan:
+    batch = PlanBatch(name="batch", least=1, most=8, inputs=(0,), outputs=(0,))
+    sizes = {**RANGED.dimensions, "batch": 8}
+    return replace(RANGED, dimensions=sizes, batch=replace(batch, **changes))
 
 
 def _open(**changes: Any) -> Plan:
@@ -219,6 +229,12 @@ FAULTS = {
     ),
     "the weights have -64 bytes": replace(STORED, memory=replace(STORED.memory, weights=-64)),
     "a plan needs 'states' if it has some": replace(PLAN, needs=(Need.STATES,)),
+    "dimension 'batch' has no extent from 1 to 3": _batch(most=3),
+    "dimension 'batch' names port 2; there are 2": _batch(inputs=(0, 2)),
+    "dimension 'batch' names ports out of order": _batch(inputs=(0, 0)),
+    "dimension 'batch' is an axis of what is spare": _batch(inputs=(0, 1)),
+    "dimension 'batch' is an axis of no input": _batch(inputs=()),
+    "dimension 'batch' is a batch, and no other one": replace(_batch(), axes=(), needs=()),
     "a plan needs 'ranges' if it has axes with some": replace(RANGED, needs=()),
     "dimension 'length' has a range and is none of the plan's": _axis(name="length"),
     "dimension 'sequence' has no extent from 0 to 16": _axis(least=0),

@@ -14,6 +14,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.attention import attention_of
 from kernelzoo.domain.plan import Plan
 from kernelzoo.errors import InvalidInput, UnsupportedModel
+from services.tuner.graph.batches import BatchRange
 from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import PlannedModel, plan_range
 from services.tuner.graph.ranges import ExtentRange
@@ -23,14 +24,24 @@ from tests.unit.graph.running import Runner
 
 LONGEST = 64
 RANGE = ExtentRange(name="sequence", least=1, most=LONGEST)
+ONE = ExtentRange(name="batch", least=1, most=5)
 LENGTHS = (1, 2, 3, 5, 6, 7, 11, 12, 13, 17, 24, 31, 32, 33, 40, 47, 48, 61, 63, 64)
 
 
-def planned(path: Path, range_: ExtentRange = RANGE, **others: int) -> PlannedModel:
-    def at(extent: int) -> Any:
-        return import_model(path, {**others, range_.name: extent})
+def planned(
+    path: Path, range_: ExtentRange = RANGE, batch: ExtentRange | None = None, **others: int
+) -> PlannedModel:
+    def at(extent: int, entries: int = 1) -> Any:
+        own = {} if batch is None else {batch.name: entries}
+        return import_model(path, {**others, **own, range_.name: extent})
 
-    return plan_range(at, range_, {**others, range_.name: range_.most}, "encoder")
+    sizes = {**others, range_.name: range_.most}
+    if batch is None:
+        return plan_range(at, range_, sizes, "encoder")
+    entries = BatchRange(extents=batch, imported_at=at)
+    assert entries.is_batch(range_.most)
+    sizes[batch.name] = batch.most
+    return plan_range(at, range_, sizes, "encoder", batch=entries)
 
 
 def ranged_feeds(plan: Plan, feeds: dict[str, Any], length: int) -> dict[str, NDArray[Any]]:
@@ -68,9 +79,9 @@ def check(
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Encoder, PlannedModel]:
-    made, path = Encoder(), tmp_path_factory.mktemp("encoder") / "encoder.onnx"
+    made, path = Encoder(embeds=True), tmp_path_factory.mktemp("encoder") / "encoder.onnx"
     onnx.save(made.model(), path)
-    return path, made, planned(path, batch=1)
+    return path, made, planned(path, batch=ONE)
 
 
 def test_an_encoder_is_right_at_each_length(
@@ -136,7 +147,8 @@ def test_all_calls_of_an_encoder_leave_out_what_is_spare_but_those_of_integers(
     _, _, model = encoder
     whole = [each for each in model.workloads if not each.spare_parts]
     first_row = [each for each in whole if each.output.dtype is not DType.I32]
-    assert [each.output.shape for each in first_row] == [(Encoder().width,)]
+    # The first row, and what is left of an embedding where the rows are summed.
+    assert all(each.output.elements <= Encoder().width for each in first_row)
 
 
 POSITIONS = """
@@ -370,12 +382,41 @@ def test_heads_that_are_no_whole_vectors_are_right_and_a_range_ends_with_whole_v
     room for 64."""
     made, path = Encoder(width=width, layers=1), tmp_path / "encoder.onnx"
     onnx.save(made.model(), path)
-    model = planned(path, ExtentRange(name="sequence", least=1, most=most), batch=1)
+    model = planned(path, ExtentRange(name="sequence", least=1, most=most), ONE)
     assert [axis.most for axis in model.plans[0].axes] == [served]
     attends = any(attention_of(each.program) for each in model.workloads)
     assert attends is (width == 48)
     lengths = (served, 1, 3, 4, 5, 31, 33, 61, 62)
     check(path, model, tmp_path, [(n, made.feeds(n, seed=n)) for n in lengths])
+
+
+DEPENDENT = """
+    dependent (float[batch, n, 8] x) => (float[batch, n, 8] y)
+    {
+        first = Constant<value_ints=[0]>()
+        most = ReduceMax<keepdims=1>(x, first)
+        y = Sub(x, most)
+    }
+"""
+
+
+def test_entries_of_a_batch_that_depend_on_one_another_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, parsed(DEPENDENT, 18))
+    batch = ExtentRange(name="batch", least=1, most=8)
+    fault = "no one plan serves batch=1..8: output 'y' of an entry depends.* --dim batch=1,8"
+    with pytest.raises(UnsupportedModel, match=fault):
+        planned(path, ExtentRange(name="n", least=1, most=24), batch)
+
+
+def test_only_the_first_axis_of_all_that_has_it_is_a_batch(tmp_path: Path) -> None:
+    path = written(tmp_path, parsed("wide (float[n, m, 8] x) => (y) { y = Relu(x) }", 18))
+
+    def at(extent: int, entries: int) -> Any:
+        return import_model(path, {"n": extent, "m": entries})
+
+    own = ExtentRange(name="m", least=1, most=8)
+    assert not BatchRange(extents=own, imported_at=at).is_batch(8)
+    assert BatchRange(extents=own, imported_at=lambda n, m: at(m, n)).is_batch(8)
 
 
 def test_the_range_is_tried_at_lengths_of_every_remainder() -> None:
