@@ -88,6 +88,12 @@ test("an adapter has each step that it reaches, and a device is asked for the hi
   });
 });
 
+test("dot products of bytes are an extension of WGSL, which the browser has", () => {
+  const language = new Set(["packed_4x8_integer_dot_product"]);
+  assert.deepEqual(gpuFeatures(adapter({}), language), ["dot-of-bytes"]);
+  assert.deepEqual(gpuFeatures(adapter({}), new Set(["pointer_composite_access"])), []);
+});
+
 test("a step of which one limit falls short is not reached", () => {
   const narrow = adapter({ maxComputeInvocationsPerWorkgroup: 1024 });
   assert.deepEqual(gpuFeatures(narrow), []);

@@ -24,14 +24,15 @@ MEASURED = (TargetKind.WASM, TargetKind.WEBGPU)
 FEATURES = {
     TargetKind.WASM: ("relaxed-simd", "simd128"),
     TargetKind.WEBGPU: (
-        *("binding-256m", "invocations-512", "invocations-1024", "shader-f16", "subgroups"),
+        *("binding-256m", "dot-of-bytes", "invocations-512", "invocations-1024", "shader-f16"),
+        "subgroups",
         *("workgroup-memory-32k", "workgroup-memory-48k", "workgroup-memory-64k"),
     ),
     TargetKind.JAVASCRIPT: (),
 }
 """The features of each target. For webgpu, limits above every adapter's are features in steps:
 bytes of a storage binding, invocations and bytes of memory of a workgroup. An adapter has each step
-that it reaches.
+that it reaches. `dot-of-bytes` is WGSL's language extension `packed_4x8_integer_dot_product`.
 """
 
 DTYPES = {

@@ -161,6 +161,19 @@ def test_threads_share_sums_and_blocks_in_a_page(page: Page) -> None:
     assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
 
 
+@pytest.mark.parametrize("cache", ["rows", "transposed"])
+def test_words_are_multiplied_by_dot_products_of_bytes_in_a_page(page: Page, cache: str) -> None:
+    workload = Workload.parse("matmul_u8i8+bias:f32:m40k64n72")
+    candidate = next(
+        each
+        for each in lite_space(workload, TargetKind.WEBGPU)
+        if each.family == "dot_matmul" and dict(each.config)["cache"] == cache
+    )
+    inputs = inputs_of(workload)
+    output = in_page(page, compile_candidate(candidate), inputs)
+    assert np.abs(output - reference(workload, inputs)).max() <= comparison_tolerance(workload)
+
+
 @pytest.mark.parametrize(
     ("key", "settings"),
     [

@@ -26,6 +26,7 @@ from services.tuner.ir.nodes import (
     Compare,
     CompareOp,
     Const,
+    DotBytes,
     DotPairs,
     DotQuads,
     Expression,
@@ -291,6 +292,9 @@ def _value(expression: Expression, machine: _Machine) -> Value:
         case Halves(value=value, odd=odd):
             held = _value(value, machine).view(np.int8).reshape(-1, 4)[:, int(odd) :: 2]
             return np.ascontiguousarray(held.astype(np.int16)).view(np.int32).reshape(-1)
+        case DotBytes(left=left, right=right):
+            one, other = _values((left, right), machine)
+            return _dot(one, other, np.uint8)
         case DotPairs(left=left, right=right):
             one, other = _values((left, right), machine)
             return _dot(one, other, np.int16)

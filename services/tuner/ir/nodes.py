@@ -319,6 +319,14 @@ class DotPairs(Arithmetic, frozen=True, kw_only=True, gc=False):
     right: "Expression"
 
 
+class DotBytes(Arithmetic, frozen=True, kw_only=True, gc=False):
+    """Sums the four products of the bytes that `left` and `right` hold in each lane, all of them
+    from 0 to 255, modulo 2^32."""
+
+    left: "Expression"
+    right: "Expression"
+
+
 class DotQuads(Arithmetic, frozen=True, kw_only=True, gc=False):
     """Adds four products to the `addend`, an I32, in each lane: of the four i8 that `left` holds
     there with those of `right`.
@@ -396,6 +404,7 @@ Expression = (
     | MultiplyAdd
     | Halves
     | Bytes
+    | DotBytes
     | DotPairs
     | DotQuads
     | Compare
@@ -518,7 +527,8 @@ def lanes_of(expression: Expression) -> int:
 
 _LANES: dict[type[Expression], Callable[..., int]] = {
     **dict.fromkeys(
-        (MultiplyAdd, DotPairs, DotQuads, Binary, Compare, Shuffle), lambda e: lanes_of(e.left)
+        (MultiplyAdd, DotBytes, DotPairs, DotQuads, Binary, Compare, Shuffle),
+        lambda e: lanes_of(e.left),
     ),
     **dict.fromkeys((Load, Const, Broadcast), lambda e: e.lanes),
     RegisterRead: lambda e: e.register.lanes,
@@ -549,7 +559,9 @@ def dtype_of(expression: Expression) -> DType:
             return register.dtype
         case Const(dtype=dtype) | Cast(dtype=dtype) | Bitcast(dtype=dtype):
             return dtype
-        case IndexValue() | Compare() | Halves() | Bytes() | DotPairs() | DotQuads():
+        case IndexValue() | Compare() | Halves() | Bytes():
+            return DType.I32
+        case DotBytes() | DotPairs() | DotQuads():
             return DType.I32
         case Select(then=operand):
             return dtype_of(operand)

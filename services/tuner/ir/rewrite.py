@@ -18,6 +18,7 @@ from services.tuner.ir.nodes import (
     Cast,
     Compare,
     Const,
+    DotBytes,
     DotPairs,
     DotQuads,
     Expression,
@@ -56,7 +57,7 @@ def _none(_: Expression) -> tuple[Expression, ...]:
 
 _OPERANDS: dict[type[Expression], Callable[..., tuple[Expression, ...]]] = {
     **dict.fromkeys((Const, IndexValue, Load, RegisterRead), _none),
-    **dict.fromkeys((Binary, Compare, DotPairs, Shuffle), lambda e: (e.left, e.right)),
+    **dict.fromkeys((Binary, Compare, DotBytes, DotPairs, Shuffle), lambda e: (e.left, e.right)),
     **dict.fromkeys((Broadcast, ExtractLane, Cast, Bitcast, Halves), lambda e: (e.value,)),
     **dict.fromkeys((MultiplyAdd, DotQuads), lambda e: (e.left, e.right, e.addend)),
     **dict.fromkeys((Bytes, Lanes), lambda e: e.values),
@@ -93,7 +94,7 @@ _REBUILT: dict[type[Expression], Callable[..., Expression]] = {
     Shuffle: lambda e, f: replace(e, left=f(e.left), right=f(e.right)),
     MultiplyAdd: lambda e, f: MultiplyAdd(left=f(e.left), right=f(e.right), addend=f(e.addend)),
     DotQuads: lambda e, f: replace(e, left=f(e.left), right=f(e.right), addend=f(e.addend)),
-    DotPairs: lambda e, f: DotPairs(left=f(e.left), right=f(e.right)),
+    **dict.fromkeys((DotBytes, DotPairs), lambda e, f: type(e)(left=f(e.left), right=f(e.right))),
     Halves: lambda e, f: Halves(value=f(e.value), odd=e.odd),
     Broadcast: lambda e, f: Broadcast(value=f(e.value), lanes=e.lanes),
     **dict.fromkeys(

@@ -17,6 +17,7 @@ from services.tuner.ir.nodes import (
     Cast,
     Compare,
     Const,
+    DotBytes,
     DotPairs,
     DotQuads,
     Expression,
@@ -121,6 +122,8 @@ def expression_text(expression: Expression) -> str:
             return f"bytes({', '.join(map(show, parts))})"
         case Halves(value=value, odd=odd):
             return f"{'odd' if odd else 'even'} halves({show(value)})"
+        case DotBytes(left=left, right=right):
+            return f"dot of bytes({show(left)}, {show(right)})"
         case DotPairs(left=left, right=right):
             return f"dot of pairs({show(left)}, {show(right)})"
         case DotQuads(left=left, right=right, addend=addend):

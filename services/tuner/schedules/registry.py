@@ -25,6 +25,7 @@ from services.tuner.schedules.conv import family as conv
 from services.tuner.schedules.decode_attention import family as decode_attention
 from services.tuner.schedules.depthwise import family as depthwise
 from services.tuner.schedules.direct_conv import family as direct_conv
+from services.tuner.schedules.dot_matmul import family as dot_matmul
 from services.tuner.schedules.elementwise import family as elementwise
 from services.tuner.schedules.gemv import family as gemv
 from services.tuner.schedules.integer_matmul import family as integer_matmul
@@ -44,6 +45,7 @@ FAMILIES: tuple[ScheduleFamily, ...] = (
     *quantised_gemv.FAMILIES,
     *quantised_matmul.FAMILIES,
     *integer_matmul.FAMILIES,
+    *dot_matmul.FAMILIES,
     *quantisation.FAMILIES,
     *decode_attention.FAMILIES,
     *block_attention.FAMILIES,

@@ -33,7 +33,6 @@ from services.tuner.passes.if_conversion import (
     most_branches,
     too_many_branches,
 )
-from services.tuner.schedules.matmul.statements import statements_of
 from services.tuner.schedules.matmul.webgpu_config import WebgpuMatmulConfig
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 from services.tuner.schedules.registry import lite_space
@@ -86,9 +85,7 @@ def test_the_largest_and_the_first_kernel_of_every_space_are_within_its_driver(
 ) -> None:
     for key in WINDOWS[:2]:
         found = tiles_of(key, gpu)
-        largest = max(
-            found, key=lambda one: statements_of(WebgpuMatmulConfig.of(one), one.workload)
-        )
+        largest = max(found, key=lambda one: WebgpuMatmulConfig.of(one).statements(one.workload))
         for candidate in (found[0], largest):
             assert statements_in(candidate) <= gpu.driver.statements
             made = gpu_compilation(candidate).optimised
@@ -116,7 +113,7 @@ def test_what_a_software_driver_does_not_compile_is_in_spaces_of_gpus() -> None:
 def test_statements_are_estimated_before_a_kernel_is_lowered(key: str) -> None:
     found = [*tiles_of(key, SWIFTSHADER)[::10], *tiles_of(key, GPU_MODELS["nvidia"])[::24]]
     shares = [
-        statements_of(WebgpuMatmulConfig.of(one), one.workload) / made
+        WebgpuMatmulConfig.of(one).statements(one.workload) / made
         for one in found
         if (made := statements_in(one)) > 150
     ]

@@ -19,6 +19,7 @@ const invocations = (count: number): LimitStep => ({
 /** The limits that a device must be given to reach the step. */
 type LimitStep = Readonly<Partial<Record<LimitName, number>>>;
 
+/** The highest step of each limit stands last: a device is asked for the last that is reached. */
 const STEPS: Readonly<Record<string, LimitStep>> = {
   "binding-256m": { maxStorageBufferBindingSize: 256 * MIB, maxBufferSize: 256 * MIB },
   "invocations-512": invocations(512),
@@ -31,19 +32,22 @@ const STEPS: Readonly<Record<string, LimitStep>> = {
 const entriesOf = (step: LimitStep): readonly [LimitName, number][] =>
   Object.entries(step) as [LimitName, number][];
 
-const reached = (step: LimitStep, limits: GPUSupportedLimits): boolean =>
-  entriesOf(step).every(([limit, value]) => (limits[limit] ?? 0) >= value);
+const reached = ({ limits }: Capabilities): readonly [string, LimitStep][] =>
+  Object.entries(STEPS).filter(([, step]) =>
+    entriesOf(step).every(([limit, value]) => (limits[limit] ?? 0) >= value),
+  );
 
-/** The features that kernels may require of such a device, sorted. */
-export function gpuFeatures({ features, limits }: Capabilities): readonly string[] {
-  const steps = Object.keys(STEPS).filter((name) => reached(STEPS[name] as LimitStep, limits));
-  return [...NAMED.filter((name) => features.has(name)), ...steps].sort();
-}
-
-/** The highest value of each limit among `steps`. */
-function limitsOf(steps: readonly LimitStep[]): Record<string, number> {
-  const all = steps.flatMap(entriesOf).sort(([, a], [, b]) => a - b);
-  return Object.fromEntries(all);
+/**
+ * The features that kernels may require of such a device, sorted. `language` are extensions of WGSL,
+ * which are those of a browser and not of an adapter.
+ */
+export function gpuFeatures(
+  adapter: Capabilities,
+  language: ReadonlySet<string> | undefined = globalThis.navigator?.gpu?.wgslLanguageFeatures,
+): readonly string[] {
+  const steps = reached(adapter).map(([name]) => name);
+  const dots = language?.has("packed_4x8_integer_dot_product") ? ["dot-of-bytes"] : [];
+  return [...NAMED.filter((name) => adapter.features.has(name)), ...dots, ...steps].sort();
 }
 
 /** An index of 32 bits reaches so many bytes, in whole words. */
@@ -64,17 +68,15 @@ const bufferLimits = ({ limits }: Capabilities): Record<string, number> =>
  * tells, and a product of integers with a bias and a residual reads eight and writes one.
  */
 export function deviceDescriptor(adapter: Capabilities): GPUDeviceDescriptor {
-  const offered = gpuFeatures(adapter);
-  const timestamps = [...adapter.features].filter((name) => name === "timestamp-query");
   return {
     label: "kernelzoo",
-    requiredFeatures: [
-      ...NAMED.filter((name) => offered.includes(name)),
-      ...(timestamps as GPUFeatureName[]),
-    ],
-    requiredLimits: {
-      ...limitsOf(offered.flatMap((name) => STEPS[name] ?? [])),
-      ...bufferLimits(adapter),
-    },
+    requiredFeatures: ([...NAMED, "timestamp-query"] as const).filter((name) =>
+      adapter.features.has(name),
+    ),
+    requiredLimits: Object.assign(
+      {},
+      ...reached(adapter).map(([, step]) => step),
+      bufferLimits(adapter),
+    ) as Record<string, number>,
   };
 }

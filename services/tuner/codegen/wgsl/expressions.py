@@ -24,6 +24,7 @@ from services.tuner.ir.nodes import (
     Compare,
     CompareOp,
     Const,
+    DotBytes,
     Expression,
     ExtractLane,
     IndexValue,
@@ -68,12 +69,20 @@ _CALLS = {
     MathFunction.FLOOR: "floor",
     MathFunction.CEIL: "ceil",
 }
+DOT, DOTS = "dot_of_bytes", "dots_of_bytes"
 KEEPING_NAN = {BinaryOp.MINIMUM: "min", BinaryOp.MAXIMUM: "max"}
 _SMALLEST = -(1 << 31)
 _LAST_BIT = 31
 _SAFE = "let y = select(1i, by, u32(by) + 1u > 1u);"
 _OFF = "r != 0i && (r ^ y) < 0i"
 DECLARATIONS = {
+    DOT: f"fn {DOT}(x: i32, y: i32) -> i32 {{ return i32(dot4U8Packed(u32(x), u32(y))); }}",
+    DOTS: (
+        f"fn {DOTS}(x: vec4<i32>, y: vec4<i32>) -> vec4<i32> {{ "
+        "let a = vec4<u32>(x); let b = vec4<u32>(y); return vec4<i32>(vec4<u32>("
+        "dot4U8Packed(a.x, b.x), dot4U8Packed(a.y, b.y), "
+        "dot4U8Packed(a.z, b.z), dot4U8Packed(a.w, b.w))); }"
+    ),
     BITS: f"var<private> {BITS}: u32;",
     BinaryOp.QUOTIENT: (
         f"fn quotient(x: i32, by: i32) -> i32 {{ {_SAFE} return select(x * by, x / y, y == by); }}"
@@ -106,6 +115,7 @@ class Expressions:
         self._writers: dict[type[Expression], Callable[..., str]] = {
             RegisterRead: self._read,
             MultiplyAdd: self._multiply_add,
+            DotBytes: self._dot_of_bytes,
             Broadcast: self._broadcast,
             ExtractLane: self._extract,
             Load: self._load,
@@ -141,6 +151,11 @@ class Expressions:
 
     def _multiply_add(self, node: MultiplyAdd) -> str:
         return f"fma({self.text(node.left)}, {self.text(node.right)}, {self.text(node.addend)})"
+
+    def _dot_of_bytes(self, node: DotBytes) -> str:
+        name = DOT if lanes_of(node) == 1 else DOTS
+        self.needs.add(name)
+        return f"{name}({self.text(node.left)}, {self.text(node.right)})"
 
     def _broadcast(self, node: Broadcast) -> str:
         return f"{type_text(dtype_of(node.value), node.lanes)}({self.text(node.value)})"

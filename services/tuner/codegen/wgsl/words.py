@@ -5,7 +5,7 @@ alias break case const const_assert continue continuing default diagnostic disca
 false fn for if let loop override requires return struct switch true var while
 array atomic bool f16 f32 i32 u32 ptr sampler texture vec2 vec3 vec4 mat2x2 mat4x4 bitcast
 abs max min exp fma round select sqrt inverseSqrt workgroupBarrier subgroupAdd subgroupMax
-subgroupShuffleXor storageBarrier unpack2x16float pack2x16float
+dot4U8Packed subgroupShuffleXor storageBarrier unpack2x16float pack2x16float
 NULL Self abstract active alignas alignof as asm asm_fragment async attribute auto await become
 binding_array cast catch class co_await co_return co_yield coherent column_major common compile
 compile_fragment concept const_cast consteval constexpr constinit crate debugger decltype delete

@@ -16,7 +16,7 @@ A GPU that reaches the last step of bindings may bind more: who runs such a kern
 limits of the device itself.
 """
 
-SUBGROUPS = "subgroups"
+SUBGROUPS, DOT_OF_BYTES = "subgroups", "dot-of-bytes"
 
 MAX_THREADS = THREADS[-1][0]
 MAX_BINDING_BYTES = BINDING_BYTES[-1][0]
@@ -35,6 +35,7 @@ def required(
     workgroup_bytes: int = 0,
     scratch_bytes: int = 0,
     subgroups: bool = False,
+    dots: bool = False,
 ) -> tuple[str, ...]:
     """Sorted. Raises InvalidSchedule for more threads or workgroup memory than the last step."""
     bound_bytes = max(scratch_bytes, *(tensor.size_bytes for tensor in workload.tensors))
@@ -43,6 +44,7 @@ def required(
         _step(WORKGROUP_BYTES, workgroup_bytes, "bytes of workgroup memory"),
         _step(BINDING_BYTES, min(bound_bytes, MAX_BINDING_BYTES), "bytes of one buffer"),
         SUBGROUPS if subgroups else "",
+        DOT_OF_BYTES if dots else "",
     )
     return tuple(sorted(filter(None, steps)))
 

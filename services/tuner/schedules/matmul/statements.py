@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from kernelzoo.domain.workload import Workload
 from services.tuner import ir
-from services.tuner.schedules.base.implicit_gemm import product_extents, window_of
+from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.implicit_gemm import ImageWindow
 from services.tuner.schedules.base.webgpu_config import Cache
 
 if TYPE_CHECKING:
@@ -14,18 +14,21 @@ OTHER_STATEMENTS = 40
 """Indices of a thread, and sums that are set to zero."""
 
 
-def statements_of(config: "WebgpuMatmulConfig", workload: Workload) -> int:
+def statements_of(
+    config: "WebgpuMatmulConfig", extents: Extents, window: ImageWindow | None
+) -> int:
     """Statements of a thread once its loops are unrolled: products, reads for them, stores. The
     estimate is from a third below what the driver sees to twice as much for small kernels."""
     products = config.tile_m * config.tile_n * config.unroll_k // ir.LANES
-    stores = config.tile_m * config.tile_n // ir.LANES * _each(product_extents(workload).n, 12, 2)
-    return products + _reads(config, workload) + stores + 4 * config.tile_m + OTHER_STATEMENTS
+    stores = config.tile_m * config.tile_n // ir.LANES * _each(extents.n, 12, 2)
+    return (
+        products + _reads(config, extents, window) + stores + 4 * config.tile_m + OTHER_STATEMENTS
+    )
 
 
-def _reads(config: "WebgpuMatmulConfig", workload: Workload) -> int:
+def _reads(config: "WebgpuMatmulConfig", extents: Extents, window: ImageWindow | None) -> int:
     """Vectors of a and b, or their elements where vectors do not lie side by side; twice where k
     may end inside of a block, three times where zeros lie around an image."""
-    extents, window = product_extents(workload), window_of(workload, ir.LANES)
     along_a = extents.m if extents.a_transposed else extents.k
     along_b = extents.k if extents.b_transposed else extents.n
     if window is not None:

@@ -66,10 +66,18 @@ BLOCK = ir.variable("block")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """A product that is computed: `parameters` are the tensors of the workload, in their order."""
+    """A product that is computed: `parameters` are the tensors of the workload, in their order.
+    Elements of matrices are of `dtype`, and so are sums. Where `row_sums` are wanted, they are
+    taken away from the entries of their row."""
 
     extents: Extents
     parameters: tuple[ir.Buffer, ...]
+    dtype: DType = DType.F32
+    row_sums: "RowSums | None" = None
+
+    def term(self, a: ir.Expression, b: ir.Expression) -> ir.Expression:
+        """Returns what an element of a and one of b add to a sum."""
+        return a * b
 
     def stored(self, at: tuple[ir.Affine, ...], value: ir.Expression) -> ir.Store:
         """Stores the entry at batch, row and column, given the value of its sum."""
@@ -79,6 +87,15 @@ class Product:
         """The place of an entry of c, counted in elements."""
         batch, row, column = at
         return (batch * self.extents.m + row) * self.extents.n + column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSums:
+    """A thread sums the `term` that each element of its rows of a makes with itself alone, that is
+    with `other` in the place of an element of b, and takes `factor` times the sum away."""
+
+    other: int
+    factor: int
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
@@ -92,36 +109,49 @@ def matmul_programs(workload: Workload, config: WebgpuMatmulConfig) -> tuple[ir.
     product = Product(extents=extents, parameters=parameters_of(workload))
     held = {buffer.name: buffer for buffer in product.parameters}
     a, b = (held[name] for name in operand_names(workload))
-    partial = _partial_sums(extents, config)
+    # 2. How a and b lie in storage.
+    operand_a = Operand(
+        buffer=a,
+        extent=extents.m,
+        k=extents.k,
+        k_outer=extents.a_transposed,
+        window=window_of(workload, ir.LANES if config.cache is Cache.NONE else config.block_k),
+    )
+    operand_b = Operand(buffer=b, extent=extents.n, k=extents.k, k_outer=not extents.b_transposed)
+    return product_programs(product, operand_a, operand_b, config)
+
+
+def product_programs(
+    product: Product, a: "Operand", b: "Operand", config: WebgpuMatmulConfig
+) -> tuple[ir.Program, ...]:
+    """The dispatches of a product of two matrices that lie in storage as the operands say."""
+    extents = product.extents
+    partial = _partial_sums(product, config)
     frame = ir.Frame()
     kernel = _Kernel(
         config=config,
+        product=product,
         frame=frame,
         # 1. What the workgroup and the thread compute.
         tile=_tile_of(frame, extents, config),
-        # 2. How a and b lie in storage.
-        a=_Operand(
-            buffer=a,
-            extent=extents.m,
-            k=extents.k,
-            k_outer=extents.a_transposed,
-            window=window_of(workload, ir.LANES if config.cache is Cache.NONE else config.block_k),
-        ),
-        b=_Operand(buffer=b, extent=extents.n, k=extents.k, k_outer=not extents.b_transposed),
+        a=a,
+        b=b,
         # 3. The thread's sums start at zero.
-        sums=ir.local("sums", config.tile_m * config.tile_n),
+        sums=ir.local("sums", config.tile_m * config.tile_n, product.dtype),
     )
-    zeros = _each_sum(kernel, kernel.sums.store(_own_sum(), 0.0))
+    zeros = _each_sum(kernel, kernel.sums.store(_own_sum(), 0))
+    row_sums = _row_sums(kernel)
+    nothing = tuple(each.store(row, 0) for each in row_sums for row in range(config.tile_m))
     # 4 to 7. The products of all blocks of k are added to them.
     make = _from_storage if config.cache is Cache.NONE else _through_workgroup_memory
     inner = make(kernel)
     # 8. Threads that share a sum add it up (sliced_k), and 9. one of them stores it.
     ending = _sliced_k(kernel, _stores(kernel, product, partial))
 
-    body: ir.Block = (zeros, *inner.body, *ending)
-    body = ir.allocated((kernel.sums, *inner.local), body)
+    body: ir.Block = (zeros, *nothing, *inner.body, *_less_row_sums(kernel), *ending)
+    body = ir.allocated((kernel.sums, *row_sums, *inner.local), body)
     block: ir.Block = (ir.threads(config.threads, frame.enclose(body)),)
-    block = ir.allocated(dict.fromkeys((*inner.workgroup, *_shared_sums(config))), block)
+    block = ir.allocated(dict.fromkeys((*inner.workgroup, *_shared_sums(kernel))), block)
     main = ir.program((*product.parameters, *partial), "group", config.workgroups(extents), block)
     # 10. A second dispatch adds the sums of workgroups that share k (split_k).
     return (main, *(_split_k(product, config, buffer) for buffer in partial))
@@ -132,10 +162,11 @@ class _Kernel:
     """All steps know these. `frame` has the variables of one thread and collects what it names."""
 
     config: WebgpuMatmulConfig
+    product: Product
     frame: ir.Frame
     tile: "_Tile"
-    a: "_Operand"
-    b: "_Operand"
+    a: "Operand"
+    b: "Operand"
     sums: ir.Buffer
 
     @property
@@ -259,11 +290,12 @@ def _tile_of(frame: ir.Frame, extents: Extents, config: WebgpuMatmulConfig) -> _
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Operand:
+class Operand:
     """A matrix of `extent` rows or columns and k, for each of the batch.
 
     It lies as [k, extent] where `k_outer`, else as [extent, k]. Where there is a `window`, it is
-    the matrix of an implicit GEMM, whose rows are gathered from images.
+    the matrix of an implicit GEMM, whose rows are gathered from images. Bits of its elements that
+    are set in `flipped` are turned as they are read; what is behind the end of k is 0 all the same.
     """
 
     buffer: ir.Buffer
@@ -271,6 +303,7 @@ class _Operand:
     k: int
     k_outer: bool
     window: ImageWindow | None = None
+    flipped: int = 0
 
     @property
     def inner(self) -> int:
@@ -295,14 +328,14 @@ class _Quad:
     `k` counts from the start of a block. They are kept from element `slot` of a local buffer on.
     In an implicit GEMM the places are image, row and column of one pixel of the output."""
 
-    operand: _Operand
+    operand: Operand
     places: tuple[ir.Affine, ...]
     k: ir.Affine
     slot: int
 
 
 def _quad(
-    frame: ir.Frame, name: str, operand: _Operand, place: ir.Affine, k: ir.Affine, slot: int
+    frame: ir.Frame, name: str, operand: Operand, place: ir.Affine, k: ir.Affine, slot: int
 ) -> _Quad:
     """Rows and columns outside of a matrix are computed and never stored: instead of a condition,
     the last one inside is read for them. `name` is for what the frame has to name."""
@@ -339,7 +372,8 @@ def _read(kernel: _Kernel, read: _Read, start: ir.Affine, *, tail: bool) -> ir.B
     body: list[ir.Statement] = []
     for quad in read.quads:
         for index, load, k, lanes in _loads(kernel, quad, start):
-            stores = [read.into.store(index, v) for v in (load, ir.number(0))]
+            flipped = quad.operand.flipped
+            stores = [read.into.store(index, v) for v in (load ^ flipped if flipped else load, 0)]
             found, zero = (ir.vector("lane", one) if lanes > 1 else one for one in stores)
             # k is a multiple of four where a vector lies along it, so a vector ends with k or
             # before it.
@@ -447,8 +481,9 @@ def _read_block(
 def _from_storage(kernel: _Kernel) -> _Inner:
     """A thread has `unroll_k` of every block of k, which is sliced_k × unroll_k long."""
     config, tile, frame = kernel.config, kernel.tile, kernel.frame
-    own_a = ir.local("own_a", ir.LANES * config.tile_m)
-    own_b = ir.local("own_b", ir.LANES * config.tile_n)
+    dtype = kernel.product.dtype
+    own_a = ir.local("own_a", ir.LANES * config.tile_m, dtype)
+    own_b = ir.local("own_b", ir.LANES * config.tile_n, dtype)
     rows = [tile.row_of(i) for i in range(config.tile_m)]
     columns = [tile.column_of(j) for j in range(config.tile_n)]
     reads = (
@@ -468,7 +503,7 @@ def _from_storage(kernel: _Kernel) -> _Inner:
     )
 
 
-def _own_quads(frame: ir.Frame, operand: _Operand, places: list[ir.Affine]) -> tuple[_Quad, ...]:
+def _own_quads(frame: ir.Frame, operand: Operand, places: list[ir.Affine]) -> tuple[_Quad, ...]:
     """Four k of every row or column of the thread's tile, kept as `_own_index` says."""
     name = f"{operand.buffer.name}.own"
     if not operand.k_outer:
@@ -487,7 +522,7 @@ def _own_quads(frame: ir.Frame, operand: _Operand, places: list[ir.Affine]) -> t
     )
 
 
-def _own_index(operand: _Operand, element: ir.Affine, count: int) -> ir.Affine:
+def _own_index(operand: Operand, element: ir.Affine, count: int) -> ir.Affine:
     """Places element `element` of the tile's `count` rows or columns at k = q."""
     if operand.k_outer:
         return element + ir.affine(q=count)
@@ -506,7 +541,7 @@ class _Staged:
     Its `registers` are what a thread copies of it.
     """
 
-    operand: _Operand
+    operand: Operand
     first: ir.Affine
     length: int
     k: int
@@ -546,7 +581,8 @@ def _through_workgroup_memory(kernel: _Kernel) -> _Inner:
     staged_a, staged_b = _staged_operands(kernel)
     shares = [(staged, _copies(kernel, staged)) for staged in (staged_a, staged_b)]
     reads = tuple(copy.read for _, copies in shares for copy in copies)
-    own_a = ir.local("own_a", (ir.LANES if config.cache is Cache.ROWS else 1) * config.tile_m)
+    k_of_a = ir.LANES if config.cache is Cache.ROWS else 1
+    own_a = ir.local("own_a", k_of_a * config.tile_m, kernel.product.dtype)
 
     def written(half: ir.Affine) -> ir.Block:
         return tuple(s for staged, copies in shares for s in _written(staged, copies, half))
@@ -599,22 +635,23 @@ def _staged_operands(kernel: _Kernel) -> tuple[_Staged, _Staged]:
     written when no block is needed any more."""
     config, tile = kernel.config, kernel.tile
     k_outer = config.cache is Cache.TRANSPOSED
-    a = _staged(config, kernel.a, tile.row, config.block_m, k_outer, config.a_stride)
-    b = _staged(config, kernel.b, tile.column, config.block_n, True, config.block_n)
-    for memory in _shared_sums(config):
+    a = _staged(kernel, kernel.a, tile.row, config.block_m, k_outer, config.a_stride)
+    b = _staged(kernel, kernel.b, tile.column, config.block_n, True, config.block_n)
+    for memory in _shared_sums(kernel):
         b = replace(b, memory=memory, base=a.memory.size)
         a = replace(a, memory=memory)
     return a, b
 
 
 def _staged(
-    config: WebgpuMatmulConfig,
-    operand: _Operand,
+    kernel: _Kernel,
+    operand: Operand,
     first: ir.Affine,
     length: int,
     k_outer: bool,
     stride: int,
 ) -> _Staged:
+    config, dtype = kernel.config, kernel.product.dtype
     halves = 2 if config.prefetch is Prefetch.BLOCKS else 1
     rows = config.block_k if k_outer else length
     copied = ir.LANES * ir.LANES if k_outer is not operand.k_outer else ir.LANES
@@ -629,8 +666,8 @@ def _staged(
         stride=stride,
         half=rows * stride,
         base=0,
-        memory=ir.shared(f"block_{name}", halves * rows * stride),
-        registers=ir.local(f"next_{name}", copies * copied),
+        memory=ir.shared(f"block_{name}", halves * rows * stride, dtype),
+        registers=ir.local(f"next_{name}", copies * copied, dtype),
     )
 
 
@@ -757,18 +794,49 @@ def _products(
     before_four_k: ir.Block = (),
     before_each_k: ir.Block = (),
 ) -> ir.Block:
-    """sums[i, 4j + lane] += a[i]·b[4j + lane] for unroll_k of k, which is 4·k4 + q.
+    """sums[i, 4j + lane] += term(a[i], b[4j + lane]) for unroll_k of k, which is 4·k4 + q.
 
     Rows are outside of columns, as for wasm.
     """
     config, sums = kernel.config, kernel.sums
     here = ir.affine(i=config.tile_n, j=ir.LANES, lane=1)
-    product = a * b
-    value = sums[here] + product
+    value = sums[here] + kernel.product.term(a, b)
     add = ir.vector("lane", sums.store(here, value))
     row = ir.unrolled("j", config.tile_n // ir.LANES, add)
-    each = ir.unrolled("q", ir.LANES, *before_each_k, ir.unrolled("i", config.tile_m, row))
+    rows = ir.unrolled("i", config.tile_m, row)
+    each = ir.unrolled("q", ir.LANES, *before_each_k, rows, *_added_to_row_sums(kernel, a))
     return (ir.unrolled("k4", config.unroll_k // ir.LANES, *before_four_k, each),)
+
+
+def _row_sums(kernel: _Kernel) -> tuple[ir.Buffer, ...]:
+    """A sum for each row of the thread's tile, where the product wants them."""
+    if kernel.product.row_sums is None:
+        return ()
+    return (ir.local("row_sums", kernel.config.tile_m, kernel.product.dtype),)
+
+
+def _added_to_row_sums(kernel: _Kernel, a: ir.Load) -> ir.Block:
+    """row_sums[i] += term(a[i], other) at one k."""
+    product, row = kernel.product, ir.variable("i")
+    if product.row_sums is None:
+        return ()
+    (sums,) = _row_sums(kernel)
+    other = ir.Const(value=product.row_sums.other, dtype=product.dtype)
+    added = sums.store(row, sums[row] + product.term(a, other))
+    return (ir.unrolled("i", kernel.config.tile_m, added),)
+
+
+def _less_row_sums(kernel: _Kernel) -> ir.Block:
+    """sums[i, 4j + lane] -= factor · row_sums[i]."""
+    wanted, config = kernel.product.row_sums, kernel.config
+    if wanted is None:
+        return ()
+    here = ir.affine(i=config.tile_n, j=ir.LANES, lane=1)
+    (row_sums,) = _row_sums(kernel)
+    changed = kernel.sums[here] - row_sums[ir.variable("i")] * wanted.factor
+    columns = ir.vector("lane", kernel.sums.store(here, changed))
+    row = ir.unrolled("j", config.tile_n // ir.LANES, columns)
+    return (ir.unrolled("i", config.tile_m, row),)
 
 
 # Step 8 (sliced_k > 1): threads that share the sums of a tile add them up in workgroup memory.
@@ -797,17 +865,18 @@ def rounds(sliced_k: int, slots: int) -> Iterator[Round]:
         left = middle
 
 
-def _shared_sums(config: WebgpuMatmulConfig) -> tuple[ir.Buffer, ...]:
+def _shared_sums(kernel: _Kernel) -> tuple[ir.Buffer, ...]:
     """Workgroup memory of the sums of other threads, and before that of blocks of a and b."""
+    config, dtype = kernel.config, kernel.product.dtype
     if config.sliced_k == 1:
         return ()
-    return (ir.shared("layers", config.workgroup_bytes // DType.F32.size_bytes),)
+    return (ir.shared("layers", config.workgroup_bytes // dtype.size_bytes, dtype),)
 
 
 def _sliced_k(kernel: _Kernel, stores: ir.Block) -> ir.Block:
     """The stores, by the threads that have whole sums: all of them where sums are not shared."""
     config, z = kernel.config, kernel.tile.z
-    memory = _shared_sums(config)
+    memory = _shared_sums(kernel)
     if not memory:
         return stores
     found: ir.Block = ()
@@ -890,12 +959,12 @@ def _columns_inside(frame: ir.Frame, column: ir.Affine, n: int, store: ir.Store)
 # Step 10 (split_k > 1): a second dispatch, a thread for each entry of c.
 
 
-def _partial_sums(extents: Extents, config: WebgpuMatmulConfig) -> tuple[ir.Buffer, ...]:
+def _partial_sums(product: Product, config: WebgpuMatmulConfig) -> tuple[ir.Buffer, ...]:
     """partial[split_k, batch, m, n] in scratch memory."""
     if config.split_k == 1:
         return ()
-    size = config.scratch_bytes(extents) // DType.F32.size_bytes
-    return (ir.scratch("partial", size),)
+    size = config.scratch_bytes(product.extents) // product.dtype.size_bytes
+    return (ir.scratch("partial", size, product.dtype),)
 
 
 def _split_k(product: Product, config: WebgpuMatmulConfig, partial: ir.Buffer) -> ir.Program:

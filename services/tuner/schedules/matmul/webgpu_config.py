@@ -10,10 +10,9 @@ from math import prod
 from typing import ClassVar
 
 from kernelzoo.domain.workload import KEY_DTYPES, Workload
-from kernelzoo.errors import InvalidSchedule
 from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.implicit_gemm import product_extents
+from services.tuner.schedules.base.implicit_gemm import product_extents, window_of
 from services.tuner.schedules.base.limits import MAX_THREADS, required
 from services.tuner.schedules.base.webgpu_config import Cache, WebgpuConfig
 from services.tuner.schedules.matmul.statements import statements_of
@@ -141,14 +140,17 @@ class WebgpuMatmulConfig(WebgpuConfig):
         )
 
     def statements(self, workload: Workload) -> int:
-        return statements_of(self, workload)
+        window = window_of(workload, ir.LANES)
+        return statements_of(self, product_extents(workload), window)
 
     def fault(self, workload: Workload) -> str:
         return self.fault_of(product_extents(workload))
 
     def fault_of(self, extents: Extents) -> str:
         """Says what makes the config unusable for a product of these extents, or ''."""
-        counts = [value for name in self.__slots__ if type(value := getattr(self, name)) is int]
+        counts = [
+            value for name in self.__dataclass_fields__ if type(value := getattr(self, name)) is int
+        ]
         if min(counts) < 1 or max(counts) > 1 << 16:
             return "every count of a config is from 1 to 65536"
         if extents.b_dtype not in KEY_DTYPES:
@@ -207,11 +209,3 @@ class WebgpuMatmulConfig(WebgpuConfig):
                 f"sums; at most {MAX_SCRATCH_BYTES} are allowed"
             )
         return ""
-
-    def exceeds(self, workload: Workload) -> bool:
-        """Returns whether it needs more than the last step of a limit."""
-        try:
-            self.requires(workload)
-        except InvalidSchedule:
-            return True
-        return False

@@ -103,7 +103,16 @@ and its driver takes a millisecond for each word of it (`SOFTWARE_DRIVER`)."""
 def matmul_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuMatmulConfig, ...]:
     """None is refused. The first is the best of those that require no more than the workload itself
     does: a matrix above 128 MiB needs a limit."""
-    extents = product_extents(workload)
+    found = product_configs(product_extents(workload), gpu, lambda config: config.fits(workload))
+    needed = min((config.requires(workload) for config in found), key=len)
+    plain = next(config for config in found if config.requires(workload) == needed)
+    return (plain, *(config for config in found if config != plain))
+
+
+def product_configs(
+    extents: Extents, gpu: GpuModel, fits: Callable[[WebgpuMatmulConfig], bool]
+) -> list[WebgpuMatmulConfig]:
+    """Lists those that are valid and `fits` holds of, the likely best first."""
 
     def valid(configs: Iterator[WebgpuMatmulConfig]) -> list[WebgpuMatmulConfig]:
         return [config for config in dict.fromkeys(configs) if not config.fault_of(extents)]
@@ -111,22 +120,18 @@ def matmul_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuMatmulConfi
     def best(configs: Iterator[WebgpuMatmulConfig], most: int) -> list[WebgpuMatmulConfig]:
         ranked = sorted(valid(configs), key=lambda config: promise(extents, config, gpu))
         apart = _different(ranked, lambda config: estimated_us(extents, config, gpu))
-        return list(islice((one for one in apart if not one.exceeds(workload)), most))
+        return list(islice((one for one in apart if fits(one)), most))
 
     if gpu.warp_lanes < FEW_LANES:
-        found = [one for one in valid(_processor(extents)) if not one.exceeds(workload)]
-    elif extents.m <= FEW_ROWS and not extents.batch:
+        return [one for one in valid(_processor(extents)) if fits(one)]
+    if extents.m <= FEW_ROWS and not extents.batch:
         found = best(_streaming(extents), MOST_CANDIDATES - DIRECT_CANDIDATES)
-        found += best(_direct(extents, gpu), DIRECT_CANDIDATES)
-    else:
-        sliced = best(_sliced(extents, gpu), SLICED_CANDIDATES)
-        cached = best(_cached(extents, gpu), MOST_CANDIDATES - DIRECT_CANDIDATES - len(sliced))
-        rounds = best(whole_rounds(extents, gpu), ROUND_CANDIDATES)
-        both = in_turns(in_turns(cached, sliced), rounds)
-        found = [*both, *best(_direct(extents, gpu), DIRECT_CANDIDATES)]
-    needed = min((config.requires(workload) for config in found), key=len)
-    plain = next(config for config in found if config.requires(workload) == needed)
-    return (plain, *(config for config in found if config != plain))
+        return found + best(_direct(extents, gpu), DIRECT_CANDIDATES)
+    sliced = best(_sliced(extents, gpu), SLICED_CANDIDATES)
+    cached = best(_cached(extents, gpu), MOST_CANDIDATES - DIRECT_CANDIDATES - len(sliced))
+    rounds = best(whole_rounds(extents, gpu), ROUND_CANDIDATES)
+    both = in_turns(in_turns(cached, sliced), rounds)
+    return [*both, *best(_direct(extents, gpu), DIRECT_CANDIDATES)]
 
 
 def _different(
