@@ -12,6 +12,7 @@ from psycopg import OperationalError
 from kernelzoo import jobs
 from kernelzoo.domain.ballot import CastBallot
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.lease import cover
 from kernelzoo.domain.measurement import Outcome, Preparation, Verdict
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.domain.workload import Workload
@@ -162,7 +163,8 @@ def tally(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule
         if default is None:
             return
         elsewhere = fetch_all(db, zoo.confirmed_elsewhere(workload_key, device_class))
-        reported = fetch_all(db, measurements.reported(workload_key, device_class))
+        enough = max(rule.quorum, cover(rule.malicious_share))
+        reported = fetch_all(db, measurements.reported(workload_key, device_class, enough=enough))
         cast = without([row.to_cast() for row in filed], frozenset(d.candidate_id for d in denied))
         decision = decide(
             cast,

@@ -10,7 +10,7 @@ from kernelzoo.domain.zoo import EntryState
 from kernelzoo.metrics import ROLLBACKS
 from kernelzoo.store import denials, zoo
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
-from services.aggregator.denial import Denial, Voice, denial, inhabited
+from services.aggregator.denial import Denial, Voice, denial, inhabited, suspicious
 from services.aggregator.publishing import Rule
 
 log = structlog.get_logger(__name__)
@@ -21,7 +21,12 @@ def deny_failing(db: Database, workload_key: str, device_class: DeviceClass, rul
     for its device."""
     witnessed = Defence.WITNESSES in rule.defences
     execute(db, denials.heard(workload_key, device_class))
-    rows = fetch_all(db, denials.voices(workload_key, device_class, rule.trust))
+    suspects = [
+        row.sha256
+        for row in fetch_all(db, denials.suspects(workload_key, device_class, rule.trust))
+        if suspicious(row.failed, row.ran, rule.malicious_share, operated=row.operated)
+    ]
+    rows = fetch_all(db, denials.voices(suspects, device_class, rule.trust)) if suspects else []
     found = False
     for sha256, voices in groupby(rows, lambda row: row.sha256):
         decided = denial([_voice(row) for row in voices], rule.malicious_share)

@@ -1,8 +1,16 @@
-"""A zoo as it is after years, made by SQL in minutes: only how much was measured differs.
+"""A zoo as it is after months, made by SQL in minutes: only how much was measured before differs.
 
 Rows are those of the schema before `FILLED_BEFORE`, and the migrations after it are applied to
-them, as they are to a zoo that has grown. Devices, workloads and what is served are as many in
-every such database; measurements, leases, sessions and ballots grow.
+them, as they are to a zoo that has grown. Devices, workloads, what is served and the ballots that
+stand are as many in every such database, and as much is measured in a day: of ten times the
+measurements ten times the days have passed, and leases, sessions and identities have grown as much.
+
+What is measured is as unequal as crowds are. A quarter is of `Scale.hot` keys, each of a class of
+its own; the others are drawn from all keys by a power law, the first of which is measured 400 times
+as often as the last. Of a lease's eight kernels two are of the five fastest; one measurement in a
+hundred is a failure, and one in forty is refused. Identities come and go: each measures for some
+days and is followed by another. In the last two days `VOTERS` of each hot class have measured its
+hot key whole, and their ballots stand; on other keys five do.
 """
 
 import time
@@ -42,8 +50,17 @@ FILLED_BEFORE = "0062"
 """The first migration that is applied to the rows, and not to an empty database."""
 LENT = 8
 """Candidates of a lease, all of which were measured."""
-DAYS = 120
-"""The measurements are spread over so many."""
+LEADERS = 5
+"""The first of a space lead, and two of each lease are of them."""
+A_DAY = 56_000
+"""Measurements: ten million are as old as retention lets them become by default, 180 days."""
+VOTERS = 40
+"""On each hot key, and as many leases of each hot key's whole space within the last `NEW_DAYS`."""
+NEW_DAYS = 2
+OTHER_VOTERS = 5
+"""On any other key."""
+FULL_BELOW_BYTES = "8GB"
+"""So much is written ahead before a checkpoint, of which filling needs none."""
 GPU_SPACES = tuple(GPU_MODELS)[:4]
 MODEL_NAMES = ("model-a", "model-b")
 WASM, WEBGPU = "wasm+relaxed-simd+simd128", "webgpu+subgroups"
@@ -52,7 +69,8 @@ WASM, WEBGPU = "wasm+relaxed-simd+simd128", "webgpu+subgroups"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """There is so much of what does not grow. A model has `model_workloads`, and `workloads` in all
-    are tuned; one class in four is of a GPU."""
+    are tuned; one class in four is of a GPU. Of the workloads one in `new_every` was registered
+    hours ago."""
 
     classes: int = 2_000
     entries: int = 30_000
@@ -60,6 +78,8 @@ class Scale:
     workloads: int = 500
     candidates: int = 40
     invented: int = 2_000
+    hot: int = 64
+    new_every: int = 35
 
     @property
     def keys(self) -> int:
@@ -67,7 +87,16 @@ class Scale:
         return self.entries * 4 // 3
 
 
-TINY = Scale(classes=40, entries=200, model_workloads=5, workloads=15, candidates=8, invented=20)
+TINY = Scale(
+    classes=40,
+    entries=200,
+    model_workloads=5,
+    workloads=15,
+    candidates=16,
+    invented=20,
+    hot=2,
+    new_every=7,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +110,8 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilledZoo:
-    """`folder` has the files of its models. `keys`: some that were measured and have an entry, of
-    as many classes; `artifacts` are of WebAssembly."""
+    """`folder` has the files of its models. `keys`: hot ones, of as many classes; `artifacts` are
+    of WebAssembly."""
 
     measurements: int
     owner_url: str
@@ -101,29 +130,34 @@ class FilledZoo:
 
 @contextmanager
 def filled_zoos(folder: Path, sizes: list[int], scale: Scale) -> Iterator[list[FilledZoo]]:
-    """Gives one for each number of measurements, in a server of their own, until the block ends."""
+    """Gives one for each number of measurements, in a server of their own, until the block ends.
+    Those that are in the folder already are taken as they are, and migrated."""
     server = Postgres.start(folder / "postgres")
     try:
-        yield [_filled(server, folder / f"models-{size}", size, scale) for size in sizes]
+        _for_filling(server)
+        yield [_zoo(server, folder / f"models-{size}", size, scale) for size in sizes]
     finally:
         server.stop()
 
 
-def _filled(server: Postgres, folder: Path, measurements: int, scale: Scale) -> FilledZoo:
-    note(f"filling a zoo with {measurements:,} measurements")
-    url = server.create_database_before(FILLED_BEFORE, name=f"zoo_{measurements}")
-    with psycopg.connect(url, autocommit=True) as db:
-        # Foreign keys hold by how the rows are made; checking ten million takes longer.
-        db.execute("SET session_replication_role = replica")
-        db.execute("SET work_mem = '256MB'")
-        db.execute("SET maintenance_work_mem = '1GB'")
-        _describe(db, scale)
-        _people(db, scale, measurements)
-        _work(db, scale, measurements)
-        _served(db, scale)
-        _counted(db)
-        _models(db, folder, scale)
-        db.execute("VACUUM (ANALYZE)")
+def _for_filling(server: Postgres) -> None:
+    """No checkpoints while filling, and nobody vacuums while it is asked: each zoo is, once it is
+    whole."""
+    with psycopg.connect(server.url("postgres"), autocommit=True) as db:
+        limit = sql.Literal(FULL_BELOW_BYTES)
+        db.execute(sql.SQL("ALTER SYSTEM SET max_wal_size = {}").format(limit))
+        db.execute("ALTER SYSTEM SET autovacuum = off")
+        db.execute("SELECT pg_reload_conf()")
+
+
+def _zoo(server: Postgres, folder: Path, measurements: int, scale: Scale) -> FilledZoo:
+    name = f"zoo_{measurements}"
+    with psycopg.connect(server.url("postgres"), autocommit=True) as db:
+        kept = db.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone()
+    if kept is None:
+        note(f"filling a zoo with {measurements:,} measurements")
+        _fill(server, name, folder, measurements, scale)
+    url = server.url(name)
     start_s = time.perf_counter()
     migrate(url, grant_to=SERVICE, password=PASSWORD)
     migrated_s = time.perf_counter() - start_s
@@ -134,13 +168,37 @@ def _filled(server: Postgres, folder: Path, measurements: int, scale: Scale) -> 
             owner_url=url,
             folder=folder,
             migrated_s=migrated_s,
-            keys=_some_keys(db),
+            keys=_hot_keys(db, scale),
             sets=_texts(db, "SELECT DISTINCT name FROM workload_set ORDER BY name"),
             artifacts=_texts(
                 db, "SELECT sha256 FROM artifact WHERE target = 'wasm' ORDER BY sha256 LIMIT 32"
             ),
             identities=_texts(db, "SELECT id::text FROM identity ORDER BY id LIMIT 32"),
         )
+
+
+def _fill(server: Postgres, name: str, folder: Path, measurements: int, scale: Scale) -> None:
+    """Under another name until it is whole, so that one that was interrupted is not taken."""
+    partial = f"{name}_partial"
+    with psycopg.connect(server.url("postgres"), autocommit=True) as db:
+        db.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(partial)))
+    url = server.create_database_before(FILLED_BEFORE, name=partial)
+    with psycopg.connect(url, autocommit=True) as db:
+        # Foreign keys hold by how the rows are made; checking ten million takes longer.
+        db.execute("SET session_replication_role = replica")
+        db.execute("SET work_mem = '256MB'")
+        db.execute("SET maintenance_work_mem = '1GB'")
+        _describe(db, scale)
+        _people(db, scale, measurements)
+        _work(db, scale, measurements)
+        _vote(db)
+        _served(db, scale)
+        _counted(db)
+        _models(db, folder, scale)
+        db.execute("VACUUM (ANALYZE)")
+    with psycopg.connect(server.url("postgres"), autocommit=True) as db:
+        rename = sql.SQL("ALTER DATABASE {} RENAME TO {}")
+        db.execute(rename.format(sql.Identifier(partial), sql.Identifier(name)))
 
 
 def _describe(db: Database, scale: Scale) -> None:
@@ -199,16 +257,18 @@ def _describe(db: Database, scale: Scale) -> None:
     )
     db.execute(
         """
-        INSERT INTO tuning_job (id, workload_key, target, space, state)
+        INSERT INTO tuning_job (id, workload_key, target, space, state, created_at)
         OVERRIDING SYSTEM VALUE
         SELECT 1 + number * 5 + s.place, key, CASE WHEN s.place = 0 THEN 'wasm' ELSE 'webgpu' END,
-               s.space, 'planned'
+               s.space, 'planned',
+               now() - CASE WHEN number %% %(new_every)s = 0 THEN interval '5 hours'
+                            ELSE interval '180 days' END
         FROM filled_workload
         CROSS JOIN (SELECT 0 AS place, '' AS space UNION ALL
                     SELECT place, space
                     FROM unnest(%(spaces)s::text[]) WITH ORDINALITY AS s (space, place)) s
         """,
-        {"spaces": list(GPU_SPACES)},
+        {"spaces": list(GPU_SPACES), "new_every": scale.new_every},
     )
     for target in (TargetKind.WASM, TargetKind.WEBGPU):
         _kernels(db, target, workloads[0], scale)
@@ -227,7 +287,7 @@ def _kernels(db: Database, target: TargetKind, workload: Workload, scale: Scale)
     db.execute(
         """
         WITH made AS (
-            SELECT key, c, md5(key || %(target)s || c) AS id FROM filled_workload
+            SELECT number, key, c, md5(key || %(target)s || c) AS id FROM filled_workload
             CROSS JOIN generate_series(0, %(candidates)s - 1) c
         ), stored AS (
             INSERT INTO artifact (sha256, target, body)
@@ -238,7 +298,7 @@ def _kernels(db: Database, target: TargetKind, workload: Workload, scale: Scale)
         SELECT id, jsonb_build_object('tile', c), '{}', 'compiled',
                encode(sha256(id::bytea), 'hex'), 5000000 + c, now(), key, %(target)s,
                %(manifest)s::jsonb, c = 0
-        FROM made
+        FROM made ORDER BY number, c
         """,
         {
             "target": target,
@@ -251,27 +311,47 @@ def _kernels(db: Database, target: TargetKind, workload: Workload, scale: Scale)
         INSERT INTO space_point (job_id, ordinal, candidate_id)
         SELECT j.id, c, md5(j.workload_key || j.target || c) FROM tuning_job j
         CROSS JOIN generate_series(0, %(candidates)s - 1) c WHERE j.target = %(target)s
+        ORDER BY j.id, c
         """,
         {"target": target, "candidates": scale.candidates},
     )
 
 
 def _people(db: Database, scale: Scale, measurements: int) -> None:
-    """Identities, two sessions of each. An identity has measured two hundred kernels, or fewer."""
-    each = max(2, measurements // 200 // scale.classes)
+    """Identities of each class in the order in which they came, with two sessions of each. One has
+    measured two hundred kernels, or fewer. In a hot class the last `VOTERS` are of the last days.
+    """
+    many = max(OTHER_VOTERS, measurements * 3 // 4 // 200 // scale.classes)
+    more = measurements // 4 // 200 // scale.hot
     db.execute(
         """
-        CREATE UNLOGGED TABLE filled_identity AS
-        SELECT c.number + n * %(classes)s AS number, md5('identity' || c.number || '/' || n)::uuid
-                   AS id, c.number AS class, n
-        FROM filled_class c CROSS JOIN generate_series(0, %(each)s - 1) n
+        CREATE UNLOGGED TABLE filled_crowd AS
+        SELECT number AS class, %(many)s + CASE WHEN number < %(hot)s THEN %(more)s ELSE 0 END
+                   AS people,
+               CASE WHEN number < %(hot)s THEN %(voters)s ELSE 0 END AS voters
+        FROM filled_class
         """,
-        {"classes": scale.classes, "each": each},
+        {"many": many, "more": more, "hot": scale.hot, "voters": VOTERS},
     )
     db.execute(
         """
-        INSERT INTO identity (id, network, operated, valid_in_row)
-        SELECT id, md5('network' || number % 5000), false, 40 FROM filled_identity
+        CREATE UNLOGGED TABLE filled_identity AS
+        SELECT row_number() OVER () AS number, md5('identity' || class || '/' || n)::uuid AS id,
+               class, n,
+               now() - CASE WHEN n < people
+                   THEN make_interval(days => %(new_days)s)
+                        + (people - n) * make_interval(secs => %(days)s * 86400.0 / people)
+                   ELSE make_interval(days => %(new_days)s) END AS came_at
+        FROM filled_crowd CROSS JOIN LATERAL generate_series(0, people + voters - 1) n
+        ORDER BY came_at, class, n
+        """,
+        {"days": _days(measurements), "new_days": NEW_DAYS},
+    )
+    db.execute(
+        """
+        INSERT INTO identity (id, network, operated, valid_in_row, created_at, renewed_at)
+        SELECT id, md5('network' || number % 5000), false, 40, came_at, came_at
+        FROM filled_identity
         """
     )
     db.execute(
@@ -279,25 +359,30 @@ def _people(db: Database, scale: Scale, measurements: int) -> None:
         INSERT INTO agent_session (id, identity_id, device_id, device_class, engine_name,
                                    engine_version, peak_gflops, isolated, network, created_at)
         OVERRIDING SYSTEM VALUE
-        SELECT 1 + i.number * 2 + s, i.id, c.device_id, c.device_class, 'Chromium', '156.0', 60,
-               true, md5('network' || i.number %% 5000),
-               now() - make_interval(days => %(days)s + 1)
+        SELECT i.number * 2 + s, i.id, c.device_id, c.device_class, 'Chromium', '156.0', 60,
+               true, md5('network' || i.number % 5000), i.came_at + s * interval '1 hour'
         FROM filled_identity i JOIN filled_class c ON c.number = i.class
         CROSS JOIN generate_series(0, 1) s
-        """,
-        {"days": DAYS},
+        ORDER BY i.number, s
+        """
     )
     db.execute("SELECT setval(pg_get_serial_sequence('agent_session', 'id'), 1000000000)")
 
 
+def _days(measurements: int) -> float:
+    """Over which all but what is new was measured."""
+    return measurements / A_DAY
+
+
 def _work(db: Database, scale: Scale, measurements: int) -> None:
-    """Keys in turn, a lease of `LENT` candidates of each, all of which were measured."""
+    """Leases of `LENT` candidates in the order of time, all of which were measured."""
     db.execute(
         """
         CREATE UNLOGGED TABLE filled_key AS
         SELECT k AS number, c.number AS class, c.device_class, w.key AS workload_key,
                w.number AS workload, CASE WHEN c.gpu THEN 'webgpu' ELSE 'wasm' END AS target,
-               1 + w.number * 5 + coalesce(c.space, 0) AS job_id, k < %(entries)s AS served
+               1 + w.number * 5 + coalesce(c.space, 0) AS job_id, k < %(entries)s AS served,
+               k < %(hot)s AS hot
         FROM generate_series(0, %(keys)s - 1) k
         JOIN filled_class c ON c.number = k %% %(classes)s
         JOIN filled_workload w
@@ -305,6 +390,7 @@ def _work(db: Database, scale: Scale, measurements: int) -> None:
         """,
         {
             "entries": scale.entries,
+            "hot": scale.hot,
             "keys": scale.keys,
             "classes": scale.classes,
             "workloads": scale.workloads,
@@ -312,44 +398,77 @@ def _work(db: Database, scale: Scale, measurements: int) -> None:
     )
     db.execute("CREATE UNIQUE INDEX ON filled_key (number)")
     db.execute("CREATE UNIQUE INDEX ON filled_identity (class, n)")
-    db.execute("ANALYZE filled_key, filled_identity")
-    leases = max(1, measurements // LENT)
+    db.execute(
+        """
+        CREATE UNLOGGED TABLE filled_lease AS
+        SELECT row_number() OVER (ORDER BY at, key, n, part) AS id, at, key, n,
+               coalesce(part, -1) AS part
+        FROM (
+            SELECT now() - make_interval(
+                       secs => 86400 * (%(new_days)s + %(days)s::float8 * (1 - p))) AS at,
+                   CASE WHEN (hashint8(l) & 3) = 0
+                        THEN (hashint8(l + 1000000007) & 1048575) %% %(hot)s
+                        ELSE floor(%(keys)s * power(
+                            (hashint8(l + 2000000011) & 1048575) / 1048576.0, 2))::integer END
+                       AS key,
+                   NULL::integer AS n, p, NULL::integer AS part
+            FROM generate_series(0, %(leases)s - 1) l
+            CROSS JOIN LATERAL (SELECT (l + 0.5) / %(leases)s AS p) progress
+            UNION ALL
+            SELECT now() - interval '1 hour' - make_interval(
+                       secs => (1 - v / %(voters)s::float8) * (%(new_days)s * 86400 - 7200)),
+                   k, v, NULL, part
+            FROM generate_series(0, %(hot)s - 1) k CROSS JOIN generate_series(0, %(voters)s - 1) v
+            CROSS JOIN generate_series(0, (%(candidates)s - 1) / %(lent)s) part
+        ) made
+        """,
+        {
+            "leases": max(1, measurements // LENT),
+            "keys": scale.keys,
+            "hot": scale.hot,
+            "voters": VOTERS,
+            "candidates": scale.candidates,
+            "lent": LENT,
+            "days": _days(measurements),
+            "new_days": NEW_DAYS,
+        },
+    )
+    db.execute("ANALYZE filled_key, filled_identity, filled_crowd, filled_lease")
     with _without_indexes(db, "lease", "lease_item", "measurement"):
         db.execute(
             """
             INSERT INTO lease (id, session_id, identity_id, device_class, job_id, reference_id,
                                seed, nonce, created_at, expires_at, answered, complete)
             OVERRIDING SYSTEM VALUE
-            SELECT l + 1, 1 + i.number * 2, i.id, k.device_class, k.job_id,
-                   md5(k.workload_key || k.target || 0), l %% 4294967295, '',
-                   made.at, made.at + interval '1 minute', true, false
-            FROM generate_series(0, %(leases)s - 1) l
-            CROSS JOIN LATERAL (
-                SELECT now() - make_interval(secs => 3600 + (%(leases)s - l)
-                       * (%(days)s * 86400.0 / %(leases)s)) AS at) made
-            JOIN filled_key k ON k.number = l %% %(keys)s
-            JOIN filled_identity i ON i.class = k.class AND i.n = (l / %(keys)s) %% (
-                SELECT count(*) FROM filled_identity WHERE class = 0)
-            ORDER BY l
+            SELECT l.id, i.number * 2, i.id, k.device_class, k.job_id,
+                   md5(k.workload_key || k.target || 0), l.id %% 4294967295, '',
+                   l.at, l.at + interval '1 minute', true, l.part = 0
+            FROM filled_lease l
+            JOIN filled_key k ON k.number = l.key
+            JOIN filled_crowd c ON c.class = k.class
+            JOIN filled_identity i ON i.class = k.class
+             AND i.n = CASE WHEN l.n IS NULL
+                 THEN floor(c.people * extract(epoch FROM l.at - (SELECT min(at) FROM filled_lease))
+                            / (%(days)s * 86400 + 1))::integer
+                 ELSE c.people + l.n END
+            ORDER BY l.id
             """,
-            {"leases": leases, "keys": scale.keys, "days": DAYS},
+            {"days": _days(measurements)},
         )
         db.execute(
             """
             INSERT INTO lease_item (lease_id, candidate_id)
-            SELECT l + 1, md5(k.workload_key || k.target
-                              || (l / %(keys)s * %(lent)s + item) %% %(candidates)s)
-            FROM generate_series(0, %(leases)s - 1) l
-            JOIN filled_key k ON k.number = l %% %(keys)s
+            SELECT l.id, md5(k.workload_key || k.target || CASE
+                WHEN l.part >= 0 THEN l.part * %(lent)s + item
+                WHEN item < 2 THEN (l.id + item) %% %(leaders)s
+                ELSE %(leaders)s + ((hashint8(l.id) & 65535) + item)
+                     %% (%(candidates)s - %(leaders)s) END)
+            FROM filled_lease l
+            JOIN filled_key k ON k.number = l.key
             CROSS JOIN generate_series(0, %(lent)s - 1) item
-            ORDER BY l
+            ORDER BY l.id
             """,
-            {
-                "leases": leases,
-                "keys": scale.keys,
-                "lent": LENT,
-                "candidates": scale.candidates,
-            },
+            {"lent": LENT, "leaders": LEADERS, "candidates": scale.candidates},
         )
         db.execute(
             """
@@ -368,23 +487,30 @@ def _work(db: Database, scale: Scale, measurements: int) -> None:
             CROSS JOIN LATERAL (
                 SELECT hashtext(i.candidate_id || l.id) & 1023 AS number) h
             CROSS JOIN LATERAL (
-                SELECT h.number < 40 AS failed, h.number >= 1000 AS wrong,
+                SELECT h.number < 10 AS failed, h.number >= 1000 AS wrong,
                        1e6 + (hashtext(i.candidate_id) & 1048575) + h.number * 100 AS ns) t
             ORDER BY l.id
             """
         )
     db.execute("SELECT setval(pg_get_serial_sequence('lease', 'id'), 1000000000)")
+
+
+def _vote(db: Database) -> None:
+    """Ballots of the latest identities of a class: each is of its key's leaders."""
     db.execute(
         """
         INSERT INTO ballot (identity_id, workload_key, device_class, candidate_ids,
                             relative_times, filed_at, tallied)
         SELECT i.id, k.workload_key, k.device_class,
-               ARRAY(SELECT md5(k.workload_key || k.target || c) FROM generate_series(0, 4) c),
-               ARRAY[0.6, 0.7, 0.8, 0.9, 1.0], now() - interval '1 day', true
-        FROM filled_key k JOIN filled_identity i ON i.class = k.class
-        ORDER BY i.n, k.number LIMIT %(ballots)s
+               ARRAY(SELECT md5(k.workload_key || k.target || c)
+                     FROM generate_series(0, %(leaders)s - 1) c),
+               ARRAY[0.6, 0.7, 0.8, 0.9, 1.0], i.came_at + interval '6 hours', true
+        FROM filled_key k JOIN filled_crowd c ON c.class = k.class
+        JOIN filled_identity i ON i.class = k.class
+         AND i.n >= c.people + c.voters - CASE WHEN k.hot THEN %(voters)s ELSE %(others)s END
+        ORDER BY i.number, k.number
         """,
-        {"ballots": max(scale.keys, measurements // 20)},
+        {"leaders": LEADERS, "voters": VOTERS, "others": OTHER_VOTERS},
     )
 
 
@@ -408,7 +534,7 @@ def _without_indexes(db: Database, *tables: str) -> Iterator[None]:
 
 def _served(db: Database, scale: Scale) -> None:
     """Entries with one version before each, what is offered beside them, denials, failures, and
-    what pages asked for: of classes that nobody is of, too."""
+    what pages asked for: of classes that nobody is of, too. The hot keys' entries are newest."""
     db.execute(
         """
         INSERT INTO zoo_entry (workload_key, device_class, version, candidate_id, state, ballots,
@@ -417,7 +543,7 @@ def _served(db: Database, scale: Scale) -> None:
         SELECT k.workload_key, k.device_class, v, md5(k.workload_key || k.target || v),
                CASE WHEN v = 1 THEN 'retired' WHEN k.number %% 5 = 4 THEN 'provisional'
                     ELSE 'confirmed' END,
-               5, 25, 75, 0.7, now() - make_interval(secs => (%(entries)s - k.number) * 60 + 3 - v),
+               5, 25, 75, 0.7, now() - make_interval(secs => k.number * 50 + 3600 + 3 - v),
                v = 2 AND k.number %% 5 < 4, true,
                '[{"name": "Chromium", "major": 156, "ballots": 5}]', true, k.number %% 2 = 0
         FROM filled_key k CROSS JOIN generate_series(1, 2) v WHERE k.served
@@ -482,12 +608,13 @@ def _served(db: Database, scale: Scale) -> None:
 
 
 def _counted(db: Database) -> None:
-    """Writes what triggers count as rows come, which are off while millions do. The times of
-    coverage are left to the clock."""
+    """Writes what triggers and the clock count as rows come, which are off while millions do."""
     db.execute(
         """
-        INSERT INTO coverage (workload_key, device_class, state, relative_time, candidate_id)
-        SELECT workload_key, device_class, state, relative_time, candidate_id
+        INSERT INTO coverage (workload_key, device_class, state, relative_time, candidate_id,
+                              best_ns, reference_ns, noted_at)
+        SELECT workload_key, device_class, state, relative_time, candidate_id,
+               relative_time * 1.5e6, 1.5e6, now()
         FROM zoo_entry WHERE state <> 'retired'
         """
     )
@@ -595,13 +722,14 @@ def _network(name: str) -> tuple[bytes, bytes]:
     return plan_bytes(plan), golden
 
 
-def _some_keys(db: Database) -> tuple[Key, ...]:
-    """They are of classes far apart; every fourth is of a GPU."""
+def _hot_keys(db: Database, scale: Scale) -> tuple[Key, ...]:
+    """They are of as many classes; every fourth is of a GPU."""
     rows = db.execute(
         """
         SELECT workload_key, device_class, job_id FROM filled_key
-        WHERE served AND number % 61 = 0 ORDER BY number LIMIT 32
-        """
+        WHERE number < %s ORDER BY number LIMIT 32
+        """,
+        (scale.hot,),
     ).fetchall()
     return tuple(Key(workload=key, device_class=name, job=job) for key, name, job in rows)
 

@@ -28,8 +28,8 @@ SHOWN = "6 hours"
 SCRAPE_MS, PANEL_MS, TALLY_MS, TRAINING_MS = 500.0, 1_000.0, 150.0, 60_000.0
 TASK_MS = 10_000.0
 """A task of the clock; the census comes once a minute, and the others take less."""
-KEPT_DAYS = 100
-"""Less than the zoo is old, so that there is something to remove."""
+KEPT_DAYS = 10
+"""Less than the smallest zoo is old, so that there is something to remove."""
 RULE = Rule(quorum=5, malicious_share=0.2)
 
 

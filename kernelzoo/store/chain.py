@@ -210,18 +210,29 @@ def voters(workload_key: str, quorum: int, trust: Trust) -> Query[VoterRow]:
     """
     return Query(
         sql="""
-            SELECT e.device_class, i.id AS identity_id,
+            WITH measured AS MATERIALIZED (
+                -- No session is looked up where strangers are trusted in any.
+                SELECT e.device_class, m.identity_id, min(m.created_at) AS first_at,
+                       min(m.created_at) FILTER (
+                           WHERE is_trusted(%(trust)s, false, NULL) OR EXISTS (
+                               SELECT FROM lease l JOIN agent_session s ON s.id = l.session_id
+                               WHERE l.id = m.lease_id
+                                 AND is_trusted(%(trust)s, false, s.application_id))
+                       ) AS trusted_at
+                FROM zoo_entry e
+                JOIN measurement m ON m.candidate_id = e.candidate_id
+                 AND m.device_class = e.device_class
+                 AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
+                WHERE e.workload_key = %(key)s AND e.state = 'confirmed'
+                  AND e.ballots >= %(quorum)s
+                GROUP BY e.device_class, m.identity_id
+            )
+            SELECT m.device_class, i.id AS identity_id,
                    CASE WHEN i.operated THEN '' ELSE i.network END AS network, i.attested
-            FROM zoo_entry e
-            JOIN measurement m ON m.candidate_id = e.candidate_id
-             AND m.device_class = e.device_class
-             AND m.outcome = 'ok' AND m.verdict = 'verified'
-            JOIN identity i ON i.id = m.identity_id AND (i.operated OR i.valid_in_row > 0)
-            JOIN lease l ON l.id = m.lease_id
-            JOIN agent_session s ON s.id = l.session_id
-             AND is_trusted(%(trust)s, i.operated, s.application_id)
-            WHERE e.workload_key = %(key)s AND e.state = 'confirmed' AND e.ballots >= %(quorum)s
-            GROUP BY e.device_class, i.id ORDER BY min(m.created_at), i.id
+            FROM measured m
+            JOIN identity i ON i.id = m.identity_id
+             AND (i.operated OR i.valid_in_row > 0 AND m.trusted_at IS NOT NULL)
+            ORDER BY CASE WHEN i.operated THEN m.first_at ELSE m.trusted_at END, i.id
         """,
         parameters={"key": workload_key, "quorum": quorum, "trust": trust},
         row=VoterRow,

@@ -1,5 +1,6 @@
 """Kernels that a class of devices is never served, and the failures that say so."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,6 +11,9 @@ from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.ballots import KeyRow
 from kernelzoo.store.candidates import CandidateIdRow
 from kernelzoo.store.query import Query, Statement
+
+LATELY = 64
+"""Measurements of a candidate on a class that tell how many networks it runs for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,18 @@ class DeniedArtifactRow:
     sha256: str
     device_class: str
     serial: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspectRow:
+    """Of an artifact: `failed` networks of strangers at most say that it fails, `ran` at least that
+    it runs; `operated`: an agent of the operator has seen it fail.
+    """
+
+    sha256: str
+    operated: bool
+    failed: int
+    ran: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +96,90 @@ class NotedRow:
     changed: bool
 
 
-def voices(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[VoiceRow]:
-    """Reads what identities that the zoo trusts saw of every artifact of a key that failed
-    somewhere on the class and is not decided yet; by artifact, those of older identities first.
+def suspects(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[SuspectRow]:
+    """Every artifact of a key that failed somewhere on the class and is not decided yet. It reads
+    failures, and the latest successes alone: what failed once in a while ran ten thousand times.
+    """
+    return Query(
+        sql="""
+            WITH failing AS (
+                SELECT c.artifact_sha256 AS sha256, c.candidate_id
+                FROM candidate c
+                WHERE c.workload_key = %(key)s AND c.target = target_of(%(class)s)
+                  AND EXISTS (
+                    SELECT FROM measurement m
+                    WHERE m.candidate_id = c.candidate_id AND m.device_class = %(class)s
+                      AND m.outcome <> 'ok' AND m.verdict = 'verified')
+            ), undecided AS MATERIALIZED (
+                SELECT sha256 FROM (
+                    SELECT sha256 FROM failing
+                    UNION
+                    SELECT artifact_sha256 FROM page_failure
+                    WHERE workload_key = %(key)s AND device_class = %(class)s
+                ) f
+                WHERE NOT EXISTS (SELECT FROM denied d WHERE d.artifact_sha256 = f.sha256
+                                  AND d.device_class = %(class)s)
+            ), candidates AS MATERIALIZED (
+                SELECT u.sha256, c.candidate_id
+                FROM undecided u JOIN candidate c ON c.artifact_sha256 = u.sha256
+            ), failures AS MATERIALIZED (
+                SELECT DISTINCT c.sha256, m.identity_id
+                FROM candidates c JOIN measurement m ON m.candidate_id = c.candidate_id
+                    AND m.device_class = %(class)s
+                    AND m.outcome <> 'ok' AND m.verdict = 'verified'
+            ), successes AS MATERIALIZED (
+                SELECT DISTINCT c.sha256, m.identity_id
+                FROM candidates c CROSS JOIN LATERAL (
+                    SELECT identity_id, lease_id, outcome FROM measurement
+                    WHERE candidate_id = c.candidate_id AND device_class = %(class)s
+                      AND verdict = 'verified' AND lease_id > 0
+                    ORDER BY created_at DESC LIMIT %(lately)s) m
+                WHERE m.outcome = 'ok' AND (is_trusted(%(trust)s, false, NULL) OR EXISTS (
+                    SELECT FROM lease l JOIN agent_session s ON s.id = l.session_id
+                    WHERE l.id = m.lease_id AND is_trusted(%(trust)s, false, s.application_id)))
+            ), voice AS MATERIALIZED (
+                SELECT id, valid_in_row, CASE WHEN operated THEN '' ELSE network END AS network
+                FROM identity
+                WHERE id IN (SELECT identity_id FROM failures
+                             UNION SELECT identity_id FROM successes)
+            ), failed AS MATERIALIZED (
+                SELECT f.sha256, v.network FROM failures f JOIN voice v ON v.id = f.identity_id
+                UNION
+                SELECT u.sha256, p.network
+                FROM undecided u JOIN page_failure p
+                  ON p.artifact_sha256 = u.sha256 AND p.device_class = %(class)s
+            ), ran AS (
+                SELECT sha256, count(*) AS networks FROM (
+                    SELECT s.sha256, v.network
+                    FROM successes s JOIN voice v ON v.id = s.identity_id
+                    WHERE v.network <> '' AND v.valid_in_row > 0
+                    EXCEPT
+                    SELECT sha256, network FROM failed
+                ) unanimous GROUP BY sha256
+            )
+            SELECT u.sha256, coalesce(f.operated, false) AS operated,
+                   coalesce(f.networks, 0) AS failed,
+                   coalesce(ran.networks, 0) AS ran
+            FROM undecided u LEFT JOIN (
+                SELECT sha256, bool_or(network = '') AS operated,
+                       count(*) FILTER (WHERE network <> '') AS networks
+                FROM failed GROUP BY sha256
+            ) f ON f.sha256 = u.sha256
+            LEFT JOIN ran ON ran.sha256 = u.sha256
+        """,
+        parameters={
+            "key": workload_key,
+            "class": device_class,
+            "trust": trust,
+            "lately": LATELY,
+        },
+        row=SuspectRow,
+    )
+
+
+def voices(sha256s: Sequence[str], device_class: DeviceClass, trust: Trust) -> Query[VoiceRow]:
+    """Reads what identities that the zoo trusts saw of artifacts on a class; by artifact, those of
+    older identities first.
 
     A failure counts where the identity has timed another kernel of the class, so that its device
     works; what quarantine or a wrong output took out of the count does not. The reference of a
@@ -90,38 +187,36 @@ def voices(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[
     """
     return Query(
         sql="""
-            WITH failing AS (
-                SELECT c.artifact_sha256 AS sha256
-                FROM tuning_job j
-                JOIN space_point p ON p.job_id = j.id
-                JOIN candidate c ON c.candidate_id = p.candidate_id
-                JOIN measurement m ON m.candidate_id = c.candidate_id
-                WHERE j.workload_key = %(key)s AND m.device_class = %(class)s
-                  AND m.outcome <> 'ok' AND m.verdict = 'verified'
-                UNION
-                SELECT artifact_sha256 FROM page_failure
-                WHERE workload_key = %(key)s AND device_class = %(class)s
-            ), undecided AS (
-                SELECT sha256 FROM failing f
-                WHERE NOT EXISTS (SELECT FROM denied d WHERE d.artifact_sha256 = f.sha256
-                                  AND d.device_class = %(class)s)
-            ), agents AS (
-                SELECT DISTINCT ON (u.sha256, i.id) u.sha256,
-                       CASE WHEN i.operated THEN '' ELSE i.network END AS network,
-                       CASE WHEN m.outcome = 'ok' THEN '' ELSE m.outcome END AS stage,
-                       i.created_at AS since
+            WITH undecided AS (
+                SELECT unnest(%(sha256s)s::text[]) AS sha256
+            ), tries AS MATERIALIZED (
+                -- What each last saw, before anything is looked up of whom it is of. No session is
+                -- looked up where strangers are trusted in any.
+                SELECT DISTINCT ON (u.sha256, m.identity_id)
+                       u.sha256, m.identity_id, m.outcome
                 FROM undecided u
                 JOIN candidate c ON c.artifact_sha256 = u.sha256
                 CROSS JOIN LATERAL tried(c.candidate_id, %(class)s) m
-                JOIN identity i ON i.id = m.identity_id
-                JOIN lease l ON l.id = m.lease_id
-                JOIN agent_session s ON s.id = l.session_id
-                 AND is_trusted(%(trust)s, i.operated, s.application_id)
-                WHERE (i.operated OR i.valid_in_row > 0)
+                WHERE is_trusted(%(trust)s, false, NULL)
+                   OR EXISTS (
+                    SELECT FROM lease l JOIN agent_session s ON s.id = l.session_id
+                    JOIN identity i ON i.id = l.identity_id
+                    WHERE l.id = m.lease_id
+                      AND is_trusted(%(trust)s, i.operated, s.application_id))
+                ORDER BY u.sha256, m.identity_id, m.created_at DESC
+            ), voice AS MATERIALIZED (
+                SELECT i.id, CASE WHEN i.operated THEN '' ELSE i.network END AS network,
+                       i.created_at AS since
+                FROM identity i
+                WHERE i.id IN (SELECT identity_id FROM tries)
+                  AND (i.operated OR i.valid_in_row > 0)
                   AND EXISTS (SELECT FROM measurement w
                               WHERE w.identity_id = i.id AND w.device_class = %(class)s
                                 AND w.outcome = 'ok' AND w.verdict = 'verified')
-                ORDER BY u.sha256, i.id, m.created_at DESC
+            ), agents AS (
+                SELECT t.sha256, v.network,
+                       CASE WHEN t.outcome = 'ok' THEN '' ELSE t.outcome END AS stage, v.since
+                FROM tries t JOIN voice v ON v.id = t.identity_id
             ), pages AS (
                 SELECT u.sha256, f.network, f.stage, f.reported_at AS since
                 FROM undecided u JOIN page_failure f
@@ -132,7 +227,7 @@ def voices(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[
             FROM (SELECT * FROM agents UNION ALL SELECT * FROM pages) voice
             ORDER BY sha256, since
         """,
-        parameters={"key": workload_key, "class": device_class, "trust": trust},
+        parameters={"sha256s": list(sha256s), "class": device_class, "trust": trust},
         row=VoiceRow,
     )
 

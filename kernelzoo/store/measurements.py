@@ -34,7 +34,8 @@ class PendingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedRow:
-    """`identities` have reported the candidate, failures too, and were not found wrong."""
+    """`identities` have reported the candidate, failures too, and were not found wrong; where
+    enough have, there may be more."""
 
     candidate_id: str
     identities: int
@@ -166,25 +167,30 @@ def trials(workload_key: str, device_classes: Sequence[DeviceClass]) -> Query[Tr
                 JOIN candidate c ON c.workload_key = %(key)s
                     AND c.target = target_of(of.device_class)
                 CROSS JOIN LATERAL (
-                    SELECT * FROM measurement m
+                    SELECT m.candidate_id, m.identity_id, m.best_ns, m.relative_time, m.outcome,
+                           m.created_at
+                    FROM measurement m
                     WHERE m.candidate_id = c.candidate_id AND m.device_class = of.device_class
-                      AND m.verdict = 'verified'
+                      AND m.verdict = 'verified' AND m.lease_id > 0
                     ORDER BY m.created_at DESC LIMIT %(latest)s
                 ) m
                 GROUP BY of.device_class, m.candidate_id, m.identity_id
+            ), tried AS MATERIALIZED (
+                SELECT device_class, candidate_id,
+                       (array_agg(outcome ORDER BY outcome = 'ok' DESC, measured_at DESC))[1]
+                           AS outcome,
+                       coalesce(array_agg(best_ns ORDER BY best_ns)
+                                FILTER (WHERE best_ns IS NOT NULL), '{}') AS times_ns,
+                       coalesce(array_agg(relative_time ORDER BY relative_time)
+                                FILTER (WHERE relative_time IS NOT NULL), '{}') AS relative_times,
+                       max(measured_at) AS measured_at
+                FROM found GROUP BY device_class, candidate_id
             )
             SELECT f.device_class, c.candidate_id, c.artifact_sha256 AS sha256,
-                   c.config, c.requires,
-                   (array_agg(f.outcome ORDER BY f.outcome = 'ok' DESC, f.measured_at DESC))[1]
-                       AS outcome,
-                   coalesce(array_agg(f.best_ns ORDER BY f.best_ns)
-                            FILTER (WHERE f.best_ns IS NOT NULL), '{}') AS times_ns,
-                   coalesce(array_agg(f.relative_time ORDER BY f.relative_time)
-                            FILTER (WHERE f.relative_time IS NOT NULL), '{}') AS relative_times,
-                   coalesce(c.compile_ns, 0) AS compile_ns, max(f.measured_at) AS measured_at
-            FROM found f
+                   c.config, c.requires, f.outcome, f.times_ns, f.relative_times,
+                   coalesce(c.compile_ns, 0) AS compile_ns, f.measured_at
+            FROM tried f
             JOIN candidate c ON c.candidate_id = f.candidate_id
-            GROUP BY f.device_class, c.candidate_id
             ORDER BY f.device_class, (
                 SELECT p.ordinal FROM tuning_job j JOIN space_point p ON p.job_id = j.id
                 WHERE j.workload_key = %(key)s AND j.target = c.target
@@ -402,17 +408,27 @@ def measured(
     )
 
 
-def reported(workload_key: str, device_class: DeviceClass) -> Query[ReportedRow]:
-    """Every candidate that a class can run and that is not denied to it, measured or not."""
+def reported(workload_key: str, device_class: DeviceClass, *, enough: int) -> Query[ReportedRow]:
+    """Every candidate that a class can run and that is not denied to it, measured or not. Whose
+    latest reports are by `enough` has no others read: a kernel may have tens of thousands.
+    """
     return Query(
         sql="""
-            SELECT c.candidate_id, (
-                SELECT count(DISTINCT m.identity_id) FROM measurement m
-                WHERE m.candidate_id = c.candidate_id AND m.device_class = %(class)s
-                  AND m.verdict IN ('pending', 'verified')) AS identities
+            SELECT c.candidate_id, CASE WHEN lately.identities >= %(enough)s
+                THEN lately.identities ELSE (
+                    SELECT count(DISTINCT m.identity_id) FROM measurement m
+                    WHERE m.candidate_id = c.candidate_id AND m.device_class = %(class)s
+                      AND m.verdict IN ('pending', 'verified') AND m.lease_id > 0) END AS identities
             FROM tuning_job j
             JOIN space_point p ON p.job_id = j.id
             JOIN candidate c ON c.candidate_id = p.candidate_id
+            CROSS JOIN LATERAL (
+                SELECT count(DISTINCT m.identity_id) AS identities FROM (
+                    SELECT identity_id FROM measurement
+                    WHERE candidate_id = c.candidate_id AND device_class = %(class)s
+                      AND verdict IN ('pending', 'verified') AND lease_id > 0
+                    ORDER BY created_at DESC LIMIT 4 * %(enough)s) m
+            ) lately
             WHERE j.workload_key = %(key)s AND j.target = %(target)s
               AND j.space = space_of(%(target)s, %(device_id)s)
               AND c.state <> 'failed' AND c.requires <@ %(features)s::text[]
@@ -422,6 +438,7 @@ def reported(workload_key: str, device_class: DeviceClass) -> Query[ReportedRow]
                   AND d.device_class = %(class)s AND d.denied)
         """,
         parameters={
+            "enough": enough,
             "key": workload_key,
             "class": device_class,
             "target": device_class.target.kind,

@@ -273,6 +273,7 @@ def prospects(
                            relative_preparation(measurement)
                     FROM measurement
                     WHERE candidate_id = space.candidate_id AND device_class = %(class)s
+                      AND lease_id > 0
                     ORDER BY created_at DESC LIMIT %(recent)s
                 ) m
                 WHERE m.identity_id <> %(identity)s::uuid

@@ -164,7 +164,8 @@ def remove_measurements(first: int, last: int, days: int, standing: int) -> Stat
                         SELECT FROM measurement newer
                         WHERE newer.candidate_id = m.candidate_id
                           AND newer.device_class = m.device_class
-                          AND newer.verdict = 'verified' AND newer.created_at > m.created_at
+                          AND newer.verdict = 'verified' AND newer.lease_id > 0
+                          AND newer.created_at > m.created_at
                         LIMIT %(standing)s) found
                 ) < %(standing)s))
         """,
@@ -197,16 +198,16 @@ def remove_leases(first: int, last: int) -> Statement:
 
 
 def remove_sessions(first: int, last: int) -> Query[Leftover]:
-    """Removes sessions that no lease names and no ballot was cast in."""
+    """Removes sessions that no lease names and no ballot was cast in. Each looks for its own: to
+    join them all PostgreSQL reads every ballot that there is.
+    """
     return Query(
         sql="""
             DELETE FROM agent_session s
             WHERE s.id > %(first)s AND s.id <= %(last)s
-              AND NOT EXISTS (
-                SELECT FROM lease l WHERE l.identity_id = s.identity_id AND l.session_id = s.id)
-              AND NOT EXISTS (
-                SELECT FROM ballot b
-                WHERE b.identity_id = s.identity_id AND b.device_class = s.device_class)
+              AND (SELECT l.id FROM lease l WHERE l.session_id = s.id LIMIT 1) IS NULL
+              AND s.device_class <> ALL (ARRAY(
+                SELECT b.device_class FROM ballot b WHERE b.identity_id = s.identity_id))
             RETURNING identity_id::text AS identity_id, device_id, device_class
         """,
         parameters={"first": first, "last": last},

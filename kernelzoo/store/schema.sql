@@ -393,7 +393,12 @@ COMMENT ON COLUMN measurement.job_id IS
     'The job of its lease; null where it was reported before there was this column.';
 CREATE INDEX measurement_identity ON measurement (identity_id, device_class, candidate_id);
 CREATE INDEX measurement_best ON measurement (candidate_id, best_ns);
-CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class, created_at);
+CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class, created_at)
+    INCLUDE (lease_id, identity_id, outcome, verdict, best_ns, relative_time) WHERE lease_id > 0;
+COMMENT ON INDEX measurement_candidate IS
+    'For those of a candidate on a class, which lie scattered over the whole table: it has what is '
+    'asked of them. Its condition, which all meet, keeps it from questions that do not name it: those '
+    'for one identity would begin with everybody''s.';
 CREATE INDEX measurement_latest ON measurement (candidate_id, created_at) INCLUDE (relative_time)
     WHERE outcome = 'ok' AND verdict = 'verified' AND relative_time IS NOT NULL;
 COMMENT ON INDEX measurement_latest IS
@@ -402,7 +407,7 @@ COMMENT ON INDEX measurement_latest IS
 CREATE INDEX measurement_pending ON measurement (requeued_at) WHERE verdict = 'pending';
 CREATE INDEX measurement_set_aside ON measurement (created_at)
     WHERE verdict IN ('rejected', 'quarantined', 'unjudged');
-CREATE INDEX measurement_failed ON measurement (candidate_id, device_class)
+CREATE INDEX measurement_failed ON measurement (candidate_id, device_class) INCLUDE (identity_id)
     WHERE outcome <> 'ok' AND verdict = 'verified';
 
 CREATE TABLE ballot (
@@ -630,7 +635,8 @@ CREATE FUNCTION tried(candidate_id text, device_class text)
     RETURNS TABLE (identity_id uuid, lease_id bigint, outcome text, created_at timestamptz)
     LANGUAGE sql STABLE AS $$
     SELECT m.identity_id, m.lease_id, m.outcome, m.created_at FROM measurement m
-    WHERE m.candidate_id = $1 AND m.device_class = $2 AND m.verdict = 'verified'
+    WHERE m.candidate_id = $1 AND m.device_class = $2
+      AND m.verdict = 'verified' AND m.lease_id > 0
     UNION ALL
     (SELECT m.identity_id, m.lease_id, m.outcome, m.created_at
      FROM lease l JOIN measurement m ON m.lease_id = l.id
@@ -652,10 +658,14 @@ CREATE FUNCTION default_kernel(workload_key text, device_class text)
     RETURNS TABLE (job_id bigint, candidate_id text, state text) LANGUAGE sql STABLE AS $$
     SELECT j.id, coalesce(first.candidate_id, last.candidate_id), coalesce(first.state, last.state)
     FROM tuning_job j
+    -- A space in the order of promise, so that its first that fits is found before the others are
+    -- looked up.
     LEFT JOIN LATERAL (
         SELECT c.candidate_id, c.state
-        FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
-        WHERE p.job_id = j.id AND c.state <> 'failed'
+        FROM (SELECT p.candidate_id, p.ordinal FROM space_point p
+              WHERE p.job_id = j.id ORDER BY p.ordinal) p
+        JOIN candidate c ON c.candidate_id = p.candidate_id
+        WHERE c.state <> 'failed'
           AND c.requires <@ features_of($2)
           AND NOT EXISTS (
             SELECT FROM denied d
@@ -666,8 +676,10 @@ CREATE FUNCTION default_kernel(workload_key text, device_class text)
     ) first ON true
     LEFT JOIN LATERAL (
         SELECT c.candidate_id, c.state
-        FROM space_point p JOIN candidate c ON c.candidate_id = p.candidate_id
-        WHERE first.candidate_id IS NULL AND p.job_id = j.id AND c.state <> 'failed'
+        FROM (SELECT p.candidate_id, p.ordinal FROM space_point p
+              WHERE p.job_id = j.id ORDER BY p.ordinal) p
+        JOIN candidate c ON c.candidate_id = p.candidate_id
+        WHERE first.candidate_id IS NULL AND c.state <> 'failed'
           AND c.requires <@ features_of($2)
           AND NOT is_denied(c.candidate_id, $2)
         ORDER BY p.ordinal LIMIT 1
@@ -706,7 +718,7 @@ CREATE FUNCTION kernel_time(candidate_id text, device_class text)
         SELECT min(latest.best_ns) AS best FROM (
             SELECT m.identity_id, m.best_ns FROM measurement m
             WHERE m.candidate_id = $1 AND m.device_class = $2
-              AND m.outcome = 'ok' AND m.verdict = 'verified'
+              AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
             ORDER BY m.created_at DESC LIMIT 64
         ) latest
         GROUP BY latest.identity_id
@@ -888,7 +900,7 @@ CREATE FUNCTION reference_time(workload_key text, device_class text)
             SELECT m.created_at, (SELECT min(ns) FROM unnest(m.reference_ns) ns) AS best_ns
             FROM measurement m
             WHERE m.candidate_id = c.candidate_id AND m.device_class = $2
-              AND m.outcome = 'ok' AND m.verdict = 'verified'
+              AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
             ORDER BY m.created_at DESC LIMIT 8
         ) latest
         WHERE c.workload_key = $1 AND c.target = target_of($2)
@@ -1033,8 +1045,11 @@ COMMENT ON FUNCTION rho_distance IS
 CREATE FUNCTION servable(workload_key text, device_class text, space text)
     RETURNS TABLE (candidate_id text, config jsonb) LANGUAGE sql STABLE AS $$
     SELECT c.candidate_id, c.config FROM candidate c
-    WHERE c.state = 'compiled' AND NOT is_denied(c.candidate_id, $2)
-      AND c.requires <@ features_of($2)
+    WHERE c.workload_key = $1 AND c.target = target_of($2)
+      AND c.state = 'compiled' AND c.requires <@ features_of($2)
+      AND NOT EXISTS (
+        SELECT FROM denied d
+        WHERE d.artifact_sha256 = c.artifact_sha256 AND d.device_class = $2 AND d.denied)
       AND c.candidate_id IN (
         SELECT p.candidate_id FROM tuning_job j JOIN space_point p ON p.job_id = j.id
         WHERE j.workload_key = $1 AND j.target = target_of($2)
@@ -1262,7 +1277,7 @@ BEGIN
                 WHERE r.job_id = p.job_id AND r.device_class = p.device_class AND NOT EXISTS (
                     SELECT FROM measurement m
                     WHERE m.candidate_id = r.candidate_id AND m.device_class = p.device_class
-                      AND m.lease_id NOT IN (SELECT lease_id FROM reported))),
+                      AND m.lease_id > 0 AND m.lease_id NOT IN (SELECT lease_id FROM reported))),
             ok = p.ok + added.ok, validate = p.validate + added.validate,
             compile = p.compile + added.compile, run = p.run + added.run,
             compare = p.compare + added.compare, timeout = p.timeout + added.timeout,
@@ -1294,7 +1309,7 @@ BEGIN
             SELECT min(m.best_ns) FROM space_point s
             JOIN measurement m ON m.candidate_id = s.candidate_id
             WHERE s.job_id = p.job_id AND m.device_class = p.device_class
-              AND m.verdict IN ('pending', 'verified'))
+              AND m.verdict IN ('pending', 'verified') AND m.lease_id > 0)
         WHERE p.job_id = NEW.job_id AND p.device_class = NEW.device_class;
     END IF;
     IF NEW.verdict <> 'rejected' THEN
@@ -1321,7 +1336,7 @@ BEGIN
                min(m.best_ns) FILTER (WHERE m.verdict <> 'rejected')
                    OVER (made ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns
         FROM space_point s JOIN measurement m ON m.candidate_id = s.candidate_id
-        WHERE s.job_id = NEW.job_id AND m.device_class = NEW.device_class
+        WHERE s.job_id = NEW.job_id AND m.device_class = NEW.device_class AND m.lease_id > 0
           AND (m.created_at, m.candidate_id, m.lease_id)
               > (NEW.created_at, NEW.candidate_id, NEW.lease_id)
         WINDOW made AS (ORDER BY m.created_at, m.candidate_id, m.lease_id)

@@ -158,7 +158,7 @@ def controls(lease_id: int) -> Query[ControlRow]:
             JOIN lease_item item ON item.lease_id = l.id AND item.role = 'control'
             JOIN measurement m ON m.candidate_id = item.candidate_id
                 AND m.device_class = l.device_class AND m.outcome = 'ok'
-                AND m.verdict = 'verified'
+                AND m.verdict = 'verified' AND m.lease_id > 0
             JOIN identity i ON i.id = m.identity_id
             JOIN lease o ON o.id = m.lease_id AND o.reference_id = l.reference_id
             WHERE l.id = %(lease_id)s AND i.id <> own.id

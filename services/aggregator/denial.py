@@ -51,9 +51,7 @@ def denial(voices: Sequence[Voice], malicious_share: float) -> Denial | None:
     stages = Counter(voice.stage for voice in counted if voice.stage)
     failed = stages.total()
     found = Preferences(challenger=failed, champion=len(counted) - failed)
-    enough = (
-        failed > found.champion if own else failed >= DENIERS and passes(found, malicious_share)
-    )
+    enough = failed > found.champion if own else _convicts(found, malicious_share)
     if not enough:
         return None
     return Denial(
@@ -62,6 +60,18 @@ def denial(voices: Sequence[Voice], malicious_share: float) -> Denial | None:
         ran=found.champion,
         operated=bool(own),
     )
+
+
+def _convicts(found: Preferences, malicious_share: float) -> bool:
+    return found.challenger >= DENIERS and passes(found, malicious_share)
+
+
+def suspicious(failed: int, ran: int, malicious_share: float, *, operated: bool) -> bool:
+    """Returns whether there may be a `denial` where `failed` networks of strangers at most say that
+    an artifact fails, and `ran` at least that it runs; `operated`: an agent of the operator does.
+    """
+    found = Preferences(challenger=failed, champion=ran)
+    return operated or _convicts(found, malicious_share)
 
 
 def inhabited(networks: int, operated: int) -> bool:

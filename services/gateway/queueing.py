@@ -4,6 +4,7 @@ The workload in which most time may be won comes first, with its most promising 
 next workload; and so on in rounds, so that a page that has little time has tried something of each.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -52,18 +53,23 @@ class Batch:
     candidates: tuple[QueuedRow, ...]
 
 
+def unconfirmed(called: Sequence[CallTimeRow]) -> tuple[CallTimeRow, ...]:
+    return tuple(row for row in called if row.state != EntryState.CONFIRMED)
+
+
 def tried(called: Sequence[CallTimeRow], queued: Sequence[QueuedRow]) -> tuple[Tried, ...]:
     """Lists what is left of a plan, the workload in which most time may be won first."""
-    left = [row for row in called if row.state != EntryState.CONFIRMED]
     timed = [row for row in called if row.expected_ns is not None]
     timed_ns = sum(row.calls * (row.expected_ns or 0.0) for row in timed)
     ns_per_flop = timed_ns / (sum(row.calls * row.flops for row in timed) or 1) or 1.0
-    found = [_tried(row, queued, ns_per_flop) for row in left]
+    own: dict[str, list[QueuedRow]] = defaultdict(list)
+    for row in queued:
+        own[row.workload_key].append(row)
+    found = [_tried(row, own[row.workload_key], ns_per_flop) for row in unconfirmed(called)]
     return tuple(sorted(found, key=lambda each: -each.weight * each.gain))
 
 
-def _tried(called: CallTimeRow, queued: Sequence[QueuedRow], ns_per_flop: float) -> Tried:
-    own = [row for row in queued if row.workload_key == called.workload_key]
+def _tried(called: CallTimeRow, own: Sequence[QueuedRow], ns_per_flop: float) -> Tried:
     expected_ns = None if called.expected_ns is None else called.calls * called.expected_ns
     return Tried(
         workload_key=called.workload_key,

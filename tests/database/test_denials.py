@@ -229,8 +229,11 @@ def test_who_says_that_a_kernel_fails_is_found_without_reading_other_kernels(
     open_space(db, space)
     for candidate in space:
         compile_row(db, candidate)
-    asked = denials.voices(WORKLOAD.key, CLASS, Trust.CROWD)
-    assert [row.sha256 for row in fetch_all(db, asked)][-1] == artifact_of(db, SECOND)
+    suspects = denials.suspects(WORKLOAD.key, CLASS, Trust.CROWD)
+    assert [row.sha256 for row in fetch_all(db, suspects)][-1] == artifact_of(db, SECOND)
+    assert rows_read(db, suspects, "candidate") < len(space)
+    asked = denials.voices([artifact_of(db, SECOND)], CLASS, Trust.CROWD)
+    assert [row.stage for row in fetch_all(db, asked)] == ["run"]
     assert rows_read(db, asked, "candidate") < len(space)
 
 

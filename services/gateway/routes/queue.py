@@ -31,7 +31,14 @@ from services.gateway.answering import hardware_of
 from services.gateway.cache import Key
 from services.gateway.manifests import kernel_of
 from services.gateway.models import cache_key, chosen
-from services.gateway.queueing import Batch, batches, compiled_since, tried, waiting
+from services.gateway.queueing import (
+    Batch,
+    batches,
+    compiled_since,
+    tried,
+    unconfirmed,
+    waiting,
+)
 from services.gateway.routes.zoo import ClassText, IfNoneMatch, Told
 from services.gateway.state import Network, Shared, State
 from services.gateway.streams import LOOKED_EVERY_S, Stream, Unconfirmed
@@ -137,7 +144,8 @@ async def _see(state: State, key: Key) -> Unconfirmed:
         target = device_class.target.kind
         plan = chosen(name, await fetch_all(db, models.plans(name)), asked, target)
         called = await fetch_all(db, models.call_times(plan.id, device_class))
-        keys: list[str] = [row.workload_key for row in called]
+        # Nothing is tried of what is confirmed, which is most of a model after a while.
+        keys: list[str] = [row.workload_key for row in unconfirmed(called)]
         hardware = await hardware_of(db, told or None, device_class.device_id)
         space = space_of(target, hardware)
         found = await fetch_all(db, queue.queued(keys, device_class, space))
