@@ -32,8 +32,8 @@ class DeniedArtifactRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspectRow:
-    """Of an artifact: `failed` networks of strangers at most say that it fails, `ran` at least that
-    it runs; `operated`: an agent of the operator has seen it fail.
+    """An artifact fails for `failed` networks of strangers at most, and runs for `ran` at least;
+    `operated`: an agent of the operator has seen it fail.
     """
 
     sha256: str

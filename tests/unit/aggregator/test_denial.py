@@ -3,6 +3,8 @@
 from math import comb
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.aggregator.denial import (
     DENIERS,
@@ -11,6 +13,7 @@ from services.aggregator.denial import (
     Voice,
     denial,
     inhabited,
+    suspicious,
     without,
 )
 from tests.ballots import ballot, cast
@@ -33,6 +36,33 @@ def test_a_kernel_that_works_elsewhere_needs_more_failures(ran: int, needed: int
     """5 who ran it are those who confirmed it."""
     assert denial(voices(needed - 1, ran), malicious_share=0.2) is None
     assert denial(voices(needed, ran), malicious_share=0.2) is not None
+
+
+@given(
+    st.lists(
+        st.builds(
+            Voice,
+            network=st.sampled_from(["", *"abcdefghijklmnop"]),
+            stage=st.sampled_from(["", "", "run", "compile"]),
+        ),
+        max_size=60,
+    ),
+    st.sampled_from([0.0, 0.2, 0.4]),
+)
+def test_whatever_is_denied_was_suspicious_by_who_failed_and_whom_it_never_failed(
+    crowd: list[Voice], malicious_share: float
+) -> None:
+    failed = {voice.network for voice in crowd if voice.stage}
+    ran = {voice.network for voice in crowd} - failed - {""}
+    if denial(crowd, malicious_share) is not None:
+        strangers = len(failed - {""})
+        assert suspicious(strangers, len(ran), malicious_share, operated="" in failed)
+
+
+def test_what_fails_for_a_few_of_many_is_no_suspect_and_nothing_but_counts_is_read_of_it() -> None:
+    assert not suspicious(12, 40, 0.2, operated=False)
+    assert suspicious(12, 40, 0.2, operated=True)
+    assert suspicious(12, 4, 0.2, operated=False)
 
 
 def test_one_network_has_one_voice() -> None:
