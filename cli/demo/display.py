@@ -19,6 +19,7 @@ from cli.demo.watch import Sight, outstanding
 from cli.figures import ABSENT, gflops, number, progress
 from kernelzoo.domain.lease import LEADERS
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.zoo import HitLevel
 from services.gateway.wire.jobs import Job
 from workers.fleet.status import FleetStatus
 
@@ -127,8 +128,22 @@ def _of_network(result: NetworkResult) -> Table:
         table.add_row(result.peer, number(result.peer_ms, "ms"))
         table.add_row("  zoo over it", f"{result.peer_ms / result.zoo_ms:.2f}×")
         table.add_row("largest difference", f"{result.difference:.1e}")
-    table.add_row("calls by kernels voted for", f"{result.voted} of {result.calls}")
+    table.add_row("calls of kernels", str(result.calls))
+    for level, calls in result.calls_by_level.items():
+        table.add_row(f"  {_OF_LEVEL[level]}", str(calls))
     return table
+
+
+_OF_LEVEL = {
+    HitLevel.EXACT: "voted for by devices like this",
+    HitLevel.DEVICE: "voted for in another browser",
+    HitLevel.ARCHITECTURE: "best on this architecture",
+    HitLevel.VENDOR: "best on this vendor's GPUs",
+    HitLevel.COMMON: "best on all devices",
+    HitLevel.MODEL: "foretold by the cost model",
+    HitLevel.SHAPE: "voted for at a similar shape",
+    HitLevel.DEFAULT: "default, not voted on yet",
+}
 
 
 def _heading(job: Job) -> str:

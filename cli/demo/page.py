@@ -1,5 +1,6 @@
 """Steps 6 and 7: a browser that the zoo has never seen opens pages that use the SDK."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -74,12 +75,13 @@ class NetworkResult(BaseModel):
     peer_ms: float | None
     difference: float | None
     calls: int
-    levels: tuple[str, ...]
+    levels: tuple[HitLevel, ...]
 
     @property
-    def voted(self) -> int:
-        """Calls of kernels that devices like this one have voted for."""
-        return self.levels.count(HitLevel.EXACT)
+    def calls_by_level(self) -> dict[HitLevel, int]:
+        """The levels that its calls have, in the order of the chain, with how many have each."""
+        counts = Counter(self.levels)
+        return {level: counts[level] for level in HitLevel if counts[level]}
 
 
 _RESULTS = TypeAdapter(tuple[PageResult, ...])

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { readEngine } from "../src/device/hardware.js";
 import { memoryNotebook } from "../src/device/notebook.js";
-import { usualClass } from "../src/device/profile.js";
+import { noted, probeKey, usualClass } from "../src/device/profile.js";
 import { wasmFeatures } from "../src/engine/features.js";
 import { bit, doubtful } from "../src/probe/duel.js";
 import {
@@ -123,9 +124,25 @@ test("a device is of the usual class until it is probed", async () => {
   const navigator = { userAgent: "", hardwareConcurrency: 4 };
   Object.defineProperty(globalThis, "navigator", { value: navigator, configurable: true });
   assert.match(await usualClass(memoryNotebook()), /^[0-9a-f]{16}:r3-011:wasm/);
-  const noted = JSON.stringify({ rho: "r3-100" });
-  const read = (key: string): string | null => (key.startsWith("probe:") ? noted : null);
+  const note = JSON.stringify({ rho: "r3-100" });
+  const read = (key: string): string | null => (key.startsWith("probe:") ? note : null);
   assert.match(await usualClass({ read, write: () => undefined }), /:r3-100:wasm/);
+});
+
+test("a probe that did not settle is noted, and made again by whoever probes", async () => {
+  const notes = memoryNotebook();
+  let probes = 0;
+  const probed = (settled: boolean) => () => {
+    probes++;
+    return Promise.resolve({ rho: "r3-110", settled });
+  };
+  const settled = (each: { readonly settled: boolean }): boolean => each.settled;
+  const key = `probe:${probeKey(readEngine())}`;
+  await noted(notes, key, probed(false), settled);
+  assert.match(await usualClass(notes), /:r3-110:wasm/, "models do not wait for a better one");
+  await noted(notes, key, probed(true), settled);
+  await noted(notes, key, probed(true), settled);
+  assert.equal(probes, 2);
 });
 
 test("the probe answers one bit for each primitive and both peaks", async () => {

@@ -117,8 +117,11 @@ export function showResult(result) {
 /** A whole network, by the time of one run. */
 export function showNetwork({ network, zoo_ms, peer, peer_ms, difference, calls, levels }) {
   const full = Math.max(zoo_ms, peer_ms ?? 0);
-  const voted = levels.filter((level) => level === "exact").length;
-  const told = [fact("Calls of kernels", `${calls}, ${voted} of them voted for here`)];
+  const told = [fact("Calls of kernels", `${calls}`)];
+  for (const [level, of] of Object.entries(STEPS)) {
+    const count = levels.filter((each) => each === level).length;
+    if (count > 0) told.push(fact(`${count} of them`, of));
+  }
   const bars = [row("On the zoo's kernels", zoo_ms, full, "zoo", "ms")];
   const over = [];
   if (peer !== null) {

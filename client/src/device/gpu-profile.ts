@@ -34,7 +34,7 @@ const noteOf = ({ engine, deviceId }: Described): string =>
 
 /** Returns whether an earlier visit probed the GPU, so that describing it takes no time. */
 export const isGpuProbed = (notebook: Notebook, device: Described): boolean =>
-  notebook.read(noteOf(device)) !== null;
+  !!notebook.read(noteOf(device))?.includes('"settled":true');
 
 /**
  * Describes this device's GPU. The probe runs once for an engine version and a set of features

@@ -28,17 +28,21 @@ export interface DeviceProfile {
 /** A first `requestAdapter` starts the browser's GPU process. */
 const HARDWARE_LIMIT_MS = 1_000;
 
-/** The note under `key`, or the value made now, noted where it is worth keeping. */
+/**
+ * The value noted under `key` where it is final, or the value made now. One that is not final is
+ * noted, too, for those who cannot wait for a better one.
+ */
 export async function noted<T>(
   notebook: Notebook,
   key: string,
   make: () => Promise<T>,
-  keep: (value: T) => boolean,
+  isFinal: (value: T) => boolean,
 ): Promise<T> {
   const note = notebook.read(key);
-  if (note !== null) return JSON.parse(note) as T;
+  const before: T | null = note && JSON.parse(note);
+  if (before !== null && isFinal(before)) return before;
   const value = await make();
-  if (keep(value)) notebook.write(key, JSON.stringify(value));
+  notebook.write(key, JSON.stringify(value));
   return value;
 }
 
@@ -65,7 +69,10 @@ export async function notedHardware(notebook: Notebook): Promise<Hardware> {
   return (await noted(notebook, key, read, ({ complete }) => complete)).hardware;
 }
 
-/** The class of a device that is not probed yet: its ρ is what most devices have. */
+/**
+ * The class of a device as the last probe found it, settled or not; one that is not probed yet has
+ * the ρ of most devices.
+ */
 export async function usualClass(notebook: Notebook): Promise<string> {
   const note = notebook.read(`probe:${probeKey(readEngine())}`);
   const rho = note === null ? USUAL_RHO : (JSON.parse(note) as ProbeResult).rho;

@@ -259,13 +259,19 @@ def test_the_summary_ends_with_the_whole_network_in_both_engines() -> None:
     assert ["kernels", "from", "the", "zoo", "40.0", "ms"] in lines
     assert ["onnxruntime-web", "1.30.0", "70.0", "ms"] in lines
     assert ["zoo", "over", "it", "1.75×"] in lines
-    assert ["calls", "by", "kernels", "voted", "for", "30", "of", "82"] in lines
+    assert ["calls", "of", "kernels", "82"] in lines
+    assert ["voted", "for", "by", "devices", "like", "this", "30"] in lines
+    assert ["default,", "not", "voted", "on", "yet", "52"] in lines
+    levels = ["default", "device", "device"]
+    others = _text_of_summary(_result(), job=_job(), network=_network(calls=3, levels=levels))
+    assert "devices like this" not in others
+    assert ["voted", "for", "in", "another", "browser", "2"] in map(str.split, others.splitlines())
     alone = _network(peer=None, peer_ms=None, difference=None)
     assert "onnxruntime" not in _text_of_summary(_result(), job=_job(), network=alone)
 
 
 def test_a_network_must_compute_the_same_in_both_engines() -> None:
-    assert accept_network(_network()).voted == 30
+    assert accept_network(_network()).calls == 82
     with pytest.raises(PageFailed, match=r"differ by 0\.01"):
         accept_network(_network(difference=0.01))
     with pytest.raises(PageFailed, match="differ by None"):
