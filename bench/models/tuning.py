@@ -32,10 +32,14 @@ Times = dict[str, dict[str, float | None]]
 
 
 def default(workload: Workload) -> Candidate:
-    """Returns what devices get of which nothing is known: the first that needs no more than
-    simd128."""
+    """Returns what any browser can run: the first that needs no more than simd128."""
     space = lite_space(workload, TargetKind.WASM)
     return next(each for each in space if FMA not in each.requires)
+
+
+def served_default(workload: Workload) -> Candidate:
+    """Returns what the zoo serves a browser with relaxed SIMD of which it knows nothing else."""
+    return lite_space(workload, TargetKind.WASM)[0]
 
 
 def contenders(workload: Workload) -> tuple[Candidate, ...]:
@@ -46,15 +50,15 @@ def contenders(workload: Workload) -> tuple[Candidate, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """Candidates by the keys of their workloads: the default where nothing was screened, the likely
-    best where no candidate was done in its time."""
+    """Candidates by the keys of their workloads: what the zoo serves at first where nothing was
+    screened, the likely best where no candidate was done in its time."""
 
     file: Path
 
     def __call__(self, workload: Workload) -> Candidate:
         known = self._times().get(workload.key)
         if known is None:
-            return default(workload)
+            return served_default(workload)
         times = dict(_timed(known))
         space = lite_space(workload, TargetKind.WASM)
         timed = [each for each in space if each.candidate_id in times]

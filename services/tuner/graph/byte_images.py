@@ -39,6 +39,7 @@ from kernelzoo.domain.operators.integer_products import ACTIVATION_BITS, PER_WOR
 from kernelzoo.domain.operators.quantisation import word_of
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.byte_workloads import (
+    SIGNED,
     ByteWorkloads,
     Requantised,
     Row,
@@ -284,7 +285,7 @@ class _Naming:
 
     def _words_of_sums(self, node: Node, whole: Stage) -> str:
         """Words by a convolution that makes bytes of its sums; '' where more is done to these than
-        multiplying by constants of channels, and adding some."""
+        multiplying by constants of channels, and adding some, or weights have a zero point."""
         edit, steps = self._edit, steps_of_bytes(whole.value)
         assert steps is not None
         starts = {each for each in parts(steps.real) if isinstance(each, Read)}
@@ -292,6 +293,8 @@ class _Naming:
         if len(read) != 1 or not _is_own(read[0].at, whole.axes) or whole.shape[-1] % PER_WORD:
             return ""
         source, sums = self._sums[self._root(read[0].tensor)]
+        if sums.codes.min() < SIGNED[0] or sums.codes.max() > SIGNED[1]:
+            return ""
         affine = self._affine(steps.real, read[0], whole)
         step, start = self._made.scale(steps.scale), self._made.zero(steps.zero)
         if affine is None or step is None or start is None:
@@ -389,7 +392,7 @@ class _Naming:
             apart = multiples_of(weights.reshape(-1, channels))
             if apart is None:
                 return None
-            return apart.codes.reshape(weights.shape).astype(np.int32), apart.scales
+            return apart.codes.reshape(weights.shape), apart.scales
         kh, kw, _, out = weights.shape
         found = multiples_of(weights.reshape(-1, out))
         if found is None:
@@ -397,7 +400,7 @@ class _Naming:
         codes = found.codes.reshape(kh, kw, channels, out)
         spare = -channels % PER_WORD
         filled = np.pad(codes, ((0, 0), (0, 0), (0, spare), (0, 0)))
-        return filled.reshape(-1, out).astype(np.int32), found.scales
+        return filled.reshape(-1, out), found.scales
 
     def _windows(self, node: Node, words: str, zero: str) -> str:
         """i32[b · y · x, kh · kw · c / 4]: the words under each window."""

@@ -42,7 +42,7 @@ from kernelzoo.domain.operators.expressions import (
 from kernelzoo.domain.operators.integer_products import ACTIVATION_BITS, PER_WORD
 from kernelzoo.domain.plan import PortDType
 from kernelzoo.domain.workload import Workload
-from services.tuner.graph.byte_workloads import EXACT, ByteWorkloads, Scales, both
+from services.tuner.graph.byte_workloads import EXACT, SIGNED, ByteWorkloads, Scales, both
 from services.tuner.graph.edit import Edit, readers_of
 from services.tuner.graph.formulas import (
     at_places,
@@ -63,7 +63,6 @@ from services.tuner.graph.places import Form, flat, remainder, viewed
 from services.tuner.graph.quantised_values import BYTE, real_bytes, steps_of_bytes
 from services.tuner.graph.steps import Multiply, steps_of
 
-SIGNED = (-128, 127)
 MIDDLE = 128
 """Signed bytes are moved by it."""
 RANK = 2
@@ -208,7 +207,7 @@ class _Naming:
     ) -> _Product | None:
         """None for what is not of bytes, or of lines that are no whole words."""
         least, most = self._range(a)
-        small = codes.min() >= SIGNED[0] and codes.max() <= SIGNED[1]
+        small = np.ptp(codes, axis=0).max() <= BYTE[1] and np.abs(codes).max() <= BYTE[1]
         if not small or codes.shape[0] % PER_WORD or most - least > BYTE[1]:
             return None
         if isinstance(zero, Read) and prod(self._edit.values[zero.tensor].shape) > 1:
@@ -358,9 +357,7 @@ class _Naming:
         a, zero, scale = read
         plain = np.asarray(weights.T if name == "matmul_nt" else weights, np.float32)
         found = multiples_of(plain)
-        product = (
-            None if found is None else self._product(node, a, zero, found.codes.astype(np.int32))
-        )
+        product = None if found is None else self._product(node, a, zero, found.codes)
         if found is None or product is None or product.reach > DType.I32.value_range[1]:
             return None
         return self._workload(product, Scales(number=scale, row=found.scales), node.output)

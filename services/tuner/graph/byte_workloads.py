@@ -2,7 +2,8 @@
 
 Sums are multiplied by one number of the network and by a constant for each column. Weights of which
 all are from -64 to 64, as onnxruntime's `reduce_range` makes them, become weights of 7 bits: where
-64 stands in a column, and -64 does not, that and its scale change their sign.
+64 stands in a column, and -64 does not, that and its scale change their sign. Columns that leave 8
+bits, as those of unsigned weights less their zero point, are moved back by a zero point.
 """
 
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from services.tuner.graph.graph import Node
 
 EXACT = 1 << 24
 """Whole numbers below it are those of f32."""
+SIGNED = (-128, 127)
 SEVEN_BITS = (-64, 63)
 Row = NDArray[np.float32]
 
@@ -88,16 +90,17 @@ class ByteWorkloads:
         name: str,
         label: str,
     ) -> Node:
-        """`words`: i32[m, k / 4] of bytes whose zero point `zero` is; `codes`: [k, n]. Constants
-        are called after `name`."""
+        """`words`: i32[m, k / 4] of bytes whose zero point `zero` is; `codes`: [k, n], which may
+        leave 8 bits where weights had a zero point. Constants are called after `name`."""
         edit = self._edit
         k, n = codes.shape
         m, line = edit.values[words].shape
         assert line * PER_WORD == k
         row = np.broadcast_to(scales.row, (n,)).astype(np.float32)
-        narrow, row, operator = _in_seven_bits(codes, row)
+        zeros = _zero_points(codes)
+        narrow, row, operator = _in_seven_bits(codes + zeros, row)
         number = self.one(np.float32(1) if scales.number is None else scales.number)
-        inputs = (
+        inputs: tuple[str, ...] = (
             words,
             edit.constant(f"{name}.bytes", np.ascontiguousarray(narrow.T)),
             number,
@@ -105,6 +108,9 @@ class ByteWorkloads:
             edit.constant(f"{name}.scales", row),
             edit.constant(f"{name}.sums", narrow.sum(axis=0, dtype=np.int32)),
         )
+        if zeros.any():
+            operator += "z"
+            inputs = (*inputs, edit.constant(f"{name}.zeros", zeros))
         return Node(Workload.of(operator, (m, k, n), constant=("b",)), inputs, output, label)
 
     def bytes_of_product(
@@ -193,6 +199,14 @@ def both(one: Scales, two: Scales) -> Scales | None:
     if tiny.any() or not np.isfinite(row).all():
         return None
     return Scales(number=one.number or two.number, row=row)
+
+
+def _zero_points(codes: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Returns for each column what moves it into 8 bits, which is 0 where it is there."""
+    least, most = SIGNED
+    up = np.maximum(least - codes.min(axis=0), 0)
+    down = np.minimum(most - codes.max(axis=0), 0)
+    return np.asarray(up + down, np.int32)
 
 
 def _in_seven_bits(codes: NDArray[np.int32], row: Row) -> tuple[NDArray[np.int8], Row, str]:

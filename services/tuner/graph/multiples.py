@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-MOST = 127
-"""A whole number of 8 bits is at most so large."""
+MOST = 255
+"""A whole number of 8 bits, less a zero point of 8 bits, is at most so large."""
 MOST_SHARED = 8
 """Two entries of a column are at least once so many of its scales apart, or fewer."""
 OFF = 1e-6
@@ -18,9 +18,10 @@ SAME = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Multiples:
-    """`codes` times `scales` are the entries; b[k, n] has a scale for each n."""
+    """`codes` times `scales` are the entries; b[k, n] has a scale for each n. The codes of a column
+    and 0 are within 256 numbers in a row."""
 
-    codes: NDArray[np.int8]
+    codes: NDArray[np.int32]
     scales: NDArray[np.float32]
 
 
@@ -46,7 +47,10 @@ def multiples_of(entries: NDArray[np.float32]) -> Multiples | None:
         scales[column] = _scale_of(wide[:, column], largest[column])
     if not scales.all():
         return None
-    return Multiples(np.rint(wide / scales).astype(np.int8), scales.astype(np.float32))
+    whole = np.rint(wide / scales).astype(np.int32)
+    if (whole.max(axis=0).clip(0) - whole.min(axis=0).clip(None, 0) > MOST).any():
+        return None
+    return Multiples(whole, scales.astype(np.float32))
 
 
 def _scale_of(column: NDArray[np.float64], largest: np.float64) -> np.float64:

@@ -85,11 +85,14 @@ def _byte_matmul() -> defs.OpSchema:
         1,
         inputs=[
             _Schema.FormalParameter("a", "T"),
-            _Schema.FormalParameter("b", "tensor(int8)"),
+            _Schema.FormalParameter("b", "W"),
             _Schema.FormalParameter("zero", "T", param_option=optional),
         ],
         outputs=[_Schema.FormalParameter("y", "tensor(int32)")],
-        type_constraints=[("T", ["tensor(uint8)", "tensor(int8)"], "")],
+        type_constraints=[
+            ("T", ["tensor(uint8)", "tensor(int8)"], ""),
+            ("W", ["tensor(int8)", "tensor(int16)"], ""),
+        ],
     )
     schema.set_type_and_shape_inference_function(infer)
     return schema

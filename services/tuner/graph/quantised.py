@@ -23,6 +23,7 @@ from services.tuner.graph.reading import told_node
 
 EXACT = 1 << 24
 """Whole numbers below it are those of f32."""
+MOST_BYTE = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,19 @@ class Bytes:
 
     @property
     def is_of_8_bits(self) -> bool:
-        """True of constants that fit into an int8 without a zero point."""
+        """True of constants that 8 bits have, less one zero point where they need it."""
         if self.entries is None:
             return False
-        least, most = np.iinfo(np.int8).min, np.iinfo(np.int8).max
-        return bool(self.entries.min() >= least and self.entries.max() <= most)
+        least, most = self.entries.min(initial=0), self.entries.max(initial=0)
+        return bool(most - least <= MOST_BYTE)
+
+    @property
+    def narrow(self) -> NDArray[np.int8] | NDArray[np.int16]:
+        """Such constants as integers."""
+        assert self.entries is not None
+        held = np.iinfo(np.int8)
+        small = held.min <= self.entries.min() and self.entries.max() <= held.max
+        return self.entries.astype(np.int8) if small else self.entries.astype(np.int16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +120,7 @@ def _product(body: Body, a: Bytes, b: Bytes) -> Total:
     """[…, M, K] · […, K, N]"""
     terms = a.shape[-1]
     if a.raw and b.entries is not None and b.entries.ndim == 2 and b.is_of_8_bits:
-        weights = body.weight(b.entries.astype(np.int8))
-        inputs = (a.raw[0], weights, *filter(None, a.raw[1:]))
+        inputs = (a.raw[0], body.weight(b.narrow), *filter(None, a.raw[1:]))
         made = body.node("ByteMatMul", *inputs, domain=OWN_DOMAIN)
         return Total(made, a.reach * int(np.abs(b.entries).sum(axis=0).max()), whole=True)
     if b.entries is None:

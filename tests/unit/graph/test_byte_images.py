@@ -43,10 +43,14 @@ FORMS: dict[str, tuple[Callable[..., Path], Callable[[], ModelProto], dict[str, 
     "static, 7 bits": (static, mobilenet, {"per_channel": True, "reduce_range": True}),
     "static, operators": (static, mobilenet, OPERATORS),
     "dynamic": (dynamic, mobilenet, {}),
+    "dynamic, unsigned weights": (dynamic, mobilenet, {"weight_type": QuantType.QUInt8}),
+    "static, unsigned weights": (
+        static, mobilenet, {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QUInt8},
+    ),
     "static bottlenecks": (static, resnet, {"per_channel": True}),
     "static bottlenecks, operators": (static, resnet, OPERATORS),
     "dynamic bottlenecks": (dynamic, resnet, {}),
-}
+}  # fmt: skip
 
 
 @cache
@@ -86,9 +90,12 @@ def test_every_convolution_over_all_channels_is_a_product_of_bytes(form: str) ->
     assert "conv2d" not in made
     products = [name for name in made if name.startswith("matmul_u8i")]
     assert len(products) == (13 if "bottlenecks" in form else 8)
+    assert "unsigned weights" not in form or products.count("matmul_u8i8z") >= 6
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if "dynamic" not in form])
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if "dynamic" not in form and "unsigned" not in form]
+)
 def test_bytes_go_from_layer_to_layer(form: str) -> None:
     """The image that comes in, means, and channels that are no sixteen are quantised apart."""
     made = names(ruled(form))
@@ -108,7 +115,9 @@ def test_weights_of_convolutions_take_8_bits_in_the_file_and_in_memory() -> None
     assert all(each.bytes == np.prod(each.shape) for each in convolutions)
 
 
-@pytest.mark.parametrize("form", ["static", "static bottlenecks", "dynamic"])
+@pytest.mark.parametrize(
+    "form", ["static", "static bottlenecks", "dynamic", "dynamic, unsigned weights"]
+)
 def test_kernels_of_images_give_the_golden_outputs(form: str) -> None:
     made = plan_graphs([quantised(form)[0]], [{}], "small")
     (plan,), (golden,) = made.plans, made.golden
