@@ -16,8 +16,8 @@ from cli.stack.place import Place, read_record, take_lock
 from cli.stack.postgres import PROGRAMS, start_postgres, url_of
 from cli.terminal import megabytes, note, out
 from kernelzoo.errors import InvalidInput, StackError
-from kernelzoo.store.dump import dump, replace, size_bytes
-from kernelzoo.store.migrate import migrate
+from kernelzoo.store.dump import dump, migrations_in, replace, size_bytes
+from kernelzoo.store.migrate import migrate, refuse_older
 
 DatabaseOption = Annotated[
     str | None,
@@ -68,8 +68,9 @@ def restore(
     """Replace the zoo's database by that of a file, while no gateway and no worker runs.
 
     All or nothing: where it fails, the database is as before. Migrations that came after the
-    backup are applied.
+    backup are applied; a backup that is too old for them is refused.
     """
+    refuse_older("backup", migrations_in(PROGRAMS, file))
     with _database(Place.at(state), database, alone=True) as url:
         if not yes:
             note(f"replaced for good: {megabytes(size_bytes(url))} of rows and indexes")

@@ -67,6 +67,18 @@ def replace(programs: Path, database_url: str, file: Path) -> None:
         _run(programs / "psql", *options, *files, url=database_url)
 
 
+def migrations_in(programs: Path, file: Path) -> set[str]:
+    """The migrations that a dump's database has; none of a dump of another database. Raises
+    StackError for what is no dump."""
+    with TemporaryDirectory() as name:
+        rows = Path(name) / "migration.sql"
+        options = ("--data-only", "--schema", "public", "--table", "migration")
+        _run(programs / "pg_restore", *options, "--file", rows, file)
+        _, _, copied = rows.read_text().partition("COPY public.migration ")
+    _, *lines = copied.partition("\n\\.\n")[0].split("\n")
+    return {line.partition("\t")[0] for line in lines}
+
+
 def size_bytes(database_url: str) -> int:
     """The size of rows and indexes. Raises StackError where the database does not answer."""
     try:

@@ -34,7 +34,7 @@ def migrate(database_url: str, *, grant_to: str = "", password: str = "") -> tup
             " applied_at timestamptz NOT NULL DEFAULT now())"
         )
         done = {row[0] for row in connection.execute("SELECT name FROM migration")}
-        _refuse_older(done)
+        refuse_older("database", done)
         if LAST_STEP in done and FIRST not in done:
             connection.execute("INSERT INTO migration (name) VALUES (%s)", (FIRST,))
             done.add(FIRST)
@@ -48,10 +48,12 @@ def migrate(database_url: str, *, grant_to: str = "", password: str = "") -> tup
     return tuple(path.stem for path in missing)
 
 
-def _refuse_older(done: set[str]) -> None:
+def refuse_older(what: str, done: set[str]) -> None:
+    """Raises InvalidInput for a database, or what else holds one, that no migration here brings to
+    the current schema. `done` are the migrations that it has."""
     if done and not done & {FIRST, LAST_STEP}:
         raise InvalidInput(
-            f"the database stands at migration {max(done)}, and this version upgrades those from "
+            f"the {what} stands at migration {max(done)}, and this version upgrades those from "
             f"{LAST_STEP} on: upgrade it by way of the last version that has the steps between, "
             'as docs/operations.md says under "Upgrade an old database"'
         )

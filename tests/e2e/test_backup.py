@@ -112,6 +112,29 @@ def test_a_restore_that_fails_leaves_everything_as_it_was(
     assert _workloads(database_url) == ["kept", "later"]
 
 
+def test_a_backup_that_is_too_old_is_refused_before_anything_is_replaced(
+    database_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "zoo.dump"
+    _execute(
+        database_url,
+        "CREATE TABLE done AS SELECT * FROM migration",
+        "DELETE FROM migration",
+        "INSERT INTO migration (name) VALUES ('0001_first_schema'), ('0050_waiting_tallies')",
+        "INSERT INTO workload (key, flops) VALUES ('old', 1)",
+    )
+    _typed("backup", file, "--database", database_url)
+    _execute(
+        database_url,
+        "DELETE FROM migration",
+        "INSERT INTO migration SELECT * FROM done",
+        "UPDATE workload SET key = 'kept'",
+    )
+    with pytest.raises(InvalidInput, match="the backup stands at migration 0050_waiting_tallies"):
+        _typed("restore", file, "--yes", "--database", database_url)
+    assert _workloads(database_url) == ["kept"]
+
+
 def test_a_backup_overwrites_nothing_and_says_where_there_is_no_zoo(tmp_path: Path) -> None:
     (tmp_path / "there").touch()
     with pytest.raises(InvalidInput, match="is there already"):
