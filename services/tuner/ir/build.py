@@ -4,7 +4,7 @@
 block needs. A template asks it for variables, then wraps the finished block by `enclose`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -24,6 +24,7 @@ from services.tuner.ir.nodes import (
     If,
     IndexValue,
     Let,
+    Load,
     Loop,
     LoopKind,
     MathFunction,
@@ -32,6 +33,7 @@ from services.tuner.ir.nodes import (
     Scope,
     Select,
     Statement,
+    Store,
     lanes_of,
     operand,
 )
@@ -83,12 +85,6 @@ def call(function: MathFunction, argument: Expression) -> Call:
     return Call(function=function, argument=argument)
 
 
-def all_lanes(value: Expression) -> Expression:
-    """The sum of the lanes of a vector."""
-    x, y, z, w = (value.extract(lane) for lane in range(LANES))
-    return (x + y) + (z + w)
-
-
 def pairwise(values: Sequence[Expression], op: BinaryOp = BinaryOp.ADD) -> Expression:
     """Reduces at least one value in a tree: nothing waits longer than it has to, and sums lose
     less."""
@@ -97,6 +93,11 @@ def pairwise(values: Sequence[Expression], op: BinaryOp = BinaryOp.ADD) -> Expre
         joined = [Binary(op=op, left=left, right=right) for left, right in pairs]
         values = [*joined, *values[len(values) // 2 * 2 :]]
     return values[0]
+
+
+def all_lanes(value: Expression, op: BinaryOp = BinaryOp.ADD) -> Expression:
+    """Reduces the lanes of a vector; their sum, unless said."""
+    return pairwise([value.extract(lane) for lane in range(LANES)], op)
 
 
 def local(name: str, size: int, dtype: DType = DType.F32) -> Buffer:
@@ -112,6 +113,48 @@ def shared(name: str, size: int, dtype: DType = DType.F32) -> Buffer:
 def scratch(name: str, size: int, dtype: DType = DType.F32) -> Buffer:
     """Memory of one call of the kernel."""
     return Buffer(name=name, scope=Scope.GLOBAL, dtype=dtype, size=size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """Values that one thread keeps in registers, of `lanes` each, by their places along axes:
+
+    sums.fill(0.0); sums.add((i, j), a * b); sums[i, j]
+    """
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+    lanes: int
+
+    def _place(self, at: int | tuple[int, ...]) -> int:
+        place = 0
+        for index, size in zip(at if isinstance(at, tuple) else (at,), self.shape, strict=True):
+            place = place * size + index
+        return self.lanes * place
+
+    def __getitem__(self, at: int | tuple[int, ...]) -> Load:
+        index = constant(self._place(at))
+        return Load(buffer=self.buffer, index=index, lanes=self.lanes)
+
+    def lane(self, at: int | tuple[int, ...], lane: Affine) -> Load:
+        """One lane of a vector, in a loop over them."""
+        return self.buffer[lane + self._place(at)]
+
+    def store(self, at: int | tuple[int, ...], value: Operand) -> Store:
+        return self.buffer.store(self._place(at), value)
+
+    def add(self, at: int | tuple[int, ...], value: Expression) -> Store:
+        return self.buffer.store(self._place(at), self[at] + value)
+
+    def fill(self, value: float) -> Block:
+        """Stores one number everywhere."""
+        const = Const(value=value, dtype=self.buffer.dtype, lanes=self.lanes)
+        places = range(0, self.buffer.size, self.lanes)
+        return tuple(self.buffer.store(place, const) for place in places)
+
+
+def tile(name: str, *shape: int, lanes: int = LANES, dtype: DType = DType.F32) -> Tile:
+    return Tile(buffer=local(name, lanes * prod(shape), dtype), shape=shape, lanes=lanes)
 
 
 def loop(
@@ -186,6 +229,10 @@ class Frame:
         """The bounds that may fail for some values of the variables."""
         return tuple(bound for bound in bounds if self.upper_bound(bound.index) >= bound.limit)
 
+    def where(self, bounds: Iterable[Bound], body: Block) -> Block:
+        """The body where the bounds hold, of which only those stay that may fail."""
+        return under(self.undecided(bounds), body)
+
     def let(self, var: str, value: Expression, most: int) -> Affine:
         """Binds `var` to a value from 0 to `most`."""
         self.lets.append(let(var, value, most, ()))
@@ -238,6 +285,39 @@ class Frame:
         groups = -(-count // threads)
         place = self.variable("group", groups) * threads + self.variable("thread", threads)
         return self.clamped(name, place, count, 1), self.undecided((place.below(count),)), groups
+
+    def strided(
+        self,
+        var: str,
+        name: str,
+        count: int,
+        threads: int,
+        body: Callable[["Frame", Affine], Block],
+    ) -> Block:
+        """The body for each of `count` items, which the threads of a workgroup take in turn, side
+        by side. A thread behind the last has that one again, under the name, and does nothing with
+        it."""
+        inside = self.nested()
+        place = inside.variable(var, -(-count // threads)) * threads
+        place = place + inside.variable("thread", threads)
+        exists = inside.undecided((place.below(count),))
+        made = body(inside, inside.clamped(name, place, count, 1))
+        return serial(var, -(-count // threads), inside.enclose(under(exists, made)))
+
+    def dispatch(
+        self,
+        parameters: Iterable[Buffer],
+        sizes: tuple[int, int],
+        body: Block,
+        *,
+        local: Iterable[Buffer] = (),
+        shared: Iterable[Buffer] = (),
+    ) -> Program:
+        """The body of each thread, inside the Lets, in `sizes`: so many workgroups "group" of so
+        many threads "thread". `local` buffers are one thread's, `shared` ones a workgroup's."""
+        groups, count = sizes
+        inner = (threads(count, self.enclose(allocated(local, body))),)
+        return program(parameters, "group", groups, allocated(shared, inner))
 
     def enclose(self, body: Block) -> Block:
         """The body inside the Lets."""

@@ -135,6 +135,11 @@ class Buffer(Struct, frozen=True, kw_only=True, gc=False):
             value = Const(value=value, dtype=self.dtype.compute_dtype)
         return Store(buffer=self, index=_index(index), value=operand(value))
 
+    def add(self, index: "Affine | int", value: "Expression") -> "Store":
+        """Stores the sum of the value and what is there, in as many lanes as it has."""
+        held = Load(buffer=self, index=_index(index), lanes=lanes_of(value))
+        return Store(buffer=self, index=held.index, value=held + value)
+
 
 class Register(Struct, frozen=True, kw_only=True, gc=False):
     """A variable of 1 or 4 lanes: a local in WebAssembly, a `let` or `var` in WGSL."""

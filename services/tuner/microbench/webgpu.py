@@ -46,7 +46,7 @@ from services.tuner.microbench.probe import Probe
 from services.tuner.passes.pipeline import run_gpu_passes
 from services.tuner.schedules.base.f16_storage import SHADER_F16
 from services.tuner.schedules.base.limits import SUBGROUPS
-from services.tuner.schedules.reduction.webgpu import reduction_programs
+from services.tuner.schedules.reduction.webgpu import reduction_program
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig
 
 SUITE = 102
@@ -341,7 +341,7 @@ def _row_sums(*, radix: int, subgroups: bool) -> tuple[Program, ...]:
     config = WebgpuReductionConfig(
         threads_per_row=ROW_THREADS, block_m=4, vectors=1, radix=radix, subgroups=subgroups
     )
-    return tuple(map(run_gpu_passes, reduction_programs(ROW_SUMS, config)))
+    return (run_gpu_passes(reduction_program(ROW_SUMS, config)),)
 
 
 # Reads a buffer that is in no cache, each vector once.

@@ -31,6 +31,8 @@ from services.tuner.schedules.matmul.config import Outer, WasmMatmulConfig
 from services.tuner.schedules.matmul.space import naive_space_size
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 from services.tuner.schedules.quantisation.config import WasmQuantisationConfig
+from services.tuner.schedules.quantised_gemv.config import WasmQuantisedGemvConfig
+from services.tuner.schedules.quantised_matmul.config import WasmQuantisedMatmulConfig
 from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.registry import lite_space
 from services.tuner.schedules.strassen_matmul.config import WasmStrassenMatmulConfig
@@ -51,6 +53,8 @@ CONFIGS: tuple[
         | WasmReductionConfig
         | WasmIntegerMatmulConfig
         | WasmQuantisationConfig
+        | WasmQuantisedGemvConfig
+        | WasmQuantisedMatmulConfig
         | WasmElementwiseConfig
     ],
     ...,
@@ -63,6 +67,8 @@ CONFIGS: tuple[
     WasmReductionConfig,
     WasmIntegerMatmulConfig,
     WasmQuantisationConfig,
+    WasmQuantisedGemvConfig,
+    WasmQuantisedMatmulConfig,
     WasmElementwiseConfig,
 )
 

@@ -7,6 +7,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import argmax_count
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
+from services.tuner.schedules.base.faults import power_fault, range_fault
 from services.tuner.schedules.base.limits import MAX_THREADS
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
@@ -23,13 +24,11 @@ class WebgpuArgmaxConfig(WebgpuConfig):
     parts: int
 
     def fault(self, workload: Workload) -> str:
-        if self.threads & (self.threads - 1) or not 32 <= self.threads <= MAX_THREADS:
-            return f"threads={self.threads} must be a power of two from 32 to {MAX_THREADS}"
-        if not 1 <= self.parts <= MAX_PARTS:
-            return f"parts={self.parts} must be from 1 to {MAX_PARTS}"
         if self.parts > 1 and (self.parts - 1) * self.threads >= count_of(workload):
             return f"parts={self.parts} leave a workgroup without entries"
-        return ""
+        return power_fault("threads", self.threads, 32, MAX_THREADS) or range_fault(
+            "parts", self.parts, 1, MAX_PARTS
+        )
 
     def workgroup_bytes_for(self, _: Workload) -> int:
         return 2 * self.threads * DType.F32.size_bytes

@@ -6,13 +6,10 @@ from typing import ClassVar
 from kernelzoo.domain.operators.attention import ManyRowsAttention, attention_of
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
-from services.tuner import ir
 from services.tuner.schedules.base.wasm_config import (
     MAX_SCRATCH_BYTES,
-    MAX_TILE_ELEMENTS,
-    MAX_UNROLL_K,
-    MAX_UNROLLED_PRODUCTS,
     WasmConfig,
+    tile_fault,
 )
 
 
@@ -44,19 +41,11 @@ class WasmAttentionConfig(WasmConfig):
         return given.n * (given.head_dim + given.width) + rows
 
     def fault(self, workload: Workload) -> str:
-        """Says what makes the config unusable, or ''. Every check is cheap: nothing is compiled
-        yet."""
         given = attends(workload)
         if min(self.block_m, self.groups, self.tile_m, self.tile_n, self.unroll_k) < 1:
             return "tiles, blocks, groups and unroll_k start at 1"
-        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % ir.LANES:
-            return (
-                f"a register tile of {self.tile_m}x{self.tile_n} must have tile_n a multiple of "
-                f"{ir.LANES} and at most {MAX_TILE_ELEMENTS} entries"
-            )
-        products = self.tile_m * self.tile_n * self.unroll_k
-        if self.unroll_k > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:
-            return f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLL_K}"
+        if found := tile_fault(self.tile_m, self.tile_n, self.unroll_k):
+            return found
         if self.block_m > given.m or self.groups > -(-given.m // self.block_m):
             return f"{given.m} rows have not {self.groups} groups of blocks of {self.block_m}"
         if 4 * self.scratch_entries(given) > MAX_SCRATCH_BYTES:

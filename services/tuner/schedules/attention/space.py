@@ -1,10 +1,12 @@
 """The lite space of attention: register tiles, and rows of scores to a block."""
 
+from collections.abc import Iterator
 from itertools import product
 
 from kernelzoo.domain.operators.attention import ManyRowsAttention
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.attention.config import WasmAttentionConfig, attends
+from services.tuner.schedules.base.ranking import by_rank
 from services.tuner.schedules.base.rules import BASE_TILES, FMA_TILES, SLICES_WANTED
 
 SCORES_BYTES = (192 << 10, 48 << 10, 24 << 10)
@@ -20,18 +22,17 @@ SLICE_FLOPS = 200_000_000
 def wasm_attention_configs(workload: Workload) -> tuple[WasmAttentionConfig, ...]:
     """Ordered by the sum of the ranks of their settings."""
     given = attends(workload)
-    ranked: dict[WasmAttentionConfig, int] = {}
+    return by_rank(_points(given), workload)
+
+
+def _points(given: ManyRowsAttention) -> Iterator[tuple[WasmAttentionConfig, int]]:
     for fma in (True, False):
         tiles = (FMA_TILES if fma else BASE_TILES)[:3]
         points = product(enumerate(tiles), enumerate(SCORES_BYTES), enumerate(UNROLL_K))
         for (tile_rank, tile), (block_rank, scores), (rank, unroll) in points:
-            if tile_rank and rank:
-                continue
-            config = _config(given, tile, scores, unroll, fma=fma)
-            if not config.fault(workload):
-                place = tile_rank + block_rank + rank + (0 if fma else 1)
-                ranked[config] = min(place, ranked.get(config, place))
-    return tuple(sorted(ranked, key=ranked.__getitem__))
+            if not (tile_rank and rank):
+                config = _config(given, tile, scores, unroll, fma=fma)
+                yield config, tile_rank + block_rank + rank + (not fma)
 
 
 def _config(

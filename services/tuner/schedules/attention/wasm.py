@@ -46,6 +46,7 @@ from services.tuner.schedules.attention.config import WasmAttentionConfig, atten
 from services.tuner.schedules.attention.scores import LOWEST, scored
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.tile_sums import TileSums
 
 LOWEST_EXPONENT = -87.0
 """e to it is a normal number, and nothing beside the 1 that every row has."""
@@ -58,7 +59,7 @@ VECTORS = (4, 3, 2, 5, 1)
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmAttentionConfig.of(candidate)
     given = attends(candidate.workload)
-    nest = _Nest(given=given, config=config, parameters=parameters_of(candidate.workload))
+    nest = _Nest(given, config, parameters_of(candidate.workload))
     return ScheduledProgram(nests=(nest.program(),), options=PassOptions(fma=config.fma))
 
 
@@ -78,13 +79,21 @@ def _columns(size: int, tile_n: int) -> list[_Columns]:
     return [each for each in found if each.count and each.width]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
     """`parameters` are those of the workload, flat."""
 
-    given: ManyRowsAttention
-    config: WasmAttentionConfig
-    parameters: tuple[ir.Buffer, ...]
+    def __init__(
+        self,
+        given: ManyRowsAttention,
+        config: WasmAttentionConfig,
+        parameters: tuple[ir.Buffer, ...],
+    ) -> None:
+        self.given, self.config, self.parameters = given, config, parameters
+        self.keys = ir.scratch("packed_keys", given.n * given.head_dim)
+        self.values = ir.scratch("packed_values", given.n * given.width)
+        self.queries = ir.scratch("packed_queries", config.block_m * given.head_dim)
+        self.scores = ir.scratch("scores", config.block_m * given.n)
+        self.shares = ir.scratch("shares", config.block_m)
 
     def program(self) -> ir.Program:
         given, config, frame = self.given, self.config, ir.Frame()
@@ -113,26 +122,6 @@ class _Nest:
         bounds = (row.below(ir.variable(ROWS)),) if self.given.spare_rows else ()
         return ir.under(bounds, body)
 
-    @property
-    def keys(self) -> ir.Buffer:
-        return ir.scratch("packed_keys", self.given.n * self.given.head_dim)
-
-    @property
-    def values(self) -> ir.Buffer:
-        return ir.scratch("packed_values", self.given.n * self.given.width)
-
-    @property
-    def queries(self) -> ir.Buffer:
-        return ir.scratch("packed_queries", self.config.block_m * self.given.head_dim)
-
-    @property
-    def scores(self) -> ir.Buffer:
-        return ir.scratch("scores", self.config.block_m * self.given.n)
-
-    @property
-    def shares(self) -> ir.Buffer:
-        return ir.scratch("shares", self.config.block_m)
-
     def _entry(
         self,
         operand: HeadsOperand,
@@ -151,7 +140,7 @@ class _Nest:
     def _packed(self, head: ir.Affine) -> ir.Block:
         given, tile_n = self.given, self.config.tile_n
         p, row, lane = (ir.variable(name) for name in ("p", "row", "lane"))
-        body: list[ir.Block] = []
+        body: list[ir.Statement] = []
         for columns in _columns(given.n, tile_n):
             own = columns.first + p * columns.width + lane
             value = self._entry(given.keys, given.n, given.head_dim, (head, own, row))
@@ -159,14 +148,14 @@ class _Nest:
                 "row", given.head_dim, self._row(columns, given.head_dim, self.keys, row, value)
             )
             first = columns.first + p * columns.width
-            body.append(ir.serial("p", columns.count, self._there(first, copied)))
+            body += ir.serial("p", columns.count, self._there(first, copied))
         for columns in _columns(given.width, tile_n):
             own = columns.first + p * columns.width + lane
             value = self._entry(given.values, given.n, given.width, (head, row, own))
             copied = self._row(columns, given.n, self.values, row, value)
             copied = ir.serial("row", given.n, self._there(row, copied))
-            body.append(ir.serial("p", columns.count, (*copied, *self._without_values(columns))))
-        return tuple(statement for block in body for statement in block)
+            body += ir.serial("p", columns.count, (*copied, *self._without_values(columns)))
+        return tuple(body)
 
     def _row(
         self,
@@ -258,9 +247,7 @@ class _Nest:
 
         def stored(row: ir.Affine, column: ir.Affine, value: ir.Expression) -> ir.Store:
             place = ((first + row) * given.heads + head) * given.width
-            share = self.shares[row]
-            value = value * share
-            return output.store(place + column, value)
+            return output.store(place + column, value * self.shares[row])
 
         return self._product(first, rows, given.width, given.n, left, self.values, stored)
 
@@ -282,7 +269,7 @@ class _Nest:
         """Rows times panels of `size` columns in all: the rows of a block, from row `first` on,
         pass by each panel."""
         tile_m = self.config.tile_m
-        body: list[ir.Block] = []
+        body: list[ir.Statement] = []
         for columns in _columns(size, self.config.tile_n):
             tile = partial(self._tile, columns, k, left, panels, stored)
             whole, rest = divmod(rows, tile_m)
@@ -296,8 +283,8 @@ class _Nest:
             if panels == self.keys:
                 column = ir.affine(columns.first, p=columns.width)
                 passed = self._there(column, passed)
-            body.append(ir.serial("p", columns.count, passed))
-        return tuple(statement for block in body for statement in block)
+            body += ir.serial("p", columns.count, passed)
+        return tuple(body)
 
     def _tile(
         self,
@@ -310,28 +297,20 @@ class _Nest:
         rows: int,
     ) -> ir.Block:
         width, unroll_k = columns.width, self._unroll(k)
-        sums = ir.local("sums", rows * width)
-        own = ir.affine(t=width, lane=1)
-        held = sums[own]
+        sums = TileSums(rows, width, "t", "lane")
         row = first + ir.variable("t")
         terms = {"p": k * width, "k1": unroll_k * width, "k0": width, "lane": 1}
         right = panels[ir.Affine.of(columns.first * k, terms)]
-        value = held + left(row) * right
         column = ir.affine(columns.first, p=width, lane=1)
-
-        def each(store: ir.Store) -> ir.Block:
-            lanes = ir.loop("lane", width, (store,), ir.LoopKind.VECTOR)
-            return (ir.unrolled("t", rows, lanes),)
-
-        product: ir.Block = (ir.unrolled("k0", unroll_k, *each(sums.store(own, value))),)
+        product = sums.add(unroll_k, left(row) * right)
         if panels == self.values:
             product = self._there(ir.affine(k1=unroll_k), product)
         tile: ir.Block = (
-            *each(sums.store(own, 0.0)),
+            *sums.start(),
             *ir.serial("k1", k // unroll_k, product),
-            *each(stored(row, column, held)),
+            *sums.each(stored(row, column, sums.held)),
         )
-        return (ir.Allocate(buffer=sums, body=tile),)
+        return ir.allocated((sums.buffer,), tile)
 
     # Step 3: the softmax of each row, but for its division.
 
@@ -363,17 +342,11 @@ class _Nest:
 
         def across(op: ir.BinaryOp, buffer: ir.Buffer) -> ir.Expression:
             """The lanes of the first vector as one number."""
-            w, x, y, z = (buffer[i] for i in range(ir.LANES))
-            return ir.Binary(
-                op=op,
-                left=ir.Binary(op=op, left=w, right=x),
-                right=ir.Binary(op=op, left=y, right=z),
-            )
+            return ir.pairwise([buffer[lane] for lane in range(ir.LANES)], op)
 
         above = score - one[0]
         # Within these bounds, which cost an instruction each, e to it needs no choices.
-        bounded = above.max(ir.number(LOWEST_EXPONENT))
-        bounded = bounded.min(0.0)
+        bounded = above.max(LOWEST_EXPONENT).min(0.0)
         power = ir.call(ir.MathFunction.EXP, bounded)
         held = {buffer.name: buffer[lane] for buffer in (most, sums, kept)}
         body: ir.Block = (

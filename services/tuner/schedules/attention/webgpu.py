@@ -27,7 +27,9 @@ are numbered as they follow one another below:
 """
 
 from collections.abc import Iterator
+from functools import reduce
 from math import gcd
+from operator import add
 
 from kernelzoo.domain.candidate import Candidate
 from services.tuner import ir
@@ -47,79 +49,76 @@ UNROLLED_QUADS = 4
 def lower(candidate: Candidate) -> ScheduledProgram:
     config, workload = WebgpuAttentionConfig.of(candidate), candidate.workload
     parameters = parameters_of(workload)
-    kernel = AttentionKernel.of(attends(workload), config, parameters)
+    kernel = AttentionKernel(attends(workload), config, parameters)
     return ScheduledProgram(nests=(attended(kernel, parameters),))
 
 
 def attended(kernel: AttentionKernel, parameters: tuple[ir.Buffer, ...]) -> ir.Program:
     """One dispatch, with the parameters of its program."""
-    given, config = kernel.given, kernel.config
-    most = _shared_among_threads(kernel, ir.BinaryOp.MAX)
-    sums = _shared_among_threads(kernel, ir.BinaryOp.ADD)
-    copies, last = kernel.copies, kernel.blocks - 1
-    keys, values = ((kernel.keys, kernel.next_keys), (kernel.values, kernel.next_values))
+    config, copies, last = kernel.config, kernel.copies, kernel.blocks - 1
+    most, sums = _largest(kernel), _summed(kernel)
+    keys, values = kernel.keys, kernel.values
     steps: ir.Block = (
-        *((*_written(kernel, *keys), ir.Barrier()) if copies else ()),
-        *(_read(kernel, *values, kernel.block, last) if copies else ()),
+        *((*_written(kernel, keys), ir.Barrier()) if copies else ()),
+        *(_read(kernel, values, kernel.block, last) if copies else ()),
         *_scores(kernel),
         *_powers(kernel, most),
-        *(_written(kernel, *values) if copies else ()),
+        *(_written(kernel, values) if copies else ()),
         *_barrier(copies or config.shares_rows),
         *(_next_keys(kernel) if copies else ()),
         *_mixed(kernel),
         # Powers are written anew in the next block.
         *_barrier(config.shares_rows and not copies),
     )
+    first = kernel.block_at(ir.ZERO)
     body: ir.Block = (
-        *(
-            (*_queries(kernel), *_read(kernel, *keys, kernel.block_at(ir.ZERO), 0))
-            if copies
-            else ()
-        ),
-        *_nothing_yet(kernel),
+        *((*_queries(kernel), *_read(kernel, keys, first, 0)) if copies else ()),
+        *kernel.most.fill(LOWEST),
+        *kernel.sum.fill(0),
+        *kernel.acc.fill(0),
         *ir.serial("block", kernel.blocks, ir.under(kernel.last_block, steps)),
         *sums.body,
         *_outputs(kernel, sums),
     )
-    body = ir.allocated((*kernel.local, *most.local, *sums.local), body)
-    block: ir.Block = (ir.threads(config.threads, kernel.frame.enclose(body)),)
-    block = ir.allocated((*kernel.shared, *most.shared, *sums.shared), block)
-    workgroups = given.heads * -(-given.m // config.block_m) * config.parts
-    return ir.program(parameters, "group", workgroups, block)
+    return kernel.frame.dispatch(
+        parameters,
+        (kernel.workgroups, config.threads),
+        body,
+        local=(*kernel.local, *most.local, *sums.local),
+        shared=(*kernel.shared, *most.shared, *sums.shared),
+    )
 
 
 def _barrier(needed: bool) -> ir.Block:
     return (ir.Barrier(),) if needed else ()
 
 
-def _held(buffer: ir.Buffer, index: int = 0, lanes: int = 1) -> ir.Load:
-    return ir.Load(buffer=buffer, index=ir.constant(index), lanes=lanes)
-
-
-def _kept(buffer: ir.Buffer, index: int, value: ir.Expression) -> ir.Store:
-    return buffer.store(index, value)
-
-
-def _shared_among_threads(kernel: AttentionKernel, op: ir.BinaryOp) -> Reduced:
-    """The largest of a row's scores, so far and in this block; or the sums of its powers."""
+def _sharing(kernel: AttentionKernel) -> RowThreads:
     config = kernel.config
-    sharing = RowThreads(
+    return RowThreads(
         threads=config.threads_per_row,
         rows=config.sliced_n * config.thread_rows,
         own=kernel.slice * config.thread_rows + kernel.group,
         lane=kernel.lane,
         subgroups=config.subgroups,
     )
-    if op is ir.BinaryOp.ADD:
-        sums = [_held(kernel.sum, i) for i in range(config.tile_m)]
-        return reduced(sharing, sums, "row_total")
+
+
+def _largest(kernel: AttentionKernel) -> Reduced:
+    """The largest of a row's scores, so far and in this block."""
     values: list[ir.Expression] = []
-    for i in range(config.tile_m):
-        value: ir.Expression = _held(kernel.most, i)
-        for j in range(config.tile_n):
-            value = ir.Binary(op=op, left=value, right=_held(kernel.dot, i * config.tile_n + j))
+    for i in range(kernel.config.tile_m):
+        value: ir.Expression = kernel.most[i]
+        for j in range(kernel.config.tile_n):
+            value = value.max(kernel.dot[i, j])
         values.append(value)
-    return reduced(sharing, values, "row_most", op)
+    return reduced(_sharing(kernel), values, "row_most", ir.BinaryOp.MAX)
+
+
+def _summed(kernel: AttentionKernel) -> Reduced:
+    """The sum of a row's powers."""
+    sums = [kernel.sum[i] for i in range(kernel.config.tile_m)]
+    return reduced(_sharing(kernel), sums, "row_total")
 
 
 # Step 1: rows go to workgroup memory, keys and values by way of registers: the next ones are on
@@ -127,66 +126,53 @@ def _shared_among_threads(kernel: AttentionKernel, op: ir.BinaryOp) -> Reduced:
 
 
 def _queries(kernel: AttentionKernel) -> ir.Block:
-    given, queries = kernel.given, kernel.queries
-    found: ir.Block = ()
+    queries = kernel.queries
+    body: list[ir.Statement] = []
     for place in queries.places:
-        row = kernel.first + place.row
-        source = kernel.frame.clamped(f"queries{place.slot}.at", row, given.m, 1)
-        value = kernel.stored(queries, source, place.quad)
+        row, name = kernel.first + place.row, f"queries{ir.LANES * place.turn}.at"
+        source = kernel.frame.clamped(name, row, kernel.given.m, 1)
+        query = kernel.stored(queries, source, place.quad)
         index = queries.index(place.row, place.quad)
-        found += ir.under(place.exists, (kernel.staged.store(index, value),))
-    return found
+        body += ir.under(place.exists, (kernel.staged.store(index, query),))
+    return tuple(body)
 
 
-def _read(
-    kernel: AttentionKernel, rows: OperandRows, into: ir.Buffer, block: ir.Affine, last: int
-) -> ir.Block:
+def _read(kernel: AttentionKernel, rows: OperandRows, block: ir.Affine, last: int) -> ir.Block:
     """The thread's share of rows of a block, into registers. `last` is the largest that the
     variable of the block may be."""
     inside = kernel.frame.nested()
+    body: list[ir.Statement] = []
     inside.ranges["block"] = (0, last)
-    body: ir.Block = ()
     for place in rows.places:
-        row = block * rows.count + place.row
-        source = inside.clamped(f"{rows.name}{place.slot}.at", row, rows.extent, 1)
+        row, name = block * rows.count + place.row, f"{rows.name}{ir.LANES * place.turn}.at"
+        source = inside.clamped(name, row, rows.extent, 1)
         value = kernel.stored(rows, source, place.quad)
-        body += ir.under(place.exists, (_kept(into, place.slot, value),))
-    return inside.enclose(body)
+        body += ir.under(place.exists, (rows.registers.store(place.turn, value),))
+    return inside.enclose(tuple(body))
 
 
-def _written(kernel: AttentionKernel, rows: OperandRows, registers: ir.Buffer) -> ir.Block:
+def _written(kernel: AttentionKernel, rows: OperandRows) -> ir.Block:
     """Writes the rows from registers to workgroup memory."""
-    found: ir.Block = ()
+    body: list[ir.Statement] = []
     for place in rows.places:
-        index, value = rows.index(place.row, place.quad), _held(registers, place.slot, ir.LANES)
-        found += ir.under(place.exists, (kernel.staged.store(index, value),))
-    return found
+        index = rows.index(place.row, place.quad)
+        store = kernel.staged.store(index, rows.registers[place.turn])
+        body += ir.under(place.exists, (store,))
+    return tuple(body)
 
 
 def _next_keys(kernel: AttentionKernel) -> ir.Block:
     if kernel.blocks == 1:
         return ()
-    another = (BLOCK.below(kernel.blocks - 1),)
-    following = kernel.block + 1
-    read = _read(kernel, kernel.keys, kernel.next_keys, following, kernel.blocks - 2)
-    return ir.under(another, read)
+    read = _read(kernel, kernel.keys, kernel.block + 1, kernel.blocks - 2)
+    return ir.under((BLOCK.below(kernel.blocks - 1),), read)
 
 
 # Step 2: the products of the thread's queries and keys.
 
 
-def _nothing_yet(kernel: AttentionKernel) -> ir.Block:
-    config = kernel.config
-    zero = ir.numbers(0)
-    return (
-        *(_kept(kernel.most, i, ir.number(LOWEST)) for i in range(config.tile_m)),
-        *(_kept(kernel.sum, i, ir.number(0)) for i in range(config.tile_m)),
-        *(_kept(kernel.acc, at, zero) for at in range(0, kernel.acc.size, ir.LANES)),
-    )
-
-
 def _scores(kernel: AttentionKernel) -> ir.Block:
-    given, config = kernel.given, kernel.config
+    given, config, dot = kernel.given, kernel.config, kernel.dot
     inside = kernel.frame.nested()
     inside.variable("block", kernel.blocks)
     columns = [
@@ -198,80 +184,51 @@ def _scores(kernel: AttentionKernel) -> ir.Block:
     for n in range(unroll):
         quad = ir.affine(n, step=unroll)
         for i, row in enumerate(kernel.rows):
-            query = (
-                kernel.copied(kernel.queries, kernel.row(i), quad)
-                if kernel.copies
-                else kernel.stored(kernel.queries, row, quad)
-            )
-            body.append(_kept(kernel.own_query, ir.LANES * i, query))
+            query = kernel.read(kernel.queries, kernel.row(i), row, quad)
+            body.append(kernel.own_query.store(i, query))
         for j, column in enumerate(columns):
-            key = (
-                kernel.copied(kernel.keys, kernel.own_column(j), quad)
-                if kernel.copies
-                else kernel.stored(kernel.keys, column, quad)
-            )
-            body.append(_kept(kernel.own_key, 0, key))
+            key = kernel.read(kernel.keys, kernel.own_column(j), column, quad)
+            body.append(kernel.own_key.store(0, key))
             for i in range(config.tile_m):
-                at = i * config.tile_n + j
-                body.append(_kept(kernel.dot, at, _multiplied(kernel, i, _held(kernel.dot, at))))
-    scores = (
-        _kept(
-            kernel.dot,
-            at := i * config.tile_n + j,
-            kernel.score(_held(kernel.dot, at), i, j, columns[j]),
-        )
-        for i, j in kernel.tile
-    )
+                value: ir.Expression = dot[i, j]
+                for lane in range(ir.LANES):
+                    left, right = kernel.own_query[i], kernel.own_key[0]
+                    value = value + left.extract(lane) * right.extract(lane)
+                body.append(dot.store((i, j), value))
+    scores = (dot.store((i, j), kernel.score(dot[i, j], i, j, columns[j])) for i, j in kernel.tile)
     return inside.enclose(
         (
-            *(_kept(kernel.dot, at, ir.number(0)) for at in range(kernel.dot.size)),
+            *dot.fill(0),
             *ir.serial("step", quads // unroll, tuple(body)),
             *(scores if given.epilogue or kernel.cache else ()),
         )
     )
 
 
-def _multiplied(kernel: AttentionKernel, i: int, value: ir.Expression) -> ir.Expression:
-    """`value` and the products of four entries of query i and the key."""
-    query, key = _held(kernel.own_query, ir.LANES * i, ir.LANES), _held(kernel.own_key, 0, ir.LANES)
-    for lane in range(ir.LANES):
-        left, right = (each.extract(lane) for each in (query, key))
-        value = value + left * right
-    return value
-
-
 # Step 3: e to the scores, below the largest that the row has had.
 
 
 def _powers(kernel: AttentionKernel, most: Reduced) -> ir.Block:
-    config = kernel.config
+    config, dot = kernel.config, kernel.dot
     body: list[ir.Statement] = [*most.body]
-    for i, found in enumerate(most.values):
+    for i, largest in enumerate(most.values):
         body += [
-            _kept(kernel.larger, i, found),
-            _kept(
-                kernel.share, i, exp_of_difference(_held(kernel.most, i), _held(kernel.larger, i))
-            ),
-            _kept(kernel.most, i, _held(kernel.larger, i)),
-            _kept(kernel.sum, i, _held(kernel.sum, i) * _held(kernel.share, i)),
+            kernel.larger.store(i, largest),
+            kernel.share.store(i, exp_of_difference(kernel.most[i], kernel.larger[i])),
+            kernel.most.store(i, kernel.larger[i]),
+            kernel.sum.store(i, kernel.sum[i] * kernel.share[i]),
         ]
     for i, j in kernel.tile:
-        at = i * config.tile_n + j
-        power = exp_of_difference(_held(kernel.dot, at), _held(kernel.most, i))
+        power = exp_of_difference(dot[i, j], kernel.most[i])
         seen = kernel.seen(i, kernel.column(j))
         if seen is not None:
             # Behind the last key its score was taken again, which leaves the largest as it is.
             power = ir.select(seen, power, ir.number(0))
-        body += [
-            _kept(kernel.dot, at, power),
-            _kept(kernel.sum, i, _held(kernel.sum, i) + _held(kernel.dot, at)),
-        ]
+        body += [dot.store((i, j), power), kernel.sum.add(i, dot[i, j])]
     if config.shares_rows:
         for j in range(config.tile_n):
             for i in range(0, config.tile_m, ir.LANES):
-                four = tuple(
-                    _held(kernel.dot, (i + n) * config.tile_n + j) for n in range(ir.LANES)
-                )
+                four = tuple(dot[i + n, j] for n in range(ir.LANES))
                 place = kernel.own_column(j) * config.power_stride + kernel.row(i)
                 body.append(kernel.powers.store(place, ir.Lanes(values=four)))
     return tuple(body)
@@ -283,11 +240,7 @@ def _powers(kernel: AttentionKernel, most: Reduced) -> ir.Block:
 def _mixed(kernel: AttentionKernel) -> ir.Block:
     config = kernel.config
     shares = (
-        _kept(
-            kernel.acc,
-            at := ir.LANES * (i * len(kernel.outputs) + c),
-            _held(kernel.acc, at, ir.LANES) * ir.splat(_held(kernel.share, i)),
-        )
+        kernel.acc.store((i, c), kernel.acc[i, c] * ir.splat(kernel.share[i]))
         for i in range(config.tile_m)
         for c in kernel.outputs
     )
@@ -307,88 +260,74 @@ def _key_mixed(
     kernel: AttentionKernel, inside: ir.Frame, n: int, unroll: int
 ) -> Iterator[ir.Statement]:
     """Adds the values of key n of a step."""
-    given, config = kernel.given, kernel.config
+    config = kernel.config
     place = kernel.key(ir.affine(n, step=unroll))
     source = kernel.block * config.block_n + place
     if not kernel.copies:
-        source = inside.clamped(f"source{n}", source, given.n, 1)
+        source = inside.clamped(f"source{n}", source, kernel.given.n, 1)
     for c in kernel.outputs:
-        quad = kernel.quads[c]
-        value = (
-            kernel.copied(kernel.values, place, quad)
-            if kernel.copies
-            else kernel.stored(kernel.values, source, quad)
-        )
-        yield _kept(kernel.own_value, ir.LANES * c, value)
+        value = kernel.read(kernel.values, place, source, kernel.quads[c])
+        yield kernel.own_value.store(c, value)
     for i in range(config.tile_m):
-        if config.shares_rows and not i % ir.LANES:
-            index = place * config.power_stride + kernel.row(i)
-            four = kernel.powers.vector(index)
-            yield _kept(kernel.own_power, i, four)
-        power: ir.Expression = _held(kernel.dot, i * config.tile_n + n)
-        if config.shares_rows:
-            four = _held(kernel.own_power, i - i % ir.LANES, ir.LANES)
-            power = four.extract(i % ir.LANES)
+        four, lane = divmod(i, ir.LANES)
+        power: ir.Expression = kernel.own_power[four].extract(lane)
+        if not config.shares_rows:
+            power = kernel.dot[i, n]
+        elif not lane:
+            powers = kernel.powers.vector(place * config.power_stride + kernel.row(i))
+            yield kernel.own_power.store(four, powers)
         for c in kernel.outputs:
-            at = ir.LANES * (i * len(kernel.outputs) + c)
-            product = ir.splat(power) * _held(kernel.own_value, ir.LANES * c, ir.LANES)
-            yield _kept(kernel.acc, at, _held(kernel.acc, at, ir.LANES) + product)
+            yield kernel.acc.add((i, c), ir.splat(power) * kernel.own_value[c])
 
 
 # Steps 5 and 6: the sums of a row's threads, then the outputs of all slices.
 
 
 def _outputs(kernel: AttentionKernel, sums: Reduced) -> ir.Block:
-    config = kernel.config
-    if config.sliced_n > 1:
+    if kernel.config.sliced_n > 1:
         return _added_up(kernel, sums)
-    found: ir.Block = ()
-    for i in range(config.tile_m):
+    body: list[ir.Statement] = []
+    for i in range(kernel.config.tile_m):
         for c in kernel.outputs:
-            acc = _held(kernel.acc, ir.LANES * (i * len(kernel.outputs) + c), ir.LANES)
+            acc = kernel.acc[i, c]
             quotient = acc if kernel.parts else acc / ir.splat(sums.values[i])
-            value = kernel.output(kernel.row(i), kernel.quads[c], quotient)
-            found += ir.under(kernel.exists(c), value)
-        found += kernel.told(i, _held(kernel.most, i), sums.values[i])
-    return found
+            output = kernel.output(kernel.row(i), kernel.quads[c], quotient)
+            body += ir.under(kernel.exists(c), output)
+        body += kernel.told(i, kernel.most[i], sums.values[i])
+    return tuple(body)
 
 
 def _added_up(kernel: AttentionKernel, sums: Reduced) -> ir.Block:
     """A slice brings its outputs to the largest score and the sum of all slices before."""
-    given, config = kernel.given, kernel.config
+    given, config, share = kernel.given, kernel.config, kernel.share
     block_m, slices, quads = config.block_m, config.sliced_n, given.width // ir.LANES
+    of_sums, own = slices * block_m, kernel.slice * block_m
     told: list[ir.Statement] = []
     for i in range(config.tile_m):
-        place = kernel.slice * block_m + kernel.row(i)
-        of_sums = place + slices * block_m
-        told += [
-            kernel.slices.store(place, _held(kernel.most, i)),
-            kernel.slices.store(of_sums, sums.values[i]),
-        ]
+        place = own + kernel.row(i)
+        told.append(kernel.slices.store(place, kernel.most[i]))
+        told.append(kernel.slices.store(place + of_sums, sums.values[i]))
     body: list[ir.Statement] = [
-        *ir.under(kernel.frame.undecided((kernel.lane.below(1),)), tuple(told)),
+        *kernel.frame.where((kernel.lane.below(1),), tuple(told)),
         ir.Barrier(),
     ]
     for i in range(config.tile_m):
-        places = [kernel.row(i) + n * block_m for n in range(2 * slices)]
-        told_of = [kernel.slices[place] for place in places]
-        larger: ir.Expression = told_of[0]
-        for each in told_of[1:slices]:
+        places = [kernel.row(i) + n * block_m for n in range(slices)]
+        mosts = [kernel.slices[place] for place in places]
+        larger: ir.Expression = mosts[0]
+        for each in mosts[1:]:
             larger = larger.max(each)
-        body.append(_kept(kernel.larger, i, larger))
+        body.append(kernel.larger.store(i, larger))
         summed: ir.Expression = ir.number(0)
-        for most, sum_ in zip(told_of[:slices], told_of[slices:], strict=True):
-            summed = summed + sum_ * exp_of_difference(most, _held(kernel.larger, i))
-        share = exp_of_difference(_held(kernel.most, i), _held(kernel.larger, i))
-        whole = share if kernel.parts else share / summed
-        body.append(_kept(kernel.share, i, whole))
-        body += kernel.told(i, _held(kernel.larger, i), summed)
+        for most, place in zip(mosts, places, strict=True):
+            powers = exp_of_difference(most, kernel.larger[i])
+            summed = summed + kernel.slices[place + of_sums] * powers
+        own_share = exp_of_difference(kernel.most[i], kernel.larger[i])
+        body.append(share.store(i, own_share if kernel.parts else own_share / summed))
+        body += kernel.told(i, kernel.larger[i], summed)
         for c in kernel.outputs:
-            acc = _held(kernel.acc, ir.LANES * (i * len(kernel.outputs) + c), ir.LANES)
-            row = (kernel.slice * block_m + kernel.row(i)) * given.width
-            index = row + kernel.quads[c] * ir.LANES
-            value = acc * ir.splat(_held(kernel.share, i))
-            store = kernel.staged.store(index, value)
+            index = (own + kernel.row(i)) * given.width + kernel.quads[c] * ir.LANES
+            store = kernel.staged.store(index, kernel.acc[i, c] * ir.splat(share[i]))
             body += ir.under(kernel.exists(c), (store,))
     body.append(ir.Barrier())
     items = block_m * quads
@@ -397,11 +336,8 @@ def _added_up(kernel: AttentionKernel, sums: Reduced) -> ir.Block:
         exists = kernel.frame.undecided((place.below(items),))
         parts = ((f"added{count}.row", block_m), (f"added{count}.quad", quads))
         row, quad = kernel.frame.delinearize(place, parts)
-        output: ir.Expression | None = None
-        for n in range(slices):
-            at = (row + n * block_m) * given.width + quad * ir.LANES
-            each = kernel.staged.vector(at)
-            output = output + each if output else each
-        assert output is not None
+        rows = ((row + n * block_m) * given.width for n in range(slices))
+        outputs = [kernel.staged.vector(at + quad * ir.LANES) for at in rows]
+        output = reduce(add, outputs[1:], outputs[0])
         body += ir.under(exists, kernel.output(row, quad, output))
     return tuple(body)

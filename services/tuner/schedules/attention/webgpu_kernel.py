@@ -9,7 +9,7 @@ from kernelzoo.domain.operators.attention import HeadsOperand, ManyRowsAttention
 from kernelzoo.domain.operators.decoding import AttentionShape
 from services.tuner import ir
 from services.tuner.schedules.attention.scores import LOWEST, scored
-from services.tuner.schedules.attention.webgpu_config import AttentionMemory, WebgpuAttentionConfig
+from services.tuner.schedules.attention.webgpu_config import WebgpuAttentionConfig
 from services.tuner.schedules.base.cache import key_at, score_of, value_at
 from services.tuner.schedules.base.parts import OutputParts
 from services.tuner.schedules.base.webgpu_config import Cache
@@ -31,31 +31,21 @@ class CachedTokens:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedVector:
     """A vector that a thread copies: its row and number in a block of rows, and the bounds where it
-    exists. It is kept from element `slot` of the thread's registers on."""
+    exists. It is kept in the thread's register of number `turn`."""
 
-    slot: int
+    turn: int
     row: ir.Affine
     quad: ir.Affine
     exists: tuple[ir.Bound, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OperandRows:
     """Rows of an operand that a workgroup copies together: `count` of all `extent`, of `entries`
-    each. They lie from element `base` of workgroup memory on, `stride` apart."""
+    each. They lie from element `base` of workgroup memory on, `stride` apart. A thread copies
+    vectors at `places`, if any is copied."""
 
-    name: str
-    operand: HeadsOperand
-    extent: int
-    count: int
-    entries: int
-    base: int
-    stride: int
-    places: tuple[CopiedVector, ...]
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         frame: ir.Frame,
         thread: ir.Affine,
         config: WebgpuAttentionConfig,
@@ -66,11 +56,12 @@ class OperandRows:
         entries: int,
         base: int,
         stride: int,
-    ) -> "OperandRows":
-        """Makes the rows with the places that a thread copies, if any is copied."""
+    ) -> None:
+        self.name, self.operand, self.extent, self.count = name, operand, extent, count
+        self.entries, self.base, self.stride = entries, base, stride
         quads, threads = entries // ir.LANES, config.threads
         items = count * quads if config.cache is Cache.ROWS else 0
-        places: list[CopiedVector] = []
+        self.places: list[CopiedVector] = []
         row = quad = ir.ZERO
         for turn in range(-(-items // threads)):
             # Threads side by side copy what lies side by side: a warp reads whole lines of storage.
@@ -84,24 +75,14 @@ class OperandRows:
                 parts = ((f"{name}{turn}.row", count), (f"{name}{turn}.quad", quads))
                 row, quad = frame.delinearize(item, parts)
             exists = frame.undecided((bound,))
-            places.append(CopiedVector(slot=ir.LANES * turn, row=row, quad=quad, exists=exists))
-        return cls(
-            name=name,
-            operand=operand,
-            extent=extent,
-            count=count,
-            entries=entries,
-            base=base,
-            stride=stride,
-            places=tuple(places),
-        )
+            self.places.append(CopiedVector(turn=turn, row=row, quad=quad, exists=exists))
+        self.registers = ir.tile(f"next_{name}", len(self.places))
 
     def index(self, row: ir.Affine, quad: ir.Affine) -> ir.Affine:
         """Places a vector in workgroup memory."""
         return row * self.stride + quad * ir.LANES + self.base
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionKernel:
     """All steps know these. `frame` has the variables of one thread and collects what it names.
 
@@ -110,75 +91,40 @@ class AttentionKernel:
     `rows` are its queries and `quads` its vectors of the output: the last ones where these end.
     """
 
-    given: ManyRowsAttention
-    config: WebgpuAttentionConfig
-    parameters: tuple[ir.Buffer, ...]
-    cache: CachedTokens | None
-    memory: AttentionMemory
-    frame: ir.Frame
-    thread: ir.Affine
-    head: ir.Affine
-    first: ir.Affine
-    slice: ir.Affine
-    group: ir.Affine
-    lane: ir.Affine
-    rows: tuple[ir.Affine, ...]
-    quads: tuple[ir.Affine, ...]
-    queries: OperandRows
-    keys: OperandRows
-    values: OperandRows
-    part: ir.Affine
-    parts: OutputParts | None
-    staged: ir.Buffer
-    powers: ir.Buffer
-    slices: ir.Buffer
-    own_query: ir.Buffer
-    own_key: ir.Buffer
-    own_value: ir.Buffer
-    own_power: ir.Buffer
-    dot: ir.Buffer
-    acc: ir.Buffer
-    most: ir.Buffer
-    larger: ir.Buffer
-    share: ir.Buffer
-    sum: ir.Buffer
-    next_keys: ir.Buffer
-    next_values: ir.Buffer
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         given: ManyRowsAttention,
         config: WebgpuAttentionConfig,
         parameters: tuple[ir.Buffer, ...],
         cached: Callable[[ir.Frame, ir.Affine], CachedTokens] | None = None,
-    ) -> "AttentionKernel":
+    ) -> None:
         """`cached` answers for the frame and the head of a thread."""
         frame, memory = ir.Frame(), config.memory(given)
+        self.given, self.config, self.parameters, self.frame = given, config, parameters, frame
         tiles = -(-given.m // config.block_m)
-        workgroup = frame.variable("group", given.heads * tiles * config.parts)
-        thread = frame.variable("thread", config.threads)
+        self.workgroups = given.heads * tiles * config.parts
+        workgroup = frame.variable("group", self.workgroups)
+        self.thread = frame.variable("thread", config.threads)
         # Workgroups that follow one another are of one head: they read its keys at about the same
         # time, of which the cache that all cores share has most.
-        head, tile, part = frame.delinearize(
+        self.head, tile, self.part = frame.delinearize(
             workgroup, (("head", given.heads), ("tile", tiles), ("part", config.parts))
         )
         # Threads that share queries are neighbours, so that subgroups find their largest score. A
         # slice is whole rows of threads: its sums meet those of others once, behind the last block.
-        slice_, group, lane = frame.delinearize(
-            thread,
+        self.slice, self.group, self.lane = frame.delinearize(
+            self.thread,
             (
                 ("slice", config.sliced_n),
                 ("rows", config.thread_rows),
                 ("lane", config.threads_per_row),
             ),
         )
-        outputs = range(config.outputs(given))
-        first = tile * config.block_m
-        rows = (group * config.tile_m + i for i in range(config.tile_m))
-        quads = (lane + c * config.threads_per_row for c in outputs)
+        self.first = tile * config.block_m
+        # The vectors of a row of the output that the thread has, counted from 0.
+        self.outputs = range(config.outputs(given))
 
-        copied = partial(OperandRows.of, frame, thread, config)
+        copied = partial(OperandRows, frame, self.thread, config)
         # Rows of queries and keys are padded: threads read one entry of many rows at once, which
         # would be in one bank. Values are read along their rows, and are not.
         (m, n), stride, width = (
@@ -186,69 +132,47 @@ class AttentionKernel:
             config.row_stride(given),
             given.width,
         )
-        keys = copied("keys", given.keys, given.n, n, given.head_dim, memory.keys, stride)
-        values = copied("values", given.values, given.n, n, width, memory.values, width)
-        return cls(
-            given=given,
-            config=config,
-            parameters=parameters,
-            cache=cached(frame, head) if cached else None,
-            memory=memory,
-            frame=frame,
-            thread=thread,
-            head=head,
-            first=first,
-            slice=slice_,
-            group=group,
-            lane=lane,
-            # Instead of a condition, the last query and the last vector are computed again, which a
-            # condition on the store leaves out.
-            rows=tuple(
-                frame.clamped(f"row{i}", first + row, given.m, 1) for i, row in enumerate(rows)
-            ),
-            quads=tuple(
-                frame.clamped(f"quad{c}", quad, given.width // ir.LANES, 1)
-                for c, quad in enumerate(quads)
-            ),
-            queries=copied("queries", given.queries, given.m, m, given.head_dim, 0, stride),
-            keys=keys,
-            values=values,
-            part=part,
-            parts=OutputParts.of(given.m * given.heads, config.parts, given.width)
-            if config.parts > 1
-            else None,
-            staged=ir.shared("staged", memory.size),
-            powers=ir.shared("powers", memory.powers),
-            slices=ir.shared("slices", memory.slices),
-            own_query=ir.local("own_query", ir.LANES * config.tile_m),
-            own_key=ir.local("own_key", ir.LANES),
-            own_value=ir.local("own_value", ir.LANES * len(outputs)),
-            # Powers of four queries are one vector: threads that share queries write theirs to
-            # workgroup memory and read all of a key from there, four queries at a time.
-            own_power=ir.local("own_power", ir.LANES * -(-config.tile_m // ir.LANES)),
-            dot=ir.local("dot", config.tile_m * config.tile_n),
-            acc=ir.local("acc", ir.LANES * config.tile_m * len(outputs)),
-            # The largest score and the sum of a row are kept beside its outputs, so that keys are
-            # passed over once (online softmax); `share` is what a larger score leaves of both.
-            most=ir.local("most", config.tile_m),
-            larger=ir.local("larger", config.tile_m),
-            share=ir.local("share", config.tile_m),
-            sum=ir.local("sum", config.tile_m),
-            next_keys=ir.local("next_keys", ir.LANES * len(keys.places)),
-            next_values=ir.local("next_values", ir.LANES * len(values.places)),
+        self.keys = copied("keys", given.keys, given.n, n, given.head_dim, memory.keys, stride)
+        self.values = copied("values", given.values, given.n, n, width, memory.values, width)
+        self.cache = cached(frame, self.head) if cached else None
+        # Instead of a condition, the last query and the last vector are computed again, which a
+        # condition on the store leaves out.
+        self.rows = [
+            frame.clamped(f"row{i}", self.first + self.row(i), given.m, 1)
+            for i in range(config.tile_m)
+        ]
+        self.quads = [
+            frame.clamped(f"quad{c}", self.own_quad(c), given.width // ir.LANES, 1)
+            for c in self.outputs
+        ]
+        self.queries = copied("queries", given.queries, given.m, m, given.head_dim, 0, stride)
+        self.parts = None
+        if config.parts > 1:
+            self.parts = OutputParts.of(given.m * given.heads, config.parts, given.width)
+        self.staged = ir.shared("staged", memory.size)
+        self.powers = ir.shared("powers", memory.powers)
+        self.slices = ir.shared("slices", memory.slices)
+        self.own_query, self.own_key = ir.tile("own_query", config.tile_m), ir.tile("own_key", 1)
+        self.own_value = ir.tile("own_value", len(self.outputs))
+        # Powers of four queries are one vector: threads that share queries write theirs to
+        # workgroup memory and read all of a key from there, four queries at a time.
+        self.own_power = ir.tile("own_power", -(-config.tile_m // ir.LANES))
+        self.dot = ir.tile("dot", config.tile_m, config.tile_n, lanes=1)
+        self.acc = ir.tile("acc", config.tile_m, len(self.outputs))
+        # The largest score and the sum of a row are kept beside its outputs, so that keys are
+        # passed over once (online softmax); `share` is what a larger score leaves of both.
+        self.most, self.larger, self.share, self.sum = (
+            ir.tile(name, config.tile_m, lanes=1) for name in ("most", "larger", "share", "sum")
         )
 
     @property
     def local(self) -> tuple[ir.Buffer, ...]:
         # The next block is on its way into these while threads multiply this one.
-        copied = (self.next_keys, self.next_values) if self.copies else ()
+        copied = (self.keys.registers, self.values.registers) if self.copies else ()
         exchanged = (self.own_power,) if self.config.shares_rows else ()
-        return (
-            *copied,
-            *exchanged,
-            *(self.own_query, self.own_key, self.own_value, self.dot, self.acc),
-            *(self.most, self.larger, self.share, self.sum),
-        )
+        own = (self.own_query, self.own_key, self.own_value, self.dot, self.acc)
+        kept = (self.most, self.larger, self.share, self.sum)
+        return tuple(tile.buffer for tile in (*copied, *exchanged, *own, *kept))
 
     @property
     def shared(self) -> tuple[ir.Buffer, ...]:
@@ -272,11 +196,6 @@ class AttentionKernel:
         return self.part * self.blocks + place
 
     @property
-    def outputs(self) -> range:
-        """The vectors of a row of the output that the thread has, counted from 0."""
-        return range(self.config.outputs(self.given))
-
-    @property
     def tile(self) -> Iterator[tuple[int, int]]:
         """The thread's rows and keys of a block."""
         return ((i, j) for i in range(self.config.tile_m) for j in range(self.config.tile_n))
@@ -285,9 +204,12 @@ class AttentionKernel:
         """The thread's query number i among the workgroup's."""
         return self.group * self.config.tile_m + i
 
+    def own_quad(self, c: int) -> ir.Affine:
+        """The thread's vector number c of a row of the output."""
+        return self.lane + c * self.config.threads_per_row
+
     def exists(self, c: int) -> tuple[ir.Bound, ...]:
-        place = self.lane + c * self.config.threads_per_row
-        return self.frame.undecided((place.below(self.given.width // ir.LANES),))
+        return self.frame.undecided((self.own_quad(c).below(self.given.width // ir.LANES),))
 
     def key(self, place: ir.Affine) -> ir.Affine:
         """The key at a place of the thread's slice, in the block."""
@@ -296,6 +218,13 @@ class AttentionKernel:
     def own_column(self, j: int) -> ir.Affine:
         """The thread's key number j, in the block."""
         return self.key(self.lane + j * self.config.threads_per_row)
+
+    def read(
+        self, rows: OperandRows, own: ir.Affine, stored: ir.Affine, quad: ir.Affine
+    ) -> ir.Load:
+        """A vector of an operand, by its number: in workgroup memory by the row of the block, in
+        storage by the row that is `stored`."""
+        return self.copied(rows, own, quad) if self.copies else self.stored(rows, stored, quad)
 
     def stored(self, rows: OperandRows, row: ir.Affine, quad: ir.Affine) -> ir.Load:
         """A vector of an operand in storage, by row and number."""
@@ -361,8 +290,7 @@ class AttentionKernel:
         else:
             index = entry * self.given.width + at
             store = self.parameters[-1].store(index, value)
-        inside = self.frame.undecided((place.below(self.given.m),))
-        return ir.under(inside, (store,))
+        return self.frame.where((place.below(self.given.m),), (store,))
 
     def told(self, i: int, most: ir.Expression, sum_: ir.Expression) -> ir.Block:
         """Stores the largest score of query number i in this part of the keys, and the sum of its
@@ -374,4 +302,4 @@ class AttentionKernel:
         # Threads that share a query have all its sum: the first of them stores it.
         bounds = (self.lane.below(1), self.slice.below(1), place.below(self.given.m))
         store = self.parts.told(entry, self.part, most, sum_)
-        return ir.under(self.frame.undecided(bounds), (store,))
+        return self.frame.where(bounds, (store,))

@@ -23,7 +23,7 @@ JOINERS = 128
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config, workload = WebgpuSplitAttentionConfig.of(candidate), candidate.workload
-    kernel = AttentionKernel.of(attends(workload), config, parameters_of(workload))
+    kernel = AttentionKernel(attends(workload), config, parameters_of(workload))
     assert kernel.parts is not None
     parameters = (*kernel.parameters, kernel.parts.held)
     joined = _joined(kernel, kernel.parts, parameters)
@@ -40,5 +40,4 @@ def _joined(
     place = quad * ir.LANES
     index = row * given.width + place
     block = ir.under(exists, parts.joined(row, place, kernel.parameters[-1], index))
-    inner = ir.threads(JOINERS, frame.enclose(block))
-    return ir.program(parameters, "group", workgroups, (inner,))
+    return frame.dispatch(parameters, (workgroups, JOINERS), block)

@@ -9,18 +9,17 @@ from collections.abc import Set as AbstractSet
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
-    Axis,
     Binary,
     BinaryOp,
     Call,
     Expression,
     Function,
-    Integer,
     Read,
     Real,
 )
 from kernelzoo.domain.workload import KEY_DTYPES
 from services.tuner import ir
+from services.tuner.schedules.base.places import affine, row_major
 
 _OPERATIONS = {
     BinaryOp.ADD: ir.BinaryOp.ADD,
@@ -51,7 +50,7 @@ def is_plain(value: Expression, inputs: Mapping[str, str], made: AbstractSet[str
             if tensor in made:
                 return True
             real = DType(inputs.get(tensor, DType.I32)) in KEY_DTYPES
-            return real and all(_place(place, None) is not None for place in at)
+            return real and all(affine(place) is not None for place in at)
         case Binary(op, left, right) if op in _OPERATIONS:
             return is_plain(left, inputs, made) and is_plain(right, inputs, made)
         case Call(function, argument) if function in _FUNCTIONS:
@@ -78,33 +77,12 @@ def entry_value(
             return made[tensor]
         case Read(tensor, at):
             buffer, shape = held[tensor]
-            index = ir.ZERO
-            for place, size in zip(at, shape, strict=True):
-                found = _place(place, places)
-                if found is None:
-                    raise ir.unsupported(value, "the value of an entry")
-                index = index * size + found
-            return buffer[index]
+            indices = [index for place in at if (index := affine(place, places)) is not None]
+            if len(indices) < len(at):
+                raise ir.unsupported(value, "the value of an entry")
+            return buffer[row_major(indices, shape)]
         case Binary(op, left, right):
             return ir.Binary(op=_OPERATIONS[op], left=inside(left), right=inside(right))
         case Call(function, argument):
             return ir.call(_FUNCTIONS[function], inside(argument))
     raise ir.unsupported(value, "the value of an entry")
-
-
-def _place(place: Expression, places: Mapping[str, ir.Affine] | None) -> ir.Affine | None:
-    """A sum of axes and multiples of them; without `places` each stands for itself."""
-    match place:
-        case Integer(value):
-            return ir.constant(value)
-        case Axis(name):
-            return ir.variable(name) if places is None else places[name]
-        case Binary(BinaryOp.ADD | BinaryOp.SUB as op, left, right):
-            one, other = _place(left, places), _place(right, places)
-            if one is None or other is None:
-                return None
-            return one + other * (1 if op is BinaryOp.ADD else -1)
-        case Binary(BinaryOp.MUL, left, Integer(factor)):
-            one = _place(left, places)
-            return None if one is None else one * factor
-    return None

@@ -8,6 +8,7 @@ family's `lower` is a function of `schedules/NAME/TARGET.py`, which the first ca
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from typing import TypedDict, Unpack
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.gpu import GpuModel
@@ -52,16 +53,21 @@ class ScheduleFamily:
     spares: bool = False
 
 
+class Takes(TypedDict, total=False):
+    """Programs that a family takes besides named ones, as in `ScheduleFamily`."""
+
+    programs: bool
+    states: bool
+    ordered: bool
+    recurrences: bool
+    spares: bool
+
+
 def wasm_family(
     name: str,
     matches: Matches,
     configs: Callable[[Workload], Sequence[WasmConfig]],
-    *,
-    programs: bool = False,
-    states: bool = False,
-    ordered: bool = False,
-    recurrences: bool = False,
-    spares: bool = False,
+    **takes: Unpack[Takes],
 ) -> ScheduleFamily:
     """A family for wasm; its template is `schedules/NAME/wasm.py`."""
 
@@ -75,11 +81,7 @@ def wasm_family(
         space=space,
         lower=_lower_of(f"{name}.wasm"),
         template=f"{name}.wasm",
-        programs=programs,
-        states=states,
-        ordered=ordered,
-        recurrences=recurrences,
-        spares=spares,
+        **takes,
     )
 
 
@@ -89,11 +91,7 @@ def webgpu_family(
     configs: Callable[[Workload, GpuModel], Sequence[WebgpuConfig]],
     *,
     template: str = "",
-    programs: bool = False,
-    states: bool = False,
-    ordered: bool = False,
-    recurrences: bool = False,
-    spares: bool = False,
+    **takes: Unpack[Takes],
 ) -> ScheduleFamily:
     """A family for webgpu; its template is `schedules/NAME/webgpu.py` unless another is named, as
     "FOLDER.MODULE"."""
@@ -108,11 +106,7 @@ def webgpu_family(
         space=space,
         lower=_lower_of(template or f"{name}.webgpu"),
         template=template or f"{name}.webgpu",
-        programs=programs,
-        states=states,
-        ordered=ordered,
-        recurrences=recurrences,
-        spares=spares,
+        **takes,
     )
 
 

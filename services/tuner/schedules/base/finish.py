@@ -15,11 +15,12 @@ from functools import lru_cache
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner import ir
-from services.tuner.operators.lowering import computed
+from services.tuner.operators.lowering import DTYPES, computed
 from services.tuner.schedules.base.epilogue import SUM, Epilogue, Shape, epilogue_of
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.fused import fused
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.places import row_major
 from services.tuner.tir.lowering import plain_program
 from services.tuner.tir.tvm import Node, te
 
@@ -56,6 +57,17 @@ class Finish:
             return ir.with_operands(part, inside)
 
         return held[self.entry.buffer.name].store(moved(self.entry.index), inside(self.entry.value))
+
+
+def placeholders_of(extents: Extents) -> tuple[Node, ...]:
+    """a, b and the inputs of the epilogue."""
+    extra = extents.epilogue.inputs if extents.epilogue else ()
+    names = ("a", "b", *(name for name, _ in extra))
+    dtypes = {"b": DTYPES[extents.b_dtype]}
+    return tuple(
+        te.placeholder(shape, name=name, dtype=dtypes.get(name, "float32"))
+        for shape, name in zip(extents.shapes[:-1], names, strict=True)
+    )
 
 
 def finished(epilogue: Epilogue, entries: Node, extra: tuple[Node, ...]) -> Node:
@@ -100,10 +112,7 @@ def stored_entry(workload: Workload, at: tuple[ir.Affine, ...], value: ir.Expres
     *_, output = parameters = parameters_of(workload)
     whole = fused(workload.program)
     if whole is None or whole.after is None:
-        index = ir.ZERO
-        for place, size in zip(at, workload.output.shape, strict=True):
-            index = index * size + place
-        return output.store(index, value)
+        return output.store(row_major(at, workload.output.shape), value)
     axes = (axis.name for axis in whole.reduction.axes)
     epilogue = epilogue_of(whole, tuple((name, (name,)) for name in axes))
     if epilogue is None:

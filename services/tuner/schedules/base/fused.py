@@ -118,7 +118,7 @@ def fused(program: Program) -> Fused | None:
             after=None,
             output=reduction.name,
         )
-    value = _inlined(behind)
+    value = inlined(behind[-1].value, behind[:-1])
     read = {part.tensor for part in parts(value) if isinstance(part, Read)}
     if read & {stage.name for stage in before} or any(s.dtype != reduction.dtype for s in behind):
         return None
@@ -162,9 +162,9 @@ def _moved(
     )
 
 
-def _inlined(stages: tuple[Stage, ...]) -> Expression:
-    """The value of the last stage, with those of all others in the place of what it reads."""
-    made = {stage.name: stage for stage in stages[:-1]}
+def inlined(value: Expression, stages: Iterable[Stage]) -> Expression:
+    """A value with those of stages in the place of what it reads of them."""
+    made = {stage.name: stage for stage in stages}
 
     def inside(part: Expression) -> Expression:
         match rebuilt(part, inside):
@@ -175,7 +175,7 @@ def _inlined(stages: tuple[Stage, ...]) -> Expression:
             case other:
                 return other
 
-    return inside(stages[-1].value)
+    return inside(value)
 
 
 def without_unit_axes(program: Program) -> Program:

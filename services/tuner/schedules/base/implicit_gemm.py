@@ -16,14 +16,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelzoo.domain.operators.expressions import (
-    Axis,
-    Binary,
-    BinaryOp,
     Choice,
     CompareOp,
     Comparison,
     Expression,
-    Integer,
     Read,
     Real,
     number,
@@ -41,6 +37,7 @@ from services.tuner.schedules.base.iteration import (
     iteration_space,
     reads_of,
 )
+from services.tuner.schedules.base.places import affine, row_major
 
 PIXELS, TAPS = ("t", "z", "b", "y", "x"), ("p", "s", "r", "q")
 """Kernels call axes so, by the last of these where there are fewer."""
@@ -144,26 +141,6 @@ def _alone(bound: ir.Bound) -> ir.Bound:
     return index.below(bound.limit - bound.index.constant)
 
 
-def affine(place: Expression) -> ir.Affine | None:
-    """By the names of axes; None for an index that is no sum of their multiples."""
-    match place:
-        case Integer(value):
-            return ir.constant(value)
-        case Axis(name):
-            return ir.variable(name)
-        case Binary(BinaryOp.MUL, part, Integer(factor)) | Binary(
-            BinaryOp.MUL, Integer(factor), part
-        ):
-            whole = affine(part)
-            return None if whole is None else whole * factor
-        case Binary(BinaryOp.ADD | BinaryOp.SUB as op, left, right):
-            one, other = affine(left), affine(right)
-            if one is None or other is None:
-                return None
-            return one + other * (1 if op is BinaryOp.ADD else -1)
-    return None
-
-
 @lru_cache(maxsize=1024)
 def product_extents(workload: Workload) -> Extents:
     """The extents of the product. Raises UnsupportedProgram for an operator that is none."""
@@ -235,10 +212,8 @@ class ImageWindow:
 
     def element(self, pixel: tuple[ir.Affine, ...], tap: tuple[ir.Affine, ...]) -> ir.Affine:
         """The index of a pixel's tap in the images."""
-        index = ir.ZERO
-        for place, size in self._places(pixel, tap):
-            index = index * size + place
-        return index * self.channels + tap[-1]
+        places, sizes = zip(*self._places(pixel, tap), strict=True)
+        return row_major((*places, tap[-1]), (*sizes, self.channels))
 
     def bounds(
         self, pixel: tuple[ir.Affine, ...], tap: tuple[ir.Affine, ...]

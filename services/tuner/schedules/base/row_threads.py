@@ -58,6 +58,49 @@ class Reduced:
     shared: tuple[ir.Buffer, ...]
 
 
+def by_subgroups(
+    sharing: RowThreads, value: ir.Expression, name: str, op: ir.BinaryOp
+) -> tuple[ir.SubgroupReduce, ir.Buffer]:
+    """The reduction, and the workgroup memory that it needs."""
+    shared = ir.shared(name, ir.lanes_of(value) * sharing.threads * sharing.rows)
+    reduction = ir.SubgroupReduce(
+        op=op, value=value, thread=ir.value(sharing.thread), threads=sharing.threads, shared=shared
+    )
+    return reduction, shared
+
+
+def by_tree(
+    sharing: RowThreads,
+    value: ir.Expression,
+    name: str,
+    op: ir.BinaryOp,
+    counts: Sequence[int],
+) -> tuple[ir.Expression, list[ir.Statement], list[ir.Buffer]]:
+    """Returns what the threads of a row know after the statements, by a tree in workgroup memory
+    with so many values at each level. A thread takes values that lie as far apart as its level has
+    threads, so that neighbours read neighbours."""
+    lanes = ir.lanes_of(value)
+    shared = [
+        ir.shared(f"{name}.{n}", lanes * count * sharing.rows) for n, count in enumerate(counts)
+    ]
+
+    def place(level: int, at: ir.Affine) -> ir.Affine:
+        return (sharing.own * counts[level] + at) * lanes
+
+    def spread(level: int, first: ir.Affine, apart: int) -> ir.Expression:
+        places = (place(level, first + n) for n in range(0, counts[level], apart))
+        values = [ir.Load(buffer=shared[level], index=at, lanes=lanes) for at in places]
+        return ir.pairwise(values, op)
+
+    body: list[ir.Statement] = [shared[0].store(place(0, sharing.lane), value), ir.Barrier()]
+    for level, count in enumerate(counts[1:], start=1):
+        store = shared[level].store(
+            place(level, sharing.lane), spread(level - 1, sharing.lane, count)
+        )
+        body += (*ir.under((sharing.lane.below(count),), (store,)), ir.Barrier())
+    return spread(len(counts) - 1, ir.ZERO, 1), body, shared
+
+
 def reduced(
     sharing: RowThreads,
     values: Sequence[ir.Expression],
@@ -69,12 +112,17 @@ def reduced(
         return Reduced(values=tuple(values), body=(), local=(), shared=())
     local, shared, body = [], [], []
     for place, pack in enumerate(_packs(values)):
-        held = ir.local(f"{name}.row{place}", ir.lanes_of(pack))
-        make = _by_subgroups if sharing.subgroups else _by_tree
-        statements, buffers = make(sharing, pack, held, f"{name}.shared{place}", op)
+        held, memory = ir.local(f"{name}.row{place}", ir.lanes_of(pack)), f"{name}.shared{place}"
+        value: ir.Expression
+        if sharing.subgroups:
+            value, buffer = by_subgroups(sharing, pack, memory, op)
+            shared.append(buffer)
+        else:
+            value, steps, buffers = by_tree(sharing, pack, memory, op, levels(sharing.threads))
+            body += steps
+            shared += buffers
         local.append(held)
-        shared += buffers
-        body += statements
+        body.append(held.store(0, value))
     found = [held[lane] for held in local for lane in range(held.size)]
     return Reduced(
         values=tuple(found[: len(values)]),
@@ -92,44 +140,3 @@ def _packs(values: Sequence[ir.Expression]) -> list[ir.Expression]:
         padded = (*part, *[ir.number(0)] * (ir.LANES - len(part)))
         packs.append(part[0] if len(part) == 1 else ir.Lanes(values=padded))
     return packs
-
-
-def _by_subgroups(
-    sharing: RowThreads, pack: ir.Expression, held: ir.Buffer, name: str, op: ir.BinaryOp
-) -> tuple[list[ir.Statement], list[ir.Buffer]]:
-    shared = ir.shared(name, ir.lanes_of(pack) * sharing.threads * sharing.rows)
-    value = ir.SubgroupReduce(
-        op=op, value=pack, thread=ir.value(sharing.thread), threads=sharing.threads, shared=shared
-    )
-    return [held.store(0, value)], [shared]
-
-
-def _by_tree(
-    sharing: RowThreads, pack: ir.Expression, held: ir.Buffer, name: str, op: ir.BinaryOp
-) -> tuple[list[ir.Statement], list[ir.Buffer]]:
-    """A thread takes values that lie as far apart as its level has threads, so that neighbours read
-    neighbours."""
-    counts, lanes = levels(sharing.threads), ir.lanes_of(pack)
-    shared = [
-        ir.shared(f"{name}.{n}", lanes * count * sharing.rows) for n, count in enumerate(counts)
-    ]
-
-    def place(level: int, at: ir.Affine) -> ir.Affine:
-        return (sharing.own * counts[level] + at) * lanes
-
-    def spread(level: int, first: ir.Affine, apart: int) -> ir.Expression:
-        places = (first + n for n in range(0, counts[level], apart))
-        loads = [
-            ir.Load(buffer=shared[level], index=place(level, at), lanes=lanes) for at in places
-        ]
-        return ir.pairwise(loads, op)
-
-    body: list[ir.Statement] = [shared[0].store(place(0, sharing.lane), pack), ir.Barrier()]
-    for level in range(1, len(counts)):
-        store = shared[level].store(
-            place(level, sharing.lane), spread(level - 1, sharing.lane, counts[level])
-        )
-        body += ir.under((sharing.lane.below(counts[level]),), (store,))
-        body.append(ir.Barrier())
-    body.append(held.store(0, spread(len(counts) - 1, ir.ZERO, 1)))
-    return body, shared

@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
+from services.tuner.ir.nodes import LANES
 from services.tuner.schedules.base.settings import CandidateSettings, wasm_candidate
 
 MAX_TILE_ELEMENTS = 128
@@ -25,6 +26,22 @@ class Pack(StrEnum):
     NONE = "none"
     KERNEL = "kernel"
     PREPACKED = "prepacked"
+
+
+def tile_fault(rows: int, columns: int, unrolled: int) -> str:
+    """The fault of sums of so many rows and columns in registers of WebAssembly, and a loop body
+    that adds products of `unrolled` terms to each."""
+    if rows * columns > MAX_TILE_ELEMENTS or columns % LANES:
+        return (
+            f"a register tile of {rows}x{columns} must have columns in multiples of {LANES} and at "
+            f"most {MAX_TILE_ELEMENTS} entries"
+        )
+    if unrolled > MAX_UNROLL_K or rows * columns * unrolled > MAX_UNROLLED_PRODUCTS:
+        return (
+            f"{unrolled} unrolled terms are too many; use at most {MAX_UNROLL_K}, and "
+            f"{MAX_UNROLLED_PRODUCTS} products in the loop body"
+        )
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

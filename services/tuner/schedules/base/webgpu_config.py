@@ -66,9 +66,9 @@ class WebgpuConfig(ABC):
             return False
         return True
 
-    @abstractmethod
-    def workgroup_bytes_for(self, workload: Workload, /) -> int:
-        """Bytes of workgroup memory of the kernel."""
+    def workgroup_bytes_for(self, _: Workload, /) -> int:
+        """Bytes of workgroup memory of the kernel; none, unless a family says how many."""
+        return 0
 
     def statements(self, _: Workload) -> int:
         """Statements of a thread that a driver has to compile, of families that have many: others

@@ -24,6 +24,8 @@ and ends at its own place:
 """
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators.decoding import LANES, LOWEST, AttentionShape
@@ -52,7 +54,7 @@ KEEPERS = 64
 def lower(candidate: Candidate) -> ScheduledProgram:
     config, workload = WebgpuBlockAttentionConfig.of(candidate), candidate.workload
     operands = BlockOperands.of(workload)
-    return ScheduledProgram(nests=(_joined(operands), _attended(operands, config)))
+    return ScheduledProgram(nests=(_joined(operands), _Kernel(operands, config).program()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,231 +129,153 @@ def _joined(operands: BlockOperands) -> ir.Program:
             value_at(shape, kv, quad, token), operands.projected(row, key + shape.kv_heads, quad)
         ),
     )
-    body = frame.enclose(ir.under((*exists, *room), stores))
-    inner = ir.threads(KEEPERS, body)
-    return ir.program(operands.parameters, "group", workgroups, (inner,))
+    body = ir.under((*exists, *room), stores)
+    return frame.dispatch(operands.parameters, (workgroups, KEEPERS), body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
     """All steps of the second dispatch know these. `row` is the thread's in the workgroup, `first`
     the workgroup's first row in the block, `here` the place of the block's first row."""
 
-    config: WebgpuBlockAttentionConfig
-    operands: BlockOperands
-    frame: ir.Frame
-    thread: ir.Affine
-    row: ir.Affine
-    lane: ir.Affine
-    head: ir.Affine
-    group: ir.Affine
-    first: ir.Affine
-    here: ir.Affine
-    query: ir.Buffer
-    mixed: ir.Buffer
-    acc: ir.Buffer
-    dot: ir.Buffer
-    most: ir.Buffer
-    score: ir.Buffer
-    share: ir.Buffer
-    sum: ir.Buffer
-
-    @classmethod
-    def of(cls, operands: BlockOperands, config: WebgpuBlockAttentionConfig) -> "_Kernel":
+    def __init__(self, operands: BlockOperands, config: WebgpuBlockAttentionConfig) -> None:
         shape, frame = operands.shape, ir.Frame()
+        self.config, self.operands, self.shape, self.frame = config, operands, shape, frame
         tiles = -(-operands.rows // config.block_m)
-        workgroup = frame.variable("group", shape.heads * tiles)
+        self.workgroups = shape.heads * tiles
+        workgroup = frame.variable("group", self.workgroups)
         thread = frame.variable("thread", config.threads)
-        head, tile = frame.delinearize(workgroup, (("head", shape.heads), ("tile", tiles)))
-        group, _ = frame.delinearize(head, (("shared", shape.kv_heads), ("among", shape.shared)))
-        row, lane = frame.delinearize(
+        self.head, tile = frame.delinearize(workgroup, (("head", shape.heads), ("tile", tiles)))
+        self.group, _ = frame.delinearize(
+            self.head, (("shared", shape.kv_heads), ("among", shape.shared))
+        )
+        self.thread, self.first = thread, tile * config.block_m
+        self.row, self.lane = frame.delinearize(
             thread, (("row", config.block_m), ("lane", config.threads_per_row))
         )
-        mixed = LANES * config.threads * config.outputs_at_once(shape)
-        return cls(
-            config=config,
-            operands=operands,
-            frame=frame,
-            thread=thread,
-            row=row,
-            lane=lane,
-            head=head,
-            group=group,
-            first=tile * config.block_m,
-            here=operands.position(frame),
-            query=ir.shared("query", config.block_m * shape.head_dim),
-            mixed=ir.shared("mixed", mixed),
-            acc=ir.local("acc", shape.head_dim),
-            dot=ir.local("dot", LANES),
-            most=ir.local("most", 1),
-            score=ir.local("score", 1),
-            share=ir.local("share", 1),
-            sum=ir.local("sum", 1),
+        self.here = operands.position(frame)
+        self.query = ir.shared("query", config.block_m * shape.head_dim)
+        self.at_once = config.outputs_at_once(shape)
+        self.mixed = ir.shared("mixed", LANES * config.threads * self.at_once)
+        self.acc, self.dot = ir.tile("acc", operands.quads), ir.tile("dot", 1)
+        self.most, self.score, self.share, self.sum = (
+            ir.local(name, 1) for name in ("most", "score", "share", "sum")
         )
 
-    @property
-    def local(self) -> tuple[ir.Buffer, ...]:
-        return self.acc, self.dot, self.most, self.score, self.share, self.sum
-
-    @property
-    def shared(self) -> tuple[ir.Buffer, ...]:
-        return (self.query, self.mixed) if self.mixed.size else (self.query,)
-
-    @property
-    def sharing(self) -> RowThreads:
-        return RowThreads(
-            threads=self.config.threads_per_row,
-            rows=self.config.block_m,
+    def program(self) -> ir.Program:
+        config = self.config
+        sharing = RowThreads(
+            threads=config.threads_per_row,
+            rows=config.block_m,
             own=self.row,
             lane=self.lane,
-            subgroups=self.config.subgroups,
+            subgroups=config.subgroups,
+        )
+        most = reduced(sharing, [self.most[0]], "row_most", ir.BinaryOp.MAX)
+        share = exp_of_difference(self.most[0], most.values[0])
+        total = reduced(sharing, [self.sum[0] * self.share[0]], "row_total")
+        queries = config.block_m * self.operands.quads
+        body: ir.Block = (
+            *self.frame.strided("read", "place", queries, config.threads, self.rotated),
+            ir.Barrier(),
+            *self.tokens(),
+            *most.body,
+            self.share.store(0, share),
+            *total.body,
+            *self.outputs(total.values[0]),
+        )
+        own = (self.acc.buffer, self.dot.buffer, self.most, self.score, self.share, self.sum)
+        mixed = (self.mixed,) if self.mixed.size else ()
+        return self.frame.dispatch(
+            self.operands.parameters,
+            (self.workgroups, config.threads),
+            body,
+            local=(*own, *most.local, *total.local),
+            shared=(self.query, *mixed, *most.shared, *total.shared),
         )
 
-    def entries(self, quad: int) -> ir.Load:
-        """Four entries of the thread's output."""
-        return self.acc.vector(LANES * quad)
+    # Step 1: the queries of the workgroup's rows.
 
-
-def _attended(operands: BlockOperands, config: WebgpuBlockAttentionConfig) -> ir.Program:
-    kernel = _Kernel.of(operands, config)
-    most = reduced(kernel.sharing, [_held(kernel.most)], "row_most", ir.BinaryOp.MAX)
-    share = exp_of_difference(_held(kernel.most), most.values[0])
-    sums = reduced(kernel.sharing, [_held(kernel.sum) * _held(kernel.share)], "row_total")
-    body: ir.Block = (
-        *_queries(kernel),
-        ir.Barrier(),
-        *_tokens(kernel),
-        *most.body,
-        kernel.share.store(0, share),
-        *sums.body,
-        *_outputs(kernel, sums.values[0]),
-    )
-    body = ir.allocated((*kernel.local, *most.local, *sums.local), body)
-    block: ir.Block = (ir.threads(config.threads, kernel.frame.enclose(body)),)
-    block = ir.allocated((*kernel.shared, *most.shared, *sums.shared), block)
-    workgroups = operands.shape.heads * -(-operands.rows // config.block_m)
-    return ir.program(operands.parameters, "group", workgroups, block)
-
-
-def _held(buffer: ir.Buffer) -> ir.Load:
-    return buffer[0]
-
-
-# Step 1: the queries of the workgroup's rows.
-
-
-def _queries(kernel: _Kernel) -> ir.Block:
-    config, operands, shape = kernel.config, kernel.operands, kernel.operands.shape
-    items = config.block_m * operands.quads
-    turns = -(-items // config.threads)
-    inside = kernel.frame.nested()
-    place = inside.variable("read", turns) * config.threads + kernel.thread
-    exists = inside.undecided((place.below(items),))
-    place = inside.clamped("place", place, items, 1)
-    row, quad = inside.delinearize(place, (("query_row", config.block_m), ("quad", operands.quads)))
-    source = inside.clamped("source", kernel.first + row, operands.rows, 1)
-    token = inside.clamped("token", kernel.here + source, shape.length, 1)
-    scale = ir.splat(ir.number(shape.factor))
-    value = operands.rotated(inside, source, kernel.head, quad, token) * scale
-    store = kernel.query.store(place * LANES, value)
-    return ir.serial("read", turns, inside.enclose(ir.under(exists, (store,))))
-
-
-# Step 2: the thread's tokens, one after the other.
-
-
-def _tokens(kernel: _Kernel) -> ir.Block:
-    config, operands, shape = kernel.config, kernel.operands, kernel.operands.shape
-    steps = -(-shape.span // config.threads_per_row)
-    place = kernel.here + kernel.first + kernel.row
-    inside = kernel.frame.nested()
-    seen_from = first_seen(inside, place, shape)
-    token = ir.variable("step") * config.threads_per_row + kernel.lane + seen_from
-    bounds = [(token - place).below(1)]
-    if steps * config.threads_per_row + inside.upper_bound(seen_from) > shape.length:
-        bounds.append(token.below(shape.length))
-    score, most = _held(kernel.score), _held(kernel.most)
-    share, sum_ = _held(kernel.share), _held(kernel.sum)
-    larger = most.max(score)
-    summed = sum_ * share + score
-    body: list[ir.Statement] = [
-        *_scored(kernel, token),
-        kernel.share.store(0, exp_of_difference(most, larger)),
-        kernel.most.store(0, larger),
-        # From here on the power in place of the score.
-        kernel.score.store(0, exp_of_difference(score, most)),
-        kernel.sum.store(0, summed),
-    ]
-    for quad in range(operands.quads):
-        index = value_at(shape, kernel.group, ir.constant(quad), token)
-        value = operands.values.vector(index)
-        before = kernel.entries(quad) * ir.splat(share)
-        body.append(kernel.acc.store(LANES * quad, before + ir.splat(score) * value))
-    zero = ir.numbers(0)
-    return (
-        kernel.most.store(0, ir.number(LOWEST)),
-        kernel.sum.store(0, 0.0),
-        *(kernel.acc.store(LANES * quad, zero) for quad in range(operands.quads)),
-        *inside.enclose((ir.loop("step", steps, ir.under(bounds, tuple(body))),)),
-    )
-
-
-def _scored(kernel: _Kernel, token: ir.Affine) -> ir.Block:
-    operands, shape = kernel.operands, kernel.operands.shape
-    body: list[ir.Statement] = []
-    for quad in range(operands.quads):
-        place = kernel.row * shape.head_dim + LANES * quad
-        query = kernel.query.vector(place)
-        index = key_at(shape, kernel.group, ir.constant(quad), token)
-        product = query * operands.keys.vector(index)
-        so_far = kernel.dot.vector(0)
-        value = so_far + product if quad else product
-        body.append(kernel.dot.store(0, value))
-    score = score_of(ir.all_lanes(kernel.dot.vector(0)), shape)
-    return (*body, kernel.score.store(0, score))
-
-
-# Step 4: the outputs of a row's threads added up, some vectors at once, one to a thread.
-
-
-def _outputs(kernel: _Kernel, total: ir.Expression) -> ir.Block:
-    config, operands = kernel.config, kernel.operands
-    if config.threads_per_row == 1:
-        return tuple(
-            statement
-            for quad in range(operands.quads)
-            for statement in _stored(kernel, ir.constant(quad), kernel.entries(quad), total)
+    def rotated(self, inside: ir.Frame, place: ir.Affine) -> ir.Block:
+        config, operands, shape = self.config, self.operands, self.shape
+        row, quad = inside.delinearize(
+            place, (("query_row", config.block_m), ("quad", operands.quads))
         )
-    at_once = config.outputs_at_once(operands.shape)
-    body: list[ir.Statement] = []
-    for first in range(0, operands.quads, at_once):
-        count = min(at_once, operands.quads - first)
-        for n in range(count):
-            place = (kernel.thread + n * config.threads) * LANES
-            value = kernel.entries(first + n) * ir.splat(_held(kernel.share))
-            body.append(kernel.mixed.store(place, value))
-        body.append(ir.Barrier())
-        of_row = kernel.row * config.threads_per_row
-        found: ir.Expression | None = None
-        for lane in range(config.threads_per_row):
-            thread = kernel.lane * config.threads + of_row + lane
-            each = kernel.mixed.vector(thread * LANES)
-            found = found + each if found else each
-        assert found is not None
-        exists = kernel.frame.undecided((kernel.lane.below(count),))
-        body += ir.under(exists, _stored(kernel, kernel.lane + first, found, total))
-        body.append(ir.Barrier())
-    return tuple(body[:-1])
+        source = inside.clamped("source", self.first + row, operands.rows, 1)
+        token = inside.clamped("token", self.here + source, shape.length, 1)
+        query = operands.rotated(inside, source, self.head, quad, token)
+        return (self.query.store(place * LANES, query * ir.splat(ir.number(shape.factor))),)
 
+    # Step 2: the thread's tokens, one after the other.
 
-def _stored(
-    kernel: _Kernel, quad: ir.Affine, value: ir.Expression, total: ir.Expression
-) -> ir.Block:
-    """Four entries of the output; a row behind the block's last has none."""
-    operands, shape = kernel.operands, kernel.operands.shape
-    row = kernel.first + kernel.row
-    place = (row * shape.heads + kernel.head) * operands.quads + quad
-    quotient = value / ir.splat(total)
-    store = operands.parameters[6].store(place * LANES, quotient)
-    exists = kernel.frame.undecided((row.below(operands.rows),))
-    return ir.under(exists, (store,))
+    def tokens(self) -> ir.Block:
+        config, operands, shape = self.config, self.operands, self.shape
+        steps = -(-shape.span // config.threads_per_row)
+        place, inside = self.here + self.first + self.row, self.frame.nested()
+        seen_from = first_seen(inside, place, shape)
+        token = ir.affine(step=config.threads_per_row) + self.lane + seen_from
+        bounds = [(token - place).below(1)]
+        if steps * config.threads_per_row + inside.upper_bound(seen_from) > shape.length:
+            bounds.append(token.below(shape.length))
+        score, most, share, sum_ = (
+            held[0] for held in (self.score, self.most, self.share, self.sum)
+        )
+        larger = most.max(score)
+        body: list[ir.Statement] = [
+            *self.scored(token),
+            self.share.store(0, exp_of_difference(most, larger)),
+            self.most.store(0, larger),
+            # From here on the power in place of the score.
+            self.score.store(0, exp_of_difference(score, most)),
+            self.sum.store(0, sum_ * share + score),
+        ]
+        for quad in range(operands.quads):
+            value = operands.values.vector(value_at(shape, self.group, ir.constant(quad), token))
+            before = self.acc[quad] * ir.splat(share)
+            body.append(self.acc.store(quad, before + ir.splat(score) * value))
+        return (
+            self.most.store(0, ir.number(LOWEST)),
+            self.sum.store(0, 0.0),
+            *self.acc.fill(0),
+            *inside.enclose((ir.loop("step", steps, ir.under(bounds, tuple(body))),)),
+        )
+
+    def scored(self, token: ir.Affine) -> ir.Block:
+        operands, shape = self.operands, self.shape
+        body: list[ir.Statement] = []
+        for quad in range(operands.quads):
+            query = self.query.vector(self.row * shape.head_dim + LANES * quad)
+            key = operands.keys.vector(key_at(shape, self.group, ir.constant(quad), token))
+            body.append((self.dot.add if quad else self.dot.store)(0, query * key))
+        return (*body, self.score.store(0, score_of(ir.all_lanes(self.dot[0]), shape)))
+
+    # Step 4: the outputs of a row's threads added up, some vectors at once, one to a thread.
+
+    def outputs(self, total: ir.Expression) -> ir.Block:
+        config, quads, per_row = self.config, self.operands.quads, self.config.threads_per_row
+        body: list[ir.Statement] = []
+        if per_row == 1:
+            for quad in range(quads):
+                body += self.stored(ir.constant(quad), self.acc[quad], total)
+            return tuple(body)
+        for first in range(0, quads, self.at_once):
+            count = min(self.at_once, quads - first)
+            for n in range(count):
+                place = (self.thread + n * config.threads) * LANES
+                value = self.acc[first + n] * ir.splat(self.share[0])
+                body.append(self.mixed.store(place, value))
+            body.append(ir.Barrier())
+            own = self.lane * config.threads + self.row * per_row
+            parts = [self.mixed.vector((own + lane) * LANES) for lane in range(per_row)]
+            exists = self.frame.undecided((self.lane.below(count),))
+            whole = reduce(add, parts[1:], parts[0])
+            body += ir.under(exists, self.stored(self.lane + first, whole, total))
+            body.append(ir.Barrier())
+        return tuple(body[:-1])
+
+    def stored(self, quad: ir.Affine, value: ir.Expression, total: ir.Expression) -> ir.Block:
+        """Four entries of the output; a row behind the block's last has none."""
+        operands, shape = self.operands, self.shape
+        row = self.first + self.row
+        place = (row * shape.heads + self.head) * operands.quads + quad
+        store = operands.parameters[6].store(place * LANES, value / ir.splat(total))
+        return self.frame.where((row.below(operands.rows),), (store,))

@@ -10,6 +10,7 @@ from kernelzoo.domain.operators.prefill import block_attention_shape
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
 from services.tuner.schedules.attention.webgpu_config import WebgpuAttentionConfig
+from services.tuner.schedules.base.faults import choice_fault, range_fault
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS
 from services.tuner.schedules.base.row_threads import shared_bytes
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
@@ -35,15 +36,13 @@ class WebgpuBlockAttentionConfig(WebgpuConfig):
 
     def fault(self, workload: Workload) -> str:
         shape, _ = shape_of(workload)
-        if self.threads not in WORKGROUP_THREADS:
-            return f"{self.threads} threads must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
-        if not 1 <= self.threads_per_row <= MAX_THREADS_PER_ROW:
-            return f"threads_per_row={self.threads_per_row} must be from 1 to {MAX_THREADS_PER_ROW}"
         if self.subgroups and self.threads_per_row == 1:
             return "subgroups=True with one thread to a row has nothing to add up"
         if shape.head_dim % (2 * LANES):
             return f"{shape.head_dim} entries of a key must be a multiple of {2 * LANES}"
-        return ""
+        return choice_fault("threads", self.threads, WORKGROUP_THREADS) or range_fault(
+            "threads_per_row", self.threads_per_row, 1, MAX_THREADS_PER_ROW
+        )
 
     def workgroup_bytes_for(self, workload: Workload) -> int:
         shape, _ = shape_of(workload)

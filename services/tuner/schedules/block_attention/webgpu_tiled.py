@@ -34,7 +34,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
     output = operands.parameters[-1]
     read = (rotated, operands.keys, operands.values, output)
-    kernel = AttentionKernel.of(config.given(workload), config, read, cached)
+    kernel = AttentionKernel(config.given(workload), config, read, cached)
     return ScheduledProgram(
         nests=(_joined(operands, rotated, parameters), attended(kernel, parameters))
     )
@@ -67,5 +67,4 @@ def _joined(
     )
     is_query = (head.below(shape.heads),)
     body = ir.under(exists, ir.under(is_query, (query,), otherwise=ir.under(room, kept)))
-    inner = ir.threads(KEEPERS, frame.enclose(body))
-    return ir.program(parameters, "group", workgroups, (inner,))
+    return frame.dispatch(parameters, (workgroups, KEEPERS), body)

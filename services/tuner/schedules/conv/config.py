@@ -4,15 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
-from services.tuner.schedules.base.wasm_config import (
-    MAX_TILE_ELEMENTS,
-    MAX_UNROLL_K,
-    MAX_UNROLLED_PRODUCTS,
-    Pack,
-    WasmConfig,
-)
+from services.tuner.schedules.base.wasm_config import Pack, WasmConfig, tile_fault
 from services.tuner.schedules.base.windows import Windows, windows_of
 
 MAX_BLOCK_ROWS = 64
@@ -51,17 +44,8 @@ class WasmConvConfig(WasmConfig):
     def fault(self, workload: Workload) -> str:
         if min(self.tile_x, self.tile_c, self.unroll_c, self.block_y) < 1:
             return "tiles, blocks and unroll_c start at 1"
-        if self.tile_x * self.tile_c > MAX_TILE_ELEMENTS or self.tile_c % ir.LANES:
-            return (
-                f"a register tile of {self.tile_x}x{self.tile_c} must have tile_c a multiple of "
-                f"{ir.LANES} and at most {MAX_TILE_ELEMENTS} entries"
-            )
-        products = self.tile_x * self.tile_c * self.unroll_c
-        if self.unroll_c > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:
-            return (
-                f"unroll_c={self.unroll_c} is too large; use at most {MAX_UNROLL_K}, and "
-                f"{MAX_UNROLLED_PRODUCTS} products in the loop body"
-            )
+        if found := tile_fault(self.tile_x, self.tile_c, self.unroll_c):
+            return found
         windows = windows_of(workload)
         summed, rows = windows.summed_channels, windows.size(windows.y)
         if summed % self.unroll_c:

@@ -1,11 +1,13 @@
 """The lite space of convolutions and pooling: tiles as for contractions, rows of the output to a
 block, input channels unrolled."""
 
+from collections.abc import Iterator
 from itertools import product
 
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.extents import round_up
+from services.tuner.schedules.base.ranking import by_rank
 from services.tuner.schedules.base.rules import (
     ALIASING_BYTES,
     BASE_RANK,
@@ -72,8 +74,10 @@ def _behind_first(
 
 def _window_configs(workload: Workload) -> tuple[WasmConvConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Pooling has no products to round."""
-    windows = windows_of(workload)
-    ranked: dict[WasmConvConfig, int] = {}
+    return by_rank(_points(windows_of(workload), workload), workload)
+
+
+def _points(windows: Windows, workload: Workload) -> Iterator[tuple[WasmConvConfig, int]]:
     for fma in (True, False) if windows.multiplies else (False,):
         for (tile_rank, tile), (unroll_rank, unroll), (place_rank, (pack, block)) in product(
             enumerate(_tiles(windows, fma=fma)),
@@ -84,10 +88,8 @@ def _window_configs(workload: Workload) -> tuple[WasmConvConfig, ...]:
                 tile_x=tile[0], tile_c=tile[1], unroll_c=unroll, block_y=block, pack=pack, fma=fma
             )
             rank = tile_rank + unroll_rank + place_rank + (0 if fma else BASE_RANK)
-            if unroll_rank and place_rank:
-                continue
-            ranked[config] = min(rank, ranked.get(config, rank))
-    return tuple(sorted(ranked, key=ranked.__getitem__))
+            if not (unroll_rank and place_rank):
+                yield config, rank
 
 
 def _tiles(windows: Windows, *, fma: bool) -> list[tuple[int, int]]:

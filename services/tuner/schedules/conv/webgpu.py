@@ -25,7 +25,6 @@ numbered in their order. What they make of depthwise_conv2d 3×3 with stride 1, 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
 from kernelzoo.domain.candidate import Candidate
@@ -34,9 +33,10 @@ from services.tuner import ir
 from services.tuner.schedules.base.finish import stored_entry
 from services.tuner.schedules.base.implicit_gemm import Dims
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.places import row_major
 from services.tuner.schedules.base.reducers import JOINS, NEUTRAL
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.conv.channelwise import Channelwise, channelwise_of
+from services.tuner.schedules.conv.channelwise import channelwise_of
 from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
 
 MAX_UNROLLED = 16
@@ -56,77 +56,56 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 def conv_program(workload: Workload, config: WebgpuConvConfig) -> ir.Program:
     """One dispatch; its parameters are those of the workload, flat."""
-    found, frame = channelwise_of(workload), ir.Frame()
-    width = ir.LANES if config.vec4 else 1
-
-    # 1. Which pixels are the thread's. Threads beyond the last compute the same and store nothing.
-    *others, x_axis, channel_axis = found.axes
-    parts = (
-        *zip(OUTER[-len(others) :] if others else (), map(found.size, others), strict=True),
-        ("x", -(-found.size(x_axis) // config.tile_x)),
-        ("unit", found.size(channel_axis) // width),
-    )
-    count = prod(size for _, size in parts)
-    place, exists, groups = frame.item("place", count, config.threads)
-    *outer, x, unit = frame.delinearize(place, parts)
-
-    parameters = parameters_of(workload)
-    kernel = _Kernel(
-        tensors={each.name: each for each in parameters},
-        workload=workload,
-        windows=found,
-        frame=frame,
-        tile_x=config.tile_x,
-        width=width,
-        outer=dict(zip(others, outer, strict=True)),
-        x=x * config.tile_x,
-        channel=unit * width + CHANNEL,
-        op=JOINS[found.reducer],
-        # What lies outside of the image, and what sums start with.
-        neutral=NEUTRAL[found.reducer],
-        sums=ir.local("sums", config.tile_x * width),
-        pixel=ir.local("pixel", width),
-    )
+    kernel = _Kernel(workload, config)
     # 2. Sums start at the neutral element.
-    here = ir.affine(i=width, channel=1)
+    here = ir.affine(i=kernel.width, channel=1)
     start = kernel.sums.store(here, ir.number(kernel.neutral))
     starts = ir.unrolled("i", config.tile_x, kernel.lanes(start))
     # 3 to 5. Rows of windows, their pixels, the output.
-    body: ir.Block = (starts, *_rows(kernel), *ir.under(exists, _stores(kernel)))
+    return kernel.frame.dispatch(
+        kernel.parameters,
+        (kernel.groups, config.threads),
+        (starts, *_rows(kernel), *ir.under(kernel.exists, _stores(kernel))),
+        local=(kernel.sums, kernel.pixel),
+    )
 
-    body = ir.allocated((kernel.sums, kernel.pixel), body)
-    threads = ir.threads(config.threads, frame.enclose(body))
-    return ir.program(parameters, "group", groups, (threads,))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
     """All steps know these. The thread's windows are those of pixels `x` to `x` + `tile_x` - 1 at
     the places `outer` along other axes; `op` joins what is under a window. Pixels are multiplied by
     weights where there are any.
     """
 
-    tensors: Mapping[str, ir.Buffer]
-    workload: Workload
-    windows: Channelwise
-    frame: ir.Frame
-    tile_x: int
-    width: int
-    outer: Mapping[str, ir.Affine]
-    x: ir.Affine
-    channel: ir.Affine
-    op: ir.BinaryOp
-    neutral: float
-    sums: ir.Buffer
-    pixel: ir.Buffer
+    def __init__(self, workload: Workload, config: WebgpuConvConfig) -> None:
+        windows, frame = channelwise_of(workload), ir.Frame()
+        self.workload, self.windows, self.frame = workload, windows, frame
+        self.parameters = parameters_of(workload)
+        self.tensors = {each.name: each for each in self.parameters}
+        self.tile_x, self.width = config.tile_x, ir.LANES if config.vec4 else 1
+        # 1. Which pixels are the thread's. Threads beyond the last compute the same and store
+        # nothing.
+        *others, x_axis, channel_axis = windows.axes
+        parts = (
+            *zip(OUTER[-len(others) :] if others else (), map(windows.size, others), strict=True),
+            ("x", -(-windows.size(x_axis) // config.tile_x)),
+            ("unit", windows.size(channel_axis) // self.width),
+        )
+        count = prod(size for _, size in parts)
+        place, self.exists, self.groups = frame.item("place", count, config.threads)
+        *outer, x, unit = frame.delinearize(place, parts)
+        self.outer = dict(zip(others, outer, strict=True))
+        self.x, self.channel = x * config.tile_x, unit * self.width + CHANNEL
+        self.op = JOINS[windows.reducer]
+        # What lies outside of the image, and what sums start with.
+        self.neutral = NEUTRAL[windows.reducer]
+        self.sums = ir.local("sums", config.tile_x * self.width)
+        self.pixel = ir.local("pixel", self.width)
 
     def lanes(self, store: ir.Store) -> ir.Statement:
         """The store for the channels of a pixel, by "channel"."""
-        return (
-            ir.vector("channel", store)
-            if self.width == ir.LANES
-            else ir.unrolled("channel", 1, store)
-        )
+        if self.width == ir.LANES:
+            return ir.vector("channel", store)
+        return ir.unrolled("channel", 1, store)
 
     def inside(self, place: ir.Affine, size: int) -> tuple[ir.Bound, ...]:
         """0 ≤ place < size, as far as that does not hold anyway."""
@@ -169,10 +148,7 @@ def _at(index: ir.Affine, places: Mapping[str, ir.Affine]) -> ir.Affine:
 
 
 def _flat(dims: Dims, places: Mapping[str, ir.Affine]) -> ir.Affine:
-    place = ir.ZERO
-    for index, size in dims:
-        place = place * size + _at(index, places)
-    return place
+    return row_major((_at(index, places) for index, _ in dims), (size for _, size in dims))
 
 
 # Step 4: each pixel of that row, added to the sums of all windows that it is in.
@@ -248,9 +224,8 @@ def _stores(kernel: _Kernel) -> ir.Block:
     found: list[ir.Statement] = []
     for i in range(kernel.tile_x):
         x = kernel.x + i
-        held = i * kernel.width + CHANNEL
-        value: ir.Expression = kernel.sums[held]
         at = (*kernel.outer.values(), x, kernel.channel)
+        value = kernel.sums[i * kernel.width + CHANNEL]
         store = kernel.lanes(stored_entry(kernel.workload, at, value))
-        found += ir.under(kernel.frame.undecided((x.below(width),)), (store,))
+        found += kernel.frame.where((x.below(width),), (store,))
     return tuple(found)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
+from services.tuner.schedules.base.faults import choice_fault, range_fault
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.conv.channelwise import channelwise_of
@@ -23,16 +24,11 @@ class WebgpuConvConfig(WebgpuConfig):
     tile_x: int
     vec4: bool
 
-    def workgroup_bytes_for(self, _: Workload) -> int:
-        return 0
-
     def fault(self, workload: Workload) -> str:
-        if self.threads not in WORKGROUP_THREADS:
-            return f"threads={self.threads} must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
         windows = channelwise_of(workload)
-        most = min(MAX_TILE, windows.size(windows.x))
-        if not 1 <= self.tile_x <= most:
-            return f"tile_x={self.tile_x} must be from 1 to {most}"
         if self.vec4 and windows.size(windows.channel) % ir.LANES:
             return f"vec4 needs channels in multiples of {ir.LANES}; use false"
-        return ""
+        most = min(MAX_TILE, windows.size(windows.x))
+        return choice_fault("threads", self.threads, WORKGROUP_THREADS) or range_fault(
+            "tile_x", self.tile_x, 1, most
+        )

@@ -1,9 +1,8 @@
 """The lite space of depthwise convolutions and pooling: pixels to a thread, threads."""
 
-from itertools import product
-
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.ranking import by_rank, ranked
 from services.tuner.schedules.conv.webgpu_config import WebgpuConvConfig
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 from services.tuner.schedules.elementwise.webgpu_space import elementwise_configs
@@ -21,13 +20,10 @@ def conv_configs(
     workload: Workload, gpu: GpuModel
 ) -> tuple[WebgpuConvConfig | WebgpuElementwiseConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Whole warps alone, where there are."""
-    ranked: dict[WebgpuConvConfig, int] = {}
     counts = [count for count in THREADS if count % gpu.warp_lanes == 0] or list(THREADS)
-    for (rank, tile), (more, threads), (single, whole) in product(
-        enumerate(TILES), enumerate(counts), enumerate(WHOLE_VECTORS)
-    ):
-        config = WebgpuConvConfig(threads=threads, tile_x=tile, vec4=whole)
-        if not config.fault(workload):
-            ranked[config] = rank + more + 2 * single
-    found = sorted(ranked, key=ranked.__getitem__)
+    points = (
+        (WebgpuConvConfig(threads=threads, tile_x=tile, vec4=whole), rank)
+        for rank, tile, threads, whole in ranked(TILES, counts, WHOLE_VECTORS, weights=(1, 1, 2))
+    )
+    found = by_rank(points, workload)
     return (*found, *elementwise_configs(workload, gpu)[: max(0, WANTED - len(found))])

@@ -1,8 +1,7 @@
 """The lite space of attention over a cache: heads and entries of values at once."""
 
-from itertools import product
-
 from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.ranking import by_rank, ranked
 from services.tuner.schedules.decode_attention.config import (
     WasmDecodeAttentionConfig,
     attended_rows,
@@ -17,11 +16,8 @@ def wasm_decode_attention_configs(workload: Workload) -> tuple[WasmDecodeAttenti
     """Ordered by the sum of the ranks of their settings."""
     shape, _ = attended_rows(workload)
     heads = [count for count in HEADS if shape.shared % count == 0]
-    ranked: dict[WasmDecodeAttentionConfig, int] = {}
-    for (rank, count), (vector_rank, vectors), (fma_rank, fma) in product(
-        enumerate(heads), enumerate(VECTORS), enumerate((True, False))
-    ):
-        config = WasmDecodeAttentionConfig(heads=count, vectors=vectors, fma=fma)
-        if not config.fault(workload):
-            ranked[config] = rank + vector_rank + fma_rank
-    return tuple(sorted(ranked, key=ranked.__getitem__))
+    points = (
+        (WasmDecodeAttentionConfig(heads=count, vectors=vectors, fma=fma), rank)
+        for rank, count, vectors, fma in ranked(heads, VECTORS, (True, False))
+    )
+    return by_rank(points, workload)

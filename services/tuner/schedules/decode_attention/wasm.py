@@ -32,7 +32,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.operators.decoding import LOWEST, AttentionShape
+from kernelzoo.domain.operators.decoding import LOWEST
+from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.cache import (
@@ -55,10 +56,7 @@ LOWEST_EXPONENT = -87.0
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmDecodeAttentionConfig.of(candidate)
-    shape, rows = attended_rows(candidate.workload)
-    parameters = parameters_of(candidate.workload)
-    nest = _Nest(config=config, shape=shape, rows=rows, parameters=parameters)
-    program = ir.Program(parameters=parameters, body=nest.body())
+    program = _Nest(candidate.workload, config).program()
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma))
 
 
@@ -75,286 +73,209 @@ class _Seen:
     behind: ir.Affine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
-    """`parameters`: projected, cosines, sines, position, keys, values and the output."""
+    """The slice has the heads from `first` on, of those that share the key and value of number
+    `group`; `here` is the position, `row` that of the block."""
 
-    config: WasmDecodeAttentionConfig
-    shape: AttentionShape
-    rows: int
-    parameters: tuple[ir.Buffer, ...]
-
-    def body(self) -> ir.Loop:
-        shape, config, frame = self.shape, self.config, ir.Frame()
-        chunks = shape.shared // config.heads
-        place = frame.variable("slice", shape.kv_heads * chunks)
-        group, chunk = frame.delinearize(place, (("group", shape.kv_heads), ("chunk", chunks)))
-        here = position(frame, self.parameters[3], shape)
-        row = frame.variable("row", self.rows)
-        first = group * shape.shared + chunk * config.heads
-        body: ir.Block = (
-            *ir.serial("row", self.rows, self._joined(frame, group, here, row)),
-            *ir.serial("row", self.rows, self._attended(frame, group, first, here, row)),
+    def __init__(self, workload: Workload, config: WasmDecodeAttentionConfig) -> None:
+        self.shape, self.rows = attended_rows(workload)
+        shape, frame = self.shape, ir.Frame()
+        self.config, self.frame, self.parameters = config, frame, parameters_of(workload)
+        self.projected, self.cosines, self.sines, state, self.keys, self.values, self.output = (
+            self.parameters
         )
-        body = ir.allocated((self._queries, self._scores, self._shares), body)
-        slices = shape.kv_heads * chunks
-        return ir.loop("slice", slices, frame.enclose(body), ir.LoopKind.RANGE)
+        chunks = shape.shared // config.heads
+        self.slices, self.quads = shape.kv_heads * chunks, shape.head_dim // ir.LANES
+        place = frame.variable("slice", self.slices)
+        self.group, chunk = frame.delinearize(place, (("group", shape.kv_heads), ("chunk", chunks)))
+        self.first = self.group * shape.shared + chunk * config.heads
+        self.here = position(frame, state, shape)
+        self.row = frame.variable("row", self.rows)
+        # Quads of the tokens that are seen, of which a window may begin with the last of one. Then
+        # scores before those of the first quad are written and count for nothing, as do those of
+        # four more tokens at the end of a head.
+        seen = shape.span + ir.LANES - 1 if shape.window else shape.length
+        self.most_quads = -(-seen // ir.LANES)
+        self.ahead = ir.LANES if shape.window else 0
+        self.pitch = self.ahead + self.most_quads * ir.LANES + ir.LANES
+        self.queries = ir.scratch("queries", config.heads * shape.head_dim)
+        self.scores = ir.scratch("scores", config.heads * self.pitch)
+        self.shares = ir.scratch("shares", config.heads)
 
-    @property
-    def _queries(self) -> ir.Buffer:
-        return ir.scratch("queries", self.config.heads * self.shape.head_dim)
-
-    @property
-    def _most_quads(self) -> int:
-        """Quads of the tokens that are seen, of which a window may begin with the last of one."""
-        if not self.shape.window:
-            return self.shape.length // ir.LANES
-        return -(-(self.shape.span + ir.LANES - 1) // ir.LANES)
-
-    @property
-    def _ahead(self) -> int:
-        """Scores before those of the first quad, which are written and count for nothing."""
-        return ir.LANES if self.shape.window else 0
-
-    @property
-    def _pitch(self) -> int:
-        """Scores of a head: those of four more tokens are written, and count for nothing."""
-        return self._ahead + self._most_quads * ir.LANES + ir.LANES
-
-    @property
-    def _scores(self) -> ir.Buffer:
-        return ir.scratch("scores", self.config.heads * self._pitch)
-
-    @property
-    def _shares(self) -> ir.Buffer:
-        return ir.scratch("shares", self.config.heads)
+    def program(self) -> ir.Program:
+        body: ir.Block = (
+            *ir.serial("row", self.rows, self.joined()),
+            *ir.serial("row", self.rows, self.attended()),
+        )
+        body = ir.allocated((self.queries, self.scores, self.shares), body)
+        return ir.program(self.parameters, "slice", self.slices, self.frame.enclose(body))
 
     # Steps 1 and 2.
 
-    def _joined(
-        self, frame: ir.Frame, group: ir.Affine, here: ir.Affine, row: ir.Affine
-    ) -> ir.Block:
+    def joined(self) -> ir.Block:
         """The key and the value of a row, where the cache has room for it."""
-        shape, (_, _, _, _, keys, values, _) = self.shape, self.parameters
-        inside = frame.nested()
-        place = here + row
-        own = self._projected(row, group + shape.heads)
+        shape, inside, quad = self.shape, self.frame.nested(), ir.variable("quad")
+        place = self.here + self.row
         has_room = inside.undecided((place.below(shape.length),))
         token = inside.clamped("token", place, shape.length, 1)
-        quad = ir.variable("quad")
-        value = self._projected(row, group + shape.heads + shape.kv_heads)
+        key = self.of_head(self.group + shape.heads)
+        value = self.of_head(self.group + shape.heads + shape.kv_heads)
+        entries = self.projected.vector(value + quad * ir.LANES)
+        kept = self.values.store(value_at(shape, self.group, quad, token), entries)
         body: ir.Block = (
-            *self._rotated(own, token, keys, lambda quad: key_at(shape, group, quad, token), 1.0),
-            *ir.serial(
-                "quad",
-                shape.head_dim // ir.LANES,
-                (
-                    values.store(
-                        value_at(shape, group, quad, token),
-                        self._vector(0, value + quad * ir.LANES),
-                    ),
-                ),
-            ),
+            *self.rotated(key, token, self.keys, lambda q: key_at(shape, self.group, q, token)),
+            *ir.serial("quad", self.quads, (kept,)),
         )
         return inside.enclose(ir.under(has_room, body))
 
-    def _projected(self, row: ir.Affine, head: ir.Affine) -> ir.Affine:
+    def of_head(self, head: ir.Affine) -> ir.Affine:
+        """Places the beginning of a head of the projected row."""
         shape = self.shape
         width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
-        return row * width + head * shape.head_dim
+        return self.row * width + head * shape.head_dim
 
-    def _vector(self, parameter: int, index: ir.Affine) -> ir.Load:
-        return self.parameters[parameter].vector(index)
-
-    def _rotated(
+    def rotated(
         self,
         source: ir.Affine,
         place: ir.Affine,
         target: ir.Buffer,
         index: Callable[[ir.Affine], ir.Affine],
-        scale: float,
+        scale: float = 1,
     ) -> ir.Block:
         """A head of the projected row, as at a place of the text; `index` is that of a quad."""
-        half = self.shape.head_dim // 2
-        quad = ir.variable("quad")
+        half, quad = self.shape.head_dim // 2, ir.variable("quad")
         entry = quad * ir.LANES
-        low = self._vector(0, source + entry)
-        high = self._vector(0, source + entry + half)
-        cosine, sine = (self._vector(table, place * half + entry) for table in (1, 2))
-        rotated = (low * cosine - high * sine, high * cosine + low * sine)
-        quads = (quad, quad + half // ir.LANES)
+        low, high = (self.projected.vector(source + entry + at) for at in (0, half))
+        cosine, sine = (table.vector(place * half + entry) for table in (self.cosines, self.sines))
+        halves = (low * cosine - high * sine, high * cosine + low * sine)
         stores = tuple(
-            target.store(index(each), value if scale == 1 else value * ir.numbers(scale))
-            for each, value in zip(quads, rotated, strict=True)
+            target.store(index(each), value if scale == 1 else value * scale)
+            for each, value in zip((quad, quad + half // ir.LANES), halves, strict=True)
         )
         return ir.serial("quad", half // ir.LANES, stores)
 
-    def _attended(
-        self, frame: ir.Frame, group: ir.Affine, first: ir.Affine, here: ir.Affine, row: ir.Affine
-    ) -> ir.Block:
-        shape, config = self.shape, self.config
-        inside = frame.nested()
-        seen = self._seen(inside, here + row)
-        head = inside.variable("head", config.heads)
-        source = self._projected(row, first + head)
-        queries = head * shape.head_dim
-        rotated = self._rotated(
-            source, seen.last, self._queries, lambda quad: queries + quad * ir.LANES, shape.factor
+    def attended(self) -> ir.Block:
+        shape, heads, inside = self.shape, self.config.heads, self.frame.nested()
+        seen = self.seen(inside, self.here + self.row)
+        head = inside.variable("head", heads)
+        query = head * shape.head_dim
+        rotated = self.rotated(
+            self.of_head(self.first + head),
+            seen.last,
+            self.queries,
+            lambda quad: query + quad * ir.LANES,
+            shape.factor,
         )
         body: ir.Block = (
-            *ir.serial("head", config.heads, rotated),
-            *self._scored(group, seen),
-            *(ir.serial("head", config.heads, self._capped(head, seen)) if shape.cap else ()),
-            *self._padded(seen),
-            *ir.serial("head", config.heads, self._softmax(head, seen)),
-            *self._mixed(group, first, seen, row),
+            *ir.serial("head", heads, rotated),
+            *self.scored(seen),
+            *(ir.serial("head", heads, self.capped(head, seen)) if shape.cap else ()),
+            *self.padded(seen),
+            *ir.serial("head", heads, self.softmax(head, seen)),
+            *self.mixed(seen),
         )
         return inside.enclose(body)
 
-    def _seen(self, frame: ir.Frame, place: ir.Affine) -> _Seen:
+    def seen(self, frame: ir.Frame, place: ir.Affine) -> _Seen:
         shape = self.shape
         last = frame.clamped("rotated_at", place, shape.length, 1)
         first = first_seen(frame, place, shape)
         most = frame.upper_bound(first)
-        if not most:
-            return _Seen(
-                place=place, begin=ir.ZERO, first=ir.ZERO, skipped=ir.ZERO, last=last, behind=last
-            )
-        quad = ir.value(first) // ir.LANES
-        begin = frame.let("first_quad", quad, most // ir.LANES) * ir.LANES
-        skipped = ir.value(first - begin)
-        behind = ir.value(last - begin)
+        begin, skipped, behind = ir.ZERO, ir.ZERO, last
+        if most:
+            quad = ir.value(first) // ir.LANES
+            begin = frame.let("first_quad", quad, most // ir.LANES) * ir.LANES
+            skipped = frame.let("skipped", ir.value(first - begin), ir.LANES - 1)
+            behind = frame.let("behind", ir.value(last - begin), shape.span + ir.LANES - 2)
         return _Seen(
-            place=place,
-            begin=begin,
-            first=first,
-            skipped=frame.let("skipped", skipped, ir.LANES - 1),
-            last=last,
-            behind=frame.let("behind", behind, shape.span + ir.LANES - 2),
+            place=place, begin=begin, first=first, skipped=skipped, last=last, behind=behind
         )
 
     # Step 3: scores of four tokens at once.
 
-    def _scored(self, group: ir.Affine, seen: _Seen) -> ir.Block:
-        shape, heads = self.shape, self.config.heads
+    def scored(self, seen: _Seen) -> ir.Block:
+        shape, heads = self.shape, range(self.config.heads)
         entry, quad = ir.variable("entry"), ir.variable("quad")
-        sums = ir.local("sums", heads * ir.LANES * ir.LANES)
+        sums = ir.tile("sums", self.config.heads, ir.LANES)
         terms = []
         for t in range(ir.LANES):
             token = seen.begin + quad * ir.LANES + t
-            key = self._vector(4, key_at(shape, group, entry, token))
-            for head in range(heads):
-                query = self._queries.vector(entry * ir.LANES + head * shape.head_dim)
-                terms.append(_added(sums, head * ir.LANES + t, query * key))
-        stores = tuple(
-            self._scores.store(
-                quad * ir.LANES + head * self._pitch + self._ahead + t,
-                ir.all_lanes(sums.vector(ir.LANES * (head * ir.LANES + t))),
-            )
-            for head in range(heads)
+            key = self.keys.vector(key_at(shape, self.group, entry, token))
+            for head in heads:
+                query = self.queries.vector(entry * ir.LANES + head * shape.head_dim)
+                terms.append(sums.add((head, t), query * key))
+        scores = (
+            self.scores.store(self.quad_of(head) + t, ir.all_lanes(sums[head, t]))
+            for head in heads
             for t in range(ir.LANES)
         )
-        body: ir.Block = (
-            *(sums.store(ir.LANES * n, ir.numbers(0.0)) for n in range(heads * ir.LANES)),
-            *ir.serial("entry", shape.head_dim // ir.LANES, tuple(terms)),
-            *stores,
-        )
-        return self._quads(seen, (ir.Allocate(buffer=sums, body=body),))
+        body = (*sums.fill(0.0), *ir.serial("entry", self.quads, tuple(terms)), *scores)
+        return self.over_quads(seen, ir.allocated((sums.buffer,), body))
 
-    def _quads(self, seen: _Seen, body: ir.Block) -> ir.Block:
+    def over_quads(self, seen: _Seen, body: ir.Block) -> ir.Block:
         """For each four tokens of which the first is not behind the row's own."""
-        first = seen.begin + ir.variable("quad") * ir.LANES
+        first = seen.begin + ir.affine(quad=ir.LANES)
         bounds = [first.below(seen.place + 1)]
         if self.shape.window:
             bounds.append(first.below(self.shape.length))
-        return ir.serial("quad", self._most_quads, ir.under(tuple(bounds), body))
+        return ir.serial("quad", self.most_quads, ir.under(bounds, body))
 
-    def _padded(self, seen: _Seen) -> ir.Block:
+    def quad_of(self, head: ir.Affine | int) -> ir.Affine:
+        """Four scores of a head."""
+        return head * self.pitch + ir.affine(self.ahead, quad=ir.LANES)
+
+    def padded(self, seen: _Seen) -> ir.Block:
         """The scores behind the last token, up to a whole vector, and those of its quad before the
         first: the lowest."""
         behind = [seen.behind + 1 + t for t in range(ir.LANES - 1)]
-        ahead = [seen.skipped + -1 - t for t in range(ir.LANES - 1)]
+        before = [seen.skipped - 1 - t for t in range(ir.LANES - 1)] if self.ahead else []
         return tuple(
-            self._scores.store(place + head * self._pitch + self._ahead, ir.number(LOWEST))
+            self.scores.store(place + head * self.pitch + self.ahead, ir.number(LOWEST))
             for head in range(self.config.heads)
-            for place in (*behind, *(ahead if self._ahead else ()))
+            for place in (*behind, *before)
         )
 
     # Step 4: the softmax of a head.
 
-    def _capped(self, head: ir.Affine, seen: _Seen) -> ir.Block:
-        lane = self._quad_of(head) + ir.variable("lane")
-        capped = score_of(self._scores[lane], self.shape)
-        each = ir.vector("lane", self._scores.store(lane, capped))
-        return self._quads(seen, (each,))
+    def capped(self, head: ir.Affine, seen: _Seen) -> ir.Block:
+        at = self.quad_of(head) + ir.variable("lane")
+        capped = self.scores.store(at, score_of(self.scores[at], self.shape))
+        return self.over_quads(seen, (ir.vector("lane", capped),))
 
-    def _quad_of(self, head: ir.Affine) -> ir.Affine:
-        """Four scores of a head."""
-        quad = ir.variable("quad") * ir.LANES + self._ahead
-        return head * self._pitch + quad
-
-    def _softmax(self, head: ir.Affine, seen: _Seen) -> ir.Block:
-        most, sums = (ir.local(name, ir.LANES) for name in ("most", "sum"))
-        index = self._quad_of(head)
-        score = self._scores.vector(index)
-        larger = most.vector(0).max(score)
-        above = score - most.vector(0)
+    def softmax(self, head: ir.Affine, seen: _Seen) -> ir.Block:
+        most, sums = ir.tile("most", 1), ir.tile("sum", 1)
+        score = self.scores.vector(self.quad_of(head))
         # Within these bounds e to it needs no choices.
-        bounded = above.max(ir.numbers(LOWEST_EXPONENT))
-        bounded = bounded.min(0.0)
+        bounded = (score - most[0]).max(ir.numbers(LOWEST_EXPONENT)).min(0.0)
         power = ir.call(ir.MathFunction.EXP, bounded)
-        stored = self._scores.store(index, power)
-        w, x, y, z = (most.vector(0).extract(lane) for lane in range(ir.LANES))
-        largest = w.max(x).max(y.max(z))
-        share = ir.number(1.0) / ir.all_lanes(sums.vector(0))
         body: ir.Block = (
-            most.store(0, ir.numbers(LOWEST)),
-            sums.store(0, ir.numbers(0.0)),
-            *self._quads(seen, (most.store(0, larger),)),
-            most.store(0, ir.splat(largest)),
-            *self._quads(seen, (stored, _added(sums, 0, score))),
-            self._shares.store(head, share),
+            *most.fill(LOWEST),
+            *sums.fill(0.0),
+            *self.over_quads(seen, (most.store(0, most[0].max(score)),)),
+            most.store(0, ir.splat(ir.all_lanes(most[0], ir.BinaryOp.MAX))),
+            *self.over_quads(seen, (self.scores.store(score.index, power), sums.add(0, score))),
+            self.shares.store(head, ir.number(1.0) / ir.all_lanes(sums[0])),
         )
-        return ir.allocated((most, sums), body)
+        return ir.allocated((most.buffer, sums.buffer), body)
 
     # Step 5: values, mixed.
 
-    def _mixed(self, group: ir.Affine, first: ir.Affine, seen: _Seen, row: ir.Affine) -> ir.Block:
-        shape, config = self.shape, self.config
-        heads, vectors = config.heads, config.vectors
+    def mixed(self, seen: _Seen) -> ir.Block:
+        shape, heads, vectors = self.shape, self.config.heads, self.config.vectors
         part, place = ir.variable("part"), ir.variable("token")
         token, scored = seen.first + place, seen.skipped + place
-        sums = ir.local("mixed", heads * vectors * ir.LANES)
-        terms = []
+        sums = ir.tile("mixed", heads, vectors)
+        terms, stores = [], []
         for head in range(heads):
-            at = ir.constant(head * self._pitch + self._ahead)
-            power = self._scores[scored + at]
+            power = ir.splat(self.scores[scored + (head * self.pitch + self.ahead)])
+            row = self.row * shape.heads + self.first + head
+            share = ir.splat(self.shares[head])
             for n in range(vectors):
                 quad = part * vectors + n
-                value = self._vector(5, value_at(shape, group, quad, token))
-                terms.append(_added(sums, head * vectors + n, ir.splat(power) * value))
-        inside = token.below(seen.place + 1)
-        stores = []
-        for head in range(heads):
-            share = ir.splat(self._shares[head])
-            own = (first + head) * shape.head_dim
-            for n in range(vectors):
-                index = (
-                    row * (shape.heads * shape.head_dim)
-                    + own
-                    + part * (ir.LANES * vectors)
-                    + ir.LANES * n
-                )
-                mixed = sums.vector(ir.LANES * (head * vectors + n)) * share
-                stores.append(self.parameters[-1].store(index, mixed))
-        body: ir.Block = (
-            *(sums.store(ir.LANES * n, ir.numbers(0.0)) for n in range(heads * vectors)),
-            *ir.serial("token", shape.span, ir.under((inside,), tuple(terms))),
-            *stores,
-        )
-        parts = shape.head_dim // (ir.LANES * vectors)
-        return ir.serial("part", parts, (ir.Allocate(buffer=sums, body=body),))
-
-
-def _added(buffer: ir.Buffer, place: int, value: ir.Expression) -> ir.Store:
-    return buffer.store(ir.LANES * place, buffer.vector(ir.LANES * place) + value)
+                value = self.values.vector(value_at(shape, self.group, quad, token))
+                terms.append(sums.add((head, n), power * value))
+                index = row * shape.head_dim + quad * ir.LANES
+                stores.append(self.output.store(index, sums[head, n] * share))
+        seen_terms = ir.under((token.below(seen.place + 1),), tuple(terms))
+        body = (*sums.fill(0.0), *ir.serial("token", shape.span, seen_terms), *stores)
+        return ir.serial("part", self.quads // vectors, ir.allocated((sums.buffer,), body))

@@ -24,10 +24,8 @@ The steps are numbered as they follow one another below:
     c[…] = Σ mixed[…] / total                                                      // 5
 """
 
-from dataclasses import dataclass
-
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.operators.decoding import LANES, LOWEST, AttentionShape
+from kernelzoo.domain.operators.decoding import LANES, LOWEST
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.cache import (
@@ -47,125 +45,122 @@ from services.tuner.schedules.decode_attention.webgpu_config import (
     shape_of,
 )
 
+AT_ONCE = 4
+"""Tokens whose values a thread reads before it waits for the first of them."""
+
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WebgpuDecodeAttentionConfig.of(candidate)
-    return ScheduledProgram(nests=attention_programs(candidate.workload, config))
+    return ScheduledProgram(nests=_Kernel(candidate.workload, config).programs())
 
 
-def attention_programs(
-    workload: Workload, config: WebgpuDecodeAttentionConfig
-) -> tuple[ir.Program, ...]:
-    """One dispatch, and with several parts a second one that joins them."""
-    kernel = _Kernel.of(workload, config)
-    shape, frame = kernel.shape, kernel.frame
-    body: ir.Block = (*_token(kernel), ir.Barrier(), *_kept(kernel), *_scores(kernel))
-    most = reduced(kernel.sharing, [kernel.largest], "most", ir.BinaryOp.MAX)
-    body = (*body, *most.body, *_powers(kernel, most.values[0]))
-    sums = reduced(kernel.sharing, [kernel.power], "total")
-    body = (*body, *sums.body, *_mixed(kernel))
-    body = (*body, *_stored(kernel, most.values[0], sums.values[0]))
-    body = ir.allocated((*kernel.local, *most.local, *sums.local), body)
-    block: ir.Block = (ir.threads(config.threads, frame.enclose(body)),)
-    block = ir.allocated((*kernel.shared, *most.shared, *sums.shared), block)
-    main = ir.program(kernel.parameters, "group", shape.heads * config.parts, block)
-    return (main, _joined(kernel, kernel.parts)) if kernel.parts else (main,)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """All steps know these. `first` is the first token of the workgroup's part, `here` the
-    position, `seen_from` the first token that is seen: variables of the frame."""
+    """All steps know these. `first` is the first of the `tokens` of the workgroup's part, `here`
+    the position: variables of the frame."""
 
-    config: WebgpuDecodeAttentionConfig
-    shape: AttentionShape
-    parameters: tuple[ir.Buffer, ...]
-    parts: OutputParts | None
-    frame: ir.Frame
-    thread: ir.Affine
-    head: ir.Affine
-    part: ir.Affine
-    group: ir.Affine
-    among: ir.Affine
-    here: ir.Affine
-    seen_from: ir.Affine
-    query: ir.Buffer
-    key: ir.Buffer
-    value: ir.Buffer
-    scores: ir.Buffer
-    mixed: ir.Buffer
-    best: ir.Buffer
-    sum: ir.Buffer
-    dot: ir.Buffer
-    acc: ir.Buffer
-
-    @classmethod
-    def of(cls, workload: Workload, config: WebgpuDecodeAttentionConfig) -> "_Kernel":
+    def __init__(self, workload: Workload, config: WebgpuDecodeAttentionConfig) -> None:
         shape, frame = shape_of(workload), ir.Frame()
+        self.config, self.shape, self.frame = config, shape, frame
         parameters = parameters_of(workload)
+        self.projected, self.cosines, self.sines, state, self.keys, self.values, self.output = (
+            parameters
+        )
+        self.tokens, self.quads = config.tokens(shape), shape.head_dim // LANES
         place = frame.variable("group", shape.heads * config.parts)
-        head, part = frame.delinearize(place, (("head", shape.heads), ("part", config.parts)))
-        group, among = frame.delinearize(
-            head, (("shared", shape.kv_heads), ("among", shape.shared))
+        self.head, self.part = frame.delinearize(
+            place, (("head", shape.heads), ("part", config.parts))
         )
-        thread = frame.variable("thread", config.threads)
-        here = position(frame, parameters[3], shape)
-        parts = None
+        self.group, self.among = frame.delinearize(
+            self.head, (("shared", shape.kv_heads), ("among", shape.shared))
+        )
+        self.thread = frame.variable("thread", config.threads)
+        self.here = position(frame, state, shape)
+        self.first = self.part * self.tokens + first_seen(frame, self.here, shape)
+        self.parts = None
         if config.parts > 1:
-            parts = OutputParts.of(shape.heads, config.parts, shape.head_dim)
-        return cls(
-            config=config,
-            shape=shape,
-            parameters=(*parameters, *((parts.held,) if parts else ())),
-            parts=parts,
-            frame=frame,
-            thread=thread,
-            head=head,
-            part=part,
-            group=group,
-            among=among,
-            here=here,
-            seen_from=first_seen(frame, here, shape),
-            query=ir.shared("query", shape.head_dim),
-            key=ir.shared("own_key", shape.head_dim),
-            value=ir.shared("own_value", shape.head_dim),
-            scores=ir.shared("scores", config.tokens(shape)),
-            mixed=ir.shared("mixed", LANES * config.threads),
-            best=ir.local("best", 1),
-            sum=ir.local("sum", 1),
-            dot=ir.local("dot", LANES),
-            acc=ir.local("acc", LANES),
+            self.parts = OutputParts.of(shape.heads, config.parts, shape.head_dim)
+        self.parameters = (*parameters, *((self.parts.held,) if self.parts else ()))
+        self.query, self.key, self.value = (
+            ir.shared(name, shape.head_dim) for name in ("query", "own_key", "own_value")
         )
+        self.scores = ir.shared("scores", self.tokens)
+        self.mixed = ir.shared("mixed", LANES * config.threads)
+        self.best, self.sum = ir.local("best", 1), ir.local("sum", 1)
+        self.dot, self.acc = ir.tile("dot", 1), ir.tile("acc", 1)
 
-    @property
-    def local(self) -> tuple[ir.Buffer, ...]:
-        return self.best, self.sum, self.dot, self.acc
-
-    @property
-    def shared(self) -> tuple[ir.Buffer, ...]:
-        return self.query, self.key, self.value, self.scores, self.mixed
-
-    @property
-    def sharing(self) -> RowThreads:
-        return RowThreads(
-            threads=self.config.threads,
+    def programs(self) -> tuple[ir.Program, ...]:
+        """One dispatch, and with several parts a second one that joins them."""
+        config, shape = self.config, self.shape
+        sharing = RowThreads(
+            threads=config.threads,
             rows=1,
             own=ir.ZERO,
             lane=self.thread,
-            subgroups=self.config.subgroups,
+            subgroups=config.subgroups,
+        )
+        token = self.frame.strided("of_head", "entry", shape.head_dim, config.threads, self.rotated)
+        scores = self.scored()
+        most = reduced(sharing, [self.best[0]], "most", ir.BinaryOp.MAX)
+        powers = self.powers(most.values[0])
+        total = reduced(sharing, [self.sum[0]], "total")
+        mixed, stored = self.mix(), self.stored(most.values[0], total.values[0])
+        own = (self.best, self.sum, self.dot.buffer, self.acc.buffer)
+        shared = (self.query, self.key, self.value, self.scores, self.mixed)
+        body: ir.Block = (
+            *token,
+            ir.Barrier(),
+            *self.kept(),
+            *scores,
+            *most.body,
+            *powers,
+            *total.body,
+            *mixed,
+            ir.Barrier(),
+            *stored,
+        )
+        main = self.frame.dispatch(
+            self.parameters,
+            (shape.heads * config.parts, config.threads),
+            body,
+            local=(*own, *most.local, *total.local),
+            shared=(*shared, *most.shared, *total.shared),
+        )
+        return (main, self.joined(self.parts)) if self.parts else (main,)
+
+    # Step 1: the query, the key and the value of the token, the first two rotated.
+
+    def rotated(self, inside: ir.Frame, entry: ir.Affine) -> ir.Block:
+        shape, half = self.shape, self.shape.head_dim // 2
+        opposite = inside.let(
+            "opposite", ir.value(entry + half) % shape.head_dim, shape.head_dim - 1
+        )
+        place = self.here * half + inside.let("angle", ir.value(entry) % half, half - 1)
+        cosine, sine = self.cosines[place], self.sines[place]
+
+        def rotary(head: ir.Affine) -> ir.Expression:
+            row = head * shape.head_dim
+            partner = self.projected[row + opposite]
+            negative = ir.number(-1.0) * partner
+            other = ir.select(ir.value(entry).less(half), negative, partner)
+            return self.projected[row + entry] * cosine + other * sine
+
+        key = self.group + shape.heads
+        value = (key + shape.kv_heads) * shape.head_dim
+        return (
+            self.query.store(entry, rotary(self.head) * shape.factor),
+            self.key.store(entry, rotary(key)),
+            self.value.store(entry, self.projected[value + entry]),
         )
 
-    @property
-    def largest(self) -> ir.Load:
-        return self.best[0]
-
-    @property
-    def power(self) -> ir.Load:
-        return self.sum[0]
-
-    @property
-    def first(self) -> ir.Affine:
-        return self.part * self.config.tokens(self.shape) + self.seen_from
+    def kept(self) -> ir.Block:
+        """The first head of a group keeps the token in the cache, in its first part's workgroup."""
+        quad = self.thread
+        stores = (
+            self.keys.store(self.key_at(quad, self.here), self.key.vector(quad * LANES)),
+            self.values.store(self.value_at(quad, self.here), self.value.vector(quad * LANES)),
+        )
+        bounds = (quad.below(self.quads), self.among.below(1), self.part.below(1))
+        return self.frame.where(bounds, stores)
 
     def key_at(self, quad: ir.Affine, token: ir.Affine) -> ir.Affine:
         return key_at(self.shape, self.group, quad, token)
@@ -173,242 +168,120 @@ class _Kernel:
     def value_at(self, quad: ir.Affine, token: ir.Affine) -> ir.Affine:
         return value_at(self.shape, self.group, quad, token)
 
+    # Step 2: a thread has the scores of whole tokens.
 
-# Step 1: the query, the key and the value of the token, the first two rotated.
+    def scored(self) -> ir.Block:
+        def score(at: ir.Affine, keys: list[ir.Load]) -> ir.Block:
+            products: list[ir.Statement] = []
+            for quad, key in enumerate(keys):
+                product = self.query.vector(LANES * quad) * key
+                products.append((self.dot.add if quad else self.dot.store)(0, product))
+            return (
+                *products,
+                self.scores.store(at, score_of(ir.all_lanes(self.dot[0]), self.shape)),
+                self.best.store(0, self.best[0].max(self.scores[at])),
+            )
 
-
-def _token(kernel: _Kernel) -> ir.Block:
-    shape, threads = kernel.shape, kernel.config.threads
-    inside = kernel.frame.nested()
-    turns = -(-shape.head_dim // threads)
-    own = inside.variable("of_head", turns) * threads + kernel.thread
-    exists = inside.undecided((own.below(shape.head_dim),))
-    entry = inside.clamped("entry", own, shape.head_dim, 1)
-    half = shape.head_dim // 2
-    opposite, angle = (
-        inside.let(name, ir.value(index) % size, size - 1)
-        for name, index, size in (
-            ("opposite", entry + half, shape.head_dim),
-            ("angle", entry, half),
-        )
-    )
-    place = kernel.here * half + angle
-    cosine, sine = (kernel.parameters[n][place] for n in (1, 2))
-
-    def projected(row: ir.Affine, at: ir.Affine) -> ir.Expression:
-        return kernel.parameters[0][row * shape.head_dim + at]
-
-    def rotated(row: ir.Affine) -> ir.Expression:
-        partner = projected(row, opposite)
-        negative = ir.number(-1.0) * partner
-        low = ir.value(entry).less(half)
-        other = ir.select(low, negative, partner)
-        return projected(row, entry) * cosine + other * sine
-
-    keys = kernel.group + shape.heads
-    values = keys + shape.kv_heads
-    scale = ir.number(shape.factor)
-    stores = (
-        kernel.query.store(entry, rotated(kernel.head) * scale),
-        kernel.key.store(entry, rotated(keys)),
-        kernel.value.store(entry, projected(values, entry)),
-    )
-    return ir.serial("of_head", turns, inside.enclose(ir.under(exists, stores)))
-
-
-def _kept(kernel: _Kernel) -> ir.Block:
-    """The first head of a group keeps the token in the cache, in its first part's workgroup."""
-    thread, quads = kernel.thread, kernel.shape.head_dim // LANES
-    bounds = kernel.frame.undecided(
-        (thread.below(quads), kernel.among.below(1), kernel.part.below(1))
-    )
-    own = [buffer.vector(thread * LANES) for buffer in (kernel.key, kernel.value)]
-    stores = (
-        kernel.parameters[4].store(kernel.key_at(thread, kernel.here), own[0]),
-        kernel.parameters[5].store(kernel.value_at(thread, kernel.here), own[1]),
-    )
-    return ir.under(bounds, stores)
-
-
-# Step 2: a thread has the scores of whole tokens.
-
-
-def _scores(kernel: _Kernel) -> ir.Block:
-    config, shape = kernel.config, kernel.shape
-    tokens = config.tokens(shape)
-
-    def scored(at: ir.Affine, key: ir.Buffer, place: list[ir.Affine]) -> ir.Block:
-        found: list[ir.Statement] = []
-        for quad, index in enumerate(place):
-            query = kernel.query.vector(LANES * quad)
-            product = query * key.vector(index)
-            so_far = kernel.dot.vector(0)
-            value = so_far + product if quad else product
-            found.append(kernel.dot.store(0, value))
-        score = score_of(ir.all_lanes(kernel.dot.vector(0)), shape)
-        found.append(kernel.scores.store(at, score))
-        best = kernel.largest.max(kernel.scores[at])
-        return (*found, kernel.best.store(0, best))
-
-    quads = range(shape.head_dim // LANES)
-    step = ir.variable("step")
-    at = step * config.threads + kernel.thread
-    token = kernel.first + at
-    cached = scored(at, kernel.parameters[4], [kernel.key_at(ir.constant(q), token) for q in quads])
-    own = scored(kernel.here - kernel.first, kernel.key, [ir.constant(LANES * q) for q in quads])
-    steps = -(-tokens // config.threads)
-    ranges = {**kernel.frame.ranges, "step": (0, steps - 1)}
-    return (
-        kernel.best.store(0, ir.number(LOWEST)),
-        *_here_in_part(kernel, own),
-        *_each(kernel, "step", steps, at, token, cached, ranges),
-    )
-
-
-def _each(
-    kernel: _Kernel,
-    var: str,
-    steps: int,
-    at: ir.Affine,
-    token: ir.Affine,
-    body: ir.Block,
-    ranges: dict[str, tuple[int, int]],
-) -> ir.Block:
-    """The body for each token of the part that stands before the position. The loop is one even
-    where it has one step: its condition ends it."""
-    tokens = kernel.config.tokens(kernel.shape)
-    bounds = [token.below(kernel.here)]
-    if at.bounds(ranges)[1] >= tokens:
-        bounds.append(at.below(tokens))
-    if token.bounds(ranges)[1] >= kernel.shape.length:
-        bounds.append(token.below(kernel.shape.length))
-    return (ir.loop(var, steps, ir.under(bounds, body)),)
-
-
-def _here_in_part(kernel: _Kernel, body: ir.Block, *, all_threads: bool = False) -> ir.Block:
-    """The body where the position lies in the part, of all threads or of the last one, which has
-    the fewest tokens of the cache."""
-    tokens = kernel.config.tokens(kernel.shape)
-    from_last = kernel.config.threads - 1 - kernel.thread
-    bounds = [] if all_threads else [from_last.below(1)]
-    if kernel.config.parts > 1 or kernel.shape.span < kernel.shape.length:
-        after = kernel.here - kernel.first
-        bounds += [after.below(tokens), after.at_least(0)]
-    return ir.under(bounds, body)
-
-
-# Step 3: their powers, and the sum of these.
-
-
-def _powers(kernel: _Kernel, most: ir.Expression) -> ir.Block:
-    config = kernel.config
-
-    def powered(at: ir.Affine) -> ir.Block:
-        score = kernel.scores[at]
+        at = ir.affine(step=self.config.threads) + self.thread
+        token, quads = self.first + at, range(self.quads)
+        cached = [self.keys.vector(self.key_at(ir.constant(quad), token)) for quad in quads]
+        own = [self.key.vector(LANES * quad) for quad in quads]
+        steps = -(-self.tokens // self.config.threads)
         return (
-            kernel.scores.store(at, exp_of_difference(score, most)),
-            kernel.sum.store(0, kernel.power + kernel.scores[at]),
+            self.best.store(0, ir.number(LOWEST)),
+            *self.here_in_part(score(self.here - self.first, own)),
+            *self.each(self.frame, "step", steps, at, score(at, cached)),
         )
 
-    steps = -(-config.tokens(kernel.shape) // config.threads)
-    at = ir.variable("turn") * config.threads + kernel.thread
-    ranges = {**kernel.frame.ranges, "turn": (0, steps - 1)}
-    own = powered(kernel.here - kernel.first)
-    return (
-        kernel.sum.store(0, 0.0),
-        *_here_in_part(kernel, own),
-        *_each(kernel, "turn", steps, at, kernel.first + at, powered(at), ranges),
-    )
+    def each(
+        self, frame: ir.Frame, var: str, steps: int, at: ir.Affine, body: ir.Block
+    ) -> ir.Block:
+        """The body for each token of the part that stands before the position, from the one `at` a
+        place of the part on. The loop is one even where it has one step: its condition ends it."""
+        token, inside = self.first + at, frame.nested()
+        inside.ranges[var] = (0, steps - 1)
+        ends = inside.undecided((at.below(self.tokens), token.below(self.shape.length)))
+        return (ir.loop(var, steps, ir.under((token.below(self.here), *ends), body)),)
 
+    def here_in_part(self, body: ir.Block, *, all_threads: bool = False) -> ir.Block:
+        """The body where the position lies in the part, of all threads or of the last one, which
+        has the fewest tokens of the cache."""
+        from_last = self.config.threads - 1 - self.thread
+        bounds = [] if all_threads else [from_last.below(1)]
+        if self.config.parts > 1 or self.shape.span < self.shape.length:
+            after = self.here - self.first
+            bounds += [after.below(self.tokens), after.at_least(0)]
+        return ir.under(bounds, body)
 
-# Step 4: a thread has four entries of the output, of every so many tokens.
+    # Step 3: their powers, and the sum of these.
 
+    def powers(self, most: ir.Expression) -> ir.Block:
+        def power(at: ir.Affine) -> ir.Block:
+            return (
+                self.scores.store(at, exp_of_difference(self.scores[at], most)),
+                self.sum.add(0, self.scores[at]),
+            )
 
-AT_ONCE = 4
-"""Tokens whose values a thread reads before it waits for the first of them."""
+        steps = -(-self.tokens // self.config.threads)
+        at = ir.affine(turn=self.config.threads) + self.thread
+        return (
+            self.sum.store(0, 0.0),
+            *self.here_in_part(power(self.here - self.first)),
+            *self.each(self.frame, "turn", steps, at, power(at)),
+        )
 
+    # Step 4: a thread has four entries of the output, of every so many tokens.
 
-def _mixed(kernel: _Kernel) -> ir.Block:
-    config, shape = kernel.config, kernel.shape
-    quads = shape.head_dim // LANES
-    rows = config.threads // quads
-    inside = kernel.frame.nested()
-    row, quad = inside.delinearize(kernel.thread, (("row", rows), ("quad", quads)))
-    tokens = config.tokens(shape)
-    # The last token of the part that stands before the position.
-    after = kernel.here - kernel.first
-    within = ir.value(after).min(tokens)
-    before_it = within - 1
-    last = inside.let("last", before_it.max(0), tokens - 1)
+    def mix(self) -> ir.Block:
+        rows, inside = self.config.threads // self.quads, self.frame.nested()
+        row, quad = inside.delinearize(self.thread, (("row", rows), ("quad", self.quads)))
+        # The last token of the part that stands before the position.
+        after = self.here - self.first
+        before_it = ir.value(after).min(self.tokens) - 1
+        last = inside.let("last", before_it.max(0), self.tokens - 1)
+        at_once = min(AT_ONCE, -(-self.tokens // rows))
+        turns = -(-self.tokens // (rows * at_once))
+        first = ir.affine(round=rows * at_once) + row
+        turn = ir.Frame(ranges={**inside.ranges, "round": (0, turns - 1)})
+        cached: list[ir.Statement] = []
+        for number_ in range(at_once):
+            own = ir.value(first + number_ * rows)
+            at = turn.let(f"at{number_}", own.min(last), self.tokens - 1)
+            power = ir.select(own.at_most(last), self.scores[at], ir.number(0))
+            token = turn.clamped(f"token{number_}", self.first + at, self.shape.length, 1)
+            value = self.values.vector(self.value_at(quad, token))
+            cached.append(self.acc.add(0, ir.splat(power) * value))
+        own_value = ir.splat(self.scores[after]) * self.value.vector(quad * LANES)
+        own_part = self.here_in_part((self.acc.add(0, own_value),), all_threads=True)
+        body: ir.Block = (
+            *self.acc.fill(0),
+            *inside.where((row.below(1),), own_part),
+            *self.each(inside, "round", turns, first, turn.enclose(tuple(cached))),
+            self.mixed.store(self.thread * LANES, self.acc[0]),
+        )
+        return inside.enclose(body)
 
-    def added(value: ir.Load, power: ir.Expression) -> ir.Block:
-        so_far = kernel.acc.vector(0)
-        whole_ = so_far + ir.splat(power) * value
-        return (kernel.acc.store(0, whole_),)
+    # Step 5: the rows of threads added up, and the entries of the output or of the part.
 
-    at_once = min(AT_ONCE, -(-tokens // rows))
-    turns = -(-tokens // (rows * at_once))
-    first = ir.variable("round") * (rows * at_once) + row
-    ranges = {**inside.ranges, "round": (0, turns - 1)}
-    turn = ir.Frame(ranges=ranges)
-    cached: ir.Block = ()
-    for number_ in range(at_once):
-        own = first + number_ * rows
-        at = turn.let(f"at{number_}", ir.value(own).min(last), tokens - 1)
-        exists = ir.value(own).at_most(last)
-        power = ir.select(exists, kernel.scores[at], ir.number(0))
-        token = turn.clamped(f"token{number_}", kernel.first + at, shape.length, 1)
-        index = kernel.value_at(quad, token)
-        value = kernel.parameters[5].vector(index)
-        cached = (*cached, *added(value, power))
-    own_value = kernel.value.vector(quad * LANES)
-    among_first = inside.undecided((row.below(1),))
-    score = kernel.scores[after]
-    own_part = _here_in_part(kernel, added(own_value, score), all_threads=True)
-    sums = kernel.acc.vector(0)
-    begins = kernel.first + first
-    body: ir.Block = (
-        kernel.acc.store(0, ir.numbers(0)),
-        *ir.under(among_first, own_part),
-        *_each(kernel, "round", turns, first, begins, turn.enclose(cached), ranges),
-        kernel.mixed.store(kernel.thread * LANES, sums),
-    )
-    return (*inside.enclose(body), ir.Barrier())
+    def stored(self, most: ir.Expression, total: ir.Expression) -> ir.Block:
+        shape, place = self.shape, self.thread * LANES
+        rows = range(self.config.threads // self.quads)
+        value = ir.pairwise([self.mixed.vector(place + row * shape.head_dim) for row in rows])
+        exists, parts = (self.thread.below(self.quads),), self.parts
+        if parts is None:
+            index = self.head * shape.head_dim + place
+            return self.frame.where(exists, (self.output.store(index, value / ir.splat(total)),))
+        told = parts.told(self.head, self.part, most, total)
+        return (
+            *self.frame.where(exists, (parts.mixed(self.head, self.part, place, value),)),
+            *self.frame.where((self.thread.below(1),), (told,)),
+        )
 
-
-# Step 5: the rows of threads added up, and the entries of the output or of the part.
-
-
-def _stored(kernel: _Kernel, most: ir.Expression, sum_: ir.Expression) -> ir.Block:
-    config, shape, thread = kernel.config, kernel.shape, kernel.thread
-    quads = shape.head_dim // LANES
-    rows = [
-        kernel.mixed.vector((thread + row * quads) * LANES)
-        for row in range(config.threads // quads)
-    ]
-    value = ir.pairwise(rows)
-    first = kernel.frame.undecided((thread.below(1),))
-    exists = kernel.frame.undecided((thread.below(quads),))
-    place = thread * LANES
-    parts = kernel.parts
-    if parts is None:
-        output, quotient = kernel.parameters[6], value / ir.splat(sum_)
-        index = kernel.head * shape.head_dim + place
-        return ir.under(exists, (output.store(index, quotient),))
-    return (
-        *ir.under(exists, (parts.mixed(kernel.head, kernel.part, place, value),)),
-        *ir.under(first, (parts.told(kernel.head, kernel.part, most, sum_),)),
-    )
-
-
-def _joined(kernel: _Kernel, parts: OutputParts) -> ir.Program:
-    shape, frame = kernel.shape, ir.Frame()
-    quads = shape.head_dim // LANES
-    threads = max(32, 1 << (quads - 1).bit_length())
-    head, thread = frame.variable("group", shape.heads), frame.variable("thread", threads)
-    place = thread * LANES
-    index = head * shape.head_dim + place
-    exists = frame.undecided((thread.below(quads),))
-    block = ir.under(exists, parts.joined(head, place, kernel.parameters[6], index))
-    inner = ir.threads(threads, frame.enclose(block))
-    return ir.program(kernel.parameters, "group", shape.heads, (inner,))
+    def joined(self, parts: OutputParts) -> ir.Program:
+        shape, frame = self.shape, ir.Frame()
+        threads = max(32, 1 << (self.quads - 1).bit_length())
+        head, thread = frame.variable("group", shape.heads), frame.variable("thread", threads)
+        place = thread * LANES
+        entries = parts.joined(head, place, self.output, head * shape.head_dim + place)
+        body = frame.where((thread.below(self.quads),), entries)
+        return frame.dispatch(self.parameters, (shape.heads, threads), body)

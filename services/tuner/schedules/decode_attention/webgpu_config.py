@@ -7,6 +7,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.decoding import LANES, AttentionShape, attention_shape
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule
+from services.tuner.schedules.base.faults import power_fault, range_fault
 from services.tuner.schedules.base.limits import MAX_THREADS
 from services.tuner.schedules.base.row_threads import shared_bytes
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
@@ -28,16 +29,14 @@ class WebgpuDecodeAttentionConfig(WebgpuConfig):
 
     def fault(self, workload: Workload) -> str:
         shape = shape_of(workload)
-        if self.threads & (self.threads - 1) or not 32 <= self.threads <= MAX_THREADS:
-            return f"threads={self.threads} must be a power of two from 32 to {MAX_THREADS}"
         if self.threads % (shape.head_dim // LANES):
             return (
                 f"threads={self.threads} must be a multiple of head_dim / {LANES} = "
                 f"{shape.head_dim // LANES}"
             )
-        if not 1 <= self.parts <= shape.span:
-            return f"parts={self.parts} must be from 1 to {shape.span}"
-        return ""
+        return power_fault("threads", self.threads, 32, MAX_THREADS) or range_fault(
+            "parts", self.parts, 1, shape.span
+        )
 
     def workgroup_bytes_for(self, workload: Workload) -> int:
         shape = shape_of(workload)

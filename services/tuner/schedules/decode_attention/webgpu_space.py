@@ -2,6 +2,7 @@
 
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.ranking import by_rank, ranked
 from services.tuner.schedules.decode_attention.webgpu_config import (
     WebgpuDecodeAttentionConfig,
     shape_of,
@@ -18,17 +19,12 @@ def decode_attention_configs(
 ) -> tuple[WebgpuDecodeAttentionConfig, ...]:
     """Ordered by the sum of the ranks of their settings; any driver compiles the first."""
     span = shape_of(workload).span
-    parts = dict.fromkeys(-(-span // tokens) for tokens in TOKENS)
-    ranked: dict[WebgpuDecodeAttentionConfig, int] = {}
-    for thread_rank, threads in enumerate(THREADS):
-        for part_rank, count in enumerate(parts):
-            for group_rank, subgroups in enumerate((True, False)):
-                config = WebgpuDecodeAttentionConfig(
-                    threads=threads, parts=count, subgroups=subgroups
-                )
-                if not config.fault(workload) and config.fits(workload):
-                    ranked[config] = thread_rank + part_rank + group_rank
-    found = sorted(ranked, key=ranked.__getitem__)
+    parts = tuple(dict.fromkeys(-(-span // tokens) for tokens in TOKENS))
+    points = (
+        (WebgpuDecodeAttentionConfig(threads=threads, parts=count, subgroups=subgroups), rank)
+        for rank, threads, count, subgroups in ranked(THREADS, parts, (True, False))
+    )
+    found = [one for one in by_rank(points, workload) if one.fits(workload)]
     plain = min(
         (one for one in found if not one.requires(workload)),
         key=lambda one: one.workgroup_bytes_for(workload) > SMALL_BYTES,

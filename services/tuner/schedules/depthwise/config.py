@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
+from services.tuner.schedules.base.faults import range_fault
 from services.tuner.schedules.base.rules import VECTOR_REGISTERS
 from services.tuner.schedules.base.wasm_config import WasmConfig
 
@@ -34,6 +35,4 @@ class WasmDepthwiseConfig(WasmConfig):
                 "wide, of depthwise_conv2d"
             )
         most = min(VECTOR_REGISTERS, workload.extent["x"])
-        if not 1 <= self.tile_x <= most:
-            return f"tile_x={self.tile_x} must be from 1 to {most}"
-        return ""
+        return range_fault("tile_x", self.tile_x, 1, most)

@@ -22,9 +22,6 @@ Nothing is copied, as `schedules/conv` copies rows with their padding (`base/win
 Channels are the innermost loop, since neighbours in memory are channels.
 """
 
-from dataclasses import dataclass
-from functools import partial
-
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
@@ -46,69 +43,37 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 def depthwise_program(workload: Workload, config: WasmDepthwiseConfig) -> ir.Program:
     """The loop nest; its parameters are those of the workload, flat."""
     a, b, *_ = parameters = parameters_of(workload)
-    nest = _Nest(
-        workload=workload,
-        row=WindowRow.of(workload, config.tile_x),
-        a=a,
-        b=b,
-        sums=ir.local("sums", ir.LANES * config.tile_x),
-    )
-    return nest.row.program(parameters, partial(_tile, nest))
+    e, row = workload.extent, WindowRow.of(workload, config.tile_x)
+    sums = ir.tile("sums", config.tile_x)
+    channel, lane = ir.affine(c1=ir.LANES), ir.variable("lane")
 
+    def tile(pixels: range, move: ir.Affine) -> ir.Block:
+        def products(line: ir.Affine, r: ir.Affine) -> ir.Block:
+            """The products of one row of the window, by columns of the image."""
+            body: list[ir.Statement] = []
+            first, last = row.column(pixels[0]), row.column(pixels[-1]) + e["kw"]
+            for column in range(max(first, 0), min(last, e["w"])):
+                place = (row.image * e["h"] + line) * e["w"] + move * e["stride"] + column
+                pixel = a.vector(place * e["c"] + channel)
+                for number, x in enumerate(pixels):
+                    q = column - row.column(x)
+                    if 0 <= q < e["kw"]:
+                        weight = b.vector((r * e["kw"] + q) * e["c"] + channel)
+                        body.append(sums.add(number, pixel * weight))
+            return tuple(body)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Nest:
-    """All steps know these: a row of the output, and the tensors."""
-
-    workload: Workload
-    row: WindowRow
-    a: ir.Buffer
-    b: ir.Buffer
-    sums: ir.Buffer
-
-
-def _tile(nest: _Nest, pixels: range, move: ir.Affine) -> ir.Block:
-    sums = [ir.constant(ir.LANES * place) for place, _ in enumerate(pixels)]
-    # 1. Zeros.
-    zero = ir.numbers(0)
-    start = [nest.sums.store(at, zero) for at in sums]
-    # 2. Rows of the window that the image has.
-    window = nest.row.window(partial(_products, nest, pixels, move))
-    # 3. The entries with the epilogue.
-    stores = [
-        ir.vector("lane", _stored(nest, x, move, at)) for x, at in zip(pixels, sums, strict=True)
-    ]
-    body: ir.Block = (ir.Allocate(buffer=nest.sums, body=(*start, *window, *stores)),)
-    return ir.serial("c1", nest.row.extent["c"] // ir.LANES, body)
-
-
-def _products(
-    nest: _Nest, pixels: range, move: ir.Affine, line: ir.Affine, r: ir.Affine
-) -> ir.Block:
-    """The products of one row of the window, by columns of the image."""
-    e = nest.row.extent
-    channel = ir.affine(c1=ir.LANES)
-    row = (nest.row.image * e["h"] + line) * e["w"]
-    found: list[ir.Statement] = []
-    first, last = nest.row.column(pixels[0]), nest.row.column(pixels[-1]) + e["kw"]
-    for column in range(max(first, 0), min(last, e["w"])):
-        place = row + move * e["stride"] + column
-        pixel = nest.a.vector(place * e["c"] + channel)
+        # 1. Zeros.
+        body: list[ir.Statement] = [
+            sums.store(number, ir.numbers(0)) for number, _ in enumerate(pixels)
+        ]
+        # 2. Rows of the window that the image has.
+        body += row.window(products)
+        # 3. The entries with the epilogue.
         for number, x in enumerate(pixels):
-            q = column - nest.row.column(x)
-            if not 0 <= q < e["kw"]:
-                continue
-            tap = (r * e["kw"] + q) * e["c"] + channel
-            weight = nest.b.vector(tap)
-            at = ir.constant(ir.LANES * number)
-            held = nest.sums.vector(at)
-            value = held + pixel * weight
-            found.append(nest.sums.store(at, value))
-    return tuple(found)
+            at = (row.image, row.y, move + x, channel + lane)
+            entry = stored_entry(workload, at, sums.lane(number, lane))
+            body.append(ir.vector("lane", entry))
+        block = ir.allocated((sums.buffer,), tuple(body))
+        return ir.serial("c1", e["c"] // ir.LANES, block)
 
-
-def _stored(nest: _Nest, x: int, move: ir.Affine, at: ir.Affine) -> ir.Store:
-    lane = ir.variable("lane")
-    channel = ir.affine(c1=ir.LANES) + lane
-    place = (nest.row.image, nest.row.y, move + x, channel)
-    return stored_entry(nest.workload, place, nest.sums[at + lane])
+    return row.program(parameters, tile)

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
-from services.tuner.schedules.base.wasm_config import MAX_TILE_ELEMENTS, WasmConfig
+from services.tuner.schedules.base.faults import range_fault
+from services.tuner.schedules.base.wasm_config import WasmConfig, tile_fault
 
 MAX_TAPS = 24
 """Products to a row of a window: the body has code for each of them."""
@@ -34,13 +35,8 @@ class WasmDirectConvConfig(WasmConfig):
                 f"channels in multiples of {ir.LANES}, reads images where they lie; use conv"
             )
         e = workload.extent
-        if not 1 <= self.tile_x <= e["x"]:
-            return f"tile_x={self.tile_x} must be from 1 to {e['x']}"
         if self.tile_o < ir.LANES or self.tile_o % ir.LANES or e["o"] % self.tile_o:
             return f"{ir.LANES} must divide tile_o={self.tile_o}, and that {e['o']}"
-        if self.tile_x * self.tile_o > MAX_TILE_ELEMENTS:
-            return (
-                f"a register tile of {self.tile_x}x{self.tile_o} must have at most "
-                f"{MAX_TILE_ELEMENTS} entries"
-            )
-        return ""
+        return range_fault("tile_x", self.tile_x, 1, e["x"]) or tile_fault(
+            self.tile_x, self.tile_o, unrolled=1
+        )

@@ -24,9 +24,6 @@ entry by entry between zeros, which took a sixth of the time of 224x224 pixels (
 without; V8 15.6, Zen 5); here nothing is copied (`base/window_rows.py`).
 """
 
-from dataclasses import dataclass
-from functools import partial
-
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
@@ -48,75 +45,39 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 def direct_program(workload: Workload, config: WasmDirectConvConfig) -> ir.Program:
     """The loop nest; its parameters are those of the workload, flat."""
     a, b, *_ = parameters = parameters_of(workload)
-    row = WindowRow.of(workload, config.tile_x)
-    nest = _Nest(workload=workload, tile_o=config.tile_o, row=row, a=a, b=b)
-    return row.program(parameters, partial(_tile, nest))
+    e, row = workload.extent, WindowRow.of(workload, config.tile_x)
+    parts, lane = range(config.tile_o // ir.LANES), ir.variable("lane")
+    channel = ir.affine(o1=config.tile_o)
 
+    def tile(pixels: range, move: ir.Affine) -> ir.Block:
+        sums = ir.tile("sums", len(pixels), len(parts))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Nest:
-    """All steps know these: a row of the output, and the tensors."""
+        def products(line: ir.Affine, r: ir.Affine) -> ir.Block:
+            """The products of one row of the window: of each of its entries with all pixels."""
+            body: list[ir.Statement] = []
+            for tap in range(e["kw"] * e["c"]):
+                q, k = divmod(tap, e["c"])
+                weights = (r * (e["kw"] * e["c"]) + tap) * e["o"] + channel
+                for number, x in enumerate(pixels):
+                    column = row.column(x) + q
+                    if not 0 <= column < e["w"]:
+                        continue
+                    place = (row.image * e["h"] + line) * e["w"] + move * e["stride"] + column
+                    entry = ir.splat(a[place * e["c"] + k])
+                    for part in parts:
+                        weight = b.vector(weights + ir.LANES * part)
+                        body.append(sums.add((number, part), entry * weight))
+            return tuple(body)
 
-    workload: Workload
-    tile_o: int
-    row: WindowRow
-    a: ir.Buffer
-    b: ir.Buffer
-
-    @property
-    def vectors(self) -> int:
-        """Vectors of channels of a pixel in a tile."""
-        return self.tile_o // ir.LANES
-
-    @property
-    def channel(self) -> ir.Affine:
-        """The first channel of a tile."""
-        return ir.affine(o1=self.tile_o)
-
-
-def _tile(nest: _Nest, pixels: range, move: ir.Affine) -> ir.Block:
-    vectors = range(nest.vectors * len(pixels))
-    sums = ir.local("sums", ir.LANES * len(vectors))
-    # 1. Zeros.
-    start = [sums.store(ir.LANES * place, ir.numbers(0)) for place in vectors]
-    # 2. Rows of the window that the image has.
-    window = nest.row.window(partial(_products, nest, sums, pixels, move))
-    # 3. The entries with the epilogue.
-    stores = [ir.vector("lane", _stored(nest, sums, pixels, move, place)) for place in vectors]
-    body: ir.Block = (ir.Allocate(buffer=sums, body=(*start, *window, *stores)),)
-    return ir.serial("o1", nest.row.extent["o"] // nest.tile_o, body)
-
-
-def _products(
-    nest: _Nest, sums: ir.Buffer, pixels: range, move: ir.Affine, line: ir.Affine, r: ir.Affine
-) -> ir.Block:
-    """The products of one row of the window: of each of its entries with all pixels."""
-    e = nest.row.extent
-    row = (nest.row.image * e["h"] + line) * e["w"]
-    found: list[ir.Statement] = []
-    for tap in range(e["kw"] * e["c"]):
-        q, k = divmod(tap, e["c"])
-        held = (r * (e["kw"] * e["c"]) + tap) * e["o"] + nest.channel
+        # 1. Zeros. 2. Rows of the window that the image has.
+        body: list[ir.Statement] = [*sums.fill(0), *row.window(products)]
+        # 3. The entries with the epilogue.
         for number, x in enumerate(pixels):
-            column = nest.row.column(x) + q
-            if not 0 <= column < e["w"]:
-                continue
-            place = row + move * e["stride"] + column
-            entry = ir.splat(nest.a[place * e["c"] + k])
-            for part in range(nest.vectors):
-                at = held + ir.LANES * part
-                weights = nest.b.vector(at)
-                own = number * nest.vectors + part
-                value = sums.vector(ir.LANES * own) + entry * weights
-                found.append(sums.store(ir.LANES * own, value))
-    return tuple(found)
+            for part in parts:
+                at = (row.image, row.y, move + x, channel + ir.LANES * part + lane)
+                entry = stored_entry(workload, at, sums.lane((number, part), lane))
+                body.append(ir.vector("lane", entry))
+        block = ir.allocated((sums.buffer,), tuple(body))
+        return ir.serial("o1", e["o"] // config.tile_o, block)
 
-
-def _stored(
-    nest: _Nest, sums: ir.Buffer, pixels: range, move: ir.Affine, place: int
-) -> ir.Statement:
-    number, part = divmod(place, nest.vectors)
-    lane = ir.variable("lane")
-    channel = nest.channel + ir.LANES * part + lane
-    at = (nest.row.image, nest.row.y, move + pixels[number], channel)
-    return stored_entry(nest.workload, at, sums[ir.LANES * place + lane])
+    return row.program(parameters, tile)

@@ -15,16 +15,13 @@ from kernelzoo.domain.operators.expressions import (
     Call,
     Cast,
     Choice,
-    Expression,
     Program,
-    Read,
     Stage,
     number,
     parts,
-    rebuilt,
 )
 from services.tuner import ir
-from services.tuner.schedules.base.fused import substituted
+from services.tuner.schedules.base.fused import inlined
 from services.tuner.schedules.base.iteration import reads_of
 from services.tuner.schedules.base.rules import SLICES_WANTED
 
@@ -47,23 +44,9 @@ class CommonAxis:
 
 def with_cheap_stages_inside(program: Program) -> Program:
     """The program with stages of plain arithmetic computed where they are read, not stored."""
-    stages: list[Stage] = []
-    cheap: dict[str, Stage] = {}
-
-    def inside(part: Expression) -> Expression:
-        match rebuilt(part, inside):
-            case Read(tensor, at) if tensor in cheap:
-                stage = cheap[tensor]
-                names = (axis.name for axis in stage.axes)
-                return inside(substituted(stage.value, dict(zip(names, at, strict=True))))
-            case other:
-                return other
-
-    for stage in program.stages:
-        if stage is not program.output and _is_cheap(stage):
-            cheap[stage.name] = stage
-        else:
-            stages.append(replace(stage, value=inside(stage.value)))
+    cheap = [each for each in program.stages if each is not program.output and _is_cheap(each)]
+    kept = (each for each in program.stages if each not in cheap)
+    stages = (replace(each, value=inlined(each.value, cheap)) for each in kept)
     return replace(program, stages=tuple(stages))
 
 

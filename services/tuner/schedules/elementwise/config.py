@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.faults import choice_fault, range_fault
 from services.tuner.schedules.base.wasm_config import WasmConfig
 
 MAX_VECTORS = 8
@@ -19,8 +20,6 @@ class WasmElementwiseConfig(WasmConfig):
     chunk: int
 
     def fault(self, _: Workload) -> str:
-        if not 1 <= self.vectors <= MAX_VECTORS:
-            return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
-        if self.chunk not in CHUNKS:
-            return f"chunk={self.chunk} must be one of {', '.join(map(str, CHUNKS))}"
-        return ""
+        return range_fault("vectors", self.vectors, 1, MAX_VECTORS) or choice_fault(
+            "chunk", self.chunk, CHUNKS
+        )

@@ -1,10 +1,9 @@
 """The lite space of loops as they are stated: of operators that make every entry from a few others,
 and of programs that nothing else schedules."""
 
-from itertools import product
-
 from kernelzoo.domain.workload import PROGRAM, Workload
 from services.tuner.passes.vectorise import CHUNK
+from services.tuner.schedules.base.ranking import by_rank, ranked
 from services.tuner.schedules.elementwise.config import WasmElementwiseConfig
 
 VECTORS = (2, 1, 4, 8)
@@ -20,10 +19,8 @@ def wasm_elementwise_configs(workload: Workload) -> tuple[WasmElementwiseConfig,
     rounds = workload.operator is PROGRAM or bool(workload.operator.functions)
     chunks = CHUNKS if len(workload.output.shape) == 1 else (CHUNK,)
     roundings = (True, False) if rounds else (False,)
-    ranked: dict[WasmElementwiseConfig, int] = {}
-    for (fma_rank, fma), (chunk_rank, chunk), (rank, vectors) in product(
-        enumerate(roundings), enumerate(chunks), enumerate(VECTORS)
-    ):
-        config = WasmElementwiseConfig(vectors=vectors, chunk=chunk, fma=fma)
-        ranked[config] = fma_rank + chunk_rank + rank
-    return tuple(sorted(ranked, key=ranked.__getitem__))
+    points = (
+        (WasmElementwiseConfig(vectors=vectors, chunk=chunk, fma=fma), rank)
+        for rank, fma, chunk, vectors in ranked(roundings, chunks, VECTORS)
+    )
+    return by_rank(points, workload)

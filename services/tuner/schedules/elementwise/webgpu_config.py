@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.passes.thread_binding import Stride
+from services.tuner.schedules.base.faults import choice_fault, range_fault
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
@@ -27,11 +28,6 @@ class WebgpuElementwiseConfig(WebgpuConfig):
     stride: Stride = Stride.BLOCK
 
     def fault(self, _: Workload) -> str:
-        if self.threads not in WORKGROUP_THREADS:
-            return f"threads={self.threads} must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
-        if not 1 <= self.vectors <= MAX_VECTORS:
-            return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
-        return ""
-
-    def workgroup_bytes_for(self, _: Workload) -> int:
-        return 0
+        return choice_fault("threads", self.threads, WORKGROUP_THREADS) or range_fault(
+            "vectors", self.vectors, 1, MAX_VECTORS
+        )

@@ -7,6 +7,7 @@ from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.passes.thread_binding import Stride
+from services.tuner.schedules.base.ranking import by_rank
 from services.tuner.schedules.elementwise.pointwise import pointwise
 from services.tuner.schedules.elementwise.webgpu_config import WebgpuElementwiseConfig
 
@@ -22,10 +23,7 @@ vectors are too few for all threads."""
 def elementwise_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuElementwiseConfig, ...]:
     """Ordered by the sum of the ranks of their settings. Whole warps first: with fewer threads than
     a warp has lanes, some do nothing."""
-    ranked: dict[WebgpuElementwiseConfig, int] = {}
-    for config, rank in _points(workload, gpu):
-        ranked.setdefault(config, rank)
-    return tuple(sorted(ranked, key=ranked.__getitem__)[:MOST_CANDIDATES])
+    return by_rank(_points(workload, gpu), workload)[:MOST_CANDIDATES]
 
 
 def _points(workload: Workload, gpu: GpuModel) -> Iterator[tuple[WebgpuElementwiseConfig, int]]:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.faults import range_fault
 from services.tuner.schedules.base.wasm_config import WasmConfig
 
 MAX_M = 4
@@ -39,15 +40,11 @@ class WasmGemvConfig(WasmConfig):
 
     def fault(self, workload: Workload) -> str:
         extents = Extents.of(workload)
-        if not 1 <= self.unroll_k <= MAX_UNROLL_K or extents.k % self.unroll_k:
-            return (
-                f"unroll_k={self.unroll_k} must divide {extents.k} and be from 1 to {MAX_UNROLL_K}"
-            )
-        if not 1 <= self.vectors <= MAX_VECTORS:
-            return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
-        if not 1 <= self.block_n <= MAX_BLOCK_COLUMNS or self.block_n % self.width:
-            return (
-                f"block_n={self.block_n} must be a multiple of {self.width} and at most "
-                f"{MAX_BLOCK_COLUMNS}"
-            )
-        return ""
+        found = range_fault("unroll_k", self.unroll_k, 1, MAX_UNROLL_K) or range_fault(
+            "vectors", self.vectors, 1, MAX_VECTORS
+        )
+        if found or extents.k % self.unroll_k:
+            return found or f"unroll_k={self.unroll_k} must divide {extents.k}"
+        if self.block_n % self.width:
+            return f"block_n={self.block_n} must be a multiple of {self.width}"
+        return range_fault("block_n", self.block_n, 1, MAX_BLOCK_COLUMNS)

@@ -1,10 +1,9 @@
 """The lite space of contractions with few rows: passes over b, of several heights and widths."""
 
-from itertools import product
-
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents, round_up
+from services.tuner.schedules.base.ranking import by_rank, ranked
 from services.tuner.schedules.base.rules import BASE_RANK, FEWEST_SLICES
 from services.tuner.schedules.base.wasm_config import Pack
 from services.tuner.schedules.gemv.config import WasmGemvConfig
@@ -34,21 +33,21 @@ def wasm_gemv_configs(workload: Workload) -> tuple[WasmMatmulConfig | WasmGemvCo
     extents = Extents.of(workload)
     tiles = tile_configs(extents)
     panels = [config for config in tiles if config.pack is Pack.PREPACKED]
-    streams = _streams(extents)[: CONFIGS_AFTER_PANELS if panels else None]
+    streams = _streams(extents, workload)[: CONFIGS_AFTER_PANELS if panels else None]
     others = [config for config in tiles if config.pack is not Pack.PREPACKED][:TILES_BESIDE]
     return (*panels, *streams, *others)
 
 
-def _streams(extents: Extents) -> tuple[WasmGemvConfig, ...]:
+def _streams(extents: Extents, workload: Workload) -> tuple[WasmGemvConfig, ...]:
     """Ordered by the sum of the ranks of their settings."""
     rows = [count for count in UNROLL_K if extents.k % count == 0][:3]
     widest = max(VECTORS) * ir.LANES
     narrow = round_up(-(-extents.n // FEWEST_SLICES), widest)
     blocks = [b for b in BLOCK_N if b * FEWEST_SLICES <= extents.n] or [narrow]
-    ranked: dict[WasmGemvConfig, int] = {}
-    for (row_rank, count), (rank, vectors), (block_rank, block), fma in product(
-        enumerate(rows), enumerate(VECTORS), enumerate(blocks), (True, False)
-    ):
-        config = WasmGemvConfig(unroll_k=count, vectors=vectors, block_n=block, fma=fma)
-        ranked[config] = row_rank + 2 * rank + block_rank + (0 if fma else BASE_RANK)
-    return tuple(sorted(ranked, key=ranked.__getitem__))
+    points = (
+        (WasmGemvConfig(unroll_k=count, vectors=vectors, block_n=block, fma=fma), rank)
+        for rank, count, vectors, block, fma in ranked(
+            rows, VECTORS, blocks, (True, False), weights=(1, 2, 1, BASE_RANK)
+        )
+    )
+    return by_rank(points, workload)

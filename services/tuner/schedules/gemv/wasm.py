@@ -25,11 +25,10 @@ from kernelzoo.domain.candidate import Candidate
 from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, round_up
-from services.tuner.schedules.base.finish import finished
+from services.tuner.schedules.base.finish import finished, placeholders_of
 from services.tuner.schedules.base.parameters import in_order
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.gemv.config import WasmGemvConfig
-from services.tuner.schedules.matmul.wasm import placeholders_of
 from services.tuner.tir.lowering import scheduled_program
 from services.tuner.tir.tvm import Node, Schedule, te
 

@@ -66,50 +66,41 @@ def _program(
 
     rows = places("row", first_row, tile_m, product.m)
     columns = places("column", first_column, tile_n, product.n)
-    sums = ir.local("sums", tile_m * tile_n * ir.LANES, DType.I32)
-    row_sums = ir.local("row_sums", tile_m * ir.LANES, DType.I32)
-    a_words = ir.local("a_words", tile_m * ir.LANES, DType.I32)
-    b_words = ir.local("b_words", tile_n * ir.LANES, DType.I32)
-    a_bytes = ir.local("a_bytes", ir.LANES, DType.I32)
-    b_bytes = ir.local("b_bytes", tile_n * ir.LANES, DType.I32)
+    sums = ir.tile("sums", tile_m, tile_n, dtype=DType.I32)
+    row_sums, a_words = (ir.tile(name, tile_m, dtype=DType.I32) for name in ("row_sums", "a_words"))
+    b_words, b_bytes = (ir.tile(name, tile_n, dtype=DType.I32) for name in ("b_words", "b_bytes"))
+    a_bytes = ir.tile("a_bytes", 1, dtype=DType.I32)
     vector = ir.affine(vector=ir.LANES) if words > ir.LANES else ir.ZERO
 
     def steps() -> Iterator[ir.Store]:
         for number, place in enumerate(rows):
-            yield a_words.store(ir.LANES * number, a.vector(place * words + vector))
+            yield a_words.store(number, a.vector(place * words + vector))
         for number, place in enumerate(columns):
-            yield b_words.store(ir.LANES * number, b.vector(place * words + vector))
+            yield b_words.store(number, b.vector(place * words + vector))
         for byte in range(PER_WORD):
             bits = byte * ACTIVATION_BITS
-            for at in range(0, tile_n * ir.LANES, ir.LANES):
-                left = b_words.vector(at)
+            for column in range(tile_n):
+                left = b_words[column]
                 left_most = left << LAST_BYTE - bits if bits < LAST_BYTE else left
-                yield b_bytes.store(at, left_most >> LAST_BYTE)
+                yield b_bytes.store(column, left_most >> LAST_BYTE)
             for row in range(tile_m):
-                held_words = a_words.vector(ir.LANES * row)
-                lowest = held_words >> bits if bits else held_words
+                lowest = a_words[row] >> bits if bits else a_words[row]
                 yield a_bytes.store(0, lowest & (ZERO_POINTS - 1))
                 if product.b_zero:
-                    total = row_sums.vector(ir.LANES * row)
-                    yield row_sums.store(ir.LANES * row, total + a_bytes.vector(0))
+                    yield row_sums.add(row, a_bytes[0])
                 for column in range(tile_n):
-                    at = ir.LANES * (row * tile_n + column)
-                    term = a_bytes.vector(0) * b_bytes.vector(ir.LANES * column)
-                    yield sums.store(at, sums.vector(at) + term)
+                    yield sums.add((row, column), a_bytes[0] * b_bytes[column])
 
-    nothing = ir.Const(value=0, dtype=DType.I32, lanes=ir.LANES)
-    cleared = [sums.store(at, nothing) for at in range(0, sums.size, ir.LANES)]
-    if product.b_zero:
-        cleared += [row_sums.store(at, nothing) for at in range(0, row_sums.size, ir.LANES)]
     body: ir.Block = (
-        *cleared,
+        *sums.fill(0),
+        *(row_sums.fill(0) if product.b_zero else ()),
         *ir.serial("vector", words // ir.LANES, tuple(steps())),
         *_stored(config, product, held, frame, (first_row, first_column), sums, row_sums),
     )
     body = ir.under(exists, body)
-    locals_ = (sums, row_sums, a_words, b_words, a_bytes, b_bytes)
-    threads = ir.threads(config.threads, frame.enclose(ir.allocated(locals_, body)))
-    return ir.program(parameters, "group", groups, (threads,))
+    registers = (sums, row_sums, a_words, b_words, a_bytes, b_bytes)
+    local = [each.buffer for each in registers]
+    return frame.dispatch(parameters, (groups, config.threads), body, local=local)
 
 
 def _stored(
@@ -118,8 +109,8 @@ def _stored(
     held: Held,
     frame: ir.Frame,
     first: tuple[ir.Affine, ir.Affine],
-    sums: ir.Buffer,
-    row_sums: ir.Buffer,
+    sums: ir.Tile,
+    row_sums: ir.Tile,
 ) -> Iterator[ir.Statement]:
     output, _ = list(held.values())[-1]
     buffers = {name: buffer for name, (buffer, _) in held.items()}
@@ -128,13 +119,13 @@ def _stored(
     for at_row in range(config.tile_m):
         for at_column in range(config.tile_n):
             row, column = first[0] * config.tile_m + at_row, first[1] * config.tile_n + at_column
-            inside = frame.undecided((row.below(product.m), column.below(product.n)))
-            total = ir.all_lanes(sums.vector(ir.LANES * (at_row * config.tile_n + at_column)))
+            inside = (row.below(product.m), column.below(product.n))
+            total = ir.all_lanes(sums[at_row, at_column])
             total = total - zero * buffers[product.b_sum][column]
             if product.b_zero:
-                own = ir.all_lanes(row_sums.vector(ir.LANES * at_row)) - zero * product.k
+                own = ir.all_lanes(row_sums[at_row]) - zero * product.k
                 total = total - buffers[product.b_zero][column] * own
             scales = buffers[product.a_scale][0] * buffers[product.b_scale][column]
             made = {product.scaled: total.cast(DType.F32) * scales}
             value = entry_value(product.value, {i.name: row, j.name: column}, held, made)
-            yield from ir.under(inside, (output.store(row * product.n + column, value),))
+            yield from frame.where(inside, (output.store(row * product.n + column, value),))

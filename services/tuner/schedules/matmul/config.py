@@ -9,16 +9,13 @@ from enum import StrEnum
 from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
-from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents, Shape, panel_shape, round_up
 from services.tuner.schedules.base.wasm_config import (
     MAX_PANEL_COLUMNS,
     MAX_SCRATCH_BYTES,
-    MAX_TILE_ELEMENTS,
-    MAX_UNROLL_K,
-    MAX_UNROLLED_PRODUCTS,
     Pack,
     WasmConfig,
+    tile_fault,
 )
 
 
@@ -78,19 +75,8 @@ class WasmMatmulConfig(WasmConfig):
         tiles = (self.tile_m, self.tile_n, self.unroll_k, self.block_m, self.block_n)
         if min(tiles) < 1:
             return "tiles, blocks and unroll_k start at 1"
-        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % ir.LANES:
-            return (
-                f"a register tile of {self.tile_m}x{self.tile_n} must have tile_n a multiple of "
-                f"{ir.LANES} and at most {MAX_TILE_ELEMENTS} entries"
-            )
-        if (
-            self.unroll_k > MAX_UNROLL_K
-            or self.tile_m * self.tile_n * self.unroll_k > MAX_UNROLLED_PRODUCTS
-        ):
-            return (
-                f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLL_K}, and "
-                f"{MAX_UNROLLED_PRODUCTS} products in the loop body"
-            )
+        if found := tile_fault(self.tile_m, self.tile_n, self.unroll_k):
+            return found
         return self._block_fault(extents)
 
     def _block_fault(self, extents: Extents) -> str:
@@ -104,11 +90,7 @@ class WasmMatmulConfig(WasmConfig):
         if self.outer is Outer.BATCH and not extents.batch:
             return "outer=b needs a batch axis; use m or n"
         if self.pack is Pack.PREPACKED:
-            return (
-                ""
-                if extents.b_constant
-                else "pack=prepacked needs constant=b in the key; use kernel"
-            )
+            return "" if extents.b_constant else "pack=prepacked needs constant=b in the key"
         if self.pack is Pack.NONE:
             if extents.b_transposed:
                 return "pack=none reads a transposed b one entry at a time; use kernel"

@@ -42,7 +42,7 @@ from services.tuner import ir
 from services.tuner.operators.lowering import DTYPES
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents, panel_shape
-from services.tuner.schedules.base.finish import finished
+from services.tuner.schedules.base.finish import finished, placeholders_of
 from services.tuner.schedules.base.parameters import in_order
 from services.tuner.schedules.base.register_tiles import vectorise_tile, write_back
 from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
@@ -71,12 +71,6 @@ def matmul_program(extents: Extents, config: WasmMatmulConfig) -> ir.Program:
 def scheduled(extents: Extents, config: WasmMatmulConfig) -> Node:
     """TVM's module of one scheduled function, `main`, on the extents rounded up."""
     return _schedule(config.rounded(extents), config).mod
-
-
-def stated_and_scheduled(extents: Extents, config: WasmMatmulConfig) -> tuple[Node, Node]:
-    """The function before any primitive, and its schedule with the trace of them."""
-    whole = config.rounded(extents)
-    return contraction_function(whole, config.panels), _schedule(whole, config)
 
 
 def packing_program(extents: Extents, width: int) -> ir.Program:
@@ -156,17 +150,6 @@ def _contracted(
         return te.sum(left * right.astype("float32"), axis=k)
 
     return te.compute(shape, entry, name=name)
-
-
-def placeholders_of(extents: Extents) -> tuple[Node, ...]:
-    """a, b and the inputs of the epilogue."""
-    extra = extents.epilogue.inputs if extents.epilogue else ()
-    names = ("a", "b", *(name for name, _ in extra))
-    dtypes = {"b": DTYPES[extents.b_dtype]}
-    return tuple(
-        te.placeholder(shape, name=name, dtype=dtypes.get(name, "float32"))
-        for shape, name in zip(extents.shapes[:-1], names, strict=True)
-    )
 
 
 def _schedule(whole: Extents, config: WasmMatmulConfig) -> Node:

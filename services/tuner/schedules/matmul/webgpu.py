@@ -36,6 +36,7 @@ The steps are numbered as they follow one another below. What they make of matmu
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import add
 
 from msgspec import structs
 
@@ -43,7 +44,6 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
-from services.tuner.passes.thread_binding import ThreadBinding, bind_threads
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.finish import stored_product
 from services.tuner.schedules.base.implicit_gemm import (
@@ -54,11 +54,9 @@ from services.tuner.schedules.base.implicit_gemm import (
 )
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.split_k import added_up
 from services.tuner.schedules.base.webgpu_config import Cache
 from services.tuner.schedules.matmul.webgpu_config import Prefetch, WebgpuMatmulConfig
-
-SPLIT_K_THREADS = 64
-"""Threads to a workgroup of the second dispatch, which adds partial sums."""
 
 LANE = ir.variable("lane")
 BLOCK = ir.variable("block")
@@ -973,11 +971,6 @@ def _split_k(product: Product, config: WebgpuMatmulConfig, partial: ir.Buffer) -
     axes = {"batch": max(1, extents.batch), "m": extents.m, "n": extents.n}
     at = tuple(ir.variable(name) if size > 1 else ir.ZERO for name, size in axes.items())
     entry, entries = product.place(at), axes["batch"] * extents.m * extents.n
-    parts: list[ir.Expression] = [partial[entry + part * entries] for part in range(config.split_k)]
-    value = reduce(lambda left, right: left + right, parts)
-    block: ir.Block = (product.stored(at, value),)
-    for name, size in reversed(axes.items()):
-        if size > 1:
-            block = (ir.loop(name, size, block),)
-    whole = ir.program((*product.parameters, partial), "whole", 1, block)
-    return bind_threads(whole, ThreadBinding(count=SPLIT_K_THREADS, vectors=1, vec4=True))
+    parts = [partial[entry + part * entries] for part in range(config.split_k)]
+    store = product.stored(at, reduce(add, parts[1:], parts[0]))
+    return added_up((*product.parameters, partial), axes, store)

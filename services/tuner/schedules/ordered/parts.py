@@ -11,6 +11,7 @@ from kernelzoo.domain.operators.ordered import Selection, Updates
 from kernelzoo.errors import UnsupportedProgram
 from services.tuner import ir
 from services.tuner.schedules.base.parameters import Held
+from services.tuner.schedules.base.places import row_major
 
 _COMBINED = {
     Reducer.SUM: ir.BinaryOp.ADD,
@@ -163,9 +164,8 @@ class UpdateNest:
         return self.entry(read.tensor, [_affine(place, axes) for place in read.at])
 
     def _store(self, axes: dict[str, ir.Affine], places: dict[int, ir.Affine]) -> ir.Store:
-        index = ir.ZERO
-        for number_, extent in enumerate(self.updates.shape):
-            index = index * extent + places[number_]
+        shape = self.updates.shape
+        index = row_major((places[n] for n in range(len(shape))), shape)
         value = self._update(axes)
         if self.updates.reducer is not Reducer.LAST:
             held = self.output[index]
@@ -188,10 +188,7 @@ def entry_of(held: Held) -> Read:
 
     def entry(tensor: str, at: Sequence[ir.Affine]) -> ir.Load:
         buffer, shape = held[tensor]
-        index = ir.ZERO
-        for place, extent in zip(at, shape, strict=True):
-            index = index * extent + place
-        return buffer[index]
+        return buffer[row_major(at, shape)]
 
     return entry
 

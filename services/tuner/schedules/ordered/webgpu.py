@@ -71,9 +71,7 @@ def _threads_for(
     group, thread = frame.variable("group", groups), frame.variable("thread", threads)
     at = group * threads + thread
     item = ir.let("item", ir.value(at), count - 1, body)
-    inside = ir.under(frame.undecided((at.below(count),)), (item,))
-    block = (ir.threads(threads, inside),)
-    return ir.program(parameters, "group", groups, block)
+    return frame.dispatch(parameters, (groups, threads), frame.where((at.below(count),), (item,)))
 
 
 ITEM = ir.variable("item")

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.faults import choice_fault
 from services.tuner.schedules.base.limits import required
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
@@ -21,9 +22,7 @@ class WebgpuOrderedConfig(WebgpuConfig):
     threads: int
 
     def fault(self, _: Workload) -> str:
-        if self.threads not in THREADS:
-            return f"threads={self.threads} must be one of {', '.join(map(str, THREADS))}"
-        return ""
+        return choice_fault("threads", self.threads, THREADS)
 
     def workgroup_bytes_for(self, _: Workload) -> int:
         """Counts the bytes for how often each thread meets each digit, and for where each digit

@@ -5,14 +5,8 @@ from typing import ClassVar
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import PROGRAM, Workload
-from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
-from services.tuner.schedules.base.wasm_config import (
-    MAX_TILE_ELEMENTS,
-    MAX_UNROLL_K,
-    MAX_UNROLLED_PRODUCTS,
-    WasmConfig,
-)
+from services.tuner.schedules.base.wasm_config import WasmConfig, tile_fault
 
 LINE_WORDS = 16
 """Words in a line of a cache; reading one of them brings all."""
@@ -43,21 +37,14 @@ class WasmPrefetchingMatmulConfig(WasmConfig):
             return "only a matmul or a convolution of single pixels reads weights ahead; use matmul"
         if not extents.b_constant or extents.b_dtype is not DType.F32:
             return "only weights (constant=b in the key) of f32 are read ahead; use matmul"
-        if self.tile_m > extents.m or self.tile_m * self.tile_n > MAX_TILE_ELEMENTS:
-            return (
-                f"a register tile of {self.tile_m}x{self.tile_n} must have at most {extents.m} "
-                f"rows and {MAX_TILE_ELEMENTS} entries"
-            )
-        products = self.tile_m * self.tile_n * self.unroll_k
-        if self.unroll_k > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:
-            return f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLL_K}"
+        if found := tile_fault(self.tile_m, self.tile_n, self.unroll_k):
+            return found
+        if self.tile_m > extents.m:
+            return f"tile_m={self.tile_m} must be at most {extents.m} rows"
         if self.step(extents.m) > LINE_WORDS:
             return f"the tiles of {extents.m} rows are too few to read a panel ahead; use matmul"
         if extents.k % self.unroll_k:
             return f"unroll_k={self.unroll_k} must divide {extents.k}"
-        if self.tile_n % ir.LANES or self.block_n % self.tile_n or extents.n % self.block_n:
-            return (
-                f"{ir.LANES} must divide tile_n={self.tile_n}, that block_n={self.block_n}, and "
-                f"that {extents.n}"
-            )
+        if self.block_n % self.tile_n or extents.n % self.block_n:
+            return f"tile_n={self.tile_n} must divide block_n={self.block_n}, and that {extents.n}"
         return ""

@@ -1,9 +1,11 @@
 """The lite space of products that read their weights ahead."""
 
+from collections.abc import Iterator
 from itertools import product
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.extents import Extents
+from services.tuner.schedules.base.ranking import by_rank
 from services.tuner.schedules.base.rules import BASE_TILES, FMA_TILES
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 
@@ -27,7 +29,10 @@ def wasm_prefetching_matmul_configs(workload: Workload) -> tuple[WasmPrefetching
     extents = Extents.of(workload)
     if extents.m > MOST_ROWS or 4 * extents.m * extents.k > A_BYTES:
         return ()
-    ranked: dict[WasmPrefetchingMatmulConfig, int] = {}
+    return by_rank(_points(extents), workload)
+
+
+def _points(extents: Extents) -> Iterator[tuple[WasmPrefetchingMatmulConfig, int]]:
     for fma in (True, False):
         tiles = (FMA_TILES if fma else BASE_TILES)[:TILES]
         points = product(enumerate(tiles), enumerate(UNROLL_K))
@@ -39,10 +44,8 @@ def wasm_prefetching_matmul_configs(workload: Workload) -> tuple[WasmPrefetching
                 block_n=_block_n(extents.n, tile_n),
                 fma=fma,
             )
-            if not config.fault(workload) and not (rank and tile_rank):
-                place = tile_rank + rank + (0 if fma else 1)
-                ranked[config] = min(place, ranked.get(config, place))
-    return tuple(sorted(ranked, key=ranked.__getitem__))
+            if not (rank and tile_rank):
+                yield config, tile_rank + rank + (not fma)
 
 
 def _block_n(n: int, tile_n: int) -> int:

@@ -29,9 +29,8 @@ engines keep it because it might trap. With 128 rows, products of MiniLM went fr
 register-only limit in their network.
 """
 
-from dataclasses import dataclass
-
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents
@@ -39,46 +38,35 @@ from services.tuner.schedules.base.finish import stored_product
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.row_tiles import RowTiles, row_tiles
 from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
+from services.tuner.schedules.base.tile_sums import TileSums
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmPrefetchingMatmulConfig.of(candidate)
-    nest = _Nest(
-        extents=Extents.of(candidate.workload),
-        config=config,
-        parameters=parameters_of(candidate.workload),
-    )
     return ScheduledProgram(
-        nests=(nest.program(),),
+        nests=(_Nest(candidate.workload, config).program(),),
         options=PassOptions(fma=config.fma),
         layout=panels_layout(config.tile_n),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
     """`parameters` are those of the workload, flat."""
 
-    extents: Extents
-    config: WasmPrefetchingMatmulConfig
-    parameters: tuple[ir.Buffer, ...]
-
-    @property
-    def panels(self) -> int:
-        """Panels of a block of columns."""
-        return self.config.block_n // self.config.tile_n
+    def __init__(self, workload: Workload, config: WasmPrefetchingMatmulConfig) -> None:
+        self.extents, self.config = Extents.of(workload), config
+        self.parameters = parameters_of(workload)
 
     def program(self) -> ir.Program:
-        extents, frame = self.extents, ir.Frame()
-        blocks = extents.n // self.config.block_n
-        block, panel = frame.variable("block", blocks), frame.variable("panel", self.panels)
-        place = block * self.panels + panel
-        following = frame.least("next", place + 1, blocks * self.panels - 1)
+        extents, config, frame = self.extents, self.config, ir.Frame()
+        blocks, panels = extents.n // config.block_n, config.block_n // config.tile_n
+        place = frame.variable("block", blocks) * panels + frame.variable("panel", panels)
+        following = frame.least("next", place + 1, blocks * panels - 1)
         tiles: ir.Block = ()
-        for each in row_tiles(extents.m, self.config.tile_m):
+        for each in row_tiles(extents.m, config.tile_m):
             tiles = (*tiles, *self._rows(each, place, following))
-        body = ir.serial("panel", self.panels, frame.enclose(tiles))
+        body = ir.serial("panel", panels, frame.enclose(tiles))
         return ir.program(self.parameters, "block", blocks, body)
 
     def _rows(self, tiles: RowTiles, panel: ir.Affine, following: ir.Affine) -> ir.Block:
@@ -95,25 +83,17 @@ class _Nest:
     def _tile(self, first: ir.Affine, rows: int, panel: ir.Affine, ahead: ir.Affine) -> ir.Block:
         config, extents, width = self.config, self.extents, self.config.tile_n
         a, b, *_ = self.parameters
-        sums = ir.local("sums", rows * width)
+        sums = TileSums(rows, width, "m0", "n0")
         unused = ir.local("ahead", 1)
         lane, row = ir.variable("n0"), first + ir.variable("m0")
-        own = ir.affine(m0=width, n0=1)
         k = ir.affine(k1=config.unroll_k, k0=1)
         left = a[row * extents.k + k]
         right = b[(panel * extents.k + k) * width + lane]
-        held = sums[own]
-
-        def each(store: ir.Store) -> ir.Block:
-            return (ir.unrolled("m0", rows, ir.loop("n0", width, (store,), ir.LoopKind.VECTOR)),)
-
-        column = panel * width + lane
-        product = sums.store(own, held + left * right)
-        read = unused.store(0, b[ahead])
-        body: ir.Block = (read, ir.unrolled("k0", config.unroll_k, *each(product)))
+        at = (ir.ZERO, row, panel * width + lane)
+        body = (unused.store(0, b[ahead]), *sums.add(config.unroll_k, left * right))
         tile: ir.Block = (
-            *each(sums.store(own, 0.0)),
+            *sums.start(),
             *ir.serial("k1", extents.k // config.unroll_k, body),
-            *each(stored_product(extents, self.parameters, (ir.ZERO, row, column), held)),
+            *sums.each(stored_product(extents, self.parameters, at, sums.held)),
         )
-        return ir.allocated((unused, sums), tile)
+        return ir.allocated((unused, sums.buffer), tile)

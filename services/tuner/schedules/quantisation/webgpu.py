@@ -5,16 +5,15 @@ thread      entries place, place + parts · threads, …; then pairs of threads,
             time, through workgroup memory
 """
 
-from collections.abc import Callable
-
 from kernelzoo.domain.candidate import Candidate
 from services.tuner import ir
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.search import Values, found, joining_threads
 from services.tuner.schedules.quantisation.webgpu_config import WebgpuRangeConfig
 
 EXTREMES = (ir.BinaryOp.MINIMUM, ir.BinaryOp.MAXIMUM)
-Both = tuple[ir.Expression, ir.Expression]
+OWN = (ir.local("least", 1), ir.local("most", 1))
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
@@ -22,72 +21,39 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     a, c = parameters_of(workload)
     leasts, mosts = (ir.scratch(name, config.parts) for name in ("leasts", "mosts"))
     parameters = (a, c, leasts, mosts)
-    threads = max(32, min(config.threads, 1 << (config.parts - 1).bit_length()))
-    return ScheduledProgram(
-        nests=(
-            _search(
-                "part",
-                config.threads,
-                config.parts,
-                a.size,
-                parameters,
-                lambda at: (a[at], a[at]),
-                lambda least, most, part: (leasts.store(part, least), mosts.store(part, most)),
-            ),
-            _search(
-                "whole",
-                threads,
-                1,
-                config.parts,
-                parameters,
-                lambda at: (leasts[at], mosts[at]),
-                lambda least, most, _: (c.store(0, least), c.store(1, most)),
-            ),
-        )
+    (least, most), zeros = (own[0] for own in OWN), (ir.number(0.0), ir.number(0.0))
+    threads = joining_threads(config.parts, config.threads)
+    parts = found(
+        parameters,
+        (config.parts, config.threads),
+        a.size,
+        OWN,
+        _shared("part", config.threads),
+        zeros,
+        lambda at: (a[at], a[at]),
+        _joined,
+        lambda part: (leasts.store(part, least), mosts.store(part, most)),
     )
+    whole = found(
+        parameters,
+        (1, threads),
+        config.parts,
+        OWN,
+        _shared("whole", threads),
+        zeros,
+        lambda at: (leasts[at], mosts[at]),
+        _joined,
+        lambda _: (c.store(0, least), c.store(1, most)),
+    )
+    return ScheduledProgram(nests=(parts, whole))
 
 
-def _search(
-    name: str,
-    threads: int,
-    groups: int,
-    count: int,
-    parameters: tuple[ir.Buffer, ...],
-    read: Callable[[ir.Affine], Both],
-    stored: Callable[[ir.Expression, ir.Expression, ir.Affine], ir.Block],
-) -> ir.Program:
-    """Finds the extremes of `count` entries by all threads of each workgroup; `stored` is what its
-    first thread does with them."""
-    frame = ir.Frame()
-    group, thread = frame.variable("group", groups), frame.variable("thread", threads)
-    own = tuple(ir.local(name, 1) for name in ("least", "most"))
-    shared = tuple(ir.shared(f"{held.name}_of_{name}", threads) for held in own)
-    inside = frame.nested()
-    steps = -(-count // (threads * groups))
-    at = (inside.variable("step", steps) * groups + group) * threads + thread
-    exists = inside.undecided((at.below(count),))
+def _shared(name: str, threads: int) -> tuple[ir.Buffer, ...]:
+    return tuple(ir.shared(f"{own.name}_of_{name}", threads) for own in OWN)
 
-    def joined(others: Both) -> ir.Block:
-        return tuple(
-            held.store(0, ir.Binary(op=op, left=held[0], right=other))
-            for held, op, other in zip(own, EXTREMES, others, strict=True)
-        )
 
-    def told() -> ir.Block:
-        return tuple(all_.store(thread, held[0]) for all_, held in zip(shared, own, strict=True))
-
-    body: list[ir.Statement] = [
-        *(held.store(0, ir.number(0.0)) for held in own),
-        *ir.serial("step", steps, ir.under(exists, joined(read(at)))),
-        *told(),
-        ir.Barrier(),
-    ]
-    half = threads // 2
-    while half:
-        least, most = shared
-        pair = joined((least[thread + half], most[thread + half]))
-        body += (*ir.under((thread.below(half),), (*pair, *told())), ir.Barrier())
-        half //= 2
-    body += ir.under((thread.below(1),), stored(own[0][0], own[1][0], group))
-    block = (ir.threads(threads, frame.enclose(ir.allocated(own, tuple(body)))),)
-    return ir.program(parameters, "group", groups, ir.allocated(shared, block))
+def _joined(others: Values, _: bool) -> ir.Block:
+    return tuple(
+        own.store(0, ir.Binary(op=op, left=own[0], right=other))
+        for own, op, other in zip(OWN, EXTREMES, others, strict=True)
+    )

@@ -1,9 +1,8 @@
 """The lite space of products of few rows with quantised weights: rows at once, rows to a slice."""
 
-from itertools import product
-
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.quantised import quantised_product_of
+from services.tuner.schedules.base.ranking import by_rank, ranked
 from services.tuner.schedules.quantised_gemv.config import WasmQuantisedGemvConfig
 
 TILE_N = (1, 2, 4)
@@ -24,11 +23,8 @@ def wasm_quantised_gemv_configs(workload: Workload) -> tuple[WasmQuantisedGemvCo
     tiles = sorted(TILE_N, key=lambda tile: abs(tile * len(given.weights) * given.m - SUMS))
     blocks = [block for block in BLOCK_N if n % block == 0]
     shared = [block for block in blocks if n >= SLICES * block] or blocks
-    ranked: dict[WasmQuantisedGemvConfig, int] = {}
-    for (rank, tile_n), (block_rank, block), (fma_rank, fma) in product(
-        enumerate(tiles), enumerate(shared[:SIZES]), enumerate((True, False))
-    ):
-        config = WasmQuantisedGemvConfig(tile_n=tile_n, block_n=block, fma=fma)
-        if not config.fault(workload):
-            ranked[config] = rank + block_rank + fma_rank
-    return tuple(sorted(ranked, key=ranked.__getitem__))
+    points = (
+        (WasmQuantisedGemvConfig(tile_n=tile_n, block_n=block, fma=fma), rank)
+        for rank, tile_n, block, fma in ranked(tiles, shared[:SIZES], (True, False))
+    )
+    return by_rank(points, workload)

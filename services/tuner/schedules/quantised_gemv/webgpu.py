@@ -34,7 +34,7 @@ a norm are added up by the threads of each row: nothing waits at a barrier befor
 their way.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
@@ -42,19 +42,13 @@ from kernelzoo.domain.operators.quantised import ROW_STEP, Form, per_word
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.entry import entry_value
-from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
-from services.tuner.schedules.base.quantised import (
-    QuantisedProduct,
-    RowNorm,
-    Weights,
-    quantised_product_of,
-)
+from services.tuner.schedules.base.parameters import held_by, parameters_of
+from services.tuner.schedules.base.quantised import Weights, quantised_product_of
 from services.tuner.schedules.base.row_threads import Reduced, RowThreads, reduced
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.quantised_gemv.slots import HALF_WORD, SLOTS, Slot, slots_of
 from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
 
-WORDS_AT_ONCE = ir.LANES
 MANTISSA = 23
 """Bits of a number of f32 behind its first one."""
 _EXPONENT_BIAS = 127
@@ -62,227 +56,213 @@ _EXPONENT_BIAS = 127
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WebgpuQuantisedGemvConfig.of(candidate)
-    return ScheduledProgram(nests=(quantised_gemv_program(candidate.workload, config),))
+    return ScheduledProgram(nests=(_Kernel(candidate.workload, config).program(),))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
-    """All steps know these. `rows` are those of the thread's tile, the last one again where there
-    are no more."""
+    """One dispatch; its parameters are those of the workload, flat. `rows` are those of the
+    thread's tile, the last one again where there are no more; `exist` bounds those that are."""
 
-    config: WebgpuQuantisedGemvConfig
-    product: QuantisedProduct
-    held: Held
-    frame: ir.Frame
-    thread: ir.Affine
-    sharing: RowThreads
-    rows: tuple[ir.Affine, ...]
-    staged: ir.Buffer
-    own: ir.Buffer
-    sums: ir.Buffer
-    squares: ir.Buffer
-
-    def sum_at(self, place: int) -> ir.Affine:
-        return ir.constant(ir.LANES * place)
-
-    def sum_of(self, product: int, row: int, m: int) -> int:
-        return (product * len(self.rows) + row) * self.product.m + m
-
-    def load(self, name: str, index: ir.Affine, lanes: int = 1) -> ir.Load:
-        return ir.Load(buffer=self.held[name][0], index=index, lanes=lanes)
-
-
-def quantised_gemv_program(workload: Workload, config: WebgpuQuantisedGemvConfig) -> ir.Program:
-    """One dispatch; its parameters are those of the workload, flat."""
-    product, frame = quantised_product_of(workload), ir.Frame()
-    parameters = parameters_of(workload)
-
-    # 1. Which rows of the weights are the thread's.
-    groups = -(-product.n // config.block_n)
-    group = frame.variable("group", groups)
-    thread = frame.variable("thread", config.threads)
-    own, lane = frame.delinearize(
-        thread, (("own", config.row_tiles), ("lane", config.threads_per_row))
-    )
-    first = group * config.block_n + own * config.tile_n
-    unclamped = [first + row for row in range(config.tile_n)]
-    exist = [frame.undecided((row.below(product.n),)) for row in unclamped]
-    kernel = _Kernel(
-        config=config,
-        product=product,
-        held=held_by(workload),
-        frame=frame,
-        thread=thread,
-        sharing=RowThreads(
+    def __init__(self, workload: Workload, config: WebgpuQuantisedGemvConfig) -> None:
+        product, frame = quantised_product_of(workload), ir.Frame()
+        self.config, self.product, self.frame = config, product, frame
+        self.parameters, self.held = parameters_of(workload), held_by(workload)
+        self.tensors = {buffer.name: buffer for buffer in self.parameters}
+        self.count, self.groups = len(product.weights), -(-product.n // config.block_n)
+        # 1. Which rows of the weights are the thread's.
+        group = frame.variable("group", self.groups)
+        self.thread = frame.variable("thread", config.threads)
+        own, self.lane = frame.delinearize(
+            self.thread, (("own", config.row_tiles), ("lane", config.threads_per_row))
+        )
+        self.sharing = RowThreads(
             threads=config.threads_per_row,
             rows=config.row_tiles,
             own=own,
-            lane=lane,
+            lane=self.lane,
             subgroups=config.subgroups,
-        ),
-        rows=tuple(frame.clamped(f"row{n}", row, product.n, 1) for n, row in enumerate(unclamped)),
-        staged=ir.shared("staged", ir.LANES * SLOTS * config.pitch * product.m),
-        own=ir.local("own", ROW_STEP * product.m),
-        sums=ir.local("sums", ir.LANES * len(product.weights) * config.tile_n * product.m),
-        squares=ir.local("squares", product.m),
-    )
-    zeros = tuple(
-        kernel.sums.store(n, ir.numbers(0.0)) for n in range(0, kernel.sums.size, ir.LANES)
-    )
+        )
+        first = group * config.block_n + own * config.tile_n
+        rows = [first + row for row in range(config.tile_n)]
+        self.exist = [frame.undecided((row.below(product.n),)) for row in rows]
+        self.rows = [frame.clamped(f"row{n}", row, product.n, 1) for n, row in enumerate(rows)]
+        self.staged = ir.shared("staged", ir.LANES * SLOTS * config.pitch * product.m)
+        self.own = ir.tile("own", product.m, SLOTS)
+        self.sums = ir.tile("sums", self.count, config.tile_n, product.m)
+        self.dot, self.weight = ir.tile("dot", product.m), ir.tile("weight", 1)
+        self.squares = ir.tile("squares", product.m, lanes=1)
 
-    # 2 and 3. Part by part of k: activations into workgroup memory, then their products.
-    if config.block_k:
-        parts = product.k // config.block_k
-        part = frame.variable("part", parts)
-        after = (ir.Barrier(),) if parts > 1 else ()
-        body: ir.Block = (*_staging(kernel, part), ir.Barrier(), *_products(kernel, part), *after)
-        body = ir.serial("part", parts, body)
-    else:
-        body = _products(kernel, ir.ZERO)
-    body = (*zeros, *_no_squares(kernel), *body)
-    # 4. Sums over the threads of a row, and over the whole workgroup for the norm.
-    totals, factors = _totals(kernel)
-    # 5. The first thread of each row tile stores its entries.
-    body = (*body, *totals.body, *factors.body, *_stores(kernel, totals, factors, exist))
+    def program(self) -> ir.Program:
+        config, product = self.config, self.product
+        # 2 and 3. Part by part of k: activations into workgroup memory, then their products.
+        if config.block_k:
+            parts = product.k // config.block_k
+            part = self.frame.variable("part", parts)
+            after = (ir.Barrier(),) if parts > 1 else ()
+            steps = (*self.staging(part), ir.Barrier(), *self.products(part), *after)
+            steps = ir.serial("part", parts, steps)
+        else:
+            steps = self.products(ir.ZERO)
+        no_squares = self.squares.fill(0.0) if product.norm else ()
+        squares = (self.squares.buffer,) if product.norm else ()
+        staged = (self.staged,) if config.block_k else ()
+        # 4. Sums over the threads of a row, and over the whole workgroup for the norm.
+        totals, norms = self.totals()
+        # 5. The first thread of each row tile stores its entries.
+        stores = self.stores(totals, norms)
+        return self.frame.dispatch(
+            self.parameters,
+            (self.groups, config.threads),
+            (*self.sums.fill(0.0), *no_squares, *steps, *totals.body, *norms.body, *stores),
+            local=(self.sums.buffer, *totals.local, *norms.local, *squares),
+            shared=(*staged, *totals.shared, *norms.shared),
+        )
 
-    local = (kernel.sums, *totals.local, *factors.local)
-    body = ir.allocated((*local, *((kernel.squares,) if product.norm else ())), body)
-    block: ir.Block = (ir.threads(config.threads, frame.enclose(body)),)
-    staged = (kernel.staged,) if config.block_k else ()
-    block = ir.allocated((*staged, *totals.shared, *factors.shared), block)
-    return ir.program(parameters, "group", groups, block)
+    # Step 2: activations into workgroup memory, in the order in which words have their weights.
 
+    def staging(self, part: ir.Affine) -> ir.Block:
+        config, product = self.config, self.product
+        count, width = per_word(product.form.width), product.form.width
+        blocks, vectors = config.block_k // ROW_STEP, ROW_STEP // (count * ir.LANES)
 
-# Step 2: activations into workgroup memory, in the order in which words have their weights.
+        def staged(inside: ir.Frame, item: ir.Affine) -> ir.Block:
+            block, vector, bit = inside.delinearize(
+                item, (("block", blocks), ("vector", vectors), ("bit", count))
+            )
+            first = part * config.block_k + block * ROW_STEP + vector * (ir.LANES * count) + bit
+            slot = (vector * count + bit) * config.pitch + block
+            held = HALF_WORD // width
+            among = inside.let("among", ir.value(bit) % held, held - 1)
+            # 2^-p has the exponent 127 - p.
+            exponent = among * (-width << MANTISSA) + (_EXPONENT_BIAS << MANTISSA)
+            power = ir.value(exponent).bitcast(DType.F32)
+            body: list[ir.Statement] = []
+            for m in range(product.m):
+                entries = self.every(product.a, m * product.k + first, count)
+                if product.norm:
+                    body.append(self.squares.add(m, ir.all_lanes(entries * entries)))
+                    entries = entries * self.every(product.norm.gamma, first, count)
+                body.append(self.staged.store(self.slot(m, slot), entries * ir.splat(power)))
+            return tuple(body)
 
+        return self.frame.strided("load", "place", blocks * SLOTS, config.threads, staged)
 
-def _staging(kernel: _Kernel, part: ir.Affine) -> ir.Block:
-    """Threads take vectors in turn, so that neighbours read neighbours."""
-    config, width = kernel.config, kernel.product.form.width
-    count = per_word(width)
-    blocks, vectors = config.block_k // ROW_STEP, ROW_STEP // (count * ir.LANES)
-    items = blocks * SLOTS
-    inside = kernel.frame.nested()
-    load = inside.variable("load", -(-items // config.threads))
-    place = load * config.threads + kernel.thread
-    exists = inside.undecided((place.below(items),))
-    block, vector, bit = inside.delinearize(
-        inside.clamped("place", place, items, 1),
-        (("block", blocks), ("vector", vectors), ("bit", count)),
-    )
-    first = part * config.block_k + block * ROW_STEP + vector * (ir.LANES * count) + bit
-    slot = (vector * count + bit) * config.pitch + block
-    held = HALF_WORD // width
-    among = inside.let("among", ir.value(bit) % held, held - 1)
-    # 2^-p has the exponent 127 - p.
-    exponent = among * (-width << MANTISSA) + (_EXPONENT_BIAS << MANTISSA)
-    power = ir.value(exponent).bitcast(DType.F32)
-    body: ir.Block = ()
-    for m in range(kernel.product.m):
-        body = (*body, *_staged_row(kernel, m, first, slot, power))
-    return ir.serial("load", -(-items // config.threads), inside.enclose(ir.under(exists, body)))
+    def every(self, name: str, first: ir.Affine, step: int) -> ir.Expression:
+        """Four entries of a tensor, so many apart."""
+        tensor = self.tensors[name]
+        return ir.Lanes(values=tuple(tensor[first + lane * step] for lane in range(ir.LANES)))
 
+    def slot(self, m: int, slot: ir.Affine) -> ir.Affine:
+        return (m * SLOTS * self.config.pitch + slot) * ir.LANES
 
-def _staged_row(
-    kernel: _Kernel, m: int, first: ir.Affine, slot: ir.Affine, power: ir.Expression
-) -> ir.Block:
-    product = kernel.product
-    row = m * product.k + first
-    count = per_word(product.form.width)
-    places = [ir.constant(lane * count) for lane in range(ir.LANES)]
-    entries: ir.Expression = ir.Lanes(
-        values=tuple(kernel.load(product.a, row + place) for place in places)
-    )
-    squares: ir.Block = ()
-    if product.norm is not None:
-        gamma = (kernel.load(product.norm.gamma, first + place) for place in places)
-        held = kernel.squares[m]
-        squared = held + ir.all_lanes(entries * entries)
-        squares = (kernel.squares.store(held.index, squared),)
-        entries = entries * ir.Lanes(values=tuple(gamma))
-    scaled = entries * ir.splat(power)
-    return (*squares, kernel.staged.store(_slot(kernel, m, slot), scaled))
+    # Step 3: the products of one stretch of each row with the activations.
 
+    def products(self, part: ir.Affine) -> ir.Block:
+        config, product = self.config, self.product
+        blocks = (config.block_k or product.k) // ROW_STEP
+        steps = -(-blocks // config.threads_per_row)
+        inside = self.frame.nested()
+        block = inside.variable("step", steps) * config.threads_per_row + self.lane
+        exists = inside.undecided((block.below(blocks),))
+        place = part * blocks + block
+        body: list[ir.Statement] = [] if config.block_k else [*self.own_activations(block)]
+        for number_, weights in enumerate(product.weights):
+            for row, at in enumerate(self.rows):
+                stretch = _Stretch(self, weights, at + weights.first_row, place, inside)
+                for slots in _scaled_together(weights.form):
+                    body += stretch.dots(slots, block)
+                    # The part of each sum that these slots have: scale · Σ (q - zero) · a.
+                    scale = stretch.scale(slots)
+                    for m in range(product.m):
+                        body.append(self.sums.add((number_, row, m), scale * self.dot[m]))
+        local = [self.dot.buffer, self.weight.buffer]
+        local += [] if config.block_k else [self.own.buffer]
+        nest = ir.under(exists, ir.allocated(local, tuple(body)))
+        return ir.serial("step", steps, inside.enclose(nest))
 
-def _slot(kernel: _Kernel, m: int, slot: ir.Affine) -> ir.Affine:
-    return (m * SLOTS * kernel.config.pitch + slot) * ir.LANES
-
-
-def _no_squares(kernel: _Kernel) -> ir.Block:
-    if kernel.product.norm is None:
-        return ()
-    return tuple(kernel.squares.store(m, 0.0) for m in range(kernel.product.m))
-
-
-# Step 3: the products of one stretch of each row with the activations.
-
-
-def _products(kernel: _Kernel, part: ir.Affine) -> ir.Block:
-    config, product = kernel.config, kernel.product
-    blocks = (config.block_k or product.k) // ROW_STEP
-    steps = -(-blocks // config.threads_per_row)
-    inside = kernel.frame.nested()
-    step = inside.variable("step", steps)
-    block = step * config.threads_per_row + kernel.sharing.lane
-    exists = inside.undecided((block.below(blocks),))
-    block = inside.clamped("own_block", block, blocks, 1) if not exists else block
-    place = part * blocks + block
-    dot = ir.local("dot", ir.LANES * product.m)
-    weight = ir.local("weight", ir.LANES)
-    body: ir.Block = () if config.block_k else _own_activations(kernel, block)
-    for number_, operand in enumerate(product.weights):
-        for row, at in enumerate(kernel.rows):
-            index = at + operand.first_row
-            for slots in _scaled_together(operand.form):
-                body = (
-                    *body,
-                    *_dots(kernel, operand, slots, index, place, block, inside, dot, weight),
-                    *_added(kernel, operand, slots, (number_, row), index, place, inside, dot),
-                )
-    local = (dot, weight) if config.block_k else (dot, weight, kernel.own)
-    body = ir.allocated(local, body)
-    return ir.serial("step", steps, inside.enclose(ir.under(exists, body)))
-
-
-def _own_activations(kernel: _Kernel, block: ir.Affine) -> ir.Block:
-    """The slots of the thread's own stretch, of activations that are read where they lie."""
-    product = kernel.product
-    slots = slots_of(product.form.width)
-    body: list[ir.Statement] = []
-    for m in range(product.m):
-        row = m * product.k + block * ROW_STEP
-        vectors = [ir.constant(ir.LANES * n) for n in range(ROW_STEP // ir.LANES)]
-        entries: list[ir.Expression] = [
-            kernel.load(product.a, row + at, ir.LANES) for at in vectors
-        ]
-        if product.norm is not None:
-            held = kernel.squares[m]
-            squared = ir.all_lanes(ir.pairwise([each * each for each in entries]))
-            body.append(kernel.squares.store(held.index, held + squared))
-            gamma = [block * ROW_STEP + at for at in vectors]
-            entries = [
-                each * kernel.load(product.norm.gamma, at, ir.LANES)
-                for each, at in zip(entries, gamma, strict=True)
+    def own_activations(self, block: ir.Affine) -> ir.Block:
+        """The slots of the thread's own stretch, of activations that are read where they lie."""
+        product = self.product
+        body: list[ir.Statement] = []
+        for m in range(product.m):
+            places = [block * ROW_STEP + at for at in range(0, ROW_STEP, ir.LANES)]
+            row = m * product.k
+            entries: list[ir.Expression] = [
+                self.tensors[product.a].vector(row + at) for at in places
             ]
-        for slot in slots:
-            lanes = [slot.weight(lane) for lane in range(ir.LANES)]
-            parts = [entries[at // ir.LANES].extract(at % ir.LANES) for at in lanes]
-            value: ir.Expression = ir.Lanes(values=tuple(parts))
-            if slot.power:
-                value = value * 2.0**-slot.power
-            body.append(kernel.own.store(_own_slot(m, slot.number), value))
-    return tuple(body)
+            if product.norm is not None:
+                squared = ir.all_lanes(ir.pairwise([each * each for each in entries]))
+                body.append(self.squares.add(m, squared))
+                gamma = self.tensors[product.norm.gamma]
+                entries = [
+                    each * gamma.vector(at) for each, at in zip(entries, places, strict=True)
+                ]
+            for slot in slots_of(product.form.width):
+                weights = [slot.weight(lane) for lane in range(ir.LANES)]
+                parts = [entries[at // ir.LANES].extract(at % ir.LANES) for at in weights]
+                value: ir.Expression = ir.Lanes(values=tuple(parts))
+                if slot.power:
+                    value = value * 2.0**-slot.power
+                body.append(self.own.store((m, slot.number), value))
+        return tuple(body)
 
+    def activations(self, m: int, slot: int, block: ir.Affine) -> ir.Load:
+        if not self.config.block_k:
+            return self.own[m, slot]
+        return self.staged.vector(self.slot(m, slot * self.config.pitch + block))
 
-def _own_slot(m: int, slot: int) -> ir.Affine:
-    return ir.constant((m * SLOTS + slot) * ir.LANES)
+    # Steps 4 and 5: sums over threads, the norm's factor, and the entries of the output.
 
+    def totals(self) -> tuple[Reduced, Reduced]:
+        """The sums of all rows, and the sums of squares of the rows of a."""
+        config, nothing = self.config, Reduced(values=(), body=(), local=(), shared=())
+        places = range(0, self.sums.buffer.size, ir.LANES)
+        sums = [ir.all_lanes(self.sums.buffer.vector(place)) for place in places]
+        squares = [self.squares[m] for m in range(self.product.m)]
+        if self.product.norm is None:
+            return reduced(self.sharing, sums, "sums"), nothing
+        if not config.block_k:
+            # The threads of each row have read all of a.
+            both = reduced(self.sharing, [*sums, *squares], "sums")
+            rows, norms = both.values[: len(sums)], both.values[len(sums) :]
+            return replace(both, values=rows), replace(nothing, values=norms)
+        # Every thread of the workgroup has read a part of them.
+        workgroup = replace(
+            self.sharing, threads=config.threads, rows=1, own=ir.ZERO, lane=self.thread
+        )
+        return reduced(self.sharing, sums, "sums"), reduced(workgroup, squares, "squares")
 
-def _activations(kernel: _Kernel, m: int, slot: int, block: ir.Affine) -> ir.Load:
-    if not kernel.config.block_k:
-        return kernel.own.vector(_own_slot(m, slot))
-    place = slot * kernel.config.pitch + block
-    return kernel.staged.vector(_slot(kernel, m, place))
+    def stores(self, totals: Reduced, norms: Reduced) -> ir.Block:
+        product, output = self.product, self.parameters[-1]
+        first = self.frame.undecided((self.lane.below(1),))
+        i, j = product.axes
+        sums = iter(totals.values)
+        value = {
+            (n, row, m): next(sums)
+            for n in range(self.count)
+            for row in range(len(self.rows))
+            for m in range(product.m)
+        }
+        body: list[ir.Statement] = []
+        for row, (column, bounds) in enumerate(zip(self.rows, self.exist, strict=True)):
+            stores = []
+            for m in range(product.m):
+                made = {
+                    name: self.normed(value[n, row, m], norms, m)
+                    for n, name in enumerate(product.products)
+                }
+                places = {i.name: ir.constant(m), j.name: column}
+                entry = entry_value(product.value, places, self.held, made)
+                stores.append(output.store(m * product.n + column, entry))
+            body += ir.under((*first, *bounds), tuple(stores))
+        return tuple(body)
+
+    def normed(self, value: ir.Expression, norms: Reduced, m: int) -> ir.Expression:
+        """The sum of a row of a, divided by the root of the row's mean square."""
+        if self.product.norm is None:
+            return value
+        mean = norms.values[m] * (1 / self.product.k)
+        return value * ir.call(ir.MathFunction.RSQRT, mean + self.product.norm.epsilon)
 
 
 def _scaled_together(form: Form) -> tuple[range, ...]:
@@ -293,188 +273,85 @@ def _scaled_together(form: Form) -> tuple[range, ...]:
     return (range(SLOTS),)
 
 
-def _own_blocks(
-    form: Form, k: int, vector: int, place: ir.Affine, inside: ir.Frame
-) -> tuple[ir.Affine, ...]:
-    """For each word of a vector of a stretch, which is at `place`, the block of its row."""
-    if form.block < ROW_STEP:
-        first = place * (ROW_STEP // form.block)
-        words = (vector * ir.LANES + lane for lane in range(ir.LANES))
-        return tuple(first + word * form.per_word // form.block for word in words)
-    if form.block > ROW_STEP:
-        stretches = form.block // ROW_STEP
-        value = ir.value(place) // stretches
-        place = _bound_once(inside, "whole_block", value, form.blocks(k) - 1)
-    return (place,) * ir.LANES
+class _Stretch:
+    """The stretch at `place` of a `row` of weights; what is bound for it goes to the frame."""
+
+    def __init__(
+        self, kernel: _Kernel, weights: Weights, row: ir.Affine, place: ir.Affine, inside: ir.Frame
+    ) -> None:
+        self.kernel, self.weights, self.form = kernel, weights, weights.form
+        self.row, self.place, self.inside = row, place, inside
+        self.k = kernel.product.k
+
+    def dots(self, slots: range, block: ir.Affine) -> list[ir.Statement]:
+        """Σ (q - zero) · a of some slots of a stretch, lane by lane, for all rows of a."""
+        kernel, form = self.kernel, self.form
+        words, dot, weight = kernel.tensors[self.weights.words], kernel.dot, kernel.weight
+        first = (self.row * (self.k // ROW_STEP) + self.place) * (ROW_STEP // form.per_word)
+        zeros = self.zero_points(slots)
+        body: list[ir.Statement] = []
+        for number_ in slots:
+            slot = Slot(number=number_, width=form.width)
+            bits: ir.Expression = words.vector(first + slot.vector * ir.LANES)
+            if slot.shift:
+                bits = bits >> slot.shift
+            mantissa = bits & slot.mask | (_EXPONENT_BIAS + MANTISSA) << MANTISSA
+            body.append(weight.store(0, mantissa.bitcast(DType.F32) - self.centre(slot, zeros)))
+            for m in range(kernel.product.m):
+                product = weight[0] * kernel.activations(m, number_, block)
+                body.append(dot.add(m, product) if number_ > slots.start else dot.store(m, product))
+        return body
+
+    def centre(self, slot: Slot, zeros: list[ir.Expression]) -> ir.Expression:
+        """Returns what the mantissa has where a weight is its zero point; `zeros` has one a
+        word."""
+        one, power = float(1 << MANTISSA), float(1 << slot.power)
+        if not zeros:
+            return ir.numbers(one + power * self.form.middle)
+        return _lanes([zero * power + one for zero in zeros])
+
+    def scale(self, slots: range) -> ir.Expression:
+        scales = self.kernel.tensors[self.weights.scales]
+        first = self.row * self.form.blocks(self.k)
+        return _lanes([scales[first + block] for block in self.blocks(slots)])
+
+    def blocks(self, slots: range) -> tuple[ir.Affine, ...]:
+        """For each word of the vector that the slots are in, the block of its row."""
+        form = self.form
+        if form.block < ROW_STEP:
+            vector = Slot(number=slots.start, width=form.width).vector
+            first = self.place * (ROW_STEP // form.block)
+            words = (vector * ir.LANES + lane for lane in range(ir.LANES))
+            return tuple(first + word * form.per_word // form.block for word in words)
+        if form.block == ROW_STEP:
+            return (self.place,) * ir.LANES
+        whole = ir.value(self.place) // (form.block // ROW_STEP)
+        return (self.bound("whole_block", whole, form.blocks(self.k) - 1),) * ir.LANES
+
+    def zero_points(self, slots: range) -> list[ir.Expression]:
+        """The zero point of each word of a vector; none where weights have none."""
+        if not self.weights.zeros:
+            return []
+        form, zeros = self.form, self.kernel.tensors[self.weights.zeros]
+        words, count = form.zero_words(self.k), form.per_word
+        found: list[ir.Expression] = []
+        for block in self.blocks(slots):
+            # Two blocks of a stretch may have their zero points in different words.
+            name, value = f"{block.constant or ''}", ir.value(block)
+            word = self.bound(f"zero_word{name}", value // count, words - 1)
+            digit = self.bound(f"zero_digit{name}", value % count, count - 1)
+            bits = zeros[self.row * words + word] >> digit * form.width
+            found.append((bits & (1 << form.width) - 1).cast(DType.F32))
+        return found
+
+    def bound(self, name: str, value: ir.Expression, most: int) -> ir.Affine:
+        """A variable of this value, which is bound once for all rows."""
+        if name in self.inside.ranges:
+            return ir.variable(name)
+        return self.inside.let(name, value, most)
 
 
-def _bound_once(inside: ir.Frame, name: str, value: ir.Expression, most: int) -> ir.Affine:
-    return ir.variable(name) if name in inside.ranges else inside.let(name, value, most)
-
-
-def _dots(
-    kernel: _Kernel,
-    operand: Weights,
-    slots: range,
-    row: ir.Affine,
-    place: ir.Affine,
-    block: ir.Affine,
-    inside: ir.Frame,
-    into: ir.Buffer,
-    weight: ir.Buffer,
-) -> ir.Block:
-    """Σ (q - zero) · a of some slots of a stretch, lane by lane, for all rows of a."""
-    product, form = kernel.product, operand.form
-    words = ROW_STEP // form.per_word
-    at = (row * (product.k // ROW_STEP) + place) * words
-    zeros = _zero_points(kernel, operand, slots, row, place, inside)
-    body: list[ir.Statement] = []
-    for number_ in slots:
-        slot = Slot(number=number_, width=form.width)
-        held: ir.Expression = kernel.load(operand.words, at + slot.vector * WORDS_AT_ONCE, ir.LANES)
-        if slot.shift:
-            held = held >> slot.shift
-        held = held & _words(slot.mask)
-        held = held | _words((_EXPONENT_BIAS + MANTISSA) << MANTISSA)
-        value = held.bitcast(DType.F32) - _centre(form, slot, zeros)
-        body.append(weight.store(0, value))
-        for m in range(product.m):
-            index = kernel.sum_at(m)
-            own = weight.vector(0) * _activations(kernel, m, number_, block)
-            so_far = into.vector(index)
-            value = so_far + own if number_ > slots.start else own
-            body.append(into.store(index, value))
-    return tuple(body)
-
-
-def _words(value: int) -> ir.Const:
-    return ir.Const(value=value, dtype=DType.I32, lanes=ir.LANES)
-
-
-def _centre(form: Form, slot: Slot, zeros: tuple[ir.Expression, ...]) -> ir.Expression:
-    """Returns what the mantissa has where a weight is its zero point, of which `zeros` has one a
-    word."""
-    one, power = float(1 << MANTISSA), float(1 << slot.power)
-    if not zeros:
-        return ir.numbers(one + power * form.middle)
-    return _lanes(tuple(zero * ir.number(power) + ir.number(one) for zero in zeros))
-
-
-def _lanes(values: tuple[ir.Expression, ...]) -> ir.Expression:
-    return ir.splat(values[0]) if len(set(values)) == 1 else ir.Lanes(values=values)
-
-
-def _added(
-    kernel: _Kernel,
-    operand: Weights,
-    slots: range,
-    which: tuple[int, int],
-    row: ir.Affine,
-    place: ir.Affine,
-    inside: ir.Frame,
-    dot: ir.Buffer,
-) -> ir.Block:
-    """The part of each sum that some slots of a stretch have: scale · Σ (q - zero) · a."""
-    form, k = operand.form, kernel.product.k
-    first = row * form.blocks(k)
-    blocks = _own_blocks(form, k, _vector_of(form, slots), place, inside)
-    scale = _lanes(tuple(kernel.load(operand.scales, first + each) for each in blocks))
-    body = []
-    for m in range(kernel.product.m):
-        own = scale * dot.vector(kernel.sum_at(m))
-        index = kernel.sum_at(kernel.sum_of(*which, m))
-        so_far = kernel.sums.vector(index)
-        body.append(kernel.sums.store(index, so_far + own))
-    return tuple(body)
-
-
-def _vector_of(form: Form, slots: range) -> int:
-    return Slot(number=slots.start, width=form.width).vector
-
-
-def _zero_points(
-    kernel: _Kernel,
-    operand: Weights,
-    slots: range,
-    row: ir.Affine,
-    place: ir.Affine,
-    inside: ir.Frame,
-) -> tuple[ir.Expression, ...]:
-    """The zero point of each word of a vector; () where weights have none."""
-    if not operand.zeros:
-        return ()
-    form, k = operand.form, kernel.product.k
-    first = row * form.zero_words(k)
-    found = []
-    for block in _own_blocks(form, k, _vector_of(form, slots), place, inside):
-        value, count = ir.value(block), form.per_word
-        # Two blocks of a stretch may have their zero points in different words.
-        name = f"{block.constant or ''}"
-        word = _bound_once(inside, f"zero_word{name}", value // count, form.zero_words(k) - 1)
-        digit = _bound_once(inside, f"zero_digit{name}", value % count, count - 1)
-        held = kernel.load(operand.zeros, first + word)
-        shifted = held >> digit * form.width
-        most = (1 << form.width) - 1
-        found.append((shifted & most).cast(DType.F32))
-    return tuple(found)
-
-
-# Steps 4 and 5: sums over threads, the norm's factor, and the entries of the output.
-
-
-def _totals(kernel: _Kernel) -> tuple[Reduced, Reduced]:
-    """The sums of all rows, and the sums of squares of the rows of a."""
-    sums = [ir.all_lanes(kernel.sums.vector(n)) for n in range(0, kernel.sums.size, ir.LANES)]
-    squares = [kernel.squares[m] for m in range(kernel.product.m)]
-    nothing = Reduced(values=(), body=(), local=(), shared=())
-    if kernel.product.norm is None:
-        return reduced(kernel.sharing, sums, "sums"), nothing
-    if not kernel.config.block_k:
-        # The threads of each row have read all of a.
-        both = reduced(kernel.sharing, [*sums, *squares], "sums")
-        rows, norms = both.values[: len(sums)], both.values[len(sums) :]
-        return replace(both, values=rows), replace(nothing, values=norms)
-    # Every thread of the workgroup has read a part of them.
-    workgroup = RowThreads(
-        threads=kernel.config.threads,
-        rows=1,
-        own=ir.ZERO,
-        lane=kernel.thread,
-        subgroups=kernel.config.subgroups,
-    )
-    return reduced(kernel.sharing, sums, "sums"), reduced(workgroup, squares, "squares")
-
-
-def _stores(
-    kernel: _Kernel, totals: Reduced, factors: Reduced, exist: list[tuple[ir.Bound, ...]]
-) -> ir.Block:
-    product = kernel.product
-    output, shape = kernel.held[list(kernel.held)[-1]]
-    first = kernel.frame.undecided((kernel.sharing.lane.below(1),))
-    body: ir.Block = ()
-    for row, bounds in enumerate(exist):
-        stores = []
-        for m in range(product.m):
-            made = {
-                name: _finished(
-                    product.norm, totals.values[kernel.sum_of(n, row, m)], factors, m, product.k
-                )
-                for n, name in enumerate(product.products)
-            }
-            i, j = product.axes
-            places = {i.name: ir.constant(m), j.name: kernel.rows[row]}
-            value = entry_value(product.value, places, kernel.held, made)
-            index = m * shape[-1] + kernel.rows[row]
-            stores.append(output.store(index, value))
-        body = (*body, *ir.under((*first, *bounds), tuple(stores)))
-    return body
-
-
-def _finished(
-    norm: RowNorm | None, value: ir.Expression, factors: Reduced, m: int, k: int
-) -> ir.Expression:
-    if norm is None:
-        return value
-    mean = factors.values[m] * (1 / k)
-    factor = ir.call(ir.MathFunction.RSQRT, mean + ir.number(norm.epsilon))
-    return value * factor
+def _lanes(values: list[ir.Expression]) -> ir.Expression:
+    if len(set(values)) == 1:
+        return ir.splat(values[0])
+    return ir.Lanes(values=tuple(values))

@@ -6,6 +6,7 @@ from typing import ClassVar
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.faults import choice_fault, power_fault
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS
 from services.tuner.schedules.base.quantised import QuantisedProduct, quantised_product_of
 from services.tuner.schedules.base.row_threads import shared_bytes
@@ -49,12 +50,11 @@ class WebgpuQuantisedGemvConfig(WebgpuConfig):
 
     def fault(self, workload: Workload) -> str:
         product = quantised_product_of(workload)
-        if self.threads not in WORKGROUP_THREADS:
-            return f"threads={self.threads} must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
-        if self.threads_per_row not in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-            return f"threads_per_row={self.threads_per_row} must be a power of two up to 256"
-        if self.threads_per_row > self.threads:
-            return f"threads_per_row={self.threads_per_row} are more than threads={self.threads}"
+        found = choice_fault("threads", self.threads, WORKGROUP_THREADS) or power_fault(
+            "threads_per_row", self.threads_per_row, 1, self.threads
+        )
+        if found:
+            return found
         if not 1 <= self.tile_n <= MAX_SUMS or _sums(product, self.tile_n) > MAX_SUMS:
             return f"tile_n={self.tile_n} makes a thread keep 0 or more than {MAX_SUMS} sums"
         if self.block_k == 0 and product.m > 1:

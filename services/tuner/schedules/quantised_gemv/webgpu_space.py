@@ -8,6 +8,7 @@ from kernelzoo.domain.gpu import SOFTWARE_DRIVER, GpuModel
 from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.quantised import quantised_product_of
+from services.tuner.schedules.base.ranking import by_rank
 from services.tuner.schedules.quantised_gemv.webgpu_config import WebgpuQuantisedGemvConfig
 
 MOST_PLAIN, MOST_OTHERS = 28, 40
@@ -27,13 +28,11 @@ def quantised_gemv_configs(
     workload: Workload, gpu: GpuModel
 ) -> tuple[WebgpuQuantisedGemvConfig, ...]:
     """Ordered by the sum of the ranks of their settings."""
-    ranked: dict[WebgpuQuantisedGemvConfig, float] = {}
-    for config, rank in _points(workload, gpu):
-        if config.fault(workload) or not config.fits(workload):
-            continue
-        if gpu.driver is not SOFTWARE_DRIVER or _is_small(config, workload):
-            ranked[config] = min(rank, ranked.get(config, rank))
-    found = sorted(ranked, key=ranked.__getitem__)
+    found = [
+        one
+        for one in by_rank(_points(workload, gpu), workload)
+        if one.fits(workload) and (gpu.driver is not SOFTWARE_DRIVER or _is_small(one, workload))
+    ]
     plain = next(one for one in found if not one.requires(workload) and _is_small(one, workload))
     needs = {one: bool(one.requires(workload)) for one in found}
     kept = {

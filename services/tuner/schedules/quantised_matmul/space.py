@@ -1,10 +1,9 @@
 """The lite space of products of many rows with quantised weights: register tiles, and rows of
 weights to a slice."""
 
-from itertools import product
-
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.quantised import quantised_product_of
+from services.tuner.schedules.base.ranking import by_rank, ranked
 from services.tuner.schedules.quantised_matmul.config import WasmQuantisedMatmulConfig
 
 TILES = ((6, 8), (4, 8), (3, 8), (6, 4), (4, 4), (3, 4))
@@ -18,15 +17,15 @@ CONFIGS = 24
 def wasm_quantised_matmul_configs(workload: Workload) -> tuple[WasmQuantisedMatmulConfig, ...]:
     """Ordered by the sum of the ranks of their settings."""
     given = quantised_product_of(workload)
-    ranked: dict[WasmQuantisedMatmulConfig, int] = {}
-    points = product(
-        enumerate(TILES), enumerate(BLOCK_N), enumerate(UNROLL_K), enumerate((True, False))
-    )
-    for (rank, (tile_m, tile_n)), (block_rank, block), (k_rank, unroll), (fma_rank, fma) in points:
-        config = WasmQuantisedMatmulConfig(
-            tile_m=min(tile_m, given.m), tile_n=tile_n, block_n=block, unroll_k=unroll, fma=fma
+    points = (
+        (
+            WasmQuantisedMatmulConfig(
+                tile_m=min(tile_m, given.m), tile_n=tile_n, block_n=block, unroll_k=unroll, fma=fma
+            ),
+            rank,
         )
-        if not config.fault(workload):
-            place = rank + block_rank + k_rank + fma_rank
-            ranked[config] = min(place, ranked.get(config, place))
-    return tuple(sorted(ranked, key=ranked.__getitem__))[:CONFIGS]
+        for rank, (tile_m, tile_n), block, unroll, fma in ranked(
+            TILES, BLOCK_N, UNROLL_K, (True, False)
+        )
+    )
+    return by_rank(points, workload)[:CONFIGS]

@@ -7,6 +7,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import ROW_STEP
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
+from services.tuner.schedules.base.faults import choice_fault, range_fault
 from services.tuner.schedules.base.limits import WORKGROUP_BYTES, WORKGROUP_THREADS
 from services.tuner.schedules.base.quantised import quantised_product_of
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
@@ -37,12 +38,15 @@ class WebgpuQuantisedMatmulConfig(WebgpuConfig):
     def fault(self, workload: Workload) -> str:
         if self.tile_m not in TILES or self.tile_n not in TILES:
             return f"tile_m={self.tile_m} and tile_n={self.tile_n} must be 4 or 8"
-        if not ir.LANES <= self.block_m <= 256 or not ir.LANES <= self.block_n <= 256:
-            return f"block_m={self.block_m} and block_n={self.block_n} must be from 4 to 256"
+        found = range_fault("block_m", self.block_m, ir.LANES, 256) or range_fault(
+            "block_n", self.block_n, ir.LANES, 256
+        )
+        if found:
+            return found
         if self.block_m % self.tile_m or self.block_n % self.tile_n:
             return "block_m and block_n must be multiples of tile_m and tile_n"
-        if self.threads not in THREADS:
-            return f"{self.threads} threads must be one of {', '.join(map(str, THREADS))}"
+        if found := choice_fault("threads", self.threads, THREADS):
+            return found
         product = quantised_product_of(workload)
         if self.split_k not in SPLITS or product.k // ROW_STEP % self.split_k:
             return (

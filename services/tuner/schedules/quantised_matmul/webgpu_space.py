@@ -40,14 +40,16 @@ def quantised_matmul_configs(
 ) -> tuple[WebgpuQuantisedMatmulConfig, ...]:
     """The first requires nothing."""
     operands = quantised_product_of(workload)
-    ranked: dict[WebgpuQuantisedMatmulConfig, float] = {}
-    for block_m, block_n, tile_m, tile_n, split_k in product(BLOCKS, BLOCKS, TILES, TILES, SPLITS):
-        config = WebgpuQuantisedMatmulConfig(
+    configs = (
+        WebgpuQuantisedMatmulConfig(
             block_m=block_m, block_n=block_n, tile_m=tile_m, tile_n=tile_n, split_k=split_k
         )
-        if not config.fault(workload) and config.fits(workload):
-            ranked[config] = _estimate(operands, workload, config, gpu)
-    ordered = sorted(ranked, key=ranked.__getitem__)
+        for block_m, block_n, tile_m, tile_n, split_k in product(
+            BLOCKS, BLOCKS, TILES, TILES, SPLITS
+        )
+    )
+    fitting = [one for one in configs if not one.fault(workload) and one.fits(workload)]
+    ordered = sorted(fitting, key=lambda one: _estimate(operands, workload, one, gpu))
     return plain_first(ordered, workload, gpu)[:MOST_CANDIDATES]
 
 

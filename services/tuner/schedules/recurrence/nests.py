@@ -43,6 +43,7 @@ from services.tuner import ir
 from services.tuner.operators.lowering import DTYPES, computed
 from services.tuner.passes.thread_binding import accumulate_locally
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.places import row_major
 from services.tuner.schedules.recurrence.slices import held_entries
 from services.tuner.tir.lowering import plain_program
 from services.tuner.tir.tvm import te
@@ -59,8 +60,14 @@ class Held:
     buffer: ir.Buffer
     first: ir.Affine = ir.ZERO
 
-    def at(self, index: ir.Affine) -> ir.Affine:
-        return self.first + index
+    def __getitem__(self, index: ir.Affine) -> ir.Load:
+        return self.buffer[self.first + index]
+
+    def vector(self, index: ir.Affine) -> ir.Load:
+        return self.buffer.vector(self.first + index)
+
+    def store(self, index: ir.Affine, value: ir.Operand) -> ir.Store:
+        return self.buffer.store(self.first + index, value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,10 +129,8 @@ class Recurrence:
     def weights_place(self, product: StepProduct) -> ir.Affine:
         """Places the beginning of the slice's weights."""
         k, n = number(product.k.extent), number(product.n[0].extent)
-        index = ir.ZERO
-        for place, axis in zip(self.places, product.batch, strict=False):
-            index = index * number(axis.extent) + place
-        return index * (k * n)
+        sizes = [number(axis.extent) for axis in product.batch]
+        return row_major(self.places[: len(sizes)], sizes) * (k * n)
 
     def entering(self, stage: Stage, product: StepProduct) -> tuple[Held, ir.Block]:
         """Returns what a product takes, [rows, k], and what makes it where it is no stage of this
@@ -194,16 +199,17 @@ class Recurrence:
         if self.outer:
             own[f"at{len(self.outer) - 1}"] = row
 
-        def local(index: ir.Affine, where: Held) -> ir.Affine:
+        def local(index: ir.Affine) -> ir.Affine:
             for name, place in own.items():
                 index = index.substitute(name, place)
-            return where.at(index)
+            return index
 
         def value(part: ir.Expression) -> ir.Expression:
             match part:
                 case ir.Load(buffer=buffer, index=index) if buffer.name in held:
                     where = held[buffer.name]
-                    return with_fields(part, buffer=where.buffer, index=local(index, where))
+                    moved = where.first + local(index)
+                    return with_fields(part, buffer=where.buffer, index=moved)
                 case ir.Load(buffer=buffer) if buffer.name in self.parameters:
                     return with_fields(part, buffer=self.parameters[buffer.name])
             return ir.with_operands(part, value)
@@ -214,9 +220,7 @@ class Recurrence:
         def statement(each: ir.Statement, known: Known) -> ir.Block:
             match each:
                 case ir.Store(buffer=buffer, index=index, value=stored) if buffer.name in held:
-                    where = held[buffer.name]
-                    index = local(index, where)
-                    return (where.buffer.store(index, value(stored)),)
+                    return (held[buffer.name].store(local(index), value(stored)),)
                 case ir.Store():
                     return (with_fields(each, value=value(each.value)),)
                 case ir.Let():
@@ -262,11 +266,7 @@ class Recurrence:
 
     @staticmethod
     def _copy(source: Held, target: Held) -> Callable[[ir.Affine], ir.Store]:
-        def entry(index: ir.Affine) -> ir.Store:
-            value = source.buffer[source.at(index)]
-            return target.buffer.store(target.at(index), value)
-
-        return entry
+        return lambda index: target.store(index, source[index])
 
     def over_steps(self, body: ir.Block) -> ir.Block:
         """The body of a step for each of them."""

@@ -1,14 +1,12 @@
 """The lite space of recurrences on WebAssembly: rows to a slice, columns at once."""
 
-from itertools import product
-
 from kernelzoo.domain.operators.expressions import number
 from kernelzoo.domain.operators.recurrence import step_count, step_product
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
+from services.tuner.schedules.base.ranking import by_rank, ranked
 from services.tuner.schedules.base.rules import BASE_RANK, FEWEST_SLICES
 from services.tuner.schedules.recurrence.config import (
-    MAX_SUMS,
     WasmRecurrenceConfig,
     most_rows,
     slices,
@@ -38,13 +36,10 @@ def wasm_recurrence_configs(workload: Workload) -> tuple[WasmRecurrenceConfig, .
     # Columns that are no whole vectors are packed anyway.
     always = step_count(program) >= FEWEST_STEPS or any(n % ir.LANES for n in columns)
     packs = ((True,) if always else (False, True)) if columns else (False,)
-    ranked: dict[WasmRecurrenceConfig, int] = {}
-    for (row_rank, count), (rank, width), fma, packed in product(
-        enumerate(rows), enumerate(vectors), (True, False), packs
-    ):
-        if count * width > MAX_SUMS:
-            continue
-        config = WasmRecurrenceConfig(rows=count, vectors=width, packs=packed, fma=fma)
-        rank_of_fma = 0 if fma else BASE_RANK
-        ranked[config] = ROWS_FIRST * row_rank + rank + rank_of_fma + packs.index(packed)
-    return tuple(sorted(ranked, key=ranked.__getitem__))
+    points = (
+        (WasmRecurrenceConfig(rows=count, vectors=width, packs=packed, fma=fma), rank)
+        for rank, count, width, fma, packed in ranked(
+            rows, vectors, (True, False), packs, weights=(ROWS_FIRST, 1, BASE_RANK, 1)
+        )
+    )
+    return by_rank(points, workload)

@@ -17,7 +17,6 @@ Shapes, named by the settings of `WasmRecurrenceConfig`:
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
@@ -70,8 +69,8 @@ class _Nest:
 
     def body(self) -> ir.Block:
         recurrence = self.recurrence
-        packing: list[Any] = []
-        made: list[Any] = []
+        packing: list[ir.Statement] = []
+        made: list[ir.Statement] = []
         for stage in recurrence.program.stages:
             product = recurrence.product(stage)
             if product is None:
@@ -97,7 +96,7 @@ class _Nest:
         weights = recurrence.parameters[product.weights]
         first = recurrence.weights_place(product)
         packs = self.config.packs or n % ir.LANES > 0
-        packing: list[Any] = []
+        packing: list[ir.Statement] = []
         step = list(made)
         for name, place, count, columns in (
             ("columns", 0, blocks, ir.LANES * vectors),
@@ -125,27 +124,24 @@ class _Nest:
         packed_columns: bool,
     ) -> ir.Block:
         rows, vectors = self.config.rows, whole.vectors
-        sums = ir.local("sums", rows * vectors * ir.LANES)
+        sums = ir.tile("sums", rows, vectors)
         unrolled = next(n for n in UNROLLED_K if whole.k % n == 0)
         block, part = ir.variable("block"), ir.variable("part")
         products = []
         for at in range(unrolled):
             k = part * unrolled + at
             for row in range(rows):
-                index = entering.at(row * whole.k + k)
-                value = ir.splat(entering.buffer[index])
+                value = ir.splat(entering[row * whole.k + k])
                 for vector in range(vectors):
                     place = whole.place(block, k, ir.LANES * vector, packed=packed_columns)
-                    weight = weights.buffer.vector(weights.at(place))
-                    own = row * vectors + vector
-                    more = sums.vector(ir.LANES * own) + value * weight
-                    products.append(sums.store(ir.LANES * own, more))
+                    weight = weights.vector(place)
+                    products.append(sums.add((row, vector), value * weight))
         body: ir.Block = (
-            *(sums.store(ir.LANES * own, ir.numbers(0.0)) for own in range(rows * vectors)),
+            *sums.fill(0.0),
             *ir.serial("part", whole.k // unrolled, tuple(products)),
             *whole.stored(sums, self.recurrence.held[f"{stage.name}.now"], block, rows),
         )
-        return ir.serial("block", whole.blocks, (ir.Allocate(buffer=sums, body=body),))
+        return ir.serial("block", whole.blocks, ir.allocated((sums.buffer,), body))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,31 +174,26 @@ class _Columns:
         block, k, column = map(ir.variable, ("block", "k", "column"))
 
         def store(at: ir.Affine, column: int) -> ir.Store:
-            index = target.at(self.place(block, k, column, packed=True) + at)
-            place = source.at(self.place(block, k, column, packed=False) + at)
-            return target.buffer.store(index, source.buffer[place])
+            index = self.place(block, k, column, packed=True) + at
+            return target.store(index, source[self.place(block, k, column, packed=False) + at])
 
         zeros = tuple(
-            target.buffer.store(target.at(self.place(block, k, more, packed=True)), 0.0)
+            target.store(self.place(block, k, more, packed=True), 0.0)
             for more in range(self.columns, self.vectors * ir.LANES)
         )
         columns = ir.serial("column", self.columns, (store(column, 0),))
         return ir.serial("block", self.blocks, ir.serial("k", self.k, (*columns, *zeros)))
 
-    def stored(self, sums: ir.Buffer, target: Held, block: ir.Affine, rows: int) -> ir.Block:
+    def stored(self, sums: ir.Tile, target: Held, block: ir.Affine, rows: int) -> ir.Block:
         made: list[ir.Store] = []
         for row in range(rows):
             for vector in range(self.vectors):
-                own = row * self.vectors + vector
                 column = ir.LANES * vector
                 place = block * self.columns + row * self.n + self.first + column
                 lanes = min(ir.LANES, self.columns - column)
-                value = sums.vector(ir.LANES * own)
+                value = sums[row, vector]
                 if lanes == ir.LANES:
-                    made.append(target.buffer.store(target.at(place), value))
+                    made.append(target.store(place, value))
                     continue
-                made += (
-                    target.buffer.store(target.at(place + lane), value.extract(lane))
-                    for lane in range(lanes)
-                )
+                made += (target.store(place + lane, value.extract(lane)) for lane in range(lanes))
         return tuple(made)

@@ -68,7 +68,7 @@ class _Kernel:
 
     def body(self) -> ir.Block:
         recurrence = self.recurrence
-        made: list[Any] = []
+        made: list[ir.Statement] = []
         for stage in recurrence.program.stages:
             product = recurrence.product(stage)
             if product is None:
@@ -88,8 +88,7 @@ class _Kernel:
         weights = recurrence.parameters[product.weights]
         first = recurrence.weights_place(product)
         target = recurrence.held[f"{stage.name}.now"]
-        acc = ir.local("acc", lanes)
-        so_far = ir.Load(buffer=acc, index=ir.ZERO, lanes=lanes)
+        acc = ir.tile("acc", 1, lanes=lanes)
         unrolled = next(count for count in UNROLLED_K if k % count == 0)
 
         def columns(place: ir.Affine) -> ir.Block:
@@ -97,17 +96,16 @@ class _Kernel:
             products = []
             for at in range(unrolled):
                 row = ir.variable("part") * unrolled + at
-                value = entering.buffer[entering.at(row)]
+                value = entering[row]
                 weight = ir.Load(buffer=weights, index=first + row * n + column, lanes=lanes)
                 more = (ir.splat(value) if lanes > 1 else value) * weight
-                products.append(acc.store(0, so_far + more))
-            zero = ir.Const(value=0.0, dtype=acc.dtype, lanes=lanes)
+                products.append(acc.add(0, more))
             body: ir.Block = (
-                acc.store(0, zero),
+                *acc.fill(0.0),
                 *ir.serial("part", k // unrolled, tuple(products)),
-                target.buffer.store(target.at(column), so_far),
+                target.store(column, acc[0]),
             )
-            return (ir.Allocate(buffer=acc, body=body),)
+            return ir.allocated((acc.buffer,), body)
 
         before = (*self._shared_out(stage, made, k), self.waits) if made else ()
         return (*before, *self._each(n // lanes, columns), self.waits)

@@ -7,6 +7,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import SOFTWARE_DRIVER
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.faults import choice_fault
 from services.tuner.schedules.base.limits import WORKGROUP_BYTES, WORKGROUP_THREADS, required
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.recurrence.config import slices
@@ -28,11 +29,9 @@ class WebgpuRecurrenceConfig(WebgpuConfig):
     shared_bytes: int
 
     def fault(self, _: Workload) -> str:
-        if self.threads not in WORKGROUP_THREADS:
-            return f"threads={self.threads} must be one of {', '.join(map(str, WORKGROUP_THREADS))}"
-        if self.shared_bytes not in SHARED_BYTES:
-            return f"shared_bytes={self.shared_bytes} must be one of {SHARED_BYTES}"
-        return ""
+        return choice_fault("threads", self.threads, WORKGROUP_THREADS) or choice_fault(
+            "shared_bytes", self.shared_bytes, SHARED_BYTES
+        )
 
     def workgroup_bytes_for(self, workload: Workload) -> int:
         held = held_entries(workload.program, 1)

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
+from services.tuner.schedules.base.faults import range_fault
 from services.tuner.schedules.base.wasm_config import WasmConfig
 from services.tuner.schedules.reduction.rows import rows_of
 
@@ -26,9 +27,8 @@ class WasmReductionConfig(WasmConfig):
         return ir.LANES * self.vectors
 
     def fault(self, workload: Workload) -> str:
-        if not 1 <= self.vectors <= MAX_VECTORS:
-            return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
         rows = rows_of(workload).slices
-        if not 1 <= self.block_m <= MAX_BLOCK_ROWS or rows % self.block_m:
-            return f"block_m={self.block_m} must divide {rows} and be from 1 to {MAX_BLOCK_ROWS}"
-        return ""
+        found = range_fault("block_m", self.block_m, 1, MAX_BLOCK_ROWS)
+        if found or rows % self.block_m:
+            return found or f"block_m={self.block_m} must divide {rows}"
+        return range_fault("vectors", self.vectors, 1, MAX_VECTORS)

@@ -1,10 +1,9 @@
 """The lite space of operators on rows: vectors in a sum, rows in a slice."""
 
-from itertools import product
-
 from kernelzoo.domain.operators.expressions import Reducer
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
+from services.tuner.schedules.base.ranking import by_rank, ranked
 from services.tuner.schedules.base.rules import SLICES_WANTED
 from services.tuner.schedules.reduction.config import WasmReductionConfig
 from services.tuner.schedules.reduction.rows import Rows, rows_of
@@ -29,13 +28,11 @@ def wasm_reduction_configs(workload: Workload) -> tuple[WasmReductionConfig, ...
     most = max(1, rows.slices // SLICES_WANTED)
     blocks = [b for b in BLOCK_M if rows.slices % b == 0 and b <= most]
     roundings = (True, False) if rows.multiplies else (False,)
-    ranked: dict[WasmReductionConfig, int] = {}
-    for (fma_rank, fma), (block_rank, block), (rank, count) in product(
-        enumerate(roundings), enumerate(blocks), enumerate(vectors)
-    ):
-        config = WasmReductionConfig(vectors=count, block_m=block, fma=fma)
-        ranked[config] = fma_rank + block_rank + rank
-    return tuple(sorted(ranked, key=ranked.__getitem__))
+    points = (
+        (WasmReductionConfig(vectors=count, block_m=block, fma=fma), rank)
+        for rank, fma, block, count in ranked(roundings, blocks, vectors)
+    )
+    return by_rank(points, workload)
 
 
 def _waits_for_extremes(rows: Rows) -> bool:

@@ -30,7 +30,6 @@ block_m=4, vectors=2 and radix=4 (a thread has at most two vectors, which stay i
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators import expressions as domain
@@ -38,7 +37,9 @@ from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.operators.direct import value_of
 from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.places import row_major
 from services.tuner.schedules.base.reducers import JOINS, NEUTRAL
+from services.tuner.schedules.base.row_threads import RowThreads, by_subgroups, by_tree
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.reduction.rows import Rows, rows_of, size_of
 from services.tuner.schedules.reduction.webgpu_config import WebgpuReductionConfig, width_of
@@ -47,57 +48,22 @@ FOUR = ir.variable("four")
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    nests = reduction_programs(candidate.workload, WebgpuReductionConfig.of(candidate))
-    return ScheduledProgram(nests=nests)
+    program = reduction_program(candidate.workload, WebgpuReductionConfig.of(candidate))
+    return ScheduledProgram(nests=(program,))
 
 
-def reduction_programs(workload: Workload, config: WebgpuReductionConfig) -> tuple[ir.Program, ...]:
+def reduction_program(workload: Workload, config: WebgpuReductionConfig) -> ir.Program:
     """One dispatch; its parameters are those of the workload, flat."""
-    rows, frame = rows_of(workload), ir.Frame()
-    m, n, width = rows.m, rows.n, width_of(workload)
-    groups = -(-m // config.block_m)
-    steps = -(-n // (width * config.threads_per_row * config.vectors))
-
-    # 1. Which row is the thread's. Threads beyond the last row do what its own threads do, since
-    # all have to come to barriers, and store nothing.
-    group = frame.variable("group", groups)
-    thread = frame.variable("thread", config.threads)
-    own, lane = frame.delinearize(
-        thread, (("own", config.block_m), ("lane", config.threads_per_row))
-    )
-    unclamped = group * config.block_m + own
-    exists = frame.undecided((unclamped.below(m),))
-    entries = ir.local("entries", config.vectors * width) if steps == 1 else None
-    row = frame.clamped("row", unclamped, m, 1)
-    parameters = parameters_of(workload)
-    kernel = _Kernel(
-        config=config,
-        parameters=parameters,
-        tensors={each.name: each for each in parameters[:-1]},
-        rows=rows,
-        n=n,
-        width=width,
-        steps=steps,
-        row=row,
-        row_of=_rows_of_inputs(frame, rows, row),
-        own=own,
-        lane=lane,
-        entries=entries,
-        local=[entries] if entries else [],
-        shared=[],
-    )
-
+    kernel = _Kernel(workload, config)
     # 2 to 4. The values of the row, one pass after another.
-    body: ir.Block = ()
-    for place, stage in enumerate(rows.passes):
-        body = (*body, *_pass(kernel, stage, place))
+    passes = enumerate(kernel.rows.passes)
+    steps = tuple(each for place, stage in passes for each in _pass(kernel, stage, place))
     # 5. The entries of the output, or the row's one value.
-    body = (*body, *ir.under(exists, _stored(kernel)))
-
-    body = ir.allocated(kernel.local, body)
-    block: ir.Block = (ir.threads(config.threads, frame.enclose(body)),)
-    block = ir.allocated(kernel.shared, block)
-    return (ir.program(kernel.parameters, "group", groups, block),)
+    body = (*steps, *ir.under(kernel.exists, _stored(kernel)))
+    sizes = (kernel.groups, config.threads)
+    return kernel.frame.dispatch(
+        kernel.parameters, sizes, body, local=kernel.local, shared=kernel.shared
+    )
 
 
 # Step 2: where rows lie, and what an entry is at any time.
@@ -114,15 +80,11 @@ def _rows_of_inputs(frame: ir.Frame, rows: Rows, row: ir.Affine) -> dict[str, ir
         if whole <= {*axes}:
             found[name] = row
             continue
-        place = ir.ZERO
-        for axis, digit in zip(rows.axes, digits, strict=False):
-            if axis in axes:
-                place = place * size_of(axis) + digit
-        found[name] = place
+        own = [pair for pair in zip(rows.axes, digits, strict=False) if pair[0] in axes]
+        found[name] = row_major((digit for _, digit in own), (size_of(axis) for axis, _ in own))
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
     """All steps know these, and the buffers that they make. Each of `steps` reads `vectors` units
     of `width` entries of the row.
@@ -132,30 +94,36 @@ class _Kernel:
     after the last pass.
     """
 
-    config: WebgpuReductionConfig
-    parameters: tuple[ir.Buffer, ...]
-    tensors: Mapping[str, ir.Buffer]
-    rows: Rows
-    n: int
-    width: int
-    steps: int
-    row: ir.Affine
-    row_of: Mapping[str, ir.Affine]
-    own: ir.Affine
-    lane: ir.Affine
-    entries: ir.Buffer | None
-    local: list[ir.Buffer]
-    shared: list[ir.Buffer]
-    values: dict[domain.Expression, ir.Load] = field(default_factory=dict)
-    held: list[domain.Expression] = field(default_factory=list)
+    def __init__(self, workload: Workload, config: WebgpuReductionConfig) -> None:
+        rows, frame = rows_of(workload), ir.Frame()
+        self.config, self.rows, self.frame = config, rows, frame
+        self.parameters = parameters_of(workload)
+        self.tensors = {each.name: each for each in self.parameters[:-1]}
+        self.n, self.width = rows.n, width_of(workload)
+        self.steps = -(-rows.n // (self.width * config.threads_per_row * config.vectors))
+        # 1. Which row is the thread's. Threads beyond the last row do what its own threads do,
+        # since all have to come to barriers, and store nothing.
+        self.groups = -(-rows.m // config.block_m)
+        group = frame.variable("group", self.groups)
+        thread = frame.variable("thread", config.threads)
+        self.own, self.lane = frame.delinearize(
+            thread, (("own", config.block_m), ("lane", config.threads_per_row))
+        )
+        place = group * config.block_m + self.own
+        self.exists = frame.undecided((place.below(rows.m),))
+        self.row = frame.clamped("row", place, rows.m, 1)
+        self.row_of = _rows_of_inputs(frame, rows, self.row)
+        self.local: list[ir.Buffer] = []
+        self.shared: list[ir.Buffer] = []
+        self.entries: ir.Buffer | None = None
+        if self.steps == 1:
+            self.entries = self.new_local("entries", config.vectors * self.width)
+        self.values: dict[domain.Expression, ir.Load] = {}
+        self.held: list[domain.Expression] = []
 
     def new_local(self, name: str, size: int) -> ir.Buffer:
         self.local.append(ir.local(name, size))
         return self.local[-1]
-
-    def new_shared(self, name: str, size: int) -> ir.Buffer:
-        self.shared.append(ir.shared(name, size))
-        return self.shared[-1]
 
     def unit(self, store: ir.Store) -> ir.Statement:
         """The store for the entries of a unit, by "four"."""
@@ -284,57 +252,24 @@ def _of_all_threads(
     kernel: _Kernel, op: ir.BinaryOp, value: ir.Expression, name: str
 ) -> tuple[ir.Expression, ir.Block]:
     """Returns what every thread of the row knows once the block is done."""
-    if kernel.config.threads_per_row == 1:
-        return value, ()
-    if kernel.config.subgroups:
-        return _by_subgroups(kernel, op, value, name)
-    return _by_tree(kernel, op, value, name)
-
-
-def _by_subgroups(
-    kernel: _Kernel, op: ir.BinaryOp, value: ir.Expression, name: str
-) -> tuple[ir.Expression, ir.Block]:
     config = kernel.config
-    whole = kernel.new_local(f"whole{name}", 1)
-    thread = kernel.own * config.threads_per_row + kernel.lane
-    reduced = ir.SubgroupReduce(
-        op=op,
-        value=value,
-        thread=ir.value(thread),
+    if config.threads_per_row == 1:
+        return value, ()
+    sharing = RowThreads(
         threads=config.threads_per_row,
-        shared=kernel.new_shared(f"shared{name}", config.threads),
+        rows=config.block_m,
+        own=kernel.own,
+        lane=kernel.lane,
+        subgroups=config.subgroups,
     )
-    return whole[0], (whole.store(0, reduced),)
-
-
-def _by_tree(
-    kernel: _Kernel, op: ir.BinaryOp, value: ir.Expression, name: str
-) -> tuple[ir.Expression, ir.Block]:
-    """A tree of radix R in workgroup memory: level 0 has a value for each thread, every next level
-    1/R of them, and all threads read the last. A thread takes values that lie as far apart as its
-    level has threads, so that neighbours read neighbours."""
-    config, own, lane = kernel.config, kernel.own, kernel.lane
-    counts = config.levels
-    levels = [
-        kernel.new_shared(f"shared{name}.{n}", count * config.block_m)
-        for n, count in enumerate(counts)
-    ]
-
-    def spread(level: int, first: ir.Affine, apart: int) -> ir.Expression:
-        start = own * counts[level] + first
-        places = range(0, counts[level], apart)
-        values = [levels[level][start + n] for n in places]
-        return ir.pairwise(values, op)
-
-    place = own * config.threads_per_row + lane
-    body: list[ir.Statement] = [levels[0].store(place, value), ir.Barrier()]
-    for level in range(1, len(counts)):
-        count = counts[level]
-        reduced = spread(level - 1, lane, count)
-        store = levels[level].store(own * count + lane, reduced)
-        body += ir.under((lane.below(count),), (store,))
-        body.append(ir.Barrier())
-    return spread(len(counts) - 1, ir.ZERO, 1), tuple(body)
+    if config.subgroups:
+        whole = kernel.new_local(f"whole{name}", 1)
+        reduction, shared = by_subgroups(sharing, value, f"shared{name}", op)
+        kernel.shared.append(shared)
+        return whole[0], (whole.store(0, reduction),)
+    found, body, buffers = by_tree(sharing, value, f"shared{name}", op, config.levels)
+    kernel.shared.extend(buffers)
+    return found, tuple(body)
 
 
 # Step 5: the row's second pass.

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
+from services.tuner.schedules.base.faults import choice_fault, power_fault, range_fault
 from services.tuner.schedules.base.limits import MAX_THREADS
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 from services.tuner.schedules.reduction.rows import rows_of
@@ -49,12 +50,13 @@ class WebgpuReductionConfig(WebgpuConfig):
     def fault(self, workload: Workload) -> str:
         if min(self.threads_per_row, self.block_m) < 1 or self.threads > MAX_THREADS:
             return f"{self._shape} must be from 1 to {MAX_THREADS} threads"
-        if self.threads_per_row & (self.threads_per_row - 1):
-            return f"threads_per_row={self.threads_per_row} must be a power of two"
-        if not 1 <= self.vectors <= MAX_VECTORS:
-            return f"vectors={self.vectors} must be from 1 to {MAX_VECTORS}"
-        if self.radix not in RADICES:
-            return f"radix={self.radix} must be one of {', '.join(map(str, RADICES))}"
+        found = (
+            power_fault("threads_per_row", self.threads_per_row, 1, MAX_THREADS)
+            or range_fault("vectors", self.vectors, 1, MAX_VECTORS)
+            or choice_fault("radix", self.radix, RADICES)
+        )
+        if found:
+            return found
         if (self.radix == 1) is not (self.subgroups or self.threads_per_row == 1):
             return (
                 "radix=1 is for subgroups and for threads_per_row=1; use 2 or more without, "

@@ -7,6 +7,7 @@ from math import log2
 from kernelzoo.domain.gpu import GpuModel
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.limits import FEW_LANES
+from services.tuner.schedules.base.ranking import by_rank
 from services.tuner.schedules.reduction.rows import rows_of
 from services.tuner.schedules.reduction.webgpu_config import (
     MAX_VECTORS,
@@ -38,11 +39,7 @@ MOST_CANDIDATES = 40
 
 def reduction_configs(workload: Workload, gpu: GpuModel) -> tuple[WebgpuReductionConfig, ...]:
     """Ordered by the sum of the ranks of their settings; the first requires nothing."""
-    ranked: dict[WebgpuReductionConfig, float] = {}
-    for config, rank in _points(workload, gpu):
-        if not config.fault(workload):
-            ranked[config] = min(rank, ranked.get(config, rank))
-    found = sorted(ranked, key=ranked.__getitem__)[:MOST_CANDIDATES]
+    found = by_rank(_points(workload, gpu), workload)[:MOST_CANDIDATES]
     plain = next(config for config in found if not config.subgroups and config.threads <= 256)
     return (plain, *(config for config in found if config != plain))
 

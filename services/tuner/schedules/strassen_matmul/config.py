@@ -9,10 +9,8 @@ from services.tuner import ir
 from services.tuner.schedules.base.extents import Extents
 from services.tuner.schedules.base.wasm_config import (
     MAX_SCRATCH_BYTES,
-    MAX_TILE_ELEMENTS,
-    MAX_UNROLL_K,
-    MAX_UNROLLED_PRODUCTS,
     WasmConfig,
+    tile_fault,
 )
 
 SUMS = 5
@@ -56,24 +54,16 @@ class WasmStrassenMatmulConfig(WasmConfig):
                 f"block_m={self.block_m} must divide half of {extents.m} rows and hold "
                 f"tile_m={self.tile_m}"
             )
-        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS:
-            return f"a tile has at most {MAX_TILE_ELEMENTS} entries"
-        products = self.tile_m * self.tile_n * self.unroll_k
-        if self.unroll_k > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:
-            return f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLL_K}"
+        if found := tile_fault(self.tile_m, self.tile_n, self.unroll_k):
+            return found
         if extents.k % (2 * ir.LANES) or extents.k // 2 % self.unroll_k:
             return (
                 f"{2 * ir.LANES} must divide {extents.k}, and unroll_k={self.unroll_k} half of it"
             )
-        if (
-            self.tile_n % ir.LANES
-            or self.block_n % self.tile_n
-            or extents.n % 2
-            or extents.n // 2 % self.block_n
-        ):
+        if self.block_n % self.tile_n or extents.n % (2 * self.block_n):
             return (
-                f"{ir.LANES} must divide tile_n={self.tile_n}, that block_n={self.block_n}, and "
-                f"that half of {extents.n}"
+                f"tile_n={self.tile_n} must divide block_n={self.block_n}, and that half of "
+                f"{extents.n}"
             )
         if 4 * self.scratch_entries(extents.k) > MAX_SCRATCH_BYTES:
             return f"block_m={self.block_m} takes more than {MAX_SCRATCH_BYTES} bytes of scratch"

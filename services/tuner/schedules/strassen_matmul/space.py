@@ -1,9 +1,10 @@
 """The lite space of products by Strassen's algorithm."""
 
-from itertools import product
+from collections.abc import Iterator
 
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.base.extents import Extents, largest_divisor
+from services.tuner.schedules.base.ranking import by_rank, ranked
 from services.tuner.schedules.base.rules import BASE_TILES, FEWEST_SLICES, FMA_TILES, SLICES_WANTED
 from services.tuner.schedules.strassen_matmul.config import SUMS, WasmStrassenMatmulConfig
 
@@ -29,16 +30,15 @@ def wasm_strassen_matmul_configs(workload: Workload) -> tuple[WasmStrassenMatmul
     extents = Extents.of(workload)
     if extents.m < LEAST_ROWS or extents.k < LEAST_K or extents.n < LEAST_COLUMNS:
         return ()
-    ranked: dict[WasmStrassenMatmulConfig, int] = {}
+    return by_rank(_points(extents), workload)
+
+
+def _points(extents: Extents) -> Iterator[tuple[WasmStrassenMatmulConfig, float]]:
     for fma in (True, False):
         tile = (FMA_TILES if fma else BASE_TILES)[0]
-        points = product(enumerate(ROW_SUMS_BYTES), enumerate(SLICES), enumerate(UNROLL_K))
-        for (bytes_rank, sums_bytes), (slices_rank, slices), (rank, unroll_k) in points:
-            config = _config(extents, tile, sums_bytes, slices, unroll_k, fma=fma)
-            place = bytes_rank + slices_rank + rank
-            if place < 2 and not config.fault(workload):
-                ranked[config] = min(place, ranked.get(config, place))
-    return tuple(sorted(ranked, key=ranked.__getitem__))
+        for rank, sums_bytes, slices, unroll_k in ranked(ROW_SUMS_BYTES, SLICES, UNROLL_K):
+            if rank < 2:
+                yield _config(extents, tile, sums_bytes, slices, unroll_k, fma=fma), rank
 
 
 def _config(

@@ -42,10 +42,12 @@ errors are bounded by the largest entries of a and b, not by those of a row and 
 Accuracy and Stability, section 23.2.2).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
 from kernelzoo.domain.candidate import Candidate
+from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.extents import Extents
@@ -53,6 +55,7 @@ from services.tuner.schedules.base.finish import stored_product
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.row_tiles import RowTiles, row_tiles
 from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
+from services.tuner.schedules.base.tile_sums import TileSums
 from services.tuner.schedules.strassen_matmul.config import KEPT, SUMS, WasmStrassenMatmulConfig
 
 
@@ -109,42 +112,23 @@ RIGHT_SUMS = tuple(each.right for each in PRODUCTS if not isinstance(each.right,
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmStrassenMatmulConfig.of(candidate)
-    nest = _Nest(
-        extents=Extents.of(candidate.workload),
-        config=config,
-        parameters=parameters_of(candidate.workload),
-    )
     return ScheduledProgram(
-        nests=(nest.program(),),
+        nests=(_Nest(candidate.workload, config).program(),),
         options=PassOptions(fma=config.fma),
         layout=panels_layout(config.tile_n),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
     """`parameters` are those of the workload, flat. Rows, columns and k are of quarters; a panel is
     that of the left half, with which the one of the right half goes."""
 
-    extents: Extents
-    config: WasmStrassenMatmulConfig
-    parameters: tuple[ir.Buffer, ...]
-
-    @property
-    def k(self) -> int:
-        return self.extents.k // 2
-
-    @property
-    def row_sums(self) -> ir.Buffer:
-        return ir.scratch("row_sums", SUMS * self.config.block_m * self.k)
-
-    @property
-    def panel_sums(self) -> ir.Buffer:
-        return ir.scratch("panel_sums", SUMS * self.k * self.config.tile_n)
-
-    @property
-    def kept(self) -> ir.Buffer:
-        return ir.scratch("kept", KEPT * self.config.block_m * self.config.tile_n)
+    def __init__(self, workload: Workload, config: WasmStrassenMatmulConfig) -> None:
+        self.extents, self.config = Extents.of(workload), config
+        self.parameters, self.k = parameters_of(workload), self.extents.k // 2
+        self.row_sums = ir.scratch("row_sums", SUMS * config.block_m * self.k)
+        self.panel_sums = ir.scratch("panel_sums", SUMS * self.k * config.tile_n)
+        self.kept = ir.scratch("kept", KEPT * config.block_m * config.tile_n)
 
     def program(self) -> ir.Program:
         extents, config, frame = self.extents, self.config, ir.Frame()
@@ -161,10 +145,8 @@ class _Nest:
             *ir.serial("panel", panels, within.enclose(one_panel)),
         )
         body = ir.allocated((self.row_sums, self.panel_sums, self.kept), body)
-        whole = ir.loop(
-            "block", config.range_extent(extents), frame.enclose(body), ir.LoopKind.RANGE
-        )
-        return ir.Program(parameters=self.parameters, body=whole)
+        extent = config.range_extent(extents)
+        return ir.program(self.parameters, "block", extent, frame.enclose(body))
 
     # Where entries lie.
 
@@ -184,37 +166,23 @@ class _Nest:
     # Steps 1 and 2.
 
     def _summed_rows(self, first: ir.Affine) -> ir.Block:
-        row = ir.variable("row")
-        k = ir.affine(k1=ir.LANES, lane=1)
-        own = row * self.k + k
-        size = self.config.block_m * self.k
+        row, k = ir.variable("row"), ir.affine(k1=ir.LANES, lane=1)
+        at, size = row * self.k + k, self.config.block_m * self.k
 
-        def value(of: Quarter) -> ir.Load:
-            return self._of_rows(of, first + row, k)
+        def entry(quarter: Quarter) -> ir.Load:
+            return self._of_rows(quarter, first + row, k)
 
-        stores = [
-            self.row_sums.store(
-                own + place * size, ir.Binary(op=op, left=value(left), right=value(right))
-            )
-            for place, (left, op, right) in enumerate(LEFT_SUMS)
-        ]
-        summed = ir.serial("k1", self.k // ir.LANES, (ir.vector("lane", *stores),))
-        return ir.serial("row", self.config.block_m, summed)
+        stores = _stored_sums(LEFT_SUMS, self.row_sums, at, size, entry)
+        return ir.serial("row", self.config.block_m, ir.serial("k1", self.k // ir.LANES, stores))
 
     def _summed_panel(self, panel: ir.Affine) -> ir.Block:
-        size = self.k * self.config.tile_n
-        entry = ir.affine(entry=ir.LANES, lane=1)
+        at, size = ir.affine(entry=ir.LANES, lane=1), self.k * self.config.tile_n
 
-        def value(of: Quarter) -> ir.Load:
-            return self._of_panel(of, panel, entry)
+        def entry(quarter: Quarter) -> ir.Load:
+            return self._of_panel(quarter, panel, at)
 
-        stores = [
-            self.panel_sums.store(
-                entry + place * size, ir.Binary(op=op, left=value(left), right=value(right))
-            )
-            for place, (left, op, right) in enumerate(RIGHT_SUMS)
-        ]
-        return ir.serial("entry", size // ir.LANES, (ir.vector("lane", *stores),))
+        stores = _stored_sums(RIGHT_SUMS, self.panel_sums, at, size, entry)
+        return ir.serial("entry", size // ir.LANES, stores)
 
     # Steps 3 to 6.
 
@@ -250,43 +218,37 @@ class _Nest:
         """The tiles of a product `at` a first row and a panel."""
         config, width, rows = self.config, self.config.tile_n, tiles.rows
         (first, panel), lane = at, ir.variable("n0")
-        sums = ir.local("sums", rows * width)
+        sums = TileSums(rows, width, "m0", "n0")
         unused = ir.local("ahead", 1)
         row = ir.affine(tiles.first, m1=rows, m0=1)
-        own = ir.affine(m0=width, n0=1)
         k = ir.affine(k1=config.unroll_k, k0=1)
-        held = sums[own]
         entry = k * width + lane
         terms = self._left(product, first, row, k) * self._right(product, panel, entry)
-
-        def each(store: ir.Store) -> ir.Block:
-            return (ir.unrolled("m0", rows, ir.loop("n0", width, (store,), ir.LoopKind.VECTOR)),)
 
         def kept(quarter: Quarter) -> ir.Load:
             place = row + quarter * config.block_m
             return self.kept[place * width + lane]
 
-        def keep(quarter: Quarter, value: ir.Expression) -> ir.Store:
-            return self.kept.store(kept(quarter).index, value)
+        def keep(quarter: Quarter, value: ir.Expression) -> ir.Block:
+            return sums.each(self.kept.store(kept(quarter).index, value))
 
         begun = ir.number(0) if product.begun is None else kept(product.begun)
-        added = sums.store(own, held + terms)
-        body: ir.Block = (ir.unrolled("k0", config.unroll_k, *each(added)),)
-        if ahead is not None:
-            body = (unused.store(0, ahead), *body)
+        read = () if ahead is None else (unused.store(0, ahead),)
+        body = (*read, *sums.add(config.unroll_k, terms))
         block: ir.Block = (
-            *each(sums.store(own, begun)),
+            *sums.start(begun),
             *ir.serial("k1", self.k // config.unroll_k, body),
         )
         for quarter in product.first:
-            block = (*block, *each(keep(quarter, held)))
+            block = (*block, *keep(quarter, sums.held))
         for op, quarter in product.changes:
-            block = (*block, *each(keep(quarter, ir.Binary(op=op, left=kept(quarter), right=held))))
+            changed = ir.Binary(op=op, left=kept(quarter), right=sums.held)
+            block = (*block, *keep(quarter, changed))
         if product.done is not None:
-            value = held if product.begun is not None else kept(product.done) + held
+            value = sums.held if product.begun is not None else kept(product.done) + sums.held
             place = (first + row, panel * width + lane)
-            block = (*block, *each(self._entry(product.done, place, value)))
-        return ir.allocated((unused, sums), block)
+            block = (*block, *sums.each(self._entry(product.done, place, value)))
+        return ir.allocated((unused, sums.buffer), block)
 
     def _left(self, product: _Product, first: ir.Affine, row: ir.Affine, k: ir.Affine) -> ir.Load:
         if isinstance(product.left, Quarter):
@@ -308,3 +270,18 @@ class _Nest:
         row = at[0] + quarter.lower * self.extents.m // 2
         column = at[1] + quarter.right * self.extents.n // 2
         return stored_product(self.extents, self.parameters, (ir.ZERO, row, column), value)
+
+
+def _stored_sums(
+    sums: tuple[Sum, ...],
+    into: ir.Buffer,
+    at: ir.Affine,
+    size: int,
+    entry: Callable[[Quarter], ir.Load],
+) -> ir.Block:
+    """Stores an entry of all sums, `size` apart, given that of each quarter."""
+    stores = (
+        into.store(at + place * size, ir.Binary(op=op, left=entry(left), right=entry(right)))
+        for place, (left, op, right) in enumerate(sums)
+    )
+    return (ir.vector("lane", *stores),)

@@ -70,6 +70,4 @@ def transpose_program(workload: Workload, config: WebgpuTransposeConfig) -> ir.P
         *each_step(store, left + row, top + lane, (n, m)),
     )
 
-    threads = ir.threads(config.threads, frame.enclose(body))
-    workgroup = (ir.Allocate(buffer=memory, body=(threads,)),)
-    return ir.program((a, c), "group", down * across, workgroup)
+    return frame.dispatch((a, c), (down * across, config.threads), body, shared=(memory,))

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
+from services.tuner.schedules.base.faults import choice_fault
 from services.tuner.schedules.base.limits import WORKGROUP_THREADS
 from services.tuner.schedules.base.webgpu_config import WebgpuConfig
 
@@ -38,11 +39,11 @@ class WebgpuTransposeConfig(WebgpuConfig):
         return self.workgroup_bytes
 
     def fault(self, _: Workload) -> str:
-        if self.tile not in TILES or self.threads not in WORKGROUP_THREADS:
-            return (
-                f"tile={self.tile} must be one of {', '.join(map(str, TILES))} and "
-                f"threads={self.threads} one of {', '.join(map(str, WORKGROUP_THREADS))}"
-            )
+        found = choice_fault("tile", self.tile, TILES) or choice_fault(
+            "threads", self.threads, WORKGROUP_THREADS
+        )
+        if found:
+            return found
         if not 1 <= self.rows <= self.tile or self.tile // self.rows > MOST_STEPS:
             return f"threads={self.threads} must be 1 to {self.tile} rows of the tile"
         return ""

@@ -9,10 +9,8 @@ from services.tuner import ir
 from services.tuner.schedules.base.extents import Shape, round_up
 from services.tuner.schedules.base.wasm_config import (
     MAX_SCRATCH_BYTES,
-    MAX_TILE_ELEMENTS,
-    MAX_UNROLL_K,
-    MAX_UNROLLED_PRODUCTS,
     WasmConfig,
+    tile_fault,
 )
 
 OUT = 4
@@ -88,20 +86,14 @@ class WasmWinogradConfig(WasmConfig):
             )
         if min(self.block_y, self.block_n, self.tile_m, self.tile_n, self.unroll_k) < 1:
             return "tiles, blocks and unroll_k start at 1"
-        if self.tile_m * self.tile_n > MAX_TILE_ELEMENTS or self.tile_n % ir.LANES:
-            return (
-                f"a register tile of {self.tile_m}x{self.tile_n} must have tile_n a multiple of "
-                f"{ir.LANES} and at most {MAX_TILE_ELEMENTS} entries"
-            )
+        if found := tile_fault(self.tile_m, self.tile_n, self.unroll_k):
+            return found
         e = workload.extent
         if e["o"] % self.block_n or self.block_n % self.tile_n:
             return (
                 f"block_n={self.block_n} must divide {e['o']} channels and be a multiple of "
                 f"tile_n={self.tile_n}"
             )
-        products = self.tile_m * self.tile_n * self.unroll_k
-        if self.unroll_k > MAX_UNROLL_K or products > MAX_UNROLLED_PRODUCTS:
-            return f"unroll_k={self.unroll_k} is too large; use at most {MAX_UNROLL_K}"
         if e["c"] % self.unroll_k:
             return f"unroll_k={self.unroll_k} must divide {e['c']} input channels"
         if self.block_y > -(-e["y"] // OUT):

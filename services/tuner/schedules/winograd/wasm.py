@@ -24,8 +24,9 @@ After A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural Networks (2
 the points are 0, 1, -1, 2, -2.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
@@ -35,6 +36,7 @@ from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.finish import stored_entry
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.scheduled import ScheduledProgram
+from services.tuner.schedules.base.tile_sums import TileSums
 from services.tuner.schedules.winograd.config import IN, OUT, POINTS, WINDOW, WasmWinogradConfig
 
 Vectors = list[ir.Expression]
@@ -53,62 +55,36 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 def winograd_program(workload: Workload, config: WasmWinogradConfig) -> ir.Program:
     """The loop nest; its parameters are those of the workload, flat, b transformed."""
-    e, frame = workload.extent, ir.Frame()
-    blocks, tiles, across = config.blocks(workload), config.tiles(workload), -(-e["x"] // OUT)
-    rows, columns = OUT * config.block_y + 2, OUT * across + 2
-    a, b, *rest = parameters_of(workload)
-    parts = (("image", e["b"]), ("rows", blocks), ("group", e["o"] // config.block_n))
-    place = frame.variable("block", config.range_extent(workload))
-    image, block, group = frame.delinearize(place, parts)
-    nest = _Nest(
-        workload=workload,
-        config=config,
-        extent=e,
-        frame=frame,
-        across=across,
-        tiles=tiles,
-        rows=rows,
-        columns=columns,
-        image=image,
-        first=block * (OUT * config.block_y),
-        group=group,
-        a=a,
-        b=ir.Buffer(name=b.name, scope=b.scope, dtype=b.dtype, size=POINTS * e["c"] * e["o"]),
-        padded=ir.scratch("padded", rows * columns * e["c"]),
-        points=ir.scratch("points", POINTS * tiles * e["c"]),
-        products=ir.scratch("products", POINTS * tiles * config.block_n),
-        patch=ir.scratch("patch", OUT * OUT * config.block_n),
-    )
+    nest = _Nest(workload, config)
     body: ir.Block = (*_copied(nest), *_transformed(nest), *_multiplied(nest), *_output(nest))
     body = ir.allocated((KEPT, nest.patch, nest.products, nest.points, nest.padded), body)
-    return ir.program(
-        (a, nest.b, *rest), "block", config.range_extent(workload), frame.enclose(body)
-    )
+    extent = config.range_extent(workload)
+    return ir.program(nest.parameters, "block", extent, nest.frame.enclose(body))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
     """All steps know these. A block has `tiles` tiles, `across` in a row, over `rows` x `columns`
     pixels; it begins with row `first` of an image of the output, and takes a `group` of channels.
     """
 
-    workload: Workload
-    config: WasmWinogradConfig
-    extent: Mapping[str, int]
-    frame: ir.Frame
-    across: int
-    tiles: int
-    rows: int
-    columns: int
-    image: ir.Affine
-    first: ir.Affine
-    group: ir.Affine
-    a: ir.Buffer
-    b: ir.Buffer
-    padded: ir.Buffer
-    points: ir.Buffer
-    products: ir.Buffer
-    patch: ir.Buffer
+    def __init__(self, workload: Workload, config: WasmWinogradConfig) -> None:
+        self.workload, self.config, self.frame = workload, config, ir.Frame()
+        self.extent = e = workload.extent
+        self.tiles, self.across = config.tiles(workload), -(-e["x"] // OUT)
+        self.rows, self.columns = OUT * config.block_y + 2, OUT * self.across + 2
+        self.a, b, *others = parameters_of(workload)
+        self.b = replace(b, size=POINTS * e["c"] * e["o"])
+        self.parameters = (self.a, self.b, *others)
+        blocks, groups = config.blocks(workload), e["o"] // config.block_n
+        place = self.frame.variable("block", config.range_extent(workload))
+        self.image, block, self.group = self.frame.delinearize(
+            place, (("image", e["b"]), ("rows", blocks), ("group", groups))
+        )
+        self.first = block * (OUT * config.block_y)
+        self.padded = ir.scratch("padded", self.rows * self.columns * e["c"])
+        self.points = ir.scratch("points", POINTS * self.tiles * e["c"])
+        self.products = ir.scratch("products", POINTS * self.tiles * config.block_n)
+        self.patch = ir.scratch("patch", OUT * OUT * config.block_n)
 
     @property
     def tile(self) -> tuple[ir.Affine, ir.Affine]:
@@ -133,7 +109,7 @@ def _copied(nest: _Nest) -> ir.Block:
     here = (row * nest.columns + column) * e["c"] + _four("c1")
     copy, zero = (
         ir.serial("c1", e["c"] // ir.LANES, (nest.padded.store(here, value),))
-        for value in (_vector(nest.a, pixel), ir.numbers(0))
+        for value in (nest.a.vector(pixel), ir.numbers(0))
     )
     inside = frame.undecided((*_inside(y, e["h"]), *_inside(x, e["w"])))
     return ir.serial(
@@ -149,7 +125,7 @@ def _transformed(nest: _Nest) -> ir.Block:
     down, right = nest.tile
     corner = (down * (OUT * nest.columns) + right * OUT) * e["c"] + _four("c1")
     read = [
-        [_vector(nest.padded, corner + (u * nest.columns + v) * e["c"]) for v in range(IN)]
+        [nest.padded.vector(corner + (u * nest.columns + v) * e["c"]) for v in range(IN)]
         for u in range(IN)
     ]
     place = (down * nest.across + right) * e["c"] + _four("c1")
@@ -165,29 +141,22 @@ def _multiplied(nest: _Nest) -> ir.Block:
     """products[p, t, o] = Σ points[p, t, k] · b[p, o / tile_n, k, o % tile_n]."""
     config, depth, channels = nest.config, nest.extent["c"], nest.config.block_n
     tile_m, tile_n, panels = config.tile_m, config.tile_n, channels // config.tile_n
-    sums = ir.local("sums", tile_m * tile_n)
+    sums = TileSums(tile_m, tile_n, "t", "lane")
     p, panel, lane = (ir.variable(name) for name in ("p", "panel", "lane"))
     k = ir.affine(k1=config.unroll_k, k0=1)
     t = ir.affine(m=tile_m, t=1)
-    own = ir.affine(t=tile_n, lane=1)
     left = nest.points[(p * nest.tiles + t) * depth + k]
     first = p * (nest.extent["o"] // tile_n) + nest.group * panels
     row = (first + panel) * depth + k
     right = nest.b[row * tile_n + lane]
-    held = sums[own]
-    value = held + left * right
     entry = (p * nest.tiles + t) * channels + panel * tile_n + lane
 
-    def each(store: ir.Store) -> ir.Statement:
-        return ir.unrolled("t", tile_m, ir.loop("lane", tile_n, (store,), ir.LoopKind.VECTOR))
-
-    body = ir.unrolled("k0", config.unroll_k, each(sums.store(own, value)))
     tile: ir.Block = (
-        each(sums.store(own, 0.0)),
-        *ir.serial("k1", depth // config.unroll_k, (body,)),
-        each(nest.products.store(entry, held)),
+        *sums.start(),
+        *ir.serial("k1", depth // config.unroll_k, sums.add(config.unroll_k, left * right)),
+        *sums.each(nest.products.store(entry, sums.held)),
     )
-    tile = (ir.Allocate(buffer=sums, body=tile),)
+    tile = ir.allocated((sums.buffer,), tile)
     return ir.serial(
         "p", POINTS, ir.serial("panel", panels, ir.serial("m", nest.tiles // tile_m, tile))
     )
@@ -201,7 +170,7 @@ def _output(nest: _Nest) -> ir.Block:
     down, right = nest.tile
     place = (down * nest.across + right) * channels + _four("o1")
     read = [
-        [_vector(nest.products, place + (u * IN + v) * nest.tiles * channels) for v in range(IN)]
+        [nest.products.vector(place + (u * IN + v) * nest.tiles * channels) for v in range(IN)]
         for u in range(IN)
     ]
     work.store(nest.patch, _four("o1"), channels, _both_ways(_from_points, read, work))
@@ -233,7 +202,7 @@ class _Vectors:
         at = ir.constant(ir.LANES * self._count)
         self._count += 1
         self._statements.append(KEPT.store(at, value))
-        return _vector(KEPT, at)
+        return KEPT.vector(at)
 
     def store(self, buffer: ir.Buffer, first: ir.Affine, step: int, vectors: Vectors) -> None:
         """Vectors that lie `step` apart."""
@@ -313,7 +282,7 @@ def packing_program(workload: Workload, width: int) -> ir.Program:
     k = ir.variable("k")
     read = [
         [
-            _vector(b, k * channels + channel + tap * depth * channels)
+            b.vector(k * channels + channel + tap * depth * channels)
             for tap in range(WINDOW * r, WINDOW * (r + 1))
         ]
         for r in range(WINDOW)
@@ -330,10 +299,6 @@ def packing_program(workload: Workload, width: int) -> ir.Program:
 def _four(var: str) -> ir.Affine:
     """Vector number `var`."""
     return ir.Affine.of(0, {var: ir.LANES})
-
-
-def _vector(buffer: ir.Buffer, index: ir.Affine) -> ir.Load:
-    return buffer.vector(index)
 
 
 def _inside(place: ir.Affine, size: int) -> tuple[ir.Bound, ...]:
