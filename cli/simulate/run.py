@@ -125,6 +125,7 @@ def environment_of(rule: Rule) -> Environment:
         ("KERNELZOO_FAILURES_PER_NETWORK_PER_DAY", UNBOUNDED),
         ("KERNELZOO_SESSIONS_RATE", ""),
         ("KERNELZOO_AGENT_RATE", ""),
+        ("KERNELZOO_REPORTS_RATE", ""),
     )
 
 

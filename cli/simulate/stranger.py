@@ -16,6 +16,8 @@ from services.gateway.wire.sessions import SessionRequest, SessionResponse
 
 TIMEOUT_S = 300
 """Nobody waits, and a busy machine may leave a gateway without its processor for long."""
+TRIES = 10
+"""A gateway that answers 503 so often fails."""
 LIMIT = 8
 """Candidates that a browser's agent asks for, too."""
 
@@ -87,15 +89,25 @@ async def stranger(
 async def _send(
     http: httpx2.AsyncClient, method: str, path: str, body: WireModel, token: str = ""
 ) -> httpx2.Response:
-    """Asks again where the gateway just closed the connection, which it does after 5 s without a
-    request; browsers do so, too. On a busy machine a visitor reads an answer so late.
-    """
+    """Comes back, as an agent does, where the database of a busy machine took too long and the
+    gateway says when to ask again."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = http.build_request(method, path, json=body.model_dump(mode="json"), headers=headers)
-    try:
-        answer = await http.send(request)
-    except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
-        answer = await http.send(request)
+    for _ in range(TRIES):
+        answer = await _sent(http, request)
+        if answer.status_code != httpx2.codes.SERVICE_UNAVAILABLE:
+            break
+        await asyncio.sleep(float(answer.headers.get("Retry-After", 0)))
     if answer.is_server_error:
         raise StackError(f"the gateway fails with status {answer.status_code} at {method} {path}")
     return answer
+
+
+async def _sent(http: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+    """Asks again where the gateway just closed the connection, which it does after 5 s without a
+    request; browsers do so, too. On a busy machine a visitor reads an answer so late.
+    """
+    try:
+        return await http.send(request)
+    except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
+        return await http.send(request)

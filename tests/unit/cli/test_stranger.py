@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx2
+import pytest
 
-from cli.simulate.stranger import Stranger
+from cli.simulate.stranger import TRIES, Stranger
+from kernelzoo.errors import StackError
 from kernelzoo.serving import serving
 
 AT_ONCE = struct.pack("ii", 1, 0)
@@ -47,6 +49,12 @@ def test_it_asks_for_a_lease_again_where_too_many_of_its_requests_wait() -> None
 
 def test_it_asks_again_where_its_connection_ends_just_as_it_asks() -> None:
     _lease(iter([429, 0, 204]))
+
+
+def test_it_comes_back_where_the_database_took_too_long_and_not_for_ever() -> None:
+    _lease(iter([503, 503, 204]))
+    with pytest.raises(StackError, match="503"):
+        _lease(iter([503] * TRIES))
 
 
 def _lease(statuses: Iterator[int]) -> None:
