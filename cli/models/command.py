@@ -22,6 +22,8 @@ from cli.models.dimensions import (
 from cli.models.importing import (
     MAX_ERROR,
     QUANTISED_MAX_ERROR,
+    USUAL_ERRORS,
+    MetricChoice,
     QuantizeChoice,
     ValuesDtype,
     WantedWeights,
@@ -116,9 +118,26 @@ def add(
         typer.Option(
             min=0,
             help="By how much of their largest magnitude golden outputs may differ for fewer bits; "
-            f"{MAX_ERROR} unless told, {QUANTISED_MAX_ERROR} with --quantize.",
+            f"{MAX_ERROR} unless told, {QUANTISED_MAX_ERROR} with --quantize. With --metric cosine "
+            f"what a cosine may lack to 1, {USUAL_ERRORS[MetricChoice.COSINE]} unless told.",
         ),
     ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="With --quantize: a file .npz with an array for each input, by its name. Its "
+            "outputs decide what stays f32, in the place of golden ones, and are not sent.",
+        ),
+    ] = None,
+    metric: Annotated[
+        MetricChoice,
+        typer.Option(
+            help="With --quantize: how far outputs are from those of f32, by the furthest entry or "
+            "by their cosine."
+        ),
+    ] = MetricChoice.LARGEST,
     replace: Annotated[bool, typer.Option("--replace", help="Put it in another's place.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until pages can run it.")] = True,
     as_json: JsonOption = False,
@@ -131,6 +150,11 @@ def add(
             "--weights-url says where pages find the weights; name a file with --output, to which "
             "they are written so that you can put them there"
         )
+    if quantize is None and (calibrate or metric is not MetricChoice.LARGEST):
+        raise InvalidInput(
+            "--calibrate and --metric say what may be quantised; add --quantize int8, or leave "
+            "them out"
+        )
     ranges, others = parse_ranges(dim or ())
     dimensions, constants = parse_dimensions(others), parse_constants(constant or ())
     decodes = not constant and is_language_model(file, dimensions)
@@ -141,9 +165,15 @@ def add(
             shown(f"{name}: {line}", None)
 
         written_to = output or Path(folder) / "weights.bin"
-        usual = MAX_ERROR if quantize is None else QUANTISED_MAX_ERROR
+        usual = MAX_ERROR if quantize is None else USUAL_ERRORS[metric]
         error = usual if max_error is None else max_error
-        wanted = WantedWeights(choice=weights, max_error=error, quantize=quantize)
+        wanted = WantedWeights(
+            choice=weights,
+            max_error=error,
+            quantize=quantize,
+            metric=metric,
+            calibrate=calibrate,
+        )
         model = imported(
             file,
             name,

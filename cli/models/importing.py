@@ -17,6 +17,7 @@ from kernelzoo.errors import InvalidInput
 if TYPE_CHECKING:
     from services.tuner.graph.graph import Graph
     from services.tuner.graph.models import PlannedModel
+    from services.tuner.graph.network import Network
     from services.tuner.graph.quantising import QuantisedModel
     from services.tuner.graph.storing import Storing
 
@@ -29,6 +30,16 @@ QUANTISED_MAX_ERROR = 0.05
 
 class QuantizeChoice(StrEnum):
     INT8 = "int8"
+
+
+class MetricChoice(StrEnum):
+    """Says how far quantised outputs are from those of f32 (`services.tuner.graph.quantising`)."""
+
+    LARGEST = "largest"
+    COSINE = "cosine"
+
+
+USUAL_ERRORS = {MetricChoice.LARGEST: QUANTISED_MAX_ERROR, MetricChoice.COSINE: 0.01}
 
 
 LISTED = 8
@@ -55,11 +66,14 @@ class ValuesDtype(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedWeights:
     """Weights are to be stored so, by default as in the file, and golden outputs may differ so much
-    from those of f32. With `quantize` products with constant weights multiply bytes."""
+    from those of f32. With `quantize` products with constant weights multiply bytes, as far as
+    outputs for the inputs in `calibrate`, or else golden ones, are near by the `metric`."""
 
     choice: WeightsChoice | None = None
     max_error: float = MAX_ERROR
     quantize: QuantizeChoice | None = None
+    metric: MetricChoice = MetricChoice.LARGEST
+    calibrate: Path | None = None
 
     def storing(self, usual: WeightsChoice) -> "Storing | None":
         """None for f32."""
@@ -168,11 +182,12 @@ def _network(
     *,
     f16: bool | None,
 ) -> ImportedModel:
+    from services.tuner.graph.calibration import calibration_feeds
     from services.tuner.graph.features import remarks
     from services.tuner.graph.golden import golden_file
     from services.tuner.graph.importing import fixed_network, graph_of
     from services.tuner.graph.models import plan_f16, plan_graphs
-    from services.tuner.graph.quantising import quantised_model
+    from services.tuner.graph.quantising import Bound, Metric, quantised_model
     from services.tuner.graph.reading import read_model
 
     read = read_model(file)
@@ -197,9 +212,11 @@ def _network(
     lines = _remarks(file, read.opsets[""])
     if wanted.quantize is not None:
         told("quantising its products")
-        found = quantised_model(networks, graphs, golden, wanted.max_error)
+        feeds = [calibration_feeds(wanted.calibrate, each) for each in graphs if wanted.calibrate]
+        bound = Bound(max_error=wanted.max_error, metric=Metric(wanted.metric), feeds=feeds)
+        found = quantised_model(networks, graphs, golden, bound)
         computed_graphs, right = list(found.graphs), list(found.golden)
-        lines += _quantised_told(found)
+        lines += _quantised_told(found, wanted, networks[0])
     storing = wanted.storing(usual)
     model = plan_graphs(computed_graphs, dimensions, name, storing=storing, right=right)
     made = replace(_written(model, weights, told), remarks=lines)
@@ -211,18 +228,30 @@ def _network(
     return replace(made, f16=_written(halved, beside, told))
 
 
-def _quantised_told(found: "QuantisedModel") -> tuple[str, ...]:
+def _quantised_told(
+    found: "QuantisedModel", wanted: WantedWeights, network: "Network"
+) -> tuple[str, ...]:
     """Says how many products multiply bytes, what that errs by, and which do not."""
     count = len(found.quantised) + len(found.left)
     line = (
         f"{len(found.quantised)} of {count} products multiply bytes; golden outputs differ by "
         f"{found.error:.2g} of their largest magnitude"
     )
-    if not found.left:
-        return (line,)
-    named = ", ".join(f"{label} ({loss:.2g})" for label, loss in list(found.left.items())[:LISTED])
-    more = f" and {len(found.left) - LISTED} more" if len(found.left) > LISTED else ""
-    return (line, f"left in f32, with the share that each would lose: {named}{more}")
+    if wanted.calibrate or wanted.metric is MetricChoice.COSINE:
+        inputs = wanted.calibrate.name if wanted.calibrate else "the golden inputs"
+        line += f"; by {wanted.metric}, with {inputs}, outputs are {found.apart:.2g} apart"
+    lines = [line]
+    if found.left:
+        some = list(found.left.items())[:LISTED]
+        named = ", ".join(f"{label} ({loss:.2g})" for label, loss in some)
+        more = f" and {len(found.left) - LISTED} more" if len(found.left) > LISTED else ""
+        lines.append(f"left in f32, with the share that each would lose: {named}{more}")
+    if convolutions := sum(step.operator == "Conv" for step in network.steps):
+        lines.append(
+            f"{convolutions} convolutions stay f32, which --quantize leaves as they are; those of "
+            "a file that onnxruntime's quantize_static made multiply bytes"
+        )
+    return tuple(lines)
 
 
 def _refuse_range(file: Path, extents: DimensionRange, *, decodes: bool, f16: bool | None) -> None:

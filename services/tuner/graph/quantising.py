@@ -4,13 +4,15 @@ activations by their range in each run, weights by a scale for each column.
     y = MatMul (x, w)        bytes, s, z = DynamicQuantizeLinear (x)
                              y = Mul (Cast (ByteMatMul (bytes, codes, z)), Mul (s, scales))
 
-Products that lose most stay as they are until golden outputs keep to a stated error. What each
-loses by itself is seen with the activations of the golden inputs; how many may be quantised is
-found by bisection, so that a network is evaluated about log2 of its products times.
+Products that lose most stay as they are until outputs keep to a stated error. What each loses by
+itself is seen with the activations of the golden inputs, or of inputs that say what the network is
+for; how many may be quantised is found by bisection, so that a network is evaluated about log2 of
+its products times.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -34,27 +36,76 @@ FLOAT, BYTE, CODE, WHOLE = (np.dtype(t) for t in (np.float32, np.uint8, np.int8,
 Labels = frozenset[str]
 
 
+class Metric(StrEnum):
+    """Measures how far outputs are apart: by the furthest entry, of the largest magnitude, or by
+    what the cosine between both lacks to 1. Of several outputs the worst counts."""
+
+    LARGEST = "largest"
+    COSINE = "cosine"
+
+    def apart(
+        self,
+        found: Mapping[str, NDArray[Any]],
+        right: Mapping[str, NDArray[Any]],
+        off: Mapping[str, int],
+    ) -> float:
+        """`off`: entries of each output that rounding may decide, of which the furthest are left
+        out. NaN where an output has NaN."""
+        if self is Metric.LARGEST:
+            return output_error(found, right, off)
+        return float(np.max([1 - _cosine(found[name], each) for name, each in right.items()]))
+
+    def told(self, error: float) -> str:
+        """A difference as the end of a sentence."""
+        if self is Metric.LARGEST:
+            return f"differ by more than {error:.2g} of their largest magnitude"
+        return f"have a cosine with those of f32 that lacks more than {error:.2g} to 1"
+
+
+def _cosine(found: NDArray[Any], right: NDArray[Any]) -> float:
+    """1 where both are 0."""
+    x, y = (np.asarray(each, np.float64).ravel() for each in (found, right))
+    size = float(np.linalg.norm(x) * np.linalg.norm(y))
+    return float(x @ y) / size if size else float(not x.any() and not y.any())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantisedModel:
     """`left` are products that stay f32, each with the share of its magnitude that it would lose.
-    `error` is that of the golden outputs, of the largest magnitude of each."""
+    `error` is that of the golden outputs, of the largest magnitude of each, `apart` how far those
+    outputs are that decided, by what was asked for."""
 
     graphs: tuple[Graph, ...]
     golden: tuple[GoldenFile, ...]
     quantised: Labels
     left: Mapping[str, float]
     error: float
+    apart: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """Outputs may be so far from those of f32, by a metric, with `feeds` for each network in the
+    place of the golden inputs."""
+
+    max_error: float
+    metric: Metric = Metric.LARGEST
+    feeds: Sequence[Mapping[str, NDArray[Any]]] = ()
 
 
 def quantised_model(
     networks: Sequence[Network],
     graphs: Sequence[Graph],
     golden: Sequence[GoldenFile],
-    max_error: float,
+    bound: Bound,
 ) -> QuantisedModel:
     """`graphs` are those of the networks, `golden` their golden files. Raises InvalidInput where a
-    network has no product that may be quantised, or where none keeps to `max_error`."""
-    losses = _losses(networks[0], graphs[0], golden[0].feeds)
+    network has no product that may be quantised, or where none keeps to the bound."""
+    judged = [(each.feeds, each.outputs, each.off) for each in golden]
+    if bound.feeds:
+        fed = zip(graphs, bound.feeds, strict=True)
+        judged = [(dict(feeds), evaluate(graph, feeds), {}) for graph, feeds in fed]
+    losses = _losses(networks[0], graphs[0], judged[0][0])
     if not losses:
         raise InvalidInput(
             "the model has no product with constant weights that could be quantised: those of "
@@ -65,19 +116,23 @@ def quantised_model(
     def tried(count: int) -> tuple[tuple[Graph, ...], float]:
         labels = frozenset(order[:count])
         made = tuple(graph_of(quantised(each, labels)) for each in networks)
-        pairs = zip(made, golden, strict=True)
         errors = [
-            output_error(evaluate(graph, right.feeds), right.outputs, right.off)
-            for graph, right in pairs
+            bound.metric.apart(evaluate(graph, feeds), right, off)
+            for graph, (feeds, right, off) in zip(made, judged, strict=True)
         ]
         return made, float(np.max(errors))
 
-    count, (made, error) = _most(len(order), tried, max_error)
+    count, (made, apart) = _most(len(order), tried, bound.max_error)
     if not count:
+        which = "outputs of these inputs" if bound.feeds else "golden outputs"
         raise InvalidInput(
-            f"with any product quantised the golden outputs differ by more than {max_error:.2g} of "
-            "their largest magnitude; allow more by --max-error, or leave --quantize out"
+            f"with any product quantised the {which} {bound.metric.told(bound.max_error)}; allow "
+            "more by --max-error, or leave --quantize out"
         )
+    pairs = zip(made, golden, strict=True)
+    error = float(
+        np.max([output_error(evaluate(each, g.feeds), g.outputs, g.off) for each, g in pairs])
+    )
     pairs = zip(made, golden, strict=True)
     files = (golden_file(graph, right.feeds) for graph, right in pairs)
     return QuantisedModel(
@@ -88,6 +143,7 @@ def quantised_model(
         quantised=frozenset(order[:count]),
         left={label: losses[label] for label in order[count:]},
         error=error,
+        apart=apart,
     )
 
 

@@ -4,24 +4,38 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, numpy_helper
 
-from cli.models.importing import QuantizeChoice, WantedWeights, WeightsChoice, imported
+from cli.models.importing import (
+    MetricChoice,
+    QuantizeChoice,
+    WantedWeights,
+    WeightsChoice,
+    imported,
+)
 from fixtures.quantised_networks import convolutional, dynamic, encoder, feeds_of
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
+from services.tuner.graph.calibration import calibration_feeds
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import fused
 from services.tuner.graph.golden import GoldenFile, golden_file
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import fixed_network, graph_of, import_model
 from services.tuner.graph.network import Network
-from services.tuner.graph.quantising import QuantisedModel, codes_of, quantised_model
+from services.tuner.graph.quantising import (
+    Bound,
+    Metric,
+    QuantisedModel,
+    codes_of,
+    quantised_model,
+)
 from services.tuner.graph.reading import read_model
 from services.tuner.graph.storing import output_error
 from tests.unit.graph.models import parsed, written
@@ -39,7 +53,7 @@ def network(make: Callable[[], ModelProto] = encoder) -> tuple[Network, Graph, G
 
 def made(max_error: float, make: Callable[[], ModelProto] = encoder) -> QuantisedModel:
     read, graph, golden = network(make)
-    return quantised_model([read], [graph], [golden], max_error)
+    return quantised_model([read], [graph], [golden], Bound(max_error=max_error))
 
 
 def operators(graph: Graph) -> list[str]:
@@ -106,6 +120,59 @@ def test_the_command_says_what_multiplies_bytes_and_what_does_not(tmp_path: Path
     assert "of 12 products multiply bytes; golden outputs differ by 0.01" in found.remarks[0]
     assert found.remarks[1].startswith("left in f32, with the share that each would lose: MatMul")
     assert any(weight.dtype is DType.I8 for weight in found.plans[0].weights)
+
+
+def test_inputs_and_a_cosine_may_decide_what_stays_f32() -> None:
+    read, graph, golden = network()
+    feeds = feeds_of(encoder())
+    bound = Bound(max_error=1e-4, metric=Metric.COSINE, feeds=[feeds])
+    found = quantised_model([read], [graph], [golden], bound)
+    (right,), (outputs,) = (evaluate(each, feeds).values() for each in (graph, found.graphs[0]))
+    x, y = (each.ravel().astype(np.float64) for each in (right, outputs))
+    lacks = 1 - x @ y / np.linalg.norm(x) / np.linalg.norm(y)
+    assert found.apart == pytest.approx(lacks, rel=1e-6)
+    assert found.apart <= 1e-4
+    assert found.error != found.apart
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({}, "lacks mask, tokens; write it by numpy.savez"),
+        ({"tokens": 1, "mask": 1, "more": 1}, "has more, no input"),
+        ({"tokens": np.zeros((1, 9), int), "mask": 1}, r"shape \[1, 9\], but the model takes"),
+        ({"tokens": np.zeros((1, 16)), "mask": 1}, "is of float64; the model takes integers"),
+    ],
+)
+def test_calibration_inputs_that_do_not_fit_are_refused(
+    tmp_path: Path, arrays: dict[str, Any], sentence: str
+) -> None:
+    path = tmp_path / "inputs.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(InvalidInput, match=sentence):
+        calibration_feeds(path, network()[1])
+
+
+def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "inputs.npz"
+    path.write_bytes(b"no arrays")
+    with pytest.raises(InvalidInput, match="cannot be read as arrays of NumPy"):
+        calibration_feeds(path, network()[1])
+
+
+def test_the_command_says_by_which_inputs_it_decided(tmp_path: Path) -> None:
+    path, inputs = written(tmp_path, convolutional()), tmp_path / "inputs.npz"
+    feeds: dict[str, Any] = feeds_of(convolutional())
+    np.savez(inputs, **feeds)
+    wanted = WantedWeights(
+        max_error=0.05,
+        quantize=QuantizeChoice.INT8,
+        metric=MetricChoice.COSINE,
+        calibrate=inputs,
+    )
+    found = imported(path, "small", ({},), tmp_path / "weights", lambda _: None, wanted)
+    assert "by cosine, with inputs.npz, outputs are" in found.remarks[0]
+    assert found.remarks[1].startswith("2 convolutions stay f32")
 
 
 def test_weights_in_fewer_bits_are_not_asked_for_twice(tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""Inputs that say what a network is for: arrays of a file .npz, by the names of its inputs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelzoo.domain.plan import PortDType
+from kernelzoo.errors import InvalidInput
+from services.tuner.graph.graph import Graph, GraphPort
+
+Feeds = Mapping[str, NDArray[Any]]
+
+
+def calibration_feeds(path: Path, graph: Graph) -> Feeds:
+    """The arrays of the file, one for each input. Raises InvalidInput, with what to write instead,
+    for a file that is none, and for arrays that the inputs cannot be."""
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            arrays = {name: held[name] for name in held.files}
+    except (AttributeError, BadZipFile, EOFError, KeyError, OSError, ValueError) as error:
+        raise InvalidInput(
+            f"{path} cannot be read as arrays of NumPy; write it by numpy.savez({path.name!r}, "
+            f"{_wanted(graph)})"
+        ) from error
+    names = {port.name for port in graph.inputs}
+    missing, others = sorted(names - set(arrays)), sorted(set(arrays) - names)
+    if missing or others:
+        wrong = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(others)}, no input"
+        raise InvalidInput(
+            f"{path} {wrong}; write it by numpy.savez({path.name!r}, {_wanted(graph)})"
+        )
+    return {port.name: _fed(path, port, arrays[port.name], graph) for port in graph.inputs}
+
+
+def _wanted(graph: Graph) -> str:
+    return ", ".join(f"{port.name}=…" for port in graph.inputs)
+
+
+def _fed(path: Path, port: GraphPort, array: NDArray[Any], graph: Graph) -> NDArray[Any]:
+    shape = graph.values[port.value].shape
+    if array.shape != shape:
+        raise InvalidInput(
+            f"{port.name} in {path} has the shape {list(array.shape)}, but the model takes "
+            f"{list(shape)}; give inputs of that shape, or other extents by --dim"
+        )
+    real = port.dtype is PortDType.FLOAT32
+    if array.dtype.kind not in ("f" if real else "biu"):
+        kind = "real numbers" if real else "integers"
+        raise InvalidInput(f"{port.name} in {path} is of {array.dtype}; the model takes {kind}")
+    if real and not np.isfinite(array).all():
+        raise InvalidInput(
+            f"{port.name} in {path} has infinities or what is no number; ranges cannot be told "
+            "from these"
+        )
+    return array
