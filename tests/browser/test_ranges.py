@@ -58,8 +58,8 @@ RUN = """
     const plain = ([name, data]) => [name, [...data]];
     found.push(Object.fromEntries(Object.entries(outputs).map(plain)));
   }
-  const { threads } = model.plan;
-  const told = { threads, inputs: model.inputs.map(({ name }) => name) };
+  const { threads, target } = model.plan;
+  const told = { threads, target, inputs: model.inputs.map(({ name }) => name) };
   await model.dispose();
   zoo.dispose();
   return { found, ...told };

@@ -1,0 +1,46 @@
+"""One plan serves sentences of every length on WebGPU, on a software adapter."""
+
+from collections.abc import Iterator
+
+import onnx
+import onnxruntime
+import pytest
+from playwright.sync_api import Browser
+
+from fixtures.model_site import Files, write_model
+from kernelzoo.domain.workload import resolved
+from tests.browser.model_host import GPU_CLASS, Host, close, hosting, page_elsewhere, script
+from tests.browser.model_plans import chosen_on_gpu, evaluated_programs
+from tests.browser.test_ranges import ENCODER, OUTPUTS, RUN, given
+from tests.unit.graph.test_ranges import ONE, planned
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    made = Host(tmp_path_factory.mktemp("ranges"))
+    path = made.folder / "encoder.onnx"
+    onnx.save(ENCODER.model(), path)
+    model = planned(path, batch=ONE)
+    programs = {each.key: each for each in evaluated_programs(model.workloads)}
+    (plan,), (golden,) = model.plans, model.golden
+    files = Files(weights=b"".join(model.weights.blocks()), golden=golden)
+    workloads = resolved(plan.kernels, programs).values()
+    kernels = {each.key: chosen_on_gpu(each) for each in workloads}
+    write_model(made.folder, GPU_CLASS, plan, files, kernels)
+    with hosting(made):
+        yield made
+
+
+def test_one_plan_serves_sentences_of_every_length(gpu_browser: Browser, host: Host) -> None:
+    """Tiles of kernels end at 4, 8, 16, 32 and 64 rows. Long and short ones follow one another."""
+    lengths = (64, 1, 3, 4, 5, 15, 16, 17, 31, 33, 63, 7, 2)
+    feeds = [ENCODER.feeds(length, seed=length) for length in lengths]
+    session = onnxruntime.InferenceSession(str(host.folder / "encoder.onnx"))
+    run = RUN.replace("open({ threads: 2 })", "open()")
+    with page_elsewhere(gpu_browser) as page:
+        told = page.evaluate(script(run), [host.url, [given(each) for each in feeds]])
+    assert told["target"] == "webgpu"
+    for each, found in zip(feeds, told["found"], strict=True):
+        for output, wanted in zip(OUTPUTS, session.run(None, each), strict=True):
+            assert len(found[output]) == wanted.size
+            assert close(found[output], wanted.ravel()), (output, wanted.shape)
