@@ -45,6 +45,17 @@ class Window:
         """True if one number says how it moves and one how wide the padding is."""
         return len({*self.stride}) == 1 and len({*self.before, *self.after}) == 1
 
+    @property
+    def is_column(self) -> bool:
+        """Says whether a window over an image has one column, and nothing beside the image."""
+        return self.size[1:] == (1,) and self.before[1:] == self.after[1:] == (0,)
+
+    @property
+    def rows(self) -> "Window":
+        """The window along the first axis alone."""
+        fields = (self.size, self.stride, self.dilation, self.before, self.after)
+        return Window(*(each[:1] for each in fields))
+
     def two_axes(self) -> "Window":
         """Returns the window over an image; one axis becomes the columns of one row."""
         if len(self.size) == 2:
@@ -100,6 +111,10 @@ def _convolved(
     image = site.transposed(x, to_last(x.rank))
     if x.rank == 3:
         made = _convolved_signal(site, image, w, bias, groups, window)
+    elif x.rank == 4 and window.is_column and x.shape[3] == 1:
+        # Rows of one pixel fill no tile of a kernel; the column lies in memory as one row does.
+        signal, weights = site.view(image, image.shape[:2] + image.shape[3:]), w.shape[:3]
+        made = _convolved_signal(site, signal, site.view(w, weights), bias, groups, window.rows)
     else:
         made = _convolved_image(site, image, w, bias, groups, window)
     return site.view(site.transposed(made, to_first(made.rank)), site.shape)
