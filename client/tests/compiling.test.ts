@@ -1,13 +1,9 @@
 /** Deadlines of pipelines, with drivers that end when the test says so. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { CompileDeadline, SharedDeadline } from "../src/backend/webgpu/deadlines.js";
 import { OpenDevice } from "../src/backend/webgpu/device.js";
-import {
-  CompileDeadline,
-  compiled,
-  compilesOneByOne,
-  SharedDeadline,
-} from "../src/backend/webgpu/pipeline-queue.js";
+import { compiled, compilesOneByOne } from "../src/backend/webgpu/pipeline-queue.js";
 
 const LIMIT_MS = 20;
 

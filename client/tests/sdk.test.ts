@@ -6,7 +6,7 @@ import { type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { buildSdk } from "../bundles.js";
-import { CompileDeadline, SharedDeadline } from "../src/backend/webgpu/pipeline-queue.js";
+import { CompileDeadline, SharedDeadline } from "../src/backend/webgpu/deadlines.js";
 import { Failures, postReport } from "../src/gateway/failures.js";
 import { KernelZoo, type KernelZooError } from "../src/sdk/index.js";
 import { registerCommand } from "../src/sdk/refusals.js";

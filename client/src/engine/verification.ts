@@ -11,6 +11,9 @@ import type { TensorWire } from "../wire/types.js";
 import { roundedToFloat16 } from "./float16.js";
 import type { TensorView } from "./tensors.js";
 
+/** The seed of a page that compares two kernels. */
+export const VERIFICATION_SEED = 1;
+
 const GOLDEN = 0x9e3779b9;
 const STEP = 0x85ebca77;
 const SAMPLE_SALT = 0x27d4eb2f;

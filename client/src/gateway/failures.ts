@@ -1,5 +1,5 @@
 /** Kernels that failed in this page, and what the zoo is told of them. */
-import { SharedDeadline } from "../backend/webgpu/pipeline-queue.js";
+import { SharedDeadline } from "../backend/webgpu/deadlines.js";
 import { KernelZooError, type Stage } from "../engine/error.js";
 import type { FailureReport, WrongOutput } from "../wire/types.js";
 

@@ -1,6 +1,6 @@
 /** The target that kernels run on: what the page asks for, what works here, and what is advised. */
+import { CompileDeadline, SharedDeadline } from "../backend/webgpu/deadlines.js";
 import { DeviceOwner, OpenDevice } from "../backend/webgpu/device.js";
-import { CompileDeadline, SharedDeadline } from "../backend/webgpu/pipeline-queue.js";
 import { readGpuProfile } from "../device/gpu-profile.js";
 import { readEngine } from "../device/hardware.js";
 import { storedNotebook } from "../device/notebook.js";

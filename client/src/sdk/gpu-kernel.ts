@@ -1,3 +1,4 @@
+/** Kernels on the GPU, which a page loads with its first one. */
 import { BoundProgram, runInSlices } from "../backend/webgpu/binding.js";
 import {
   type GpuEntries,
@@ -11,11 +12,13 @@ import {
   writeEntries,
 } from "../backend/webgpu/buffers.js";
 import type { OpenDevice } from "../backend/webgpu/device.js";
-import type { Program } from "../backend/webgpu/program.js";
+import { loadProgram, type Program } from "../backend/webgpu/program.js";
 import { KernelZooError } from "../engine/error.js";
-import { elementsOf, isViewOf, type TensorView } from "../engine/tensors.js";
+import { elementsOf, isViewOf, type TensorView, zerosOf } from "../engine/tensors.js";
+import { fillSeeded, VERIFICATION_SEED } from "../engine/verification.js";
 import { now } from "../timing/clock.js";
-import type { TensorWire } from "../wire/types.js";
+import type { KernelWire, TensorWire } from "../wire/types.js";
+import type { Source } from "./manifest.js";
 
 /** The first run compiles in the driver, and a slow GPU takes as long as it takes. */
 const LIMIT_MS = 60_000;
@@ -156,4 +159,47 @@ export class GpuKernel {
     const names = Object.keys(this.buffers).join(", ");
     throw new KernelZooError("run", `This kernel has no tensor ${name}; it has ${names}.`);
   }
+}
+
+/** A kernel that was loaded, and what verifies it. */
+export interface GpuPart {
+  readonly target: "webgpu";
+  readonly kernel: GpuKernel;
+  /**
+   * Runs it, or another kernel of the same tensors, on seeded inputs in buffers of its own. Rejects
+   * with KernelZooError.
+   */
+  seededOutput(other?: KernelWire): Promise<Float32Array>;
+}
+
+async function seededOutput(program: Program): Promise<Float32Array> {
+  const kernel = await GpuKernel.make(program);
+  try {
+    for (const [i, tensor] of program.kernel.tensors.entries()) {
+      const values = zerosOf(tensor);
+      if (tensor.role === "input") fillSeeded(values, VERIFICATION_SEED, i, tensor);
+      else values.fill(Number.NaN);
+      kernel.write(tensor.name, values);
+    }
+    await kernel.run();
+    return await kernel.read();
+  } finally {
+    kernel.dispose();
+  }
+}
+
+/** Fetches, checks and compiles a kernel, and gives it its buffers. Rejects with KernelZooError. */
+export async function loadPart(
+  open: OpenDevice,
+  { origin, deadline }: Pick<Source, "origin" | "deadline">,
+  used: KernelWire,
+  buffers: GpuBuffers | undefined,
+): Promise<GpuPart> {
+  const load = (wire: KernelWire) => loadProgram(open, origin, wire, deadline());
+  const program = await load(used);
+  return {
+    target: "webgpu",
+    kernel: await GpuKernel.make(program, buffers),
+    seededOutput: async (other) => seededOutput(other === undefined ? program : await load(other)),
+  };
 }

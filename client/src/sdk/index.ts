@@ -46,7 +46,7 @@ export type { ThreadCount } from "../threads/threads.js";
 export type { ModelTuning, Regression, Swap } from "../tuning/page-view.js";
 export type { PortDType } from "../wire/model-answer.js";
 export type { Backend } from "./backend.js";
-export { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
+export type { GpuBuffers, GpuKernel } from "./gpu-kernel.js";
 export type { KernelInfo } from "./info.js";
 export { type InputValues, Kernel, type Verification } from "./kernel.js";
 export type { InputsOf, InputViews, WorkloadKey } from "./names.js";

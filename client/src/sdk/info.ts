@@ -1,5 +1,4 @@
 /** Types of what a kernel is made from, and of what it tells of itself. */
-import type { Program } from "../backend/webgpu/program.js";
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
 import type { LoadedKernel } from "../engine/modules.js";
@@ -18,7 +17,7 @@ import type {
   ServedKernel,
   TargetKind,
 } from "../wire/types.js";
-import type { GpuKernel } from "./gpu-kernel.js";
+import type { GpuPart } from "./gpu-kernel.js";
 
 /** Tells what is running, and why. Times are in milliseconds. */
 export interface KernelInfo {
@@ -74,12 +73,6 @@ export interface RemoteKernel {
   run(): Promise<void>;
   read(): Promise<TensorView>;
   dispose(): void;
-}
-
-export interface GpuPart {
-  readonly target: "webgpu";
-  readonly program: Program;
-  readonly kernel: GpuKernel;
 }
 
 /** A part in a worker, where the page may not run WebAssembly. */

@@ -1,17 +1,15 @@
 /** A kernel as a page has it: its inputs, constants, runs and verification. */
-import { loadProgram, type Program } from "../backend/webgpu/program.js";
 import type { Arena } from "../engine/arena.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { type LoadedKernel, loadWhole } from "../engine/modules.js";
 import { plainTensors } from "../engine/packing.js";
-import { elementsOf, poison, type Region, type TensorView, zerosOf } from "../engine/tensors.js";
-import { fillSeeded, maxDifference } from "../engine/verification.js";
-import type { KernelWire, ServedKernel, TargetKind } from "../wire/types.js";
+import { elementsOf, poison, type Region, type TensorView } from "../engine/tensors.js";
+import { fillSeeded, maxDifference, VERIFICATION_SEED } from "../engine/verification.js";
+import type { ServedKernel, TargetKind } from "../wire/types.js";
 import { gpuFailure, noteHang } from "./backend.js";
-import { GpuKernel } from "./gpu-kernel.js";
+import type { GpuKernel, GpuPart } from "./gpu-kernel.js";
 import {
   describe,
-  type GpuPart,
   type KernelInfo,
   type KernelParts,
   type LoadedKernels,
@@ -61,8 +59,6 @@ export class Constants {
   }
 }
 
-const VERIFICATION_SEED = 1;
-
 /**
  * Runs a wasm kernel on seeded inputs in memory of its own. Throws KernelZooError: memory, compile,
  * run.
@@ -78,23 +74,6 @@ export function wasmOutput(arena: Arena, made: LoadedKernel): Float32Array {
     return tensors.output.slice();
   } finally {
     tensors.free();
-  }
-}
-
-/** Runs a webgpu kernel on seeded inputs in buffers of its own. Rejects with KernelZooError. */
-export async function gpuOutput(program: Program, used: KernelWire): Promise<Float32Array> {
-  const kernel = await GpuKernel.make(program);
-  try {
-    for (const [i, tensor] of used.tensors.entries()) {
-      const values = zerosOf(tensor);
-      if (tensor.role === "input") fillSeeded(values, VERIFICATION_SEED, i, tensor);
-      else values.fill(Number.NaN);
-      kernel.write(tensor.name, values);
-    }
-    await kernel.run();
-    return await kernel.read();
-  } finally {
-    kernel.dispose();
   }
 }
 
@@ -335,8 +314,8 @@ export class Kernel<Inputs = InputViews> {
 
   #verified(): Promise<Float32Array> | Float32Array {
     const { arena, wasm } = this.#parts;
-    const { made, used } = this.#remote ?? {};
-    if (made?.target === "webgpu") return gpuOutput(made.program, used as KernelWire);
+    const made = this.#remote?.made;
+    if (made?.target === "webgpu") return made.seededOutput();
     return wasm === null ? new Float32Array() : wasmOutput(arena, wasm.made);
   }
 
@@ -349,9 +328,8 @@ export class Kernel<Inputs = InputViews> {
       const used = entry.wasm.fallback;
       return wasmOutput(arena, await loadWhole(origin, used, deadline()));
     }
-    const used = (entry.webgpu as ServedKernel).fallback;
-    const { open } = (this.#remote as LoadedKernels<GpuPart>).made.program;
-    return gpuOutput(await loadProgram(open, origin, used, deadline()), used);
+    const made = this.#remote?.made as GpuPart;
+    return made.seededOutput((entry.webgpu as ServedKernel).fallback);
   }
 
   #release(): void {

@@ -1,4 +1,3 @@
-import { loadProgram } from "../backend/webgpu/program.js";
 import { Arena } from "../engine/arena.js";
 import { KernelZooError } from "../engine/error.js";
 import { type LoadedKernel, loadWhole } from "../engine/modules.js";
@@ -16,8 +15,8 @@ import {
   gpuFailure,
   noteHang,
 } from "./backend.js";
-import { type GpuBuffers, GpuKernel } from "./gpu-kernel.js";
-import type { GpuPart, KernelParts, LoadedKernels, RemoteKernel, ScriptPart } from "./info.js";
+import type { GpuBuffers, GpuPart } from "./gpu-kernel.js";
+import type { KernelParts, LoadedKernels, RemoteKernel, ScriptPart } from "./info.js";
 import { Kernel } from "./kernel.js";
 
 /** Says which kernel of an entry to load, from where, into what. */
@@ -83,11 +82,10 @@ async function loadGpu(
   { owner, deviceClass }: Gpu,
 ): Promise<LoadedKernels<GpuPart>> {
   const { origin, buffers, deadline } = request;
-  const open = await owner.device();
-  return bestOf(request, deviceClass, served, async (used) => {
-    const program = await loadProgram(open, origin, used, deadline());
-    return { target: "webgpu", program, kernel: await GpuKernel.make(program, buffers) };
-  });
+  const [open, { loadPart }] = await Promise.all([owner.device(), import("./gpu-kernel.js")]);
+  return bestOf(request, deviceClass, served, (used) =>
+    loadPart(open, { origin, deadline }, used, buffers),
+  );
 }
 
 type RemoteParts = Pick<KernelParts, "remote" | "backendReason"> &

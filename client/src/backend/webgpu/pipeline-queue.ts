@@ -6,6 +6,7 @@
  * for nothing more until it has ended, and where that takes too long this browser has no GPU.
  */
 import { KernelZooError } from "../../engine/error.js";
+import { CompileDeadline, SharedDeadline } from "./deadlines.js";
 import type { OpenDevice } from "./device.js";
 
 /** Lets as many pieces of work go on at once as `most` says then; the others wait in order. */
@@ -44,20 +45,6 @@ const RETURN_MS = 20_000;
  */
 const LEAST = 4;
 const MOST = 16;
-
-/** A kernel compiled alone and did not end in time. */
-export class CompileDeadline extends KernelZooError {
-  constructor(limitMs: number) {
-    super("compile", `The GPU's driver did not compile this kernel within ${limitMs / 1000} s.`);
-  }
-}
-
-/** The error of all other kernels on a device that was given up; it blames none of them. */
-export class SharedDeadline extends KernelZooError {
-  constructor(limitMs: number) {
-    super("run", `The GPU's driver did not answer within ${limitMs / 1000} s.`);
-  }
-}
 
 let atOnce = Math.min(MOST, Math.max(LEAST, globalThis.navigator?.hardwareConcurrency ?? 0));
 const begin = limiter(() => atOnce);

@@ -4,8 +4,9 @@
  */
 import { type BoundProgram, runInSlices, type Sliced } from "../../backend/webgpu/binding.js";
 import { type GpuActivity, noActivity, raiseClock } from "../../backend/webgpu/clock.js";
+import { CompileDeadline } from "../../backend/webgpu/deadlines.js";
 import type { DeviceOwner, OpenDevice } from "../../backend/webgpu/device.js";
-import { CompileDeadline, compilesOneByOne } from "../../backend/webgpu/pipeline-queue.js";
+import { compilesOneByOne } from "../../backend/webgpu/pipeline-queue.js";
 import type { Program } from "../../backend/webgpu/program.js";
 import { gpuSampleNs, PASS_MS, type SampleShape, shapeOf } from "../../backend/webgpu/sample.js";
 import { type GpuTimer, gpuTimer, restingTimer } from "../../backend/webgpu/timer.js";
