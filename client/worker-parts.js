@@ -9,6 +9,12 @@
 const MOST_PARTS = 16;
 
 /**
+ * The worker of most models, which the runtime carries: what others share with it is one part, which
+ * each page with a model has already.
+ */
+const CARRIED = /\/plain-worker\.ts$/;
+
+/**
  * Modules that the same workers need, where merging two such parts would make some worker carry what
  * it does not need: the cheapest merges come first.
  * @param {readonly string[]} workers
@@ -27,10 +33,15 @@ export function partition(workers) {
         for (const id of reached) for (const imported of importedBy(id)) reached.add(imported);
         for (const id of reached) needed.set(id, (needed.get(id) ?? 0n) | (1n << BigInt(i)));
       }
+      const carried = 1n << BigInt(workers.findIndex((file) => CARRIED.test(file)));
       /** @type {Map<bigint, Part>} */
       const alike = new Map();
       for (const [id, by] of needed) {
         if (count(by) < 2) continue;
+        if (by & carried) {
+          names.set(id, "carried");
+          continue;
+        }
         /** @type {Part} */
         const part = alike.get(by) ?? { by, bytes: 0, ids: [] };
         part.bytes += this.getModuleInfo(id)?.code?.length ?? 0;

@@ -2,9 +2,10 @@
 
 import { Arena } from "../src/engine/arena.js";
 import { fromBase64 } from "../src/engine/bytes.js";
+import { maxDifference } from "../src/engine/difference.js";
 import { addresses, instantiate } from "../src/engine/instance.js";
+import { fillSeeded } from "../src/engine/seeded.js";
 import { align, planMemory } from "../src/engine/tensors.js";
-import { fillSeeded, maxDifference } from "../src/engine/verification.js";
 import type { ThreadPool } from "../src/threads/pool.js";
 import { Threads } from "../src/threads/threads.js";
 import { clockStepMs, now } from "../src/timing/clock.js";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { Arena } from "../src/engine/arena.js";
 import { loadModule } from "../src/engine/modules.js";
-import { fillSeeded, sampledPositions } from "../src/engine/verification.js";
+import { fillSeeded, sampledPositions } from "../src/engine/seeded.js";
 import type { LeaseInstrument } from "../src/measurer/instrument.js";
 import { cachedLoader } from "../src/measurer/kernel-cache.js";
 import { compare, sampledEntries } from "../src/measurer/measurement.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { fillSeeded, sampledPositions } from "../src/engine/verification.js";
+import { fillSeeded, sampledPositions } from "../src/engine/seeded.js";
 
 interface SeededCase {
   readonly seed: number;

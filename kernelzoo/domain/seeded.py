@@ -5,7 +5,7 @@ Element `i` of input tensor `t` under `seed` is made from `mix(seed + t·GOLDEN 
 highest byte from -128 on, or from minus a limit up to it; for other integers, its remainder below
 the limit, as that of an index; for i32 without a limit, all 32 bits. `mix` is the 32-bit
 finaliser of MurmurHash3. The client implements
-the same in `client/src/engine/verification.ts`; both are held to `tests/golden/seeded.json`.
+the same in `client/src/engine/seeded.ts`; both are held to `tests/golden/seeded.json`.
 """
 
 from struct import pack, unpack

@@ -1,11 +1,12 @@
 /** Our kernels, loaded, checked, warmed up and screened by the agent's own code. */
 
 import { Arena } from "../../../client/src/engine/arena.js";
+import { maxDifference } from "../../../client/src/engine/difference.js";
 import { sentence } from "../../../client/src/engine/error.js";
 import { loadModule, loadWhole } from "../../../client/src/engine/modules.js";
 import { loadPacks, writeInput } from "../../../client/src/engine/packing.js";
+import { fillSeeded } from "../../../client/src/engine/seeded.js";
 import { planMemory, type Region } from "../../../client/src/engine/tensors.js";
-import { fillSeeded, maxDifference } from "../../../client/src/engine/verification.js";
 import { UNDISTURBED } from "../../../client/src/measurer/measurement.js";
 import { Bench } from "../../../client/src/measurer/wasm/bench.js";
 import {

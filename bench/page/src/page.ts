@@ -2,8 +2,8 @@
 
 import { instantiate } from "../../../client/src/engine/instance.js";
 import { plainTensors } from "../../../client/src/engine/packing.js";
+import { fillSeeded } from "../../../client/src/engine/seeded.js";
 import { elementsOf } from "../../../client/src/engine/tensors.js";
-import { fillSeeded } from "../../../client/src/engine/verification.js";
 import { clockStepMs } from "../../../client/src/timing/clock.js";
 import type { KernelWire, Lease } from "../../../client/src/wire/types.js";
 import { compete, type Entrant } from "./contestant.js";

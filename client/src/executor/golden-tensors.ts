@@ -1,6 +1,7 @@
 /** The golden inputs and outputs that travel with a plan, with entries as they lie in memory. */
+
+import { maxDifference } from "../engine/difference.js";
 import { viewOf } from "../engine/tensors.js";
-import { maxDifference } from "../engine/verification.js";
 import type { GoldenPart, PlanWire, PortWire } from "../wire/model-answer.js";
 
 /** Entries of a tensor in memory. */

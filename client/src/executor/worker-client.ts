@@ -1,6 +1,6 @@
 /** A model's worker as the page sees it. */
 import type { CallTimes } from "../backend/wasm/dispatch.js";
-import source from "../backend/wasm/plain-worker.js?inlined";
+import source from "../backend/wasm/plain-worker.js?parts";
 import { KernelZooError } from "../engine/error.js";
 import { workerOf } from "../engine/page-worker.js";
 import type { Remote } from "../rpc.js";

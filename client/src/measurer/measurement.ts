@@ -1,7 +1,9 @@
 /** Time budgets, comparison, rounds and outcomes, which the measurements of both targets share. */
+
+import { maxDifference } from "../engine/difference.js";
 import { KernelZooError, type Stage, sentence } from "../engine/error.js";
+import { sampledPositions } from "../engine/seeded.js";
 import type { OutputView } from "../engine/tensors.js";
-import { maxDifference, sampledPositions } from "../engine/verification.js";
 import { type Clock, now } from "../timing/clock.js";
 import { confirmed, interleave, type Sampler, sampleRound } from "../timing/samples.js";
 import type { KernelWire, MeasurementWire, Outcome, PreparationWire } from "../wire/types.js";

@@ -14,8 +14,8 @@ import {
 import type { OpenDevice } from "../backend/webgpu/device.js";
 import { loadProgram, type Program } from "../backend/webgpu/program.js";
 import { KernelZooError } from "../engine/error.js";
+import { fillSeeded, VERIFICATION_SEED } from "../engine/seeded.js";
 import { elementsOf, isViewOf, type TensorView, zerosOf } from "../engine/tensors.js";
-import { fillSeeded, VERIFICATION_SEED } from "../engine/verification.js";
 import { now } from "../timing/clock.js";
 import type { KernelWire, TensorWire } from "../wire/types.js";
 import type { Source } from "./manifest.js";

@@ -1,10 +1,11 @@
 /** A kernel as a page has it: its inputs, constants, runs and verification. */
 import type { Arena } from "../engine/arena.js";
+import { maxDifference } from "../engine/difference.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { type LoadedKernel, loadWhole } from "../engine/modules.js";
 import { plainTensors } from "../engine/packing.js";
+import { fillSeeded, VERIFICATION_SEED } from "../engine/seeded.js";
 import { elementsOf, poison, type Region, type TensorView } from "../engine/tensors.js";
-import { fillSeeded, maxDifference, VERIFICATION_SEED } from "../engine/verification.js";
 import type { ServedKernel, TargetKind } from "../wire/types.js";
 import { gpuFailure, noteHang } from "./backend.js";
 import type { GpuKernel, GpuPart } from "./gpu-kernel.js";

@@ -2,8 +2,9 @@
  * The steps of a swap: new kernels are proven by the golden outputs, and those that are right are
  * adopted together.
  */
+
+import { maxDifference } from "../engine/difference.js";
 import { KernelZooError, sentence } from "../engine/error.js";
-import { maxDifference } from "../engine/verification.js";
 import { refuseMisfit } from "../executor/call-tensors.js";
 import type { GoldenFile } from "../executor/golden-file.js";
 import { countOff, type Stored } from "../executor/golden-tensors.js";

@@ -1,5 +1,5 @@
 import * as ort from "onnxruntime-web/wasm";
-import { maxDifference } from "../../../../client/src/engine/verification.js";
+import { maxDifference } from "../../../../client/src/engine/difference.js";
 import { type Entrant, warmAsync } from "../contestant.js";
 import { asOurs, laid, model } from "./onnx-operators.js";
 import type { Problem } from "./problem.js";

@@ -1,6 +1,6 @@
 import { getThreadsCount, setThreadsCount, setWasmPaths } from "@tensorflow/tfjs-backend-wasm";
 import * as tf from "@tensorflow/tfjs-core";
-import { maxDifference } from "../../../../client/src/engine/verification.js";
+import { maxDifference } from "../../../../client/src/engine/difference.js";
 import { type Entrant, warmAsync } from "../contestant.js";
 import type { Problem } from "./problem.js";
 import { OPERATIONS } from "./tensorflow-operations.js";

@@ -5,8 +5,8 @@
 
 import { storedBytes } from "../../../../client/src/backend/webgpu/buffers.js";
 import type { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";
+import { maxDifference } from "../../../../client/src/engine/difference.js";
 import { sentence } from "../../../../client/src/engine/error.js";
-import { maxDifference } from "../../../../client/src/engine/verification.js";
 import { now } from "../../../../client/src/timing/clock.js";
 import type { Task } from "../peers/problem.js";
 import { contest, type GpuEntrant, type GpuSamples } from "./entrant.js";

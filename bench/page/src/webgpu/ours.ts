@@ -8,8 +8,8 @@ import {
 import type { OpenDevice } from "../../../../client/src/backend/webgpu/device.js";
 import { compileProgram, type Program } from "../../../../client/src/backend/webgpu/program.js";
 import { fetchArtifact } from "../../../../client/src/engine/artifact.js";
+import { maxDifference } from "../../../../client/src/engine/difference.js";
 import { sentence } from "../../../../client/src/engine/error.js";
-import { maxDifference } from "../../../../client/src/engine/verification.js";
 import { GpuBench } from "../../../../client/src/measurer/webgpu/bench.js";
 import {
   type GpuReference,

@@ -4,8 +4,8 @@
  * them, only where no peer has one.
  */
 
+import { fillSeeded } from "../../../../client/src/engine/seeded.js";
 import { elementsOf } from "../../../../client/src/engine/tensors.js";
-import { fillSeeded } from "../../../../client/src/engine/verification.js";
 import type { Lease } from "../../../../client/src/wire/types.js";
 import { type PeerTensor, parsedKey, type Task, VARIANCE_FLOOR } from "../peers/problem.js";
 

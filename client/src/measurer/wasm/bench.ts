@@ -2,6 +2,7 @@ import type { Arena, Block } from "../../engine/arena.js";
 import { KernelZooError } from "../../engine/error.js";
 import { addresses, instantiate, type KernelInstance } from "../../engine/instance.js";
 import { type PackModules, packTensors, plainTensors, runPack } from "../../engine/packing.js";
+import { fillSeeded } from "../../engine/seeded.js";
 import {
   align,
   type MemoryPlan,
@@ -12,7 +13,6 @@ import {
   type TensorView,
   tensorBytes,
 } from "../../engine/tensors.js";
-import { fillSeeded } from "../../engine/verification.js";
 import { now } from "../../timing/clock.js";
 import type { KernelWire } from "../../wire/types.js";
 import type { Subject } from "../subject.js";

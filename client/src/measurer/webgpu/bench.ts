@@ -10,8 +10,8 @@ import {
 } from "../../backend/webgpu/buffers.js";
 import type { OpenDevice } from "../../backend/webgpu/device.js";
 import type { Program } from "../../backend/webgpu/program.js";
+import { fillSeeded } from "../../engine/seeded.js";
 import { type OutputView, zerosOf } from "../../engine/tensors.js";
-import { fillSeeded } from "../../engine/verification.js";
 import type { KernelWire, TensorWire } from "../../wire/types.js";
 import type { Subject } from "../subject.js";
 

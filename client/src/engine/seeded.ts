@@ -1,7 +1,7 @@
 /**
- * Verifies outputs by seeded inputs, sampled positions and the largest difference.
+ * Makes the inputs on which kernels are verified, and chooses the positions of outputs to report.
  *
- * Seeded inputs equal those of `kernelzoo/domain/seeded.py` to the bit. Element `i` of input tensor
+ * Both equal those of `kernelzoo/domain/seeded.py` to the bit. Element `i` of input tensor
  * `t` under `seed` is made from `mix(seed + t·GOLDEN + i·STEP)`: for f32, 24 bits scaled to [-0.5,
  * 0.5); for f16, that rounded to the nearest; for i8, the highest byte from -128 on, or from minus a
  * limit up to it; for other integers, the remainder below the limit, as that of an index; for i32
@@ -64,18 +64,4 @@ export function sampledPositions(seed: number, outputElements: number): readonly
     const hash = mix((seed + SAMPLE_SALT + Math.imul(i, STEP)) | 0) >>> 0;
     return hash % outputElements;
   });
-}
-
-/**
- * Largest |a[i] - b[i]|; NaN as soon as one of two entries alone is infinite or not a number. Compare
- * the answer with `<=`, so that NaN never passes.
- */
-export function maxDifference(a: ArrayLike<number>, b: ArrayLike<number>): number {
-  let largest = 0;
-  for (let i = 0; i < a.length; i++) {
-    const difference = Math.abs((a[i] as number) - (b[i] as number));
-    if (difference > largest) largest = difference;
-    else if (Number.isNaN(difference) && !Object.is(a[i], b[i])) return Number.NaN;
-  }
-  return largest;
 }
