@@ -8,7 +8,7 @@ from json import loads
 from pathlib import Path
 from threading import Event
 from time import sleep
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,81 +23,13 @@ from tests.plans import PlannedNetwork
 CLASS = "0123456789abcdef:r1-0:wasm+simd128"
 GPU_CLASS = "0123456789abcdef:r101-0:webgpu"
 
-LOSE = """
-  // The device of a model's worker is lost when the page says so.
-  const lose = `{
-    const request = GPUAdapter.prototype.requestDevice;
-    GPUAdapter.prototype.requestDevice = async function (...given) {
-      const device = await request.apply(this, given);
-      new BroadcastChannel("lose").onmessage = () => device.destroy();
-      return device;
-    };
-  }`;
-  globalThis.Blob = class extends Blob {
-    constructor(parts, options) { super([lose, ...parts], options); }
-  };
-"""
-PROBED = """
-  // As at a second visit: the probe has been noted.
-  const read = Storage.prototype.getItem;
-  const probed = { rho: "r101-0", peakGflops: 1, bandwidthGbps: 8, dispatchUs: 1, settled: true };
-  Storage.prototype.getItem = function (key) {
-    return key.startsWith("kernelzoo:gpu-probe") ? JSON.stringify(probed) : read.call(this, key);
-  };
-"""
+PAGES = Path(__file__).parent / "pages"
+"""Modules that pages of tests load; their functions take and give JSON."""
+LOSE = (PAGES / "losing.js").read_text()
+PROBED = (PAGES / "probed.js").read_text()
 READ_S = 0.5
 """A browser drops what it has not read of an answer that breaks off."""
-COUNT = """
-  // What a model's worker asks of WebGPU is counted, and told when the page asks. That of a
-  // measurer, and those that prepare weights, say nothing.
-  const count = `{
-    const counts = { submissions: 0, passes: 0, bindGroups: 0, pipelines: 0, staging: 0 };
-    // Those that were not destroyed.
-    counts.uniforms = 0;
-    const uniforms = new WeakSet();
-    counts.atOnce = 0;
-    const before = (type, name, look) => {
-      const made = type.prototype[name];
-      type.prototype[name] = function (...given) {
-        const found = made.apply(this, given);
-        look(given[0], found);
-        return found;
-      };
-    };
-    let compiling = 0;
-    before(GPUQueue, "submit", (buffers) => { counts.submissions += buffers.length; });
-    before(GPUCommandEncoder, "beginComputePass", () => { counts.passes += 1; });
-    before(GPUDevice, "createBindGroup", () => { counts.bindGroups += 1; });
-    before(GPUDevice, "createBuffer", ({ usage }, made) => {
-      counts.staging += usage & GPUBufferUsage.MAP_READ ? 1 : 0;
-      if ((usage & GPUBufferUsage.UNIFORM) === 0) return;
-      counts.uniforms += 1;
-      uniforms.add(made);
-    });
-    const { destroy } = GPUBuffer.prototype;
-    GPUBuffer.prototype.destroy = function () {
-      if (uniforms.delete(this)) counts.uniforms -= 1;
-      destroy.call(this);
-    };
-    before(GPUDevice, "createComputePipelineAsync", (_, made) => {
-      counts.pipelines += 1;
-      counts.atOnce = Math.max(counts.atOnce, (compiling += 1));
-      made.finally(() => { compiling -= 1; });
-    });
-    const channel = new BroadcastChannel("count");
-    if (self.name === "kernelzoo model") {
-      channel.onmessage = ({ data }) => { if (data === "tell") channel.postMessage(counts); };
-    }
-  }`;
-  globalThis.Blob = class extends Blob {
-    constructor(parts, options) { super([count, ...parts], options); }
-  };
-  const channel = new BroadcastChannel("count");
-  globalThis.counted = () => new Promise((resolve) => {
-    channel.onmessage = ({ data }) => { if (data !== "tell") resolve(data); };
-    channel.postMessage("tell");
-  });
-"""
+COUNT = (PAGES / "counting.js").read_text()
 CLIENT = Path(__file__).parents[2] / "client" / "dist"
 
 OPEN = """
@@ -112,14 +44,17 @@ OPEN = """
 """
 
 
-PAGES = Path(__file__).parent / "pages"
-"""Modules that pages of tests load; their functions take and give JSON."""
-
 _CALL = """async ([host, file, name, given]) =>
   (await import(`${host}/pages/${file}.js`))[name](...given)"""
 
 
-def evaluated(page: Page, host: "Host", file: str, function: str, *given: object) -> Any:
+class Evaluating(Protocol):
+    """A page of Playwright's, or of another engine."""
+
+    def evaluate(self, script: str, argument: Any, /) -> Any: ...
+
+
+def evaluated(page: Evaluating, host: "Host", file: str, function: str, *given: object) -> Any:
     """Calls a function of a file of `pages`."""
     return page.evaluate(_CALL, [host.url, file, function, list(given)])
 

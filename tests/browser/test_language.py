@@ -44,9 +44,9 @@ from tests.browser.model_host import (
     LOSE,
     PROBED,
     Host,
+    evaluated,
     hosting,
     page_elsewhere,
-    script,
 )
 from tests.browser.sites import ISOLATED, site
 from tests.browser.wasm_code import STOP, TRAP, at_first, counting, if_word
@@ -82,16 +82,6 @@ ADJUSTED: dict[str, dict[str, Any]] = {
         "logitBias": {"7": 2.0, "9": -100},
     },
 }
-COLLECT = """
-  const collect = async (tokens) => {
-    const found = [];
-    for await (const token of tokens) found.push(token);
-    return found;
-  };
-  const zoo = await open({ backend: feeds.target ?? "webgpu" });
-  const file = `${host}/${feeds.target ?? "webgpu"}/tiny-llama.json`;
-  const openTiny = (options = {}) => zoo.languageModel(file, options);
-"""
 
 
 SHORT, LONGER = 24, TINY.length
@@ -248,94 +238,6 @@ def page(gpu_browser: Browser) -> Iterator[Page]:
         yield opened
 
 
-GENERATE = """
-  const llm = await openTiny();
-  const greedy = await collect(llm.generate([1, 2, 3], { maxTokens: 12 }));
-  const whole = llm.stats();
-  const turn = [1, 2, 3, ...greedy, 7, 8];
-  const next = await collect(llm.generate(turn, { maxTokens: 6, interval: 4 }));
-  const reused = llm.stats().reusedTokens;
-  llm.rewind(2);
-  await collect(llm.generate([1, 2, 9], { maxTokens: 4 }));
-  const rewound = llm.stats().reusedTokens;
-  const other = await collect(llm.generate([1, 2, 9], { maxTokens: 4 }));
-  const long = await collect(llm.generate(feeds.long, { maxTokens: 4 }));
-  const longer = await collect(llm.generate([...feeds.long, 1, 2, 3, 4, 5, 6], { maxTokens: 2 }));
-  const blocks = llm.stats().reusedTokens;
-  const ended = await collect(llm.generate([1, 2, 3], { stop: [greedy[5]] }));
-  const full = await collect(llm.generate([1, 2, 3], { stop: [] }));
-  const drawn = {};
-  for (const [name, options] of Object.entries(feeds.drawn)) {
-    const asked = { maxTokens: feeds.count, interval: 3, ...options };
-    drawn[name] = await collect(llm.generate([5], asked));
-  }
-  const sure = await collect(llm.generate([1, 2, 3], { temperature: 1, topK: 1, maxTokens: 12 }));
-
-  const stop = new AbortController();
-  const seen = [];
-  const stopped = await refusal(async () => {
-    for await (const token of llm.generate([4, 4], { signal: stop.signal })) {
-      seen.push(token);
-      if (seen.length === 3) stop.abort(new Error("enough"));
-    }
-  });
-  for await (const token of llm.generate([4, 4])) break;
-  const early = new AbortController();
-  const first = refusal(() => llm.generate(feeds.long, { signal: early.signal }).next());
-  early.abort(new Error("at once"));
-  const unbegun = await first;
-  const after = await collect(llm.generate([1, 2, 3], { maxTokens: 12 }));
-
-  const running = llm.generate([1]);
-  await running.next();
-  const faults = [
-    await refusal(() => collect(llm.generate([1]))),
-    (await running.return(), await refusal(() => collect(llm.generate([])))),
-    await refusal(() => collect(llm.generate(Array(40).fill(1)))),
-    await refusal(() => collect(llm.generate(Array(41).fill(1)))),
-    await refusal(() => collect(llm.generate([160]))),
-    await refusal(() => collect(llm.generate([1], { topP: 0 }))),
-  ];
-  const filling = [...feeds.long, 9, 8, 7, 6, 5, 4, 3, 2, 1];
-  const atMaximum = await collect(llm.generate(filling, { stop: [] }));
-  const survived = [];
-  for await (const token of llm.generate([1, 2, 3], { maxTokens: 12, interval: 1 })) {
-    survived.push(token);
-    if (survived.length === 4) new BroadcastChannel("lose").postMessage(null);
-  }
-  const { target } = llm;
-  await llm.dispose();
-  const disposed = await refusal(() => collect(llm.generate([1])));
-  return { target, greedy, whole, next, reused, rewound, other, long, longer, blocks, ended, full,
-           drawn, sure, seen, stopped, unbegun, after, faults, atMaximum, survived, disposed };
-"""
-
-
-ADJUST = """
-  const llm = await openTiny();
-  const found = {};
-  for (const [name, options] of Object.entries(feeds.asked)) {
-    const asked = { maxTokens: feeds.count, interval: 3, stop: [], ...options };
-    found[name] = await collect(llm.generate(feeds.prompt, asked));
-  }
-  const survived = [];
-  const dearer = feeds.asked["repetition is dearer"];
-  const asked = { maxTokens: feeds.count, interval: 1, stop: [], ...dearer };
-  for await (const token of llm.generate(feeds.prompt, asked)) {
-    survived.push(token);
-    if (survived.length === 3) new BroadcastChannel("lose").postMessage(null);
-  }
-  const plain = await collect(llm.generate(feeds.prompt, { maxTokens: 6, stop: [] }));
-  const faults = [];
-  for (const options of [
-    { logitBias: { 160: 1 } }, { logitBias: { 1: "2" } }, { repetitionPenalty: 0 },
-    { temperature: "1" }, { minP: 2 }, { presencePenalty: NaN }, { maxtokens: 3 },
-  ]) faults.push(await refusal(() => collect(llm.generate([1], options))));
-  await llm.dispose();
-  return { found, survived, plain, faults };
-"""
-
-
 @pytest.mark.parametrize("target", ["webgpu", "wasm"])
 def test_penalties_and_biases_choose_the_tokens_that_numpy_chooses(
     page: Page, host: Host, target: str
@@ -345,7 +247,7 @@ def test_penalties_and_biases_choose_the_tokens_that_numpy_chooses(
     (likeliest,) = right_tokens(prompt, 1)
     asked = ADJUSTED | {"one token forbidden": {"temperature": 0, "logitBias": {likeliest: -100}}}
     given = {"asked": asked, "count": count, "prompt": prompt, "target": target}
-    found = page.evaluate(script(COLLECT + ADJUST), [host.url, given])
+    found = evaluated(page, host, "language", "adjust", given)
     for name, options in asked.items():
         assert found["found"][name] == drawn_tokens(prompt, count, options), name
     assert found["found"]["one token always"] == [42] * count
@@ -376,7 +278,7 @@ def test_tokens_are_those_of_numpy_in_every_turn_and_on_another_gpu(
     # A token takes long on the software adapter.
     count = 4 if target == "webgpu" else 10
     given = {"long": LONG, "drawn": DRAWN, "target": target, "count": count}
-    found = page.evaluate(script(COLLECT + GENERATE), [host.url, given])
+    found = evaluated(page, host, "language", "generate", given)
     assert found["target"] == target
     greedy = right_tokens(PROMPT, TINY.length - len(PROMPT))
     assert found["greedy"] == greedy[:12]
@@ -417,79 +319,33 @@ def test_tokens_are_those_of_numpy_in_every_turn_and_on_another_gpu(
     assert "disposed" in found["disposed"]
 
 
-ONE_PASS = """
-  const llm = await openTiny();
-  await collect(llm.generate([1, 2, 3], { maxTokens: 2 }));
-  const before = await counted();
-  const found = await collect(llm.generate([1, 2, 3], { maxTokens: 12, stop: [] }));
-  const after = await counted();
-  await llm.dispose();
-  const more = Object.entries(after).map(([name, count]) => [name, count - before[name]]);
-  return { found, ofText: Object.fromEntries(more) };
-"""
-
-
 def test_a_token_on_the_gpu_is_one_pass_in_one_submission_and_makes_nothing(
     gpu_browser: Browser, host: Host
 ) -> None:
     with page_elsewhere(gpu_browser, COUNT) as page:
-        found = page.evaluate(script(COLLECT + ONE_PASS), [host.url, {}])
+        found = evaluated(page, host, "language", "onePass", {})
     assert found["found"] == right_tokens(PROMPT, 12)
     each = {"submissions": 12, "passes": 12}
     assert found["ofText"] == dict.fromkeys(found["ofText"], 0) | each
 
 
-TOO_LITTLE = """
-  return await refusal(() => openTiny({ memoryBytes: 60000 }));
-"""
-IN_MID_DOWNLOAD = """
-  const stop = new AbortController();
-  const compiled = ({ phase, loaded, total }) => {
-    if (phase === "kernels" && loaded === total) stop.abort(new Error("no more"));
-  };
-  return await refusal(() => openTiny({ signal: stop.signal, onProgress: compiled }));
-"""
-FAULTS = """
-  const network = await refusal(() => zoo.model(file));
-  const { Blob } = globalThis;
-  globalThis.Blob = class extends Blob {
-    constructor(parts, options) {
-      super(["Object.defineProperty(navigator, 'gpu', {});", ...parts], options);
-    }
-  };
-  const blind = await refusal(() => openTiny());
-  globalThis.Blob = Blob;
-  return { network, blind };
-"""
-
-
 def test_a_language_model_says_what_is_wrong_before_it_opens(page: Page, host: Host) -> None:
     before = len(host.sent)
-    memory = page.evaluate(script(COLLECT + TOO_LITTLE), [host.url, {}])
+    memory = evaluated(page, host, "language", "tooLittle", {})
     assert memory.startswith("memory: tiny-llama takes")
     sent = host.sent[before:]
     assert "/webgpu/tiny-llama.json" in sent
     assert "/webgpu/tiny-llama.weights" not in sent, "the memory is asked for before the download"
     host.held = Event()
-    aborted = page.evaluate(script(COLLECT + IN_MID_DOWNLOAD), [host.url, {}])
+    aborted = evaluated(page, host, "language", "inMidDownload", {})
     host.held.set()
     host.held = None
     assert aborted == "Error: no more"
-    found = page.evaluate(script(COLLECT + FAULTS), [host.url, {}])
+    found = evaluated(page, host, "language", "faults", {})
     assert found["network"] == (
         "manifest: tiny-llama is a language model; open it by zoo.languageModel()."
     )
     assert found["blind"] == "profile: This browser has no WebGPU, or not in this page."
-
-
-SHARED = """
-  const shared = await open({ threads: 2 });
-  const llm = await shared.languageModel(`${host}/wasm/tiny-llama.json`);
-  const found = await collect(llm.generate(feeds.long, { maxTokens: 8, stop: [] }));
-  const { threads } = llm.stats();
-  await llm.dispose();
-  return { found, threads };
-"""
 
 
 def test_threads_of_an_isolated_page_share_the_calls_of_a_token(
@@ -498,9 +354,7 @@ def test_threads_of_an_isolated_page_share_the_calls_of_a_token(
     with site(ISOLATED) as address:
         page = gpu_browser.new_page()
         page.goto(address)
-        found = page.evaluate(
-            script(COLLECT + SHARED), [host.url, {"long": LONG, "target": "wasm"}]
-        )
+        found = evaluated(page, host, "language", "shared", {"long": LONG, "target": "wasm"})
         page.close()
     assert found["found"] == right_tokens(LONG, 8)
     assert found["threads"] == 2
@@ -517,33 +371,10 @@ READY = "document.querySelector('#send').disabled === false"
 AT_REST = "document.querySelector('#stop').hidden && !document.querySelector('[aria-busy=true]')"
 
 
-GROW = """
-  const ended = async (tokens) => {
-    const found = [];
-    for (let next = await tokens.next(); ; next = await tokens.next()) {
-      if (next.done) return [found, next.value];
-      found.push(next.value);
-    }
-  };
-  const llm = await zoo.languageModel("grown");
-  const length = llm.contextLength;
-  const filled = await ended(llm.generate([1, 2, 3], { stop: [] }));
-  const [next] = await ended(llm.generate([1, 2, 3, ...filled[0].slice(0, 30)], { maxTokens: 2 }));
-  const reused = llm.stats().reusedTokens;
-  await llm.dispose();
-  const small = await zoo.languageModel("grown", { memoryBytes: feeds.memoryBytes });
-  const cut = await ended(small.generate([1, 2, 3], { stop: [] }));
-  const refused = await refusal(() => ended(small.generate(feeds.long)));
-  const after = await ended(small.generate([1, 2, 3], { maxTokens: 4 }));
-  await small.dispose();
-  return { length, filled, next, reused, cut, refused, after };
-"""
-
-
 def test_a_context_grows_with_the_text_as_far_as_memory_allows(page: Page, host: Host) -> None:
     before = len(host.sent)
     given = {"long": LONG, "target": "wasm", "memoryBytes": bytes_taken(GROWN[1][0]) - 1}
-    found = page.evaluate(script(COLLECT + GROW), [host.url, given])
+    found = evaluated(page, host, "language", "grow", given)
     greedy = right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
     assert found["length"] == LONGER
     assert found["filled"] == [greedy, "length"], "a larger plan went on with the text"
@@ -558,54 +389,23 @@ def test_a_context_grows_with_the_text_as_far_as_memory_allows(page: Page, host:
     assert len(fetched) == 1, "what has no room is not fetched"
 
 
-KEEP = """
-  const llm = await zoo.languageModel("grown", { save: "chat" });
-  const begun = await collect(llm.generate([1, 2, 3], { maxTokens: 4, stop: [] }));
-  await llm.saved;
-  await llm.dispose();
-  return [begun, await zoo.listGraphs()];
-"""
-OFFLINE = """
-  const llm = await zoo.languageModel("grown", { save: "chat" });
-  const filled = await collect(llm.generate([1, 2, 3], { stop: [] }));
-  await llm.saved;
-  const { contextLength: length, target } = llm;
-  await llm.dispose();
-  await zoo.deleteGraph("chat");
-  const gone = await refusal(() => zoo.languageModel("grown", { save: "chat" }));
-  return { filled, length, target, gone, keys: await zoo.listGraphs() };
-"""
-
-
 @pytest.mark.parametrize("target", ["webgpu", "wasm"])
 def test_a_language_model_that_is_kept_outgrows_its_plan_without_a_network(
     page: Page, host: Queue, target: str
 ) -> None:
     right = right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
-    begun, keys = page.evaluate(script(COLLECT + KEEP), [host.url, {"target": target}])
+    begun, keys = evaluated(page, host, "language", "keep", {"target": target})
     assert (begun, keys) == (right[:4], ["chat"])
     before = len(host.sent)
     page.context.set_offline(True)
     try:
-        found = page.evaluate(script(COLLECT + OFFLINE), [host.url, {"target": target}])
+        found = evaluated(page, host, "language", "offline", {"target": target})
     finally:
         page.context.set_offline(False)
     assert (found["filled"], found["length"], found["target"]) == (right, LONGER, target)
     assert host.sent[before:] == []
     assert found["gone"].startswith("network: ")
     assert found["keys"] == []
-
-
-BUNDLED = """
-  const zoo = await KernelZoo.open(`${host}/bundle.json`, { deviceClass, backend: feeds.target });
-  const llm = await zoo.languageModel("grown");
-  const found = [];
-  for await (const token of llm.generate([1, 2, 3], { stop: [] })) found.push(token);
-  const { contextLength: length, target } = llm;
-  await llm.dispose();
-  const other = await refusal(() => zoo.languageModel("grown", { contextLength: 7 }));
-  return { found, length, target, other };
-"""
 
 
 @pytest.mark.parametrize("target", ["webgpu", "wasm"])
@@ -629,7 +429,7 @@ def test_a_bundle_on_a_static_host_has_every_context_of_a_language_model(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(each.body)
     before = len(host.sent)
-    found = page.evaluate(script(BUNDLED), [host.url, {"target": target}])
+    found = evaluated(page, host, "language", "bundled", {"target": target})
     assert found["target"] == target
     assert found["length"] == LONGER
     assert found["found"] == right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
@@ -638,27 +438,6 @@ def test_a_bundle_on_a_static_host_has_every_context_of_a_language_model(
     assert asked == [], "a static host knows of no queries"
 
 
-KEEP_SPLIT = """
-  const zoo = await KernelZoo.open(`${host}/split/bundle.json`, { deviceClass, backend: "wasm" });
-  const held = [];
-  const create = URL.createObjectURL;
-  URL.createObjectURL = (blob) => {
-    const address = create.call(URL, blob);
-    if (!blob.type.includes("javascript")) held.push(address);
-    return address;
-  };
-  const readable = async () =>
-    (await Promise.allSettled(held.map((address) => fetch(address)))).map(({ status }) => status);
-  const llm = await zoo.languageModel("grown", { save: "split" });
-  const found = [];
-  for await (const token of llm.generate([1, 2, 3], { stop: [] })) found.push(token);
-  await llm.saved;
-  const opened = await readable();
-  await llm.dispose();
-  const disposed = await readable();
-  URL.createObjectURL = create;
-  return { found, open: [...new Set(opened)], disposed: [...new Set(disposed)] };
-"""
 PART = 3
 """Chunks of a file."""
 
@@ -706,7 +485,7 @@ def test_a_language_model_whose_weights_are_several_files_is_kept_and_let_go(
     assert min(counts.values()) > 1
     with page_elsewhere(gpu_browser, PROBED) as page:
         before = len(host.sent)
-        first = page.evaluate(script(KEEP_SPLIT), [host.url, {}])
+        first = evaluated(page, host, "language", "keepSplit", {})
         asked = [path.rpartition("/")[2] for path in host.sent[before:]]
         assert (first["found"], first["open"]) == (right, [])
         for name, count in counts.items():
@@ -714,47 +493,11 @@ def test_a_language_model_whose_weights_are_several_files_is_kept_and_let_go(
             assert sorted(set(parts)) == sorted(f"{name}.{part}" for part in range(count))
         before = len(host.sent)
         page.context.set_offline(True)
-        kept = page.evaluate(script(KEEP_SPLIT), [host.url, {}])
+        kept = evaluated(page, host, "language", "keepSplit", {})
         assert kept["found"] == right
         assert host.sent[before:] == []
         assert kept["open"] == ["fulfilled"]
         assert kept["disposed"] == ["rejected"], "an address that is held holds its file"
-
-
-TUNE = """
-  const heard = [];
-  const until = async (holds) => {
-    for (const start = performance.now(); performance.now() < start + 120_000 && !holds(); ) {
-      await new Promise((resolve) => setTimeout(resolve, 5));
-    }
-  };
-  const llm = await zoo.languageModel("tuned", { tune: "idle" });
-  for (const event of ["swap", "regression"]) {
-    llm.on(event, ({ candidate }) => heard.push([event, candidate]));
-  }
-  const before = await collect(llm.generate(feeds.long, { maxTokens: 8 }));
-  await until(() => llm.tuning.state === "done");
-  await until(() => heard.length > 0);
-  const { measured, reason, swaps, state } = llm.tuning;
-  const after = await collect(llm.generate([...feeds.long, ...before], { maxTokens: 2 }));
-  const reused = llm.stats().reusedTokens;
-  await llm.dispose();
-  const later = await zoo.languageModel("tuned", { tune: "idle" });
-  const again = await collect(later.generate(feeds.long, { maxTokens: 8 }));
-  await later.dispose();
-  const wins = Object.entries(localStorage).filter(([key]) => key.includes("won:"));
-  const kept = wins.flatMap(([, note]) => Object.values(JSON.parse(note).wins));
-  localStorage.clear();
-  const won = kept.map(({ kernel }) => kernel.candidate);
-  const plain = await openTiny();
-  const { tuning } = plain;
-  await plain.dispose();
-  const grown = await zoo.languageModel("grown", { tune: "idle" });
-  const filled = await collect(grown.generate([1, 2, 3], { stop: [] }));
-  await grown.dispose();
-  const shown = { measured, reason, state, swaps, tuning: `${tuning}` };
-  return { heard, before, after, reused, again, won, filled, ...shown };
-"""
 
 
 @pytest.mark.parametrize("target", [TargetKind.WEBGPU, TargetKind.WASM])
@@ -765,7 +508,7 @@ def test_a_language_model_is_tuned_while_no_token_is_asked_for(
     host.zoo = host.folder / target
     bad = at_first(wrong, STOP) if target is TargetKind.WASM else b"no kernel"
     host.offer((wrong, bad), (other, None))
-    found = page.evaluate(script(COLLECT + TUNE), [host.url, {"long": LONG, "target": target}])
+    found = evaluated(page, host, "language", "tune", {"long": LONG, "target": target})
     host.zoo = host.folder / "webgpu"
     greedy = right_tokens(LONG, 10)
     assert found["heard"] == [["swap", other.candidate_id]], found
@@ -776,24 +519,6 @@ def test_a_language_model_is_tuned_while_no_token_is_asked_for(
     assert found["tuning"] == "undefined"
     greedy = right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
     assert found["filled"] == greedy, "the tuner follows to a larger plan"
-
-
-TRAPS = """
-  const heard = [];
-  const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-  const llm = await zoo.languageModel("trapping", { tune: "idle" });
-  llm.on("swap", ({ candidate }) => heard.push(["swap", candidate]));
-  llm.on("regression", ({ candidate, reason }) => heard.push(["regression", candidate, reason]));
-  for (const start = performance.now(); performance.now() < start + 30_000 && !heard[0]; ) {
-    await sleep(5);
-  }
-  const { reason, measured } = llm.tuning;
-  const found = await collect(llm.generate(feeds.long, { maxTokens: 10, interval: 3 }));
-  const more = await collect(llm.generate([...feeds.long, ...found.slice(0, 3)], { maxTokens: 4 }));
-  await llm.dispose();
-  localStorage.clear();
-  return { heard, found, more, reason, measured };
-"""
 
 
 def test_a_kernel_that_traps_in_the_middle_of_a_text_is_taken_back_and_the_text_goes_on(
@@ -808,7 +533,7 @@ def test_a_kernel_that_traps_in_the_middle_of_a_text_is_taken_back_and_the_text_
     )
     host.zoo = host.folder / "wasm"
     host.offer((other, at_first(other, if_word(greedy[1], TRAP))))
-    found = page.evaluate(script(COLLECT + TRAPS), [host.url, {"long": LONG, "target": "wasm"}])
+    found = evaluated(page, host, "language", "traps", {"long": LONG, "target": "wasm"})
     host.zoo = host.folder / "webgpu"
     assert len(found["heard"]) == 2, found
     swap, regression = found["heard"]
@@ -818,29 +543,10 @@ def test_a_kernel_that_traps_in_the_middle_of_a_text_is_taken_back_and_the_text_
     assert (found["found"], found["more"]) == (greedy, greedy[3:7])
 
 
-LOST_TWICE = """
-  const llm = await zoo.languageModel("grown");
-  const targets = [llm.target];
-  const found = [];
-  let share = null;
-  for await (const token of llm.generate([1, 2, 3], { stop: [], interval: 1 })) {
-    found.push(token);
-    const { bandwidthShare, gigabytesPerSecond } = llm.stats();
-    if (found.length === 3) share = bandwidthShare / (gigabytesPerSecond / 8);
-    if (found.length % 3 === 0) new BroadcastChannel("lose").postMessage(null);
-  }
-  targets.push(llm.target);
-  const { targetReason } = llm;
-  await llm.dispose();
-  sessionStorage.clear();
-  return { targets, found, share, targetReason };
-"""
-
-
 def test_a_text_goes_on_where_webassembly_runs_once_its_gpu_is_lost_for_good(
     page: Page, host: Host
 ) -> None:
-    found = page.evaluate(script(COLLECT + LOST_TWICE), [host.url, {}])
+    found = evaluated(page, host, "language", "lostTwice", {})
     assert found["targets"] == ["webgpu", "wasm"]
     greedy = right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
     assert found["found"] == greedy, "on three memories"
@@ -848,47 +554,12 @@ def test_a_text_goes_on_where_webassembly_runs_once_its_gpu_is_lost_for_good(
     assert found["share"] == pytest.approx(1)
 
 
-HALF_CACHE = """
-  const llm = await zoo.languageModel("half");
-  const targets = [llm.target];
-  const { memoryBytes } = llm.stats();
-  const long = await collect(llm.generate(feeds.long, { maxTokens: 4, stop: [] }));
-  const found = [];
-  for await (const token of llm.generate([1, 2, 3], { stop: [], interval: 1 })) {
-    found.push(token);
-    if (found.length % 12 === 0) new BroadcastChannel("lose").postMessage(null);
-  }
-  targets.push(llm.target);
-  await llm.dispose();
-  sessionStorage.clear();
-  return { targets, memoryBytes, long, found };
-"""
-
-
-HALF_IN_LITTLE = """
-  const { memoryBytes } = feeds;
-  const refused = await refusal(async () => (await open()).languageModel("half", { memoryBytes }));
-  const llm = await zoo.languageModel("half", { memoryBytes });
-  const { target } = llm;
-  const found = [];
-  const lost = await refusal(async () => {
-    for await (const token of llm.generate([1, 2, 3], { stop: [], interval: 1 })) {
-      found.push(token);
-      if (found.length % 3 === 0) new BroadcastChannel("lose").postMessage(null);
-    }
-  });
-  await llm.dispose();
-  sessionStorage.clear();
-  return { refused, target, found, lost };
-"""
-
-
 def test_memory_for_a_cache_of_f16_alone_suffices_until_the_gpu_is_lost_for_good(
     page: Page, host: Host
 ) -> None:
     before = len(host.sent)
     given = {"memoryBytes": bytes_taken(WHOLE) - 1}
-    found = page.evaluate(script(COLLECT + HALF_IN_LITTLE), [host.url, given])
+    found = evaluated(page, host, "language", "halfInLittle", given)
     assert found["refused"].startswith("memory: half takes"), "WebAssembly has a cache of f32"
     assert found["target"] == "webgpu"
     right = right_tokens(PROMPT, TINY.length - len(PROMPT), config=HALVED)
@@ -903,33 +574,13 @@ def test_a_cache_of_f16_is_half_as_large_and_its_tokens_are_those_of_numpy(
     page: Page, host: Host
 ) -> None:
     assert HALF_FILES == WHOLE_FILES, "a page fetches the same files"
-    found = page.evaluate(script(COLLECT + HALF_CACHE), [host.url, {"long": LONG}])
+    found = evaluated(page, host, "language", "halfCache", {"long": LONG})
     assert found["targets"] == ["webgpu", "wasm"], "where the plan of f32 goes on"
     assert found["long"] == right_tokens(LONG, 4, config=HALVED)
     assert found["found"] == right_tokens(PROMPT, TINY.length - len(PROMPT), config=HALVED)
     kept = sum(state.size_bytes for state in WHOLE.states[3:])
     assert bytes_taken(WHOLE) - bytes_taken(HALF) == kept // 2
     assert found["memoryBytes"] < bytes_taken(WHOLE) - kept // 4
-
-
-ELSEWHERE = """
-  const llm = await zoo.languageModel("served");
-  const stop = new AbortController();
-  const found = [];
-  const told = await refusal(async () => {
-    const options = { maxTokens: 12, interval: 1, signal: stop.signal };
-    for await (const token of llm.generate([1, 2, 3], options)) {
-      found.push(token);
-      if (found.length !== 4) continue;
-      await fetch(`${host}/serve/${feeds.served}`, { method: "POST", body: "{}" });
-      new BroadcastChannel("lose").postMessage(null);
-      if (feeds.served === "half") setTimeout(() => stop.abort(new Error("waited enough")), 3000);
-    }
-  });
-  await llm.dispose();
-  await fetch(`${host}/serve/right`, { method: "POST", body: "{}" });
-  return { told, found };
-"""
 
 
 @pytest.mark.parametrize(
@@ -947,23 +598,10 @@ def test_weights_that_changed_while_the_gpu_was_lost_are_an_error_and_no_wait(
     page: Page, host: Queue, served: str, told: str
 ) -> None:
     """`half` sends one half and then nothing more."""
-    found = page.evaluate(script(COLLECT + ELSEWHERE), [host.url, {"served": served}])
+    found = evaluated(page, host, "language", "elsewhere", {"served": served})
     greedy = right_tokens(PROMPT, 12)
     assert found["found"] == (greedy if served == "right" else greedy[: len(found["found"])])
     assert found["told"].startswith(told), found["told"]
-
-
-LEFT = """
-  await new Promise((resolve) => {
-    const onProgress = ({ phase, loaded, total }) => {
-      if (phase === "kernels" && loaded === total) resolve();
-    };
-    openTiny({ onProgress });
-  });
-"""
-BACK = """
-  return await collect((await openTiny()).generate([1, 2, 3], { maxTokens: 4 }));
-"""
 
 
 def test_a_tab_that_is_closed_in_mid_download_is_no_harm_to_the_next(
@@ -972,12 +610,12 @@ def test_a_tab_that_is_closed_in_mid_download_is_no_harm_to_the_next(
     host.held = Event()
     before = len(host.sent)
     with page_elsewhere(gpu_browser) as first:
-        first.evaluate(script(COLLECT + LEFT), [host.url, {"target": "wasm"}])
+        evaluated(first, host, "language", "left", {"target": "wasm"})
         weights = "/wasm/tiny-llama.weights"
         eventually(lambda: weights in host.sent[before:], "half of the weights")
     host.held.set()
     host.held = None
-    found = page.evaluate(script(COLLECT + BACK), [host.url, {"target": "wasm"}])
+    found = evaluated(page, host, "language", "back", {"target": "wasm"})
     assert found == right_tokens(PROMPT, 4)
 
 

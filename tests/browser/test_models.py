@@ -18,13 +18,14 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.registry import lite_space
 from tests.browser.model_host import (
+    PAGES,
     Host,
     close,
+    evaluated,
     hosting,
     is_right,
     lists,
     page_elsewhere,
-    script,
 )
 from tests.browser.model_plans import (
     chosen,
@@ -64,41 +65,6 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 def page(lone_browser: Browser) -> Iterator[Page]:
     with page_elsewhere(lone_browser) as opened:
         yield opened
-
-
-IN_JAVASCRIPT = """
-  const zoo = await KernelZoo.open(host);
-  const model = await zoo.model(`${host}/plain.json`);
-  const outputs = await model.run({ ids: feeds.ids, x: feeds.x });
-  await model.complete();
-  const { target, targetReason } = model.plan;
-  const plain = ([name, data]) => [name, [...data].map(Number)];
-  const found = Object.fromEntries(Object.entries(outputs).map(plain));
-  await model.dispose();
-  const others = [
-    await refusal(() => zoo.model(`${host}/small.json`)),
-    await refusal(() => new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0]))),
-  ];
-  const bundle = await KernelZoo.open(`${host}/bundle.json`);
-  const products = [];
-  for (const each of [zoo, bundle]) {
-    const kernel = await each.kernel("matmul:f32:m9k33n20", { constant: { b: feeds.b } });
-    const { backend, backendReason } = kernel.info;
-    const first = [...(await kernel.runAsync({ a: feeds.a }))];
-    kernel.inputs.a.fill(0);
-    const zero = [...(await kernel.runAsync())];
-    kernel.setConstants({ b: feeds.b.map((entry) => 2 * entry) });
-    const twice = [...(await kernel.runAsync({ a: feeds.a }))];
-    const { ok } = await kernel.verify();
-    const refused = await refusal(() => kernel.run());
-    kernel.dispose();
-    products.push({ backend, backendReason, first, zero, twice, ok, refused });
-  }
-  const ofBytes = await zoo.kernel("matmul_i8:f32:m9k33n21");
-  const bytes = [...(await ofBytes.runAsync({ a: feeds.a, b: feeds.bytes }))];
-  const halves = await refusal(() => zoo.kernel("matmul:f16:m8k8n8"));
-  return { found, target, targetReason, others, products, bytes, halves };
-"""
 
 
 def _served_in_javascript(folder: Path, key: str) -> dict[str, Any]:
@@ -168,7 +134,7 @@ def test_models_and_kernels_run_in_javascript_where_the_page_may_not_run_webasse
     ):
         page = context.pages[0]
         page.goto(address)
-        made = page.evaluate(script(IN_JAVASCRIPT), [host.url, feeds])
+        made = evaluated(page, host, "models", "inJavascript", feeds)
     assert is_right(made["found"], network)
     assert made["target"] == "javascript"
     assert made["targetReason"].startswith("This page may not run WebAssembly: it is off")
@@ -188,31 +154,9 @@ def test_models_and_kernels_run_in_javascript_where_the_page_may_not_run_webasse
     ), "before it is fetched"
 
 
-RUN = """
-  const seen = [];
-  const zoo = await open();
-  const model = await zoo.model(`${host}/small.json`, { onProgress: (p) => seen.push(p) });
-  const give = { ids: BigInt64Array.from(feeds.ids, BigInt), x: Float32Array.from(feeds.x) };
-  const [first, second] = await Promise.all([model.run(give), model.run(feeds)]);
-  await model.complete();
-  const profile = await model.profile({ runs: 2 });
-  const types = Object.values(first).map((each) => each.constructor.name);
-  const plain = ([name, data]) => [name, [...data].map(Number)];
-  const listed = (outputs) => Object.fromEntries(Object.entries(outputs).map(plain));
-  const result = {
-    first: listed(first), second: listed(second), types,
-    isolated: crossOriginIsolated, inputs: model.inputs, plan: model.plan,
-    phases: seen, table: profile.table(), events: profile.trace().traceEvents,
-  };
-  await model[Symbol.asyncDispose]();
-  result.after = await refusal(() => model.run(feeds));
-  return result;
-"""
-
-
 def test_a_model_computes_what_numpy_does(page: Page, host: Host) -> None:
     network = small()
-    found = page.evaluate(script(RUN), [host.url, lists(network.feeds)])
+    found = evaluated(page, host, "models", "run", lists(network.feeds))
     assert found["isolated"] is False
     assert is_right(found["first"], network)
     assert is_right(found["second"], network), "plain numbers do as well as typed arrays"
@@ -229,28 +173,12 @@ def test_a_model_computes_what_numpy_does(page: Page, host: Host) -> None:
     assert "run: small was disposed of" in found["after"]
 
 
-TYPED = """
-  const model = await (await open()).model(`${host}/typed.json`);
-  const { whole, flag, byte } = feeds;
-  const plain = (outputs) => Object.fromEntries(
-    Object.entries(outputs).map(([name, data]) => [name, [...data].map(Number)]));
-  const arrays = { whole: Int32Array.from(whole), flag: Uint8Array.from(flag) };
-  const first = await model.run({ ...arrays, byte: Uint8Array.from(byte) });
-  const types = Object.values(first).map((data) => data.constructor.name);
-  const found = { first: plain(first), types, second: plain(await model.run(feeds)), refused: [] };
-  for (const wrong of [{ byte: [0, 1, 2, 3, 256] }, { flag: [0, 1, 2, 1, 0] }])
-    found.refused.push(await refusal(() => model.run({ ...feeds, ...wrong })));
-  await model.dispose();
-  return found;
-"""
-
-
 def test_integers_and_booleans_go_in_and_come_out_as_a_model_has_them(
     page: Page, host: Host, tmp_path: Path
 ) -> None:
     network = typed(tmp_path)
     host.write(network)
-    found = page.evaluate(script(TYPED), [host.url, lists(network.feeds)])
+    found = evaluated(page, host, "models", "typed", lists(network.feeds))
     assert found["types"] == ["Int32Array", "Uint8Array", "Uint8Array"]
     for run in ("first", "second"):
         assert found[run] == {
@@ -263,28 +191,8 @@ def test_integers_and_booleans_go_in_and_come_out_as_a_model_has_them(
     assert "Input flag (bool) takes whole numbers from 0 to 1; entry 2 is 2" in flag
 
 
-REFUSE = """
-  const model = await (await open()).model(`${host}/small.json`, { check: false });
-  const { ids, x } = feeds;
-  const shaped = (data, shape) => ({ data, shape });
-  const all = [];
-  for (const wrong of [
-    { ids }, { ids, x, z: [1] }, { ids: ids.slice(1), x }, { ids, x: shaped(x, [20, 9]) },
-    { ids: ids.map((i) => i + 0.5), x }, { ids: ids.map(() => 2 ** 40), x },
-    { ids, x: BigInt64Array.from(x, () => 1n) },
-  ]) all.push(await refusal(() => model.run(wrong)));
-  all.push(await refusal(() => model.run({ ids, x }, { sinal: undefined })));
-  all.push(await refusal(() => model.profile({ run: 2 })));
-  await model.dispose();
-  all.push(await refusal(() => (open()).then((zoo) => zoo.model(`${host}/none.json`))));
-  all.push(await refusal(() => (open()).then((zoo) =>
-    zoo.model(`${host}/small.json`, { memoryBytes: 1000 }))));
-  return all;
-"""
-
-
 def test_what_does_not_fit_is_refused_with_what_to_do(page: Page, host: Host) -> None:
-    found = page.evaluate(script(REFUSE), [host.url, lists(small().feeds)])
+    found = evaluated(page, host, "models", "refuse", lists(small().feeds))
     wanted = [
         "run: Input x is missing: give 9×20 entries of float32",
         "run: The model has no input z; its inputs are ids, x",
@@ -302,64 +210,16 @@ def test_what_does_not_fit_is_refused_with_what_to_do(page: Page, host: Host) ->
         assert sentence.startswith(start)
 
 
-STOP = """
-  const zoo = await open();
-  const early = new AbortController();
-  const loading = refusal(() => zoo.model(`${host}/deep.json`, { signal: early.signal }));
-  early.abort(new Error("gone"));
-  const model = await zoo.model(`${host}/deep.json`);
-  const small = await zoo.model(`${host}/small.json`);
-  const x = Float32Array.from(feeds.x);
-  const whole = performance.now();
-  const output = await model.run({ x });
-  const wholeMs = performance.now() - whole;
-  const stop = new AbortController();
-  const stopped = refusal(() => model.run({ x }, { signal: stop.signal }));
-  const next = model.run({ x });
-  await new Promise((resolve) => setTimeout(resolve, wholeMs / 8));
-  const at = performance.now();
-  stop.abort(new Error("enough"));
-  const reason = await stopped;
-  const stopMs = performance.now() - at;
-  const again = await next;
-  const beside = await small.run({ ids: feeds.ids, x: feeds.rows });
-  const left = model.plan.memoryBytes + small.plan.memoryBytes;
-  await model.dispose();
-  await small.dispose();
-  return { loading: await loading, reason, stopMs, wholeMs, left,
-           y: [...output.y], again: [...again.y], beside: [...beside.y] };
-"""
-
-
 def test_a_run_is_stopped_between_kernels_while_another_waits(page: Page, host: Host) -> None:
     network, other = deep(), small()
     feeds = lists({"x": network.feeds["x"], "ids": other.feeds["ids"], "rows": other.feeds["x"]})
-    found = page.evaluate(script(STOP), [host.url, feeds])
+    found = evaluated(page, host, "models", "stop", feeds)
     assert found["loading"] == "Error: gone"
     assert found["reason"] == "Error: enough"
     assert found["stopMs"] < found["wholeMs"] / 2, "far from its end"
     assert close(found["y"], network.outputs["y"])
     assert close(found["again"], network.outputs["y"]), "the next run is not touched"
     assert close(found["beside"], other.outputs["y"]), "a second model of the page"
-
-
-DEEP = """
-  const zoo = await open({ threads: 2 });
-  const model = await zoo.model(`${host}/deep.json`);
-  const x = Float32Array.from(feeds.x);
-  let output;
-  for (let i = 0; i < 4; i++) output = await model.run({ x });
-  const stop = new AbortController();
-  const stopped = refusal(() => model.run({ x }, { signal: stop.signal }));
-  setTimeout(() => stop.abort(new Error("enough")), 10);
-  const reason = await stopped;
-  const { calls } = await model.profile({ runs: 1 });
-  const { threads, singleThreadReason } = model.plan;
-  await model.dispose();
-  zoo.dispose();
-  return { y: [...output.y], threads, singleThreadReason, reason,
-           used: calls.map((call) => call.threads), isolated: crossOriginIsolated };
-"""
 
 
 def test_threads_share_the_calls_of_a_model_in_an_isolated_page(
@@ -369,23 +229,13 @@ def test_threads_share_the_calls_of_a_model_in_an_isolated_page(
     with site(ISOLATED) as address:
         page = lone_browser.new_page()
         page.goto(address)
-        found = page.evaluate(script(DEEP), [host.url, lists(network.feeds)])
+        found = evaluated(page, host, "models", "deep", lists(network.feeds))
         page.close()
     assert found["isolated"] is True
     assert (found["threads"], found["singleThreadReason"]) == (2, None)
     assert close(found["y"], network.outputs["y"])
     assert found["reason"] == "Error: enough"
     assert set(found["used"]) <= {1, 2}
-
-
-WRONG = """
-  const zoo = await open();
-  const model = await zoo.model(`${host}/%s.json`, { check: "first" });
-  const output = await model.run(feeds);
-  const { calls } = model.plan;
-  await model.dispose();
-  return { y: [...output.y], fell: calls.filter((call) => call.fallbackReason !== null) };
-"""
 
 
 @pytest.mark.parametrize("kind", ["wrong", "trapping"])
@@ -397,7 +247,7 @@ def test_a_wrong_kernel_gives_way_to_its_default_and_the_host_hears_of_it(
     network = small(kind)
     host.write(network, **{"add:f32:n180": chosen(Workload.parse("add:f32:n180"), break_it)})
     host.told.clear()
-    found = page.evaluate(script(WRONG % kind), [host.url, lists(network.feeds)])
+    found = evaluated(page, host, "models", "wrong", {"kind": kind, "inputs": lists(network.feeds)})
     assert close(found["y"], network.outputs["y"])
     assert [call["label"] for call in found["fell"]] == ["residual"]
     assert [(each["workload"], each["stage"]) for each in host.told] == [
@@ -405,58 +255,25 @@ def test_a_wrong_kernel_gives_way_to_its_default_and_the_host_hears_of_it(
     ]
 
 
-LATE = """
-  const zoo = await open();
-  const model = await zoo.model(`${host}/late.json`);
-  const fell = [];
-  model.on("fallback", ({ workload }) => fell.push(workload));
-  const first = await model.run(feeds);
-  await model.complete();
-  const second = await model.run(feeds);
-  await model.dispose();
-  return { first: [...first.y], second: [...second.y], fell };
-"""
-
-
 def test_a_wrong_kernel_is_found_when_the_page_wants_no_run(page: Page, host: Host) -> None:
     network = small("late")
     host.write(network, **{"add:f32:n180": chosen(Workload.parse("add:f32:n180"), _subtracting)})
     host.told.clear()
-    found = page.evaluate(script(LATE), [host.url, lists(network.feeds)])
+    found = evaluated(page, host, "models", "late", lists(network.feeds))
     assert not close(found["first"], network.outputs["y"])
     assert found["fell"] == ["add:f32:n180"]
     assert close(found["second"], network.outputs["y"])
     assert [each["stage"] for each in host.told] == ["compare"]
 
 
-SLOW = """
-  const model = await (await open()).model(`${host}/slow.json`);
-  const running = model.run({ x: Float32Array.from(feeds.x) });
-  const stop = new AbortController();
-  const stopped = refusal(() => model.run(feeds, { signal: stop.signal }));
-  stop.abort(new Error("enough"));
-  const before = await fetch(`${host}/rest`, { method: "POST", body: "{}" }).then(() => "asked");
-  return { y: [...(await running).y], stopped: await stopped, before };
-"""
-
-
 def test_a_model_in_a_file_runs_before_its_device_is_probed(
     lone_browser: Browser, host: Host
 ) -> None:
     network = small()
-    told = """async ([host, feeds]) => {
-      const { KernelZoo } = await import(`${host}/client/sdk.js`);
-      const zoo = await KernelZoo.open(host, { backend: "wasm" });
-      const model = await zoo.model(`${host}/small.json`);
-      const { y } = await model.run(feeds);
-      await model.complete();
-      const loaded = performance.getEntriesByType("resource").map(({ name }) => name);
-      return { y: [...y], loaded, notes: Object.keys(localStorage), class: zoo.deviceClass };
-    }"""
     with site({}) as address:
         page = lone_browser.new_page()
         page.goto(address)
-        answer = page.evaluate(told, [host.url, lists(network.feeds)])
+        answer = evaluated(page, host, "models", "unprobed", lists(network.feeds))
         page.close()
     assert close(answer["y"], network.outputs["y"])
     assert any("runtime-" in name for name in answer["loaded"])
@@ -465,14 +282,6 @@ def test_a_model_in_a_file_runs_before_its_device_is_probed(
     assert answer["class"] is None
 
 
-RUN_OFTEN = """async ([host, feeds]) => {
-  const { KernelZoo } = await import(`${host}/client/sdk.js`);
-  const zoo = await KernelZoo.open(host, { backend: "wasm" });
-  const model = await zoo.model(`${host}/NAME.json`, { check: false });
-  let outputs;
-  for (let i = 0; i < 5; i++) outputs = await model.run(feeds);
-  return [...outputs.y];
-}"""
 CODE_CATEGORIES = ["devtools.timeline", "disabled-by-default-devtools.timeline"]
 CACHE_HIT = "v8.wasm.moduleCacheHit"
 KEPT_MS = (3_000, 30_000, 120_000)
@@ -490,7 +299,6 @@ def traced_visit(
     rest_ms: int,
 ) -> set[str]:
     """Returns what Chromium traced of WebAssembly's code while a page ran a model, and rested."""
-    body = RUN_OFTEN.replace("NAME", network.plan.model)
     traced: list[dict[str, Any]] = []
     with opened_profile(lone_browser.browser_type, str(profile)) as context:
         page = context.pages[0]
@@ -499,7 +307,7 @@ def traced_visit(
         tracer.on("Tracing.dataCollected", lambda told: traced.extend(told["value"]))
         with_categories = {"includedCategories": CODE_CATEGORIES}
         tracer.send("Tracing.start", {"traceConfig": with_categories})
-        y = page.evaluate(body, [host.url, lists(network.feeds)])
+        y = evaluated(page, host, "models", "runOften", lists(network.feeds), network.plan.model)
         page.wait_for_timeout(rest_ms)
         ended: list[bool] = []
         tracer.on("Tracing.tracingComplete", lambda _: ended.append(True))
@@ -557,26 +365,10 @@ def test_a_run_begins_while_weights_are_on_their_way(page: Page, host: Host) -> 
     network = deep("slow", layers=2)
     host.write(network)
     host.held = Event()
-    found = page.evaluate(script(SLOW), [host.url, lists(network.feeds)])
+    found = evaluated(page, host, "models", "slow", lists(network.feeds))
     host.held = None
     assert close(found["y"], network.outputs["y"])
     assert found["stopped"] == "Error: enough"
-
-
-FEW_BITS = """
-  const seen = [];
-  const zoo = await open();
-  const options = { save: "few", onProgress: (p) => seen.push(p) };
-  const outputs = [];
-  for (let visit = 0; visit < 2; visit++) {
-    const model = await zoo.model(`${host}/few.json`, options);
-    outputs.push([...(await model.run(feeds)).y]);
-    await model.complete();
-    await model.saved;
-    await model.dispose();
-  }
-  return { outputs, seen };
-"""
 
 
 def test_weights_in_fewer_bits_become_those_of_the_golden_outputs(page: Page, host: Host) -> None:
@@ -585,23 +377,12 @@ def test_weights_in_fewer_bits_become_those_of_the_golden_outputs(page: Page, ho
     network = few_bits()
     assert [each.storage.axis for each in network.plan.weights if each.storage][-2:] == [0, 1]
     host.write(network)
-    argument = [host.url, lists(network.feeds)]
     host.cuts = 1
-    found = page.evaluate(script(FEW_BITS), argument)
+    found = evaluated(page, host, "models", "fewBits", lists(network.feeds))
     assert all(close(y, network.outputs["y"]) for y in found["outputs"])
     weights = [each for each in found["seen"] if each["phase"] == "weights"]
     assert weights[-1]["loaded"] == weights[-1]["total"] == network.plan.file_bytes
     assert host.sent.count("/few.weights") == 2, "a second visit reads what is kept"
-
-
-OF_BYTES = """
-  const model = await (await open()).model(`${host}/bytes.json`, { check: true });
-  const { tokens, mask } = feeds;
-  const [output] = Object.values(await model.run({ tokens, mask }));
-  await model.complete();
-  await model.dispose();
-  return [...output];
-"""
 
 
 def test_a_file_of_onnxruntimes_quantiser_computes_what_onnxruntime_does(
@@ -612,18 +393,9 @@ def test_a_file_of_onnxruntimes_quantiser_computes_what_onnxruntime_does(
     matrices = [each for each in network.plan.weights if each.dtype is DType.I8]
     assert sum(each.bytes for each in matrices) == 2 * (4 * 32 * 32 + 2 * 32 * 64)
     host.write(network)
-    found = page.evaluate(script(OF_BYTES), [host.url, lists(network.feeds)])
+    found = evaluated(page, host, "models", "ofBytes", lists(network.feeds))
     (wanted,) = network.outputs.values()
     assert close(found, wanted)
-
-
-OPENED = """
-  const zoo = await open();
-  const model = await zoo.model(`${host}/deep.json`);
-  const { y } = await model.run(feeds);
-  await model.dispose();
-  return { y: [...y], isolated: crossOriginIsolated };
-"""
 
 
 @pytest.mark.parametrize("headers", [{}, ISOLATED], ids=["alone", "isolated"])
@@ -640,7 +412,7 @@ def test_weights_whose_connection_breaks_are_fetched_from_the_last_whole_chunk_o
         with site(headers) as address:
             page = lone_browser.new_page()
             page.goto(address)
-            found = page.evaluate(script(OPENED), [host.url, lists(network.feeds)])
+            found = evaluated(page, host, "models", "opened", lists(network.feeds))
             page.close()
     finally:
         host.ranged, host.cuts = False, 0
@@ -649,29 +421,6 @@ def test_weights_whose_connection_breaks_are_fetched_from_the_last_whole_chunk_o
     assert host.sent.count("/deep.weights") == 1
     half, quarter = whole // 2, whole // 4
     assert host.parts == [(half, half), (half + quarter, quarter)]
-
-
-STARTS_COUNTED = """
-  globalThis.Blob = class extends Blob {
-    // Workers start none themselves.
-    constructor(parts, options) { super(["delete globalThis.Worker;", ...parts], options); }
-  };
-  globalThis.started = 0;
-  globalThis.Worker = class extends Worker {
-    constructor(...given) { super(...given); globalThis.started += 1; }
-  };
-"""
-SMALL_AND_LARGE = """
-  const zoo = await open();
-  const found = [];
-  for (const name of ["deep", "large"]) {
-    const model = await zoo.model(`${host}/${name}.json`);
-    const { y } = await model.run(feeds[name]);
-    found.push([[...y], globalThis.started]);
-    await model.dispose();
-  }
-  return found;
-"""
 
 
 def test_weights_of_a_large_model_are_received_by_a_worker_that_its_page_starts(
@@ -685,9 +434,9 @@ def test_weights_of_a_large_model_are_received_by_a_worker_that_its_page_starts(
     feeds = {each.plan.model: lists(each.feeds) for each in (few, large)}
     with site(ISOLATED) as address:
         page = lone_browser.new_page()
-        page.add_init_script(STARTS_COUNTED)
+        page.add_init_script(path=PAGES / "starts_counted.js")
         page.goto(address)
-        (few_y, one), (large_y, three) = page.evaluate(script(SMALL_AND_LARGE), [host.url, feeds])
+        (few_y, one), (large_y, three) = evaluated(page, host, "models", "smallAndLarge", feeds)
         page.close()
     assert close(few_y, few.outputs["y"])
     assert close(large_y, large.outputs["y"])
@@ -695,21 +444,11 @@ def test_weights_of_a_large_model_are_received_by_a_worker_that_its_page_starts(
     assert host.sent.count("/large.weights") == 1
 
 
-NO_CLASS = """
-  const zoo = await open();
-  const model = await zoo.model(`${host}/few.json`);
-  const { y } = await model.run(feeds);
-  await model.complete();
-  await model.dispose();
-  return [...y];
-"""
-
-
 def test_a_file_that_names_no_class_of_devices_is_for_wasm(page: Page, host: Host) -> None:
     """The worker that unpacks weights is chosen by the target."""
     network = few_bits()
     host.write_for("", network)
-    found = page.evaluate(script(NO_CLASS), [host.url, lists(network.feeds)])
+    found = evaluated(page, host, "models", "noClass", lists(network.feeds))
     assert close(found, network.outputs["y"])
 
 
@@ -735,13 +474,7 @@ def test_a_file_with_one_byte_changed_is_refused(page: Page, host: Host, what: s
     body = file.read_bytes()
     at = len(body) - 5
     file.write_bytes(body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :])
-    # What was right before, of the same name by its hash, is not compared again.
-    refused = """return refusal(async () => {
-      localStorage.clear();
-      const model = await (await open()).model(`${host}/changed.json`);
-      await model.complete();
-    });"""
-    found = page.evaluate(script(refused), [host.url, {}])
+    found = evaluated(page, host, "models", "openChanged")
     assert found.startswith("artifact: ")
     assert "SHA-256" in found
 
@@ -756,24 +489,10 @@ def test_another_engine_computes_the_same(host: Host, tmp_path: Path, kind: Brow
         try:
             opened.connect()
             opened.goto(address)
-            found = opened.evaluate(script(RUN), [host.url, lists(network.feeds)])
+            found = evaluated(opened, host, "models", "run", lists(network.feeds))
         finally:
             opened.kill()
     assert is_right(found["first"], network)
-
-
-ISOLATED_RUN = """
-  const zoo = await open({ threads: 2 });
-  const model = await zoo.model(`${host}/small.json`);
-  await model.complete();
-  const ids = BigInt64Array.from(feeds.ids, BigInt);
-  const give = { ids, x: Float32Array.from(feeds.x) };
-  await model.run(give);
-  const outputs = Object.entries(await model.run(give));
-  const first = Object.fromEntries(outputs.map(([name, data]) => [name, [...data].map(Number)]));
-  const { threads, singleThreadReason } = model.plan;
-  return { isolated: crossOriginIsolated, first, threads, singleThreadReason };
-"""
 
 
 @pytest.mark.parametrize("shares_memory", [False, True])
@@ -788,7 +507,7 @@ def test_webkit_that_isolates_a_page_runs_models_with_shared_memory_and_without(
         try:
             opened.connect()
             opened.goto(address)
-            found = opened.evaluate(script(ISOLATED_RUN), [host.url, lists(network.feeds)])
+            found = evaluated(opened, host, "models", "isolatedRun", lists(network.feeds))
         finally:
             opened.kill()
     assert found["isolated"]

@@ -25,14 +25,15 @@ from tests.browser.model_host import (
     COUNT,
     GPU_CLASS,
     LOSE,
+    PAGES,
     PROBED,
     Host,
     close,
+    evaluated,
     hosting,
     is_right,
     lists,
     page_elsewhere,
-    script,
 )
 from tests.browser.model_plans import (
     attentive,
@@ -122,45 +123,12 @@ def page(gpu_browser: Browser) -> Iterator[Page]:
         yield opened
 
 
-RUN = """
-  const zoo = await open();
-  const model = await zoo.model(`${host}/webgpu/small.json`);
-  const zero = { ids: feeds.ids.map(() => 0), x: feeds.x };
-  const runs = await Promise.all([feeds, zero, feeds, zero, feeds].map((each) => model.run(each)));
-  const bindGroups = 3 * model.plan.calls.length;
-  let loaded = await counted();
-  for (let i = 0; i < 300 && loaded.bindGroups < bindGroups; i++) {
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    loaded = await counted();
-  }
-  await model.run(feeds);
-  const after = await counted();
-  const more = ([name, count]) => [name, count - loaded[name]];
-  const ofRun = Object.fromEntries(Object.entries(after).map(more));
-  const spare = await model.run(zero);
-  const memory = Object.entries(spare).map(([name, { buffer }]) => [name, buffer]);
-  runs.push(await model.run(feeds, { into: spare }));
-  const taken = memory.map(([name, { detached }]) => detached && name);
-  const { calls, totalMs } = await model.profile({ runs: 1 });
-  const { plan } = model;
-  const stop = new AbortController();
-  const stopped = refusal(() => model.run(feeds, { signal: stop.signal }));
-  stop.abort(new Error("enough"));
-  const reason = await stopped;
-  const plain = ([name, data]) => [name, [...data].map(Number)];
-  const listed = runs.map((outputs) => Object.fromEntries(Object.entries(outputs).map(plain)));
-  await model.dispose();
-  return { listed, plan, reason, totalMs, loaded, ofRun, taken,
-           took: calls.map((call) => call.elapsedMs) };
-"""
-
-
 def test_a_model_on_the_gpu_computes_what_numpy_does(page: Page, host: Host) -> None:
     """Also in runs that overlap, each with inputs of its own. What never changes is made when the
     model is loaded, and once more without the uniform of slices when a run was short: a run is one
     pass in one submission."""
     network = small()
-    found = page.evaluate(script(RUN), [host.url, lists(network.feeds)])
+    found = evaluated(page, host, "models_gpu", "run", lists(network.feeds))
     first, second, *_ = runs = found["listed"]
     assert is_right(first, network)
     assert not close(second["y"], network.outputs["y"])
@@ -179,38 +147,6 @@ def test_a_model_on_the_gpu_computes_what_numpy_does(page: Page, host: Host) -> 
     assert plan["memoryBytes"] >= network.plan.memory.weights
 
 
-ORDER = """
-  // What the page asks of the zoo and of its GPU, in order.
-  globalThis.order = [];
-  const before = (type, name, note) => {
-    const made = type.prototype?.[name] ?? type[name];
-    (type.prototype ?? type)[name] = function (...given) {
-      note(...given);
-      return made.apply(this, given);
-    };
-  };
-  before(GPUAdapter, "requestDevice", () => order.push("device"));
-  before(globalThis, "fetch", (url) => {
-    const [, found] = `${url}`.match(/v1\\/models\\/small\\/.*%3A(wasm|webgpu)/) ?? [];
-    if (found) order.push(found);
-  });
-"""
-VISIT = """
-  const zoo = await KernelZoo.open(host);
-  const model = await zoo.model("small");
-  const { y } = await model.run(feeds);
-  await model.complete();
-  order.push("complete");
-  const { target } = model.plan;
-  for (let i = 0; i < 300 && !order.includes("device"); i++) {
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-  await model.dispose();
-  zoo.dispose();
-  return { order, target, y: [...y] };
-"""
-
-
 @pytest.mark.parametrize(
     ("known", "wanted"),
     [
@@ -224,43 +160,11 @@ def test_a_page_that_knows_nothing_of_its_gpu_does_not_wait_for_it(
 ) -> None:
     """Its model runs on WebAssembly, and the GPU is probed when the model is complete."""
     network = small()
-    with page_elsewhere(gpu_browser, known + ORDER) as page:
-        found = page.evaluate(script(VISIT), [host.url, lists(network.feeds)])
+    with page_elsewhere(gpu_browser, known + (PAGES / "order.js").read_text()) as page:
+        found = evaluated(page, host, "models_gpu", "visit", lists(network.feeds))
     assert close(found["y"], network.outputs["y"])
     assert found["target"] == "wasm", "nobody has timed it on the GPU"
     assert found["order"] == wanted
-
-
-KEEP = """
-  const zoo = await open();
-  const visit = async () => {
-    const model = await zoo.model(`${host}/webgpu/small.json`, { save: "mine", check: false });
-    const outputs = await model.run(feeds);
-    await model.saved;
-    await model.dispose();
-    return [...outputs.y];
-  };
-  const loaded = async () => {
-    const model = await zoo.loadGraph("mine");
-    const { target } = model.plan;
-    const outputs = await model.run(feeds);
-    await model.dispose();
-    return [[...outputs.y], target, model.inputs.map(({ name }) => name)];
-  };
-"""
-
-DAMAGED = """
-  const root = await navigator.storage.getDirectory();
-  const folder = await root.getDirectoryHandle("kernelzoo-graphs");
-  for await (const [name, handle] of folder.entries()) {
-    if (!name.endsWith(".weights")) continue;
-    const body = new Uint8Array(await (await handle.getFile()).arrayBuffer());
-    const writing = await handle.createWritable();
-    await writing.write(body.fill(body[2000] ^ 1, 2000, 2001));
-    await writing.close();
-  }
-  return [await refusal(loaded), await zoo.listGraphs(), await visit()];
-"""
 
 
 def test_a_model_on_the_gpu_is_kept_and_opened_by_its_key_without_the_network(
@@ -269,110 +173,28 @@ def test_a_model_on_the_gpu_is_kept_and_opened_by_its_key_without_the_network(
     """It holds as on WebAssembly: what is changed on the device is fetched anew, or refused."""
     network = small()
 
-    def run(body: str) -> Any:
-        return page.evaluate(script(KEEP + body), [host.url, lists(network.feeds)])
+    def run(function: str) -> Any:
+        return evaluated(page, host, "models_gpu", function, lists(network.feeds))
 
     right = network.outputs["y"]
     weights = "/webgpu/small.weights"
-    assert close(run("return visit();"), right)
+    assert close(run("visitKept"), right)
     host.sent.clear()
-    assert close(run("return visit();"), right)
+    assert close(run("visitKept"), right)
     assert weights not in host.sent
     page.context.set_offline(True)
     try:
-        y, target, inputs = run("return loaded();")
+        y, target, inputs = run("loadKept")
     finally:
         page.context.set_offline(False)
     assert close(y, right)
     assert (target, inputs) == ("webgpu", ["ids", "x"])
-    refused, keys, y = run(DAMAGED)
+    refused, keys, y = run("damaged")
     assert refused.startswith("storage: The kept weights of small cannot be read")
     assert keys == []
     assert close(y, right)
     assert weights in host.sent
-    run("await zoo.deleteGraph('mine');")
-
-
-TUNE = """
-  const zoo = await open({ backend: "webgpu" });
-  const model = await zoo.model("tuned", { tune: "idle" });
-  const heard = [];
-  model.on("swap", ({ candidate }) => heard.push(["swap", candidate]));
-  model.on("regression", ({ candidate, reason }) => heard.push(["regression", candidate, reason]));
-  model.on("devicelost", ({ reason }) => heard.push(["devicelost", reason]));
-  const x = Float32Array.from(feeds.x);
-  const run = async () => [...(await model.run({ x })).y];
-  const until = async (holds) => {
-    for (const start = performance.now(); performance.now() < start + 30_000 && !holds(); ) {
-      await run();
-      await new Promise((resolve) => setTimeout(resolve, 40));
-    }
-  };
-  const swapped = () => model.tuning.swaps.length > 0;
-"""
-
-WRONG = """
-  await until(swapped);
-  const [{ level, since }] = model.plan.calls;
-  const right = await run();
-  const { measured, reason, sent } = model.tuning;
-  const normal = x[0];
-  x[0] = RARE;
-  let last;
-  for (let i = 0; i < 400 && heard.length < 2; i++) last = await run();
-  const later = await run();
-  x[0] = normal;
-  const after = await run();
-  await model.dispose();
-  zoo.dispose();
-  const shown = { level, since: since instanceof Date, measured, reason, sent };
-  return { heard, right, after, last, later, ...shown };
-""".replace("RARE", f"{RARE}")
-
-LATER = """
-  await until(swapped);
-  await model.dispose();
-  const later = await zoo.model("tuned", { tune: "idle" });
-  later.on("regression", ({ candidate, reason }) => heard.push(["regression", candidate, reason]));
-  const [{ level, candidate }] = later.plan.calls;
-  const again = async () => [...(await later.run({ x })).y];
-  const right = await again();
-  const normal = x[0];
-  x[0] = RARE;
-  let last;
-  for (let i = 0; i < 2_000 && heard.length < 2; i++) last = await again();
-  const same = await again();
-  x[0] = normal;
-  const after = await again();
-  const [{ level: left }] = later.plan.calls;
-  const calls = later.plan.calls.length;
-  const { uniforms } = await counted();
-  await later.dispose();
-  zoo.dispose();
-  return { heard, level, candidate, right, last, same, after, left, calls, uniforms };
-""".replace("RARE", f"{RARE}")
-
-LOST = """
-  const before = model.plan;
-  const first = await run();
-  await until(swapped);
-  const second = await run();
-  const kept = () => Object.entries(localStorage).filter(([key]) => key.includes("won:"));
-  const winners = kept().map(([, note]) => Object.keys(JSON.parse(note).wins).length);
-  new BroadcastChannel("lose").postMessage(null);
-  const third = await run();
-  const after = model.plan;
-  const { state } = model.tuning;
-  const fourth = await run();
-  await model.dispose();
-  const later = await zoo.model("tuned", { tune: "idle" });
-  const { target, targetReason } = later.plan;
-  await later.dispose();
-  zoo.dispose();
-  const left = kept().map(([, note]) => Object.keys(JSON.parse(note).wins).length);
-  const ys = [first, second, third, fourth];
-  return { heard, before, after, target, targetReason, ys, state, winners, left };
-"""
+    run("deleteKept")
 
 
 def if_rare(candidate: Candidate) -> bytes:
@@ -411,14 +233,11 @@ def test_a_model_on_the_gpu_is_tuned_and_goes_on_on_wasm_when_that_is_lost(
 ) -> None:
     feeds = lists({"x": TUNED.feeds["x"]})
 
-    def tune(body: str) -> Any:
-        return page_that_loses.evaluate(script(TUNE + body), [host.url, feeds])
-
     # 1. Kernels that do not compile or compute wrongly are passed over; one that is wrong for few
     #    inputs is taken back in that inference.
     wrong, rare, other = SPACE[1], SPACE[2], SPACE[3]
     host.offer((SPACE[0], b"no kernel"), (wrong, subtracting(wrong)), (rare, if_rare(rare)))
-    found = tune(WRONG)
+    found = evaluated(page_that_loses, host, "models_gpu", "wrong", feeds, RARE)
     assert [what for what, *_ in found["heard"]] == ["swap", "regression"], found["reason"]
     assert [each[1] for each in found["heard"]] == [rare.candidate_id] * 2
     assert "disagrees" in found["heard"][1][2]
@@ -429,7 +248,7 @@ def test_a_model_on_the_gpu_is_tuned_and_goes_on_on_wasm_when_that_is_lost(
 
     # 2. A winner does not outlive the GPU that was lost while it ran.
     host.offer((other, None))
-    found = tune(LOST)
+    found = evaluated(page_that_loses, host, "models_gpu", "lost", feeds)
     assert all(close(y, TUNED.outputs["y"]) for y in found["ys"])
     assert (found["before"]["target"], found["after"]["target"]) == ("webgpu", "wasm")
     assert "lost" in found["after"]["targetReason"]
@@ -447,7 +266,7 @@ def test_a_kernel_kept_for_the_gpu_that_is_silently_wrong_is_found_in_the_visit_
     rare = SPACE[2]
     host.offer((rare, if_rare(rare)))
     feeds = lists({"x": TUNED.feeds["x"]})
-    found = page.evaluate(script(TUNE + LATER), [host.url, feeds])
+    found = evaluated(page, host, "models_gpu", "later", feeds, RARE)
     assert (found["level"], found["candidate"]) == ("page", rare.candidate_id)
     assert [each[:2] for each in found["heard"]] == [
         ["swap", rare.candidate_id],
@@ -460,33 +279,11 @@ def test_a_kernel_kept_for_the_gpu_that_is_silently_wrong_is_found_in_the_visit_
     assert found["uniforms"] == found["calls"], "one of each call that runs, of no other"
 
 
-OF_F16 = """
-  const zoo = await open({ backend: "webgpu" });
-  const x = Float32Array.from(feeds.v0);
-  const opened = async (model) => {
-    const outputs = await model.run({ v0: x });
-    const { target, memoryBytes } = model.plan;
-    return { model, target, memoryBytes, y: [...outputs.out0], dtype: model.outputs[0].dtype };
-  };
-  const first = await opened(await zoo.model("half", { save: "half" }));
-  await first.model.saved;
-  await first.model.dispose();
-  const kept = await opened(await zoo.loadGraph("half"));
-  await kept.model.dispose();
-  const lost = await opened(await zoo.model("half"));
-  new BroadcastChannel("lose").postMessage(null);
-  const after = await opened(lost.model);
-  await lost.model.dispose();
-  zoo.dispose();
-  return [first, kept, lost, after].map(({ model, ...told }) => told);
-"""
-
-
 def test_a_model_of_f16_goes_on_in_f32_when_the_gpu_is_lost(
     page_that_loses: Page, host: Queue
 ) -> None:
     plain, halved = HALF
-    found = page_that_loses.evaluate(script(OF_F16), [host.url, lists(plain.feeds)])
+    found = evaluated(page_that_loses, host, "models_gpu", "ofF16", lists(plain.feeds))
     assert [each["target"] for each in found] == ["webgpu", "webgpu", "webgpu", "wasm"]
     first, kept, lost, after = (np.array(each["y"]) for each in found)
     assert {each["dtype"] for each in found} == {"float32"}
@@ -497,27 +294,9 @@ def test_a_model_of_f16_goes_on_in_f32_when_the_gpu_is_lost(
     assert close(list(after), wanted)
 
 
-BEYOND_F16 = """
-  const zoo = await open({ backend: "webgpu" });
-  const model = await zoo.model("half");
-  const heard = [];
-  model.on("devicelost", ({ reason }) => heard.push(reason));
-  const x = Float32Array.from(feeds.v0, (entry) => 1e6 * entry);
-  const targets = [model.plan.target];
-  let outputs;
-  for (let i = 0; i < 2; i++) {
-    outputs = await model.run({ v0: x });
-    targets.push(model.plan.target);
-  }
-  await model.dispose();
-  zoo.dispose();
-  return { targets, heard, y: [...outputs.out0] };
-"""
-
-
 def test_a_run_that_leaves_f16_is_answered_in_f32(page_that_loses: Page, host: Queue) -> None:
     plain, _ = HALF
-    found = page_that_loses.evaluate(script(BEYOND_F16), [host.url, lists(plain.feeds)])
+    found = evaluated(page_that_loses, host, "models_gpu", "beyondF16", lists(plain.feeds))
     assert found["targets"] == ["webgpu", "wasm", "wasm"]
     (reason,) = found["heard"]
     assert reason.startswith("A run of half left the numbers of f16")
@@ -526,34 +305,13 @@ def test_a_run_that_leaves_f16_is_answered_in_f32(page_that_loses: Page, host: Q
     assert close(found["y"], wanted)
 
 
-WITHIN = """
-  const zoo = await open({ backend: "webgpu" });
-  const model = await zoo.model("faint", { tune: "idle" });
-  const heard = [];
-  model.on("devicelost", ({ reason }) => heard.push(reason));
-  const small = Float32Array.from(feeds.x);
-  const large = new Float32Array(small.length).fill(1e4);
-  const run = async (x) => [...(await model.run({ x })).y];
-  for (let i = 0; i < 60; i++) await run(small);
-  const before = model.plan.target;
-  const first = await run(large);
-  let runs = 1;
-  let y = first;
-  while (model.plan.target === "webgpu" && runs++ < 500) y = await run(large);
-  const { target } = model.plan;
-  await model.dispose();
-  zoo.dispose();
-  return { before, target, heard, first, y, runs };
-"""
-
-
 def test_a_page_that_tunes_finds_values_within_a_network_that_f16_has_not(
     page: Page, host: Queue, tmp_path: Path
 ) -> None:
     """Outputs that are finite do not tell."""
     graph = faint(tmp_path)
     host.lines = []
-    found = page.evaluate(script(WITHIN), [host.url, lists(seeded_feeds(graph))])
+    found = evaluated(page, host, "models_gpu", "within", lists(seeded_feeds(graph)))
     assert found["before"] == "webgpu"
     assert found["target"] == "wasm"
     (reason,) = found["heard"]
@@ -564,84 +322,17 @@ def test_a_page_that_tunes_finds_values_within_a_network_that_f16_has_not(
     assert close(found["y"], outputs), "the run in which it was found is repeated"
 
 
-HANGING = """
-  const right = await run();
-  let worst = 0;
-  const largest = right.reduce((most, entry) => Math.max(most, Math.abs(entry)), 0);
-  for (const start = performance.now(); performance.now() < start + 60_000 && !swapped(); ) {
-    const y = await run();
-    worst = y.reduce((most, entry, i) => Math.max(most, Math.abs(entry - right[i])), worst);
-    await new Promise((resolve) => setTimeout(resolve, 40));
-  }
-  const { measured, reason } = model.tuning;
-  const { target } = model.plan;
-  await model.dispose();
-  zoo.dispose();
-  return { heard, measured, reason, target, worst: worst / largest };
-"""
-
-
 @pytest.mark.slow
 def test_a_candidate_that_holds_the_gpu_for_seconds_is_passed_over_and_runs_stay_right(
     page: Page, host: Queue
 ) -> None:
     hangs, winner = SPACE[0], SPACE[3]
     host.offer((hangs, hanging(hangs)), (winner, None))
-    found = page.evaluate(script(TUNE + HANGING), [host.url, lists({"x": TUNED.feeds["x"]})])
+    found = evaluated(page, host, "models_gpu", "hanging", lists({"x": TUNED.feeds["x"]}))
     assert found["heard"] == [["swap", winner.candidate_id]], found
     assert found["measured"] == 2
     assert found["target"] == "webgpu"
     assert found["worst"] < 1e-4
-
-
-LIMIT = """
-  // The device of a model's worker has buffers of so many bytes, and binds so many, at the most.
-  const limit = `{
-    const most = MOST;
-    const request = GPUAdapter.prototype.requestDevice;
-    GPUAdapter.prototype.requestDevice = async function (...given) {
-      const device = await request.apply(this, given);
-      const limits = { maxBufferSize: most, maxStorageBufferBindingSize: most };
-      limits.maxStorageBuffersPerShaderStage = COUNT;
-      for (const name in device.limits) limits[name] ??= device.limits[name];
-      Object.defineProperty(device, "limits", { value: limits });
-      return device;
-    };
-    const { createBuffer } = GPUDevice.prototype;
-    GPUDevice.prototype.createBuffer = function (asked) {
-      const bound = asked.usage & GPUBufferUsage.STORAGE;
-      if (bound && asked.size > most) throw new RangeError("a buffer of " + asked.size + " bytes");
-      return createBuffer.call(this, asked);
-    };
-  }`;
-  globalThis.Blob = class extends Blob {
-    constructor(parts, options) { super([limit, ...parts], options); }
-  };
-"""
-BOUND = """
-  const zoo = await open({ backend: "webgpu" });
-  const model = await zoo.model("small");
-  const outputs = await model.run(feeds);
-  const { target, targetReason } = model.plan;
-  await model.dispose();
-  zoo.dispose();
-  const plain = ([name, data]) => [name, [...data].map(Number)];
-  return { target, targetReason, outputs: Object.fromEntries(Object.entries(outputs).map(plain)) };
-"""
-
-
-WIDE = """
-  const found = {};
-  for (const backend of ["wasm", "webgpu"]) {
-    const zoo = await open({ backend });
-    const model = await zoo.model("wide");
-    const { y } = await model.run(feeds);
-    found[backend] = { target: model.plan.target, memoryBytes: model.memoryBytes, y: [...y] };
-    await model.dispose();
-    zoo.dispose();
-  }
-  return found;
-"""
 
 
 @pytest.mark.slow
@@ -651,28 +342,10 @@ def test_a_value_beyond_what_agents_hold_is_computed_on_either_target(
     network = wide()
     assert any(tensor.size_bytes > MAX_MEASURED_BYTES for tensor in network.plan.tensors)
     _add(host, network, network)
-    found = page.evaluate(script(WIDE), [host.url, lists(network.feeds)])
+    found = evaluated(page, host, "models_gpu", "wide", lists(network.feeds))
     for target, ran in found.items():
         assert ran["target"] == target
         assert close(ran["y"], network.outputs["y"])
-
-
-BEYOND = """
-  const memoryBytes = 2 ** 34;
-  const wasm = await open({ backend: "wasm" });
-  const refused = await refusal(() => wasm.model("beyond", { memoryBytes }));
-  const little = await refusal(() => wasm.model("beyond", { memoryBytes: 2 ** 30 }));
-  wasm.dispose();
-  const zoo = await open({ backend: "auto" });
-  const model = await zoo.model("beyond", { memoryBytes });
-  const outputs = await model.run(feeds);
-  const { target } = model.plan;
-  await model.dispose();
-  zoo.dispose();
-  const plain = ([name, data]) => [name, [...data].map(Number)];
-  const lists = Object.fromEntries(Object.entries(outputs).map(plain));
-  return { refused, little, target, outputs: lists };
-"""
 
 
 def beyond_32_bits() -> PlannedNetwork:
@@ -692,7 +365,7 @@ def test_a_model_beyond_the_addresses_of_webassembly_runs_on_a_gpu_alone(
 ) -> None:
     network = beyond_32_bits()
     _add(host, network, network)
-    found = page.evaluate(script(BEYOND), [host.url, lists(network.feeds)])
+    found = evaluated(page, host, "models_gpu", "beyond", lists(network.feeds))
     assert found["refused"] == (
         "memory: The model takes 4097 MiB; WebAssembly addresses 4096 MiB. Open it with WebGPU, "
         "smaller dimensions or weights of fewer bits."
@@ -706,9 +379,11 @@ def bound_by(
     browser: Browser, host: Queue, most: int, network: PlannedNetwork, count: int = 8
 ) -> dict[str, Any]:
     """Runs `small` where a GPU has buffers of so many bytes at the most, and binds `count`."""
-    limit = LIMIT.replace("MOST", str(most)).replace("COUNT", str(count))
-    with page_elsewhere(browser, limit) as limited:
-        found: dict[str, Any] = limited.evaluate(script(BOUND), [host.url, lists(network.feeds)])
+    limits = f"globalThis.gpuLimits = [{most}, {count}];"
+    with page_elsewhere(browser, limits + (PAGES / "limiting.js").read_text()) as limited:
+        found: dict[str, Any] = evaluated(
+            limited, host, "models_gpu", "bound", lists(network.feeds)
+        )
     return found
 
 

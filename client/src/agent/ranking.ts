@@ -2,9 +2,6 @@
 import type { BallotLineWire, Lease, MeasurementWire } from "../wire/types.js";
 import type { Finalist } from "./messages.js";
 
-/** A candidate that this agent measured and the gateway accepted. */
-export type Ranked = Finalist;
-
 /** Lines of a ballot. */
 export const BALLOT_LINES = 5;
 
@@ -32,13 +29,13 @@ export function relativeTimes(row: readonly MeasurementWire[]): ReadonlyMap<stri
 }
 
 /** The fastest `limit`, fastest first; equal times in the order of candidate ids. */
-export function fastest(ranked: Iterable<Ranked>, limit = BALLOT_LINES): readonly Ranked[] {
-  const byTime = (a: Ranked, b: Ranked): number =>
+export function fastest(ranked: Iterable<Finalist>, limit = BALLOT_LINES): readonly Finalist[] {
+  const byTime = (a: Finalist, b: Finalist): number =>
     a.relativeTime - b.relativeTime || (a.kernel.candidate < b.kernel.candidate ? -1 : 1);
   return [...ranked].sort(byTime).slice(0, limit);
 }
 
-export function ballotLines(ranked: readonly Ranked[]): BallotLineWire[] {
+export function ballotLines(ranked: readonly Finalist[]): BallotLineWire[] {
   return ranked.map(({ kernel, relativeTime: relative_time }) => ({
     candidate: kernel.candidate,
     relative_time,
@@ -47,7 +44,7 @@ export function ballotLines(ranked: readonly Ranked[]): BallotLineWire[] {
 
 /** The results of this agent for one workload, by candidate. They grow with each lease. */
 export interface WorkloadResults {
-  readonly ranked: Map<string, Ranked>;
+  readonly ranked: Map<string, Finalist>;
   bestGflops: number | null;
 }
 

@@ -6,12 +6,11 @@ import { measureAgain, measureRow } from "../measurer/row.js";
 import type { WithTurn } from "../measurer/turns.js";
 import { now } from "../timing/clock.js";
 import type { Lease, MeasuredTarget, MeasurementWire } from "../wire/types.js";
-import type { Emit } from "./messages.js";
+import type { Emit, Finalist } from "./messages.js";
 import type { Gate } from "./pauses.js";
 import {
   ballotLines,
   fastest,
-  type Ranked,
   type Results,
   relativeTime,
   relativeTimes,
@@ -27,7 +26,7 @@ import type { Session } from "./session.js";
  */
 export type InTokens = (
   workload: string,
-  finalists: readonly Ranked[],
+  finalists: readonly Finalist[],
 ) => Promise<readonly number[] | null>;
 
 /** The surroundings that the agent needs to measure one target. */
@@ -197,7 +196,7 @@ function tellLeft(ports: AgentPorts, { candidates }: Lease, left: number): void 
 async function fileBallot(
   ports: AgentPorts,
   workload: string,
-  ranked: readonly Ranked[],
+  ranked: readonly Finalist[],
   final: boolean,
   in_tokens = false,
 ): Promise<void> {
@@ -218,8 +217,8 @@ async function fileBallot(
 async function rankedAgain(
   ports: AgentPorts,
   lease: Lease,
-  ranked: readonly Ranked[],
-): Promise<readonly Ranked[]> {
+  ranked: readonly Finalist[],
+): Promise<readonly Finalist[]> {
   if (ranked.length === 0) return [];
   const kernels = ranked.map(({ kernel }) => kernel);
   const instrument = await ports.instrument.open(lease, kernels);
@@ -235,7 +234,7 @@ async function rankedAgain(
 async function fileFinal(
   ports: AgentPorts,
   lease: Lease,
-  ranked: readonly Ranked[],
+  ranked: readonly Finalist[],
 ): Promise<void> {
   const { workload } = lease;
   const alone = await rankedAgain(ports, lease, ranked);

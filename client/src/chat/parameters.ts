@@ -63,9 +63,9 @@ const MESSAGES: Kind = {
   fits: (value) => Array.isArray(value) && value.length > 0,
 };
 
-type Name = keyof ChatCompletionCreateParams;
+type ParameterName = keyof ChatCompletionCreateParams;
 
-const KINDS: Partial<Record<Name, Kind>> = {
+const KINDS: Partial<Record<ParameterName, Kind>> = {
   messages: MESSAGES,
   model: STRING,
   stream: BOOLEAN,
@@ -97,7 +97,9 @@ const KINDS: Partial<Record<Name, Kind>> = {
 /**
  * Says why a parameter asks too much of models in a page, and which of its values ask for nothing.
  */
-const REFUSED: Partial<Record<Name, { readonly why: string; readonly harmless: unknown[] }>> = {
+const REFUSED: Partial<
+  Record<ParameterName, { readonly why: string; readonly harmless: unknown[] }>
+> = {
   audio: { why: "answer with text alone", harmless: [] },
   function_call: { why: "call no functions", harmless: ["none", "auto"] },
   functions: { why: "call no functions", harmless: [] },
@@ -135,9 +137,9 @@ export function checkParameters(params: ChatCompletionCreateParams): void {
   refuseUnknown("chat.completions.create", params, PARAMETERS);
   for (const [name, value] of Object.entries(params)) {
     if (value === undefined || value === null) continue;
-    const kind = KINDS[name as Name];
+    const kind = KINDS[name as ParameterName];
     if (kind && !kind.fits(value)) throw wrong(name, kind, value);
-    const refused = REFUSED[name as Name];
+    const refused = REFUSED[name as ParameterName];
     if (!refused || isEmpty(value)) continue;
     const asksForNothing = refused.harmless.some((each) => shown(each) === shown(value));
     if (!asksForNothing) {
@@ -220,7 +222,7 @@ type Generation = Omit<NonNullable<Parameters<TokenSource["generate"]>[1]>, "sto
 };
 
 const given = <Option extends string, Value>(name: Option, value: Value | null | undefined) =>
-  (value == null ? {} : { [name]: value }) as { readonly [Name in Option]?: Value };
+  (value == null ? {} : { [name]: value }) as { readonly [ParameterName in Option]?: Value };
 
 /** Parameters that were checked, by the names of the model's own options. */
 export function generationOf(params: ChatCompletionCreateParams, random: () => number): Generation {

@@ -1,7 +1,7 @@
 /** Pieces that several views are made of. */
 import { element } from "../page/elements.js";
 import { count } from "../page/text.js";
-import type { EntryState, Hardware, Reason } from "../wire/types.js";
+import type { EntryState, HardwareWire, Reason } from "../wire/types.js";
 import { address } from "./route.js";
 
 export type Cell = Node | string;
@@ -95,7 +95,7 @@ const named = (...names: readonly string[]): string => names.filter(Boolean).joi
 /** A class of devices, as the gateway tells it. */
 export interface Classed {
   readonly device_class: string;
-  readonly hardware: Hardware;
+  readonly hardware: HardwareWire;
   readonly engines: readonly string[];
 }
 

@@ -62,7 +62,7 @@ function summary({ first_ms, measured, swaps }: ModelTimeline): readonly HTMLEle
   ];
 }
 
-type Swap = ModelTimeline["swaps"][number];
+type TimelineSwap = ModelTimeline["swaps"][number];
 
 function timeline({ first_ms, swaps }: ModelTimeline): readonly HTMLElement[] {
   const [first] = swaps;
@@ -74,7 +74,7 @@ function timeline({ first_ms, swaps }: ModelTimeline): readonly HTMLElement[] {
 }
 
 /** Since a twentieth of all of it before the first, so that what was before is seen, too. */
-function secondsOf(swaps: readonly Swap[], first: Swap): readonly number[] {
+function secondsOf(swaps: readonly TimelineSwap[], first: TimelineSwap): readonly number[] {
   const at = swaps.map((swap) => (Date.parse(swap.at) - Date.parse(first.at)) / 1000);
   const before = (at.at(-1) ?? 0) / 20 || 1;
   return at.map((each) => each + before);
@@ -85,7 +85,11 @@ const MEANINGS = [
   [CIRCLE, "plain-mark", "leads, too few have voted"],
 ] as const;
 
-function chart(firstMs: number, swaps: readonly Swap[], seconds: readonly number[]): HTMLElement {
+function chart(
+  firstMs: number,
+  swaps: readonly TimelineSwap[],
+  seconds: readonly number[],
+): HTMLElement {
   const end = seconds.at(-1) ?? 1;
   const most = Math.max(firstMs, ...swaps.map(({ expected_ms }) => expected_ms));
   const { picture, x, y } = frame(
@@ -109,7 +113,7 @@ function chart(firstMs: number, swaps: readonly Swap[], seconds: readonly number
   return element("div", "", picture, legend(MEANINGS));
 }
 
-function kernels(swaps: readonly Swap[], seconds: readonly number[]): HTMLElement {
+function kernels(swaps: readonly TimelineSwap[], seconds: readonly number[]): HTMLElement {
   const rows = swaps.map((swap, index) => ({ ...swap, seconds: seconds[index] ?? 0 }));
   const columns: readonly Column<(typeof rows)[number]>[] = [
     { title: "After", numeric: true, cell: (row) => `${row.seconds.toFixed(1)} s` },

@@ -1,7 +1,7 @@
 /** Jobs, and of one job how its best kernel was found: nnJIT's Figures 13 and 16. */
 import { element } from "../page/elements.js";
 import { count, integer, milliseconds, rate } from "../page/text.js";
-import type { Curve, Job, JobList, OutcomeCount, Progress } from "../wire/types.js";
+import type { Curve, Job, JobList, JobProgress, OutcomeCount } from "../wire/types.js";
 import { curveChart, type Horizontal } from "./chart.js";
 import { followed } from "./followed.js";
 import { compiledBar, jobState, jobTable, jobTarget } from "./jobs.js";
@@ -48,14 +48,14 @@ export function tuningView(route: Route, signal: AbortSignal): readonly HTMLElem
 function jobView(job: string, query: Route["query"], signal: AbortSignal): readonly HTMLElement[] {
   const across: Horizontal = query.across === "time" ? "time" : "rounds";
   const path = `/v1/jobs/${encodeURIComponent(job)}/progress`;
-  const draw = (value: Progress): Node => drawProgress(value, across);
+  const draw = (value: JobProgress): Node => drawProgress(value, across);
   return [
     element("p", "", link(address("tuning"), "All jobs")),
-    followed<Progress>({ path, everyMs: 2_000, draw }, signal),
+    followed<JobProgress>({ path, everyMs: 2_000, draw }, signal),
   ];
 }
 
-function drawProgress(progress: Progress, across: Horizontal): Node {
+function drawProgress(progress: JobProgress, across: Horizontal): Node {
   return element(
     "div",
     "",
@@ -82,7 +82,7 @@ function summary(job: Job): readonly HTMLElement[] {
   ];
 }
 
-function curve({ curves, quorum, job }: Progress, across: Horizontal): readonly HTMLElement[] {
+function curve({ curves, quorum, job }: JobProgress, across: Horizontal): readonly HTMLElement[] {
   const told = curves.filter((each) => each.shown && each.points.length > 0);
   const hidden = curves.filter((each) => !each.shown);
   const back = hidden.map(({ device, candidates }) =>

@@ -47,10 +47,10 @@ function schedule(words: Uint32Array, start: number, w: Uint32Array): void {
   }
 }
 
-type State = [number, number, number, number, number, number, number, number];
+type HashWords = [number, number, number, number, number, number, number, number];
 
 function compress(state: Uint32Array, w: Uint32Array): void {
-  let [a, b, c, d, e, f, g, h] = state as unknown as State;
+  let [a, b, c, d, e, f, g, h] = state as unknown as HashWords;
   for (let i = 0; i < 64; i++) {
     const sum1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);
     const t1 = h + sum1 + ((e & f) ^ (~e & g)) + (ROUND[i] as number) + (w[i] as number);

@@ -1,7 +1,7 @@
 /** Kernels that failed in this page, and what the zoo is told of them. */
 import { SharedDeadline } from "../backend/webgpu/deadlines.js";
 import { KernelZooError, type Stage } from "../engine/error.js";
-import type { FailureReport, WrongOutput } from "../wire/types.js";
+import type { FailureReport, WrongOutputReport } from "../wire/types.js";
 
 /** A kernel as a failure names it. */
 export type FailedKernel = Omit<FailureReport, "stage" | "detail">;
@@ -11,7 +11,7 @@ const KERNEL_STAGES: readonly Stage[] = ["validate", "compile", "run", "compare"
 const LONGEST_DETAIL = 500;
 
 /** Posts a report to `url` without waiting for an answer. */
-export function postReport(url: URL, report: FailureReport | WrongOutput): void {
+export function postReport(url: URL, report: FailureReport | WrongOutputReport): void {
   const headers = { "Content-Type": "application/json" };
   // The request outlives a page that is closed; a zoo that is down hears of it from other pages.
   fetch(url, {

@@ -6,11 +6,12 @@ import type { Host } from "../model/host.js";
 import { Listeners } from "../model/listeners.js";
 import { Opener, type Spawn } from "../model/opener.js";
 import { type Answered, isFile } from "../model/request.js";
+import type { Bundle } from "../sdk/address.js";
+import { fresh } from "../sdk/manifest.js";
 import type { TuneOptions, TuningEvents } from "../tuning/page-view.js";
 import type { Tuned } from "../tuning/tuner.js";
 import type { MeasuredTarget } from "../wire/types.js";
 import { WORKERS } from "../workers.js";
-import { contextsOf } from "./contexts.js";
 import {
   LanguageModel,
   type LanguageModel as Model,
@@ -63,6 +64,30 @@ export async function openModel(
     kept?.dispose();
     throw thrown;
   }
+}
+
+interface ListedPlan {
+  readonly dimensions: Readonly<Record<string, number>>;
+}
+
+/** The plans of a model, as a gateway's `/v1/models/{name}` or a bundle's index lists them. */
+async function plansOf({ origin, deadline }: Host, name: string): Promise<readonly ListedPlan[]> {
+  const bundled = origin.pathname.endsWith(".json");
+  const url = bundled ? origin : new URL(`./v1/models/${encodeURIComponent(name)}`, origin);
+  const answer = await fresh(url, deadline);
+  if (answer.kind !== "ok") return [];
+  const document = JSON.parse(answer.value) as Bundle & { readonly plans?: readonly ListedPlan[] };
+  return document.plans ?? document.models?.filter((model) => model.name === name) ?? [];
+}
+
+/**
+ * The tokens that plans have room for, the fewest first; none where the zoo does not tell them: the
+ * request for the model says why.
+ */
+async function contextsOf(host: Host, name: string): Promise<readonly number[]> {
+  const plans = await plansOf(host, name).catch(() => []);
+  const contexts = plans.flatMap(({ dimensions: { context } }) => context ?? []);
+  return [...new Set(contexts)].sort((a, b) => a - b);
 }
 
 /** Opens a model, with what the device keeps of it. Throws as `openModel`. */

@@ -2,7 +2,7 @@
 import { backoffMs } from "../gateway/request.js";
 
 /** Leases of a zoo, or candidates of a model's stream. */
-export interface Source<Work> {
+export interface WorkSource<Work> {
   /** Answers what to measure next; null where nothing comes any more. May reject to end the loop. */
   next(): Promise<Work | null>;
   measure(work: Work): Promise<void>;
@@ -14,7 +14,7 @@ export interface Source<Work> {
  * Measures what comes until nothing does. What is thrown costs one piece of work and a wait, which
  * grows with each failure in a row.
  */
-export async function measureFrom<Work>(source: Source<Work>): Promise<void> {
+export async function measureFrom<Work>(source: WorkSource<Work>): Promise<void> {
   for (let failures = 0; ; ) {
     const work = await source.next();
     if (work === null) return;

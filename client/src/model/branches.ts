@@ -4,10 +4,8 @@
  * such feed.
  */
 import { KernelZooError } from "../engine/error.js";
-import type { Feed } from "./feeds.js";
+import type { Feed, Feeds } from "./feeds.js";
 import type { Dimensions } from "./request.js";
-
-type Feeds = Readonly<Record<string, Feed>>;
 
 const refused = (message: string) => new KernelZooError("run", message);
 

@@ -9,7 +9,7 @@ import { faster } from "./duel.js";
 import { GPU_PRIMITIVES, GPU_SETTINGS } from "./gpu-modules.js";
 import { type Entrant, type RaceLimits, race } from "./race.js";
 
-type Name = keyof typeof GPU_SETTINGS;
+type SettingName = keyof typeof GPU_SETTINGS;
 
 /**
  * Bits of ρ in the order of the primitives. Rates are of the whole GPU; 0 is unknown. A probe that
@@ -27,23 +27,23 @@ const LIMIT_MS = 10_000;
 /**
  * These settings are timed as whole calls; a sample of the others may be any number of workgroups.
  */
-const WHOLE: ReadonlySet<Name> = new Set(["whole", "split", "nothing"]);
+const WHOLE: ReadonlySet<SettingName> = new Set(["whole", "split", "nothing"]);
 /** A duel that takes longer is decided by its rounds so far, and is not settled. */
 const DUEL_MS = 500;
 /** Steps of the timer in a sample, so that its shortest is wrong by 5 %. */
 const STEPS = 40;
 
 /** The rates of settings, in the order of `names`. */
-type Rates = ReadonlyMap<Name, number>;
+type Rates = ReadonlyMap<SettingName, number>;
 
-const named = (names: readonly Name[], rates: readonly number[]): Rates =>
+const named = (names: readonly SettingName[], rates: readonly number[]): Rates =>
   new Map(names.map((name, i) => [name, rates[i] ?? 0]));
 
 /** Returns whether the device has what a setting requires. */
-const offered = ({ features }: OpenDevice, name: Name): boolean =>
+const offered = ({ features }: OpenDevice, name: SettingName): boolean =>
   GPU_SETTINGS[name].requires.every((feature) => features.includes(feature));
 
-async function compiled(open: OpenDevice, name: Name): Promise<Program> {
+async function compiled(open: OpenDevice, name: SettingName): Promise<Program> {
   const { code, dispatches, scratchBytes } = GPU_SETTINGS[name];
   const tensor = { dtype: "f32", shape: [], limit: 0 } as const;
   const kernel = {
@@ -62,12 +62,12 @@ async function compiled(open: OpenDevice, name: Name): Promise<Program> {
 /** Settings bound to buffers that they share; the caller disposes of them. */
 class Track {
   readonly #open: OpenDevice;
-  readonly #bound: ReadonlyMap<Name, BoundProgram>;
+  readonly #bound: ReadonlyMap<SettingName, BoundProgram>;
   readonly #buffers: readonly GPUBuffer[];
 
   private constructor(
     open: OpenDevice,
-    bound: ReadonlyMap<Name, BoundProgram>,
+    bound: ReadonlyMap<SettingName, BoundProgram>,
     buffers: readonly GPUBuffer[],
   ) {
     this.#open = open;
@@ -75,7 +75,7 @@ class Track {
     this.#buffers = buffers;
   }
 
-  static async make(open: OpenDevice, names: readonly Name[]): Promise<Track> {
+  static async make(open: OpenDevice, names: readonly SettingName[]): Promise<Track> {
     const programs = await Promise.all(names.map((name) => compiled(open, name)));
     const largest = (of: "sourceBytes" | "sinkBytes" | "scratchBytes"): number =>
       Math.max(...names.map((name) => GPU_SETTINGS[name][of]));
@@ -87,19 +87,22 @@ class Track {
       ] as const;
       const bound = programs.map((program, i) => {
         const own = program.kernel.scratch_bytes > 0 ? [scratch] : [];
-        return [names[i] as Name, new BoundProgram(program, [source, sink, ...own])] as const;
+        return [
+          names[i] as SettingName,
+          new BoundProgram(program, [source, sink, ...own]),
+        ] as const;
       });
       return new Track(open, new Map(bound), [source, sink, scratch]);
     }, LIMIT_MS);
   }
 
-  timer(name: Name): Promise<GpuTimer> {
+  timer(name: SettingName): Promise<GpuTimer> {
     const bound = this.#bound.get(name) as BoundProgram;
     return gpuTimer(this.#open, (pass) => bound.encode(pass, 0, 1), LIMIT_MS);
   }
 
   /** One iteration is a slice, or a whole call. */
-  entrant(name: Name, timer: GpuTimer): Entrant {
+  entrant(name: SettingName, timer: GpuTimer): Entrant {
     const bound = this.#bound.get(name) as BoundProgram;
     const slices = WHOLE.has(name) ? 1 : bound.slices;
     return {
@@ -123,12 +126,12 @@ class Track {
 /** Rates in units of the settings' work per nanosecond. */
 async function ratesOf(
   open: OpenDevice,
-  names: readonly Name[],
+  names: readonly SettingName[],
   limits: (stepMs: number) => RaceLimits,
 ): Promise<{ readonly rates: Rates; readonly settled: boolean }> {
   const track = await Track.make(open, names);
   try {
-    const timer = await track.timer(names[0] as Name);
+    const timer = await track.timer(names[0] as SettingName);
     const entrants = names.map((name) => track.entrant(name, timer));
     const { rates, settled } = await race(entrants, limits(timer.stepMs), now);
     timer.dispose();

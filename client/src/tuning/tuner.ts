@@ -62,7 +62,7 @@ const POSTPONED_MS = 5_000;
 const MOST_WORKLOADS = 64;
 
 /** A worker that measures, and what is aborted with it. */
-interface Measurer {
+interface MeasurerWorker {
   readonly worker: Worker;
   readonly ended: AbortController;
 }
@@ -107,7 +107,7 @@ class Tuner implements ModelTuning, Tuned {
   #times: RunTimes;
   #model: Tunable | null = null;
   #runtime: WatchedRuntime | null = null;
-  #measurer: Measurer | null = null;
+  #measurer: MeasurerWorker | null = null;
   #agent: Worker | null = null;
 
   constructor(

@@ -9,7 +9,7 @@ import type { RuntimeWorker } from "../executor/worker-client.js";
 import { LOOK_MS, Patience } from "./hang-detector.js";
 import type { FromTuned, ToTuned } from "./messages.js";
 
-type FromModel = FromRuntime | FromTuned;
+type FromTunedModel = FromRuntime | FromTuned;
 type ToModel = ToRuntime | ToTuned;
 
 interface RuntimePorts {
@@ -116,12 +116,12 @@ export class WatchedRuntime implements RuntimeWorker {
 
   #start(): Worker {
     const worker = workerOf(this.#source, "kernelzoo model");
-    worker.onmessage = (event: MessageEvent<FromModel>) => this.#heard(event);
+    worker.onmessage = (event: MessageEvent<FromTunedModel>) => this.#heard(event);
     worker.onerror = (event) => this.onerror?.(event);
     return worker;
   }
 
-  #heard({ data }: MessageEvent<FromModel>): void {
+  #heard({ data }: MessageEvent<FromTunedModel>): void {
     switch (data.type) {
       case "swapped":
       case "postponed":

@@ -3,22 +3,18 @@
  * host has the same document in a file.
  */
 import { KernelZooError } from "../engine/error.js";
-import type { components } from "./schema.js";
-import type { KernelWire, ModelManifest, TargetKind } from "./types.js";
+import type { KernelWire, ModelManifest, Schemas, TargetKind } from "./types.js";
 
 // A plan as kernelzoo/domain/plan.py has it, which says what its fields mean.
-type Schemas = components["schemas"];
 export type PlanWire = Schemas["Plan"];
 /** The types of a page. In memory all but float32 are 32-bit integers, and a bool is 0 or 1. */
 export type PortDType = Schemas["PortDType"];
 export type PortWire = Schemas["Port"];
 export type PlanTensor = Schemas["PlanTensor"];
-export type StateWire = Schemas["PlanState"];
 export type DecoderWire = Schemas["PlanDecoder"];
 export type StorageWire = Schemas["Storage"];
 export type WeightWire = Schemas["Weight"];
 export type ChunkWire = Schemas["Chunk"];
-export type CallWire = Schemas["PlanCall"];
 export type GoldenPart = Schemas["GoldenPart"];
 
 export type ModelAnswer = ModelManifest;

@@ -1,7 +1,8 @@
 /** The wire types by name. `schema.ts` is generated from the gateway's OpenAPI document. */
 import type { components } from "./schema.js";
 
-type Schemas = components["schemas"];
+/** Values of the interface, by the names that its document has. */
+export type Schemas = components["schemas"];
 
 export type Advice = Schemas["Advice"];
 export type ArtifactWire = Schemas["ArtifactWire"];
@@ -22,7 +23,7 @@ export type FailureReport = Schemas["FailureReport"];
 export type FoundKey = Schemas["FoundKey"];
 export type FoundKeys = Schemas["FoundKeys"];
 export type Grounds = Schemas["GroundsWire"];
-export type Hardware = Schemas["HardwareWire"];
+export type HardwareWire = Schemas["HardwareWire"];
 export type Held = Schemas["Held"];
 export type HitLevel = Schemas["HitLevel"];
 export type EntryState = Schemas["EntryState"];
@@ -43,7 +44,7 @@ export type Overview = Schemas["Overview"];
 export type GpuProbeLevels = Schemas["WebGpuProbeWire"];
 export type ProbeLevels = Schemas["WasmProbeWire"];
 export type PreparationWire = Schemas["PreparationWire"];
-export type Progress = Schemas["Progress"];
+export type JobProgress = Schemas["Progress"];
 export type Promotion = Schemas["Promotion"];
 export type Reason = Schemas["Reason"];
 export type SessionRequest = Omit<Schemas["SessionRequest"], "target"> & {
@@ -56,7 +57,7 @@ export type TargetKind = Schemas["TargetKind"];
 export type MeasuredTarget = Exclude<TargetKind, "javascript">;
 export type TensorWire = Schemas["TensorWire"];
 export type Version = Schemas["Version"];
-export type WrongOutput = Schemas["WrongOutput"];
+export type WrongOutputReport = Schemas["WrongOutput"];
 export type WrongPlan = Schemas["WrongPlan"];
 export type ModelCoverage = Schemas["ModelCoverage"];
 export type ModelTimeline = Schemas["ModelTimeline"];
