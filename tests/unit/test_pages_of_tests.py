@@ -1,4 +1,4 @@
-"""What pages of tests run is in files of `tests/browser/pages`, which are checked as the client's
+"""Pages of tests run what files of `tests/browser/pages` hold, which are checked as the client's
 own code is, and not in strings of Python."""
 
 import ast
