@@ -22,7 +22,7 @@ from kernelzoo.errors import KernelZooError
 
 Cell = str | int | float | None
 
-WIDTH = 260
+WIDTH = 320
 """Columns of a printed table, also where the output is a file."""
 
 
