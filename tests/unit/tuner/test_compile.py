@@ -228,10 +228,10 @@ GOOD = schedule(contraction(64, 64, 64), (4, 8))
     [
         (_with(GOOD, tile_m=0), "start at 1"),
         (_with(GOOD, tile_n=-4), "start at 1"),
-        (_with(GOOD, tile_n=6), "multiple of 4"),
+        (_with(GOOD, tile_n=6), "in multiples of 4"),
         (_with(GOOD, tile_m=1 << 30), "at most 128 entries"),
-        (_with(GOOD, unroll_k=1 << 30), "unroll_k=1073741824 is too large"),
-        (_with(GOOD, unroll_k=64), "unroll_k=64 is too large"),
+        (_with(GOOD, unroll_k=1 << 30), "1073741824 unrolled terms are too many"),
+        (_with(GOOD, unroll_k=64), "64 unrolled terms are too many"),
         (_with(GOOD, block_m=10), "block_m=10 must be whole tiles of 4 within 64"),
         (_with(GOOD, block_n=20), "block_n=20 must be whole tiles of 8 within 64"),
         (_with(GOOD, block_n=1 << 40), "whole tiles"),

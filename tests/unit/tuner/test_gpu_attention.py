@@ -342,7 +342,7 @@ def test_heads_of_256_entries_are_right(program: Program, right: Callable[..., l
 
 def test_a_hostile_config_of_a_block_is_refused() -> None:
     for changed, message in (
-        (replace(BLOCK_CONFIGS[0], block_m=9), "36 threads must be one of"),
+        (replace(BLOCK_CONFIGS[0], block_m=9), "threads=36 must be one of"),
         (replace(BLOCK_CONFIGS[0], block_m=1, threads_per_row=64), "from 1 to 32"),
         (replace(BLOCK_CONFIGS[2], subgroups=True), "nothing to add up"),
     ):

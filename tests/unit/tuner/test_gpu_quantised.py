@@ -251,7 +251,7 @@ def test_rows_that_are_no_whole_blocks_are_refused() -> None:
     ("changes", "message"),
     [
         ({"threads": 48}, "must be one of"),
-        ({"threads_per_row": 64}, "more than threads"),
+        ({"threads_per_row": 64}, "must be a power of two from 1 to 32"),
         ({"threads_per_row": 3}, "power of two"),
         ({"tile_n": 0}, "keep 0 or more than"),
         ({"block_k": 96}, "divides 128"),

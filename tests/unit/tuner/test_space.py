@@ -318,10 +318,10 @@ def test_extremes_of_long_rows_that_keep_nan_have_more_accumulators_at_first(
 @pytest.mark.parametrize(
     ("key", "changed", "sentence"),
     [
-        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"tile_c": 6}, "multiple of 4"),
+        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"tile_c": 6}, "in multiples of 4"),
         ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"tile_x": 0}, "start at 1"),
         ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"unroll_c": 4}, "must divide 6 input channels"),
-        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"unroll_c": 1 << 40}, "too large"),
+        ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"unroll_c": 1 << 40}, "too many"),
         ("conv2d:f32:b1h8w8c6o8kh3kw3stride1pad1", {"block_y": 3}, "must divide 8 rows"),
         ("softmax:f32:m8n8", {"vectors": 1 << 40}, "from 1 to 8"),
         ("softmax:f32:m8n8", {"block_m": 3}, "must divide 8"),
