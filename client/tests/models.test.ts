@@ -328,6 +328,8 @@ test("feeds that do not fit are refused in one sentence", () => {
     ["int64", { x: BigInt64Array.of(-(2n ** 31n) - 1n, 1n, 1n, 1n) }, /entry 0 is -2147483649/],
     ["int32", { x: [0, 1, 2, Number.NaN] }, /entry 3 is NaN/],
     ["float32", { x: [true, true, true, true] }, /give a Float32Array, no entries of boolean/],
+    ["float32", { x: "text" as never }, /give a Float32Array, no entries of string/],
+    ["int64", { x: "text" as never }, /entry 0 is t/],
     ["float32", { x: { data: [1, 2, 3, 4], shape: [2, 2] } }, /has the shape 4, not 2×2/],
     ["float32", {}, /Input x is missing: give 4 entries of float32/],
   ];

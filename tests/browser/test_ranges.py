@@ -137,7 +137,7 @@ REFUSED = """
     many(6, 9),
     of(9, { input_ids: ones(8).concat(61) }),
     of(9, { attention_mask: undefined }),
-    of(9, { other: ones(9) }),
+    of(9, { other: ones(9) }), of(9, { input_ids: "some text" }),
   ]) refused.push(await refusal(() => model.run(each)));
   const shaped = await model.run(of(9, { input_ids: { data: ones(9), shape: [1, 9] } }));
   const inArrays = [];
@@ -171,4 +171,5 @@ def test_what_a_page_gives_beyond_the_range_is_refused_in_a_sentence(
         f"run: Input input_ids (int64) takes {ROWS}; entry 8 is 61.",
         "run: Input attention_mask is missing: give 1×64 entries of int64.",
         f"run: The model has no input other; its inputs are {', '.join(INPUTS)}.",
+        f"run: Input input_ids (int64) takes {ROWS}; entry 0 is s.",
     ]

@@ -54,11 +54,15 @@ export class Misfit<Kind extends keyof MisfitDetails = keyof MisfitDetails> exte
   }
 }
 
+/** A feed as it may be where no type is checked: a text has none of these, and is its own entries. */
+export interface Shaped {
+  readonly data?: Entries;
+  readonly shape?: readonly number[];
+}
+
 function entriesOf(port: PortWire, feed: Feed): Entries {
-  const entries = "data" in feed ? feed.data : feed;
-  if ("data" in feed && feed.shape.join() !== port.shape.join()) {
-    throw new Misfit("shape", port, feed.shape);
-  }
+  const { data: entries = feed as Entries, shape = port.shape }: Shaped = feed as Shaped;
+  if (shape.join() !== port.shape.join()) throw new Misfit("shape", port, shape);
   if (entries.length === productOf(port.shape)) return entries;
   throw new Misfit("length", port, entries.length);
 }

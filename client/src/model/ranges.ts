@@ -6,7 +6,14 @@ import { KernelZooError } from "../engine/error.js";
 import { productOf } from "../engine/tensors.js";
 import { misfitText } from "../sdk/refusals.js";
 import type { PlanWire, PortWire } from "../wire/model-answer.js";
-import { type Entries, type Feed, type Feeds, Misfit, type TensorData } from "./feeds.js";
+import {
+  type Entries,
+  type Feed,
+  type Feeds,
+  Misfit,
+  type Shaped,
+  type TensorData,
+} from "./feeds.js";
 import type { AnyModel, FeedsOf, Model, ModelTypes, RunOptions } from "./model.js";
 import type { Opener } from "./opener.js";
 
@@ -17,7 +24,7 @@ type Batch = NonNullable<PlanWire["batch"]>;
 
 const refused = (message: string) => new KernelZooError("run", message);
 
-const entriesOf = (feed: Feed): Entries => ("data" in feed ? feed.data : feed);
+const entriesOf = (feed: Feed): Entries => (feed as Shaped).data ?? (feed as Entries);
 
 /** `1×sequence`, with the names of dimensions that have a range. */
 function shapeText({ shape, open }: PortWire, axes: Axes): string {
@@ -39,12 +46,13 @@ function spareOf(port: PortWire, open: Open, feed: Feed, axes: Axes): number {
   const extent = entries.length / inner;
   const spare = ((port.shape[place] as number) - extent) / step;
   const shape = port.shape.map((each, i) => (i === place ? extent : each));
-  const given = "data" in feed ? feed.shape : shape;
+  const told = (feed as Shaped).shape;
+  const given = told ?? shape;
   const fits = Number.isInteger(spare) && spare >= 0 && most - spare >= least;
   if (fits && given.join() === shape.join()) return spare;
   throw refused(
     `Input ${port.name} takes ${shapeText(port, axes)}, where ${name} is from ${least} to ${most}, ` +
-      `not ${"data" in feed ? given.join("×") : `${entries.length} entries`}: cut or split it.`,
+      `not ${told ? told.join("×") : `${entries.length} entries`}: cut or split it.`,
   );
 }
 
@@ -110,8 +118,8 @@ function batchEntries(plan: PlanWire, batch: Batch, feeds: Feeds): number {
     const { name, shape } = plan.inputs[number] as PortWire;
     const feed = Object.hasOwn(feeds, name) ? feeds[name] : undefined;
     if (feed === undefined || feed === null) continue;
-    const own =
-      "data" in feed && feed.shape.length === shape.length ? (feed.shape[0] as number) : 1;
+    const told = (feed as Shaped).shape;
+    const own = told?.length === shape.length ? (told[0] as number) : 1;
     if (own !== (entries ?? own)) {
       throw refused(
         `${batch.name} is ${entries} in ${first} and ${own} in ${name}: give inputs of one extent, ` +
@@ -130,8 +138,8 @@ function batchEntries(plan: PlanWire, batch: Batch, feeds: Feeds): number {
 function entryFeeds(plan: PlanWire, batch: Batch, feeds: Feeds, entry: number, of: number): Feeds {
   const own = batch.inputs.map((number) => plan.inputs[number]?.name as string);
   const cut = ([name, feed]: [string, Feed]): [string, Feed] => {
-    if (!own.includes(name) || !feed || !("data" in feed)) return [name, feed];
-    const { data, shape } = feed;
+    const { data, shape }: Shaped = (feed ?? {}) as Shaped;
+    if (!own.includes(name) || !data || !shape) return [name, feed];
     const length = data.length / of;
     // Of what has another length than its shape says the run's own sentence tells.
     if (productOf(shape) !== data.length) return [name, feed];
