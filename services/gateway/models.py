@@ -3,10 +3,13 @@
 import asyncio
 import gzip
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Any, TypeVar
 
+import msgspec
 import structlog
 from psycopg import AsyncConnection
 
@@ -21,6 +24,7 @@ from kernelzoo.store import candidates, models, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all
 from kernelzoo.store.models import PlanRow, StoredPlan
 from services.gateway.answering import answer, hardware_of
+from services.gateway.blobs import Blobs
 from services.gateway.manifests import ServedManifest, issue_time, levels, served, sources
 from services.gateway.problems import Refusal
 from services.gateway.state import State
@@ -55,7 +59,7 @@ async def build(state: State, key: Key) -> ServedManifest:
     device_class = DeviceClass.parse(class_text)
     target = device_class.target.kind
     async with state.pages.connection() as db:
-        row = chosen(name, await fetch_all(db, models.plans(name)), asked, target)
+        row = await chosen(state, db, name, asked, target)
         called = await fetch_all(db, models.calls(row.id))
         hardware = await hardware_of(db, told or None, device_class.device_id)
         keys: list[str] = [each.workload_key for each in called]
@@ -112,21 +116,25 @@ async def build(state: State, key: Key) -> ServedManifest:
     )
 
 
-def chosen(name: str, rows: Sequence[PlanRow], asked: Sequence[str], target: TargetKind) -> PlanRow:
-    """The one plan for a target that has these dimensions, of f16 where there is one for it. Raises
-    Refusal where there are none or several."""
-    rows = suited(rows, target)
+async def chosen(
+    state: State,
+    db: AsyncConnection[Any],
+    name: str,
+    asked: Sequence[str],
+    target: TargetKind,
+) -> PlanRow:
+    """The one plan for a target that has these dimensions, or else serves a range with them, of f16
+    where there is one for it. Raises Refusal where there are none or several."""
+    rows = suited(await fetch_all(db, models.plans(name)), target)
     if not rows:
         raise unknown(name)
     wanted = dict(each.rpartition("=")[::2] for each in asked)
     fitting = [row for row in rows if _fits(row.dimensions, wanted)]
+    if not fitting:
+        fitting = await _serving(state.blobs, name, rows, wanted)
     if len(fitting) == 1:
         return fitting[0]
     have = " or ".join(_query(row.dimensions) for row in rows)
-    if not fitting:
-        raise Refusal(
-            HTTPStatus.NOT_FOUND, f"{name} has no plan for {_query(wanted)[:200]}; ask for {have}"
-        )
     raise Refusal(
         HTTPStatus.UNPROCESSABLE_ENTITY, f"{name} has {len(rows)} plans; say which: {have}"
     )
@@ -174,6 +182,69 @@ def blob_url(name: str, size_bytes: int) -> FileWire:
 
 def _fits(dimensions: Mapping[str, int], wanted: Mapping[str, str]) -> bool:
     return wanted.items() <= {name: str(extent) for name, extent in dimensions.items()}.items()
+
+
+async def _serving(
+    blobs: Blobs, name: str, rows: Sequence[PlanRow], wanted: Mapping[str, str]
+) -> list[PlanRow]:
+    """The plans whose range has these dimensions, which only their files say. Raises Refusal where
+    there are none."""
+    extents = [await asyncio.to_thread(_extents, blobs, row) for row in rows]
+    serving = [row for row, each in zip(rows, extents, strict=True) if _has(each, wanted)]
+    if serving:
+        return serving
+    have = " or ".join(_query({axis: _text(n) for axis, n in each.items()}) for each in extents)
+    raise Refusal(
+        HTTPStatus.NOT_FOUND, f"{name} has no plan for {_query(wanted)[:200]}; ask for {have}"
+    )
+
+
+def _extents(blobs: Blobs, row: PlanRow) -> dict[str, range]:
+    """The extents of each dimension that a plan serves. Raises Refusal where its file is gone."""
+    try:
+        least = _least(blobs, row.plan_sha256)
+    except FileNotFoundError as error:
+        raise lost(row.model, row.plan_sha256) from error
+    return {axis: range(least.get(axis, most), most + 1) for axis, most in row.dimensions.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Range:
+    name: str
+    least: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ranges:
+    """The members of a plan's file that say what it has ranges of."""
+
+    axes: tuple[_Range, ...] = ()
+    batch: _Range | None = None
+
+
+@lru_cache(maxsize=1024)
+def _least(blobs: Blobs, plan_sha256: str) -> Mapping[str, int]:
+    """The smallest extents of a plan's ranges. The file never changes. Raises FileNotFoundError."""
+    body = blobs.read(plan_sha256)
+    if body is None:
+        raise FileNotFoundError(plan_sha256)
+    plan = msgspec.json.decode(body, type=_Ranges)
+    return {each.name: each.least for each in (*plan.axes, *((plan.batch,) if plan.batch else ()))}
+
+
+def _has(extents: Mapping[str, range], wanted: Mapping[str, str]) -> bool:
+    return all(axis in extents and _is_one(text, extents[axis]) for axis, text in wanted.items())
+
+
+def _is_one(text: str, extents: range) -> bool:
+    """An extent is written in one way, or each other one would have an answer built for it."""
+    written = text.isdecimal() and len(text) <= len(str(extents[-1])) and str(int(text)) == text
+    return written and int(text) in extents
+
+
+def _text(extents: range) -> str:
+    """The extents as `kernelzoo models add --dim` takes them."""
+    return str(extents[0]) if len(extents) == 1 else f"{extents[0]}..{extents[-1]}"
 
 
 def _query(dimensions: Mapping[str, object]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import onnx
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import ASGITransport, AsyncClient
@@ -52,14 +53,17 @@ from services.gateway.blobs import KEPT_S, Blobs
 from services.gateway.problems import Refusal
 from services.gateway.state import State
 from services.gateway.streams import LOOKED_EVERY_S, MOST, MOST_OF_NETWORK, Stream
+from tests.browser.model_plans import evaluated_programs
 from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import Connection
 from tests.database.rows_read import rows_read
 from tests.database.test_shedding import full
+from tests.encoder import Encoder
 from tests.reports import all_ok
 from tests.running import eventually
 from tests.scraping import scrape
 from tests.tiny_model import (
+    TinyModel,
     digest,
     identity_model,
     register,
@@ -68,6 +72,7 @@ from tests.tiny_model import (
     tiny_with_f16,
     with_plan,
 )
+from tests.unit.graph.test_ranges import ONE, planned
 from workers import compiling
 from workers.aggregating import tally
 from workers.counting import take_census
@@ -226,6 +231,28 @@ def test_a_plan_is_chosen_by_the_dimensions_that_are_asked(http: TestClient) -> 
     assert document["plans"][0]["inputs"] == [{"name": "x", "dtype": "float32", "shape": [4, 8]}]
     (listed,) = http.get("/v1/models").json()["models"]
     assert (listed["name"], listed["plans"], listed["workloads"]) == ("tiny", 2, 2)
+
+
+def test_a_plan_of_a_range_is_chosen_by_each_extent_of_it(
+    http: TestClient, folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "encoder.onnx"
+    onnx.save(Encoder(layers=1, width=8, heads=2, inner=8).model(), path)
+    model = planned(path, batch=ONE)
+    (plan,), (golden,) = model.plans, model.golden
+    made = TinyModel(plan, b"".join(model.weights.blocks()), golden)
+    programs = {each.key: str(each.program) for each in evaluated_programs(model.workloads)}
+    assert register(http, made, programs=programs).status_code == 201
+    page = f"/v1/models/{plan.model}/{CLASS}"
+    for query in ("", "?sequence=32", "?sequence=1&batch=5", "?batch=2", "?sequence=64"):
+        assert http.get(page + query).json()["dimensions"] == {"sequence": 64, "batch": 5}
+    for query in ("sequence=100", "sequence=0", "sequence=032", "sequence=²", "batch=6", "other=3"):
+        refused = http.get(f"{page}?{query}")
+        assert refused.status_code == 404, query
+        assert refused.json()["detail"].endswith("ask for ?batch=1..5&sequence=1..64")
+    for file in folder.glob(f"*/{digest(plan_bytes(plan))}"):
+        file.unlink()
+    assert http.get(f"{page}?sequence=31").status_code == 503
 
 
 def test_a_model_that_calls_nothing_is_listed_and_served_beside_others(served: TestClient) -> None:

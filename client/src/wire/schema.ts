@@ -670,7 +670,8 @@ export interface paths {
         /**
          * Get Model Manifest
          * @description A plan of a model with the kernels of a class of devices, in one request. Other
-         *     parameters are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none.
+         *     parameters are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none. A
+         *     plan that serves a range is given for each extent of it, with `dimensions` of the largest.
          */
         readonly get: operations["get_model_manifest_v1_models__name___device_class__get"];
         readonly put?: never;

@@ -34,7 +34,8 @@ async def get_model_manifest(
     after: After = 0,
 ) -> Response:
     """A plan of a model with the kernels of a class of devices, in one request. Other
-    parameters are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none.
+    parameters are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none. A
+    plan that serves a range is given for each extent of it, with `dimensions` of the largest.
     """
     start_s = time.perf_counter()
     key = cache_key(name, device_class, request.query_params.items())

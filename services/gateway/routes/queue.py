@@ -142,7 +142,7 @@ async def _see(state: State, key: Key) -> Unconfirmed:
     name, device_class = named.removeprefix("model:"), DeviceClass.parse(class_text)
     async with state.pool.connection() as db:
         target = device_class.target.kind
-        plan = chosen(name, await fetch_all(db, models.plans(name)), asked, target)
+        plan = await chosen(state, db, name, asked, target)
         called = await fetch_all(db, models.call_times(plan.id, device_class))
         # Nothing is tried of what is confirmed, which is most of a model after a while.
         keys: list[str] = [row.workload_key for row in unconfirmed(called)]

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from kernelzoo.domain.device import DeviceClass
-from kernelzoo.store import models, timelines
+from kernelzoo.store import timelines
 from kernelzoo.store.asynchronous import fetch_all
 from services.gateway.cache import Key
 from services.gateway.models import cache_key, chosen
@@ -36,7 +36,7 @@ async def _timeline(state: State, name: str, key: Key) -> ModelTimeline:
     device_class = DeviceClass.parse(class_text)
     async with state.pool.connection() as db:
         target = device_class.target.kind
-        plan = chosen(name, await fetch_all(db, models.plans(name)), asked, target)
+        plan = await chosen(state, db, name, asked, target)
         first = await fetch_all(db, timelines.first_times(plan.id, device_class))
         found = timeline(first, await fetch_all(db, timelines.versions(plan.id, device_class)))
     return ModelTimeline(
