@@ -195,17 +195,24 @@ def _real(body: Body, total: Total) -> str:
 def _scale(
     body: Body, factors: Sequence[tuple[int, Sequence[int]]], divisor: int | None, alpha: float = 1
 ) -> str:
-    """The product of parameters, each by its place and shape, divided by another, in f32."""
+    """The product of parameters, each by its place and shape, divided by another, in f32. Raises
+    UnsupportedModel for constants whose product is beyond f32."""
     places = [place for place, _ in factors] + ([] if divisor is None else [divisor])
     known = [body.known(place) for place in places]
     if all(each is not None for each in known):
         made: NDArray[np.float32] = np.array(alpha, np.float32)
-        for (_, shape), entries in zip(factors, known, strict=False):
-            assert entries is not None
-            made = made * entries.astype(np.float32).reshape(shape)
-        if divisor is not None:
-            assert known[-1] is not None
-            made = made / known[-1].astype(np.float32).reshape(())
+        with np.errstate(over="ignore", invalid="ignore"):
+            for (_, shape), entries in zip(factors, known, strict=False):
+                assert entries is not None
+                made = made * entries.astype(np.float32).reshape(shape)
+            if divisor is not None:
+                assert known[-1] is not None
+                made = made / known[-1].astype(np.float32).reshape(())
+        if not np.isfinite(made).all():
+            # Sums of 0 would be NaN, of which onnxruntime makes the least byte.
+            raise body.refusal(
+                "its scales together are beyond the range of f32", "quantise the model again"
+            )
         return body.weight(np.asarray(made, np.float32))
     names = [_shaped(body, place, shape) for place, shape in factors]
     if alpha != 1:

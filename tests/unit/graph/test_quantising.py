@@ -18,10 +18,16 @@ from cli.models.importing import (
     WeightsChoice,
     imported,
 )
-from fixtures.quantised_networks import convolutional, dynamic, encoder, feeds_of
+from fixtures.quantised_networks import (
+    by_onnxruntime,
+    convolutional,
+    dynamic,
+    encoder,
+    feeds_of,
+)
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.workload import Workload
-from kernelzoo.errors import InvalidInput
+from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.calibration import calibration_feeds
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import fused
@@ -206,6 +212,48 @@ def test_a_scale_of_a_constant_that_is_folded_is_looked_at_too(tmp_path: Path) -
         model.graph.initializer.append(numpy_helper.from_array(value, name))
     with pytest.raises(InvalidInput, match=r"has the scale 0\.0 in 's'"):
         import_model(written(tmp_path, model), {})
+
+
+@pytest.mark.parametrize(
+    ("operator", "results"),
+    [
+        ("com.microsoft.MatMulIntegerToFloat (x, w, s, t)", "float"),
+        ("com.microsoft.QGemm (x, s, z, w, t, v)", "float"),
+        ("com.microsoft.QGemm (x, s, z, w, t, v, , u, z)", "uint8"),
+        ("QLinearMatMul (x, s, z, w, t, v, u, z)", "uint8"),
+        ("com.microsoft.QLinearMul (x, s, z, x, t, z, u, z)", "uint8"),
+    ],
+)
+@pytest.mark.parametrize("scale", [1e20, 1e-2])
+def test_scales_whose_product_is_beyond_f32_are_refused(
+    operator: str, results: str, scale: float, tmp_path: Path
+) -> None:
+    """Each is a number, and a sum of 0 times both is none: onnxruntime answers NaN, or 0 in bytes,
+    whatever the zero point."""
+    model = parsed(f"""g (uint8[4, 4] x) => ({results}[4, 4] y) {{
+        y = {operator}
+    }}""")
+    given: dict[str, NDArray[np.generic]] = {
+        "w": np.zeros((4, 4), np.int8),
+        "s": np.array(1e30, np.float32),
+        "t": np.array(scale, np.float32),
+        "u": np.ones((), np.float32),
+        "z": np.array(3, np.uint8),
+        "v": np.zeros((), np.int8),
+    }
+    for name, value in given.items():
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    path = written(tmp_path, model)
+    feeds = {"x": np.full((4, 4), 3, np.uint8)}
+    right = by_onnxruntime(path, feeds)
+    if scale > 1:
+        assert np.isnan(right).all() if results == "float" else not right.any()
+        with pytest.raises(
+            UnsupportedModel, match="its scales together are beyond the range of f32"
+        ):
+            import_model(path, {})
+    else:
+        np.testing.assert_array_equal(evaluate(import_model(path, {}), feeds)["y"], right)
 
 
 def test_a_zero_point_that_may_exceed_its_type_is_refused(tmp_path: Path) -> None:
