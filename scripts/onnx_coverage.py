@@ -184,7 +184,8 @@ onnxruntime-web's time over ours in the same page, in the geometric mean over th
 Networks of a few microseconds, such as decision trees, take what a call to a worker takes in both
 engines. `common_old` of ddddocr quantises what 22 layers read by ranges that it finds as it runs,
 and has a `DynamicQuantizeLSTM`, whose activations onnxruntime rounds to 8 bits and kernelzoo does
-not: it is 6e-3 from onnxruntime, and onnxruntime-web is 7e-3 from it.
+not. It was 6e-3 from onnxruntime when this table was made, and onnxruntime-web 7e-3; 8.7e-3 was
+measured since. How much of that is the LSTM's has not been isolated.
 
 ## Operators
 
