@@ -127,6 +127,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     ),
     "models_quantised": (
         "bench/models/quantised.py",
+        "fixtures/encoder.py",
+        "fixtures/network_writer.py",
         "fixtures/quantised_networks.py",
         *_COMPILER,
         *_EXECUTOR,

@@ -27,14 +27,13 @@ from bench.models.tuning import Choices
 from bench.options import parser, run
 from bench.report import Claim, Report, machine
 from bench.site import BenchSite
+from fixtures.encoder import Encoder
 from fixtures.quantised_networks import (
     MOBILENET_V2,
     RESNET_50,
-    Encoder,
     Images,
     by_onnxruntime,
     dynamic,
-    encoder,
     feeds_of,
     mobilenet,
     resnet,
@@ -63,7 +62,7 @@ FORMS: Mapping[str, tuple[Callable[..., Path], Mapping[str, Any]]] = {
 ENCODER_FORMS = ("f32", "dynamic", "dynamic, 7 bits", "static")
 IMAGE_FORMS = ("f32", "static", "static, 7 bits")
 NETWORKS: Mapping[str, tuple[Callable[[bool], ModelProto], Sequence[str]]] = {
-    "encoder": (lambda small: encoder(SMALL if small else MINILM), ENCODER_FORMS),
+    "encoder": (lambda small: (SMALL if small else MINILM).model(), ENCODER_FORMS),
     "mobilenetv2": (lambda small: mobilenet(Images() if small else MOBILENET_V2), IMAGE_FORMS),
     "resnet50": (lambda small: resnet(Images() if small else RESNET_50), IMAGE_FORMS),
 }

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from fixtures.encoder import Encoder
 from fixtures.model_site import Files, SiteKernels
-from fixtures.quantised_networks import by_onnxruntime, dynamic, encoder, feeds_of
+from fixtures.quantised_networks import by_onnxruntime, dynamic, feeds_of
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.gpu import gpu_model
@@ -241,7 +242,7 @@ def in_both_precisions(graph: Graph, name: str) -> tuple[PlannedNetwork, Planned
 def of_bytes(folder: Path, name: str = "bytes") -> PlannedNetwork:
     """An encoder as onnxruntime's `quantize_dynamic` writes it to a file in `folder`, with the
     output that onnxruntime computes."""
-    model = encoder()
+    model = Encoder().model()
     path, feeds = dynamic(model, folder), feeds_of(model)
     made = plan_graphs([import_model(path, {})], [{}], name)
     outputs: dict[str, NDArray[Any]] = {made.plans[0].outputs[0].name: by_onnxruntime(path, feeds)}

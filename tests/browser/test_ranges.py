@@ -9,16 +9,16 @@ import onnxruntime
 import pytest
 from playwright.sync_api import Browser
 
+from fixtures.encoder import INPUTS, Encoder
 from fixtures.model_site import Files, write_model
 from kernelzoo.domain.workload import resolved
 from tests.browser.model_host import CLASS, Host, close, hosting, page_elsewhere, script
 from tests.browser.model_plans import evaluated_programs
 from tests.browser.sites import ISOLATED, site
 from tests.browser.test_branches import first_of
-from tests.encoder import INPUTS, Encoder
 from tests.unit.graph.test_ranges import LONGEST, ONE, planned
 
-ENCODER = Encoder(embeds=True)
+ENCODER = Encoder(tokens=None, hidden=48, heads=4, vocabulary=61, embeds=True)
 OUTPUTS = ("last_hidden_state", "pooled", "sentence_embedding")
 RUNS = 20
 
@@ -157,7 +157,7 @@ def test_what_a_page_gives_beyond_the_range_is_refused_in_a_sentence(
 ) -> None:
     with page_elsewhere(lone_browser) as page:
         told = page.evaluate(script(REFUSED), [host.url, {}])
-    assert told["entries"] == 9 * ENCODER.width
+    assert told["entries"] == 9 * ENCODER.hidden
     assert told["same"] == [True] * 4
     alike = "give inputs of one extent, each with its shape."
     takes = "run: Input input_ids takes 1×sequence, where sequence is from 1 to 64, not"

@@ -24,6 +24,7 @@ from starlette.requests import ClientDisconnect
 
 from cli.stack.ports import free_port
 from fixtures.analytic import CORES
+from fixtures.encoder import Encoder
 from fixtures.rows import lend_all
 from kernelzoo.domain.ballot import Ballot, BallotLine
 from kernelzoo.domain.device import DeviceClass, Hardware
@@ -58,7 +59,6 @@ from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import Connection
 from tests.database.rows_read import rows_read
 from tests.database.test_shedding import full
-from tests.encoder import Encoder
 from tests.reports import all_ok
 from tests.running import eventually
 from tests.scraping import scrape
@@ -237,7 +237,7 @@ def test_a_plan_of_a_range_is_chosen_by_each_extent_of_it(
     http: TestClient, folder: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "encoder.onnx"
-    onnx.save(Encoder(layers=1, width=8, heads=2, inner=8).model(), path)
+    onnx.save(Encoder(tokens=None, layers=1, hidden=8, inner=8).model(), path)
     model = planned(path, batch=ONE)
     (plan,), (golden,) = model.plans, model.golden
     made = TinyModel(plan, b"".join(model.weights.blocks()), golden)

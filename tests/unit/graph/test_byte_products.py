@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from onnx import ModelProto, numpy_helper, parser
 from onnxruntime.quantization import QuantFormat, QuantType
 
+from fixtures.encoder import Encoder
 from fixtures.quantised_networks import (
-    Encoder,
     Feeds,
     by_onnxruntime,
     convolutional,
     dynamic,
-    encoder,
     feeds_of,
     static,
 )
@@ -48,18 +47,19 @@ Quantise = Callable[..., Path]
 RELATIVE = 1e-5
 """Sums are the same integers; what is real is rounded otherwise."""
 
+ENCODER = Encoder().model
 FORMS: dict[str, tuple[Quantise, Callable[[], ModelProto], dict[str, Any]]] = {
-    "dynamic": (dynamic, encoder, {}),
-    "dynamic, by channel": (dynamic, encoder, {"per_channel": True}),
-    "dynamic, 7 bits": (dynamic, encoder, {"reduce_range": True}),
-    "dynamic, 7 bits by channel": (dynamic, encoder, {"reduce_range": True, "per_channel": True}),
-    "dynamic, unsigned weights": (dynamic, encoder, {"weight_type": QuantType.QUInt8}),
-    "static": (static, encoder, {"quant_format": QuantFormat.QDQ}),
-    "static, by channel": (static, encoder, {"per_channel": True}),
+    "dynamic": (dynamic, ENCODER, {}),
+    "dynamic, by channel": (dynamic, ENCODER, {"per_channel": True}),
+    "dynamic, 7 bits": (dynamic, ENCODER, {"reduce_range": True}),
+    "dynamic, 7 bits by channel": (dynamic, ENCODER, {"reduce_range": True, "per_channel": True}),
+    "dynamic, unsigned weights": (dynamic, ENCODER, {"weight_type": QuantType.QUInt8}),
+    "static": (static, ENCODER, {"quant_format": QuantFormat.QDQ}),
+    "static, by channel": (static, ENCODER, {"per_channel": True}),
     "static, unsigned": (
-        static, encoder, {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8},
+        static, ENCODER, {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8},
     ),
-    "static, operators": (static, encoder, {"quant_format": QuantFormat.QOperator}),
+    "static, operators": (static, ENCODER, {"quant_format": QuantFormat.QOperator}),
     "dynamic images": (dynamic, convolutional, {}),
     "static images": (static, convolutional, {}),
     "static images, operators": (static, convolutional, {"quant_format": QuantFormat.QOperator}),
@@ -414,7 +414,7 @@ def test_tolerances_follow_from_how_far_steps_move_outputs() -> None:
     """Some byte of its many products becomes its neighbour by rounding alone."""
     large = Encoder(tokens=64, hidden=128, inner=256, layers=4)
     with TemporaryDirectory() as folder:
-        graph = import_model(dynamic(encoder(large), Path(folder)), {})
+        graph = import_model(dynamic(large.model(), Path(folder)), {})
     golden = golden_file(graph)
     assert 1e-4 < golden.golden.tolerance < MOST_TOLERANCE
     assert not golden.off
@@ -424,7 +424,7 @@ def test_tolerances_follow_from_how_far_steps_move_outputs() -> None:
 
 
 def test_a_network_that_quantises_nothing_keeps_its_tolerance(tmp_path: Path) -> None:
-    graph = import_model(written(tmp_path, encoder()), {})
+    graph = import_model(written(tmp_path, ENCODER()), {})
     assert not quantises(graph)
     assert golden_file(graph).golden.tolerance == TOLERANCE
     assert quantises(quantised("dynamic")[0])

@@ -8,7 +8,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from fixtures.quantised_networks import Encoder, dynamic, encoder
+from fixtures.encoder import Encoder
+from fixtures.quantised_networks import dynamic
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import largest
 from kernelzoo.domain.plan import PortDType
@@ -59,7 +60,7 @@ def test_without_any_rule_there_are_more_calls_and_the_same_outputs() -> None:
 
 def of_bytes() -> Graph:
     with TemporaryDirectory() as folder:
-        return import_model(dynamic(encoder(Encoder(layers=1)), Path(folder)), {})
+        return import_model(dynamic(Encoder(layers=1).model(), Path(folder)), {})
 
 
 SHOWN_BY: dict[str, Callable[[], Graph]] = {

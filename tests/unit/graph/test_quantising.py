@@ -18,11 +18,11 @@ from cli.models.importing import (
     WeightsChoice,
     imported,
 )
+from fixtures.encoder import Encoder
 from fixtures.quantised_networks import (
     by_onnxruntime,
     convolutional,
     dynamic,
-    encoder,
     feeds_of,
 )
 from kernelzoo.domain.dtype import DType
@@ -46,18 +46,19 @@ from services.tuner.graph.reading import read_model
 from services.tuner.graph.storing import output_error
 from tests.unit.graph.models import parsed, written
 
+ENCODER = Encoder()
 LOOSE, TIGHT = 0.1, 0.012
 
 
 @cache
-def network(make: Callable[[], ModelProto] = encoder) -> tuple[Network, Graph, GoldenFile]:
+def network(make: Callable[[], ModelProto] = ENCODER.model) -> tuple[Network, Graph, GoldenFile]:
     with TemporaryDirectory() as folder:
         made = fixed_network(read_model(written(Path(folder), make())), {})
         graph = graph_of(made)
         return made, graph, golden_file(graph)
 
 
-def made(max_error: float, make: Callable[[], ModelProto] = encoder) -> QuantisedModel:
+def made(max_error: float, make: Callable[[], ModelProto] = ENCODER.model) -> QuantisedModel:
     read, graph, golden = network(make)
     return quantised_model([read], [graph], [golden], Bound(max_error=max_error))
 
@@ -92,7 +93,7 @@ def test_products_that_lose_most_stay_f32_until_the_error_holds() -> None:
 
 
 def test_it_errs_about_as_much_as_onnxruntimes_quantiser(tmp_path: Path) -> None:
-    model = encoder()
+    model = ENCODER.model()
     feeds = feeds_of(model)
     right = evaluate(import_model(written(tmp_path, model), {}), feeds)
     theirs = evaluate(import_model(dynamic(model, tmp_path, per_channel=True), {}), feeds)
@@ -120,7 +121,7 @@ def test_a_model_that_cannot_be_quantised_is_refused() -> None:
 
 
 def test_the_command_says_what_multiplies_bytes_and_what_does_not(tmp_path: Path) -> None:
-    path = written(tmp_path, encoder())
+    path = written(tmp_path, ENCODER.model())
     wanted = WantedWeights(max_error=TIGHT, quantize=QuantizeChoice.INT8)
     found = imported(path, "small", ({},), tmp_path / "weights", lambda _: None, wanted)
     assert "of 12 products multiply bytes; golden outputs differ by 0.01" in found.remarks[0]
@@ -130,7 +131,7 @@ def test_the_command_says_what_multiplies_bytes_and_what_does_not(tmp_path: Path
 
 def test_inputs_and_a_cosine_may_decide_what_stays_f32() -> None:
     read, graph, golden = network()
-    feeds = feeds_of(encoder())
+    feeds = feeds_of(ENCODER.model())
     bound = Bound(max_error=1e-4, metric=Metric.COSINE, feeds=[feeds])
     found = quantised_model([read], [graph], [golden], bound)
     (right,), (outputs,) = (evaluate(each, feeds).values() for each in (graph, found.graphs[0]))
@@ -182,7 +183,7 @@ def test_the_command_says_by_which_inputs_it_decided(tmp_path: Path) -> None:
 
 
 def test_weights_in_fewer_bits_are_not_asked_for_twice(tmp_path: Path) -> None:
-    path = written(tmp_path, encoder())
+    path = written(tmp_path, ENCODER.model())
     wanted = WantedWeights(choice=WeightsChoice.INT8, quantize=QuantizeChoice.INT8)
     with pytest.raises(InvalidInput, match="leave --weights int8 out"):
         imported(path, "small", ({},), tmp_path / "weights", lambda _: None, wanted)

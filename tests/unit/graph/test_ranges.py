@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, numpy_helper
 
+from fixtures.encoder import Encoder
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.attention import attention_of
 from kernelzoo.domain.plan import Plan
@@ -18,7 +19,6 @@ from services.tuner.graph.batches import BatchRange
 from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import PlannedModel, plan_range
 from services.tuner.graph.ranges import ExtentRange
-from tests.encoder import Encoder
 from tests.unit.graph.models import drawn, parsed, written
 from tests.unit.graph.running import Runner
 
@@ -79,7 +79,8 @@ def check(
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Encoder, PlannedModel]:
-    made, path = Encoder(embeds=True), tmp_path_factory.mktemp("encoder") / "encoder.onnx"
+    made = Encoder(tokens=None, hidden=48, heads=4, embeds=True)
+    path = tmp_path_factory.mktemp("encoder") / "encoder.onnx"
     onnx.save(made.model(), path)
     return path, made, planned(path, batch=ONE)
 
@@ -144,11 +145,11 @@ def test_a_batch_may_have_a_range(tmp_path: Path) -> None:
 def test_all_calls_of_an_encoder_leave_out_what_is_spare_but_those_of_integers(
     encoder: tuple[Path, Encoder, PlannedModel],
 ) -> None:
-    _, _, model = encoder
+    _, made, model = encoder
     whole = [each for each in model.workloads if not each.spare_parts]
     first_row = [each for each in whole if each.output.dtype is not DType.I32]
     # The first row, and what is left of an embedding where the rows are summed.
-    assert all(each.output.elements <= Encoder().width for each in first_row)
+    assert all(each.output.elements <= made.hidden for each in first_row)
 
 
 POSITIONS = """
@@ -380,7 +381,8 @@ def test_heads_that_are_no_whole_vectors_are_right_and_a_range_ends_with_whole_v
 ) -> None:
     """Four heads of six entries stay in parts; of 62 keys attention is one kernel where there is
     room for 64."""
-    made, path = Encoder(width=width, layers=1), tmp_path / "encoder.onnx"
+    made = Encoder(tokens=None, hidden=width, heads=4, layers=1)
+    path = tmp_path / "encoder.onnx"
     onnx.save(made.model(), path)
     model = planned(path, ExtentRange(name="sequence", least=1, most=most), ONE)
     assert [axis.most for axis in model.plans[0].axes] == [served]
