@@ -33,6 +33,7 @@ from kernelzoo.domain.operators.expressions import (
     Read,
     Stage,
     bits,
+    number,
     parts,
 )
 from kernelzoo.domain.operators.integer_products import ACTIVATION_BITS, PER_WORD
@@ -216,7 +217,7 @@ class _Naming:
         if scale is None or zero is None:
             return ""
         match steps.real:
-            case Read(tensor, at) if _is_own(at, stage.axes):
+            case Read(tensor) as read if self._is_own(read, stage.axes):
                 source = tensor
             case _:
                 source = edit.value(stage.name, DType.F32, stage.shape)
@@ -290,7 +291,7 @@ class _Naming:
         assert steps is not None
         starts = {each for each in parts(steps.real) if isinstance(each, Read)}
         read = [each for each in starts if self._root(each.tensor) in self._sums]
-        if len(read) != 1 or not _is_own(read[0].at, whole.axes) or whole.shape[-1] % PER_WORD:
+        if len(read) != 1 or not self._is_own(read[0], whole.axes) or whole.shape[-1] % PER_WORD:
             return ""
         source, sums = self._sums[self._root(read[0].tensor)]
         if sums.codes.min() < SIGNED[0] or sums.codes.max() > SIGNED[1]:
@@ -362,8 +363,8 @@ class _Naming:
         stage = self._looked_through(Stage("", axes, Read(name, axes)))
         found = real_bytes(stage.value)
         match found:
-            case RealBytes(held=Read(tensor, at)) if tensor in self._images and _is_own(at, axes):
-                return self._images[tensor], found
+            case RealBytes(held=Read(tensor) as held) if tensor in self._images:
+                return (self._images[tensor], found) if self._is_own(held, axes) else None
         return None
 
     def _zero(self, real: RealBytes, least: int) -> str | None:
@@ -452,21 +453,29 @@ class _Naming:
         if stage is None:
             return False
         match stage.value:
-            case Call(Function.ROUND, Read(tensor, at)) if self._root(tensor) in self._whole:
+            case Call(Function.ROUND, Read(tensor) as read) if self._root(tensor) in self._whole:
                 source = tensor
-            case Cast(Read(tensor, at), DType.I32) if self._root(tensor) in self._whole:
+            case Cast(Read(tensor) as read, DType.I32) if self._root(tensor) in self._whole:
                 # Integers are there for whoever reads them as such.
-                self._integers[node.output] = tensor
+                if self._is_own(read, stage.axes):
+                    self._integers[node.output] = tensor
                 return False
-            case Cast(Read(tensor, at), DType.F32) if self._root(tensor) in self._integers:
+            case Cast(Read(tensor) as read, DType.F32) if self._root(tensor) in self._integers:
                 source = self._integers[self._root(tensor)]
             case _:
                 return False
-        if not _is_own(at, stage.axes):
+        if not self._is_own(read, stage.axes):
             return False
         edit.nodes.append(Node(View(), (source,), node.output, node.label))
         self._makers[node.output] = edit.nodes[-1]
         return True
+
+    def _is_own(self, read: Read, axes: Sequence[Axis]) -> bool:
+        """Returns whether each entry is made of the one at the same place, and none is left out."""
+        if self._edit.values[read.tensor].shape != tuple(number(axis.extent) for axis in axes):
+            return False
+        pairs = zip(read.at, axes, strict=True)
+        return all(a == b or b.extent == Integer(1) for a, b in pairs)
 
     def _root(self, name: str) -> str:
         """Returns the value that this one is, by way of views that change no shape."""
@@ -480,12 +489,6 @@ class _Naming:
 
 def _is_cast(stage: Stage) -> bool:
     return isinstance(stage.value, Cast) and isinstance(stage.value.argument, Read)
-
-
-def _is_own(at: Sequence[Expression], axes: Sequence[Axis]) -> bool:
-    """Returns whether each entry is made of the one at the same place."""
-    pairs = zip(at, axes, strict=False)
-    return len(at) == len(axes) and all(a == b or b.extent == Integer(1) for a, b in pairs)
 
 
 def _operator(node: Node) -> str:

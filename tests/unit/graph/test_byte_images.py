@@ -147,3 +147,67 @@ def test_what_is_outside_of_an_image_is_its_zero_point(tmp_path: Path, zero: int
     assert "matmul_u8i8" in names(fused(graph))
     (found,) = evaluate(fused(graph), feeds).values()
     np.testing.assert_allclose(found, by_onnxruntime(path, feeds), rtol=1e-5, atol=1e-4)
+
+
+PARTS = {
+    "the first rows": ([0], [4], [2]),
+    "one row": ([2], [3], [2]),
+    "the first channels": ([0], [16], [1]),
+    "the last channels": ([16], [32], [1]),
+}
+STEPS = {
+    "an input": "QuantizeLinear({}, s, z)",
+    "bytes": "DequantizeLinear({}, s, z)",
+    "real numbers": "Conv <pads = [1, 1, 1, 1], group = {group}> ({}, w)",
+    "sums": "QuantizeLinear({}, s, z)",
+}
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("of", STEPS)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_of_an_image_is_not_taken_for_the_whole(
+    tmp_path: Path, part: str, of: str, *, apart: bool
+) -> None:
+    bounds = dict(zip(("start", "stop", "axes"), PARTS[part], strict=True))
+    channels = 16 if "channels" in part and of != "sums" else 32
+    group = channels if apart else 1
+    lines, value = [], "x"
+    for name, step in STEPS.items():
+        if name == of:
+            lines.append(f"part = Slice({value}, start, stop, axes)")
+            value = "part"
+        lines.append(f"y{len(lines)} = {step.format(value, group=group)}")
+        value = f"y{len(lines) - 1}"
+    model = parsed(
+        "agraph (float[1,32,6,5] x) => (float[a,b,c,d] y)"
+        f"<float s = {{0.05}}, uint8 z = {{77}}> {{ {' '.join(lines)} "
+        f"y = DequantizeLinear({value}, s, z) }}"
+    )
+    drawn = np.random.default_rng(0).integers(-127, 128, (channels, channels // group, 3, 3))
+    weights = drawn.astype(np.float32) / np.float32(64 * (9 * channels // group) ** 0.5)
+    constants = {"w": weights} | {name: np.array(each) for name, each in bounds.items()}
+    model.graph.initializer.extend(
+        numpy_helper.from_array(entries, name) for name, entries in constants.items()
+    )
+    path = written(tmp_path, model)
+    feeds = {"x": np.random.default_rng(1).standard_normal((1, 32, 6, 5)).astype(np.float32)}
+    (found,) = evaluate(fused(import_model(path, {})), feeds).values()
+    np.testing.assert_allclose(found, by_onnxruntime(path, feeds), atol=0.051)
+
+
+def test_a_convolution_in_parts_of_the_channels_computes_what_onnxruntime_does(
+    tmp_path: Path,
+) -> None:
+    """Sums that f32 does not hold are added of parts, which read some of the channels."""
+    model = parsed(
+        "agraph (float[1,16,6,5] x) => (float[1,8,6,5] y)"
+        "{ q, s, z = DynamicQuantizeLinear(x) c = ConvInteger <pads = [3, 3, 3, 3]> (q, w, z) "
+        "r = Cast <to = 1> (c) y = Mul(r, s) }"
+    )
+    weights = np.random.default_rng(0).choice(np.array([-128, 127], np.int8), (8, 16, 7, 7))
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    path = written(tmp_path, model)
+    feeds = {"x": np.random.default_rng(1).standard_normal((1, 16, 6, 5)).astype(np.float32)}
+    (found,) = evaluate(fused(import_model(path, {})), feeds).values()
+    np.testing.assert_allclose(found, by_onnxruntime(path, feeds), rtol=1e-6)
