@@ -1,5 +1,6 @@
 """Inputs that say what a network is for: arrays of a file .npz, by the names of its inputs."""
 
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,11 @@ from kernelzoo.errors import InvalidInput
 from services.tuner.graph.graph import Graph, GraphPort
 
 Feeds = Mapping[str, NDArray[Any]]
+_UNREADABLE = (
+    *(BadZipFile, EOFError, KeyError, MemoryError, OSError, ValueError, zlib.error),
+    # One array alone, which is no file of several, and members that are encrypted or packed anew.
+    *(TypeError, RuntimeError),
+)
 
 
 def calibration_feeds(path: Path, graph: Graph) -> Feeds:
@@ -20,8 +26,8 @@ def calibration_feeds(path: Path, graph: Graph) -> Feeds:
     for a file that is none, and for arrays that the inputs cannot be."""
     try:
         with np.load(path, allow_pickle=False) as held:
-            arrays = {name: held[name] for name in held.files}
-    except (AttributeError, BadZipFile, EOFError, KeyError, OSError, ValueError) as error:
+            arrays = {name: np.asarray(held[name]) for name in held.files}
+    except _UNREADABLE as error:
         raise InvalidInput(
             f"{path} cannot be read as arrays of NumPy; write it by numpy.savez({path.name!r}, "
             f"{_wanted(graph)})"
@@ -51,9 +57,11 @@ def _fed(path: Path, port: GraphPort, array: NDArray[Any], graph: Graph) -> NDAr
     if array.dtype.kind not in ("f" if real else "biu"):
         kind = "real numbers" if real else "integers"
         raise InvalidInput(f"{port.name} in {path} is of {array.dtype}; the model takes {kind}")
-    if real and not np.isfinite(array).all():
+    with np.errstate(over="ignore"):
+        held = array.astype(np.float32) if real else array
+    if real and not np.isfinite(held).all():
         raise InvalidInput(
-            f"{port.name} in {path} has infinities or what is no number; ranges cannot be told "
-            "from these"
+            f"{port.name} in {path} has infinities in f32, or what is no number; ranges cannot be "
+            "told from these"
         )
     return array

@@ -161,10 +161,24 @@ def test_calibration_inputs_that_do_not_fit_are_refused(
 
 
 def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
+    tokens = np.random.default_rng(0).integers(0, 50, (1, 16))
+    one, packed, text = (tmp_path / name for name in ("one.npy", "packed.npz", "text.npz"))
+    np.save(one, tokens)
+    np.savez_compressed(packed, tokens=tokens, mask=tokens)
+    torn = bytearray(packed.read_bytes())
+    torn[120:160] = bytes(40)
+    packed.write_bytes(torn)
+    text.write_bytes(b"no arrays")
+    for path in (one, packed, text):
+        with pytest.raises(InvalidInput, match="cannot be read as arrays of NumPy"):
+            calibration_feeds(path, network()[1])
+
+
+def test_calibration_inputs_that_f32_does_not_hold_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "inputs.npz"
-    path.write_bytes(b"no arrays")
-    with pytest.raises(InvalidInput, match="cannot be read as arrays of NumPy"):
-        calibration_feeds(path, network()[1])
+    np.savez(path, image=np.full((1, 3, 12, 12), 1e300))
+    with pytest.raises(InvalidInput, match="has infinities in f32"):
+        calibration_feeds(path, network(convolutional)[1])
 
 
 def test_the_command_says_by_which_inputs_it_decided(tmp_path: Path) -> None:
