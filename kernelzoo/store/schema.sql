@@ -1271,7 +1271,8 @@ BEGIN
                     JOIN measurement m ON m.candidate_id = s.candidate_id
                     WHERE s.job_id = p.job_id AND m.identity_id = r.identity_id
                       AND m.device_class = p.device_class
-                      AND m.lease_id NOT IN (SELECT lease_id FROM reported))),
+                      AND (m.lease_id, m.candidate_id) NOT IN (
+                        SELECT lease_id, candidate_id FROM reported))),
             candidates = p.candidates + (
                 SELECT count(DISTINCT r.candidate_id) FROM reported r
                 WHERE r.job_id = p.job_id AND r.device_class = p.device_class AND NOT EXISTS (

@@ -6,6 +6,7 @@ from fastapi.testclient import TestClient
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.store import erasure, measurements, tuning
 from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from kernelzoo.store.migrate import MIGRATIONS
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection
 from tests.reports import failure, ok
@@ -69,6 +70,35 @@ def test_what_is_not_believed_is_taken_back(
     progress = fetch_one(db, tuning.progress(job_id=job_id))
     assert progress is not None
     assert (progress.measurements, progress.best_ns) == (5, 6e5)
+
+
+@pytest.mark.usefixtures("job_id")
+def test_an_agent_that_reports_a_lease_in_parts_is_counted_once(
+    http: TestClient, db: Connection
+) -> None:
+    for agent in (open_agent(http), open_agent(http)):
+        lease = agent.lease(limit=3).json()
+        names = [kernel["candidate"] for kernel in lease["candidates"]]
+        assert len(names) > 1
+        for name in names:
+            assert agent.report(lease, [ok(lease, name)]).status_code == 202
+    is_kept(db)
+
+
+@pytest.mark.usefixtures("job_id")
+def test_agents_that_were_counted_again_are_counted_anew_where_all_that_they_measured_is_there(
+    http: TestClient, db: Connection, owner: Connection
+) -> None:
+    recount = (MIGRATIONS / "0064_agents_counted_once.sql").read_bytes()
+    report(open_agent(http), 9e5, 8e5)
+    ((lease, name),) = report(open_agent(http), 7e5)
+    db.execute("UPDATE job_progress SET agents = 53")
+    owner.execute(recount)
+    is_kept(db)
+    db.execute("UPDATE job_progress SET agents = 53")
+    db.execute("DELETE FROM measurement WHERE (lease_id, candidate_id) = (%s, %s)", (lease, name))
+    owner.execute(recount)
+    assert db.execute("SELECT agents FROM job_progress").fetchall() == [(53,)]
 
 
 def test_standing_ballots_are_counted(http: TestClient, db: Connection, job_id: int) -> None:
