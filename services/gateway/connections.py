@@ -193,7 +193,7 @@ class PatientProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         network = self._open_connections.enter(self.client[0], self) if self.client else PROXY
         if network is None:
-            transport.abort()
+            self.end()
             return
         if network == PROXY:
             self.timeout_keep_alive = KEPT_FOR_PROXY_S
@@ -214,6 +214,9 @@ class PatientProtocol(HttpToolsProtocol):
         )
 
     def end(self) -> None:
+        # The transport is closed at the next turn of the loop; until then who took this one's place
+        # was answered with 503, as uvicorn counted both against its limit.
+        self.connections.discard(self)
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:

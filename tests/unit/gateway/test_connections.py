@@ -18,6 +18,7 @@ from typing import Any, cast
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 
 from cli.stack.ports import LOOPBACK, free_port
 from services.gateway.connections import (
@@ -290,7 +291,7 @@ def _admitted(port: int, address: str, count: int) -> int:
 
 
 def test_a_network_has_so_many_connections_and_another_one_as_many() -> None:
-    with serving() as port:
+    with serving(patience=Patience()) as port:
         with closing(connect(port, source_address=("127.5.5.9", 0))) as held:
             held.sendall(WHOLE)
             assert held.recv(1 << 16)
@@ -318,6 +319,37 @@ def test_networks_that_hold_all_connections_leave_room_for_others(held: bytes) -
             with suppress(ConnectionError):
                 attacker.sendall(held)
         assert [_admitted(port, f"127.6.{number}.1", 2) for number in range(40)] == [2] * 40
+
+
+def test_what_is_ended_makes_room_at_once() -> None:
+    """Its transport is closed a turn of the loop later. Who had taken its place was answered with
+    503 till then, as uvicorn counted both.
+    """
+
+    async def end_one() -> None:
+        config = uvicorn.Config(answer, lifespan="off", limit_concurrency=MOST)
+        state = ServerState()
+        made = partial(
+            PatientProtocol,
+            config=config,
+            server_state=state,
+            app_state={},
+            open_connections=Connections(PER_NETWORK, MOST, Proxies.of("", 1)),
+            patience=QUICK,
+        )
+        with (
+            closing(socket.create_server((LOOPBACK, 0))) as listening,
+            closing(socket.create_connection(listening.getsockname(), WITHIN_S)) as connection,
+        ):
+            accepted, _ = listening.accept()
+            loop = asyncio.get_running_loop()
+            _, held = await loop.connect_accepted_socket(made, accepted)
+            assert state.connections == {held}
+            held.end()
+            assert state.connections == set()
+            assert await loop.run_in_executor(None, rest, connection) == b""
+
+    asyncio.run(end_one())
 
 
 def test_whoever_waits_for_an_answer_keeps_its_connection() -> None:
@@ -374,7 +406,7 @@ def test_what_left_is_counted_once_and_what_never_entered_not_at_all() -> None:
 
 
 def test_a_proxy_has_the_connections_of_all_its_visitors() -> None:
-    with serving(trusted="127.7.0.0/16") as port:
+    with serving(trusted="127.7.0.0/16", patience=Patience()) as port:
         assert _admitted(port, "127.7.7.1", 3 * PER_NETWORK) == 3 * PER_NETWORK
 
 
