@@ -72,16 +72,19 @@ def file(workload_key: str, device_class: DeviceClass, ballot: Ballot) -> Statem
             SELECT %(identity)s::uuid, %(key)s, %(device_class)s, %(candidates)s::text[],
                    %(times)s::double precision[], %(in_tokens)s::boolean, %(paired)s::boolean
             WHERE NOT EXISTS (
-                SELECT FROM ballot same
-                WHERE (same.identity_id, same.workload_key, same.device_class)
+                SELECT FROM ballot earlier
+                WHERE (earlier.identity_id, earlier.workload_key, earlier.device_class)
                       = (%(identity)s::uuid, %(key)s, %(device_class)s)
-                  AND (same.candidate_ids, same.relative_times, same.in_tokens, same.paired)
-                      = (%(candidates)s::text[], %(times)s::double precision[],
-                         %(in_tokens)s::boolean, %(paired)s::boolean)
+                  AND (earlier.paired > %(paired)s::boolean OR
+                       (earlier.candidate_ids, earlier.relative_times, earlier.in_tokens,
+                        earlier.paired)
+                       = (%(candidates)s::text[], %(times)s::double precision[],
+                          %(in_tokens)s::boolean, %(paired)s::boolean))
                   AND NOT EXISTS (
                     SELECT FROM agent_session s
-                    WHERE s.identity_id = same.identity_id
-                      AND s.device_class = same.device_class AND s.created_at > same.filed_at))
+                    WHERE s.identity_id = earlier.identity_id
+                      AND s.device_class = earlier.device_class
+                      AND s.created_at > earlier.filed_at))
             ON CONFLICT (identity_id, workload_key, device_class) DO UPDATE SET
                 candidate_ids = EXCLUDED.candidate_ids,
                 relative_times = EXCLUDED.relative_times,

@@ -125,6 +125,16 @@ def test_the_same_ballot_again_writes_nothing(agent: Agent, db: Connection) -> N
     assert row() == before
     assert agent.vote(WORKLOAD.key, [SECOND, FIRST]).status_code == 202
     assert row() != before
+    body = {
+        "workload": WORKLOAD.key,
+        "lines": [{"candidate": FIRST, "relative_time": 0.5}],
+        "paired": True,
+    }
+    filed = agent.http.put("/v1/ballots", json=body, headers=agent.bearer)
+    assert filed.status_code == 202
+    before = row()
+    assert agent.vote(WORKLOAD.key, [SECOND]).status_code == 202, "which replaces no paired one"
+    assert row() == before
 
 
 def test_the_same_ballot_in_a_later_session_is_counted_for_its_engine(
