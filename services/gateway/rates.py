@@ -95,7 +95,8 @@ class RateLimits:
         await self._count(self._sessions, "this network's sessions", network)
 
     async def report(self, network: str) -> None:
-        """Failures and ballots: each may have a key counted again."""
+        """Failures and ballots, of which each may have a key counted again, and wrong outputs, for
+        which a plan is read."""
         if self._bursts is not None:
             # It is this process's thread that is spared, of which Redis need not know.
             self._bursts.take(network)

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from services.gateway.problems import problem
 from services.gateway.state import LOCAL, State
 
-ANSWERS = ("/measurements", "/ballots", "/failures")
+ANSWERS = ("/measurements", "/ballots", "/failures", "/wrong-outputs")
 """Ends of the paths to which agents and pages send what they found."""
 REMINDED_S = 5.0
 """For longer nobody is refused unread: there may be room again before the time that was told."""

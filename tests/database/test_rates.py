@@ -97,20 +97,35 @@ def test_the_failures_and_ballots_of_a_network_have_one_limit(settings: Settings
         assert answer.status_code == 422
 
 
-def test_the_failures_of_a_minute_are_not_taken_all_at_once(settings: Settings) -> None:
+FAILURE = {
+    "workload": "relu:f32:n4",
+    "device_class": "0123456789abcdef:r1-0:wasm+simd128",
+    "artifact": "0" * 64,
+    "stage": "run",
+    "detail": "",
+}
+WRONG_OUTPUT = {
+    "model": "unknown",
+    "golden": "0" * 64,
+    "device_class": "0123456789abcdef:r1-0:wasm+simd128",
+    "output": "y",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/failures", FAILURE), ("/v1/wrong-outputs", WRONG_OUTPUT)],
+    ids=["failures", "wrong outputs"],
+)
+def test_what_pages_tell_in_a_minute_is_not_taken_all_at_once(
+    settings: Settings, path: str, body: dict[str, str]
+) -> None:
     minute = settings.model_copy(update={"reports_rate": "300/minute"})
-    failure = {
-        "workload": "relu:f32:n4",
-        "device_class": "0123456789abcdef:r1-0:wasm+simd128",
-        "artifact": "0" * 64,
-        "stage": "run",
-        "detail": "",
-    }
     with TestClient(application(minute), client=("127.0.0.1", 1)) as http:
-        given = [http.post("/v1/failures", json=failure).status_code for _ in range(290)]
+        given = [http.post(path, json=body).status_code for _ in range(290)]
         assert given[:AT_ONCE] == [404] * AT_ONCE
         assert 429 in given, "before the limit of the minute"
-        assert http.post("/v1/failures", json=failure, headers=OPERATOR).status_code == 404
+        assert http.post(path, json=body, headers=OPERATOR).status_code == 404
 
 
 def test_each_application_has_a_limit_of_its_own_that_wrong_keys_do_not_use_up(

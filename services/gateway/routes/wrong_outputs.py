@@ -31,6 +31,7 @@ async def note_wrong_output(
     class.
     """
     if not operated:
+        await state.rates.report(network)
         await refuse_untrusted(state, request)
     device_class = DeviceClass.parse(body.device_class)
     cap = state.settings.failures_per_network_per_day
