@@ -43,7 +43,6 @@ from services.tuner.graph.byte_workloads import (
     SIGNED,
     ByteWorkloads,
     Requantised,
-    Row,
     Scales,
     Sums,
     both,
@@ -63,7 +62,7 @@ from services.tuner.graph.formulas import (
 from services.tuner.graph.graph import Graph, Node, View
 from services.tuner.graph.multiples import multiples_of
 from services.tuner.graph.quantised_values import BYTE, RealBytes, real_bytes, steps_of_bytes
-from services.tuner.graph.steps import Add, Divide, EntryStep, Multiply, Subtract, steps_of
+from services.tuner.graph.steps import EntryStep, Row, affine_of, operand_of, steps_of
 
 RANK = 4
 MOST_REPEATED = 40
@@ -319,40 +318,23 @@ class _Naming:
 
     def _affine(self, value: Expression, start: Read, stage: Stage) -> tuple[Row, Row] | None:
         """Returns what an entry is multiplied by, and what is added then, in each channel."""
-        scale, shift = np.ones(1, np.float32), np.zeros(1, np.float32)
-        done: Expression = start
-        for step in steps_of(value, start):
-            row = self._row(step, stage)
-            if row is None:
-                return None
-            done = step.whole
-            match step:
-                case Add():
-                    shift = shift + row
-                case Subtract():
-                    shift = shift - row
-                case Multiply():
-                    scale, shift = scale * row, shift * row
-                case Divide():
-                    scale, shift = scale / row, shift / row
-        fine = np.isfinite(scale).all() and np.isfinite(shift).all()
-        return (scale, shift) if done == value and fine else None
+        steps = steps_of(value, start)
+        found = affine_of(steps, lambda step: self._row(step, stage))
+        done = steps[-1].whole if steps else start
+        if found.steps < len(steps) or done != value:
+            return None
+        fine = np.isfinite(found.scale).all() and np.isfinite(found.shift).all()
+        return (found.scale, found.shift) if fine else None
 
     def _row(self, step: EntryStep, stage: Stage) -> Row | None:
         """The constants of a step, one or one for each channel."""
-        match step:
-            case Add(_, float(number)) | Multiply(_, float(number)):
-                return np.array([number], np.float32)
-            case Add(_, Read(tensor, at)) | Multiply(_, Read(tensor, at)):
-                pass
-            case Subtract(_, Read(tensor, at)) | Divide(_, Read(tensor, at)):
-                pass
-            case _:
-                return None
-        known = self._edit.constants.get(tensor)
-        if known is None or known.dtype != np.float32:
+        operand = operand_of(step)
+        if isinstance(operand, float):
+            return np.array([operand], np.float32)
+        known = None if operand is None else self._edit.constants.get(operand.tensor)
+        if operand is None or known is None or known.dtype != np.float32:
             return None
-        in_channels = known.size == stage.shape[-1] and stage.axes[-1] in at
+        in_channels = known.size == stage.shape[-1] and stage.axes[-1] in operand.at
         row = np.asarray(known.reshape(-1), np.float32)
         return row if row.size == 1 or in_channels else None
 

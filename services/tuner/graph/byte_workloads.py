@@ -18,12 +18,12 @@ from kernelzoo.domain.operators.integer_products import PER_WORD
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.edit import Edit
 from services.tuner.graph.graph import Node
+from services.tuner.graph.steps import Row
 
 EXACT = 1 << 24
 """Whole numbers below it are those of f32."""
 SIGNED = (-128, 127)
 SEVEN_BITS = (-64, 63)
-Row = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

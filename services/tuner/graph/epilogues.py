@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators import EPILOGUES
@@ -34,7 +33,18 @@ from services.tuner.graph.formulas import (
 )
 from services.tuner.graph.graph import Graph, Node, View
 from services.tuner.graph.places import flat, remainder
-from services.tuner.graph.steps import Add, Apply, Divide, EntryStep, Multiply, Subtract, steps_of
+from services.tuner.graph.steps import (
+    Add,
+    Apply,
+    Divide,
+    EntryStep,
+    Multiply,
+    Row,
+    Subtract,
+    affine_of,
+    operand_of,
+    steps_of,
+)
 
 WEIGHTS = 1
 """This operand of a contraction may be constant."""
@@ -42,9 +52,6 @@ SCALES = "b_scale"
 """Products of bytes have this operand, which takes what would scale weights of f32."""
 MAX_SIZE = 120
 """Parts of an expression that is looked through."""
-
-Row = NDArray[np.float32]
-"""A number, or one for each column."""
 
 
 def epilogues_fused(graph: Graph, *, affine: bool = True) -> Graph:
@@ -163,21 +170,10 @@ class _Match:
         self, edit: Edit, workload: Workload, operands: list[str], steps: list[EntryStep]
     ) -> tuple[Workload, Expression]:
         """Takes the constant steps: weights times `scale`, and `shift` as the bias."""
-        scale: Row = np.ones(1, np.float32)
-        shift: Row = np.zeros(1, np.float32)
-        done: Expression = self.start
-        while steps and (row := self._row(steps[0])) is not None:
-            step = steps.pop(0)
-            done = step.whole
-            match step:
-                case Add():
-                    shift = shift + row
-                case Subtract():
-                    shift = shift - row
-                case Multiply():
-                    scale, shift = scale * row, shift * row
-                case Divide():
-                    scale, shift = scale / row, shift / row
+        found = affine_of(steps, self._row)
+        scale, shift = found.scale, found.shift
+        done = steps[found.steps - 1].whole if found.steps else self.start
+        del steps[: found.steps]
         if (scale != 1).any():
             place = _scaled_operand(workload)
             weights = self.graph.constants[operands[place]]
@@ -193,19 +189,13 @@ class _Match:
 
     def _row(self, step: EntryStep) -> Row | None:
         """Returns what a step adds or multiplies by in each column, if it never changes."""
-        match step:
-            case Add(_, float(value)) | Multiply(_, float(value)):
-                return np.array([value], np.float32)
-            case Add(_, Read() as read) | Multiply(_, Read() as read):
-                pass
-            case Subtract(_, read) | Divide(_, read):
-                pass
-            case _:
-                return None
-        if read.tensor not in self.graph.constants:
+        operand = operand_of(step)
+        if isinstance(operand, float):
+            return np.array([operand], np.float32)
+        if operand is None or operand.tensor not in self.graph.constants:
             return None
-        entries = self.graph.constants[read.tensor].reshape(-1)
-        is_row = entries.size == 1 or self._shape_of(read) == "column"
+        entries = self.graph.constants[operand.tensor].reshape(-1)
+        is_row = entries.size == 1 or self._shape_of(operand) == "column"
         return entries.astype(np.float32) if is_row else None
 
     def _shape_of(self, read: Read) -> str:

@@ -6,7 +6,7 @@ number.
 A function is recognised by its values at many numbers, however it is written.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import erf
@@ -32,6 +32,8 @@ from services.tuner.graph.formulas import replaced, size
 
 HOLE = Read("", ())
 """Stands for what the steps before have computed."""
+Row = NDArray[np.float32]
+"""One number, or one for each column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,39 @@ def steps_of(value: Expression, start: Expression) -> list[EntryStep]:
         found.append(step)
         done = step.whole
     return found
+
+
+def operand_of(step: EntryStep) -> Read | float | None:
+    """Returns what a step adds, subtracts, multiplies or divides by; None of a function."""
+    return step.operand if isinstance(step, Add | Subtract | Multiply | Divide) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Affine:
+    """The first `steps` of a list multiply an entry by `scale` and then add `shift`."""
+
+    scale: Row
+    shift: Row
+    steps: int
+
+
+def affine_of(steps: Sequence[EntryStep], row: Callable[[EntryStep], Row | None]) -> Affine:
+    """The steps up to the first whose `row` is None, which is what they add or multiply by."""
+    scale, shift = np.ones(1, np.float32), np.zeros(1, np.float32)
+    for place, step in enumerate(steps):
+        operand = row(step)
+        if operand is None:
+            return Affine(scale=scale, shift=shift, steps=place)
+        match step:
+            case Add():
+                shift = shift + operand
+            case Subtract():
+                shift = shift - operand
+            case Multiply():
+                scale, shift = scale * operand, shift * operand
+            case Divide():
+                scale, shift = scale / operand, shift / operand
+    return Affine(scale=scale, shift=shift, steps=len(steps))
 
 
 def _next(value: Expression, done: Expression) -> EntryStep | None:
