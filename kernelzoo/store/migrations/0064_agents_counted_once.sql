@@ -1,4 +1,5 @@
--- An identity that reports what it borrowed at one time in several reports was counted with each.
+-- An identity that reports what it borrowed at one time in several reports was counted with each. What
+-- is asked of a candidate's measurements names the condition of their index.
 
 CREATE OR REPLACE FUNCTION count_measurements() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
