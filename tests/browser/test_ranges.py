@@ -1,6 +1,8 @@
 """One plan serves sentences of every length in Chromium, as onnxruntime computes each."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from fixtures.encoder import INPUTS, Encoder
-from fixtures.model_site import Files, write_model
-from kernelzoo.domain.workload import resolved
+from fixtures.model_site import Files, SiteKernels, write_model
+from kernelzoo.domain.workload import Workload, resolved
 from tests.browser.model_host import CLASS, Host, close, hosting, page_elsewhere, script
 from tests.browser.model_plans import evaluated_programs
 from tests.browser.sites import ISOLATED, site
@@ -25,16 +27,26 @@ RUNS = 20
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    made = Host(tmp_path_factory.mktemp("ranges"))
+    with hosting_encoder(tmp_path_factory.mktemp("ranges"), CLASS, first_of) as made:
+        yield made
+
+
+@contextmanager
+def hosting_encoder(
+    folder: Path, device_class: str, kernel_of: Callable[[Workload], SiteKernels]
+) -> Iterator[Host]:
+    """Serves one plan of all lengths, with the kernel that is chosen of each workload."""
+    made = Host(folder)
     path = made.folder / "encoder.onnx"
     onnx.save(ENCODER.model(), path)
     model = planned(path, batch=ONE)
     programs = {each.key: each for each in evaluated_programs(model.workloads)}
-    weights = b"".join(model.weights.blocks())
     (plan,), (golden,) = model.plans, model.golden
-    files = Files(weights=weights, golden=golden)
+    files = Files(weights=b"".join(model.weights.blocks()), golden=golden)
     workloads = resolved(plan.kernels, programs).values()
-    write_model(made.folder, CLASS, plan, files, {each.key: first_of(each) for each in workloads})
+    write_model(
+        made.folder, device_class, plan, files, {each.key: kernel_of(each) for each in workloads}
+    )
     with hosting(made):
         yield made
 

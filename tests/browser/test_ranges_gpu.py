@@ -2,32 +2,18 @@
 
 from collections.abc import Iterator
 
-import onnx
 import onnxruntime
 import pytest
 from playwright.sync_api import Browser
 
-from fixtures.model_site import Files, write_model
-from kernelzoo.domain.workload import resolved
-from tests.browser.model_host import GPU_CLASS, Host, close, hosting, page_elsewhere, script
-from tests.browser.model_plans import chosen_on_gpu, evaluated_programs
-from tests.browser.test_ranges import ENCODER, OUTPUTS, RUN, given
-from tests.unit.graph.test_ranges import ONE, planned
+from tests.browser.model_host import GPU_CLASS, Host, close, page_elsewhere, script
+from tests.browser.model_plans import chosen_on_gpu
+from tests.browser.test_ranges import ENCODER, OUTPUTS, RUN, given, hosting_encoder
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    made = Host(tmp_path_factory.mktemp("ranges"))
-    path = made.folder / "encoder.onnx"
-    onnx.save(ENCODER.model(), path)
-    model = planned(path, batch=ONE)
-    programs = {each.key: each for each in evaluated_programs(model.workloads)}
-    (plan,), (golden,) = model.plans, model.golden
-    files = Files(weights=b"".join(model.weights.blocks()), golden=golden)
-    workloads = resolved(plan.kernels, programs).values()
-    kernels = {each.key: chosen_on_gpu(each) for each in workloads}
-    write_model(made.folder, GPU_CLASS, plan, files, kernels)
-    with hosting(made):
+    with hosting_encoder(tmp_path_factory.mktemp("ranges"), GPU_CLASS, chosen_on_gpu) as made:
         yield made
 
 

@@ -1,23 +1,17 @@
 """Convolutions of networks that onnxruntime's quantiser made multiply bytes, and give what
 onnxruntime does."""
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from onnx import ModelProto, numpy_helper
+from onnx import numpy_helper
 from onnxruntime.quantization import QuantFormat, QuantType
 
 from fixtures.quantised_networks import (
-    Feeds,
     by_onnxruntime,
     dynamic,
-    feeds_of,
     mobilenet,
     resnet,
     static,
@@ -31,13 +25,12 @@ from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import plan_graphs
 from tests.unit.graph.models import parsed, written
+from tests.unit.graph.quantised_files import Form, Imported, imported, output
 from tests.unit.graph.running import Runner, golden_arrays
 
-RELATIVE = 1e-5
-"""Sums are the same integers; what is real is rounded otherwise."""
 OPERATORS = {"quant_format": QuantFormat.QOperator, "activation_type": QuantType.QUInt8}
 
-FORMS: dict[str, tuple[Callable[..., Path], Callable[[], ModelProto], dict[str, Any]]] = {
+FORMS: dict[str, Form] = {
     "static": (static, mobilenet, {}),
     "static, by channel": (static, mobilenet, {"per_channel": True}),
     "static, 7 bits": (static, mobilenet, {"per_channel": True, "reduce_range": True}),
@@ -54,14 +47,8 @@ FORMS: dict[str, tuple[Callable[..., Path], Callable[[], ModelProto], dict[str, 
 
 
 @cache
-def quantised(form: str) -> tuple[Graph, Feeds, NDArray[np.float32]]:
-    """The import of a file, with inputs and what onnxruntime makes of them."""
-    quantise, network, options = FORMS[form]
-    model = network()
-    feeds = feeds_of(model)
-    with TemporaryDirectory() as folder:
-        path = quantise(model, Path(folder), **options)
-        return import_model(path, {}), feeds, by_onnxruntime(path, feeds)
+def quantised(form: str) -> Imported:
+    return imported(FORMS[form])
 
 
 @cache
@@ -78,8 +65,7 @@ def names(graph: Graph) -> list[str]:
 def test_a_quantised_network_of_images_computes_what_onnxruntime_does(form: str) -> None:
     graph, feeds, wanted = quantised(form)
     for made in (graph, ruled(form)):
-        (found,) = evaluate(made, feeds).values()
-        assert np.abs(found - wanted).max() <= RELATIVE * np.abs(wanted).max()
+        output(made, feeds, wanted)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
-from onnx import ModelProto, numpy_helper, parser
+from onnx import numpy_helper, parser
 from onnxruntime.quantization import QuantFormat, QuantType
 
 from fixtures.encoder import Encoder
@@ -20,7 +20,6 @@ from fixtures.quantised_networks import (
     by_onnxruntime,
     convolutional,
     dynamic,
-    feeds_of,
     static,
 )
 from kernelzoo.domain.dtype import DType
@@ -41,14 +40,13 @@ from services.tuner.graph.models import plan_f16, plan_graphs
 from services.tuner.graph.multiples import multiples_of
 from services.tuner.graph.storing import output_error
 from tests.unit.graph.models import assert_as_reference, parsed, written
+from tests.unit.graph.quantised_files import RELATIVE, Form, Imported, imported, output
 from tests.unit.graph.running import Runner, golden_arrays
 
 Quantise = Callable[..., Path]
-RELATIVE = 1e-5
-"""Sums are the same integers; what is real is rounded otherwise."""
 
 ENCODER = Encoder().model
-FORMS: dict[str, tuple[Quantise, Callable[[], ModelProto], dict[str, Any]]] = {
+FORMS: dict[str, Form] = {
     "dynamic": (dynamic, ENCODER, {}),
     "dynamic, by channel": (dynamic, ENCODER, {"per_channel": True}),
     "dynamic, 7 bits": (dynamic, ENCODER, {"reduce_range": True}),
@@ -67,14 +65,8 @@ FORMS: dict[str, tuple[Quantise, Callable[[], ModelProto], dict[str, Any]]] = {
 
 
 @cache
-def quantised(form: str) -> tuple[Graph, Feeds, NDArray[np.float32]]:
-    """The import of a file, with inputs and what onnxruntime makes of them."""
-    quantise, network, options = FORMS[form]
-    model = network()
-    feeds = feeds_of(model)
-    with TemporaryDirectory() as folder:
-        path = quantise(model, Path(folder), **options)
-        return import_model(path, {}), feeds, by_onnxruntime(path, feeds)
+def quantised(form: str) -> Imported:
+    return imported(FORMS[form])
 
 
 @cache
@@ -96,9 +88,7 @@ def cosine(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
 def test_a_quantised_network_computes_what_onnxruntime_does(form: str) -> None:
     graph, feeds, wanted = quantised(form)
     for made in (graph, ruled(form)):
-        (found,) = evaluate(made, feeds).values()
-        assert np.abs(found - wanted).max() <= RELATIVE * np.abs(wanted).max()
-        assert cosine(found, wanted) > 1 - 1e-9
+        assert cosine(output(made, feeds, wanted), wanted) > 1 - 1e-9
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if "images" not in form])
