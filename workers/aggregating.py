@@ -29,6 +29,7 @@ from kernelzoo.store import (
     models,
     notifications,
     programs,
+    queue,
     tallies,
     trust,
     zoo,
@@ -150,7 +151,14 @@ def _wrong(found: Mapping[str, Judgement]) -> LeaseFault | None:
 
 def tally(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule) -> None:
     """Counts a key's ballots and brings its zoo entry up to date. Takes turns with its like."""
-    with _turn(db, workload_key, device_class), db.transaction():
+    with _turn(db, workload_key, device_class):
+        _count(db, workload_key, device_class, rule)
+        # Alone, as tallies of other classes wait for the rows that it writes.
+        execute(db, queue.note_times(workload_key, device_class.target.kind))
+
+
+def _count(db: Database, workload_key: str, device_class: DeviceClass, rule: Rule) -> None:
+    with db.transaction():
         execute(db, ballots.tallied(workload_key, device_class))
         if Defence.DENIALS in rule.defences:
             changed = deny_failing(db, workload_key, device_class, rule)

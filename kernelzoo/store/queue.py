@@ -6,9 +6,10 @@ from datetime import datetime
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.gpu import first_space
+from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.chain import stranger_of
-from kernelzoo.store.query import Query
+from kernelzoo.store.query import Query, Statement
 
 TIMED_BY = 32
 """Measurements of a candidate that its expected time is the median of: the latest."""
@@ -17,9 +18,9 @@ TIMED_BY = 32
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRow:
     """A candidate that is compiled, since `compiled_at`, or waits to be. `relative_time`: what
-    devices of any class measured; null where none has. `predicted`: the same as the cost model
-    foretells it; null where it does not. All but the workload are null for one whose space nobody
-    has enumerated yet.
+    devices of any class measured, as of the last count of ballots; null where none has.
+    `predicted`: the same as the cost model foretells it; null where it does not. All but the
+    workload are null for one whose space nobody has enumerated yet.
     """
 
     workload_key: WorkloadKey
@@ -38,10 +39,15 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
     """
     return Query(
         sql="""
+            -- What is known of a workload's candidates is read at once, as arrays: there are
+            -- thousands, and to look each up takes most of the time.
             WITH job AS MATERIALIZED (
-                SELECT j.id, j.workload_key, j.state, j.cancelled_at, d.candidate_id AS default_id,
+                SELECT j.workload_key, j.state, j.cancelled_at, d.candidate_id AS default_id,
                        o.candidate_ids AS ordered, o.costs,
-                       o.costs[array_position(o.candidate_ids, d.candidate_id)] AS default_cost
+                       o.costs[array_position(o.candidate_ids, d.candidate_id)] AS default_cost,
+                       ARRAY(SELECT p.candidate_id FROM space_point p WHERE p.job_id = j.id
+                             ORDER BY p.ordinal) AS promised,
+                       t.candidate_ids AS timed, t.relative_times
                 FROM tuning_job j
                 LEFT JOIN LATERAL default_kernel(j.workload_key, %(class)s) d ON true
                 LEFT JOIN LATERAL (
@@ -49,6 +55,11 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
                     WHERE o.job_id = j.id AND o.device_class IN (%(class)s, %(stranger)s)
                     ORDER BY o.device_class <> %(class)s LIMIT 1
                 ) o ON true
+                CROSS JOIN LATERAL (
+                    SELECT array_agg(t.candidate_id) AS candidate_ids,
+                           array_agg(t.relative_time) AS relative_times
+                    FROM candidate_time t WHERE t.workload_key = j.workload_key
+                ) t
                 JOIN workload w ON w.key = j.workload_key
                 WHERE j.workload_key = ANY (%(keys)s) AND j.target = %(target)s AND w.measured
                   AND (j.space = %(space)s OR j.space = %(any)s AND NOT EXISTS (
@@ -56,17 +67,20 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
                     WHERE own.workload_key = j.workload_key AND own.target = j.target
                       AND own.space = %(space)s AND own.state = 'planned'))
             ), space AS (
-                SELECT job.workload_key, c.candidate_id, c.compiled_at, o.place,
-                       2 ^ (job.costs[o.place] - job.default_cost) AS predicted,
+                SELECT job.workload_key, c.candidate_id, c.compiled_at, at.place,
+                       2 ^ (job.costs[at.place] - job.default_cost) AS predicted,
+                       job.relative_times[at.timed] AS relative_time,
                        CASE WHEN c.target = 'wasm' THEN cardinality(c.requires) END AS features,
-                       p.ordinal
+                       at.ordinal
                 FROM job
-                JOIN space_point p ON p.job_id = job.id
-                JOIN candidate c ON c.candidate_id = p.candidate_id
+                JOIN candidate c ON c.workload_key = job.workload_key
                 CROSS JOIN LATERAL (
-                    SELECT array_position(job.ordered, c.candidate_id) AS place
-                ) o
-                WHERE c.candidate_id IS DISTINCT FROM job.default_id
+                    SELECT array_position(job.ordered, c.candidate_id) AS place,
+                           array_position(job.promised, c.candidate_id) AS ordinal,
+                           array_position(job.timed, c.candidate_id) AS timed
+                ) at
+                WHERE at.ordinal IS NOT NULL
+                  AND c.candidate_id IS DISTINCT FROM job.default_id
                   AND c.requires <@ %(features)s::text[]
                   AND (c.state = 'compiled' OR c.state = 'waiting' AND job.cancelled_at IS NULL)
                   AND NOT EXISTS (
@@ -74,22 +88,11 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
                     WHERE d.artifact_sha256 = c.artifact_sha256
                       AND d.device_class = %(class)s AND d.denied)
                 UNION ALL
-                SELECT workload_key, NULL, NULL, NULL, NULL, NULL, NULL FROM job
+                SELECT workload_key, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM job
                 WHERE state = 'waiting' AND cancelled_at IS NULL
             )
-            SELECT s.workload_key, s.candidate_id, s.compiled_at, t.relative_time, s.predicted
-            FROM space s
-            LEFT JOIN LATERAL (
-                SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY recent.relative_time)
-                           AS relative_time
-                FROM (
-                    SELECT m.relative_time FROM measurement m
-                    WHERE m.candidate_id = s.candidate_id AND m.outcome = 'ok'
-                      AND m.verdict = 'verified' AND m.relative_time IS NOT NULL
-                    ORDER BY m.created_at DESC LIMIT %(timed_by)s
-                ) AS recent
-            ) t ON true
-            ORDER BY s.place NULLS LAST, t.relative_time NULLS LAST, s.features DESC, s.ordinal
+            SELECT workload_key, candidate_id, compiled_at, relative_time, predicted FROM space
+            ORDER BY place NULLS LAST, relative_time NULLS LAST, features DESC, ordinal
         """,
         parameters={
             "keys": workload_keys,
@@ -99,7 +102,32 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
             "any": first_space(device_class.target.kind),
             "stranger": stranger_of(device_class),
             "features": list(device_class.target.features),
-            "timed_by": TIMED_BY,
         },
         row=QueuedRow,
+    )
+
+
+def note_times(workload_key: str, target: TargetKind) -> Statement:
+    """Notes what devices of all classes measured lately of a workload's candidates. It reads
+    `TIMED_BY` measurements of each, and writes those of which something has changed.
+    """
+    return Statement(
+        sql="""
+            -- In one order, so that no two classes of a workload wait for each other.
+            INSERT INTO candidate_time AS t (workload_key, candidate_id, relative_time)
+            SELECT c.workload_key, c.candidate_id, (
+                SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY latest.relative_time)
+                FROM (
+                    SELECT m.relative_time FROM measurement m
+                    WHERE m.candidate_id = c.candidate_id AND m.outcome = 'ok'
+                      AND m.verdict = 'verified' AND m.relative_time IS NOT NULL
+                    ORDER BY m.created_at DESC LIMIT %(timed_by)s
+                ) latest)
+            FROM candidate c WHERE c.workload_key = %(key)s AND c.target = %(target)s
+            ORDER BY c.candidate_id
+            ON CONFLICT (workload_key, candidate_id) DO UPDATE
+            SET relative_time = EXCLUDED.relative_time
+            WHERE t.relative_time IS DISTINCT FROM EXCLUDED.relative_time
+        """,
+        parameters={"key": workload_key, "target": target, "timed_by": TIMED_BY},
     )

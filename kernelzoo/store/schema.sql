@@ -410,6 +410,17 @@ CREATE INDEX measurement_set_aside ON measurement (created_at)
 CREATE INDEX measurement_failed ON measurement (candidate_id, device_class) INCLUDE (identity_id)
     WHERE outcome <> 'ok' AND verdict = 'verified';
 
+CREATE TABLE candidate_time (
+    workload_key text NOT NULL REFERENCES workload,
+    candidate_id text NOT NULL REFERENCES candidate,
+    relative_time double precision,
+    PRIMARY KEY (workload_key, candidate_id)
+);
+COMMENT ON TABLE candidate_time IS
+    'What devices of all classes measured of a candidate lately: the median of its latest verified '
+    'relative times, as of the last count of ballots of its workload on any class; null where none '
+    'counts.';
+
 CREATE TABLE ballot (
     identity_id uuid NOT NULL REFERENCES identity,
     workload_key text NOT NULL REFERENCES workload,

@@ -5,7 +5,7 @@ next workload; and so on in rounds, so that a page that has little time has trie
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kernelzoo.domain.workload import WorkloadKey
@@ -110,6 +110,21 @@ def batches(
             batch = Batch(of=of, candidates=tuple(new[start : start + ROUND]))
             rounds.append((round_number, place, batch))
     return tuple(batch for *_, batch in sorted(rounds, key=lambda found: found[:2]))
+
+
+def read_together(found: Sequence[Batch], most: int) -> Iterator[tuple[Batch, ...]]:
+    """Groups batches whose kernels are read at once, in their order: the first alone, so that its
+    line comes at once, then as many as have at most so many candidates, or one that has more."""
+    together: list[Batch] = []
+    held = 0
+    for number, batch in enumerate(found):
+        if together and (number == 1 or held + len(batch.candidates) > most):
+            yield tuple(together)
+            together, held = [], 0
+        together.append(batch)
+        held += len(batch.candidates)
+    if together:
+        yield tuple(together)
 
 
 def waiting(left: Sequence[Tried], sent: Mapping[str, Collection[str]], each: int) -> int:

@@ -7,7 +7,7 @@ only where it is an agent beside it.
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +35,7 @@ from services.gateway.queueing import (
     Batch,
     batches,
     compiled_since,
+    read_together,
     tried,
     unconfirmed,
     waiting,
@@ -54,6 +55,8 @@ SAID_EVERY_S = 10.0
 ENDS_WITHIN_S = 1.0
 """After it was ended for another network's."""
 RETRY_S = 2
+READ_AHEAD = 32
+"""Kernels that are read at once for the lines to come: a millisecond's work."""
 SLACK_S = 5.0
 """A compilation is stored at most so long after the time that it is stored with."""
 SETTLED = QueueEnd(end="settled", retry_s=60, cursor="")
@@ -181,9 +184,12 @@ class _Stream:
         while seen.left:
             async with self.state.streams.turn():
                 found = batches(compiled_since(seen.left, self.after_s), self.sent, self.each)
-            for batch in found:
-                yield await self._described(batch, seen.workloads[batch.of.workload_key])
-                said_s = time.monotonic()
+            for read in read_together(found, READ_AHEAD):
+                rows = [row for batch in read for row in batch.candidates]
+                kernels = await self.state.streams.kernels(rows, self._read)
+                for batch in read:
+                    yield self._described(batch, seen.workloads[batch.of.workload_key], kernels)
+                    said_s = time.monotonic()
             self.cursor = f"{max(seen.newest_s - SLACK_S, self.after_s, 0.0):.6f}"
             coming = waiting(seen.left, self.sent, self.each)
             if coming == 0:
@@ -214,10 +220,16 @@ class _Stream:
             found = await _look(self.state, self.key)
         return found
 
-    async def _described(self, batch: Batch, workload: Workload) -> QueueBatch:
-        kernels = await self.state.streams.kernels(batch.candidates, self._read)
+    def _described(
+        self, batch: Batch, workload: Workload, kernels: Mapping[str, Kernel]
+    ) -> QueueBatch:
         self.sent[batch.of.workload_key].update(str(row.candidate_id) for row in batch.candidates)
-        QUEUED_KERNELS.inc(len(kernels))
+        found = [
+            QueuedKernel(kernel=kernel, expected=row.relative_time, predicted=row.predicted)
+            for row in batch.candidates
+            if (kernel := kernels.get(str(row.candidate_id))) is not None
+        ]
+        QUEUED_KERNELS.inc(len(found))
         expected_ms = None if batch.of.expected_ns is None else batch.of.expected_ns / 1e6
         return QueueBatch(
             workload=batch.of.workload_key,
@@ -226,11 +238,7 @@ class _Stream:
             tolerance=comparison_tolerance(workload, self.target),
             expected_ms=expected_ms,
             gain_ms=None if expected_ms is None else expected_ms * batch.of.gain,
-            candidates=[
-                QueuedKernel(kernel=kernel, expected=row.relative_time, predicted=row.predicted)
-                for row in batch.candidates
-                if (kernel := kernels.get(str(row.candidate_id))) is not None
-            ],
+            candidates=found,
             waiting=batch.of.waiting,
             cursor=self.cursor,
         )

@@ -5,7 +5,14 @@ from datetime import UTC, datetime
 from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.models import CallTimeRow
 from kernelzoo.store.queue import QueuedRow
-from services.gateway.queueing import Batch, batches, compiled_since, tried, waiting
+from services.gateway.queueing import (
+    Batch,
+    batches,
+    compiled_since,
+    read_together,
+    tried,
+    waiting,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -85,3 +92,14 @@ def test_what_was_sent_or_is_too_much_is_left_out_and_what_is_to_come_is_counted
     assert waiting(left, sent, each=4) == 12
     assert waiting(left, sent, each=3) == 3
     assert batches(compiled_since(left, NOW.timestamp()), {}, each=4) == ()
+
+
+def test_kernels_of_lines_to_come_are_read_together_and_of_the_first_alone() -> None:
+    left = tried([called("a", 1, 1, None), called("b", 1, 1, None)], space("a", 9) + space("b", 9))
+    found = batches(left, {}, each=9)
+    assert [len(each.candidates) for each in found] == [4, 4, 4, 4, 1, 1]
+    for most, together in ((8, [1, 2, 3]), (4, [1, 1, 1, 1, 2]), (1, [1] * 6), (99, [1, 5])):
+        read = list(read_together(found, most))
+        assert [len(each) for each in read] == together
+        assert tuple(batch for each in read for batch in each) == found, "in their order"
+    assert list(read_together((), 8)) == []
