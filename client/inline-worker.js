@@ -6,8 +6,9 @@
  * site whose bundler makes one file of the SDK has each of them once.
  */
 import { readdirSync, readFileSync } from "node:fs";
-import { basename, dirname, resolve } from "node:path";
+import { dirname, resolve } from "node:path";
 import { rolldown } from "rolldown";
+import { minify as minifyByOxc } from "rolldown/utils";
 import { minify } from "terser";
 import { partition } from "./worker-parts.js";
 
@@ -30,15 +31,11 @@ async function jsonOf(file) {
   return JSON.stringify(await import(`data:text/javascript,${encodeURIComponent(output[0].code)}`));
 }
 
-/**
- * No getter of ours does anything but answer, and no function is constructed that is no class.
- * @type {import("terser").MinifyOptions}
- */
-export const TERSER = {
-  module: true,
-  ecma: 2020,
-  compress: { passes: 4, pure_getters: true, unsafe_arrows: true },
-};
+/** No getter of ours does anything but answer, and no function is constructed that is no class. */
+const COMPRESS = { passes: 4, pure_getters: true, unsafe_arrows: true };
+
+/** @type {import("terser").MinifyOptions} */
+export const TERSER = { module: true, ecma: 2020, compress: COMPRESS };
 
 /** Texts of workers by their files: several bundles of a build carry the same. @type {Map<string, Promise<string>>} */
 const texts = new Map();
@@ -70,31 +67,8 @@ function workersInParts(files) {
   return [...new Set(imported)].sort();
 }
 
-/** @param {string} chunk */
-const constant = (chunk) => chunk.replaceAll("-", "_");
-
-/**
- * A module of a worker as a statement of a script, whose exports are properties of one constant.
- * @param {string} name
- * @param {string} code
- */
-function statement(name, code) {
-  const pairs = (/** @type {string} */ list, /** @type {boolean} */ exported) =>
-    list
-      .split(",")
-      .map((each) => each.trim().split(" as "))
-      .map(([from, to = from]) => (exported ? `${to}:${from}` : `${from}:${to}`))
-      .join(",");
-  const inside = code
-    .replaceAll(
-      /import\{([^}]*)\}from"\.\/([\w-]+)\.js";/g,
-      (_, list, from) => `const{${pairs(list, false)}}=${constant(from)};`,
-    )
-    .replaceAll(/import"\.\/[\w-]+\.js";/g, "")
-    .replace(/export\{([^}]*)\};?\s*$/, (_, list) => `;return{${pairs(list, true)}}`);
-  if (/\b(import|export)\s*[{"]/.test(inside)) throw new Error(`${name} is no part of a script`);
-  return `const ${constant(name)}=(()=>{"use strict";${inside}})();\n`;
-}
+/** The name of a part in the scripts of workers and in the module that puts them together. @param {string} part */
+const constant = (part) => part.replaceAll("-", "_");
 
 /**
  * A worker loads no further files: what its modules import when it is needed is there from the start.
@@ -113,20 +87,34 @@ const atOnce = {
   },
 };
 
-/** Parts of workers take data from a part of its own. @type {import("rolldown").Plugin} */
-const dataApart = {
-  name: "data-apart",
-  resolveId: {
-    order: "pre",
-    handler(path, importer) {
-      const file = resolve(dirname(importer ?? ""), path.replace(/\.js$/, ".ts"));
-      return DATA.test(file) ? { id: `./${dataName(file)}.js`, external: true } : null;
-    },
-  },
-};
+/**
+ * What all workers together are bundled of: names are then unlike in all their modules, so that parts
+ * stand one after the other in a script and say nothing of what they import and export.
+ */
+const ALL = "\0workers";
 
 /**
- * The statements of all workers in parts by name, for each worker's file their names in order, and the
+ * Data is a constant that stands before the parts of a worker.
+ * @param {readonly string[]} workers
+ * @returns {import("rolldown").Plugin}
+ */
+const together = (workers) => ({
+  name: "workers-together",
+  resolveId(path, importer) {
+    if (path === ALL) return path;
+    // Workers do something, unlike whatever else a page may import of this package.
+    return importer === ALL ? { id: path, moduleSideEffects: true } : null;
+  },
+  async load(id) {
+    if (id === ALL) return workers.map((file) => `import ${JSON.stringify(file)};`).join("\n");
+    if (!DATA.test(id)) return null;
+    const names = Object.keys(JSON.parse(await jsonOf(id))).join(", ");
+    return { code: `export const { ${names} } = ${constant(dataName(id))};`, moduleType: "js" };
+  },
+});
+
+/**
+ * The texts of all parts by name, for each worker's file the names of its parts in order, and the
  * files of those that are data.
  * @type {Promise<Awaited<ReturnType<typeof bundledParts>>> | undefined}
  */
@@ -141,51 +129,64 @@ function inParts(worker) {
   return bundling;
 }
 
+/**
+ * Minifies parts as one script, as each uses names of others: what a single part uses moves there.
+ * @param {readonly string[]} codes
+ */
+async function minifiedTogether(codes) {
+  // No other statement stays where it is and what it is.
+  const mark = "debugger;";
+  const script = codes.map((code) => `${code}\n${mark}\n`).join("");
+  const once = await minifyByOxc("workers.js", script, {
+    module: true,
+    compress: { dropDebugger: false },
+  });
+  const compress = { ...COMPRESS, drop_debugger: false };
+  const { code = "" } = await minify(once.code, { ...TERSER, compress });
+  const texts = code.split(mark).slice(0, -1);
+  if (texts.length !== codes.length) throw new Error("the parts of workers cannot be told apart");
+  return texts;
+}
+
 /** @param {string} folder */
 async function bundledParts(folder) {
   const files = sourcesIn(folder);
   const workers = workersInParts(files);
-  const names = new Map(workers.map((file, i) => [file, `worker${i}`]));
   const parts = partition(workers);
   const bundle = await rolldown({
-    input: Object.fromEntries(workers.map((file, i) => [`worker${i}`, file])),
-    plugins: [dataApart, inlineWorker, atOnce, parts.plugin],
+    input: ALL,
+    plugins: [together(workers), inlineWorker, atOnce, parts.plugin],
     preserveEntrySignatures: false,
   });
   const { output } = await bundle.generate({
     format: "esm",
-    minify: true,
     comments: false,
-    entryFileNames: "[name].js",
-    chunkFileNames: "[name].js",
-    codeSplitting: {
-      groups: [{ name: parts.nameOf, debugName: "parts" }],
-      includeDependenciesRecursively: false,
-    },
+    codeSplitting: false,
   });
-  const chunks = output.filter((file) => file.type === "chunk");
-  const statements = await Promise.all(
-    chunks.map(async ({ name, code }) => {
-      const { code: text = "" } = await minify(code, TERSER);
-      return /** @type {const} */ ([name, statement(name, text)]);
-    }),
-  );
-  const imports = new Map(
-    chunks.map(({ name, imports }) => [name, imports.map((file) => basename(file, ".js"))]),
-  );
-  /** Those that one needs before it. @type {(name: string, before: Set<string>) => Set<string>} */
-  const inOrder = (name, before) => {
-    if (before.has(name)) return before;
-    for (const needed of imports.get(name) ?? []) inOrder(needed, before);
-    return before.add(name);
-  };
-  const partsOf = new Map(
-    workers.map((file) => [file, [...inOrder(names.get(file) ?? "", new Set())]]),
-  );
+  const [{ moduleIds, modules }] = output;
   const data = new Map(
     files.filter((file) => DATA.test(file)).map((file) => [dataName(file), file]),
   );
-  return { texts: new Map(statements), partsOf, data };
+  const idsOf = (/** @type {string} */ part) => moduleIds.filter((id) => parts.nameOf(id) === part);
+  const codeOf = (/** @type {string} */ part) =>
+    idsOf(part)
+      .map((id) => modules[id]?.code ?? "")
+      .join("\n");
+  const orders = workers.map((file) => parts.inOrder(file));
+  const names = [parts.unnamed, ...new Set(orders.flat())];
+  const texts = await minifiedTogether(names.map(codeOf));
+  /** A part behind what it reads: the bundler's own functions, and data. */
+  const withRead = (/** @type {string} */ part) => [
+    ...(/\b__\w+\(/.test(codeOf(part)) ? [parts.unnamed] : []),
+    ...idsOf(part)
+      .filter((id) => DATA.test(id))
+      .map(dataName),
+    part,
+  ];
+  const partsOf = new Map(
+    workers.map((file, i) => [file, [...new Set(orders[i]?.flatMap(withRead))]]),
+  );
+  return { texts: new Map(names.map((name, i) => [name, texts[i] ?? ""])), partsOf, data };
 }
 
 /** @type {import("rolldown").Plugin} */
@@ -227,7 +228,8 @@ export const inlineWorker = {
     const imports = parts.map(
       (name) => `import ${constant(name)} from ${JSON.stringify(PART + name)};\n`,
     );
-    const code = `${imports.join("")}export default ${parts.map(constant).join(" + ")};`;
+    const script = [`'(()=>{"use strict";'`, ...parts.map(constant), '"})()"'].join(" + ");
+    const code = `${imports.join("")}export default ${script};`;
     return { code, moduleType: "js", moduleSideEffects: false };
   },
 };

@@ -8,6 +8,9 @@
 /** So many texts beside those of single workers. */
 const MOST_PARTS = 16;
 
+/** The part of modules that are no file's, which the bundler adds. */
+const UNNAMED = "bundler";
+
 /**
  * The worker of most models, which the runtime carries: what others share with it is one part, which
  * each page with a model has already.
@@ -22,6 +25,9 @@ const CARRIED = /\/plain-worker\.ts$/;
 export function partition(workers) {
   /** @type {Map<string, string>} */
   const names = new Map();
+  /** The parts that one needs before it. @type {Map<string, Set<string>>} */
+  const before = new Map();
+  const nameOf = (/** @type {string} */ id) => names.get(id) ?? UNNAMED;
   /** @type {import("rolldown").Plugin} */
   const plugin = {
     name: "worker-parts",
@@ -37,7 +43,10 @@ export function partition(workers) {
       /** @type {Map<bigint, Part>} */
       const alike = new Map();
       for (const [id, by] of needed) {
-        if (count(by) < 2) continue;
+        if (count(by) < 2) {
+          names.set(id, `worker${workers.findIndex((_, i) => by === 1n << BigInt(i))}`);
+          continue;
+        }
         if (by & carried) {
           names.set(id, "carried");
           continue;
@@ -50,9 +59,23 @@ export function partition(workers) {
       }
       const parts = merged([...alike.values()], importedBy);
       for (const [i, { ids }] of parts.entries()) for (const id of ids) names.set(id, `part${i}`);
+      for (const [id, name] of names) {
+        const needed = before.get(name) ?? new Set();
+        for (const imported of importedBy(id)) needed.add(nameOf(imported));
+        before.set(name, needed);
+      }
     },
   };
-  return { plugin, nameOf: (/** @type {string} */ id) => names.get(id) ?? null };
+  /** @type {(name: string, order: Set<string>, open: Set<string>) => Set<string>} */
+  const visited = (name, order, open) => {
+    if (open.has(name)) return order;
+    open.add(name);
+    for (const needed of before.get(name) ?? []) visited(needed, order, open);
+    return order.add(name);
+  };
+  /** The parts of a worker's file, each behind those that it needs. @param {string} file */
+  const inOrder = (file) => [...visited(nameOf(file), new Set(), new Set())];
+  return { plugin, nameOf, inOrder, unnamed: UNNAMED };
 }
 
 /** @param {bigint} bits */
