@@ -37,8 +37,8 @@ export const WORKERS = {
   },
   /** Measures candidates for a model. */
   measurer: {
-    wasm: () => import("./measurer/wasm/worker.js?parts"),
-    webgpu: () => import("./measurer/webgpu/worker.js?parts"),
+    wasm: () => import("./tuning/wasm/candidate-worker.js?parts"),
+    webgpu: () => import("./tuning/webgpu/candidate-worker.js?parts"),
   },
   /** Measures candidates of both targets for the zoo. */
   agent: () => import("./agent/worker.js?parts"),

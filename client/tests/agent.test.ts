@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runAgent } from "../src/agent/loop.js";
 import type { AgentEvent } from "../src/agent/messages.js";
-import { gate } from "../src/agent/pauses.js";
 import { session } from "../src/agent/session.js";
 import { INITIAL_STATE, reduce } from "../src/agent/state.js";
 import type { AgentPorts } from "../src/agent/work.js";
@@ -11,6 +10,7 @@ import type { Gateway } from "../src/gateway/gateway.js";
 import { type Answer, retried } from "../src/gateway/request.js";
 import type { Instrument } from "../src/measurer/instrument.js";
 import { turns } from "../src/measurer/turns.js";
+import { gate } from "../src/timing/gate.js";
 import type {
   BallotRequest,
   KernelWire,

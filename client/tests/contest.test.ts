@@ -1,8 +1,8 @@
 /** Contests say which candidates of a model are measured next, and which are not tried again. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Contest, Contests } from "../src/measurer/contest.js";
 import type { Candidate } from "../src/tuning/candidate-stream.js";
+import { type Contest, Contests } from "../src/tuning/contest.js";
 import type { Running } from "../src/tuning/messages.js";
 
 const candidate = (name: string, expected: number | null = null): Candidate =>

@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runAgent } from "../src/agent/loop.js";
 import type { AgentEvent } from "../src/agent/messages.js";
-import { gate } from "../src/agent/pauses.js";
 import { session } from "../src/agent/session.js";
 import { referenceFailedOn } from "../src/agent/targets.js";
 import { DeviceOwner, OpenDevice } from "../src/backend/webgpu/device.js";
@@ -17,6 +16,7 @@ import type { FinalAnswer } from "../src/gateway/request.js";
 import { cachedPrograms, type Keep, keptPromises } from "../src/measurer/kernel-cache.js";
 import { turns } from "../src/measurer/turns.js";
 import { gpuInstrument } from "../src/measurer/webgpu/instrument.js";
+import { gate } from "../src/timing/gate.js";
 import type { FailureReport, KernelWire, Lease, LeaseReport } from "../src/wire/types.js";
 import { tinyKernel, tinyLease } from "./kernels.js";
 

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ballotLines, fastest, relativeTime, relativeTimes } from "../src/agent/ranking.js";
+import { ballotLines, fastest, relativeTimes } from "../src/agent/ranking.js";
 import { KernelZooError } from "../src/engine/error.js";
 import { failureOf } from "../src/measurer/measurement.js";
+import { relativeTime } from "../src/timing/samples.js";
 import type { MeasurementWire } from "../src/wire/types.js";
 import { tinyKernel } from "./kernels.js";
 

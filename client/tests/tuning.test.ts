@@ -11,13 +11,13 @@ import { breathing } from "../src/executor/event-loop.js";
 import { GoldenFile } from "../src/executor/golden-file.js";
 import type { LoadOrder } from "../src/executor/messages.js";
 import { RunsFirst } from "../src/executor/run-priority.js";
-import { Lulls } from "../src/measurer/idle-gate.js";
-import { LentTurn } from "../src/measurer/lent-turn.js";
 import { turns } from "../src/measurer/turns.js";
 import { Listeners } from "../src/model/listeners.js";
 import { paced } from "../src/timing/paced-loop.js";
+import { bestProspect } from "../src/tuning/contest.js";
 import { Patience } from "../src/tuning/hang-detector.js";
-import { best } from "../src/tuning/prospects.js";
+import { Lulls } from "../src/tuning/idle-gate.js";
+import { LentTurn } from "../src/tuning/lent-turn.js";
 import { RunTimes } from "../src/tuning/run-times.js";
 import { Audit } from "../src/tuning/wasm/audit.js";
 import { type Win, Wins } from "../src/tuning/win-cache.js";
@@ -111,9 +111,9 @@ test("a device that becomes slower is no reason against every later kernel", () 
 test("where most time may be won is measured first, and others once that was in vain", () => {
   const large = { workload: "large", inferenceMs: 50, callMs: 1, expected: null, inVain: 0 };
   const small = { workload: "small", inferenceMs: 20, callMs: 1, expected: null, inVain: 0 };
-  assert.equal(best([small, large])?.workload, "large");
-  assert.equal(best([small, { ...large, inVain: 6 }])?.workload, "small");
-  assert.equal(best([{ ...small, expected: 0.5 }, large])?.workload, "small");
+  assert.equal(bestProspect([small, large])?.workload, "large");
+  assert.equal(bestProspect([small, { ...large, inVain: 6 }])?.workload, "small");
+  assert.equal(bestProspect([{ ...small, expected: 0.5 }, large])?.workload, "small");
 });
 
 test("a run that is asked for goes before the next slice of whatever else there is", async () => {

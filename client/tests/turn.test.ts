@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gate } from "../src/agent/pauses.js";
 import { Lru } from "../src/measurer/kernel-cache.js";
 import { pageHost, remoteTurns, turns } from "../src/measurer/turns.js";
+import { gate } from "../src/timing/gate.js";
 
 function recordingHost(log: string[]) {
   return {

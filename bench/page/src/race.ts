@@ -1,12 +1,12 @@
 /** Whole spaces, measured as an agent measures them, on a machine that reaches no gateway. */
 
-import { relativeTime } from "../../../client/src/agent/ranking.js";
 import { MEASURERS, type Measurer } from "../../../client/src/agent/targets.js";
 import { memoryNotebook } from "../../../client/src/device/notebook.js";
 import { readProfile } from "../../../client/src/device/profile.js";
 import { sentence } from "../../../client/src/engine/error.js";
 import { Failures } from "../../../client/src/gateway/failures.js";
 import { clockStepMs } from "../../../client/src/timing/clock.js";
+import { relativeTime } from "../../../client/src/timing/samples.js";
 import type { KernelWire, Lease, SessionRequest } from "../../../client/src/wire/types.js";
 
 type Times = Record<string, number>;

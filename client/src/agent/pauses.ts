@@ -1,7 +1,4 @@
-/**
- * Reasons to pause measuring that come and go by themselves, and the gate that holds the work while
- * there is one.
- */
+/** Reasons to pause measuring that come and go by themselves. */
 
 /** The reasons why measuring waits, as the visitor is told them. */
 export const PAUSES = {
@@ -119,34 +116,4 @@ export function watchPage(pauses: Pauses, signal = ALWAYS): void {
   const look = (): void => pauses.set("hidden", document.hidden);
   document.addEventListener("visibilitychange", look, { signal });
   look();
-}
-
-/** A gate that pauses an agent between two pieces of work. */
-export interface Gate {
-  readonly isOpen: boolean;
-  /** Resolves at once while open, else when the gate opens again. */
-  pass(): Promise<void>;
-  open(): void;
-  close(): void;
-}
-
-export function gate(): Gate {
-  let opened = Promise.resolve();
-  let release: (() => void) | null = null;
-  return {
-    get isOpen() {
-      return release === null;
-    },
-    pass: () => opened,
-    close() {
-      if (release !== null) return;
-      opened = new Promise((resolve) => {
-        release = resolve;
-      });
-    },
-    open() {
-      release?.();
-      release = null;
-    },
-  };
 }

@@ -1,19 +1,10 @@
 /** Results of one agent by workload, the ranking that they make, and its ballot. */
+import { best } from "../timing/samples.js";
 import type { BallotLineWire, Lease, MeasurementWire } from "../wire/types.js";
 import type { Finalist } from "./messages.js";
 
 /** Lines of a ballot. */
 export const BALLOT_LINES = 5;
-
-const best = (samples: readonly number[]): number => Math.min(...samples);
-
-/**
- * Best sample over best sample of the reference. The minimum of interleaved samples ranks
- * better than their median, as noise only ever adds time.
- */
-export function relativeTime(samplesNs: readonly number[], referenceNs: readonly number[]): number {
-  return best(samplesNs) / best(referenceNs);
-}
 
 /**
  * Relative times of candidates that were measured in a row. All are divided by the best sample

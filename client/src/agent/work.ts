@@ -5,14 +5,14 @@ import type { Instrument, LeaseInstrument } from "../measurer/instrument.js";
 import { measureAgain, measureRow } from "../measurer/row.js";
 import type { WithTurn } from "../measurer/turns.js";
 import { now } from "../timing/clock.js";
+import type { Gate } from "../timing/gate.js";
+import { relativeTime } from "../timing/samples.js";
 import type { Lease, MeasuredTarget, MeasurementWire } from "../wire/types.js";
 import type { Emit, Finalist } from "./messages.js";
-import type { Gate } from "./pauses.js";
 import {
   ballotLines,
   fastest,
   type Results,
-  relativeTime,
   relativeTimes,
   resultsOf,
   type WorkloadResults,

@@ -9,12 +9,12 @@ import { type Answer, backoffMs, type RetryPorts, retried, sleep } from "../gate
 import { remoteTurns, turns, type WithTurn } from "../measurer/turns.js";
 import { poster, serveMessages, workerScope } from "../rpc.js";
 import { clockStepMs } from "../timing/clock.js";
+import { gate } from "../timing/gate.js";
 import { Rests } from "../timing/rests.js";
 import type { MeasuredTarget, SessionRequest, SessionResponse } from "../wire/types.js";
 import { Allowance } from "./budget.js";
 import { runAgent } from "./loop.js";
 import type { Emit, FromWorker, StartOptions, ToWorker } from "./messages.js";
-import { gate } from "./pauses.js";
 import { type Session, session, solved } from "./session.js";
 import { type Environment, MEASURERS, type Measurer } from "./targets.js";
 import type { AgentPorts, InTokens } from "./work.js";

@@ -5,8 +5,8 @@
 import type { Linked } from "../backend/wasm/program.js";
 import type { KernelZooError } from "../engine/error.js";
 import type { KernelWire, MeasurementWire } from "../wire/types.js";
+import type { Subject } from "./measurement.js";
 import { didNotCompile } from "./measurement.js";
-import type { Subject } from "./subject.js";
 
 /** Work that runs inside a turn. That of wasm holds its thread until it is done. */
 export type TimedWork<T> = () => T | Promise<T>;

@@ -6,8 +6,21 @@ import { sampledPositions } from "../engine/seeded.js";
 import type { OutputView } from "../engine/tensors.js";
 import { type Clock, now } from "../timing/clock.js";
 import { confirmed, interleave, type Sampler, sampleRound } from "../timing/samples.js";
-import type { KernelWire, MeasurementWire, Outcome, PreparationWire } from "../wire/types.js";
-import type { Subject } from "./subject.js";
+import type {
+  KernelWire,
+  Lease,
+  MeasurementWire,
+  Outcome,
+  PreparationWire,
+} from "../wire/types.js";
+
+/**
+ * Describes what candidates are measured against, of a lease or of a model that runs in this page. Inputs are
+ * those of `seed`; `candidates` are all that a lease lends.
+ */
+export interface Subject extends Pick<Lease, "workload" | "tolerance" | "reference" | "seed"> {
+  readonly candidates?: Lease["candidates"];
+}
 
 const ROUNDS = 3;
 /**

@@ -2,8 +2,9 @@
  * Measures candidates of one workload in a row, with the reference and the inputs warm: those of a
  * lease, or the next of a model's stream.
  */
-import type { Gate } from "../agent/pauses.js";
+
 import { now } from "../timing/clock.js";
+import type { Gate } from "../timing/gate.js";
 import type { KernelWire, MeasurementWire } from "../wire/types.js";
 import type { LeaseInstrument, TimedWork } from "./instrument.js";
 import type { WithTurn } from "./turns.js";

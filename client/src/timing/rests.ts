@@ -2,8 +2,9 @@
  * Has measuring give way to inferences: after each slice messages come in, and work waits while it
  * must.
  */
-import type { Gate } from "../agent/pauses.js";
+
 import { type Clock, now } from "./clock.js";
+import type { Gate } from "./gate.js";
 
 /** Says when a slice may begin, and is told of each, where it wants to know. */
 export interface SliceGate extends Pick<Gate, "isOpen" | "pass"> {

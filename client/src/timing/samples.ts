@@ -108,3 +108,14 @@ export async function interleave(
   }
   return all;
 }
+
+/** The best of samples, in their unit. */
+export const best = (samples: readonly number[]): number => Math.min(...samples);
+
+/**
+ * Best sample over best sample of the reference. The minimum of interleaved samples ranks
+ * better than their median, as noise only ever adds time.
+ */
+export function relativeTime(samplesNs: readonly number[], referenceNs: readonly number[]): number {
+  return best(samplesNs) / best(referenceNs);
+}

@@ -15,7 +15,7 @@ import {
 } from "../../engine/tensors.js";
 import { now } from "../../timing/clock.js";
 import type { KernelWire } from "../../wire/types.js";
-import type { Subject } from "../subject.js";
+import type { Subject } from "../measurement.js";
 
 type Layout = KernelWire["layouts"][number];
 

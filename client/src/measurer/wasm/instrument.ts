@@ -19,6 +19,7 @@ import {
   tellReference,
 } from "../instrument.js";
 import type { LoadKernel } from "../kernel-cache.js";
+import type { Subject } from "../measurement.js";
 import {
   compare,
   deadlineMs,
@@ -33,7 +34,6 @@ import {
   UNDISTURBED,
 } from "../measurement.js";
 import { compiledAnew, preparationOf } from "../preparation-cost.js";
-import type { Subject } from "../subject.js";
 import { Bench } from "./bench.js";
 
 /** An instance in its optimised tier, with the estimated time of one call. */

@@ -3,18 +3,23 @@
  * call; of those that are faster the whole output is compared, and whole calls are timed, when they
  * are measured again.
  */
-import { relativeTime } from "../../agent/ranking.js";
+
 import type { Linked } from "../../backend/wasm/program.js";
 import type { Arena } from "../../engine/arena.js";
 import type { KernelInstance } from "../../engine/instance.js";
 import { loadPacks } from "../../engine/packing.js";
 import { partsOf } from "../../executor/kernel-parts.js";
-import { callsPerSample, restingSampler, type Sampler } from "../../timing/samples.js";
+import {
+  callsPerSample,
+  relativeTime,
+  restingSampler,
+  type Sampler,
+} from "../../timing/samples.js";
 import type { ArtifactWire, KernelWire, MeasurementWire } from "../../wire/types.js";
 import type { Instrument, LeaseInstrument, TimedWork } from "../instrument.js";
 import type { LoadKernel } from "../kernel-cache.js";
+import type { Subject } from "../measurement.js";
 import { deadlineMs, failureOf, measurementOf, type Pacing, screen } from "../measurement.js";
-import type { Subject } from "../subject.js";
 import { Bench } from "./bench.js";
 import { measure, type Reference, setReference, warm } from "./instrument.js";
 

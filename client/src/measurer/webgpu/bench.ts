@@ -13,7 +13,7 @@ import type { Program } from "../../backend/webgpu/program.js";
 import { fillSeeded } from "../../engine/seeded.js";
 import { type OutputView, zerosOf } from "../../engine/tensors.js";
 import type { KernelWire, TensorWire } from "../../wire/types.js";
-import type { Subject } from "../subject.js";
+import type { Subject } from "../measurement.js";
 
 /** Allocation and upload of the largest tensors take a slow machine a second. */
 const LIMIT_MS = 10_000;

@@ -21,6 +21,7 @@ import {
   tellReference,
 } from "../instrument.js";
 import type { LoadProgram } from "../kernel-cache.js";
+import type { Subject } from "../measurement.js";
 import {
   compare,
   deadlineMs,
@@ -35,7 +36,6 @@ import {
   UNDISTURBED,
 } from "../measurement.js";
 import { preparationOf } from "../preparation-cost.js";
-import type { Subject } from "../subject.js";
 import { GpuBench } from "./bench.js";
 
 /** The reference kernel, its output on the lease's inputs, and the timer that it set up. */

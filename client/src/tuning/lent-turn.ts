@@ -1,4 +1,4 @@
-import type { WithTurn } from "./turns.js";
+import type { WithTurn } from "../measurer/turns.js";
 
 /** Longer than most inferences take: for these the turn is not given back. */
 const LONG_MS = 2_000;

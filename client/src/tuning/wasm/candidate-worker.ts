@@ -1,9 +1,9 @@
 /** Entry of the worker that measures candidates on WebAssembly, inlined into the tuner as text. */
 import { Arena } from "../../engine/arena.js";
+import { cachedLoader } from "../../measurer/kernel-cache.js";
+import { wasmScreening } from "../../measurer/wasm/screening.js";
 import { clockStepMs } from "../../timing/clock.js";
 import { measuring } from "../candidate-server.js";
-import { cachedLoader } from "../kernel-cache.js";
-import { wasmScreening } from "./screening.js";
 
 const arena = new Arena();
 const stepMs = clockStepMs();

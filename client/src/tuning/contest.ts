@@ -2,9 +2,8 @@
  * Keeps which candidates of a model are still to be measured against the kernels that run, and chooses
  * the next of them.
  */
-import type { Batch, Candidate } from "../tuning/candidate-stream.js";
-import type { Running } from "../tuning/messages.js";
-import { best, type Prospect } from "../tuning/prospects.js";
+import type { Batch, Candidate } from "./candidate-stream.js";
+import type { Running } from "./messages.js";
 
 /** Candidates of one workload against the kernel that runs. */
 export interface Contest {
@@ -35,6 +34,50 @@ const ROW = 6;
 export const FASTER = 0.97;
 /** The milliseconds of a call that are assumed before the first measurement. */
 const GUESSED_CALL_MS = 1;
+
+/**
+ * A workload that may be measured next: the one in which most time of an inference is won for the time
+ * that measuring takes.
+ */
+export interface Prospect {
+  readonly workload: string;
+  /** The milliseconds of an inference that all its calls take together. */
+  readonly inferenceMs: number;
+  readonly callMs: number;
+  /** Best expected time of a candidate that is left, over that of the kernel that runs; null: unknown. */
+  readonly expected: number | null;
+  /** Candidates that were measured since the last that was better. */
+  readonly inVain: number;
+}
+
+/**
+ * The share of the time that a candidate is expected to save of which nothing is known, neither by
+ * measurements nor by the zoo's cost model; it falls with each candidate that was no faster.
+ */
+const HOPED = 0.1;
+const LESS = 0.85;
+/**
+ * The least share that a candidate is expected to save, as what others measured, or a model
+ * foretells, may not hold here.
+ */
+const LEAST = 0.01;
+/** The time to set a candidate up, and the number of calls of it and of the kernel that runs. */
+const SET_UP_MS = 40;
+const CALLS = 10;
+
+/** Share of the workload's time that one more candidate is expected to save. */
+const gain = ({ expected, inVain }: Prospect): number =>
+  Math.max(expected === null ? HOPED : 1 - expected, LEAST) * LESS ** inVain;
+
+const worth = (prospect: Prospect): number =>
+  (prospect.inferenceMs * gain(prospect)) / (SET_UP_MS + CALLS * prospect.callMs);
+
+/** The workload to measure next; undefined where there is none. */
+export const bestProspect = (prospects: readonly Prospect[]): Prospect | undefined =>
+  prospects.reduce<Prospect | undefined>(
+    (first, next) => (first === undefined || worth(next) > worth(first) ? next : first),
+    undefined,
+  );
 
 /** Sorts candidates, the best expected first. */
 function sorted(candidates: readonly Candidate[]): readonly Candidate[] {
@@ -99,7 +142,7 @@ export class Contests {
       const relative = expected === null ? null : expected / own.expected;
       return [{ workload, callMs, inferenceMs, inVain, expected: relative } satisfies Prospect];
     });
-    return this.#all.get(best(prospects)?.workload ?? "") ?? null;
+    return this.#all.get(bestProspect(prospects)?.workload ?? "") ?? null;
   }
 
   /** The next candidates of a contest. */

@@ -1,8 +1,8 @@
 /** Entry of the worker that measures candidates on a GPU, inlined as text. */
 import { DeviceOwner } from "../../backend/webgpu/device.js";
+import { cachedPrograms } from "../../measurer/kernel-cache.js";
+import { gpuInstrument } from "../../measurer/webgpu/instrument.js";
 import { measuring, type Slices } from "../candidate-server.js";
-import { cachedPrograms } from "../kernel-cache.js";
-import { gpuInstrument } from "./instrument.js";
 
 const owner = new DeviceOwner();
 

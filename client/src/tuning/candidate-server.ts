@@ -2,24 +2,24 @@
  * The worker that measures candidates of a model. It holds no part of the model: a candidate that hangs
  * or writes anywhere harms nothing but this worker.
  */
-import { relativeTime } from "../agent/ranking.js";
+
 import { KernelZooError, sentence } from "../engine/error.js";
 import { breathing } from "../executor/event-loop.js";
 import { sleep } from "../gateway/request.js";
+import type { Instrument, LeaseInstrument } from "../measurer/instrument.js";
+import type { Pacing, Subject } from "../measurer/measurement.js";
+import { measureAgain, measureRow } from "../measurer/row.js";
+import { measureFrom } from "../measurer/source.js";
+import { turns } from "../measurer/turns.js";
 import { poster, serveMessages } from "../rpc.js";
 import { Rests, type SliceGate } from "../timing/rests.js";
-import { type Candidate, follow } from "../tuning/candidate-stream.js";
-import type { FromMeasurer, MeasureOrder, ToMeasurer } from "../tuning/messages.js";
+import { relativeTime } from "../timing/samples.js";
 import type { KernelWire } from "../wire/types.js";
+import { type Candidate, follow } from "./candidate-stream.js";
 import { type Contest, Contests, FASTER } from "./contest.js";
 import { type LullGate, Lulls } from "./idle-gate.js";
-import type { Instrument, LeaseInstrument } from "./instrument.js";
 import { LentTurn } from "./lent-turn.js";
-import type { Pacing } from "./measurement.js";
-import { measureAgain, measureRow } from "./row.js";
-import { measureFrom } from "./source.js";
-import { subjectOf } from "./subject.js";
-import { turns } from "./turns.js";
+import type { FromMeasurer, MeasureOrder, Running, ToMeasurer } from "./messages.js";
 
 /** Sets up measuring for a zoo, in slices between which there is a rest. */
 export type SetUpInstrument = (
@@ -37,6 +37,14 @@ export interface Slices {
   readonly ms: number;
   readonly oneOf: number;
 }
+
+/** Below 2^31; no kernel can know the inputs that it will be compared on. */
+const newSeed = (): number => (crypto.getRandomValues(new Uint32Array(1))[0] as number) >>> 1;
+
+/** The kernel that runs is the reference. */
+const subjectOf = ({ workload, kernel, tolerance }: Running): Subject => ({
+  ...{ workload, tolerance, reference: kernel, seed: newSeed() },
+});
 
 /** So many of a row, the fastest by the beginnings of their calls, are proven in turn. */
 const PROVEN = 3;
