@@ -141,6 +141,14 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "bench/models/parts.py",
         "services/tuner/graph",
     ),
+    "models_shapes": (
+        "bench/models/shapes.py",
+        "fixtures/encoder.py",
+        "fixtures/network_writer.py",
+        *_COMPILER,
+        *_EXECUTOR,
+        "bench/page/src/models",
+    ),
     "models_stored_weights": (
         "bench/models/stored_weights.py",
         "bench/models/networks.py",

@@ -48,9 +48,11 @@ def network_files(folder: Path, case: NetworkCase) -> NetworkFiles:
         )
 
 
-def publish(site: BenchSite, network: NetworkFiles, zoo: str | None) -> str:
+def publish(
+    site: BenchSite, network: NetworkFiles, zoo: str | None, range_: str | None = None
+) -> str:
     """The address of the document that a page needs, `Network` in `page/src/models/network.ts`.
-    `zoo` is that of the zoo's answer for it."""
+    `zoo` is that of the zoo's answer for it, `range_` for a plan of a range that serves it, too."""
     name = network.case.name
     site.lend(f"/networks/{name}.onnx", network.onnx)
     if network.tflite is not None:
@@ -58,6 +60,7 @@ def publish(site: BenchSite, network: NetworkFiles, zoo: str | None) -> str:
     document = {
         "onnx": f"/networks/{name}.onnx",
         "zoo": zoo,
+        "range": range_,
         "tflite": f"/networks/{name}.tflite" if network.tflite is not None else None,
         "tensorflow": _tensorflow(site, f"/networks/{name}/tensorflow", network.tensorflow),
         "dimensions": dict(network.case.dimensions),

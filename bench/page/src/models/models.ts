@@ -13,8 +13,9 @@ import { openFloor } from "./floor.js";
 import { openEmptyPage, openEmptyWorker } from "./idle.js";
 import { jit } from "./jit.js";
 import { type Engine, type Network, relativeDifference, valuesOf } from "./network.js";
-import { openOurs } from "./ours.js";
+import { openOurs, openRange } from "./ours.js";
 import { openLiteRt, openOnnxRuntime, openOnnxRuntimeOnGpu, openTensorFlow } from "./peers.js";
+import { mix, random, switches } from "./shapes.js";
 
 /** A network that is yet to arrive lets an engine's own files come meanwhile, as in a page that names them. */
 type Open = (
@@ -25,6 +26,7 @@ type Open = (
 
 const ENGINES: Readonly<Record<string, Open>> = {
   ours: openOurs,
+  "ours-range": openRange,
   peer: openOnnxRuntime,
   "peer-webgpu": openOnnxRuntimeOnGpu,
   litert: openLiteRt,
@@ -166,4 +168,7 @@ if (asked.has("tell")) {
   const told = Promise.resolve(started);
   void told.then((told) => fetch("/told", { method: "POST", body: JSON.stringify(told ?? {}) }));
 }
-Object.assign(globalThis, { kernelzooModels: { isolated: crossOriginIsolated, contest, jit } });
+const shapes = { mix, switches, random };
+Object.assign(globalThis, {
+  kernelzooModels: { isolated: crossOriginIsolated, contest, jit, ...shapes },
+});

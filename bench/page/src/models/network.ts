@@ -46,6 +46,8 @@ export interface Network {
   /** The ONNX file, what the zoo answers for the model, and what LiteRT's converter made of it. */
   readonly onnx: string;
   readonly zoo: string | null;
+  /** The zoo answers this for the plan of a range that serves this extent, too. */
+  readonly range: string | null;
   readonly tflite: string | null;
   readonly tensorflow: TensorFlowNetwork | null;
   /** Extents of the axes that the ONNX file leaves open. */
@@ -58,6 +60,14 @@ export interface Network {
 }
 
 export type Values = Readonly<Record<string, Entries>>;
+
+/** An input of a run, as a peer is given it. */
+export interface Fed {
+  readonly name: string;
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+  readonly entries: Entries;
+}
 
 /** A network that is loaded and has run once. It works in a worker of its own. */
 export interface Engine {

@@ -1,6 +1,6 @@
 /** onnxruntime-web in a worker, given the ONNX file, on either of its providers. */
 import type * as Ort from "onnxruntime-web/wasm";
-import { bytesAt, type Network, valuesOf } from "./network.js";
+import { bytesAt, type Entries, type Fed, type Network, valuesOf } from "./network.js";
 import { serveSession } from "./session.js";
 
 /** Answers the page's questions with one build of onnxruntime-web, whose files are in `folder`. */
@@ -15,15 +15,19 @@ export function serveOnnxRuntime(ort: typeof Ort, provider: "wasm" | "webgpu", f
       graphOptimizationLevel: "all",
       freeDimensionOverrides: dimensions,
     });
-    const feeds = Object.fromEntries(
-      inputs.map(({ name, dtype, shape }) => {
-        return [name, new ort.Tensor(dtype, values[name] as Float32Array, shape)];
-      }),
+    const tensorsOf = (feeds: readonly Fed[]) =>
+      Object.fromEntries(
+        feeds.map(({ name, dtype, shape, entries }) => {
+          return [name, new ort.Tensor(dtype, entries as Float32Array, shape)];
+        }),
+      );
+    const own = tensorsOf(
+      inputs.map((each) => ({ ...each, entries: values[each.name] as Entries })),
     );
     return {
       name: `onnxruntime-web ${ort.env.versions.web ?? ""}`,
-      run: async () => {
-        const found = await session.run(feeds);
+      run: async (feeds) => {
+        const found = await session.run(feeds ? tensorsOf(feeds) : own);
         return Object.fromEntries(
           Object.entries(found).map(([name, { data }]) => [
             name,

@@ -10,6 +10,8 @@ interface Sdk {
   readonly KernelZoo: typeof KernelZoo;
 }
 
+export const loadSdk = (): Promise<Sdk> => import(SDK);
+
 /** Other files of a network: as what a page asks for it. */
 const FORMS = {
   single: ".single",
@@ -29,7 +31,7 @@ export async function openOurs(
   threads: number,
   asked = new URLSearchParams(),
 ): Promise<Engine> {
-  const sdk: Promise<Sdk> = import(SDK);
+  const sdk = loadSdk();
   const { zoo, inputs, constants } = await network;
   if (zoo === null) throw new Error("the zoo has no such network");
   const form = Object.entries(FORMS).find(([name]) => asked.has(name))?.[1] ?? "";
@@ -81,4 +83,17 @@ export async function openOurs(
       kernels.dispose();
     },
   };
+}
+
+/** Opens the plan of a range that serves the network. */
+export async function openRange(
+  network: Network | Promise<Network>,
+  threads: number,
+  asked?: URLSearchParams,
+): Promise<Engine> {
+  const ranged = async (): Promise<Network> => {
+    const found = await network;
+    return { ...found, zoo: found.range };
+  };
+  return openOurs(ranged(), threads, asked);
 }

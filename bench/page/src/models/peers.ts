@@ -1,5 +1,5 @@
 /** The page's side of the peers' workers. */
-import type { Engine, Network, Values } from "./network.js";
+import type { Engine, Fed, Network, Values } from "./network.js";
 import type { FromSession, ToSession } from "./session.js";
 
 type Ran = Extract<FromSession, { type: "ran" }>;
@@ -31,6 +31,16 @@ async function opened(worker: Worker, arriving: Arriving, threads: number): Prom
 
 export function openOnnxRuntime(network: Arriving, threads: number): Promise<Engine> {
   return opened(new Worker("/onnxruntime-session.js", { type: "module" }), network, threads);
+}
+
+/** onnxruntime-web with the network's axes left open, for feeds of any extent. */
+export async function openOnnxRuntimeOfAnyExtent(network: Network) {
+  const worker = new Worker("/onnxruntime-session.js", { type: "module" });
+  await ask(worker, { type: "open", network: { ...network, dimensions: {} }, threads: 1 });
+  return {
+    run: async (feeds: readonly Fed[]) => (await ask(worker, { type: "run", feeds })).outputs,
+    dispose: () => worker.terminate(),
+  };
 }
 
 export function openOnnxRuntimeOnGpu(network: Arriving): Promise<Engine> {

@@ -1,9 +1,9 @@
 /** A peer in a worker of its own, as sites have it whose page shall not block: what both sides say. */
-import type { Network, Values } from "./network.js";
+import type { Fed, Network, Values } from "./network.js";
 
 export type ToSession =
   | { readonly type: "open"; readonly network: Network; readonly threads: number }
-  | { readonly type: "run" };
+  | { readonly type: "run"; readonly feeds?: readonly Fed[] };
 
 export type FromSession =
   | { readonly type: "ran"; readonly outputs: Values; readonly name: string }
@@ -13,7 +13,8 @@ export type FromSession =
 export interface Opened {
   /** The peer with its release. */
   readonly name: string;
-  run(): Promise<Values>;
+  /** Runs it on `feeds`, or on the network's own inputs. */
+  run(feeds?: readonly Fed[]): Promise<Values>;
 }
 
 /** The worker's side. The first run follows upon loading. */
@@ -26,7 +27,7 @@ export function serveSession(open: (network: Network, threads: number) => Promis
     try {
       if (data.type === "open") opened = await open(data.network, data.threads);
       if (opened === null) throw new Error("no network is open");
-      const outputs = await opened.run();
+      const outputs = await opened.run(data.type === "run" ? data.feeds : undefined);
       const buffers = Object.values(outputs).map(({ buffer }) => buffer);
       answer({ type: "ran", outputs, name: opened.name }, buffers);
     } catch (thrown) {

@@ -5,5 +5,5 @@ from services.tuner.schedules.base.iteration import contraction
 from services.tuner.schedules.prefetching_matmul.space import wasm_prefetching_matmul_configs
 
 FAMILIES = with_javascript(
-    wasm_family("prefetching_matmul", contraction, wasm_prefetching_matmul_configs)
+    wasm_family("prefetching_matmul", contraction, wasm_prefetching_matmul_configs, spares=True)
 )

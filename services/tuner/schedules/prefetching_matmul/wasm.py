@@ -22,12 +22,21 @@ What it makes of matmul+bias:f32:m16k8n32:constant=b with tiles of 6x8, block_n=
           c[…] = sums[…] + bias[…]                           5. stored once
         for m1 < 2: …
 
+Where rows may be spare, of 16 those of a part each, tiles follow what is there:
+
+        for m1 < 2, while 6·m1 + spare < 16:
+          if 6·m1 + 4 + spare < 16: c[6, 8]                  a whole tile; one row may be spare
+          else: c[4, 8]                                      up to 4 rows that are left
+        if 12 + spare < 16: c[4, 8]                          rows behind the last whole tile
+
 Weights of a network are in no cache when the turn of their layer comes. The processor foresees what
 is read in order, but only as fast as it is read: while the first rows pass by a new panel it waits
 for memory. WebAssembly has no instruction that prefetches. A load whose value is dropped does, as
 engines keep it because it might trap. With 128 rows, products of MiniLM went from 91 to 98 % of the
 register-only limit in their network.
 """
+
+from dataclasses import replace
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
@@ -38,14 +47,23 @@ from services.tuner.schedules.base.finish import stored_product
 from services.tuner.schedules.base.parameters import parameters_of
 from services.tuner.schedules.base.row_tiles import RowTiles, row_tiles
 from services.tuner.schedules.base.scheduled import ScheduledProgram, panels_layout
+from services.tuner.schedules.base.spare import READ, with_spare
 from services.tuner.schedules.base.tile_sums import TileSums
 from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMatmulConfig
 
+FEWEST_ROWS = 4
+"""A tile of fewer rows and 8 columns takes as long: its sums wait for one another."""
+
 
 def lower(candidate: Candidate) -> ScheduledProgram:
-    config = WasmPrefetchingMatmulConfig.of(candidate)
+    workload = candidate.workload
+    config = WasmPrefetchingMatmulConfig.of(replace(candidate, workload=workload.whole))
+    if workload.spare_parts and Extents.of(workload.whole).m % workload.spare_parts:
+        nest = with_spare(_Nest(workload.whole, config).program(), workload)
+    else:
+        nest = _Nest(workload, config).program()
     return ScheduledProgram(
-        nests=(_Nest(candidate.workload, config).program(),),
+        nests=(nest,),
         options=PassOptions(fma=config.fma),
         layout=panels_layout(config.tile_n),
     )
@@ -55,8 +73,11 @@ class _Nest:
     """`parameters` are those of the workload, flat."""
 
     def __init__(self, workload: Workload, config: WasmPrefetchingMatmulConfig) -> None:
-        self.extents, self.config = Extents.of(workload), config
+        self.extents, self.config = Extents.of(workload.whole), config
         self.parameters = parameters_of(workload)
+        parts = workload.spare_parts
+        self.part_rows = self.extents.m // parts if parts else 0
+        self.parts = parts
 
     def program(self) -> ir.Program:
         extents, config, frame = self.extents, self.config, ir.Frame()
@@ -64,10 +85,29 @@ class _Nest:
         place = frame.variable("block", blocks) * panels + frame.variable("panel", panels)
         following = frame.least("next", place + 1, blocks * panels - 1)
         tiles: ir.Block = ()
-        for each in row_tiles(extents.m, config.tile_m):
-            tiles = (*tiles, *self._rows(each, place, following))
+        if self.parts:
+            tiles = self._rows_there(place, following)
+        else:
+            for each in row_tiles(extents.m, config.tile_m):
+                tiles = (*tiles, *self._rows(each, place, following))
         body = ir.serial("panel", panels, frame.enclose(tiles))
+        if self.parts:
+            *_, spare, _ = self.parameters
+            body = (ir.let(READ, spare[0], self.parts, body),)
         return ir.program(self.parameters, "block", blocks, body)
+
+    def _rows_there(self, panel: ir.Affine, following: ir.Affine) -> ir.Block:
+        """Tiles up to the last row that is there."""
+        first, *_ = row_tiles(self.extents.m, self.config.tile_m)
+        whole, left = divmod(self.extents.m, first.rows)
+        tiles = self._rows(RowTiles(0, 0, whole, first.rows), panel, following)
+        if not left:
+            return tiles
+        behind = RowTiles(whole, whole * first.rows, 1, left)
+        return (*tiles, *self._rows(behind, panel, following))
+
+    def _there(self, row: ir.Affine) -> ir.Bound:
+        return (row + ir.variable(READ) * self.part_rows).below(self.extents.m)
 
     def _rows(self, tiles: RowTiles, panel: ir.Affine, following: ir.Affine) -> ir.Block:
         """Tiles of as many rows. Each reads its part of the next panel."""
@@ -78,7 +118,13 @@ class _Nest:
         m1 = frame.variable("m1", tiles.count)
         first = m1 * tiles.rows + tiles.first
         tile = self._tile(first, tiles.rows, panel, ahead)
-        return ir.serial("m1", tiles.count, frame.enclose(tile))
+        if self.parts and tiles.rows > FEWEST_ROWS:
+            few = self._tile(first, FEWEST_ROWS, panel, ahead)
+            tile = ir.under((self._there(first + FEWEST_ROWS),), tile, few)
+        block = frame.enclose(tile)
+        if self.parts:
+            block = ir.under((self._there(first),), block)
+        return ir.serial("m1", tiles.count, block)
 
     def _tile(self, first: ir.Affine, rows: int, panel: ir.Affine, ahead: ir.Affine) -> ir.Block:
         config, extents, width = self.config, self.extents, self.config.tile_n
