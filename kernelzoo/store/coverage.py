@@ -35,8 +35,13 @@ def unnoted(limit: int) -> Query[KeyRow]:
     """Keys whose times nobody has looked up yet; those with an entry first."""
     return Query(
         sql="""
-            SELECT workload_key, device_class FROM coverage
-            WHERE noted_at IS NULL ORDER BY state = 'missing' LIMIT %(limit)s
+            -- An order by state would read all of them.
+            (SELECT workload_key, device_class FROM coverage
+             WHERE noted_at IS NULL AND state IN ('provisional', 'confirmed') LIMIT %(limit)s)
+            UNION ALL
+            (SELECT workload_key, device_class FROM coverage
+             WHERE noted_at IS NULL AND state = 'missing' LIMIT %(limit)s)
+            LIMIT %(limit)s
         """,
         parameters={"limit": limit},
         row=KeyRow,
@@ -44,7 +49,11 @@ def unnoted(limit: int) -> Query[KeyRow]:
 
 
 def add_page_loads(classes: int) -> Statement:
-    """Adds up what pages asked for, of so many classes: those first that it was longest ago of."""
+    """Adds up what pages asked for, of so many classes: those first that it was longest ago of.
+
+    What a class asked for that never ran an agent is forgotten once others ask more: rows are of
+    the workloads that known classes and `MOST_STRANGE` others asked for, and of no more.
+    """
     return Statement(
         sql="""
             WITH strange AS (
@@ -53,6 +62,19 @@ def add_page_loads(classes: int) -> Statement:
                     SELECT FROM device_class c WHERE c.device_class = p.device_class)
                 GROUP BY p.device_class ORDER BY sum(p.loads) DESC, p.device_class
                 LIMIT %(strange)s
+            ), others AS (
+                SELECT p.device_class FROM page_load p
+                WHERE p.covered_at IS NOT NULL
+                  AND NOT EXISTS (
+                    SELECT FROM device_class c WHERE c.device_class = p.device_class)
+                  AND p.device_class NOT IN (SELECT device_class FROM strange)
+                GROUP BY p.device_class LIMIT %(classes)s
+            ), forgotten AS (
+                UPDATE page_load p SET covered_at = NULL FROM others
+                WHERE p.device_class = others.device_class
+            ), uncovered AS (
+                DELETE FROM coverage c USING others
+                WHERE c.device_class = others.device_class AND c.state = 'missing'
             ), due AS (
                 SELECT p.device_class FROM page_load p
                 WHERE (p.covered_at IS NULL OR p.covered_at <= p.last_at)

@@ -518,9 +518,13 @@ def requeue_waiting(stalled_s: float) -> Query[KeyRow]:
             SELECT e.workload_key, e.device_class
             FROM denied d
             JOIN candidate c ON c.artifact_sha256 = d.artifact_sha256
-            JOIN zoo_entry e ON e.candidate_id = c.candidate_id
-                AND e.device_class = d.device_class AND e.state <> 'retired'
-            WHERE d.denied
+            -- Each key's by itself: to join them PostgreSQL reads every entry that there is.
+            CROSS JOIN LATERAL (
+                SELECT e.workload_key, e.device_class, e.candidate_id FROM zoo_entry e
+                WHERE e.workload_key = c.workload_key AND e.device_class = d.device_class
+                  AND e.state <> 'retired' LIMIT 1
+            ) e
+            WHERE d.denied AND e.candidate_id = c.candidate_id
         """,
         parameters={"stalled_s": stalled_s},
         row=KeyRow,

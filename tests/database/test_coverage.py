@@ -1,15 +1,17 @@
 """The table `coverage`: kept by entries, by tallies and by the census, and read by panels."""
 
+import pytest
 from fastapi.testclient import TestClient
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.store import coverage, zoo
-from kernelzoo.store.blocking import execute
+from kernelzoo.store.blocking import execute, fetch_all
 from kernelzoo.store.zoo import NO_EVIDENCE
 from services.aggregator.publishing import Rule
 from tests.database.client import open_agent
 from tests.database.conftest import WORKLOAD, Connection, make_candidate
+from tests.database.rows_read import rows_read
 from tests.reports import all_ok
 from workers.aggregating import tally
 from workers.counting import take_census
@@ -77,6 +79,50 @@ def test_classes_take_turns_and_of_strange_ones_those_that_ask_most_are_covered(
     execute(db, coverage.add_page_loads(2))
     execute(db, coverage.add_page_loads(2))
     assert all(covered(db, STRANGE.format(each)) for each in range(6))
+
+
+def test_what_a_class_asked_for_that_nobody_knows_is_forgotten_once_others_ask_more(
+    http: TestClient, db: Connection, job_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert job_id
+    monkeypatch.setattr(coverage, "MOST_STRANGE", 2)
+    known = open_agent(http).device_class
+    first, second, third = (STRANGE.format(number) for number in range(3))
+    for device_class, loads in ((known, 1), (first, 9), (second, 8), (third, 7)):
+        load(db, WORKLOAD.key, device_class, loads)
+
+    def rows() -> set[str]:
+        execute(db, coverage.add_page_loads(9))
+        return {each for (each,) in db.execute("SELECT device_class FROM coverage").fetchall()}
+
+    assert rows() == {known, first, second}
+    load(db, WORKLOAD.key, third, 20)
+    assert rows() == {known, first, third}
+    load(db, WORKLOAD.key, second, 30)
+    assert rows() == {known, second, third}
+    assert covered(db, second) == ("missing", 30, None)
+
+
+def test_keys_whose_times_nobody_looked_up_are_found_without_reading_all(
+    db: Connection, job_id: int
+) -> None:
+    assert job_id
+    db.execute(
+        """
+        INSERT INTO coverage (workload_key, device_class, state)
+        SELECT %s, lpad(to_hex(n), 16, '0') || ':r1-0:wasm',
+               CASE WHEN n %% 10 = 0 THEN 'confirmed' ELSE 'missing' END
+        FROM generate_series(1, 200) n
+        """,
+        [WORKLOAD.key],
+    )
+    assert rows_read(db, coverage.unnoted(25), "coverage") <= 25
+    found = [str(row.device_class) for row in fetch_all(db, coverage.unnoted(25))]
+    states = [
+        db.execute("SELECT state FROM coverage WHERE device_class = %s", (each,)).fetchone()
+        for each in found
+    ]
+    assert states == [("confirmed",)] * 20 + [("missing",)] * 5
 
 
 def test_a_tally_notes_what_a_call_takes(http: TestClient, db: Connection, job_id: int) -> None:

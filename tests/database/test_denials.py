@@ -16,6 +16,7 @@ from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.settings import Settings
 from kernelzoo.store import denials, notifications, zoo
 from kernelzoo.store.blocking import execute, fetch_all
+from kernelzoo.store.zoo import NO_EVIDENCE
 from services.aggregator.publishing import Rule
 from services.gateway.app import application
 from tests.database.client import OPERATOR, SESSION, Agent, open_agent
@@ -98,6 +99,19 @@ def test_a_denied_entry_gives_way_to_the_version_that_was_served_before(
         "version 2 is denied: it crashed a phone",
     )
     assert [job for job in stalled(db, 0, 16) if job.name == "tally"] == []
+
+
+def test_of_all_entries_those_alone_are_looked_at_whose_kernel_is_denied_to_their_class(
+    http: TestClient, db: Connection
+) -> None:
+    publish(db, SECOND)
+    for number in range(40):
+        other = DeviceClass.parse(f"{number:016x}:{str(CLASS).partition(':')[2]}")
+        execute(db, zoo.publish(WORKLOAD.key, other, SECOND, EntryState.CONFIRMED, NO_EVIDENCE))
+    decide(http, artifact_of(db, SECOND), denied=True)
+    waiting = denials.requeue_waiting(0)
+    assert [row.device_class for row in fetch_all(db, waiting)] == [DeviceClass.parse(str(CLASS))]
+    assert rows_read(db, waiting, "zoo_entry") == 1
 
 
 def test_what_was_never_served_is_not_rolled_back_to(http: TestClient, db: Connection) -> None:
