@@ -11,6 +11,8 @@ CANDIDATES = "kernelzoo_candidates"
 LEASES = "kernelzoo_leases"
 """Sent by `accept_report` of the schema as well."""
 ZOO = "kernelzoo_zoo"
+BALLOTS = "kernelzoo_ballots"
+CHANNELS = (CANDIDATES, LEASES, ZOO, BALLOTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,14 @@ def lease_judged(lease_id: int) -> Statement:
                   AND NOT o.answered AND o.expires_at > now())
         """,
         parameters={"lease_id": lease_id},
+    )
+
+
+def ballot_filed(identity: str) -> Statement:
+    """Tells gateways that what they remember of this identity's ballots is outdated."""
+    return Statement(
+        sql="SELECT pg_notify('kernelzoo_ballots', %(identity)s)",
+        parameters={"identity": identity},
     )
 
 

@@ -31,6 +31,7 @@ from services.gateway.proxies import ForwardedFor, Proxies
 from services.gateway.rates import Polls, RateLimits
 from services.gateway.remembered import Remembered
 from services.gateway.reminders import Reminders
+from services.gateway.repeats import Repeats
 from services.gateway.routes import (
     applications,
     attestations,
@@ -99,6 +100,7 @@ def application(settings: Settings) -> FastAPI:
         *(cost_models, console, pages),
     ):
         app.include_router(module.router)
+    app.add_middleware(Repeats)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
     app.add_middleware(Impatience)
     app.add_middleware(Reminders)

@@ -7,6 +7,7 @@ that sent the same reports again and again had most of a core, and pages waited 
 import math
 import random
 import time
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
@@ -28,21 +29,29 @@ Asker = tuple[str, ...]
 """It asks for this, by a token, or from a network with the operator's key that it shows."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """Until when somebody is refused unread, and when it was told to come back."""
+
+    reminded_until_s: float
+    come_back_s: float
+
+
 class Reminders:
     """Stands before whatever reads a body, and behind what tells who asks."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._until_s: dict[Asker, float] = {}
+        self._told: dict[Asker, _Told] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not (what := _answer(scope["path"])):
+        if scope["type"] != "http" or not (what := answer_path(scope["path"])):
             await self._app(scope, receive, send)
             return
-        asker = what, *_who(scope)
-        left_s = self._until_s.get(asker, 0.0) - time.monotonic()
-        if left_s > 0:
-            await _refuse(math.ceil(left_s), scope, receive, send)
+        asker = asker_of(what, scope)
+        told, now_s = self._told.get(asker), time.monotonic()
+        if told is not None and now_s < told.reminded_until_s:
+            await _refuse(math.ceil(told.come_back_s - now_s), scope, receive, send)
             return
 
         async def send_and_remember(message: Message) -> None:
@@ -57,25 +66,27 @@ class Reminders:
         await self._app(scope, receive, send_and_remember)
 
     def _remember(self, asker: Asker, wait_s: float) -> None:
-        if len(self._until_s) >= MOST_REMEMBERED:
-            self._until_s.clear()
+        if len(self._told) >= MOST_REMEMBERED:
+            self._told.clear()
         share = random.uniform(SOONEST, 1)  # noqa: S311 - no secret
-        reminded_s = share * min(wait_s, REMINDED_S)
-        self._until_s[asker] = time.monotonic() + reminded_s
+        now_s = time.monotonic()
+        self._told[asker] = _Told(
+            reminded_until_s=now_s + share * min(wait_s, REMINDED_S), come_back_s=now_s + wait_s
+        )
 
 
-def _answer(path: str) -> str:
-    """'' for what is no answer."""
+def answer_path(path: str) -> str:
+    """The end of a path to which answers are sent; '' for what is no answer."""
     return next((end for end in ANSWERS if path.endswith(end)), "")
 
 
-def _who(scope: Scope) -> tuple[str, str]:
+def asker_of(what: str, scope: Scope) -> Asker:
     headers = Headers(scope=scope)
     if token := headers.get("authorization"):
-        return token, ""
+        return what, token
     state: State = scope["app"].state.kernelzoo
     address = (scope.get("client") or (LOCAL, 0))[0]
-    return state.tokens.network(address), headers.get("X-Kernelzoo-Operator", "")
+    return what, state.tokens.network(address), headers.get("X-Kernelzoo-Operator", "")
 
 
 async def _refuse(wait_s: int, scope: Scope, receive: Receive, send: Send) -> None:

@@ -105,6 +105,13 @@ class Tokens:
             raise unauthorized("this session was opened from another network")
         return session
 
+    def holder(self, token: str) -> UUID | None:
+        """The identity whose session this is the token of; None for no such token."""
+        try:
+            return _session(self.secret, token)[0].identity_id
+        except Refusal:
+            return None
+
     def identity(self, token: str, *, origin: str) -> Claimed:
         """Raises Refusal (401) for a token that is forged, expired, of another kind or origin."""
         claims = _claims(self.secret, token, "identity")

@@ -15,6 +15,7 @@ from kernelzoo.store import notifications
 from kernelzoo.store.notifications import Change
 from services.gateway.background import running
 from services.gateway.changes import Changes
+from services.gateway.filed import FiledBallots
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +35,7 @@ class Wake:
         self.served_generation = 0
         """The generation of what manifests are made from, which leases are no part of."""
         self.changes = Changes()
+        self.ballots = FiledBallots()
         self._served_since_s: deque[float] = deque()
         """The times at which the last of these generations began."""
 
@@ -69,6 +71,7 @@ class Wake:
             except (psycopg.OperationalError, psycopg.errors.UndefinedTable) as error:
                 log.warning("not listening to the database", error=str(error))
             self.connected = False
+            self.ballots.end()
             await asyncio.sleep(RECONNECT_S)
 
     async def _listen(self) -> None:
@@ -82,7 +85,7 @@ class Wake:
         ) as connection:
             # Raises where the schema is not there yet.
             await connection.execute("SELECT FROM workload LIMIT 1")
-            for channel in (notifications.CANDIDATES, notifications.LEASES, notifications.ZOO):
+            for channel in notifications.CHANNELS:
                 await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
             self._begin_listening()
             async for notice in connection.notifies():
@@ -91,12 +94,16 @@ class Wake:
     def _begin_listening(self) -> None:
         """Begins anew, as what changed before was not heard of."""
         self.connected = True
+        self.ballots.begin()
         self._served_since_s.clear()
         self.served_generation += 1
         self.changes.note_everything(self.served_generation)
         self._announce()
 
     def _hear(self, channel: str, payload: str) -> None:
+        if channel == notifications.BALLOTS:
+            self.ballots.note(payload)
+            return
         if channel != notifications.LEASES:
             self._serve_anew()
             self.changes.note(channel, Change.told(payload), self.served_generation)

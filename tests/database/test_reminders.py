@@ -4,6 +4,8 @@ What it cost before: sixteen agents that repeated a report and a ballot each had
 page loads five times their time.
 """
 
+from typing import Any
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -26,6 +28,11 @@ def unread(agent: Agent, path: str, method: str = "POST") -> int:
     return agent.http.request(method, path, content=UNREADABLE, headers=headers).status_code
 
 
+def all_ok_but(lease: dict[str, Any], number: int) -> list[dict[str, Any]]:
+    """Differs from the others, as what is the same byte for byte is not looked at again."""
+    return [{**measurement, "detail": str(number)} for measurement in all_ok(lease)]
+
+
 def test_who_repeats_an_answered_report_is_refused_before_it_is_read(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,7 +43,7 @@ def test_who_repeats_an_answered_report_is_refused_before_it_is_read(
         lease, others = one.lease(limit=1).json(), other.lease(limit=1).json()
         path = f"/v1/leases/{lease['lease']}/measurements"
         assert one.report(lease, all_ok(lease)).status_code == 202
-        again = [one.report(lease, all_ok(lease)).status_code for _ in range(VAIN.amount)]
+        again = [one.report(lease, all_ok_but(lease, n)).status_code for n in range(VAIN.amount)]
         assert again == [409] * VAIN.amount
         assert unread(one, path) == 422, "it may ask on"
         refused = one.report(lease, all_ok(lease))
@@ -66,7 +73,7 @@ def test_ballots_and_failures_beyond_the_limit_are_refused_before_they_are_read(
         assert given == [404, 429]
         refused = http.post("/v1/failures", content=UNREADABLE)
         assert refused.status_code == 429
-        assert 1 <= int(refused.headers["Retry-After"]) <= REMINDED_S
+        assert REMINDED_S < int(refused.headers["Retry-After"]) <= 3600, "as it was told before"
         assert http.post("/v1/failures", json=failure, headers=OPERATOR).status_code == 404
         assert unread(one, "/v1/ballots", "PUT") == 422
         assert one.vote("relu:f32:n4", ["0" * 32]).status_code == 429

@@ -27,7 +27,7 @@ from kernelzoo.metrics import (
     POLLS_WAITING,
     RefusalReason,
 )
-from kernelzoo.store import ballots, measurements, tallies, tuning
+from kernelzoo.store import ballots, measurements, notifications, tallies, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.loans import try_to_lend
 from services.gateway.problems import Refusal
@@ -246,8 +246,10 @@ async def vote(
                 f"this agent has no successful measurement of candidate {min(unknown)} "
                 f"for {workload}",
             )
-        changed = await execute(db, ballots.file(workload, device_class, ballot)) > 0
-        asked = await fetch_all(db, tallies.ask(workload, device_class)) if changed else []
+        asked = []
+        if await execute(db, ballots.file(workload, device_class, ballot)):
+            await execute(db, notifications.ballot_filed(ballot.identity))
+            asked = await fetch_all(db, tallies.ask(workload, device_class))
     BALLOTS.inc()
     for row in asked:
         after.add_task(state.send, jobs.tally(row.workload_key, row.device_class))
