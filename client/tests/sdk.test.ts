@@ -130,6 +130,73 @@ test("a deadline that several kernels missed together is told of none of them", 
   assert.deepEqual(told, ["/v1/failures"]);
 });
 
+/** Takes fifty reports at once and then five more whenever a second has passed, as a gateway. */
+function busyZoo(t: TestContext): { readonly taken: string[]; readonly passSecond: () => void } {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let now = 1;
+  t.mock.method(performance, "now", () => now);
+  const taken: string[] = [];
+  let left = 50;
+  t.mock.method(globalThis, "fetch", async (_url: URL, init?: RequestInit) => {
+    if (left === 0) return new Response(null, { status: 429, headers: { "Retry-After": "1" } });
+    left--;
+    taken.push((JSON.parse(String(init?.body)) as FailureReport).artifact);
+    return new Response(null, { status: 202 });
+  });
+  const passSecond = (): void => {
+    now += 1000;
+    left = 5;
+    t.mock.timers.tick(1000);
+  };
+  return { taken, passSecond };
+}
+
+/** Lets what is ready go on, as `setImmediate` runs behind all of it. */
+async function settled(t: TestContext): Promise<void> {
+  for (let turn = 0; turn < 200; turn++) {
+    await new Promise((resolve) => setImmediate(resolve));
+    t.mock.timers.tick(0);
+  }
+}
+
+test("a page in which more kernels fail at once than a zoo takes tells of them all", async (t) => {
+  const { taken, passSecond } = busyZoo(t);
+  const url = new URL("http://zoo.test/v1/failures");
+  const failures = new Failures((report) => postReport(url, report));
+  const kernels = Array.from({ length: 80 }, (_, number) => `${number}`.padStart(64, "0"));
+  for (const artifact of kernels) {
+    failures.note({ workload: KEY, device_class: CLASS, artifact }, new CompileDeadline(10_000));
+  }
+  await settled(t);
+  assert.equal(taken.length, 50);
+  for (let second = 1; second <= 6; second++) {
+    passSecond();
+    await settled(t);
+    assert.equal(taken.length, 50 + 5 * second);
+  }
+  assert.deepEqual([...taken].sort(), kernels);
+});
+
+test("reports that a zoo takes tomorrow, or not at all, hold up no others", async (t) => {
+  const { taken } = busyZoo(t);
+  const url = new URL("http://zoo.test/v1/failures");
+  const answers = [
+    () => new Response(null, { status: 429, headers: { "Retry-After": "3600" } }),
+    () => new Response(null, { status: 403 }),
+    () => Promise.reject(new TypeError("the zoo is away")),
+  ];
+  const zoo = globalThis.fetch;
+  t.mock.method(globalThis, "fetch", async (asked: URL, init?: RequestInit) =>
+    (answers.shift() ?? (() => zoo(asked, init)))(),
+  );
+  for (const artifact of ["a", "b", "c", "d"]) {
+    const report = { workload: KEY, device_class: CLASS, artifact, stage: "run", detail: "" };
+    postReport(url, report as FailureReport);
+  }
+  await settled(t);
+  assert.deepEqual([taken, answers], [["d"], []]);
+});
+
 test("what the network or the page did wrong is told to nobody", async (t) => {
   const told = toldTo(t, manifestOf({ ...tinyKernel("add", ELEMENTS), sha256: "0".repeat(64) }));
   const kernel = await (await open()).kernel(KEY);

@@ -10,16 +10,51 @@ export type FailedKernel = Omit<FailureReport, "stage" | "detail">;
 const KERNEL_STAGES: readonly Stage[] = ["validate", "compile", "run", "compare", "timeout"];
 const LONGEST_DETAIL = 500;
 
-/** Posts a report to `url` without waiting for an answer. */
+const TRY_LATER = 429;
+/** A network that is told to come back later than this has told enough for a day. */
+const LONGEST_WAIT_S = 60;
+/** Browsers keep 64 KiB of requests that outlive their page, and fail what is more. */
+const AT_ONCE = 32;
+
+let underWay = 0;
+/** The other reports are sent one after another, the next from `nextMs` on. */
+let others: Promise<void> = Promise.resolve();
+let nextMs = 0;
+
+/**
+ * Posts a report to `url` without waiting for an answer. A zoo that was told too much at once is
+ * told again when it takes more; one that is down hears of it from other pages.
+ */
 export function postReport(url: URL, report: FailureReport | WrongOutputReport): void {
-  const headers = { "Content-Type": "application/json" };
-  // The request outlives a page that is closed; a zoo that is down hears of it from other pages.
-  fetch(url, {
+  const init = {
     method: "POST",
-    headers,
+    headers: { "Content-Type": "application/json" },
     body: JSON.stringify(report),
     keepalive: true,
-  }).catch(() => undefined);
+  };
+  /** Says whether there is nothing more to do. */
+  const send = async (): Promise<boolean> => {
+    const { status, headers } = await fetch(url, init);
+    const wait_s = Number(headers.get("Retry-After")) || 1;
+    if (status !== TRY_LATER || wait_s > LONGEST_WAIT_S) return true;
+    nextMs = performance.now() + 1000 * wait_s;
+    return false;
+  };
+  const sendInTurn = async (): Promise<void> => {
+    do {
+      await new Promise((resolve) => setTimeout(resolve, nextMs - performance.now()));
+    } while (!(await send()));
+  };
+  const sendAtOnce = async (): Promise<boolean> => {
+    if (underWay >= AT_ONCE) return false;
+    underWay++;
+    return send().finally(() => underWay--);
+  };
+  sendAtOnce()
+    .then((done) => {
+      if (!done) others = others.then(sendInTurn).catch(() => undefined);
+    })
+    .catch(() => undefined);
 }
 
 /** Sends one report for each kernel that fails, and remembers which have failed. */

@@ -3,9 +3,11 @@
 Sixteen networks that sent a minute's at once kept the gateway's thread busy for ten seconds.
 """
 
+from collections import Counter
+
 import pytest
 
-from services.gateway.bursts import AT_ONCE, MOST_REMEMBERED, PER_SECOND, Bursts
+from services.gateway.bursts import AT_ONCE, LONGEST_S, MOST_REMEMBERED, PER_SECOND, Bursts
 from services.gateway.problems import Refusal
 
 ONE, OTHER = "one", "other"
@@ -37,10 +39,37 @@ def test_who_comes_back_when_it_was_told_is_not_refused_again() -> None:
     now_s = [100.0]
     bursts = Bursts(clock=lambda: now_s[0])
     taken(bursts, ONE, AT_ONCE)
-    with pytest.raises(Refusal) as refused:
-        bursts.take(ONE)
-    now_s[0] += int(refused.value.headers["Retry-After"])
+    now_s[0] += wait_s(bursts, ONE)
     bursts.take(ONE)
+
+
+def test_those_who_are_refused_together_are_told_different_times() -> None:
+    """Each was told one second: of fifty who came back then, forty-five were refused again."""
+    now_s = [100.0]
+    bursts = Bursts(clock=lambda: now_s[0])
+    taken(bursts, ONE, AT_ONCE)
+    waits_s = Counter(wait_s(bursts, ONE) for _ in range(AT_ONCE))
+    assert waits_s == dict.fromkeys(range(1, 11), PER_SECOND)
+    for _ in range(10):
+        now_s[0] += 1
+        assert taken(bursts, ONE, int(PER_SECOND)) == PER_SECOND, "who comes at its time is heard"
+    assert wait_s(bursts, ONE) == 1, "nobody waits any more"
+
+
+def test_nobody_is_told_more_than_a_minute_for_what_others_sent() -> None:
+    now_s = [100.0]
+    bursts = Bursts(clock=lambda: now_s[0])
+    taken(bursts, ONE, AT_ONCE)
+    assert max(wait_s(bursts, ONE) for _ in range(10_000)) == LONGEST_S
+    now_s[0] += LONGEST_S
+    taken(bursts, ONE, AT_ONCE)
+    assert wait_s(bursts, ONE) == 1, "what was promised is past"
+
+
+def wait_s(bursts: Bursts, network: str) -> int:
+    with pytest.raises(Refusal) as refused:
+        bursts.take(network)
+    return int(refused.value.headers["Retry-After"])
 
 
 def test_networks_do_not_use_up_one_anothers() -> None:
