@@ -17,7 +17,7 @@ from cli.stack.postgres import PROGRAMS, start_postgres, url_of
 from cli.terminal import megabytes, note, out
 from kernelzoo.errors import InvalidInput, StackError
 from kernelzoo.store.dump import dump, migrations_in, replace, size_bytes
-from kernelzoo.store.migrate import migrate, refuse_older
+from kernelzoo.store.migrate import migrate, refuse_newer, refuse_older
 
 DatabaseOption = Annotated[
     str | None,
@@ -68,9 +68,13 @@ def restore(
     """Replace the zoo's database by that of a file, while no gateway and no worker runs.
 
     All or nothing: where it fails, the database is as before. Migrations that came after the
-    backup are applied; a backup that is too old for them is refused.
+    backup are applied; a backup that is too old for them, or of a later version, is refused.
     """
-    refuse_older("backup", migrations_in(PROGRAMS, file))
+    done = migrations_in(PROGRAMS, file)
+    if not done:
+        raise InvalidInput(f"{file} holds no zoo: name a file that `kernelzoo backup` wrote")
+    refuse_older("backup", done)
+    refuse_newer("backup", done)
     with _database(Place.at(state), database, alone=True) as url:
         if not yes:
             note(f"replaced for good: {megabytes(size_bytes(url))} of rows and indexes")

@@ -38,7 +38,7 @@ def migrate(database_url: str, *, grant_to: str = "", password: str = "") -> tup
         if LAST_STEP in done and FIRST not in done:
             connection.execute("INSERT INTO migration (name) VALUES (%s)", (FIRST,))
             done.add(FIRST)
-        missing = [path for path in sorted(MIGRATIONS.glob("*.sql")) if path.stem not in done]
+        missing = [path for path in _known() if path.stem not in done]
         for path in missing:
             with connection.transaction():
                 connection.execute(path.read_bytes())
@@ -57,6 +57,20 @@ def refuse_older(what: str, done: set[str]) -> None:
             f"{LAST_STEP} on: upgrade it by way of the last version that has the steps between, "
             'as docs/operations.md says under "Upgrade an old database"'
         )
+
+
+def refuse_newer(what: str, done: set[str]) -> None:
+    """Raises InvalidInput for what holds a database with a migration that this version lacks."""
+    known = {path.stem for path in _known()}
+    if lacking := {name for name in done if name > FIRST} - known:
+        raise InvalidInput(
+            f"the {what} stands at migration {max(lacking)}, which this version does not have: "
+            "use the version that wrote it, or a later one"
+        )
+
+
+def _known() -> list[Path]:
+    return sorted(MIGRATIONS.glob("*.sql"))
 
 
 def main() -> int:

@@ -112,17 +112,30 @@ def test_a_restore_that_fails_leaves_everything_as_it_was(
     assert _workloads(database_url) == ["kept", "later"]
 
 
-def test_a_backup_that_is_too_old_is_refused_before_anything_is_replaced(
-    database_url: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("migrations", "said"),
+    [
+        (("0001_first_schema", "0050_waiting_tallies"), "stands at migration 0050_waiting_tallies"),
+        (
+            ("0061_indexes_for_growth", "0061_schema", "9999_later"),
+            "9999_later, which this version does not have: use the version that wrote it",
+        ),
+        ((), "holds no zoo"),
+    ],
+)
+def test_a_backup_of_another_version_is_refused_before_anything_is_replaced(
+    database_url: str, tmp_path: Path, migrations: tuple[str, ...], said: str
 ) -> None:
     file = tmp_path / "zoo.dump"
     _execute(
         database_url,
         "CREATE TABLE done AS SELECT * FROM migration",
         "DELETE FROM migration",
-        "INSERT INTO migration (name) VALUES ('0001_first_schema'), ('0050_waiting_tallies')",
-        "INSERT INTO workload (key, flops) VALUES ('old', 1)",
+        "INSERT INTO workload (key, flops) VALUES ('other', 1)",
     )
+    with psycopg.connect(database_url) as connection:
+        for name in migrations:
+            connection.execute("INSERT INTO migration (name) VALUES (%s)", (name,))
     _typed("backup", file, "--database", database_url)
     _execute(
         database_url,
@@ -130,7 +143,7 @@ def test_a_backup_that_is_too_old_is_refused_before_anything_is_replaced(
         "INSERT INTO migration SELECT * FROM done",
         "UPDATE workload SET key = 'kept'",
     )
-    with pytest.raises(InvalidInput, match="the backup stands at migration 0050_waiting_tallies"):
+    with pytest.raises(InvalidInput, match=said):
         _typed("restore", file, "--yes", "--database", database_url)
     assert _workloads(database_url) == ["kept"]
 
