@@ -53,8 +53,8 @@ function byFactors(least: number, most: number, from: number, to: number): Scale
       Number((digit * 10 ** (Math.floor(Math.log10(least)) + i)).toPrecision(1)),
     ),
   ).flat();
-  const first = all.findLastIndex((each) => each <= least);
-  const last = all.findIndex((each) => each >= most);
+  const first = all.findLastIndex((tick) => tick <= least);
+  const last = all.findIndex((tick) => tick >= most);
   const ticks = all.slice(first, last + 1);
   const [low, high] = [Math.log(ticks[0] ?? least), Math.log(ticks.at(-1) ?? most)];
   return { at: (value) => from + ((to - from) * (Math.log(value) - low)) / (high - low), ticks };
@@ -63,7 +63,7 @@ function byFactors(least: number, most: number, from: number, to: number): Scale
 /** The least of 1, 2 and 5 times a power of ten that is not below `step`. */
 function roundStep(step: number): number {
   const power = 10 ** Math.floor(Math.log10(step));
-  const digit = [1, 2, 5, 10].find((each) => each * power >= step * (1 - 1e-9)) ?? 10;
+  const digit = [1, 2, 5, 10].find((factor) => factor * power >= step * (1 - 1e-9)) ?? 10;
   return digit * power;
 }
 
@@ -130,10 +130,10 @@ export const DIAMOND = "M0 -7L7 0L0 7L-7 0Z";
 
 export const shape = (index: number): string => SHAPES[index % SHAPES.length] ?? CIRCLE;
 
-export function mark(d: string, x: number, y: number, className: string, told = ""): SVGElement {
-  const made = svg("path", { d, class: className, transform: `translate(${x} ${y})` });
-  if (told !== "") made.append(svg("title", {}, told));
-  return made;
+export function mark(d: string, x: number, y: number, className: string, title = ""): SVGElement {
+  const drawing = svg("path", { d, class: className, transform: `translate(${x} ${y})` });
+  if (title !== "") drawing.append(svg("title", {}, title));
+  return drawing;
 }
 
 /** A mark beside its meaning. */
@@ -158,7 +158,7 @@ const LOOKS = 4;
 
 export function curveChart(curves: readonly Curve[], across: Horizontal): HTMLElement {
   const place = across === "time" ? byTime : byRound;
-  const end = across === "time" ? (each: Curve) => each.elapsed_s : rounds;
+  const end = across === "time" ? (curve: Curve) => curve.elapsed_s : rounds;
   const best = Math.max(...curves.flatMap(({ points }) => points.map(({ gflops }) => gflops)));
   const { picture, x, y } = frame(
     `Best rate so far of ${count(curves.length, "device class", "device classes")}, ` +
@@ -178,8 +178,8 @@ export function curveChart(curves: readonly Curve[], across: Horizontal): HTMLEl
     steps.forEach(([atX, atY], step) => {
       const point = curve.points[step];
       if (point === undefined) return;
-      const told = `${rate(point.gflops)} in round ${point.round} after ${point.elapsed_s.toFixed(1)} s`;
-      picture.append(mark(shape(index), atX, atY, `point ${look}`, told));
+      const title = `${rate(point.gflops)} in round ${point.round} after ${point.elapsed_s.toFixed(1)} s`;
+      picture.append(mark(shape(index), atX, atY, `point ${look}`, title));
     });
   });
   return element("div", "", picture, names(curves));
@@ -239,13 +239,13 @@ export function rankChart(
   );
   const draw = (standing: Timed, index: number): SVGElement => {
     const [d, className] = look(standing, served, reference);
-    const told = `${index + 1}: ${duration(standing.best_ns)}, ${rate(standing.gflops)}`;
-    return mark(d, x.at(index + 1), y.at(standing.best_ns), className, told);
+    const title = `${index + 1}: ${duration(standing.best_ns)}, ${rate(standing.gflops)}`;
+    return mark(d, x.at(index + 1), y.at(standing.best_ns), className, title);
   };
   const marks = timed.map(draw);
-  const last = (each: SVGElement): boolean => !each.classList.contains("plain-mark");
-  picture.append(...marks.filter((each) => !last(each)), ...marks.filter(last));
-  const drawn = new Set(marks.map((each) => each.getAttribute("class")));
+  const last = (drawing: SVGElement): boolean => !drawing.classList.contains("plain-mark");
+  picture.append(...marks.filter((drawing) => !last(drawing)), ...marks.filter(last));
+  const drawn = new Set(marks.map((drawing) => drawing.getAttribute("class")));
   const meaning = legend(MEANINGS.filter(([, className]) => drawn.has(className)));
   const note = failed === 0 ? "" : `${count(failed, "candidate")} failed and stand in the table.`;
   return element("div", "", picture, meaning, element("p", "quiet", note));

@@ -108,34 +108,34 @@ function describe({ classes, workloads }: Coverage, { row, column }: Cell): stri
 
 function drawCells({ classes, workloads }: Coverage, side: number): SVGSVGElement {
   const [width, height] = [workloads.length * side, classes.length * side];
-  const made = svg("svg", { class: "cells", width, height, "aria-hidden": "true" });
+  const drawing = svg("svg", { class: "cells", width, height, "aria-hidden": "true" });
   const inner = side - GAP;
   for (const { letter, look, draw } of MEANING) {
     const marks = classes.flatMap(({ marks }, row) =>
-      [...marks].flatMap((each, column) =>
-        each === letter ? [`M${(column * side) / inner} ${(row * side) / inner}${draw}`] : [],
+      [...marks].flatMap((mark, column) =>
+        mark === letter ? [`M${(column * side) / inner} ${(row * side) / inner}${draw}`] : [],
       ),
     );
     const path = svg("path", { class: look, d: marks.join("") });
     path.setAttribute("transform", `translate(${GAP / 2} ${GAP / 2}) scale(${inner})`);
-    made.append(path);
+    drawing.append(path);
   }
-  return made;
+  return drawing;
 }
 
 function drawColumns(workloads: readonly string[], side: number): SVGSVGElement {
   const height = 8 + Math.min(24, Math.max(...workloads.map(({ length }) => length))) * CHARACTER;
   const width = workloads.length * side;
-  const made = svg("svg", { class: "columns", width, height, "aria-hidden": "true" });
+  const drawing = svg("svg", { class: "columns", width, height, "aria-hidden": "true" });
   workloads.forEach((workload, column) => {
     const text = svgText(0, 0, "label", cut(workload, 24));
     text.setAttribute(
       "transform",
       `translate(${(column + 0.5) * side + 3} ${height - 4}) rotate(-90)`,
     );
-    made.append(text);
+    drawing.append(text);
   });
-  return made;
+  return drawing;
 }
 
 function drawRows({ classes }: Coverage, side: number): SVGSVGElement {
@@ -145,11 +145,11 @@ function drawRows({ classes }: Coverage, side: number): SVGSVGElement {
   );
   const width = 10 + Math.max(...names.map(({ length }) => length)) * CHARACTER;
   const height = classes.length * side;
-  const made = svg("svg", { class: "rows", width, height, "aria-hidden": "true" });
+  const drawing = svg("svg", { class: "rows", width, height, "aria-hidden": "true" });
   names.forEach((name, row) => {
-    made.append(svgText(0, (row + 0.5) * side + 4, "label", name));
+    drawing.append(svgText(0, (row + 0.5) * side + 4, "label", name));
   });
-  return made;
+  return drawing;
 }
 
 const cut = (text: string, most: number): string =>

@@ -56,7 +56,7 @@ function size({ classes, workloads, total_classes, total_workloads }: Coverage):
 }
 
 const marked = (letter: string) => (row: Coverage["classes"][number]) =>
-  integer([...row.marks].filter((each) => each === letter).length);
+  integer([...row.marks].filter((mark) => mark === letter).length);
 
 const COLUMNS: readonly Column<Coverage["classes"][number]>[] = [
   { title: "Device", cell: ({ device }) => classCell(device) },

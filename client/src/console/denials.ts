@@ -94,10 +94,10 @@ function forTheOperator(): HTMLElement {
 }
 
 function button(deed: Deed): HTMLElement {
-  const made = element("button", deed.denied ? "plain danger" : "plain", `${deed.verb}…`);
-  made.type = "button";
-  made.addEventListener("click", () => confirm(deed));
-  return made;
+  const button = element("button", deed.denied ? "plain danger" : "plain", `${deed.verb}…`);
+  button.type = "button";
+  button.addEventListener("click", () => confirm(deed));
+  return button;
 }
 
 /** Asks for a reason, does it, and says what came of it. It goes with the view that it is of. */

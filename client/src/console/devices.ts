@@ -43,9 +43,9 @@ export function devicesView({ query }: Route, signal: AbortSignal): readonly HTM
 
 function draw({ devices, total }: DeviceList, query: Route["query"], size: number): Node {
   if (devices.length > 0) {
-    const made = table("Devices, the latest first", COLUMNS, devices);
+    const listed = table("Devices, the latest first", COLUMNS, devices);
     const page = { view: "devices", query, size, shown: devices.length, total } as const;
-    return element("div", "", made, pager({ ...page, what: "device" }));
+    return element("div", "", listed, pager({ ...page, what: "device" }));
   }
   const remedy: Cell = link(address("invite"), "Tune a device");
   return element("div", "", empty("No device has taken part yet.", remedy));

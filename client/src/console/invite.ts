@@ -53,16 +53,16 @@ function invitation(text: string): readonly HTMLElement[] {
     return [notice("This is no address. Write it as in http://192.168.0.10:8787/agent.")];
   }
   if (isLoopback(url.hostname)) return [loopbackNotice(url)];
-  const made = [picture(url.href), element("p", "", "Scan it, or type ", code(url.href), ".")];
+  const pieces = [picture(url.href), element("p", "", "Scan it, or type ", code(url.href), ".")];
   if (url.protocol === "http:") {
-    made.push(
+    pieces.push(
       notice(
         "Over http browsers give a page a coarse clock and no WebGPU: timing takes longer, and the " +
           "GPU is left out. Over https both are there.",
       ),
     );
   }
-  return made;
+  return pieces;
 }
 
 function loopbackNotice(url: URL): HTMLElement {
@@ -83,14 +83,14 @@ function picture(text: string): HTMLElement {
   const modules = data.flatMap((row, y) =>
     row.flatMap((dark, x) => (dark ? [`M${x} ${y}h1v1h-1z`] : [])),
   );
-  const made = svg("svg", {
+  const drawing = svg("svg", {
     viewBox: `0 0 ${size} ${size}`,
     role: "img",
     "aria-label": `QR code of ${text}`,
     "shape-rendering": "crispEdges",
   });
-  made.append(svg("path", { d: modules.join("") }));
+  drawing.append(svg("path", { d: modules.join("") }));
   const frame = element("div", "qr");
-  frame.append(made);
+  frame.append(drawing);
   return frame;
 }

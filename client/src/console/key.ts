@@ -128,11 +128,11 @@ interface Ranked extends CandidateStanding {
 }
 
 const ranked = (standings: readonly CandidateStanding[]): readonly Ranked[] =>
-  standings.map((each, index) => ({ ...each, rank: index + 1 }));
+  standings.map((standing, index) => ({ ...standing, rank: index + 1 }));
 
 function columns(served: string, key: Key): readonly Column<Ranked>[] {
   const isDenied = (artifact: string): boolean =>
-    key.decisions.some((each) => each.denied && each.artifact === artifact);
+    key.decisions.some((decision) => decision.denied && decision.artifact === artifact);
   const role = ({ candidate, artifact }: Ranked): string =>
     [
       candidate === served ? "served" : "",
@@ -150,7 +150,7 @@ function columns(served: string, key: Key): readonly Column<Ranked>[] {
     { title: "Compiled in", numeric: true, cell: ({ compile_ms }) => milliseconds(compile_ms) },
     { title: "Outcome", cell: ({ outcome }) => outcome },
     { title: "", cell: role },
-    { title: "Config", cell: (each) => code(configText(each)) },
+    { title: "Config", cell: (standing) => code(configText(standing)) },
     ...operated<Ranked>(({ artifact }) => (isDenied(artifact) ? "" : deny(key, artifact))),
   ];
 }

@@ -34,13 +34,13 @@ const columns = (model: string): readonly Column<PlanCoverage>[] => [
     numeric: true,
     cell: ({ prepare_ms }) => duration(prepare_ms === null ? null : prepare_ms * 1e6),
   },
-  { title: "Over time", cell: (each) => link(timelineAddress(model, each), "every kernel") },
+  { title: "Over time", cell: (plan) => link(timelineAddress(model, plan), "every kernel") },
   { title: "Page loads", numeric: true, cell: ({ page_loads }) => integer(page_loads) },
 ];
 
 const wrongColumns: readonly Column<WrongPlan>[] = [
   { title: "Device class", cell: ({ device_class }) => code(device_class) },
-  { title: "Plan", cell: (each) => `${plan(each)}${each.dtype === "f16" ? " in f16" : ""}` },
+  { title: "Plan", cell: (own) => `${plan(own)}${own.dtype === "f16" ? " in f16" : ""}` },
   { title: "Wrong", cell: ({ outputs }) => outputs.join(", ") },
   { title: "Networks", numeric: true, cell: ({ networks }) => integer(networks) },
   { title: "Since", numeric: true, cell: ({ since }) => ago(since, Date.now()) },

@@ -56,10 +56,10 @@ function show(moved: boolean): void {
   const parts = route === null ? unknownView() : viewOf(route, current.signal);
   byId("view").replaceChildren(heading, ...parts);
   document.title = `${title} · kernelzoo`;
-  for (const each of document.querySelectorAll("nav a[data-view]")) {
-    const here = each.getAttribute("data-view") === route?.view;
-    if (here) each.setAttribute("aria-current", "page");
-    else each.removeAttribute("aria-current");
+  for (const anchor of document.querySelectorAll("nav a[data-view]")) {
+    const here = anchor.getAttribute("data-view") === route?.view;
+    if (here) anchor.setAttribute("aria-current", "page");
+    else anchor.removeAttribute("aria-current");
   }
   if (moved) heading.focus();
 }

@@ -31,28 +31,28 @@ export function table<Row>(
     });
     return withRole("row", element("tr", "", ...cells));
   });
-  const made = element(
+  const node = element(
     "table",
     "",
     element("caption", "hidden", caption),
     withRole("rowgroup", element("thead", "", withRole("row", element("tr", "", ...head)))),
     withRole("rowgroup", element("tbody", "", ...body)),
   );
-  return scrolling(caption, withRole("table", made));
+  return scrolling(caption, withRole("table", node));
 }
 
-function withRole<T extends HTMLElement>(role: string, made: T): T {
-  made.setAttribute("role", role);
-  return made;
+function withRole<T extends HTMLElement>(role: string, node: T): T {
+  node.setAttribute("role", role);
+  return node;
 }
 
 /** Wider than a phone: it scrolls by itself, with the keyboard too. */
 export function scrolling(label: string, content: HTMLElement): HTMLElement {
-  const made = element("div", "scroll", content);
-  made.tabIndex = 0;
-  made.setAttribute("role", "region");
-  made.setAttribute("aria-label", label);
-  return made;
+  const region = element("div", "scroll", content);
+  region.tabIndex = 0;
+  region.setAttribute("role", "region");
+  region.setAttribute("aria-label", label);
+  return region;
 }
 
 export function card(title: string, ...children: readonly Cell[]): HTMLElement {
@@ -60,9 +60,9 @@ export function card(title: string, ...children: readonly Cell[]): HTMLElement {
 }
 
 export function link(href: string, ...children: readonly Cell[]): HTMLElement {
-  const made = element("a", "", ...children);
-  made.href = href;
-  return made;
+  const anchor = element("a", "", ...children);
+  anchor.href = href;
+  return anchor;
 }
 
 export const code = (text: string): HTMLElement => element("code", "", text);
@@ -120,15 +120,15 @@ export function classDetail(deviceClass: string): string {
 }
 
 export function classCell(device: Classed): HTMLElement {
-  const made = element(
+  const node = element(
     "span",
     "",
     deviceName(device),
     " ",
     element("span", "quiet", classDetail(device.device_class)),
   );
-  made.title = device.device_class;
-  return made;
+  node.title = device.device_class;
+  return node;
 }
 
 export const keyLink = (workload: string, deviceClass: string): HTMLElement =>

@@ -13,7 +13,7 @@ export function registerForm(): HTMLElement {
   workload.maxLength = 128;
   const target = element("select", "");
   target.id = "register-target";
-  target.append(...TARGETS.map((each) => new Option(each, each)));
+  target.append(...TARGETS.map((target) => new Option(target, target)));
   const key = input("register-key", "password", "");
   key.required = true;
   key.value = operatorKey();
@@ -37,7 +37,7 @@ export function registerForm(): HTMLElement {
       said.replaceChildren(...answer);
     });
   });
-  const made = element(
+  const details = element(
     "details",
     "",
     element("summary", "", "Have a workload tuned"),
@@ -53,8 +53,8 @@ export function registerForm(): HTMLElement {
     form,
     said,
   );
-  made.id = "register";
-  return made;
+  details.id = "register";
+  return details;
 }
 
 async function register(workload: string, target: string): Promise<readonly (Node | string)[]> {
@@ -67,12 +67,12 @@ async function register(workload: string, target: string): Promise<readonly (Nod
 }
 
 function input(id: string, type: string, hint: string): HTMLInputElement {
-  const made = element("input", "");
-  made.id = id;
-  made.type = type;
-  made.placeholder = hint;
-  made.autocomplete = "off";
-  return made;
+  const input = element("input", "");
+  input.id = id;
+  input.type = type;
+  input.placeholder = hint;
+  input.autocomplete = "off";
+  return input;
 }
 
 function field(title: string, control: HTMLElement): HTMLElement {

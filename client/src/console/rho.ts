@@ -43,7 +43,7 @@ function told(faster: readonly string[] | null): string {
 
 /** Explains what a reader needs to know of the `r3-011` beside a class. */
 export function aboutRho(): HTMLElement {
-  const made = element(
+  const node = element(
     "details",
     "about",
     element("summary", "", "What is ρ?"),
@@ -59,6 +59,6 @@ export function aboutRho(): HTMLElement {
         "are another class: other kernels win on them.",
     ),
   );
-  made.id = "about-rho";
-  return made;
+  node.id = "about-rho";
+  return node;
 }

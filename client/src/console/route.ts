@@ -17,7 +17,7 @@ export interface Route {
 export function parseRoute(hash: string): Route | null {
   const [path = "", query = ""] = hash.replace(/^#?\/?/, "").split("?");
   const [name = "", ...rest] = path.split("/").filter(Boolean).map(decoded);
-  const view = VIEWS.find((each) => each === (name || "overview"));
+  const view = VIEWS.find((known) => known === (name || "overview"));
   if (view === undefined) return null;
   return { view, path: rest, query: Object.fromEntries(new URLSearchParams(query)) };
 }

@@ -26,7 +26,7 @@ function choice({ name, title, choices }: Filter, value: string): HTMLElement {
   const select = element("select", "");
   select.name = name;
   select.id = `search-${name}`;
-  select.append(new Option("any", ""), ...choices.map((each) => new Option(each, each)));
+  select.append(new Option("any", ""), ...choices.map((choice) => new Option(choice, choice)));
   select.value = choices.includes(value) ? value : "";
   select.addEventListener("change", () => select.form?.requestSubmit());
   const label = element("label", "", title);
@@ -59,8 +59,8 @@ export function searchForm(
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const given = new FormData(form);
-    const told = namesOf(filters).map((name) => [name, String(given.get(name) ?? "").trim()]);
-    location.hash = address(view, [], Object.fromEntries(told));
+    const pairs = namesOf(filters).map((name) => [name, String(given.get(name) ?? "").trim()]);
+    location.hash = address(view, [], Object.fromEntries(pairs));
   });
   return form;
 }

@@ -77,7 +77,7 @@ function timeline({ first_ms, swaps }: ModelTimeline): readonly HTMLElement[] {
 function secondsOf(swaps: readonly TimelineSwap[], first: TimelineSwap): readonly number[] {
   const at = swaps.map((swap) => (Date.parse(swap.at) - Date.parse(first.at)) / 1000);
   const before = (at.at(-1) ?? 0) / 20 || 1;
-  return at.map((each) => each + before);
+  return at.map((seconds) => seconds + before);
 }
 
 const MEANINGS = [
@@ -107,8 +107,8 @@ function chart(
   );
   for (const { swap, x: atX, y: atY } of steps) {
     const [shape, look] = swap.served ? MEANINGS[0] : MEANINGS[1];
-    const told = `${swap.workload}: ${nanoseconds(swap.before_ms)} → ${nanoseconds(swap.after_ms)}`;
-    picture.append(mark(shape, atX, atY, look, told));
+    const title = `${swap.workload}: ${nanoseconds(swap.before_ms)} → ${nanoseconds(swap.after_ms)}`;
+    picture.append(mark(shape, atX, atY, look, title));
   }
   return element("div", "", picture, legend(MEANINGS));
 }

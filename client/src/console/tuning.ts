@@ -83,8 +83,8 @@ function summary(job: Job): readonly HTMLElement[] {
 }
 
 function curve({ curves, quorum, job }: JobProgress, across: Horizontal): readonly HTMLElement[] {
-  const told = curves.filter((each) => each.shown && each.points.length > 0);
-  const hidden = curves.filter((each) => !each.shown);
+  const shown = curves.filter((curve) => curve.shown && curve.points.length > 0);
+  const hidden = curves.filter((curve) => !curve.shown);
   const back = hidden.map(({ device, candidates }) =>
     keptBack(device.identities, quorum, `${count(candidates, "candidate")} were measured`),
   );
@@ -92,19 +92,30 @@ function curve({ curves, quorum, job }: JobProgress, across: Horizontal): readon
     const remedy = link(address("invite"), "Tune a device");
     return [empty("No agent has measured this job yet.", remedy)];
   }
-  if (told.length === 0) return back;
-  return [switches(job, across), curveChart(told, across), classes(told, job), aboutRho(), ...back];
+  if (shown.length === 0) return back;
+  return [
+    switches(job, across),
+    curveChart(shown, across),
+    classes(shown, job),
+    aboutRho(),
+    ...back,
+  ];
 }
 
 function switches({ job }: Job, across: Horizontal): HTMLElement {
   const choice = (name: Horizontal, text: string): HTMLElement => {
-    const made = link(address("tuning", [String(job)], { across: name }), text);
-    if (name === across) made.setAttribute("aria-current", "true");
-    return made;
+    const anchor = link(address("tuning", [String(job)], { across: name }), text);
+    if (name === across) anchor.setAttribute("aria-current", "true");
+    return anchor;
   };
-  const made = element("nav", "choice", choice("rounds", "By rounds"), choice("time", "By time"));
-  made.setAttribute("aria-label", "Horizontal axis");
-  return made;
+  const switches = element(
+    "nav",
+    "choice",
+    choice("rounds", "By rounds"),
+    choice("time", "By time"),
+  );
+  switches.setAttribute("aria-label", "Horizontal axis");
+  return switches;
 }
 
 function classes(curves: readonly Curve[], { workload }: Job): HTMLElement {
@@ -114,16 +125,16 @@ function classes(curves: readonly Curve[], { workload }: Job): HTMLElement {
       title: "Device",
       cell: ({ device }) => classCell(device),
     },
-    { title: "Best", numeric: true, cell: (each) => rate(last(each)?.gflops ?? null) },
+    { title: "Best", numeric: true, cell: (curve) => rate(last(curve)?.gflops ?? null) },
     {
       title: "Found in round",
       numeric: true,
-      cell: (each) => integer(last(each)?.round ?? 0),
+      cell: (curve) => integer(last(curve)?.round ?? 0),
     },
     {
       title: "Found after",
       numeric: true,
-      cell: (each) => milliseconds(1000 * (last(each)?.elapsed_s ?? 0)),
+      cell: (curve) => milliseconds(1000 * (last(curve)?.elapsed_s ?? 0)),
     },
     { title: "First kernel", numeric: true, cell: ({ points }) => rate(points[0]?.gflops ?? null) },
     { title: "Candidates", numeric: true, cell: ({ candidates }) => integer(candidates) },
@@ -143,7 +154,9 @@ const STAGES = {
 } as const satisfies Record<OutcomeCount["outcome"], string>;
 
 function outcomes(curves: readonly Curve[]): Cell {
-  const all = curves.flatMap((each) => each.outcomes.map((of) => ({ ...of, device: each.device })));
+  const all = curves.flatMap((curve) =>
+    curve.outcomes.map((of) => ({ ...of, device: curve.device })),
+  );
   const seen = all.filter(({ measurements }) => measurements > 0);
   if (seen.length === 0) return empty("Nothing has been measured yet.");
   const columns: readonly Column<(typeof seen)[number]>[] = [

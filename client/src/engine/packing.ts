@@ -41,7 +41,7 @@ export function plainTensors({
   layouts,
 }: Pick<KernelWire, "layouts" | "tensors">): readonly TensorWire[] {
   return tensors.map((tensor) => {
-    const layout = layouts.find((each) => each.tensor === tensor.name);
+    const layout = layouts.find((packed) => packed.tensor === tensor.name);
     return layout === undefined ? tensor : packTensors(layout.pack).plain;
   });
 }
@@ -79,7 +79,7 @@ export function writeInput(
   base: number,
   write: (view: TensorView) => void,
 ): void {
-  const layout = kernel.layouts.find((each) => each.tensor === tensor.name);
+  const layout = kernel.layouts.find((packed) => packed.tensor === tensor.name);
   if (layout === undefined) {
     write(arena.view(base + offset, tensor, elements));
     return;

@@ -3,10 +3,10 @@
 /** Bits of the fractional parts of the cube and square roots of the first 64 primes. */
 function rootFractions(degree: number, count: number): Uint32Array {
   const fractions = new Uint32Array(count);
-  for (let n = 2, found = 0; found < count; n++) {
+  for (let n = 2, primes = 0; primes < count; n++) {
     if (!isPrime(n)) continue;
     const root = n ** (1 / degree);
-    fractions[found++] = (root - Math.floor(root)) * 2 ** 32;
+    fractions[primes++] = (root - Math.floor(root)) * 2 ** 32;
   }
   return fractions;
 }

@@ -17,8 +17,8 @@ function distance(left: string, right: string): number {
 /** The known name that is nearest; undefined where none is near. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
   const most = Math.ceil(name.length / 3);
-  const near = known.map((each) => {
-    return [distance(name.toLowerCase(), each.toLowerCase()), each] as const;
+  const near = known.map((word) => {
+    return [distance(name.toLowerCase(), word.toLowerCase()), word] as const;
   });
   return near.filter(([far]) => far <= most).sort(([a], [b]) => a - b)[0]?.[1];
 }

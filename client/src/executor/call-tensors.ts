@@ -15,8 +15,8 @@ export function refuseMisfit(
   const plain = plainTensors(kernel);
   const fits = call.tensors.map((index, i) => {
     const { dtype, shape, weight } = plan.tensors[index] as PlanTensor;
-    const wanted = plain[i]?.dtype === dtype ? elementsOf(plain[i]) : 0;
-    return wanted === productOf(shape) && (weight !== undefined || packOf(kernel, i) === null);
+    const elements = plain[i]?.dtype === dtype ? elementsOf(plain[i]) : 0;
+    return elements === productOf(shape) && (weight !== undefined || packOf(kernel, i) === null);
   });
   if (!fits.includes(false) && fits.length === plain.length) return;
   throw new KernelZooError(

@@ -22,21 +22,21 @@ export const goldenParts = (
  * Returns whether no entry, or no more than `off` of them, differs by more than `tolerance` times
  * the largest one that is right.
  */
-export function isNear(right: Stored, found: Stored, tolerance: number, off = 0): boolean {
+export function isNear(right: Stored, output: Stored, tolerance: number, off = 0): boolean {
   let largest = 0;
   for (const entry of right) {
     if (Number.isFinite(entry)) largest = Math.max(largest, Math.abs(entry));
   }
-  if (maxDifference(right, found) <= tolerance * largest) return true;
-  return off > 0 && countOff(right, found, tolerance * largest) <= off;
+  if (maxDifference(right, output) <= tolerance * largest) return true;
+  return off > 0 && countOff(right, output, tolerance * largest) <= off;
 }
 
 /** Counts entries that differ by more than `most`, or are no numbers where the right ones are. */
-export function countOff(right: Stored, found: Stored, most: number): number {
+export function countOff(right: Stored, output: Stored, most: number): number {
   let count = 0;
   for (let i = 0; i < right.length; i++) {
-    const [wanted, own] = [right[i] as number, found[i] as number];
-    if (!(Math.abs(wanted - own) <= most || Object.is(wanted, own))) count += 1;
+    const [expected, own] = [right[i] as number, output[i] as number];
+    if (!(Math.abs(expected - own) <= most || Object.is(expected, own))) count += 1;
   }
   return count;
 }
@@ -44,11 +44,11 @@ export function countOff(right: Stored, found: Stored, most: number): number {
 /** The name of the first output that differs; undefined where all are right. */
 export function wrongOutput(
   { outputs, golden }: PlanWire,
-  found: readonly Stored[],
-  wanted: readonly Stored[],
+  computed: readonly Stored[],
+  rights: readonly Stored[],
 ): string | undefined {
-  const wrong = wanted.findIndex(
-    (right, i) => !isNear(right, found[i] as Stored, golden.tolerance, golden.outputs[i]?.off),
+  const wrong = rights.findIndex(
+    (right, i) => !isNear(right, computed[i] as Stored, golden.tolerance, golden.outputs[i]?.off),
   );
   return outputs[wrong]?.name;
 }

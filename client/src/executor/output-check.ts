@@ -39,11 +39,11 @@ export async function checked(
   const bytes = await download(url, (response) => response.arrayBuffer());
   await refuseChanged(new Uint8Array(bytes), golden.sha256, url);
   progress({ phase: "check", loaded: 0, total });
-  const found = await run(goldenParts(bytes, inputs, golden.inputs));
-  if (found === null) return false;
+  const ran = await run(goldenParts(bytes, inputs, golden.inputs));
+  if (ran === null) return false;
   progress({ phase: "check", loaded: total, total });
-  const wanted = goldenParts(bytes, outputs, golden.outputs);
-  const wrong = wrongOutput(plan, found.outputs, wanted);
+  const expected = goldenParts(bytes, outputs, golden.outputs);
+  const wrong = wrongOutput(plan, ran.outputs, expected);
   if (wrong === undefined) return true;
   throw new WrongOutput(wrong);
 }

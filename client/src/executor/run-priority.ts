@@ -31,7 +31,7 @@ export class RunsFirst {
   /** Waits for runs that are under way, and disposes of what only they may still submit. */
   async release(all: ReadonlyMap<unknown, { dispose(): void }> = new Map()): Promise<void> {
     await this.rest();
-    for (const each of all.values()) each.dispose();
+    for (const held of all.values()) held.dispose();
   }
 
   /** Resolves once no run is under way or asked for. */

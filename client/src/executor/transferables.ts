@@ -7,4 +7,4 @@ export const isShared = ({ buffer }: AnyEntries): boolean => !(buffer instanceof
 
 /** Returns the buffers that a message with these arrays transfers. */
 export const buffersOf = (arrays: readonly AnyEntries[]): ArrayBuffer[] =>
-  arrays.filter((each) => !isShared(each)).map(({ buffer }) => buffer as ArrayBuffer);
+  arrays.filter((array) => !isShared(array)).map(({ buffer }) => buffer as ArrayBuffer);

@@ -53,7 +53,7 @@ export function serve(
   let executor: Executor | null = null;
   let last: Promise<unknown> = Promise.resolve();
   /** Runs that are not over. */
-  let wanted = 0;
+  let waiting = 0;
   const aborted = new Set<number>();
 
   const load = async (order: LoadOrder, given: MessagePort | undefined): Promise<void> => {
@@ -76,8 +76,8 @@ export function serve(
       await last;
       await sleep(IDLE_MS);
       const patient = yields < MOST_YIELDS;
-      if (wanted > 0 && patient) continue;
-      const checked = last.then(() => served.check(ports, () => wanted > 0 && patient));
+      if (waiting > 0 && patient) continue;
+      const checked = last.then(() => served.check(ports, () => waiting > 0 && patient));
       last = checked.catch(() => undefined);
       if (await checked) return;
     }
@@ -88,7 +88,7 @@ export function serve(
     try {
       const gone = stoppable ? (): boolean => aborted.has(id) : unstoppable;
       // Without it, nothing is heard from the last part of one run to the first breath of the next.
-      if (wanted > 1 && !executor?.overlaps) await ports.breathe();
+      if (waiting > 1 && !executor?.overlaps) await ports.breathe();
       const result = gone() ? null : ((await executor?.run(feeds, gone, timed, into)) ?? null);
       if (result === null) return post({ type: "aborted", id });
       const sent = buffersOf([...feeds, ...result.outputs, result.times]);
@@ -97,7 +97,7 @@ export function serve(
       post({ type: "failed", id, failure: failureOf(thrown) });
     } finally {
       aborted.delete(id);
-      wanted -= 1;
+      waiting -= 1;
     }
   };
 
@@ -113,7 +113,7 @@ export function serve(
   serveMessages<ToRuntime>({
     load: ({ order, beside }) => load(order, beside),
     run(asked) {
-      wanted += 1;
+      waiting += 1;
       last = executor?.overlaps ? run(asked) : last.then(() => run(asked));
     },
     soon: () => executor?.soon?.(),

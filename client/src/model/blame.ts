@@ -34,7 +34,7 @@ export async function replaced(
   if (fault !== null) {
     const { workload, artifact } = fault;
     failures.note({ workload, device_class, artifact }, error);
-    if (left.some(([each]) => each === workload)) next.set(workload, fault.message);
+    if (left.some(([key]) => key === workload)) next.set(workload, fault.message);
   } else if (stage === "validate" || stage === "compile" || stage === "compare") {
     for (const [workload, served] of left) {
       const reason = await wrong(host, target, answered, workload, served);
@@ -49,7 +49,7 @@ export async function replaced(
 }
 
 /** Wrong outputs that this page has told of, each by its golden file and class. */
-const told = new Set<string>();
+const reported = new Set<string>();
 
 /**
  * Tells the zoo, once in a page, that a model is wrong on default kernels. A file or a bundle on a
@@ -59,8 +59,8 @@ function tellWrong({ answer, origin }: Answered, output: string): void {
   const { name, device_class, plan } = answer;
   const golden = plan.golden.sha256;
   const about = `${golden} ${device_class}`;
-  if (new URL(origin).pathname.endsWith(".json") || told.has(about)) return;
-  told.add(about);
+  if (new URL(origin).pathname.endsWith(".json") || reported.has(about)) return;
+  reported.add(about);
   const url = new URL("./v1/wrong-outputs", origin);
   postReport(url, { model: name, golden, device_class, output });
 }

@@ -106,7 +106,7 @@ export class Branches<Outputs, Options> {
       return model;
     }
     await model.dispose();
-    const told = Object.entries(asked).map(([name, extent]) => `${name}=${extent}`);
-    throw refused(`This file is no plan for ${told.join(", ")}: open the file that is.`);
+    const extents = Object.entries(asked).map(([name, extent]) => `${name}=${extent}`);
+    throw refused(`This file is no plan for ${extents.join(", ")}: open the file that is.`);
   }
 }

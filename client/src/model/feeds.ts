@@ -106,14 +106,14 @@ function lowWords(entries: BigInt64Array<ArrayBuffer>): Int32Array<ArrayBuffer> 
 
 /** Integers as numbers of 64 bits. */
 function widened(entries: Stored): BigInt64Array<ArrayBuffer> {
-  const made = new BigInt64Array(entries.length);
-  const words = new Int32Array(made.buffer);
+  const wide = new BigInt64Array(entries.length);
+  const words = new Int32Array(wide.buffer);
   for (let i = 0; i < entries.length; i++) {
     const word = entries[i] as number;
     words[2 * i] = word;
     words[2 * i + 1] = word >> 31;
   }
-  return made;
+  return wide;
 }
 
 function areWithin(entries: Int32Array, rows: PortWire["rows"]): boolean {

@@ -13,11 +13,11 @@ export class Listeners<Events extends object> {
    * Tells all listeners of an event. What one of them throws is reported, as of any event, and the
    * others and the caller go on.
    */
-  tell<Event extends keyof Events>(event: Event, told: Events[Event]): void {
-    for (const [each, listener] of this.#all) {
-      if (each !== event) continue;
+  tell<Event extends keyof Events>(event: Event, value: Events[Event]): void {
+    for (const [heard, listener] of this.#all) {
+      if (heard !== event) continue;
       try {
-        listener(told as never);
+        listener(value as never);
       } catch (thrown) {
         reportError(thrown);
       }

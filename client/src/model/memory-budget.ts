@@ -14,9 +14,9 @@ const UNKNOWN_GIB = 4;
 
 /** Half of the device's memory, as far as its browser tells of it. */
 function usualBytes(): number {
-  const told = (globalThis.navigator as { readonly deviceMemory?: number } | undefined)
+  const deviceGib = (globalThis.navigator as { readonly deviceMemory?: number } | undefined)
     ?.deviceMemory;
-  return ((told ?? UNKNOWN_GIB) * GIB) / 2;
+  return ((deviceGib ?? UNKNOWN_GIB) * GIB) / 2;
 }
 
 /** The memory that is left for a model that does not fit. */
@@ -36,7 +36,7 @@ export function reserve(
   bytes: number,
   limit = usualBytes(),
 ): MemoryLack | null {
-  const others = [...held].filter(([each]) => each !== owner).map(([, model]) => model);
+  const others = [...held].filter(([holder]) => holder !== owner).map(([, model]) => model);
   const leftBytes = others.reduce((left, model) => left - model.bytes, limit);
   if (bytes > leftBytes) return { leftBytes, others };
   held.set(owner, { name, bytes });

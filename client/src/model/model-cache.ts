@@ -222,9 +222,9 @@ function withoutWrong(answer: ModelAnswer, fallbacks: Fallbacks): ModelAnswer {
  * Fetches a file as it was when the model was loaded: its hash is that of the answer. Throws
  * KernelZooError (storage) where the file has another.
  */
-async function fetched(url: URL, wanted: string): Promise<Bytes> {
+async function fetched(url: URL, digest: string): Promise<Bytes> {
   const bytes = new Uint8Array(await (await fetch(url)).arrayBuffer());
-  if ((await sha256(bytes)) === wanted) return bytes;
+  if ((await sha256(bytes)) === digest) return bytes;
   throw storageError(`${url} is not what the model says. A proxy may have changed it.`);
 }
 
@@ -234,8 +234,8 @@ async function modulesOf(opener: Opener, answer: ModelAnswer): Promise<readonly 
   const kernels = answer.plan.kernels.map((key) => (answer.kernels[key] as ServedKernel).kernel);
   const { kernelFiles } = await import("../backend/wasm/kernel-files.js");
   return Promise.all(
-    kernelFiles(answer, kernels).map(async ({ url, sha256: wanted, functions }) => {
-      const bytes = await fetched(opener.located(url), wanted);
+    kernelFiles(answer, kernels).map(async ({ url, sha256: digest, functions }) => {
+      const bytes = await fetched(opener.located(url), digest);
       return { bytes: toBase64(bytes), functions };
     }),
   );

@@ -199,8 +199,8 @@ export class Model<Types extends ModelTypes = AnyModel> {
   }
 
   /** @internal */
-  tell<Event extends keyof ModelEvents>(event: Event, told: ModelEvents[Event]): void {
-    this.#listeners.tell(event, told);
+  tell<Event extends keyof ModelEvents>(event: Event, value: ModelEvents[Event]): void {
+    this.#listeners.tell(event, value);
   }
 
   /**
@@ -290,14 +290,14 @@ export class Model<Types extends ModelTypes = AnyModel> {
   #sent(feeds: readonly Stored[]): readonly Stored[] {
     const spare = this.#spare;
     this.#spare = [];
-    return feeds.map((each, i) => (isShared(each) ? each : copied(each, spare[i])));
+    return feeds.map((feed, i) => (isShared(feed) ? feed : copied(feed, spare[i])));
   }
 
   async #run(feeds: readonly Stored[], options: ClientRun): Promise<Ran> {
     const opened = this.#opened;
     const { session } = await opened;
     const running = session.run(
-      feeds.map((each) => copied(each)),
+      feeds.map((feed) => copied(feed)),
       options,
     );
     return this.#ran(running, opened, feeds, options);

@@ -45,14 +45,14 @@ function spareOf(port: PortWire, open: Open, feed: Feed, axes: Axes): number {
   const entries = entriesOf(feed);
   const extent = entries.length / inner;
   const spare = ((port.shape[place] as number) - extent) / step;
-  const shape = port.shape.map((each, i) => (i === place ? extent : each));
-  const told = (feed as Shaped).shape;
-  const given = told ?? shape;
+  const shape = port.shape.map((size, i) => (i === place ? extent : size));
+  const stated = (feed as Shaped).shape;
+  const given = stated ?? shape;
   const fits = Number.isInteger(spare) && spare >= 0 && most - spare >= least;
   if (fits && given.join() === shape.join()) return spare;
   throw refused(
     `Input ${port.name} takes ${shapeText(port, axes)}, where ${name} is from ${least} to ${most}, ` +
-      `not ${told ? told.join("×") : `${entries.length} entries`}: cut or split it.`,
+      `not ${stated ? stated.join("×") : `${entries.length} entries`}: cut or split it.`,
   );
 }
 
@@ -69,25 +69,25 @@ function padded(port: PortWire, feed: Feed): Entries {
     return some.concat(new Array(length - some.length).fill(beyond));
   }
   const given = entries as unknown as TensorData;
-  const made = new (given.constructor as new (length: number) => TensorData)(length);
-  const isBig = made instanceof BigInt64Array || (made as unknown) instanceof BigUint64Array;
+  const filled = new (given.constructor as new (length: number) => TensorData)(length);
+  const isBig = filled instanceof BigInt64Array || (filled as unknown) instanceof BigUint64Array;
   if (isBig) {
-    (made as BigInt64Array).fill(BigInt(beyond), given.length);
-    (made as BigInt64Array).set(given as BigInt64Array);
+    (filled as BigInt64Array).fill(BigInt(beyond), given.length);
+    (filled as BigInt64Array).set(given as BigInt64Array);
   } else {
-    (made as Int32Array).fill(beyond, given.length);
-    (made as Int32Array).set(given as Int32Array);
+    (filled as Int32Array).fill(beyond, given.length);
+    (filled as Int32Array).set(given as Int32Array);
   }
-  return made;
+  return filled;
 }
 
 /** The feeds of the plan, with what each of its dimensions leaves out. Throws KernelZooError (run). */
 function fitted(plan: PlanWire, axes: Axes, feeds: Feeds): [Feeds, readonly number[]] {
   const spare: number[] = [];
   const first: string[] = [];
-  const made: Record<string, Feed> = { ...feeds };
-  const told = axes.map(({ input }) => plan.inputs[input]?.name);
-  const known = plan.inputs.map(({ name }) => name).filter((name) => !told.includes(name));
+  const paddedFeeds: Record<string, Feed> = { ...feeds };
+  const axisInputs = axes.map(({ input }) => plan.inputs[input]?.name);
+  const known = plan.inputs.map(({ name }) => name).filter((name) => !axisInputs.includes(name));
   const other = Object.keys(feeds).find((name) => !known.includes(name));
   if (other !== undefined) throw refused(misfitText(new Misfit("unknown", { name: other }, known)));
   for (const port of plan.inputs) {
@@ -103,12 +103,12 @@ function fitted(plan: PlanWire, axes: Axes, feeds: Feeds): [Feeds, readonly numb
     }
     spare[axis] = own;
     first[axis] ??= name;
-    made[name] = padded(port, feed);
+    paddedFeeds[name] = padded(port, feed);
   }
   for (const [i, { input }] of axes.entries()) {
-    made[(plan.inputs[input] as PortWire).name] = [spare[i] ?? 0];
+    paddedFeeds[(plan.inputs[input] as PortWire).name] = [spare[i] ?? 0];
   }
-  return [made, spare];
+  return [paddedFeeds, spare];
 }
 
 /** Counts the entries of a batch; feeds without a shape are of one. Throws KernelZooError (run). */
@@ -118,8 +118,8 @@ function batchEntries(plan: PlanWire, batch: Batch, feeds: Feeds): number {
     const { name, shape } = plan.inputs[number] as PortWire;
     const feed = Object.hasOwn(feeds, name) ? feeds[name] : undefined;
     if (feed === undefined || feed === null) continue;
-    const told = (feed as Shaped).shape;
-    const own = told?.length === shape.length ? (told[0] as number) : 1;
+    const stated = (feed as Shaped).shape;
+    const own = stated?.length === shape.length ? (stated[0] as number) : 1;
     if (own !== (entries ?? own)) {
       throw refused(
         `${batch.name} is ${entries} in ${first} and ${own} in ${name}: give inputs of one extent, ` +
@@ -163,17 +163,19 @@ function serveBatch<Types extends ModelTypes>(
   Object.assign(model, {
     async run(feeds: Feeds, options?: RunOptions<Types["outputs"]>) {
       const count = batchEntries(plan, batch, feeds);
-      const made: Record<string, TensorData>[] = [];
+      const results: Record<string, TensorData>[] = [];
       for (let entry = 0; entry < count; entry++) {
         const own = entryFeeds(plan, batch, feeds, entry, count);
-        made.push((await run(own as FeedsOf<Types>, options)) as Record<string, TensorData>);
+        results.push((await run(own as FeedsOf<Types>, options)) as Record<string, TensorData>);
       }
-      const [first = {}] = made;
+      const [first = {}] = results;
       if (count === 1) return first;
       return Object.fromEntries(
         Object.entries(first).map(([name, data]) => [
           name,
-          joins.includes(name) ? joined(made.map((outputs) => outputs[name] as TensorData)) : data,
+          joins.includes(name)
+            ? joined(results.map((outputs) => outputs[name] as TensorData))
+            : data,
         ]),
       );
     },
@@ -183,13 +185,13 @@ function serveBatch<Types extends ModelTypes>(
 function joined(parts: readonly TensorData[]): TensorData {
   const [first] = parts as [TensorData, ...TensorData[]];
   const kind = first.constructor as new (length: number) => Float32Array<ArrayBuffer>;
-  const made = new kind(parts.reduce((length, part) => length + part.length, 0));
+  const whole = new kind(parts.reduce((length, part) => length + part.length, 0));
   let at = 0;
   for (const part of parts) {
-    made.set(part as Float32Array<ArrayBuffer>, at);
+    whole.set(part as Float32Array<ArrayBuffer>, at);
     at += part.length;
   }
-  return made;
+  return whole;
 }
 
 /** Has a model take feeds of every extent that its plan serves, and answer as many entries. */
@@ -198,14 +200,14 @@ export function serveRanges<Types extends ModelTypes = AnyModel>(
   { answer: { plan } }: Opener,
 ): void {
   const axes = plan.axes ?? [];
-  const told = axes.map(({ input }) => plan.inputs[input]?.name);
+  const axisInputs = axes.map(({ input }) => plan.inputs[input]?.name);
   const run = model.run.bind(model);
   Object.assign(model, {
-    inputs: model.inputs.filter(({ name }) => !told.includes(name)),
+    inputs: model.inputs.filter(({ name }) => !axisInputs.includes(name)),
     async run(feeds: Feeds, options?: RunOptions<Types["outputs"]>) {
       const [whole, spare] = fitted(plan, axes, feeds);
-      const made = await run(whole as FeedsOf<Types>, options);
-      const outputs = { ...made } as Record<string, TensorData>;
+      const computed = await run(whole as FeedsOf<Types>, options);
+      const outputs = { ...computed } as Record<string, TensorData>;
       for (const { name, open, shape } of plan.outputs) {
         if (open === undefined) continue;
         const { axis, place, step } = open;

@@ -118,10 +118,10 @@ function chosenWith(
 /** The choice of the least total. Given its module, workloads do not depend on one another. */
 export function choose(answer: ModelAnswer, runs: number, network: Network = USUAL): Choice {
   const others = (answer.modules_by_runs ?? []).map(({ module }) => module);
-  const [first, ...rest] = [answer.module, ...others].map((module) =>
+  const [first, ...further] = [answer.module, ...others].map((module) =>
     chosenWith(answer, module, runs, network),
   );
-  return rest.reduce((a, b) => (b.totalMs < a.totalMs ? b : a), first as Choice);
+  return further.reduce((a, b) => (b.totalMs < a.totalMs ? b : a), first as Choice);
 }
 
 /** The answer with the kernels and the module of a choice. */

@@ -72,8 +72,8 @@ export async function compiled(
 
 /** Starts the first worker while the zoo answers. */
 async function workersOf({ threads, forbidden, shares }: Host, saved: boolean) {
-  const wanted = saved || threads.size > 1 || shares;
-  const full = wanted ? await WORKERS.executor.wasm() : null;
+  const needsAll = saved || threads.size > 1 || shares;
+  const full = needsAll ? await WORKERS.executor.wasm() : null;
   const beside = shares ? full?.besideOf : undefined;
   return { ...startWorkers(full?.default, !forbidden), beside };
 }
@@ -90,13 +90,18 @@ async function keptUnder(host: Host, key: string) {
 export async function openModel<Types extends ModelTypes = AnyModel>(
   host: Host,
   name: string,
-  { dimensions = {}, onProgress: progress = () => undefined, signal, ...rest }: ModelOptions = {},
+  {
+    dimensions = {},
+    onProgress: progress = () => undefined,
+    signal,
+    ...choices
+  }: ModelOptions = {},
   asked?: Promise<Answer<string>>,
 ): Promise<Model<Types>> {
-  const { save, ...others } = rest;
+  const { save, ...others } = choices;
   const openBranch = (branch: Dimensions) =>
     openModel<Types>(host, name, { ...others, dimensions: branch });
-  const { backend = host.backend } = rest;
+  const { backend = host.backend } = choices;
   let first = asked;
   const ask = () => {
     const answer = first;
@@ -128,27 +133,27 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
         );
   const requested = Promise.race([abortion(signal), targeted]);
   requested.catch(() => undefined); // It is awaited when the worker is on its way.
-  const { check = true, memoryBytes } = rest;
+  const { check = true, memoryBytes } = choices;
   const keeping = save === undefined ? null : keptUnder(host, save);
   keeping?.catch(() => undefined);
   const workers = await workersOf(host, save !== undefined);
   try {
     const shaping =
-      rest.tune === "idle"
+      choices.tune === "idle"
         ? import("../tuning/tuner.js")
-        : rest.runs && save === undefined
+        : choices.runs && save === undefined
           ? import("../tuning/few-runs.js")
           : null;
-    const [answered, shaper, found] = await Promise.all([requested, shaping, keeping]);
+    const [answered, shaper, keptGraph] = await Promise.all([requested, shaping, keeping]);
     progress({ phase: "plan", loaded: 1, total: 1 });
     const target = targetOf(answered.answer);
     const tuned =
       target === "javascript"
         ? null
-        : await shaper?.tuned(host, answered, target, rest, workers.next);
+        : await shaper?.tuned(host, answered, target, choices, workers.next);
     // Workers of a tuner start others themselves.
     const beside = tuned?.spawn ? undefined : workers.beside;
-    const order = { check, graph: found?.graph ?? null, memoryBytes, progress, signal, beside };
+    const order = { check, graph: keptGraph?.graph ?? null, memoryBytes, progress, signal, beside };
     const opener = new Opener(
       host,
       tuned?.answered ?? answered,
@@ -158,7 +163,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
     const model = new Model<Types>(opener, await opener.open(), openBranch);
     if (answered.answer.plan.axes) (await import("./ranges.js")).serveRanges(model, opener);
     tuned?.attach(model);
-    model.saved = found?.graphs.saveGraph(host, save as string, model, false);
+    model.saved = keptGraph?.graphs.saveGraph(host, save as string, model, false);
     model.saved?.catch(() => undefined); // The model runs without it.
     return model;
   } finally {

@@ -61,18 +61,18 @@ export async function chosen(
   const asked = onGpu(gpu.deviceClass);
   // A GPU is faster than JavaScript, measured or not.
   if (backend === "auto" && forbidden === null) {
-    const [wasm, found] = await Promise.all([onWasm(), asked.catch(() => null)]);
-    if (found !== null && suitsGpu(wasm.answer, found.answer)) {
-      return { ...found, spare: async () => wasm };
+    const [wasm, gpuAnswer] = await Promise.all([onWasm(), asked.catch(() => null)]);
+    if (gpuAnswer !== null && suitsGpu(wasm.answer, gpuAnswer.answer)) {
+      return { ...gpuAnswer, spare: async () => wasm };
     }
     return wasm;
   }
-  const found = await asked.catch((thrown: unknown) => {
+  const gpuAnswer = await asked.catch((thrown: unknown) => {
     if (backend === "auto") return null;
     throw thrown;
   });
-  if (found === null) return onWasm();
-  const [missing] = found.answer.missing;
-  if (missing === undefined) return { ...found, spare: onWasm };
+  if (gpuAnswer === null) return onWasm();
+  const [missing] = gpuAnswer.answer.missing;
+  if (missing === undefined) return { ...gpuAnswer, spare: onWasm };
   return { ...(await onWasm()), reason: `The zoo has no kernel of webgpu for ${missing} yet.` };
 }

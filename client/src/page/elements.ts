@@ -11,17 +11,17 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   className: string,
   ...children: readonly Child[]
 ): HTMLElementTagNameMap[K] {
-  const made = document.createElement(tag);
-  if (className !== "") made.className = className;
-  made.append(...children);
-  return made;
+  const node = document.createElement(tag);
+  if (className !== "") node.className = className;
+  node.append(...children);
+  return node;
 }
 
 /** The element with `id`, which the page's HTML has. */
 export function byId(id: string): HTMLElement {
-  const found = document.getElementById(id);
-  if (found === null) throw new Error(`The page has no element #${id}.`);
-  return found;
+  const node = document.getElementById(id);
+  if (node === null) throw new Error(`The page has no element #${id}.`);
+  return node;
 }
 
 /** Sets text only when it differs, so that a selection and a screen reader are left in peace. */
@@ -41,10 +41,10 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   attributes: Attributes,
   ...children: readonly (Node | string)[]
 ): SVGElementTagNameMap[K] {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
-  made.append(...children);
-  return made;
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value));
+  node.append(...children);
+  return node;
 }
 
 export const svgText = (x: number, y: number, className: string, text: string): SVGTextElement =>

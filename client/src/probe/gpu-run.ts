@@ -161,9 +161,9 @@ async function bitsOf(
       }
       const { base, advanced, margin } = primitive;
       const pair = [track.entrant(base, timer), track.entrant(advanced, timer)] as const;
-      const found = await faster(...pair, margin, limits, now);
-      bits += found.faster ? "1" : "0";
-      settled &&= found.settled;
+      const verdict = await faster(...pair, margin, limits, now);
+      bits += verdict.faster ? "1" : "0";
+      settled &&= verdict.settled;
     }
     return { bits, settled };
   } finally {

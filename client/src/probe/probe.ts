@@ -104,8 +104,8 @@ async function flopRates(
 ): Promise<RaceStanding> {
   const offered = entrants.filter((entrant) => entrant !== null);
   const { rates, settled } = await race(offered, onThisClock(limits), now);
-  const found = new Map(offered.map((entrant, i) => [entrant, rates[i] as number]));
-  return { rates: entrants.map((entrant) => (entrant && found.get(entrant)) ?? 0), settled };
+  const rateOf = new Map(offered.map((entrant, i) => [entrant, rates[i] as number]));
+  return { rates: entrants.map((entrant) => (entrant && rateOf.get(entrant)) ?? 0), settled };
 }
 
 /** Advanced over base of primitive `i`. */
@@ -162,7 +162,7 @@ export async function probe(features: readonly string[]): Promise<ProbeResult> {
   return {
     rho: `r${SUITE}-${bits.map(({ value }) => value).join("")}`,
     peaks: { mulAdd, fma },
-    settled: settled && bits.every((each) => each.settled),
+    settled: settled && bits.every((verdict) => verdict.settled),
   };
 }
 

@@ -66,7 +66,8 @@ export function chooseOffer<Offer extends Pick<BundledManifest, "device_classes"
   own: readonly string[],
 ): Offer | undefined {
   const worth = ({ device_classes }: Offer): number =>
-    3 * device_classes.filter((each) => own.includes(each)).length + device_classes.length;
+    3 * device_classes.filter((deviceClass) => own.includes(deviceClass)).length +
+    device_classes.length;
   return offers
     .filter(({ device_classes }) => device_classes.every((c) => own.some((o) => runsOn(c, o))))
     .sort((a, b) => worth(b) - worth(a))[0];

@@ -102,8 +102,8 @@ export class GpuKernel {
     const { buffer, tensor } = this.#tensor(name);
     const suits = isViewOf(tensor.dtype, entries) || suitsFloat16(tensor, entries);
     if (entries.length !== elementsOf(tensor) || !suits) {
-      const wanted = `${elementsOf(tensor)} entries of ${tensor.dtype}`;
-      throw new KernelZooError("run", `${name} has ${wanted}, not ${entries.length} of these.`);
+      const size = `${elementsOf(tensor)} entries of ${tensor.dtype}`;
+      throw new KernelZooError("run", `${name} has ${size}, not ${entries.length} of these.`);
     }
     writeEntries(this.device, buffer, stored(tensor, entries));
   }
@@ -153,7 +153,7 @@ export class GpuKernel {
   }
 
   #tensor(name: string): { readonly buffer: GPUBuffer; readonly tensor: TensorWire } {
-    const tensor = this.#tensors.find((each) => each.name === name);
+    const tensor = this.#tensors.find((known) => known.name === name);
     const buffer = this.buffers[name];
     if (tensor !== undefined && buffer !== undefined) return { buffer, tensor };
     const names = Object.keys(this.buffers).join(", ");

@@ -22,8 +22,8 @@ const ALIGNMENT = 64;
 /** A manifest without a missing kernel, or the last one: a zoo compiles them for who asks first. */
 export async function patientManifest(ask: () => Promise<TimedManifest>): Promise<TimedManifest> {
   for (let tries = 1; ; tries++) {
-    const found = await ask();
-    if (found.manifest.missing.length === 0 || tries === TRIES) return found;
+    const answer = await ask();
+    if (answer.manifest.missing.length === 0 || tries === TRIES) return answer;
     await new Promise((resolve) => setTimeout(resolve, WAIT_MS));
   }
 }
@@ -152,9 +152,9 @@ export async function inJavaScript(
     await session.complete;
   } catch (thrown) {
     session.end(thrown);
-    const found = fault(thrown);
-    if (!(found instanceof KernelZooError) || forbidden === null) throw found;
-    throw new KernelZooError(found.stage, `${forbidden} ${found.message}`, thrown);
+    const error = fault(thrown);
+    if (!(error instanceof KernelZooError) || forbidden === null) throw error;
+    throw new KernelZooError(error.stage, `${forbidden} ${error.message}`, thrown);
   }
   return new ScriptKernel(plan, session, fault);
 }

@@ -64,14 +64,14 @@ export class Constants {
  * Runs a wasm kernel on seeded inputs in memory of its own. Throws KernelZooError: memory, compile,
  * run.
  */
-export function wasmOutput(arena: Arena, made: LoadedKernel): Float32Array {
-  const tensors = new Tensors(arena, made);
+export function wasmOutput(arena: Arena, loaded: LoadedKernel): Float32Array {
+  const tensors = new Tensors(arena, loaded);
   try {
     for (const [i, region] of tensors.plan.regions.slice(0, -1).entries()) {
       tensors.write(region, (view) => fillSeeded(view, VERIFICATION_SEED, i, region.tensor));
     }
     poison(tensors.output);
-    new WasmKernel(made, arena, tensors).run();
+    new WasmKernel(loaded, arena, tensors).run();
     return tensors.output.slice();
   } finally {
     tensors.free();
@@ -148,8 +148,8 @@ export class Kernel<Inputs = InputViews> {
 
   /** The kernel on the GPU, to chain runs without reading back; null on WebAssembly. */
   get gpu(): GpuKernel | null {
-    const made = this.#remote?.made;
-    return made?.target === "webgpu" ? made.kernel : null;
+    const part = this.#remote?.made;
+    return part?.target === "webgpu" ? part.kernel : null;
   }
 
   /**
@@ -219,12 +219,12 @@ export class Kernel<Inputs = InputViews> {
    */
   async verify(): Promise<Verification> {
     this.#refuseUnusable();
-    const found = await this.#compared();
-    if (!found.ok) {
-      const message = `Its output is off by ${found.maxError}; ${found.tolerance} is right.`;
+    const comparison = await this.#compared();
+    if (!comparison.ok) {
+      const message = `Its output is off by ${comparison.maxError}; ${comparison.tolerance} is right.`;
       this.#note(this.#info.backend, new KernelZooError("compare", message));
     }
-    return found;
+    return comparison;
   }
 
   /** Resolves to whether it runs and computes what the default does; what fails is noted. */
@@ -315,8 +315,8 @@ export class Kernel<Inputs = InputViews> {
 
   #verified(): Promise<Float32Array> | Float32Array {
     const { arena, wasm } = this.#parts;
-    const made = this.#remote?.made;
-    if (made?.target === "webgpu") return made.seededOutput();
+    const part = this.#remote?.made;
+    if (part?.target === "webgpu") return part.seededOutput();
     return wasm === null ? new Float32Array() : wasmOutput(arena, wasm.made);
   }
 
@@ -329,8 +329,8 @@ export class Kernel<Inputs = InputViews> {
       const used = entry.wasm.fallback;
       return wasmOutput(arena, await loadWhole(origin, used, deadline()));
     }
-    const made = this.#remote?.made as GpuPart;
-    return made.seededOutput((entry.webgpu as ServedKernel).fallback);
+    const part = this.#remote?.made as GpuPart;
+    return part.seededOutput((entry.webgpu as ServedKernel).fallback);
   }
 
   #release(): void {
@@ -355,12 +355,12 @@ export class Kernel<Inputs = InputViews> {
   }
 
   #refuseLength(name: string, length: number): void {
-    const wanted = this.#elements.get(name);
-    if (length === wanted) return;
+    const elements = this.#elements.get(name);
+    if (length === elements) return;
     throw new KernelZooError(
       "run",
       `Input ${name} has ${length} entries; ${this.info.workload} takes ` +
-        `${wanted ?? "no such input"}. Inputs are ${[...this.#elements.keys()].join(", ")}.`,
+        `${elements ?? "no such input"}. Inputs are ${[...this.#elements.keys()].join(", ")}.`,
     );
   }
 

@@ -118,8 +118,8 @@ function refuseMalformed(manifest: Manifest | null, url: URL): void {
 function refuseOther(manifest: Manifest, name: string, deviceClasses: readonly string[]): void {
   const { set, device_classes } = manifest;
   if (set === name && device_classes.join() === deviceClasses.join()) return;
-  const found = `${set} on ${device_classes.join()}`;
-  throw new KernelZooError("signature", `A manifest of ${found} was sent for ${name}.`);
+  const subject = `${set} on ${device_classes.join()}`;
+  throw new KernelZooError("signature", `A manifest of ${subject} was sent for ${name}.`);
 }
 
 /**
@@ -165,7 +165,7 @@ export function entriesOf({ set, entries }: Manifest, name: string): readonly Ma
 
 /** The entry of `workload`. Rejects with KernelZooError (manifest) where there is none yet. */
 export async function entryOf(manifest: Manifest, workload: string): Promise<ManifestEntry> {
-  const entry = manifest.entries.find((each) => each.workload === workload);
+  const entry = manifest.entries.find((listed) => listed.workload === workload);
   if (entry !== undefined) return entry;
   throw new KernelZooError("manifest", (await refusals()).noEntry(manifest, workload));
 }

@@ -107,8 +107,8 @@ const MISFITS: {
   shape: (port, given) =>
     `Input ${port.name} has the shape ${portText(port)}, not ${shapeText(given)}: pad or cut it.`,
   length: (port, given) => {
-    const wanted = (port.shape ?? []).reduce((product, extent) => product * extent, 1);
-    const entries = `${wanted} entries of ${port.dtype} (${portText(port)})`;
+    const size = (port.shape ?? []).reduce((product, extent) => product * extent, 1);
+    const entries = `${size} entries of ${port.dtype} (${portText(port)})`;
     return `Input ${port.name} takes ${entries}, not ${given}: pad or cut it.`;
   },
   type: ({ name }, given) =>

@@ -46,12 +46,12 @@ type Signatures = Signed["signatures"];
 
 async function signedBy(
   pins: readonly string[],
-  made: Signatures,
+  signatures: Signatures,
   document: string,
   refuse: Refuse,
 ) {
   const signed = new TextEncoder().encode(document);
-  for (const { key, signature } of made) {
+  for (const { key, signature } of signatures) {
     if (!pins.includes(key) || !SIGNATURE.test(signature)) continue;
     if (await verify(key, signature, signed, refuse)) return true;
   }
@@ -149,14 +149,14 @@ export async function latestOf<Document extends Signed>(
   const note = `serial:${url.origin}${url.pathname}`;
   const seen = Number(notes.read(note));
   const asked = Promise.all(
-    classesIn(url).map((each) => deniedTo(each, url, required, notes, refuse)),
+    classesIn(url).map((deviceClass) => deniedTo(deviceClass, url, required, notes, refuse)),
   );
   asked.catch(() => undefined); // It is awaited once there is a manifest.
   let manifest = await read(url);
   const lists = await asked;
   const deniedIn = (document: Document): string | undefined => {
     const text = JSON.stringify(document);
-    return lists.flatMap(({ artifacts }) => artifacts).find((each) => text.includes(each));
+    return lists.flatMap(({ artifacts }) => artifacts).find((artifact) => text.includes(artifact));
   };
   const floor = Math.max(seen, ...lists.map(({ serial }) => serial));
   if (!(manifest.serial >= seen) || deniedIn(manifest) !== undefined) {

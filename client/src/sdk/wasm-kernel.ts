@@ -22,13 +22,13 @@ export class Tensors {
   readonly inputs: InputViews;
   readonly output: Float32Array;
   readonly #arena: Arena;
-  readonly #made: Placeable;
+  readonly #loaded: Placeable;
 
   /** Throws KernelZooError (memory). */
-  constructor(arena: Arena, made: Placeable, constants: readonly string[] = []) {
+  constructor(arena: Arena, loaded: Placeable, constants: readonly string[] = []) {
     this.#arena = arena;
-    this.#made = made;
-    this.plan = planMemory(made.kernel);
+    this.#loaded = loaded;
+    this.plan = planMemory(loaded.kernel);
     this.block = arena.allocate(this.plan.totalBytes);
     const named = this.plan.regions.map((region) => [region.tensor, this.#view(region)] as const);
     const inputs = named.slice(0, -1).filter(([{ name }]) => !constants.includes(name));
@@ -42,7 +42,7 @@ export class Tensors {
    * Throws KernelZooError: memory, compile, run.
    */
   write(region: Region, fill: (view: TensorView) => void): void {
-    writeInput(this.#arena, this.#made, region, this.block.start, fill);
+    writeInput(this.#arena, this.#loaded, region, this.block.start, fill);
   }
 
   free(): void {
@@ -56,7 +56,7 @@ export class Tensors {
 
 /** A module on its tensors. */
 export class WasmKernel {
-  readonly #made: LoadedKernel;
+  readonly #loaded: LoadedKernel;
   readonly #arena: Arena;
   readonly #tensors: Tensors;
   readonly #instance: KernelInstance;
@@ -64,9 +64,9 @@ export class WasmKernel {
   #warm = false;
 
   /** Throws KernelZooError (compile). */
-  constructor(made: LoadedKernel, arena: Arena, tensors: Tensors) {
-    const { kernel, module } = made;
-    this.#made = made;
+  constructor(loaded: LoadedKernel, arena: Arena, tensors: Tensors) {
+    const { kernel, module } = loaded;
+    this.#loaded = loaded;
     this.#arena = arena;
     this.#tensors = tensors;
     const words = addresses(kernel, tensors.plan, tensors.block.start);
@@ -82,7 +82,7 @@ export class WasmKernel {
 
   /** Rejects with KernelZooError: run, memory. */
   runOn(pool: ThreadPool): Promise<void> {
-    const { kernel, module } = this.#made;
+    const { kernel, module } = this.#loaded;
     const { plan, block } = this.#tensors;
     const placed = { arena: this.#arena, kernel, module, plan, base: block.start };
     this.#threaded ??= bindToThreads(placed, pool);

@@ -203,7 +203,7 @@ interface ZooParts extends Source {
   readonly failures: Failures;
   readonly signal: AbortSignal | undefined;
   /** The page told this of its device. */
-  readonly told: Pick<OpenOptions, "deviceClass" | "device">;
+  readonly given: Pick<OpenOptions, "deviceClass" | "device">;
 }
 
 /**
@@ -271,7 +271,7 @@ export class KernelZoo {
 
   private constructor(parts: ZooParts) {
     this.#parts = parts;
-    this.#deviceClass = parts.told.deviceClass ?? null;
+    this.#deviceClass = parts.given.deviceClass ?? null;
   }
 
   /**
@@ -289,9 +289,9 @@ export class KernelZoo {
     const forbidden = backend === "javascript" ? "It was asked for." : forbiddenReason();
     const arena = forbidden ? new Arena(NO_MEMORY) : pageArena();
     const threads = new Threads(arena, forbidden ? 1 : asked);
-    const told = new URL("./v1/failures", source.origin);
-    const failures = new Failures((report) => postReport(told, report));
-    const parts = { arena, threads, backend, forbidden, failures, signal, told: options };
+    const failuresUrl = new URL("./v1/failures", source.origin);
+    const failures = new Failures((report) => postReport(failuresUrl, report));
+    const parts = { arena, threads, backend, forbidden, failures, signal, given: options };
     return new KernelZoo({ ...source, ...parts });
   }
 
@@ -299,9 +299,9 @@ export class KernelZoo {
   #device(): Promise<AskingDevice> {
     this.#described ??= explained(
       async () => {
-        const { forbidden, told } = this.#parts;
+        const { forbidden, given } = this.#parts;
         if (forbidden) return { deviceClass: PLAIN, hardware: null, gpu: NO_GPU };
-        const { deviceClass } = told;
+        const { deviceClass } = given;
         if (deviceClass !== undefined) {
           return { deviceClass, hardware: null, gpu: await this.#openGpu() };
         }
@@ -332,7 +332,7 @@ export class KernelZoo {
     if (this.#parts.forbidden) {
       return { deviceClass: PLAIN, hardware: null, gpu: await this.#openGpu() };
     }
-    if (this.#described !== null || this.#parts.told.deviceClass !== undefined) {
+    if (this.#described !== null || this.#parts.given.deviceClass !== undefined) {
       return this.#device();
     }
     return this.#unprobed(needsGpu ? this.#openGpu() : null);
@@ -348,10 +348,10 @@ export class KernelZoo {
   }
 
   readonly #openGpu = async (): Promise<GpuSide> => {
-    const { backend, told } = this.#parts;
+    const { backend, given } = this.#parts;
     this.#opening ??= (async () => {
-      const own = told.deviceClass ?? (await usualClass(storedNotebook()));
-      return openGpu(backend, idOf(own), told.device);
+      const own = given.deviceClass ?? (await usualClass(storedNotebook()));
+      return openGpu(backend, idOf(own), given.device);
     })();
     this.#gpu = await this.#opening;
     return livingGpu(this.#gpu);
@@ -370,15 +370,15 @@ export class KernelZoo {
     const promised = Object.keys(constant);
     const kernel = await this.#explained(async () => {
       const device = await this.#device();
-      const found = await this.#manifest(workload, device);
+      const answer = await this.#manifest(workload, device);
       const entry = await bestEntry(
-        found,
+        answer,
         workload,
         promised,
         this.#parts.backend,
         livingGpu(device.gpu),
       );
-      return this.#load<Omit<InputsOf<Key>, Constant>>(device, found, entry, promised, options);
+      return this.#load<Omit<InputsOf<Key>, Constant>>(device, answer, entry, promised, options);
     });
     kernel.setConstants(constant);
     return kernel;
@@ -400,10 +400,10 @@ export class KernelZoo {
     await refuseUnknown("zoo.set", options);
     return this.#explained(async () => {
       const device = await this.#device();
-      const found = await this.#manifest(name, device);
-      const entries = entriesOf(found.manifest, name);
+      const answer = await this.#manifest(name, device);
+      const entries = entriesOf(answer.manifest, name);
       const kernels = await Promise.all(
-        entries.map((entry) => this.#load<InputViews>(device, found, entry, [], options)),
+        entries.map((entry) => this.#load<InputViews>(device, answer, entry, [], options)),
       );
       return new Map(entries.map(({ workload }, i) => [workload, kernels[i] as Kernel]));
     });

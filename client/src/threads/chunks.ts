@@ -39,8 +39,8 @@ export interface Chunking {
 
 /** Cuts a range into 8 to 16 chunks for each thread, or into `extent` where that is fewer. */
 export function chunking(extent: number, threads: number): Chunking {
-  const wanted = Math.min(threads * CHUNKS_PER_THREAD, CLOSED >> 1);
-  const units = Math.max(1, Math.floor(extent / wanted));
+  const chunks = Math.min(threads * CHUNKS_PER_THREAD, CLOSED >> 1);
+  const units = Math.max(1, Math.floor(extent / chunks));
   return { extent, units, count: Math.ceil(extent / units) };
 }
 

@@ -39,8 +39,8 @@ const REMEDY = "The Content-Security-Policy must allow worker-src blob:.";
  * Plans how many threads to start, or why none. Throws KernelZooError (run) for a senseless count.
  */
 export function planThreads(asked: ThreadCount, limits: ThreadLimits): ThreadPlan {
-  const wanted = asked === "auto" ? Math.min(limits.logicalCores, MOST_BY_ITSELF) : asked;
-  if (!Number.isInteger(wanted) || wanted < 1 || wanted > MOST_ASKED) {
+  const count = asked === "auto" ? Math.min(limits.logicalCores, MOST_BY_ITSELF) : asked;
+  if (!Number.isInteger(count) || count < 1 || count > MOST_ASKED) {
     throw new KernelZooError(
       "run",
       `threads is ${asked}; ask for 1 to ${MOST_ASKED}, or for "auto".`,
@@ -52,7 +52,7 @@ export function planThreads(asked: ThreadCount, limits: ThreadLimits): ThreadPla
   }
   if (!limits.isolated) return { count: 1, reason: NOT_ISOLATED };
   if (limits.shares === false) return { count: 1, reason: NO_SHARING };
-  return { count: wanted, reason: null };
+  return { count: count, reason: null };
 }
 
 const limitsHere = (): ThreadLimits => ({

@@ -414,7 +414,7 @@ const avoid = (artifact: string): Change => effect({ type: "avoid", artifact });
 const swap: Change = (state) => {
   if (state.swapping.length > 0 || state.found.length === 0) return [state, []];
   // Of several of one workload the last is the fastest.
-  const swapping = [...new Map(state.found.map((found) => [found.workload, found])).values()];
+  const swapping = [...new Map(state.found.map((win) => [win.workload, win])).values()];
   return [
     { ...state, swapping, found: [] },
     [{ type: "tell-model", message: { type: "swap", swaps: swapping } }],
@@ -640,10 +640,10 @@ function fromModel(state: TuningState, message: FromModel, atMs: number): Change
       );
     case "swapped":
       return inTurn(
-        ...state.swapping.map((found, i) =>
+        ...state.swapping.map((win, i) =>
           message.refused[i] === null
-            ? swapped(found, atMs)
-            : goesOnWithout(found.kernel.sha256, found.workload),
+            ? swapped(win, atMs)
+            : goesOnWithout(win.kernel.sha256, win.workload),
         ),
         set({ swapping: [] }),
         swap,

@@ -22,7 +22,7 @@ const ISOLATED_STEP_MS = 0.005;
  * it started, how long it took, and on how many threads.
  */
 export const countedPerBlock = (times: CallTimes, { step, rows }: DecoderWire): CallTimes =>
-  times.map((each, i) => (i >= 3 * step && i % 3 === 1 ? rows * each : each));
+  times.map((ms, i) => (i >= 3 * step && i % 3 === 1 ? rows * ms : ms));
 
 /** The milliseconds that the kernel before took in a run, and all other workloads in such runs. */
 interface Before {
@@ -163,7 +163,7 @@ export class RunTimes {
   }
 
   #othersMs(workload: string): number {
-    const others = [...this.#known].filter(([each]) => each !== workload);
+    const others = [...this.#known].filter(([key]) => key !== workload);
     return others.reduce((sum, [, known]) => sum + least(known), 0);
   }
 }

@@ -67,13 +67,13 @@ export class Wins {
 
   forget(workloads: readonly string[]): void {
     const { wins, avoided } = this.#note;
-    const left = Object.entries(wins).filter(([each]) => !workloads.includes(each));
+    const left = Object.entries(wins).filter(([key]) => !workloads.includes(key));
     this.#write({ wins: Object.fromEntries(left), avoided });
   }
 
   avoid(artifact: string): void {
     this.#failed.add(artifact);
-    const here = Object.fromEntries(this.avoided.map((each) => [each, this.#browser]));
+    const here = Object.fromEntries(this.avoided.map((artifact) => [artifact, this.#browser]));
     const { wins, avoided } = this.#note;
     this.#write({ wins, avoided: { ...avoided, ...here } });
   }

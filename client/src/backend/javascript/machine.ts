@@ -24,7 +24,7 @@ export const machine: Machine = {
     return { buffer: bufferOf(bytes) } as WebAssembly.Memory;
   },
   mains({ buffer }) {
-    const made = Object.entries(scope.kernels);
-    return new Map(made.map(([sha256, make]) => [sha256, make(buffer)] as const));
+    const factories = Object.entries(scope.kernels);
+    return new Map(factories.map(([sha256, make]) => [sha256, make(buffer)] as const));
   },
 };

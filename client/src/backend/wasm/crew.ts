@@ -234,11 +234,11 @@ export class Crew {
     change: Omit<CrewChange, "scratch">,
     scratchOf: (thread: number) => number,
   ): Promise<void> {
-    const told = this.#hands.map((hand, i) =>
+    const answers = this.#hands.map((hand, i) =>
       answered(hand, { type: "change", change: { ...change, scratch: scratchOf(i + 1) } }),
     );
-    await Promise.allSettled(told);
-    await Promise.all(told);
+    await Promise.allSettled(answers);
+    await Promise.all(answers);
   }
 
   /** Ends a run: threads wait a while for the next one, and then go back to their messages. */

@@ -150,8 +150,8 @@ export class Dispatcher {
         const learns = learnt[way] === Infinity;
         const expected = learns ? (this.#best[way].get(task.artifact) ?? Infinity) : learnt[way];
         const unknown = crew ? FIRST_CREW_PARTS : FIRST_PARTS;
-        const wanted = Number.isFinite(expected) ? expected / PART_MS : unknown;
-        const parts = Math.ceil(Math.max(1, Math.min(wanted, task.extent / threads, MOST_PARTS)));
+        const byTime = Number.isFinite(expected) ? expected / PART_MS : unknown;
+        const parts = Math.ceil(Math.max(1, Math.min(byTime, task.extent / threads, MOST_PARTS)));
         const partMs = Math.min(PART_MS, expected / parts);
         watch?.before();
         // A first run has thousands of parts: arguments of their own for each would be garbage.

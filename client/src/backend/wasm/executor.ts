@@ -125,9 +125,9 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
   };
   const fetching: Bring = (_, arrived) => {
     const url = addressOf(answer.weights.url, origin).href;
-    const mains = compiled.then((each) => each.mains);
-    const wanted = { memory, placement, plan, url };
-    return fetchWeights(wanted, mains, arrivals, arrived, ports.unpacking);
+    const mains = compiled.then(({ mains }) => mains);
+    const file = { memory, placement, plan, url };
+    return fetchWeights(file, mains, arrivals, arrived, ports.unpacking);
   };
   const bring = ports.bring ?? fetching;
   const brought = bring({ memory, placement, arrivals, compiled }, arrived);
@@ -208,7 +208,7 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
       into.set(new Uint8Array(memory.buffer, address, into.length));
       return into;
     },
-    check: (told, aborted) => checked(order, (feeds) => run(feeds, aborted), told),
+    check: (ports, aborted) => checked(order, (feeds) => run(feeds, aborted), ports),
   };
 }
 

@@ -73,7 +73,7 @@ function wanted(plan: PlanWire, kernels: readonly KernelWire[]): (ArtifactWire |
     for (const [i, tensor] of tensors.entries()) note(plan.tensors[tensor], packOf(used, i));
   }
   for (const { tensor } of plan.outputs) note(plan.tensors[tensor], null);
-  return copies.map((each) => [...each.values()].sort((a, b) => Number(!!a) - Number(!!b)));
+  return copies.map((ways) => [...ways.values()].sort((a, b) => Number(!!a) - Number(!!b)));
 }
 
 /** Returns the address behind outputs and the tensors of calls from that of `weight` on. */
@@ -127,7 +127,7 @@ export function place(
   const rooms: (number | undefined)[] = [];
   const isBehind = plan.weights.map(({ bytes }, i) => {
     const [own = 0] = sizes[i] as number[];
-    behind -= (sizes[i] as number[]).reduce((sum, each) => sum + each, 0);
+    behind -= (sizes[i] as number[]).reduce((sum, bytes) => sum + bytes, 0);
     if (copies[i]?.[0] === null) return false;
     if (inOrder && bytes <= behind) return true;
     const room = roomFor(plan, i);

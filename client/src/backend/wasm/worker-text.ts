@@ -13,8 +13,8 @@ const LARGE_BYTES = 30e6;
  */
 export function besideOf({ answer, graph }: LoadOrder, url: URL): Beside | null {
   const { plan } = answer;
-  const wanted = graph ? graph.queues.length > 1 : plan.memory.weights > LARGE_BYTES;
-  if (!wanted) return null;
+  const repays = graph ? graph.queues.length > 1 : plan.memory.weights > LARGE_BYTES;
+  if (!repays) return null;
   const worker = spawnRuntime(text) as RuntimeWorker & {
     postMessage(message: ToBeside, transfer: Transferable[]): void;
   };

@@ -33,13 +33,13 @@ export function planSlices(workgroups: readonly number[], most: number): SlicePl
   const longest = Math.max(...workgroups);
   const unit = Math.min(Math.ceil(longest / SLICES), most);
   const firsts = Array.from({ length: Math.ceil(longest / unit) }, (_, i) => i * unit);
-  const count = workgroups.reduce((sum, each) => sum + Math.ceil(each / unit), 0);
+  const count = workgroups.reduce((sum, groups) => sum + Math.ceil(groups / unit), 0);
   return { unit, workgroups, firsts, count };
 }
 
 /** Slices [lo, hi) in as few launches as possible, in order. */
 export function launches(plan: SlicePlan, lo: number, hi: number, most: number): readonly Launch[] {
-  const made: Launch[] = [];
+  const launched: Launch[] = [];
   const together = Math.floor(most / plan.unit);
   let start = 0;
   for (const [dispatch, all] of plan.workgroups.entries()) {
@@ -47,11 +47,11 @@ export function launches(plan: SlicePlan, lo: number, hi: number, most: number):
     const last = Math.min(hi, end) - start;
     for (let slice = Math.max(lo, start) - start; slice < last; slice += together) {
       const until = Math.min(Math.min(slice + together, last) * plan.unit, all);
-      made.push({ dispatch, slice, workgroups: until - slice * plan.unit });
+      launched.push({ dispatch, slice, workgroups: until - slice * plan.unit });
     }
     start = end;
   }
-  return made;
+  return launched;
 }
 
 /** A program bound to its tensors. A range is of slices, 0 ≤ lo ≤ hi ≤ `slices`. */
@@ -95,8 +95,8 @@ export class BoundProgram implements BoundCall {
   encode(pass: GPUComputePassEncoder, lo = 0, hi = this.slices): void {
     pass.setBindGroup(0, this.#tensors);
     const whole = lo === 0 && hi === this.slices;
-    const made = whole ? this.#whole : launches(this.#plan, lo, hi, this.#most);
-    for (const { dispatch, slice, workgroups } of made) {
+    const launched = whole ? this.#whole : launches(this.#plan, lo, hi, this.#most);
+    for (const { dispatch, slice, workgroups } of launched) {
       pass.setPipeline(this.program.pipelines[dispatch] as GPUComputePipeline);
       pass.setBindGroup(1, this.#firstWorkgroup, [slice * this.#stride]);
       pass.dispatchWorkgroups(workgroups);

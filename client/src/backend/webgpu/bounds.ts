@@ -64,9 +64,9 @@ function refuseLarge(
   { maxBufferSize, maxStorageBufferBindingSize }: Limits,
 ): void {
   const most = Math.min(maxBufferSize, maxStorageBufferBindingSize);
-  const found = largest(answer, kernels);
-  if (found === undefined || found.bytes <= most) return;
-  const { bytes, tensor, label } = found;
+  const needed = largest(answer, kernels);
+  if (needed === undefined || needed.bytes <= most) return;
+  const { bytes, tensor, label } = needed;
   const limit =
     maxBufferSize < maxStorageBufferBindingSize ? "maxBufferSize" : "maxStorageBufferBindingSize";
   const what = tensor === undefined ? "scratch" : `a tensor of shape [${tensor.shape.join(", ")}]`;

@@ -122,12 +122,12 @@ export class OpenDevice {
    */
   async scoped<T>(work: () => T, limitMs: number): Promise<T> {
     for (const scope of SCOPES) this.device.pushErrorScope(scope);
-    const made = attempted(work);
+    const attempt = attempted(work);
     const popped = SCOPES.map(() => this.device.popErrorScope());
     const errors = await this.settled(Promise.all(popped), limitMs);
-    const error = errors.find((each) => each !== null);
+    const error = errors.find((caught) => caught !== null);
     if (error) throw scopeError(error);
-    return made();
+    return attempt();
   }
 
   /** Resolves when all that was submitted has run. Throws as `settled`. */

@@ -104,7 +104,7 @@ export function placeOnGpu(plan: PlanWire): GpuPlacement {
     "kind" in source ? source : { kind: "shared", index: of[source.value] as number };
   return {
     sizes,
-    calls: calls.map((each) => each.map(bufferOf)),
+    calls: calls.map((operands) => operands.map(bufferOf)),
     inputs: inputs.map(bufferOf),
     outputs: outputs.map(bufferOf),
     ready: outputs.map(readyOf),

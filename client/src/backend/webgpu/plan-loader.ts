@@ -144,9 +144,9 @@ async function readKept(kept: KeptModel, buffers: PlanBuffers): Promise<boolean>
   // Files are read without a wait, and a driver that has made a pipeline wants the next one.
   const breathe = breathing();
   try {
-    for (const [index, each] of kept.weights.entries()) {
+    for (const [index, weight] of kept.weights.entries()) {
       const target = { set: (piece: Bytes, at: number) => buffers.put(index, at, piece) };
-      if (!(await reader.read(each as KeptWeight, target, checksum, breathe))) return false;
+      if (!(await reader.read(weight as KeptWeight, target, checksum, breathe))) return false;
     }
     return true;
   } finally {
@@ -183,15 +183,15 @@ export class Chain implements Sliced {
 
   constructor(bound: readonly Sliced[]) {
     this.#bound = bound;
-    this.slices = bound.reduce((sum, each) => sum + each.slices, 0);
+    this.slices = bound.reduce((sum, call) => sum + call.slices, 0);
   }
 
   encode(pass: GPUComputePassEncoder, lo = 0, hi = this.slices): void {
     let start = 0;
-    for (const each of this.#bound) {
-      const [from, to] = [Math.max(lo - start, 0), Math.min(hi - start, each.slices)];
-      if (from < to) each.encode(pass, from, to);
-      start += each.slices;
+    for (const call of this.#bound) {
+      const [from, to] = [Math.max(lo - start, 0), Math.min(hi - start, call.slices)];
+      if (from < to) call.encode(pass, from, to);
+      start += call.slices;
     }
   }
 }
@@ -327,7 +327,7 @@ async function compileAll(
   const sizes = new Map(kernels.map(({ sha256, size_bytes }) => [sha256, size_bytes]));
   const total = [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
   let loaded = 0;
-  const made = new Map<string, Promise<Program>>();
+  const programs = new Map<string, Promise<Program>>();
   const program = async (kernel: KernelWire, workload: string): Promise<Program> => {
     const code = await (texts.get(kernel.sha256) as Promise<string>);
     try {
@@ -342,8 +342,8 @@ async function compileAll(
   return Promise.all(
     kernels.map((kernel, i) => {
       const { sha256 } = kernel;
-      const known = made.get(sha256) ?? program(kernel, answer.plan.kernels[i] as string);
-      made.set(sha256, known);
+      const known = programs.get(sha256) ?? program(kernel, answer.plan.kernels[i] as string);
+      programs.set(sha256, known);
       return known.then((compiled) => ({ ...compiled, kernel }));
     }),
   );

@@ -72,9 +72,12 @@ interface ReadText {
  * of the browser's GPU process.
  */
 function shaderModule(open: OpenDevice, { candidate }: GpuKernelWire, code: string): ReadText {
-  const made: GPUShaderModule[] = [];
-  const scoped = open.scoped(() => made.push(open.device.createShaderModule({ code })), LIMIT_MS);
-  const module = made[0] as GPUShaderModule;
+  const modules: GPUShaderModule[] = [];
+  const scoped = open.scoped(
+    () => modules.push(open.device.createShaderModule({ code })),
+    LIMIT_MS,
+  );
+  const module = modules[0] as GPUShaderModule;
   const valid = scoped.catch(async (thrown: unknown) => {
     const { messages } = (await module?.getCompilationInfo()) ?? { messages: [] };
     const first = messages.find(({ type }) => type === "error");
@@ -119,14 +122,14 @@ async function pipelinesOf(
   const make = async (entry: string): Promise<GPUComputePipeline> => {
     const start = now();
     text ??= shaderModule(open, kernel, code);
-    const made = await pipeline(open, layout, text, entry);
+    const compiled = await pipeline(open, layout, text, entry);
     compileMs += now() - start;
-    return made;
+    return compiled;
   };
-  const made = await Promise.all(
+  const byEntry = await Promise.all(
     entries.map((entry) => compiled(open, () => make(entry), limitMs)),
   );
-  const pipelines = kernel.dispatches.map(({ entry }) => made[entries.indexOf(entry)]);
+  const pipelines = kernel.dispatches.map(({ entry }) => byEntry[entries.indexOf(entry)]);
   return { pipelines: pipelines as readonly GPUComputePipeline[], compileMs };
 }
 
@@ -146,8 +149,8 @@ export async function compileProgram(
   refuseMissing(open, kernel);
   const tensors = tensorLayout(open.device, kernel);
   const layouts = [tensors, firstWorkgroup].filter((layout) => layout !== null);
-  const made = await pipelinesOf(open, kernel, layouts, code, limitMs);
-  return { open, kernel, tensors, firstWorkgroup, ...made };
+  const pipelines = await pipelinesOf(open, kernel, layouts, code, limitMs);
+  return { open, kernel, tensors, firstWorkgroup, ...pipelines };
 }
 
 /** Fetches, checks and compiles. Rejects with KernelZooError. */

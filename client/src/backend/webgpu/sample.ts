@@ -59,9 +59,9 @@ export async function shapeOf(
   }
   for (let calls = 1, enough = 0; ; ) {
     const ns = await gpuSampleNs(timer, work, { calls, passes: 1 }, untilMs, clock);
-    const wanted = Math.min(callsPerSample(ns / 1e6, timer.stepMs), MOST_CALLS);
-    enough = wanted <= calls ? enough + 1 : 0;
+    const needed = Math.min(callsPerSample(ns / 1e6, timer.stepMs), MOST_CALLS);
+    enough = needed <= calls ? enough + 1 : 0;
     if (enough === READINGS) return { calls, passes: 1 };
-    calls = Math.max(calls, Math.min(wanted, RAMP * calls));
+    calls = Math.max(calls, Math.min(needed, RAMP * calls));
   }
 }

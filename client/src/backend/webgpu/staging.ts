@@ -92,7 +92,7 @@ export class Staging {
     settled: (mapped: Promise<void>) => Promise<void>,
   ): Promise<readonly Stored[]> {
     const mapping = this.#buffers.slice(0, AHEAD).map(mapped);
-    const found = this.#roomFor(into);
+    const outputs = this.#roomFor(into);
     for (const [i, buffer] of this.#buffers.entries()) {
       await settled(mapping[i] as Promise<void>);
       const later = this.#buffers[i + AHEAD];
@@ -103,14 +103,14 @@ export class Staging {
       const held = buffer.getMappedRange();
       for (const { output, at, to, offset, bytes } of this.copies) {
         if (to !== buffer) continue;
-        const taken = found[output] as Stored;
+        const taken = outputs[output] as Stored;
         const count = Math.min(bytes, taken.byteLength - at);
         const target = new Uint8Array(taken.buffer, taken.byteOffset + at, count);
         target.set(new Uint8Array(held, offset, count));
       }
       buffer.unmap();
     }
-    return found;
+    return outputs;
   }
 
   /**

@@ -110,8 +110,8 @@ async function measuredQuantumNs(
     };
     const passes = new Array<Encode>(QUANTUM_PASSES).fill(repeated);
     const start = now();
-    const found = quantumNs(await stamps.of(passes, limitMs));
-    if (found !== null || now() - start > QUANTUM_LIMIT_MS) return found;
+    const stepNs = quantumNs(await stamps.of(passes, limitMs));
+    if (stepNs !== null || now() - start > QUANTUM_LIMIT_MS) return stepNs;
   }
 }
 

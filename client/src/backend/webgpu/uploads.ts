@@ -60,15 +60,15 @@ export class Uploads {
     );
     if (large.length === 0) return;
     await null;
-    const made = large.map(([i, size]) => {
+    const buffers = large.map(([i, size]) => {
       return [i, this.#device.createBuffer({ size, usage, mappedAtCreation: true })] as const;
     });
-    this.#mapped.push(new Map(made));
+    this.#mapped.push(new Map(buffers));
   }
 
   async #mapAgain(mapped: Mapped): Promise<void> {
     try {
-      await Promise.all([...mapped.values()].map((each) => each.mapAsync(GPUMapMode.WRITE)));
+      await Promise.all([...mapped.values()].map((buffer) => buffer.mapAsync(GPUMapMode.WRITE)));
       this.#mapped.push(mapped);
     } catch {
       // The device is lost, which the run hears of.
