@@ -49,7 +49,7 @@ class WaitLimits:
 
     until: Until = Until.FINAL
     timeout_s: float
-    idle_s: float = IDLE_S
+    idle_s: float
 
 
 def tune(
@@ -65,13 +65,17 @@ def tune(
         typer.Option(help="final: all is measured, and nothing contends; or the first quorum."),
     ] = Until.FINAL,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait at most.")] = 600,
+    idle: Annotated[
+        float, typer.Option(min=1, help="Seconds to wait at most while nothing advances.")
+    ] = IDLE_S,
     as_json: JsonOption = False,
     state: StateOption = STATE,
     url: UrlOption = None,
 ) -> None:
     """Register a workload and follow its tuning until the vote of each target is final."""
     if model is not None and operator is None:
-        _tune_model(model, timeout, as_json=as_json, state=state, url=url)
+        patience = ModelPatience(timeout_s=timeout, idle_s=idle)
+        _tune_model(model, patience, as_json=as_json, state=state, url=url)
         return
     if operator is None or model is not None:
         raise InvalidInput("name a workload, as in `kernelzoo tune matmul 384x768x768`, or --model")
@@ -86,8 +90,8 @@ def tune(
             return
         try:
             with interruptible():
-                patience = WaitLimits(until=until, timeout_s=timeout)
-                winners = follow(gateway, workload.key, targets, patience)
+                limits = WaitLimits(until=until, timeout_s=timeout, idle_s=idle)
+                winners = follow(gateway, workload.key, targets, limits)
         except KeyboardInterrupt:
             note(_goes_on(jobs))
             raise typer.Exit(INTERRUPTED) from None
@@ -95,13 +99,12 @@ def tune(
 
 
 def _tune_model(
-    name: str, timeout_s: float, *, as_json: bool, state: Path, url: str | None
+    name: str, patience: ModelPatience, *, as_json: bool, state: Path, url: str | None
 ) -> None:
     """Its workloads were registered with it."""
     with reach(state, url) as gateway:
         try:
             with interruptible():
-                patience = ModelPatience(timeout_s=timeout_s, idle_s=IDLE_S)
                 found = follow_model(gateway, name, patience)
                 fell = "" if as_json else pictures(gateway, name, found)
         except KeyboardInterrupt:
@@ -160,9 +163,13 @@ def follow(
             now_s = time.monotonic()
             before, seen = seen, (jobs, entries)
             changed_s = now_s if seen != before else changed_s
-            if now_s - started_s > patience.timeout_s or now_s - changed_s > patience.idle_s:
+            waited_s, idle_s = now_s - started_s, now_s - changed_s
+            if waited_s > patience.timeout_s or idle_s > patience.idle_s:
                 newest = [job for job in jobs if job.target in lacking][-1]
-                raise StackError(why_waiting(newest, entries, gateway.url))
+                raise StackError(
+                    f"{why_waiting(newest, entries, gateway.url)} (waited for {waited_s:.0f} s; "
+                    f"nothing advanced in the last {idle_s:.0f})"
+                )
             show("\n".join(f"{_space(job)}{progress(job)}" for job in jobs), None)
             time.sleep(POLL_S)
 

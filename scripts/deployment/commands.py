@@ -11,20 +11,30 @@ LINES = 40
 
 
 def output(
-    *command: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    *command: str | Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    shows_progress: bool = False,
 ) -> str:
     """Runs a command, and returns what it prints on standard output. Raises StackError with its
-    last lines where it fails, or where there is no such program."""
+    last lines where it fails, or where there is no such program. With `shows_progress` what it says
+    on standard error is seen at once."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(
-            words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            words,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if shows_progress else subprocess.PIPE,
+            text=True,
             check=False,
-        )  # fmt: skip
+        )
     except FileNotFoundError as error:
         raise StackError(f"{words[0]} is not installed; {' '.join(words)} needs it") from error
     if done.returncode != 0:
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-LINES:])
+        said = "\n".join((done.stdout + (done.stderr or "")).splitlines()[-LINES:])
         raise StackError(f"{' '.join(words)} ended with {done.returncode}:\n{said}")
     return done.stdout
 

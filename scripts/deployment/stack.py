@@ -19,6 +19,10 @@ LOCAL_AUTHORITIES = Path("/usr/local/share/ca-certificates")
 PROJECT = "kernelzoo-deployment"
 WORKLOAD = ("matmul", "48x64x64")
 QUORUM = 5
+LONGEST_S = "2400"
+"""For the kernel: twenty times what it takes on two cores with nothing else to do."""
+IDLE_S = "300"
+"""A machine with much else to do is slow, and advances; one that does not for so long is dead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +85,15 @@ def compose(deployment: Deployment, *words: str) -> str:
 
 
 def confirmed_kernel(deployment: Deployment) -> str:
-    """Returns what `kernelzoo tune` says of a kernel that the fleet of the stack has confirmed."""
+    """Returns what `kernelzoo tune` says of a kernel that the fleet of the stack has confirmed. How
+    far it is goes to standard error meanwhile. Raises StackError once nothing advances any more.
+    """
     env = {**os.environ, "KERNELZOO_OPERATOR_KEY": deployment.operator_key()}
-    limits = ("--until", "confirmed", "--timeout", "480")
+    limits = ("--until", "confirmed", "--timeout", LONGEST_S, "--idle", IDLE_S)
     return output(
-        *(sys.executable, "-m", "cli", "tune", *WORKLOAD, *limits, "--url", deployment.url), env=env
+        *(sys.executable, "-m", "cli", "tune", *WORKLOAD, *limits, "--url", deployment.url),
+        env=env,
+        shows_progress=True,
     )
 
 

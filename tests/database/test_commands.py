@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -25,6 +26,7 @@ from kernelzoo.store.blocking import execute
 from services.gateway.wire.zoo import ZooEntry
 from tests.database.client import OPERATOR, OPERATOR_KEY, open_agent
 from tests.database.conftest import WORKLOAD, Connection, make_candidate
+from tests.reports import all_ok
 
 SEED = new_seed()
 (PUBLIC,) = Signer.of(SEED).public_keys
@@ -176,6 +178,38 @@ def test_ctrl_c_in_tune_says_that_the_job_goes_on_and_how_to_stop_it(
     assert run("jobs", "cancel", str(job["job"])).exit_code == 0
     (job,) = http.get("/v1/jobs").json()["jobs"]
     assert job["state"] == "cancelled"
+
+
+@pytest.mark.usefixtures("job_id")
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (("--idle", "30"), "waited for 120 s; nothing advanced in the last 40"),
+        (("--timeout", "70"), "waited for 80 s; nothing advanced in the last 0"),
+    ],
+)
+def test_tune_waits_while_something_advances(
+    run: Run, http: TestClient, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, str], said: str
+) -> None:
+    """A fixed wait is too short where a machine is slow, and too long where nothing comes."""
+    entries, asked, now_s = GatewayClient.entries, count(1), [0.0]
+    agents = [open_agent(http, rho=f"r1-{number:b}") for number in range(5)]
+
+    def advanced(gateway: GatewayClient, workload_key: str) -> tuple[ZooEntry, ...]:
+        """Agents come and measure, one each twenty seconds, until there are no more."""
+        if (place := next(asked)) > 1:
+            now_s[0] += 20
+        if place <= len(agents):
+            lease = agents[place - 1].lease(limit=1).json()
+            assert agents[place - 1].report(lease, all_ok(lease)).status_code == 202
+        return entries(gateway, workload_key)
+
+    monkeypatch.setattr(GatewayClient, "entries", advanced)
+    clock = SimpleNamespace(monotonic=lambda: now_s[0], sleep=lambda _: None)
+    monkeypatch.setattr(tune, "time", clock)
+    told = run("tune", WORKLOAD.key, "--timeout", "1000", *limit)
+    assert said in str(told.exception)
+    assert "no winner is confirmed yet (ballots: 0, agents: " in str(told.exception)
 
 
 @pytest.mark.usefixtures("job_id")
