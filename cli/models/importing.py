@@ -13,6 +13,7 @@ from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import ProgramWorkload
 from kernelzoo.errors import InvalidInput
+from services.gateway.wire.models import SourceHashes
 
 if TYPE_CHECKING:
     from services.tuner.graph.graph import Graph
@@ -219,7 +220,8 @@ def _network(
         lines += _quantised_told(found, wanted, networks[0])
     storing = wanted.storing(usual)
     model = plan_graphs(computed_graphs, dimensions, name, storing=storing, right=right)
-    made = replace(_written(model, weights, told), remarks=lines)
+    hashes = _source_hashes(file)
+    made = replace(_written(model, weights, told), remarks=lines, source_hashes=hashes)
     if not (read.has_f16_weights if f16 is None else f16):
         return made
     told("planning it with values of f16")
@@ -334,7 +336,15 @@ def _range(
         wanted.storing(usual),
         batch,
     )
-    return replace(_written(model, weights, told), remarks=_remarks(file, read.opsets[""]))
+    lines, hashes = _remarks(file, read.opsets[""]), _source_hashes(file)
+    return replace(_written(model, weights, told), remarks=lines, source_hashes=hashes)
+
+
+def _source_hashes(file: Path) -> SourceHashes:
+    from services.tuner.graph.source_hashes import source_hashes
+
+    found = source_hashes(file)
+    return SourceHashes(graph=found.graph, weights=found.weights)
 
 
 def _remarks(file: Path, opset: int) -> tuple[str, ...]:

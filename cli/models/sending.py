@@ -10,7 +10,7 @@ from kernelzoo.domain.plan import Plan
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import plan_bytes
-from services.gateway.wire.models import ModelRequest, PlanRequest, Registered
+from services.gateway.wire.models import ModelRequest, PlanRequest, Registered, SourceHashes
 
 PIECE_BYTES = 1 << 20
 
@@ -24,7 +24,8 @@ class ImportedModel:
     `weights` is the one of all; `programs` the text of each program that a plan calls. `f16` is the
     same with values or a cache of f16, for WebGPU; with a cache of f16 the weights are the same.
     `wide`: nodes of that whose values stay f32. `remarks` are sentences on the file that who adds
-    it should know.
+    it should know. `source_hashes` are those of the file; None for a language model, which no page
+    opens by its file.
     """
 
     plans: tuple[Plan, ...]
@@ -34,6 +35,7 @@ class ImportedModel:
     f16: "ImportedModel | None" = None
     wide: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    source_hashes: SourceHashes | None = None
 
     @property
     def parts(self) -> "tuple[ImportedModel, ...]":
@@ -63,7 +65,13 @@ def send(
         plans += _send_plans(gateway, part, weights, weights_url)
         programs |= part.programs
     told("registering")
-    request = ModelRequest(source=source, plans=plans, programs=programs, targets=list(targets))
+    request = ModelRequest(
+        source=source,
+        source_hashes=model.source_hashes,
+        plans=plans,
+        programs=programs,
+        targets=list(targets),
+    )
     return gateway.register_model(_name(model.plans), request, replace=replace)
 
 

@@ -71,6 +71,14 @@ class ModelRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfGraphRow:
+    """A model, and the hash of the weights of the file that it was imported from."""
+
+    name: str
+    source_weights: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HashRow:
     sha256: str
 
@@ -135,6 +143,16 @@ def put_model(name: str, source: str) -> Statement:
     return Statement(
         sql="INSERT INTO model (name, source) VALUES (%(name)s, %(source)s)",
         parameters={"name": name, "source": source},
+    )
+
+
+def put_source_hashes(name: str, graph: str, weights: str) -> Statement:
+    return Statement(
+        sql="""
+            UPDATE model SET source_graph = %(graph)s, source_weights = %(weights)s
+            WHERE name = %(name)s
+        """,
+        parameters={"name": name, "graph": graph, "weights": weights},
     )
 
 
@@ -217,6 +235,18 @@ def plans(name: str) -> Query[PlanRow]:
         """,
         parameters={"name": name},
         row=PlanRow,
+    )
+
+
+def of_graph(graph: str, most: int) -> Query[OfGraphRow]:
+    """Reads models that were imported from a graph, the first of them first."""
+    return Query(
+        sql="""
+            SELECT name, source_weights FROM model WHERE source_graph = %(graph)s
+            ORDER BY added_at, name LIMIT %(most)s
+        """,
+        parameters={"graph": graph, "most": most},
+        row=OfGraphRow,
     )
 
 

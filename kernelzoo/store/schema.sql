@@ -807,12 +807,19 @@ COMMENT ON COLUMN page_load.name IS
 CREATE TABLE model (
     name text PRIMARY KEY CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,63}$'),
     source text NOT NULL,
-    added_at timestamptz NOT NULL DEFAULT now()
+    added_at timestamptz NOT NULL DEFAULT now(),
+    source_graph text CHECK (source_graph ~ '^[0-9a-f]{64}$'),
+    source_weights text CHECK (source_weights ~ '^[0-9a-f]{64}$'),
+    CHECK ((source_graph IS NULL) = (source_weights IS NULL))
 );
 COMMENT ON TABLE model IS
     'Networks that pages run whole. Plans, weights and golden outputs are files by their hash '
     '(services/gateway/blobs.py).';
 COMMENT ON COLUMN model.source IS 'The file that it was imported from, as whoever did says.';
+COMMENT ON COLUMN model.source_graph IS
+    'The hash of the file without its weights (services/tuner/graph/source_hashes.py); null where none was told.';
+COMMENT ON COLUMN model.source_weights IS 'The hash of the weights of that file.';
+CREATE INDEX model_source_graph ON model (source_graph);
 
 CREATE TABLE model_plan (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -29,6 +29,7 @@ from kernelzoo.signing import new_seed
 from kernelzoo.store import zoo
 from kernelzoo.store.blocking import execute
 from services.gateway.wire.models import ModelCoverage
+from services.tuner.graph.source_hashes import source_hashes
 from services.tuner.language.checkpoint import Seeded
 from services.tuner.language.config_file import config_of
 from tests.database.client import OPERATOR_KEY, open_agent
@@ -108,6 +109,36 @@ def test_a_file_of_f16_is_so_on_a_gpu_and_f32_elsewhere(run: Run, tmp_path: Path
         refused = run(*add, "--dtype", "f16", *words)
         assert isinstance(refused.exception, InvalidInput)
         assert refusal in str(refused.exception)
+
+
+def test_a_page_that_has_the_file_finds_the_models_that_were_imported_from_it(
+    run: Run, http: TestClient, tmp_path: Path
+) -> None:
+    file = tmp_path / "tiny.onnx"
+    graph = source_hashes(file)
+
+    def found() -> list[tuple[str, str]]:
+        answer = http.get(f"/v1/graphs/{graph.graph}")
+        assert answer.headers["Cache-Control"].startswith("public, max-age=60")
+        return [(each["model"]["name"], each["weights"]) for each in answer.json()["models"]]
+
+    assert found() == []
+    assert run("add", str(file), "--name", "b", "--dim", "sequence=4").exit_code == 0
+    assert run("add", str(file), "--name", "a", "--dim", "sequence=1..24").exit_code == 0
+    assert found() == [("b", graph.weights), ("a", graph.weights)], "the first of them first"
+    larger = network()
+    larger.graph.initializer[0].CopyFrom(
+        onnx.numpy_helper.from_array(np.eye(8, 512, dtype="f4"), "w")
+    )
+    onnx.save(larger, file)
+    wide = source_hashes(file)
+    added = run("add", str(file), "--name", "b", "--dim", "sequence=4", "--replace")
+    assert added.exit_code == 0, added.output
+    assert found() == [("a", graph.weights)]
+    (model,) = http.get(f"/v1/graphs/{wide.graph}").json()["models"]
+    (plan,) = model["model"]["plans"]
+    assert (plan["dimensions"], plan["outputs"][0]["shape"]) == ({"sequence": 4}, [4, 512])
+    assert http.get("/v1/graphs/tiny").status_code == 422
 
 
 def test_a_model_of_a_range_is_shown_with_it_and_takes_what_pages_give(

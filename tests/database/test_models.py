@@ -228,7 +228,9 @@ def test_a_plan_is_chosen_by_the_dimensions_that_are_asked(http: TestClient) -> 
     assert http.get(f"/v1/models/other/{CLASS}").status_code == 404
     document = http.get("/v1/models/tiny").json()
     assert [plan["dimensions"] for plan in document["plans"]] == [{"sequence": 4}, {"sequence": 6}]
-    assert document["plans"][0]["inputs"] == [{"name": "x", "dtype": "float32", "shape": [4, 8]}]
+    assert document["plans"][0]["inputs"] == [
+        {"name": "x", "dtype": "float32", "shape": [4, 8], "open": []}
+    ]
     (listed,) = http.get("/v1/models").json()["models"]
     assert (listed["name"], listed["plans"], listed["workloads"]) == ("tiny", 2, 2)
 
@@ -244,6 +246,17 @@ def test_a_plan_of_a_range_is_chosen_by_each_extent_of_it(
     programs = {each.key: str(each.program) for each in evaluated_programs(model.workloads)}
     assert register(http, made, programs=programs).status_code == 201
     page = f"/v1/models/{plan.model}/{CLASS}"
+    (told,) = http.get(f"/v1/models/{plan.model}").json()["plans"]
+    axes = {each["name"]: each["open"] for each in (*told["inputs"], *told["outputs"])}
+    batch = {"place": 0, "dimension": "batch", "most": 5, "step": 1}
+    length = {"place": 1, "dimension": "sequence", "most": 64, "step": 1}
+    assert axes == {
+        "input_ids": [batch, length],
+        "attention_mask": [batch, length],
+        "token_type_ids": [batch, length],
+        "last_hidden_state": [batch, length],
+        "pooled": [batch],
+    }
     for query in ("", "?sequence=32", "?sequence=1&batch=5", "?batch=2", "?sequence=64"):
         assert http.get(page + query).json()["dimensions"] == {"sequence": 64, "batch": 5}
     for query in ("sequence=100", "sequence=0", "sequence=032", "sequence=²", "batch=6", "other=3"):

@@ -345,6 +345,27 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/v1/graphs/{graph}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Get Models Of Graph
+         * @description The models that were imported from a file of ONNX, by the hash of its graph without weights.
+         *     A page that has the file takes the one with the weights of the file.
+         */
+        readonly get: operations["get_models_of_graph_v1_graphs__graph__get"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/v1/identities/forget": {
         readonly parameters: {
             readonly query?: never;
@@ -2154,6 +2175,15 @@ export interface components {
             readonly weights: components["schemas"]["FileWire"];
         };
         /**
+         * ModelOfGraph
+         * @description A model that was imported from a graph with the `weights` of this hash.
+         */
+        readonly ModelOfGraph: {
+            readonly model: components["schemas"]["ModelDocument"];
+            /** Weights */
+            readonly weights: string;
+        };
+        /**
          * ModelReadiness
          * @description `defaults`: the workloads of a model on each target that it is tuned for; of so many all
          *     default kernels are `compiled`. Pages of every device can run it once that is all of them.
@@ -2170,8 +2200,9 @@ export interface components {
         };
         /**
          * ModelRequest
-         * @description `source`: the file that it was imported from. `programs`: the text of each program that the
-         *     plans call, by its key. `targets`: what its workloads are tuned for.
+         * @description `source`: the file that it was imported from; pages find the model by its `source_hashes`.
+         *     `programs`: the text of each program that the plans call, by its key. `targets`: what its
+         *     workloads are tuned for.
          */
         readonly ModelRequest: {
             /** Plans */
@@ -2185,6 +2216,7 @@ export interface components {
             };
             /** Source */
             readonly source: string;
+            readonly source_hashes?: components["schemas"]["SourceHashes"] | null;
             /**
              * Targets
              * @default [
@@ -2214,6 +2246,11 @@ export interface components {
             readonly model: string;
             /** Swaps */
             readonly swaps: readonly components["schemas"]["SwapWire"][];
+        };
+        /** ModelsOfGraph */
+        readonly ModelsOfGraph: {
+            /** Models */
+            readonly models: readonly components["schemas"]["ModelOfGraph"][];
         };
         /**
          * ModuleForRuns
@@ -2262,6 +2299,21 @@ export interface components {
             readonly costs: components["schemas"]["CostsWire"];
             /** Runs */
             readonly runs: number | null;
+        };
+        /**
+         * OpenAxis
+         * @description An axis of an input or output that has a range: axis number `place` has `most` entries where
+         *     the plan's `dimension` has its largest extent, and `step` less for each less of that.
+         */
+        readonly OpenAxis: {
+            /** Dimension */
+            readonly dimension: string;
+            /** Most */
+            readonly most: number;
+            /** Place */
+            readonly place: number;
+            /** Step */
+            readonly step: number;
         };
         /**
          * OpenPlace
@@ -2580,13 +2632,16 @@ export interface components {
         readonly PortDType: "bool" | "float32" | "int32" | "int64" | "uint32" | "uint8";
         /**
          * PortWire
-         * @description An input or output: a page gives and takes its `dtype`.
+         * @description An input or output: a page gives and takes its `dtype`. `open`: the axes of `shape` that have
+         *     a range. That of a batch has one entry in `shape`.
          */
         readonly PortWire: {
             /** Dtype */
             readonly dtype: string;
             /** Name */
             readonly name: string;
+            /** Open */
+            readonly open?: readonly components["schemas"]["OpenAxis"][];
             /** Shape */
             readonly shape: readonly number[];
         };
@@ -2987,6 +3042,17 @@ export interface components {
             readonly key: string;
             /** Signature */
             readonly signature: string;
+        };
+        /**
+         * SourceHashes
+         * @description The hashes of a file of ONNX without its weights, and of its weights
+         *     (services/tuner/graph/source_hashes.py).
+         */
+        readonly SourceHashes: {
+            /** Graph */
+            readonly graph: string;
+            /** Weights */
+            readonly weights: string;
         };
         /**
          * Storage
@@ -3936,6 +4002,37 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["FailureNoted"];
+                };
+            };
+            /** @description Refused: what, why, what to do */
+            readonly "4XX": {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readonly get_models_of_graph_v1_graphs__graph__get: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly graph: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Successful Response */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ModelsOfGraph"];
                 };
             };
             /** @description Refused: what, why, what to do */

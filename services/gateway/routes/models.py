@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 
 from kernelzoo import jobs
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.plan import Plan, call_counts
+from kernelzoo.domain.plan import Plan, Port, call_counts
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload, WorkloadKey
 from kernelzoo.errors import InvalidInput
@@ -30,12 +30,16 @@ from services.gateway.models import (
 )
 from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.state import Operator, Shared
+from services.gateway.wire.model import Sha256
 from services.gateway.wire.models import (
     ListedModel,
     ModelDocument,
     ModelList,
     ModelName,
+    ModelOfGraph,
     ModelRequest,
+    ModelsOfGraph,
+    OpenAxis,
     PlanRequest,
     PlanWire,
     PortWire,
@@ -43,6 +47,10 @@ from services.gateway.wire.models import (
 )
 
 router = APIRouter(tags=["models"])
+
+MOST_OF_GRAPH = 8
+"""Models of one graph that are told: the same network with several weights."""
+OF_GRAPH_CACHE = "public, max-age=60, stale-if-error=86400"
 
 
 @router.get("/v1/models")
@@ -62,6 +70,24 @@ async def get_model(name: ModelName, state: Shared) -> ModelDocument:
     if not rows:
         raise unknown(name)
     return await _document(state.blobs, rows)
+
+
+@router.get("/v1/graphs/{graph}")
+async def get_models_of_graph(graph: Sha256, response: Response, state: Shared) -> ModelsOfGraph:
+    """The models that were imported from a file of ONNX, by the hash of its graph without weights.
+    A page that has the file takes the one with the weights of the file.
+    """
+    async with state.pool.connection() as db:
+        found = await fetch_all(db, models.of_graph(graph, MOST_OF_GRAPH))
+        rows = [(each, await fetch_all(db, models.plans(each.name))) for each in found]
+    response.headers["Cache-Control"] = OF_GRAPH_CACHE
+    return ModelsOfGraph(
+        models=[
+            ModelOfGraph(weights=each.source_weights, model=await _document(state.blobs, plans))
+            for each, plans in rows
+            if plans
+        ]
+    )
 
 
 @router.put("/v1/models/{name}", status_code=HTTPStatus.CREATED)
@@ -99,6 +125,8 @@ async def put_model(
                 await programs.register(db, sent)
                 await programs.registered(db, keys)
                 await _register(db, name, body.source, state.blobs, read)
+            if (told := body.source_hashes) is not None:
+                await execute(db, models.put_source_hashes(name, told.graph, told.weights))
             opened = await _open_jobs(db, read, body.targets)
             await execute(db, models.prioritise())
             await execute(db, models.cancel_unused_jobs())
@@ -340,6 +368,7 @@ def _described(blobs: Blobs, row: PlanRow) -> PlanWire:
         raise lost(row.model, row.plan_sha256)
     plan = read_plan(body)
     told = {axis.input for axis in plan.axes}
+    batch = plan.batch
     return PlanWire(
         dimensions=dict(row.dimensions),
         least={each.name: each.least for each in plan.ranges},
@@ -348,9 +377,29 @@ def _described(blobs: Blobs, row: PlanRow) -> PlanWire:
         weights=weights_of(row),
         golden=blob_url(row.golden_sha256, row.golden_bytes),
         # Pages give what has an extent, not the extent.
-        inputs=[PortWire.of(each) for place, each in enumerate(plan.inputs) if place not in told],
-        outputs=[PortWire.of(port) for port in plan.outputs],
+        inputs=[
+            _port(plan, port, joined=bool(batch and place in batch.inputs))
+            for place, port in enumerate(plan.inputs)
+            if place not in told
+        ],
+        outputs=[
+            _port(plan, port, joined=bool(batch and place in batch.outputs))
+            for place, port in enumerate(plan.outputs)
+        ],
         memory={"weights": plan.memory.weights, "activations": plan.memory.activations},
         kernels=len(plan.kernels),
         calls=len(plan.calls),
     )
+
+
+def _port(plan: Plan, port: Port, *, joined: bool) -> PortWire:
+    """`joined`: its first axis is the plan's batch."""
+    axes: list[OpenAxis] = []
+    if joined and plan.batch is not None:
+        axes.append(OpenAxis(place=0, dimension=plan.batch.name, most=plan.batch.most, step=1))
+    if port.open is not None:
+        place = port.open.place
+        dimension = plan.axes[port.open.axis].name
+        most = port.shape[place]
+        axes.append(OpenAxis(place=place, dimension=dimension, most=most, step=port.open.step))
+    return PortWire(name=port.name, dtype=port.dtype, shape=list(port.shape), open=axes)

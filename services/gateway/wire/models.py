@@ -32,12 +32,23 @@ class PlanRequest(WireModel):
     weights_url: Url | None = None
 
 
+class SourceHashes(WireModel):
+    """The hashes of a file of ONNX without its weights, and of its weights
+    (services/tuner/graph/source_hashes.py).
+    """
+
+    graph: Sha256
+    weights: Sha256
+
+
 class ModelRequest(WireModel):
-    """`source`: the file that it was imported from. `programs`: the text of each program that the
-    plans call, by its key. `targets`: what its workloads are tuned for.
+    """`source`: the file that it was imported from; pages find the model by its `source_hashes`.
+    `programs`: the text of each program that the plans call, by its key. `targets`: what its
+    workloads are tuned for.
     """
 
     source: ShortText
+    source_hashes: SourceHashes | None = None
     plans: Annotated[list[PlanRequest], Field(min_length=1, max_length=64)]
     programs: Annotated[dict[KeyText, ProgramText], Field(max_length=4096, default={})]
     targets: Annotated[
@@ -56,12 +67,26 @@ class FileWire(WireModel):
     size_bytes: int
 
 
+class OpenAxis(WireModel):
+    """An axis of an input or output that has a range: axis number `place` has `most` entries where
+    the plan's `dimension` has its largest extent, and `step` less for each less of that.
+    """
+
+    place: int
+    dimension: str
+    most: int
+    step: int
+
+
 class PortWire(WireModel):
-    """An input or output: a page gives and takes its `dtype`."""
+    """An input or output: a page gives and takes its `dtype`. `open`: the axes of `shape` that have
+    a range. That of a batch has one entry in `shape`.
+    """
 
     name: str
     dtype: str
     shape: list[int]
+    open: list[OpenAxis] = Field(default_factory=list)
 
 
 class PlanWire(WireModel):
@@ -89,6 +114,17 @@ class ModelDocument(WireModel):
     source: str
     added_at: str
     plans: list[PlanWire]
+
+
+class ModelOfGraph(WireModel):
+    """A model that was imported from a graph with the `weights` of this hash."""
+
+    weights: Sha256
+    model: ModelDocument
+
+
+class ModelsOfGraph(WireModel):
+    models: list[ModelOfGraph]
 
 
 class ListedModel(WireModel):

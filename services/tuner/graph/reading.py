@@ -188,6 +188,29 @@ def numpy_dtype(onnx_type: int, owner: str) -> np.dtype[Any]:
     return NUMPY_DTYPES[onnx_type]
 
 
+def external_path(folder: Path, location: str, name: str) -> Path:
+    """The file of external data. Raises InvalidInput for one outside of the model's folder, by its
+    name or through a link, and for one that is missing."""
+    root = folder.resolve()
+    try:
+        path = (root / location).resolve()
+        usable = location.isprintable() and path.is_relative_to(root)
+        found = usable and path.is_file()
+    except (OSError, RuntimeError, ValueError):
+        usable = found = False
+    if not usable:
+        raise InvalidInput(
+            f"the external data of tensor {name!r} lies outside of the model's folder, at "
+            f"{location[:200]!r}; put it beside the model"
+        )
+    if not found:
+        raise InvalidInput(
+            f"the external data of tensor {name!r} is missing: put {location[:200]!r} beside the "
+            "model"
+        )
+    return path
+
+
 def _parsed(path: Path) -> ModelProto:
     if not path.is_file():
         raise InvalidInput(f"{str(path)!r} is no file; give the path of an ONNX model")
@@ -327,7 +350,7 @@ def _external(tensor: TensorProto, dtype: np.dtype[Any], folder: Path | None) ->
     told = {each.key: each.value for each in tensor.external_data}
     if folder is None:
         raise UnsupportedModel(f"tensor {tensor.name!r} inside of a node lies in an external file")
-    path = _inside(folder, told.get("location", ""), tensor.name)
+    path = external_path(folder, told.get("location", ""), tensor.name)
     shape = tuple(tensor.dims)
     packed = dtype in PACKED_RANGES
     size = prod(shape) * dtype.itemsize
@@ -356,29 +379,6 @@ def _bits(dtype: np.dtype[Any]) -> int:
     """Counts the bits that a packed integer takes in a file."""
     least, most = PACKED_RANGES[dtype]
     return (most - least).bit_length()
-
-
-def _inside(folder: Path, location: str, name: str) -> Path:
-    """The file of external data. Raises InvalidInput for one outside of the model's folder, by its
-    name or through a link, and for one that is missing."""
-    root = folder.resolve()
-    try:
-        path = (root / location).resolve()
-        usable = location.isprintable() and path.is_relative_to(root)
-        found = usable and path.is_file()
-    except (OSError, RuntimeError, ValueError):
-        usable = found = False
-    if not usable:
-        raise InvalidInput(
-            f"the external data of tensor {name!r} lies outside of the model's folder, at "
-            f"{location[:200]!r}; put it beside the model"
-        )
-    if not found:
-        raise InvalidInput(
-            f"the external data of tensor {name!r} is missing: put {location[:200]!r} beside the "
-            "model"
-        )
-    return path
 
 
 def _refuse_made_twice(nodes: Iterable[NodeProto], known: Iterable[str]) -> None:
