@@ -8,6 +8,7 @@ import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import {
   buildChat,
+  buildOrt,
   buildPages,
   buildPinnedSdk,
   buildSdk,
@@ -24,14 +25,15 @@ process.chdir(import.meta.dirname);
 rmSync("dist", { recursive: true, force: true });
 for (const folder of ["chunks", "pinned"]) mkdirSync(`dist/${folder}`, { recursive: true });
 
-const [sdk, pinned, chat, scripts] = await Promise.all([
+const [sdk, pinned, chat, ort, scripts] = await Promise.all([
   buildSdk(),
   buildPinnedSdk(),
   buildChat(),
+  buildOrt(),
   buildPages(),
   build(style),
 ]);
-for (const [name, text] of [...sdk, ...pinned, ...chat, ...scripts]) {
+for (const [name, text] of [...sdk, ...pinned, ...chat, ...ort, ...scripts]) {
   writeFileSync(`dist/${name}`, text);
 }
 rmSync(`${CHAT_EXAMPLE}/dist`, { recursive: true, force: true });

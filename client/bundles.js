@@ -44,11 +44,13 @@ function inOrder(entries) {
  * @param {Record<string, string>} input
  * @param {import("rolldown").OutputOptions} options
  * @param {import("rolldown").Plugin[]} plugins
+ * @param {string[]} external
  * @returns {Promise<Map<string, string>>}
  */
-async function bundled(input, options, plugins = []) {
+async function bundled(input, options, plugins = [], external = []) {
   const bundle = await rolldown({
     input,
+    external,
     plugins: [inlineWorker, terser, ...plugins],
     // A chunk imports what it shares with the entry from there: one file is all that a page loads.
     preserveEntrySignatures: "allow-extension",
@@ -107,6 +109,29 @@ export const buildPinnedSdk = () => buildSdkAt("[name]-[hash:12].js", "pinned/[n
  */
 export function buildChat() {
   return bundled({ chat: "src/chat/index.ts" }, { codeSplitting: false });
+}
+
+const OWN_SDK = "./sdk.js";
+
+/**
+ * Imports the SDK from the file beside, so that a page has one. @type {import("rolldown").Plugin}
+ */
+const sdkBeside = {
+  name: "sdk-beside",
+  resolveId: (id) => (id.endsWith("/sdk/index.js") ? { id: OWN_SDK, external: "absolute" } : null),
+};
+
+/**
+ * The interface of onnxruntime-web, on the SDK and on the package that has its tensors.
+ * @returns {Promise<Map<string, string>>}
+ */
+export function buildOrt() {
+  return bundled(
+    { ort: "src/ort/index.ts" },
+    { codeSplitting: false },
+    [sdkBeside],
+    ["onnxruntime-common"],
+  );
 }
 
 const PAGES = {

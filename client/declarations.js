@@ -17,7 +17,7 @@ import { join, relative } from "node:path";
 const TYPESCRIPT = "node_modules/typescript-native/bin/tsc";
 const ROOT = "dist/types";
 /** Declarations by the file of dist whose they are. */
-const ENTRIES = { sdk: "sdk/index", chat: "chat/index" };
+const ENTRIES = { sdk: "sdk/index", chat: "chat/index", ort: "ort/index" };
 const WEBGPU = `${ROOT}/webgpu.d.ts`;
 const DISPOSABLE = '/// <reference lib="esnext.disposable" />\n';
 
@@ -78,6 +78,9 @@ export function buildDeclarations() {
   }
   writeFileSync(WEBGPU, webgpu(all));
   for (const [name, entry] of Object.entries(ENTRIES)) {
-    writeFileSync(`dist/${name}.d.ts`, `export * from "./types/${entry}.js";\n`);
+    const from = `from "./types/${entry}.js";\n`;
+    const hasDefault = readFileSync(`${ROOT}/${entry}.d.ts`, "utf8").includes("export default");
+    const own = hasDefault ? `export { default } ${from}` : "";
+    writeFileSync(`dist/${name}.d.ts`, `export * ${from}${own}`);
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Writes docs/api/sdk.md and chat.md from the sources of the package. With `--check` it writes
+ * Writes docs/api/sdk.md, chat.md and ort.md from the sources of the package. With `--check` it writes
  * nothing, and fails where one of them says something else.
  */
 import { execFileSync } from "node:child_process";
@@ -18,6 +18,11 @@ What \`import { … } from "kernelzoo"\` gives. ${WRITTEN} [Add kernelzoo to a s
   chat: `# Reference of text and conversations
 
 What \`import { … } from "kernelzoo/chat"\` gives. ${WRITTEN} [Language models in a page](../language-models.md) tells how to use it.
+
+`,
+  ort: `# Reference of onnxruntime-web's interface
+
+What \`import { … } from "kernelzoo/ort"\` gives beside what \`onnxruntime-common\` does, such as \`Tensor\`. ${WRITTEN} [Ten minutes with your transformers.js app](../ort.md) tells how to use it.
 
 `,
 };

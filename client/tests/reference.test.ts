@@ -1,4 +1,4 @@
-/** docs/api/sdk.md and chat.md say what the sources do. */
+/** docs/api/sdk.md, chat.md and ort.md say what the sources do. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";

@@ -14,7 +14,7 @@ CODINGS = {"br": ".br", "gzip": ".gz"}
 
 # Names with a hash of what is in them, as client/bundles.js gives them.
 _HASHED = re.compile(r"^(chunks|pinned)/|-[0-9a-z]{12}\.js")
-_ALIASES = ("sdk.js", "sdk.json", "chat.js")
+_ALIASES = ("sdk.js", "sdk.json", "chat.js", "ort.js")
 FOR_EVER = "public, max-age=31536000, immutable"
 FOR_MINUTES = "public, max-age=300, stale-if-error=86400"
 ASK_AGAIN = "no-cache"

@@ -19,6 +19,7 @@ from tests.running import eventually
 
 CLIENT = Path(__file__).parents[2] / "client"
 TOOLS = CLIENT / "node_modules"
+ORT_COMMON = CLIENT.parent / "bench" / "page" / "node_modules" / "onnxruntime-common"
 KEY = "matmul:f32:m8k8n8"
 MAIN = """
 import { KernelZoo } from "kernelzoo";
@@ -52,6 +53,27 @@ export async function ask(zoo: KernelZoo, tokenizer: Tokenizer): Promise<ChatCom
     if (piece === "") break;
   }
   return chat.completions.create({ messages, max_tokens: 9 });
+}
+"""
+# What stands for onnxruntime-web is held to the types of onnxruntime-common.
+OF_ORT = """
+import type * as common from "onnxruntime-common";
+import runtime, { env, InferenceSession, type SessionEngine, Tensor } from "kernelzoo/ort";
+
+export const factory: common.InferenceSessionFactory = InferenceSession;
+export const settings: common.Env = env;
+export const tensors: common.TensorConstructor & common.TensorFactory = runtime.Tensor;
+
+export async function main(file: Uint8Array): Promise<common.InferenceSession> {
+  env.kernelzoo = { url: "https://zoo.example", fallback: () => import("onnxruntime-common") };
+  const session = await InferenceSession.create(file, { executionProviders: ["wasm"] });
+  const engine: SessionEngine = session.kernelzoo;
+  const x: common.Tensor = new Tensor("float32", new Float32Array(2), [2]);
+  const outputs: common.InferenceSession.ReturnType = await session.run({ x }, [engine.engine]);
+  await session.run(outputs, { y: null }, { tag: "again" });
+  // @ts-expect-error: no type of tensors
+  new Tensor("float33", new Float32Array(2));
+  return session;
 }
 """
 # Wherever TypeScript knows WebGPU, the package's types are the project's own.
@@ -139,6 +161,12 @@ def test_the_declarations_are_right_in_every_typescript_without_another_package(
 
 
 @EACH_TYPESCRIPT
+def test_sessions_and_tensors_have_the_types_of_onnxruntime(project: Path, typescript: str) -> None:
+    (project / "node_modules" / "onnxruntime-common").symlink_to(ORT_COMMON)
+    assert checked(project, typescript, OF_ORT) == ""
+
+
+@EACH_TYPESCRIPT
 def test_interfaces_of_webgpu_are_those_that_the_project_has(
     project: Path, typescript: str
 ) -> None:
@@ -184,7 +212,7 @@ def test_a_bundle_of_the_package_runs_on_another_origin(
 def test_the_package_holds_the_sdk_and_nothing_of_the_pages(installed: Path) -> None:
     package = installed / "node_modules" / "kernelzoo"
     held = {path.name for path in (package / "dist").iterdir()}
-    assert {"sdk.js", "sdk.d.ts", "chat.js", "chat.d.ts", "types"} <= held
+    assert {"sdk.js", "sdk.d.ts", "chat.js", "chat.d.ts", "ort.js", "ort.d.ts", "types"} <= held
     assert not any(name.startswith(("console", "agent", "swagger", "docs")) for name in held)
     assert not any(name.endswith((".br", ".gz")) for name in held)
     assert {path.name for path in package.iterdir()} == {
@@ -198,7 +226,9 @@ def test_a_registry_would_take_the_package(installed: Path) -> None:
     assert described["exports"]["."] == {"types": "./dist/sdk.d.ts", "default": "./dist/sdk.js"}
     assert not {"private", "dependencies"} & described.keys()
     optional = {"optional": True}
-    peers = dict.fromkeys(("@huggingface/jinja", "@huggingface/tokenizers"), optional)
+    peers = dict.fromkeys(
+        ("@huggingface/jinja", "@huggingface/tokenizers", "onnxruntime-common"), optional
+    )
     assert described["peerDependenciesMeta"] == peers
     assert described["peerDependencies"].keys() == peers.keys()
     assert (described["name"], described["version"]) == ("kernelzoo", __version__)

@@ -23,7 +23,7 @@ CHUNK = "chunks/gpu-run-0g2j4z.js"
 @pytest.fixture
 def http(tmp_path: Path) -> Iterator[TestClient]:
     (tmp_path / "chunks").mkdir()
-    for name in ("sdk.js", "chat.js", HASHED, "agent-page.js", CHUNK, "icon.svg"):
+    for name in ("sdk.js", "chat.js", "ort.js", HASHED, "agent-page.js", CHUNK, "icon.svg"):
         (tmp_path / name).write_text(TEXT)
     for name in ("sdk.js", HASHED):
         # What Brotli makes of it is nobody's matter here: the bytes are passed on.
@@ -88,7 +88,7 @@ def test_names_with_a_hash_are_kept_for_ever_and_their_alias_for_minutes(http: T
 
     assert kept(HASHED) == kept(CHUNK) == "public, max-age=31536000, immutable"
     assert kept("sdk.js") == "public, max-age=300, stale-if-error=86400"
-    assert kept("chat.js") == kept("sdk.js")
+    assert kept("chat.js") == kept("ort.js") == kept("sdk.js")
     assert kept("agent-page.js") == "no-cache"
 
 
