@@ -1,7 +1,7 @@
 /** Kernels of a token, chosen by what the token takes, from times that were recorded. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Found } from "../src/tuning/messages.js";
+import type { Winner } from "../src/tuning/messages.js";
 import { type Chosen, type Contested, chosenBySum, type Pair } from "../src/tuning/sum-choice.js";
 import { swapped } from "../src/tuning/swap-steps.js";
 import { searched } from "../src/tuning/webgpu/whole-times.js";
@@ -86,7 +86,7 @@ test("of kernels that are faster alone those run with which a token takes less",
     ["attention", 0.9],
     ["head", 0.5],
   ] as const;
-  const all = founds.map(([workload, relativeTime]) => ({ workload, relativeTime }) as Found);
+  const all = founds.map(([workload, relativeTime]) => ({ workload, relativeTime }) as Winner);
   const contested = all.map(({ workload, relativeTime }): Contested => {
     const alone = [["new", relativeTime] as const, ["before", 1] as const];
     return { workload, calls: 1, alone, runs: "before" };
@@ -98,7 +98,7 @@ test("of kernels that are faster alone those run with which a token takes less",
     return Array.from({ length: 5 }, (): Pair => [token(chosen), token(instead)]);
   };
   const ran: string[] = [];
-  const refused = await swapped<Found>(all, {
+  const refused = await swapped<Winner>(all, {
     prepared: async (found) => found,
     wrong: async () => null,
     inVain: async (ready) => {

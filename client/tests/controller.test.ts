@@ -18,7 +18,7 @@ import {
   type TuningState,
   tuningState,
 } from "../src/tuning/controller.js";
-import type { Found, FromMeasurer } from "../src/tuning/messages.js";
+import type { FromMeasurer, Winner } from "../src/tuning/messages.js";
 import { Wins } from "../src/tuning/win-cache.js";
 import type { ModelAnswer } from "../src/wire/model-answer.js";
 import type { KernelWire, MeasuredTarget } from "../src/wire/types.js";
@@ -58,7 +58,7 @@ type Draw = () => number;
 interface ModelWorker {
   readonly running: Map<string, string>;
   readonly before: Map<string, string>;
-  swap: readonly Found[] | null;
+  swap: readonly Winner[] | null;
   isBusy: boolean;
   inbox: FromModel[];
 }
@@ -377,10 +377,10 @@ class World {
       if (this.#chance(0.2)) return;
       measurer.inbox.push({ type: "measured", artifact, relativeTime });
       if (relativeTime !== null && relativeTime < 1) {
-        const found = { workload, kernel: kernel(artifact), relativeTime };
+        const winner = { workload, kernel: kernel(artifact), relativeTime };
         // Others of its row, and the kernel that it believes to run.
         const runnersUp = [this.#pick(names), this.#pick(names), `${workload}.zoo`];
-        measurer.inbox.push({ type: "found", found, runnersUp });
+        measurer.inbox.push({ type: "found", winner, runnersUp });
       }
       measurer.inbox.push({ type: "spent", ms: 20 });
     } else measurer.inbox.push({ type: "pong" });
@@ -388,7 +388,7 @@ class World {
 
   // The model's worker.
 
-  #isAskedToSwap(swaps: readonly Found[]): void {
+  #isAskedToSwap(swaps: readonly Winner[]): void {
     if (this.#model === null) return;
     assert.equal(this.#model.swap, null, "a swap while one is under way");
     const workloads = swaps.map(({ workload }) => workload);
@@ -409,7 +409,7 @@ class World {
   }
 
   #answerSwap(model: ModelWorker, how: "swapped" | "postponed"): void {
-    const swaps = model.swap as readonly Found[];
+    const swaps = model.swap as readonly Winner[];
     if (how === "postponed") model.inbox.push({ type: "postponed", reason: "It is away." });
     else {
       const refused = swaps.map(() => (this.#chance(0.3) ? "It is wrong." : null));
@@ -497,8 +497,8 @@ test("once all messages have arrived no swap is left, and the page knows which k
   inManyLives((world) => {
     world.settle();
     for (const pair of world.kernels) assert.equal(...pair);
-    const { found, swapping } = world.state;
-    if (world.hasModel) assert.deepEqual([found, swapping], [[], []]);
+    const { unswapped, swapping } = world.state;
+    if (world.hasModel) assert.deepEqual([unswapped, swapping], [[], []]);
   });
 });
 

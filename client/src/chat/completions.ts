@@ -144,17 +144,17 @@ export class ChatCompletions {
     signal: AbortSignal,
   ): AsyncGenerator<ChatCompletionChunk> {
     const counted = params.stream_options?.include_usage === true;
-    const told = (chunk: ChatCompletionChunk): ChatCompletionChunk =>
+    const withUsage = (chunk: ChatCompletionChunk): ChatCompletionChunk =>
       counted ? { ...chunk, usage: null } : chunk;
     const pieces = this.#pieces(params, prompt, signal);
     try {
-      yield told(chunkOf(head, { role: "assistant", content: "" }));
+      yield withUsage(chunkOf(head, { role: "assistant", content: "" }));
       let next = await pieces.next();
       for (; !next.done; next = await pieces.next()) {
-        yield told(chunkOf(head, { content: next.value }));
+        yield withUsage(chunkOf(head, { content: next.value }));
       }
       const { reason, usage } = next.value;
-      yield told(chunkOf(head, {}, reason));
+      yield withUsage(chunkOf(head, {}, reason));
       if (counted) yield { ...head, object: "chat.completion.chunk", choices: [], usage };
     } finally {
       // A page that reads no further has stopped the text.

@@ -32,10 +32,10 @@ export class Detokenizer {
     this.#ids.push(id);
     const text = this.#text();
     const open = openFrom(text);
-    const told = text.slice(this.#told, open);
+    const certain = text.slice(this.#told, open);
     this.#told = Math.max(this.#told, open);
     if (open === text.length && this.#ids.length > WINDOW) this.#shorten();
-    return told;
+    return certain;
   }
 
   /** Returns what is left at the end, with a replacement for a character that was not finished. */

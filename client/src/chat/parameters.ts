@@ -141,7 +141,7 @@ export function checkParameters(params: ChatCompletionCreateParams): void {
     if (kind && !kind.fits(value)) throw wrong(name, kind, value);
     const refused = REFUSED[name as ParameterName];
     if (!refused || isEmpty(value)) continue;
-    const asksForNothing = refused.harmless.some((each) => shown(each) === shown(value));
+    const asksForNothing = refused.harmless.some((harmless) => shown(harmless) === shown(value));
     if (!asksForNothing) {
       throw new TypeError(
         `${name} is not known to models in a page, which ${refused.why}; leave it out.`,
@@ -229,8 +229,8 @@ export function generationOf(params: ChatCompletionCreateParams, random: () => n
   const stops = [params.stop ?? [], params.stop_token_ids ?? []].flat(2);
   const topP = params.top_p ?? 1;
   return {
-    stop: stops.filter((each) => typeof each === "string"),
-    stopTokens: stops.filter((each) => typeof each === "number"),
+    stop: stops.filter((stop) => typeof stop === "string"),
+    stopTokens: stops.filter((stop) => typeof stop === "number"),
     temperature: params.temperature ?? 1,
     // None of the probability is that of the likeliest token.
     topP: topP === 0 ? 1 : topP,

@@ -93,11 +93,11 @@ async function textAt(
 /** Newer models have their template in a file of its own. */
 async function templateText(
   folder: URL,
-  { chat_template: told }: TokenizerConfig,
+  { chat_template: template }: TokenizerConfig,
   signal: AbortSignal | undefined,
 ): Promise<string | undefined> {
-  if (typeof told === "string") return told;
-  if (told !== undefined) return told.find(({ name }) => name === "default")?.template;
+  if (typeof template === "string") return template;
+  if (template !== undefined) return template.find(({ name }) => name === "default")?.template;
   const remedy =
     "Copy the model's file there; for a model that has none, load the tokenizer with " +
     "{ conversations: false }.";
@@ -127,8 +127,8 @@ export async function loadTokenizer(
   const read = async (name: string): Promise<object> => {
     const remedy = "Copy it there from the folder of the model.";
     const text = await textAt(new URL(name, folder), remedy, signal);
-    const told = text === null ? null : parsed(text);
-    if (told) return told;
+    const json = text === null ? null : parsed(text);
+    if (json) return json;
     throw new Error(`${folder} has no ${name}. ${remedy}`);
   };
   const reading = read("tokenizer_config.json") as Promise<TokenizerConfig>;
@@ -136,13 +136,13 @@ export async function loadTokenizer(
   const tokenizer = await read("tokenizer.json");
   const config = await reading;
   const text = conversations ? await templateText(folder, config, signal) : undefined;
-  const made = { tokenizer: new Tokenizer(tokenizer, config) };
-  if (text === undefined) return { ...made, template: undefined };
+  const loaded = { tokenizer: new Tokenizer(tokenizer, config) };
+  if (text === undefined) return { ...loaded, template: undefined };
   if (beginsAsHtml(text)) throw new Error(`The template of ${folder} is a page of HTML.`);
   const template = new Template(text);
   const render: ChatTemplate["render"] = (context) =>
     template.render({ ...specialTokens(config), ...context });
-  return { ...made, template: { render, text } };
+  return { ...loaded, template: { render, text } };
 }
 
 /** JSON of an object; null for anything else. */
@@ -231,7 +231,7 @@ export function promptOf(
   const render = rendererOf(tokenizer, template);
   refuseUnread(render, template, messages, parameters);
   const { chat_template_kwargs, reasoning_effort } = parameters;
-  const told = reasoning_effort == null ? {} : { reasoning_effort };
+  const effort = reasoning_effort == null ? {} : { reasoning_effort };
   // A template writes the special tokens itself.
-  return idsOf(tokenizer, render(messages, { ...chat_template_kwargs, ...told }), false);
+  return idsOf(tokenizer, render(messages, { ...chat_template_kwargs, ...effort }), false);
 }

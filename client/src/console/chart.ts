@@ -202,9 +202,9 @@ const rounds = ({ outcomes }: Curve): number =>
 
 /** A rate holds until a better one is found. */
 function path(steps: readonly (readonly [number, number])[], to: number): string {
-  const [first, ...rest] = steps;
+  const [first, ...later] = steps;
   if (first === undefined) return "";
-  const drawn = rest.map(([x, y]) => `H${x}V${y}`).join("");
+  const drawn = later.map(([x, y]) => `H${x}V${y}`).join("");
   return `M${first[0]} ${first[1]}${drawn}H${to}`;
 }
 

@@ -74,10 +74,10 @@ function visible(): Promise<void> {
 }
 
 /** Puts `made` in place; what is open stays open, and what had the focus has it again. */
-function redraw(place: HTMLElement, made: Node): void {
+function redraw(place: HTMLElement, drawing: Node): void {
   const open = [...place.querySelectorAll<HTMLDetailsElement>("details[id][open]")];
   const focused = place.contains(document.activeElement) ? document.activeElement?.id : "";
-  place.replaceChildren(made);
+  place.replaceChildren(drawing);
   for (const { id } of open) document.getElementById(id)?.setAttribute("open", "");
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
 }

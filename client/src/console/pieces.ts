@@ -73,10 +73,10 @@ export const empty = (text: string, ...remedy: readonly Cell[]): HTMLElement =>
 
 /** Numbers with their names, the most telling first. */
 export function facts(pairs: readonly (readonly [string, Cell])[]): HTMLElement {
-  const made = pairs.map(([name, value]) =>
+  const rows = pairs.map(([name, value]) =>
     element("div", "", element("dt", "", name), element("dd", "fact", value)),
   );
-  return element("dl", "facts", ...made);
+  return element("dl", "facts", ...rows);
 }
 
 const MARKS = { confirmed: "●", provisional: "◐", retired: "○" } as const satisfies Record<

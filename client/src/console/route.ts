@@ -16,10 +16,10 @@ export interface Route {
 /** Null for an address that names no view. */
 export function parseRoute(hash: string): Route | null {
   const [path = "", query = ""] = hash.replace(/^#?\/?/, "").split("?");
-  const [name = "", ...rest] = path.split("/").filter(Boolean).map(decoded);
+  const [name = "", ...segments] = path.split("/").filter(Boolean).map(decoded);
   const view = VIEWS.find((known) => known === (name || "overview"));
   if (view === undefined) return null;
-  return { view, path: rest, query: Object.fromEntries(new URLSearchParams(query)) };
+  return { view, path: segments, query: Object.fromEntries(new URLSearchParams(query)) };
 }
 
 export function address(

@@ -37,13 +37,13 @@ export function timelineView(
   ];
 }
 
-function draw(told: ModelTimeline): Node {
-  const plan = Object.entries(told.dimensions).map(([name, extent]) => `${name}=${extent}`);
+function draw(history: ModelTimeline): Node {
+  const plan = Object.entries(history.dimensions).map(([name, extent]) => `${name}=${extent}`);
   return element(
     "div",
     "",
-    card(`${told.model} ${plan.join(", ")}`, code(told.device_class), ...summary(told)),
-    card("Time of an inference", ...timeline(told)),
+    card(`${history.model} ${plan.join(", ")}`, code(history.device_class), ...summary(history)),
+    card("Time of an inference", ...timeline(history)),
   );
 }
 

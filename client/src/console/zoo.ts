@@ -24,7 +24,7 @@ export function zooView({ query }: Route, signal: AbortSignal): readonly HTMLEle
   const asked = searchQuery(query, FILTERS);
   asked.set("limit", String(size));
   asked.set("offset", String(offsetOf(query)));
-  const found = followed<FoundKeys>(
+  const results = followed<FoundKeys>(
     {
       path: `/v1/keys?${asked}`,
       everyMs: 15_000,
@@ -32,7 +32,7 @@ export function zooView({ query }: Route, signal: AbortSignal): readonly HTMLEle
     },
     signal,
   );
-  return [card("Kernels by workload and device", searchForm("zoo", query, FILTERS), found)];
+  return [card("Kernels by workload and device", searchForm("zoo", query, FILTERS), results)];
 }
 
 const FILTERS: readonly Filter[] = [

@@ -85,8 +85,8 @@ export function toldOf(thrown: unknown): unknown {
 
 /** Returns how tokens are chosen; an option that is undefined is as good as left out. */
 function samplingOf(options: Partial<Sampling>): Sampling {
-  const told = Object.entries(options).filter(([, value]) => value !== undefined);
-  return { ...GREEDY, ...Object.fromEntries(told) };
+  const chosen = Object.entries(options).filter(([, value]) => value !== undefined);
+  return { ...GREEDY, ...Object.fromEntries(chosen) };
 }
 
 /** The names of the options of a text. */
@@ -218,14 +218,15 @@ export class LanguageModel {
     signal?.addEventListener("abort", stop, { once: true });
     this.#busy = true;
     this.#stopping.signal = ending.signal;
-    const made: number[] = [];
+    const generated: number[] = [];
     try {
       for (let failures = 0; ; ) {
         try {
-          const tokens = prompt.length + made.length;
-          if (tokens >= this.#room && !(await this.#grew(tokens, made.length > 0))) return "length";
+          const tokens = prompt.length + generated.length;
+          if (tokens >= this.#room && !(await this.#grew(tokens, generated.length > 0)))
+            return "length";
           ending.signal.throwIfAborted();
-          const end = yield* this.#decoded(prompt, made, options, ending.signal);
+          const end = yield* this.#decoded(prompt, generated, options, ending.signal);
           if (end !== "full") return end;
         } catch (thrown) {
           // The page has the tokens so far; the prompt of the new cache ends with them.
@@ -254,8 +255,8 @@ export class LanguageModel {
   }
 
   /** @internal */
-  tell<Event extends keyof TuningEvents>(event: Event, told: TuningEvents[Event]): void {
-    this.#listeners.tell(event, told);
+  tell<Event extends keyof TuningEvents>(event: Event, value: TuningEvents[Event]): void {
+    this.#listeners.tell(event, value);
   }
 
   /** Forgets the cache behind so many tokens of the last text; the next prompt computes them again. */
@@ -283,7 +284,7 @@ export class LanguageModel {
    * a text that has begun and that memory does not suffice for.
    */
   async #grew(tokens: number, begun: boolean): Promise<boolean> {
-    const context = this.#larger.contexts.find((each) => each > tokens);
+    const context = this.#larger.contexts.find((length) => length > tokens);
     if (context === undefined) return false;
     try {
       const planned = await this.#larger.planned(context);
@@ -298,29 +299,29 @@ export class LanguageModel {
     return true;
   }
 
-  /** Adds what it generates to `made`. The end is `full` where a larger context would go on. */
+  /** Adds what it generates to `generated`. The end is `full` where a larger context would go on. */
   async *#decoded(
     ids: readonly number[],
-    made: number[],
+    generated: number[],
     options: GenerateOptions,
     signal: AbortSignal,
   ): AsyncGenerator<number, GenerateEnd | "full", undefined> {
     const { stop = this.stopTokens } = options;
-    const prompt = [...ids, ...made];
+    const prompt = [...ids, ...generated];
     const { maxTokens = Infinity } = options;
-    const left = Math.min(maxTokens, this.#room - ids.length) - made.length;
+    const left = Math.min(maxTokens, this.#room - ids.length) - generated.length;
     if (left <= 0) return "length";
     const weightBytes = bytesReadByToken(this.#opener.answer.plan);
     const sampling = samplingOf(options);
-    const known = knownTokens(ids, made, sampling, options.logitBias ?? {});
+    const known = knownTokens(ids, generated, sampling, options.logitBias ?? {});
     // The last token is computed again where all are held: its logits are not.
     const place = Math.min(shared(this.#held, prompt), prompt.length - 1);
     this.#held.length = place;
     const start = now();
     const ask = (at: number | null, tokens: number): Promise<Ran> => {
       const given = at === null ? [] : prompt.slice(at);
-      const told = { adjusted: known !== null, known: (at !== null && known) || [] };
-      const order = { place: at, prompt: given, tokens, sampling, ...told, logits: false };
+      const adjustment = { adjusted: known !== null, known: (at !== null && known) || [] };
+      const order = { place: at, prompt: given, tokens, sampling, ...adjustment, logits: false };
       const feeds = orderFeeds(order);
       const ran = this.#opened.session.run(feeds, { signal });
       ran.catch(() => undefined); // The caller may have stopped awaiting it.
@@ -335,20 +336,20 @@ export class LanguageModel {
         flights.push(ask(null, count));
         asked += count;
       }
-      const found = (await ran).outputs[0] as Int32Array;
+      const batch = (await ran).outputs[0] as Int32Array;
       if (tokens === 0) {
         first = now();
         this.#held = [...prompt];
       }
-      for (const token of found) {
+      for (const token of batch) {
         tokens += 1;
         const ended = stop.includes(token);
-        if (!ended) made.push(token);
-        const msPerToken = tokens > found.length ? (now() - first) / (tokens - 1) : null;
+        if (!ended) generated.push(token);
+        const msPerToken = tokens > batch.length ? (now() - first) / (tokens - 1) : null;
         this.#stats = {
           ...this.#stats,
           ...{ promptTokens: prompt.length - place, reusedTokens: place },
-          ...{ prefillMs: first - start, tokens: made.length, interval, msPerToken },
+          ...{ prefillMs: first - start, tokens: generated.length, interval, msPerToken },
           ...this.#bandwidth(weightBytes, msPerToken),
         };
         if (ended) return "stop";
@@ -364,7 +365,7 @@ export class LanguageModel {
         interval = Math.max(1, Math.min(MOST_STEPS, Math.round(FETCH_MS / pace)));
       }
     }
-    return made.length >= maxTokens || this.#room >= this.contextLength ? "length" : "full";
+    return generated.length >= maxTokens || this.#room >= this.contextLength ? "length" : "full";
   }
 
   #bandwidth(

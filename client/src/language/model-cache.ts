@@ -56,8 +56,8 @@ export class KeptLanguage {
   static open(key: string): Promise<KeptLanguage> {
     return explained(async () => {
       const cacheName = LANGUAGE_CACHES + key;
-      const found = await caches.match(indexAddress(), { cacheName });
-      const index = JSON.parse((await found?.text()) ?? "null") as KeptIndex | null;
+      const response = await caches.match(indexAddress(), { cacheName });
+      const index = JSON.parse((await response?.text()) ?? "null") as KeptIndex | null;
       return new KeptLanguage(cacheName, index?.version === VERSION ? index : null);
     });
   }
@@ -70,8 +70,8 @@ export class KeptLanguage {
 
   /** Returns the answer that is kept for a context; null where none is. */
   async planned(context: number | undefined): Promise<Answered | null> {
-    const found = this.#index?.answers[nameOf(context)];
-    return found === undefined ? null : this.fromDevice(found);
+    const answered = this.#index?.answers[nameOf(context)];
+    return answered === undefined ? null : this.fromDevice(answered);
   }
 
   /** Returns the answer with the addresses of files that are kept, where they are. */
@@ -100,19 +100,19 @@ export class KeptLanguage {
   async save(answers: ReadonlyMap<number | undefined, Answered>): Promise<void> {
     try {
       const cache = await caches.open(this.#cacheName);
-      const files = [...answers.values()].flatMap((each) => [...filesOf(each).values()]);
-      const wanted = new Set(files.flat());
-      for (const address of wanted) {
+      const files = [...answers.values()].flatMap((answered) => [...filesOf(answered).values()]);
+      const kept = new Set(files.flat());
+      for (const address of kept) {
         if ((await cache.match(address)) === undefined) await cache.add(address);
       }
-      const told = [...answers].map(([context, { answer, origin, reason }]) => {
+      const entries = [...answers].map(([context, { answer, origin, reason }]) => {
         return [nameOf(context), { answer, origin, reason: reason ?? null }] as const;
       });
-      const index: KeptIndex = { version: VERSION, answers: Object.fromEntries(told) };
+      const index: KeptIndex = { version: VERSION, answers: Object.fromEntries(entries) };
       await cache.put(indexAddress(), new Response(JSON.stringify(index)));
-      wanted.add(indexAddress().href);
+      kept.add(indexAddress().href);
       for (const { url } of await cache.keys()) {
-        if (!wanted.has(url)) await cache.delete(url);
+        if (!kept.has(url)) await cache.delete(url);
       }
     } catch (cause) {
       throw storageError(`The device does not keep the model: ${sentence(cause)}`, cause);

@@ -94,27 +94,27 @@ async function contextsOf(host: Host, name: string): Promise<readonly number[]> 
 async function openWith(
   host: Host,
   name: string,
-  { contextLength, check = true, ...rest }: LanguageOptions,
+  { contextLength, check = true, ...options }: LanguageOptions,
   keeping: Promise<KeptLanguage> | null,
   kept: KeptLanguage | null,
 ): Promise<Model> {
-  const { onProgress: progress = () => undefined, signal, memoryBytes } = rest;
+  const { onProgress: progress = () => undefined, signal, memoryBytes } = options;
   const stopping: Stopping = { signal };
   const several = contextLength === undefined && !isFile(name);
-  const told = several ? await contextsOf(host, name) : [];
-  const contexts = several && told.length === 0 ? (kept?.contexts ?? []) : told;
+  const served = several ? await contextsOf(host, name) : [];
+  const contexts = several && served.length === 0 ? (kept?.contexts ?? []) : served;
   const targets = new Targets(host, name, { progress, signal });
   let offline = false;
   const planned = async (context: number | undefined): Promise<Answered> => {
     try {
-      const found = await targets.planned(context);
-      return kept === null ? found : await kept.fromDevice(found);
+      const answered = await targets.planned(context);
+      return kept === null ? answered : await kept.fromDevice(answered);
     } catch (thrown) {
       const isAway = thrown instanceof KernelZooError && thrown.stage === "network";
-      const found = isAway ? await kept?.planned(context) : null;
-      if (!found) throw thrown;
+      const answered = isAway ? await kept?.planned(context) : null;
+      if (!answered) throw thrown;
       offline = true;
-      return targets.taken(found);
+      return targets.taken(answered);
     }
   };
   const answered = await planned(contextLength ?? contexts[0]);
@@ -131,9 +131,9 @@ async function openWith(
     },
   };
   const plain = (): RuntimeWorker => spawnRuntime(order.source);
-  const asked = rest.tune === "idle";
+  const asked = options.tune === "idle";
   const tuned = asked
-    ? await tunedOn(measuredTargetOf(answered.answer), host, answered, rest, plain)
+    ? await tunedOn(measuredTargetOf(answered.answer), host, answered, options, plain)
     : null;
   const spawn: Spawn = (source) => {
     // A GPU that was given up has no kernels to tune.

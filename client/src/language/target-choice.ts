@@ -99,16 +99,16 @@ export class Targets {
     const other = backend === "auto" ? this.#onWasm(context).catch(() => null) : null;
     const spare = async (): Promise<Answered> => this.taken(await this.#onWasm(context));
     try {
-      const found = await this.#answered(gpu.deviceClass, context);
+      const onGpu = await this.#answered(gpu.deviceClass, context);
       const wasm = await other;
-      const reason = wasm && (await whyNot(gpu, found.answer, wasm.answer));
-      return await this.taken(wasm && reason ? { ...wasm, reason } : { ...found, spare });
+      const reason = wasm && (await whyNot(gpu, onGpu.answer, wasm.answer));
+      return await this.taken(wasm && reason ? { ...wasm, reason } : { ...onGpu, spare });
     } catch (thrown) {
       const { message: reason } = thrown as Error;
-      const found = await spare().catch(() => {
+      const onWasm = await spare().catch(() => {
         throw thrown;
       });
-      return { ...found, reason };
+      return { ...onWasm, reason };
     }
   }
 

@@ -167,8 +167,8 @@ async function wins(
   contests.wins(own, candidate, faster);
   const runnersUp = own.runnersUp.map((runnerUp) => runnerUp.kernel.sha256);
   const modules = await opened.modules?.(kernel);
-  const found = { workload, kernel, relativeTime, ...(modules && { modules }) };
-  post({ type: "found", found, runnersUp });
+  const winner = { workload, kernel, relativeTime, ...(modules && { modules }) };
+  post({ type: "found", winner, runnersUp });
 }
 
 async function nextProspect(): Promise<Contest | null> {

@@ -15,13 +15,13 @@ import type { Answered } from "../model/request.js";
 import type { ModelAnswer, PlanWire } from "../wire/model-answer.js";
 import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
 import type {
-  Found,
   FromMeasurer,
   FromTuned,
   MeasureOrder,
   Running,
   ToMeasurer,
   ToTuned,
+  Winner,
 } from "./messages.js";
 import type { ModelTuning, Regression, Swap } from "./page-view.js";
 import type { Win, Wins } from "./win-cache.js";
@@ -39,9 +39,9 @@ const LOST = "The GPU was lost, and its kernels with it.";
 /**
  * A kernel that won and runs, and the winner that ran before it; null where the zoo's kernel did.
  */
-interface Winner {
+interface SwappedWin {
   readonly win: Win;
-  readonly before: Winner | null;
+  readonly before: SwappedWin | null;
 }
 
 export type TrustedWins = ReturnType<Wins["trusted"]>;
@@ -74,7 +74,7 @@ export interface TuningState {
   readonly agent: "none" | "loading" | "working";
   /** Kernels of earlier visits that the model was loaded with. */
   readonly trusted: TrustedWins;
-  readonly winners: ReadonlyMap<string, Winner>;
+  readonly winners: ReadonlyMap<string, SwappedWin>;
   readonly tried: ReadonlySet<string>;
   /** Artifacts that were refused or taken back: none is tried again, whatever else happens. */
   readonly barred: ReadonlySet<string>;
@@ -90,8 +90,8 @@ export interface TuningState {
   /** Runners-up of winners that do not run, as long as they have not been measured again. */
   readonly again: ReadonlySet<string>;
   /** Kernels that won and are to be swapped in, and those that the model's worker swaps in now. */
-  readonly found: readonly Found[];
-  readonly swapping: readonly Found[];
+  readonly unswapped: readonly Winner[];
+  readonly swapping: readonly Winner[];
   /** `isComplete`: there was nothing left to measure. */
   readonly end: { readonly reason: string; readonly isComplete: boolean } | null;
   readonly waiting: string;
@@ -216,7 +216,7 @@ export function initialState(
     ...{ isAttached: false, isBusy: false, pausedBy: new Set() },
     ...{ measurer: null, agent: "none", trusted: [], winners: new Map() },
     ...{ tried: new Set(avoided), barred: new Set(), trying: null, promising: new Set() },
-    ...{ runnersUp: new Map(), again: new Set(), found: [], swapping: [] },
+    ...{ runnersUp: new Map(), again: new Set(), unswapped: [], swapping: [] },
     ...{ end: null, waiting: "", swaps: [], sent: [], requests: 0 },
     ...{ spentMs: 0, measured: 0, contributed: 0 },
   };
@@ -285,7 +285,11 @@ export const isAtFault = ({ winners }: TuningState, { fault }: Failure): boolean
  * all it is. On a GPU and for a language model none is: a GPU has limits of its own, and a run takes
  * as long as its text.
  */
-export function suspects({ answered, terms, winners }: TuningState): readonly [string, Winner][] {
+export function suspects({
+  answered,
+  terms,
+  winners,
+}: TuningState): readonly [string, SwappedWin][] {
   if (terms.target === "webgpu" || answered.answer.plan.decoder !== undefined) return [];
   const lastAt = Math.max(...[...winners.values()].map(({ win }) => win.at));
   return [...winners].filter(([, { win }]) => win.at === lastAt);
@@ -390,7 +394,7 @@ const goesOnWithout =
 
 /** Has the kernel `before` run in the place of a winner; null where that is the zoo's kernel. */
 const runsAgain =
-  (workload: string, before: Winner | null, reason: string): Change =>
+  (workload: string, before: SwappedWin | null, reason: string): Change =>
   (state) => {
     const { candidate, sha256 } = runningOf(state, workload).kernel;
     const winners = new Map(state.winners);
@@ -412,17 +416,17 @@ const runsAgain =
 const avoid = (artifact: string): Change => effect({ type: "avoid", artifact });
 
 const swap: Change = (state) => {
-  if (state.swapping.length > 0 || state.found.length === 0) return [state, []];
+  if (state.swapping.length > 0 || state.unswapped.length === 0) return [state, []];
   // Of several of one workload the last is the fastest.
-  const swapping = [...new Map(state.found.map((win) => [win.workload, win])).values()];
+  const swapping = [...new Map(state.unswapped.map((win) => [win.workload, win])).values()];
   return [
-    { ...state, swapping, found: [] },
+    { ...state, swapping, unswapped: [] },
     [{ type: "tell-model", message: { type: "swap", swaps: swapping } }],
   ];
 };
 
 const swapped =
-  ({ workload, kernel, relativeTime }: Found, atMs: number): Change =>
+  ({ workload, kernel, relativeTime }: Winner, atMs: number): Change =>
   (state) => {
     const { candidate: before } = runningOf(state, workload).kernel;
     const over = state.answered.answer.kernels[workload]?.kernel.sha256 as string;
@@ -528,8 +532,8 @@ const compares: Change = (state) => {
 /** Kernels that were to be swapped in are measured again, against the kernels that run then. */
 const spawns: Change = (state) =>
   inTurn(
-    set({ winners: new Map(), trusted: [], swapping: [], found: [], isBusy: false }),
-    untried([...state.swapping, ...state.found].map(({ kernel }) => kernel.sha256)),
+    set({ winners: new Map(), trusted: [], swapping: [], unswapped: [], isBusy: false }),
+    untried([...state.swapping, ...state.unswapped].map(({ kernel }) => kernel.sha256)),
   )(state);
 
 /**
@@ -541,7 +545,7 @@ const losesGpu: Change = (state) =>
     state.trying === null ? nothing : avoid(state.trying),
     ends(LOST),
     ...[...state.winners.keys()].map((workload) => runsAgain(workload, null, LOST)),
-    set({ swapping: [], found: [], isBusy: false }),
+    set({ swapping: [], unswapped: [], isBusy: false }),
   )(state);
 
 const ran =
@@ -572,7 +576,7 @@ const attaches: Change = (before) => {
 };
 
 const givesUp =
-  (workload: string, { win }: Winner, before: Winner | null, reason: string): Change =>
+  (workload: string, { win }: SwappedWin, before: SwappedWin | null, reason: string): Change =>
   (state) =>
     inTurn(avoid(win.kernel.sha256), runsAgain(workload, before, reason))(state);
 
@@ -606,11 +610,11 @@ function fromMeasurer(state: TuningState, message: FromMeasurer): Change {
       });
     }
     case "found": {
-      const { found, runnersUp } = message;
+      const { winner, runnersUp } = message;
       return inTurn(
         set({
-          runnersUp: new Map(state.runnersUp).set(found.kernel.sha256, runnersUp),
-          found: [...state.found, found],
+          runnersUp: new Map(state.runnersUp).set(winner.kernel.sha256, runnersUp),
+          unswapped: [...state.unswapped, winner],
         }),
         swap,
       );
@@ -635,7 +639,11 @@ function fromModel(state: TuningState, message: FromModel, atMs: number): Change
       return tellAgent({ type: "ranked", times: message.times });
     case "postponed":
       return inTurn(
-        set({ waiting: message.reason, found: [...state.swapping, ...state.found], swapping: [] }),
+        set({
+          waiting: message.reason,
+          unswapped: [...state.swapping, ...state.unswapped],
+          swapping: [],
+        }),
         effect({ type: "postpone" }),
       );
     case "swapped":
@@ -721,7 +729,7 @@ function changeBy(state: TuningState, event: TuningEvent): Change {
       const { fault } = event.failure;
       if (fault === null || !isAtFault(state, event.failure)) return nothing;
       const { workload, message } = fault;
-      return givesUp(workload, state.winners.get(workload) as Winner, null, message);
+      return givesUp(workload, state.winners.get(workload) as SwappedWin, null, message);
     }
     case "hangs":
       return inTurn(

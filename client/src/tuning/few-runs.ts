@@ -12,7 +12,7 @@ import { choose, withChoice } from "../model/run-count-choice.js";
 import type { ModelAnswer } from "../wire/model-answer.js";
 import type { MeasuredTarget, ServedKernel } from "../wire/types.js";
 import { WORKERS } from "../workers.js";
-import type { Found, FromTuned } from "./messages.js";
+import type { FromTuned, Winner } from "./messages.js";
 import type { TuneOptions } from "./page-view.js";
 import type { Tunable, Tuned } from "./tuner.js";
 import { WatchedRuntime } from "./watched-worker.js";
@@ -21,7 +21,7 @@ import { WatchedRuntime } from "./watched-worker.js";
 const IDLE_MS = 50;
 
 interface Switch {
-  readonly winner: Found;
+  readonly winner: Winner;
   readonly cold: ServedKernel;
   readonly warm: ServedKernel;
 }

@@ -12,7 +12,7 @@ import type { Executor, RunResult } from "../executor/executor.js";
 import { GoldenFile } from "../executor/golden-file.js";
 import type { Stored } from "../executor/golden-tensors.js";
 import { RunsFirst } from "../executor/run-priority.js";
-import type { Comparison, Found } from "./messages.js";
+import type { Comparison, Winner } from "./messages.js";
 import { type Refusals, reasonOf, swapped, wrongGolden } from "./swap-steps.js";
 
 export interface SwapPorts {
@@ -67,7 +67,7 @@ export abstract class KernelSwapper<
     return change();
   }
   /** Throws KernelZooError where the kernel cannot run here. */
-  protected abstract prepared(winner: Found | Comparison): Promise<Prepared>;
+  protected abstract prepared(winner: Winner | Comparison): Promise<Prepared>;
   /**
    * Runs the model on `feeds` with the kernels `all`, apart from its other runs, and does work on
    * the outputs. Throws KernelZooError.
@@ -119,7 +119,7 @@ export abstract class KernelSwapper<
    * Swaps kernels in, and answers why each of them does not run; null for those that do from now
    * on. Throws KernelZooError (network), with all as it was.
    */
-  async swap(all: readonly Found[]): Promise<Refusals> {
+  async swap(all: readonly Winner[]): Promise<Refusals> {
     await this.executor.stored;
     await this.runs.rest();
     return this.enclosed(() =>

@@ -60,7 +60,7 @@ export type ToMeasurer =
   | { readonly type: "rest" }
   | { readonly type: "ping" };
 
-export interface Found {
+export interface Winner {
   readonly workload: string;
   readonly kernel: KernelWire;
   /** The time over that of the kernel that ran. */
@@ -81,7 +81,7 @@ export type FromMeasurer =
       readonly relativeTime: number | null;
     }
   /** `runnersUp`: the artifact that ran, and those that were faster than it, too. */
-  | { readonly type: "found"; readonly found: Found; readonly runnersUp: readonly string[] }
+  | { readonly type: "found"; readonly winner: Winner; readonly runnersUp: readonly string[] }
   | { readonly type: "spent"; readonly ms: number }
   | { readonly type: "sent"; readonly request: SentRequest }
   /** The zoo is away, or what it sends does not arrive. */
@@ -99,7 +99,7 @@ export interface Began {
 }
 
 export type ToTuned =
-  | { readonly type: "swap"; readonly swaps: readonly Found[] }
+  | { readonly type: "swap"; readonly swaps: readonly Winner[] }
   /** Has kernels of an earlier visit audited as if they had been swapped in. */
   | { readonly type: "compare"; readonly comparisons: readonly Comparison[] }
   /** Has the kernel run again that inferences are compared with, if there is one. */

@@ -8,7 +8,7 @@ import type { LoadOrder } from "../executor/messages.js";
 import { type Help, type ServePorts, serve } from "../executor/worker-server.js";
 import { poster, serveMessages } from "../rpc.js";
 import type { KernelSwapper, SwapPorts } from "./kernel-swapper.js";
-import type { Found, FromTuned, ToTuned } from "./messages.js";
+import type { FromTuned, ToTuned, Winner } from "./messages.js";
 
 type AnySwapper = Pick<
   KernelSwapper<never, never>,
@@ -43,7 +43,7 @@ const isAway = (thrown: unknown): boolean =>
  * Swaps kernels in and tells what became of that. It never rejects, as the page waits for the
  * answer before it asks for another swap.
  */
-async function toldOf(swapper: Swapper | null, swaps: readonly Found[]): Promise<FromTuned> {
+async function toldOf(swapper: Swapper | null, swaps: readonly Winner[]): Promise<FromTuned> {
   const refused = (reason: string) =>
     ({ type: "swapped", refused: swaps.map(() => reason) }) as const;
   if (swapper === null) return refused("It is not loaded.");

@@ -10,7 +10,7 @@ import type { GoldenFile } from "../executor/golden-file.js";
 import { countOff, type Stored } from "../executor/golden-tensors.js";
 import { paced } from "../timing/paced-loop.js";
 import type { PlanWire } from "../wire/model-answer.js";
-import type { Found, KeptKernel } from "./messages.js";
+import type { KeptKernel, Winner } from "./messages.js";
 
 /** The calls that run a workload's kernel. Throws KernelZooError (manifest) for one of other tensors. */
 export function fittingCalls(plan: PlanWire, { kernel, workload }: KeptKernel): readonly number[] {
@@ -83,7 +83,7 @@ export type Refusals = readonly (string | null)[];
 /** The steps of a swap, in their order. */
 export interface SwapSteps<Prepared> {
   /** Throws KernelZooError where the kernel cannot run here. */
-  readonly prepared: (found: Found) => Promise<Prepared>;
+  readonly prepared: (winner: Winner) => Promise<Prepared>;
   /**
    * Says what is wrong with the golden outputs where `all` run; null where nothing is. Throws
    * KernelZooError (network).
@@ -103,11 +103,11 @@ const NONE: ReadonlySet<never> = new Set();
  * (network), with all as it was.
  */
 export async function swapped<Prepared>(
-  winners: readonly Found[],
+  winners: readonly Winner[],
   { prepared, wrong, inVain, adopt }: SwapSteps<Prepared>,
 ): Promise<Refusals> {
-  const refused = new Map<Found, string>();
-  const ready = new Map<Found, Prepared>();
+  const refused = new Map<Winner, string>();
+  const ready = new Map<Winner, Prepared>();
   for (const winner of winners) {
     try {
       ready.set(winner, await prepared(winner));

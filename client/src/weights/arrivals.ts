@@ -36,9 +36,9 @@ export class Arrivals {
     this.#all = weights;
   }
 
-  /** Returns whether the first `wanted` weights, which a run needs now, are in memory. */
-  has(wanted: number): boolean {
-    for (; this.#count < wanted; this.#count++) {
+  /** Returns whether the first `count` weights, which a run needs now, are in memory. */
+  has(count: number): boolean {
+    for (; this.#count < count; this.#count++) {
       if (this.state(this.#count) !== STORED) return false;
       this.onneed(this.#count);
     }

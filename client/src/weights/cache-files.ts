@@ -132,7 +132,8 @@ async function inFiles(): Promise<GraphFiles> {
   if (!("createWritable" in FileSystemFileHandle.prototype)) throw new Error("no writable files");
   const root = await navigator.storage.getDirectory();
   const folder = (await root.getDirectoryHandle(NAME, { create: true })) as Folder;
-  const made = (file: string): Promise<FileHandle> => folder.getFileHandle(file, { create: true });
+  const created = (file: string): Promise<FileHandle> =>
+    folder.getFileHandle(file, { create: true });
   const remove = async (file: string): Promise<void> => {
     const deadline = performance.now() + REMOVAL_MS;
     while (performance.now() < deadline) {
@@ -142,11 +143,11 @@ async function inFiles(): Promise<GraphFiles> {
     }
   };
   const names = async (end: string): Promise<string[]> => {
-    const found: string[] = [];
+    const stems: string[] = [];
     for await (const file of folder.keys()) {
-      if (file.endsWith(end)) found.push(file.slice(0, -end.length));
+      if (file.endsWith(end)) stems.push(file.slice(0, -end.length));
     }
-    return found;
+    return stems;
   };
   const description = async (name: string): Promise<string | undefined> => {
     try {
@@ -159,19 +160,19 @@ async function inFiles(): Promise<GraphFiles> {
     kind: "files",
     description,
     async all() {
-      const found = new Map<string, string>();
+      const texts = new Map<string, string>();
       for (const name of await names(DESCRIPTION)) {
         const text = await description(name);
-        if (text !== undefined) found.set(name, text);
+        if (text !== undefined) texts.set(name, text);
       }
-      return found;
+      return texts;
     },
     async describe(name, text) {
-      const file = await (await made(name + DESCRIPTION)).createWritable();
+      const file = await (await created(name + DESCRIPTION)).createWritable();
       await file.write(text);
       await file.close();
     },
-    writer: async (name) => writerOf(await made(name + WEIGHTS)),
+    writer: async (name) => writerOf(await created(name + WEIGHTS)),
     reader: async (name) => readerOf(await folder.getFileHandle(name + WEIGHTS)),
     async remove(name) {
       await remove(name + DESCRIPTION);
@@ -254,8 +255,8 @@ async function inRecords(): Promise<GraphFiles> {
     async sweep() {
       const described = await names();
       const pieces = await read("pieces", (store) => store.getAllKeys());
-      const found = new Set(pieces.map((key) => (key as readonly string[])[0] as string));
-      for (const name of found) {
+      const graphs = new Set(pieces.map((key) => (key as readonly string[])[0] as string));
+      for (const name of graphs) {
         if (!described.includes(name)) {
           await change("pieces", (store) => store.delete(piecesOf(name)));
         }

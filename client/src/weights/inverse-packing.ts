@@ -13,19 +13,19 @@ export async function unpack(
   rest: () => Promise<void>,
 ): Promise<boolean> {
   const seen = new Uint8Array(plain.length);
-  let found = 0;
+  let restored = 0;
   await paced(packed.length, rest, (from, to) => {
     for (let i = from; i < to; i++) {
       const origin = origins[i] as number;
       if (origin === 0) continue;
       if (origin < 0 || origin > plain.length) return false;
       plain[origin - 1] = packed[i] as number;
-      found += 1 - (seen[origin - 1] as number);
+      restored += 1 - (seen[origin - 1] as number);
       seen[origin - 1] = 1;
     }
     return true;
   });
-  return found === plain.length;
+  return restored === plain.length;
 }
 
 /** Writes the numbers 1, 2, 3, …, in slices. */

@@ -64,7 +64,7 @@ export function weightSink(
   arrivals: Arrivals,
 ): TakeBytes {
   const target = new Uint8Array(buffer);
-  const wanted = weights.map((_, i) => arrivals.state(i) === FETCHED);
+  const isFetched = weights.map((_, i) => arrivals.state(i) === FETCHED);
   let next = 0;
   return (offset, bytes) => {
     const end = offset + bytes.length;
@@ -73,11 +73,11 @@ export function weightSink(
       const plain = plains[next] as number;
       const from = Math.max(offset, weight.offset);
       const to = Math.min(end, weight.offset + weight.bytes);
-      if (wanted[next] && from < to) {
+      if (isFetched[next] && from < to) {
         target.set(bytes.subarray(from - offset, to - offset), plain + from - weight.offset);
       }
       if (weight.offset + weight.bytes > end) return;
-      if (!wanted[next]) continue;
+      if (!isFetched[next]) continue;
       const copies = rooms[next] === undefined ? places[next] : undefined;
       arrivals.put(next, copies && packCopies(copies, plain, pack));
     }
@@ -101,16 +101,16 @@ export type Reading = typeof plainFile;
 
 /** Fetches the weights that are to be fetched. Rejects with KernelZooError: network, artifact. */
 export async function fetchWeights(
-  wanted: Wanted,
+  file: Wanted,
   mains: Promise<ReadonlyMap<string, Main>>,
   arrivals: Arrivals,
   arrived: Arrived,
   stored?: Reading,
 ): Promise<void> {
-  const { plan } = wanted;
+  const { plan } = file;
   const first = plan.weights.findIndex((_, i) => arrivals.state(i) === FETCHED);
   if (first < 0) return;
-  await receiveWeights(wanted, sinkOf(wanted, mains, arrivals), arrived, stored, first);
+  await receiveWeights(file, sinkOf(file, mains, arrivals), arrived, stored, first);
 }
 
 /** Returns the sink of weights that are to be fetched, once there are kernels that pack them. */

@@ -343,8 +343,8 @@ export class Preparation {
     // These start while everything is given a place.
     const { graph } = order;
     this.#begun = graph && graph.weights.length > 0 ? { reader: KeptReader.open(graph) } : {};
-    const wanted = () => (graph ? this.#asKept(graph) : this.#fetched().receiver > 0);
-    const started = () => (wanted() ? (ports.spawn?.() ?? null) : null);
+    const isWorkShared = () => (graph ? this.#asKept(graph) : this.#fetched().receiver > 0);
+    const started = () => (isWorkShared() ? (ports.spawn?.() ?? null) : null);
     this.#early = ports.given ? preparerAt(ports.given) : started();
   }
 
@@ -376,7 +376,7 @@ export class Preparation {
     const { spawn, stored } = this.#ports;
     const { answer, origin, graph, replaced } = this.#order;
     const { plan } = answer;
-    const told: Arrived = {
+    const progress: Arrived = {
       chunk: arrived.chunk,
       piece: () => {
         arrived.piece?.();
@@ -384,15 +384,15 @@ export class Preparation {
           arrived.chunk(bytesBefore(plan, countOf(arrivals, plan.weights.length)));
       },
     };
-    const mains = compiled.then((each) => each.mains);
-    const modules = compiled.then((each) => each.modules);
+    const mains = compiled.then((kernels) => kernels.mains);
+    const modules = compiled.then((kernels) => kernels.modules);
     const kept = graph && keptModel(graph, placesOf(plan, placement));
     this.#kept = kept;
     // A kernel that replaces a wrong one comes from the network, and so do its weights.
     const alone = graph?.modules != null && replaced.length === 0;
     if (alone && kept?.weights.includes(null)) throw unreadable(answer.name);
-    for (const [weight, each] of (kept?.weights ?? []).entries()) {
-      if (each !== null) arrivals.words[ARRIVAL_WORDS * weight] = READABLE;
+    for (const [weight, source] of (kept?.weights ?? []).entries()) {
+      if (source !== null) arrivals.words[ARRIVAL_WORDS * weight] = READABLE;
     }
     const { receiver, queues } = this.#scheduled(kept);
     const parts = queues.map((_, thread): PrepareOrder => {
@@ -405,12 +405,14 @@ export class Preparation {
     const breathe = breathing();
     let early = this.#early;
     await Promise.all([
-      prepareAs(own, mains, arrivals, told, stored, this.#begun, () => rested(arrivals, breathe)),
+      prepareAs(own, mains, arrivals, progress, stored, this.#begun, () =>
+        rested(arrivals, breathe),
+      ),
       ...others.flatMap((part) => {
         if (part.thread !== receiver && queues[part.thread]?.length === 0) return [];
         const worker = early ?? (spawn as () => Preparer)();
         early = null;
-        return [preparedBeside(worker, part, modules, arrivals, told)];
+        return [preparedBeside(worker, part, modules, arrivals, progress)];
       }),
     ]);
     early?.terminate();
@@ -418,10 +420,12 @@ export class Preparation {
     for (const weight of plan.weights.keys()) {
       if (arrivals.state(weight) === READABLE) arrivals.words[ARRIVAL_WORDS * weight] = FETCHED;
     }
-    const lost = kept?.weights.some((each, i) => each !== null && arrivals.state(i) === FETCHED);
+    const lost = kept?.weights.some(
+      (source, i) => source !== null && arrivals.state(i) === FETCHED,
+    );
     if (kept !== null && lost) await forget(kept);
     if (alone && lost) throw unreadable(answer.name);
-    await fetchWeights(own, mains, arrivals, told, stored);
+    await fetchWeights(own, mains, arrivals, progress, stored);
   };
 
   /**
@@ -429,7 +433,7 @@ export class Preparation {
    * all. Where no weight is kept, it is that of weights that are fetched.
    */
   #scheduled(kept: KeptModel | null): Pick<Schedule, "receiver" | "queues"> {
-    if (kept === null || !kept.weights.some((each) => each !== null)) return this.#fetched();
+    if (kept === null || !kept.weights.some((source) => source !== null)) return this.#fetched();
     const { queues } = kept;
     if (this.#asKept(kept)) return { queues, receiver: Math.min(1, this.#readers) };
     return { queues: [this.#order.answer.plan.weights.map((_, weight) => weight)], receiver: 0 };

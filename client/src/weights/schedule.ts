@@ -135,7 +135,7 @@ export class Trials {
     this.#prepareBeside();
     const endMs = this.#run();
     let sumMs = 0;
-    for (const each of this.#doneMs) sumMs += Number.isFinite(each) ? each : endMs;
+    for (const doneMs of this.#doneMs) sumMs += Number.isFinite(doneMs) ? doneMs : endMs;
     return { endMs, sumMs };
   }
 
@@ -302,7 +302,7 @@ export function schedule(costs: WeightCosts): Schedule {
     .map((first) => ({ first, endMs: trials.times(first).endMs }))
     .sort((a, b) => a.endMs - b.endMs)
     .map(({ first }) => improved(costs, trials, first, tries))
-    .reduce((soonest, each) => (each.endMs < soonest.endMs ? each : soonest));
+    .reduce((soonest, other) => (other.endMs < soonest.endMs ? other : soonest));
   const queues = Array.from({ length: costs.beside + 1 }, (_, thread) =>
     costs.weights.flatMap((_, weight) => (best.threads[weight] === thread ? [weight] : [])),
   );

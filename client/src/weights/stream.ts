@@ -183,9 +183,9 @@ export async function streamWeights(
     let accepted: Promise<void> = Promise.resolve();
     try {
       const file = Math.floor(done / most);
-      const wanted = chunks.slice(done, (file + 1) * most);
-      const rest = received(files[file] as string, offset - start, wanted, arrived.piece);
-      for await (const [chunk, bytes] of rest) {
+      const inFile = chunks.slice(done, (file + 1) * most);
+      const arriving = received(files[file] as string, offset - start, inFile, arrived.piece);
+      for await (const [chunk, bytes] of arriving) {
         await accepted;
         accepted = accept(chunk, bytes);
         accepted.catch(() => undefined); // It is awaited below or in the next round.

@@ -22,16 +22,16 @@ export function unpacking(plan: PlanWire, take: TakeBytes): FileReading {
   const chunks = chunksOf(plan.chunks);
   return {
     take: async (offset, bytes) => {
-      const { chunk, start } = chunks.find((each) => each.offset === offset) as PlacedChunk;
+      const { chunk, start } = chunks.find((placed) => placed.offset === offset) as PlacedChunk;
       const inflated = await inflatedChunk(chunk, bytes);
       for (const weight of weights) {
         for (const [at, piece] of weight.pieces(start, inflated)) await take(at, piece);
       }
     },
     from: (index) => {
-      const wanted = plan.weights[index]?.storage?.offset ?? Number.POSITIVE_INFINITY;
-      const last = chunks.findLast(({ start }) => start <= wanted);
-      return wanted === Number.POSITIVE_INFINITY ? wanted : (last?.offset ?? 0);
+      const stored = plan.weights[index]?.storage?.offset ?? Number.POSITIVE_INFINITY;
+      const last = chunks.findLast(({ start }) => start <= stored);
+      return stored === Number.POSITIVE_INFINITY ? stored : (last?.offset ?? 0);
     },
   };
 }

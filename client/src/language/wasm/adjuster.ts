@@ -12,7 +12,7 @@ export class Adjustment {
   readonly #first: number;
 
   constructor(known: readonly KnownToken[], first: number) {
-    this.#known = new Map(known.map((each) => [each.token, each]));
+    this.#known = new Map(known.map((entry) => [entry.token, entry]));
     this.#first = first;
   }
 

@@ -134,13 +134,13 @@ export class DecoderSteps {
       const first = place + prompt.length;
       this.#adjustment = order.adjusted ? new Adjustment(order.known, first) : null;
     }
-    const found = new Int32Array(tokens);
+    const chosen = new Int32Array(tokens);
     for (let index = 0; index < tokens; index++) {
       if (!(await this.#step(sampling, aborted))) return null;
-      found[index] = this.#at("token")[0] as number;
+      chosen[index] = this.#at("token")[0] as number;
     }
     const last = Float32Array.from(logits ? this.#at("logits") : []);
-    return { outputs: [found, last], times: untimed() };
+    return { outputs: [chosen, last], times: untimed() };
   }
 
   /** All tokens of a prompt but the last, without the head; false where it was aborted. */

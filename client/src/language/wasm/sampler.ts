@@ -35,7 +35,7 @@ function leastOf(
   if (topK === 0 && topP >= 1) return likely;
   const power = (logit: number): number => Math.exp((logit - most) / temperature);
   const within = logits.filter((logit) => (logit - most) / temperature > LEAST_POWER).sort();
-  const mass = topP >= 1 ? Infinity : topP * logits.reduce((sum, each) => sum + power(each), 0);
+  const mass = topP >= 1 ? Infinity : topP * logits.reduce((sum, logit) => sum + power(logit), 0);
   const count = topK === 0 ? Infinity : topK;
   let [least, before] = [most, 0];
   for (let n = 0; n < within.length && n < count && before < mass; n++) {

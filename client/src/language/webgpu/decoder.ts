@@ -128,7 +128,7 @@ export class GpuDecoder implements Executor {
 
   /** Other programs in the place of calls from the next submission on. */
   replace(calls: ReadonlyMap<number, BoundCall>): void {
-    this.#calls = this.#calls.map((each, i) => calls.get(i) ?? each);
+    this.#calls = this.#calls.map((call, i) => calls.get(i) ?? call);
   }
 
   /** Destroys what is its own beside the plan. */

@@ -24,7 +24,7 @@ import { number, unpack } from "../../weights/inverse-packing.js";
 import type { PlanTensor } from "../../wire/model-answer.js";
 import type { ArtifactWire, KernelWire } from "../../wire/types.js";
 import { type Calls, KernelSwapper, type SwapPorts } from "../kernel-swapper.js";
-import type { Began, Comparison, Found } from "../messages.js";
+import type { Began, Comparison, Winner } from "../messages.js";
 import { Audit } from "./audit.js";
 
 /** A copy of a weight in memory; `pack` is null where it lies plain. */
@@ -241,7 +241,7 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
   }
 
   /** Throws KernelZooError: network, artifact, validate, compile, memory. */
-  protected override async prepared(winner: Found | Comparison): Promise<PreparedCalls> {
+  protected override async prepared(winner: Winner | Comparison): Promise<PreparedCalls> {
     const { kernel, workload } = winner;
     const modules = "modules" in winner ? winner.modules : undefined;
     const { order, memory, placement, dispatcher } = this.executor;

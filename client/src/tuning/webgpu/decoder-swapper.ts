@@ -23,7 +23,7 @@ import { median } from "../../model/profile.js";
 import { now } from "../../timing/clock.js";
 import type { DecoderWire } from "../../wire/model-answer.js";
 import type { Calls } from "../kernel-swapper.js";
-import type { Comparison, Found } from "../messages.js";
+import type { Comparison, Winner } from "../messages.js";
 import { countedPerBlock } from "../run-times.js";
 import { type Chosen, type Contested, chosenBySum, type Pair, type Trial } from "../sum-choice.js";
 import { fittingCalls } from "../swap-steps.js";
@@ -129,7 +129,7 @@ export class DecoderSwapper extends GpuSwapper<Rated, BoundCall, GpuDecoder> {
   }
 
   /** Throws KernelZooError: network, manifest, artifact, validate, compile, run. */
-  protected override async prepared(winner: Found | Comparison): Promise<Rated> {
+  protected override async prepared(winner: Winner | Comparison): Promise<Rated> {
     const { kernel, workload } = winner;
     const { order, plan } = this.executor;
     const calls = fittingCalls(order.answer.plan, { kernel, workload });

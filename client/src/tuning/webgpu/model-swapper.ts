@@ -17,7 +17,7 @@ import { OVERFLOW } from "../../model/f16-overflow.js";
 import { now } from "../../timing/clock.js";
 import type { PlanTensor } from "../../wire/model-answer.js";
 import type { Calls, SwapPorts } from "../kernel-swapper.js";
-import type { Comparison, Found } from "../messages.js";
+import type { Comparison, Winner } from "../messages.js";
 import { fittingCalls } from "../swap-steps.js";
 import { GpuAudit } from "./audit.js";
 import { GpuSwapper } from "./gpu-swapper.js";
@@ -78,7 +78,7 @@ export class GpuModelSwapper extends GpuSwapper<Prepared, BoundProgram, GpuExecu
     }
   }
 
-  protected override async prepared({ kernel, workload }: Found | Comparison): Promise<Prepared> {
+  protected override async prepared({ kernel, workload }: Winner | Comparison): Promise<Prepared> {
     const { open, order } = this.executor;
     const calls = fittingCalls(order.answer.plan, { kernel, workload });
     const program = await loadProgram(open, new URL(order.origin), kernel);
