@@ -19,6 +19,7 @@ from tests.running import eventually
 
 CLIENT = Path(__file__).parents[2] / "client"
 TOOLS = CLIENT / "node_modules"
+OF_ORT = Path(__file__).parent / "typed" / "ort.ts"
 ORT_COMMON = CLIENT.parent / "bench" / "page" / "node_modules" / "onnxruntime-common"
 KEY = "matmul:f32:m8k8n8"
 MAIN = """
@@ -53,27 +54,6 @@ export async function ask(zoo: KernelZoo, tokenizer: Tokenizer): Promise<ChatCom
     if (piece === "") break;
   }
   return chat.completions.create({ messages, max_tokens: 9 });
-}
-"""
-# What stands for onnxruntime-web is held to the types of onnxruntime-common.
-OF_ORT = """
-import type * as common from "onnxruntime-common";
-import runtime, { env, InferenceSession, type SessionEngine, Tensor } from "kernelzoo/ort";
-
-export const factory: common.InferenceSessionFactory = InferenceSession;
-export const settings: common.Env = env;
-export const tensors: common.TensorConstructor & common.TensorFactory = runtime.Tensor;
-
-export async function main(file: Uint8Array): Promise<common.InferenceSession> {
-  env.kernelzoo = { url: "https://zoo.example", fallback: () => import("onnxruntime-common") };
-  const session = await InferenceSession.create(file, { executionProviders: ["wasm"] });
-  const engine: SessionEngine = session.kernelzoo;
-  const x: common.Tensor = new Tensor("float32", new Float32Array(2), [2]);
-  const outputs: common.InferenceSession.ReturnType = await session.run({ x }, [engine.engine]);
-  await session.run(outputs, { y: null }, { tag: "again" });
-  // @ts-expect-error: no type of tensors
-  new Tensor("float33", new Float32Array(2));
-  return session;
 }
 """
 # Wherever TypeScript knows WebGPU, the package's types are the project's own.
@@ -163,7 +143,7 @@ def test_the_declarations_are_right_in_every_typescript_without_another_package(
 @EACH_TYPESCRIPT
 def test_sessions_and_tensors_have_the_types_of_onnxruntime(project: Path, typescript: str) -> None:
     (project / "node_modules" / "onnxruntime-common").symlink_to(ORT_COMMON)
-    assert checked(project, typescript, OF_ORT) == ""
+    assert checked(project, typescript, OF_ORT.read_text()) == ""
 
 
 @EACH_TYPESCRIPT
