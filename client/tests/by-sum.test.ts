@@ -1,9 +1,9 @@
 /** Kernels of a token, chosen by what the token takes, from times that were recorded. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { swapped } from "../src/tuning/kernel-swapper.js";
 import type { Winner } from "../src/tuning/messages.js";
 import { type Chosen, type Contested, chosenBySum, type Pair } from "../src/tuning/sum-choice.js";
-import { swapped } from "../src/tuning/swap-steps.js";
 import { searched } from "../src/tuning/webgpu/whole-times.js";
 
 /** Nanoseconds alone, of the kernels of SmolLM-135M on an H200: the five fastest of each space. */

@@ -23,7 +23,7 @@ import { now } from "../../timing/clock.js";
 import { number, unpack } from "../../weights/inverse-packing.js";
 import type { PlanTensor } from "../../wire/model-answer.js";
 import type { ArtifactWire, KernelWire } from "../../wire/types.js";
-import { type Calls, KernelSwapper, type SwapPorts } from "../kernel-swapper.js";
+import { type Calls, fittingCalls, KernelSwapper, type SwapPorts } from "../kernel-swapper.js";
 import type { Began, Comparison, Winner } from "../messages.js";
 import { Audit } from "./audit.js";
 
@@ -240,7 +240,7 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
     return Math.min(alone, loaded.threads * shared);
   }
 
-  /** Throws KernelZooError: network, artifact, validate, compile, memory. */
+  /** Throws KernelZooError: network, artifact, validate, compile, memory, manifest. */
   protected override async prepared(winner: Winner | Comparison): Promise<PreparedCalls> {
     const { kernel, workload } = winner;
     const modules = "modules" in winner ? winner.modules : undefined;
@@ -248,13 +248,11 @@ export class WasmModelSwapper extends KernelSwapper<PreparedCalls, Ready, WasmEx
     const { plan } = order.answer;
     const linked = modules ?? (await loadKernels({ module: null }, [kernel], order.origin));
     const mains = instantiateAll(linked, memory);
-    const number = plan.kernels.indexOf(workload);
     const calls = new Map<number, Ready>();
     this.#reserveScratch(kernel.scratch_bytes);
-    for (const [i, call] of plan.calls.entries()) {
-      if (call.kernel !== number) continue;
+    for (const i of fittingCalls(plan, winner)) {
       const words: number[] = [];
-      for (const [operand, t] of call.tensors.entries()) {
+      for (const [operand, t] of (plan.calls[i]?.tensors ?? []).entries()) {
         const { weight, at = 0 } = plan.tensors[t] as PlanTensor;
         const pack = packOf(kernel, operand);
         if (weight === undefined) words.push(placement.activations + at);
