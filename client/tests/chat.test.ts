@@ -13,7 +13,7 @@ import {
   loadTokenizer,
   type TokenSource,
 } from "../src/chat/index.js";
-import { StopStrings } from "../src/chat/stopping.js";
+import { StopStrings } from "../src/chat/stop-strings.js";
 import type { GenerateEnd, GenerateOptions } from "../src/language/language-model.js";
 import { END, END_ID, TOKENIZER_CONFIG, TOKENIZER_JSON, TURN } from "./tokenizers.js";
 

@@ -15,7 +15,7 @@ import { turns } from "../src/measurer/turns.js";
 import { Listeners } from "../src/model/listeners.js";
 import { paced } from "../src/timing/paced-loop.js";
 import { bestProspect } from "../src/tuning/contest.js";
-import { Patience } from "../src/tuning/hang-detector.js";
+import { HangDetector } from "../src/tuning/hang-detector.js";
 import { Lulls } from "../src/tuning/idle-gate.js";
 import { LentTurn } from "../src/tuning/lent-turn.js";
 import { RunTimes } from "../src/tuning/run-times.js";
@@ -476,27 +476,27 @@ test("a win that is avoided does not run, even where nothing can be noted", () =
 
 test("a run that takes far longer than usual does not end, unless the page was away", () => {
   let nowMs = 0;
-  const patience = new Patience(() => nowMs);
+  const detector = new HangDetector(() => nowMs);
   /** Seconds after which it is told that a run does not end; null where that is not within a minute. */
   const told = (): number | null => {
     for (const startMs = nowMs; nowMs < startMs + 60_000; ) {
       nowMs += 1_000;
-      if (patience.look()) return (nowMs - startMs) / 1_000;
+      if (detector.look()) return (nowMs - startMs) / 1_000;
     }
     return null;
   };
-  patience.begin();
+  detector.begin();
   assert.equal(told(), null, "the first may wait for weights");
-  patience.end();
-  patience.begin();
+  detector.end();
+  detector.begin();
   nowMs += 10;
-  patience.end();
+  detector.end();
   assert.equal(told(), 5, "a short one");
-  patience.begin();
+  detector.begin();
   nowMs += 9_000;
-  assert.equal(patience.look(), false, "the page was frozen");
+  assert.equal(detector.look(), false, "the page was frozen");
   assert.equal(told(), 5);
-  const slow = new Patience(() => nowMs);
+  const slow = new HangDetector(() => nowMs);
   slow.begin();
   nowMs += 1_000;
   slow.end();

@@ -9,7 +9,7 @@ import type {
 } from "./types.js";
 
 /** A kind of value, in words that end "is to be …". */
-interface Kind {
+interface ParameterKind {
   readonly words: string;
   readonly fits: (value: unknown) => boolean;
 }
@@ -22,26 +22,26 @@ const isEmpty = (value: unknown): boolean =>
   typeof value === "object" && value !== null && Object.keys(value).length === 0;
 const isToken = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 0;
 
-const between = (least: number, most: number): Kind => {
+const between = (least: number, most: number): ParameterKind => {
   const words = `a number from ${least} to ${most}`;
   return { words, fits: (value) => isNumber(value) && value >= least && value <= most };
 };
-const whole = (least: number): Kind => {
+const whole = (least: number): ParameterKind => {
   const words = least === -Infinity ? "a whole number" : `a whole number of at least ${least}`;
   return { words, fits: (value) => Number.isInteger(value) && Number(value) >= least };
 };
-const BOOLEAN: Kind = { words: "a boolean", fits: (value) => typeof value === "boolean" };
-const STRING: Kind = { words: "a string", fits: (value) => typeof value === "string" };
-const STOPS: Kind = {
+const BOOLEAN: ParameterKind = { words: "a boolean", fits: (value) => typeof value === "boolean" };
+const STRING: ParameterKind = { words: "a string", fits: (value) => typeof value === "string" };
+const STOPS: ParameterKind = {
   words: "a string, the number of a token, or an array of them",
   fits: (value) =>
     [value].flat().every((stop: unknown) => typeof stop === "string" || isToken(stop)),
 };
-const TOKENS: Kind = {
+const TOKENS: ParameterKind = {
   words: "an array of numbers of tokens",
   fits: (value) => Array.isArray(value) && value.every(isToken),
 };
-const BIASES: Kind = {
+const BIASES: ParameterKind = {
   words: "an object of numbers from -100 to 100 by the numbers of tokens",
   fits: (value) =>
     isObject(value) &&
@@ -49,23 +49,23 @@ const BIASES: Kind = {
       return /^\d+$/.test(name) && between(-100, 100).fits(bias);
     }),
 };
-const OBJECT: Kind = { words: "an object", fits: isObject };
-const POSITIVE: Kind = {
+const OBJECT: ParameterKind = { words: "an object", fits: isObject };
+const POSITIVE: ParameterKind = {
   words: "a number above 0",
   fits: (value) => isNumber(value) && value > 0,
 };
-const TEMPERATURE: Kind = {
+const TEMPERATURE: ParameterKind = {
   words: "a number of 0 or more",
   fits: (value) => isNumber(value) && value >= 0,
 };
-const MESSAGES: Kind = {
+const MESSAGES: ParameterKind = {
   words: "an array of one message at least",
   fits: (value) => Array.isArray(value) && value.length > 0,
 };
 
 type ParameterName = keyof ChatCompletionCreateParams;
 
-const KINDS: Partial<Record<ParameterName, Kind>> = {
+const KINDS: Partial<Record<ParameterName, ParameterKind>> = {
   messages: MESSAGES,
   model: STRING,
   stream: BOOLEAN,
@@ -126,7 +126,7 @@ function shown(value: unknown): string {
   return text.length > 40 ? `${text.slice(0, 39)}…` : text;
 }
 
-const wrong = (name: string, kind: Kind, value: unknown): TypeError =>
+const wrong = (name: string, kind: ParameterKind, value: unknown): TypeError =>
   new TypeError(`${name} is to be ${kind.words}; ${shown(value)} was given.`);
 
 const PARAMETERS = [...Object.keys(KINDS), ...Object.keys(REFUSED)];
@@ -176,7 +176,10 @@ const OF_MESSAGES = [
   ...["role", "content", "name", "refusal", "tool_calls", "tool_call_id", "function_call", "audio"],
   "annotations",
 ];
-const CONTENT: Kind = { words: "a string or an array of parts of text", fits: () => false };
+const CONTENT: ParameterKind = {
+  words: "a string or an array of parts of text",
+  fits: () => false,
+};
 
 /** The messages as a template reads them. Throws TypeError for what is no text. */
 export const messagesOf = (messages: readonly ChatCompletionMessageInput[]): ChatMessage[] =>

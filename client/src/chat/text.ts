@@ -1,7 +1,7 @@
 /** Text of a language model, piece by piece. */
 import type { GenerateEnd, GenerateOptions, LanguageModel } from "../language/language-model.js";
 import { Detokenizer } from "./detokenizer.js";
-import { StopStrings } from "./stopping.js";
+import { StopStrings } from "./stop-strings.js";
 import { idsOf, type Tokenizer } from "./tokenizer.js";
 
 /** A source generates tokens: a `LanguageModel` does. */

@@ -20,7 +20,7 @@ const CHARACTER = 6.8;
 /** The fewer, the larger; small ones still have a mark that can be told. */
 const sideFor = (columns: number): number => (columns <= 12 ? 26 : columns <= 40 ? 18 : 13);
 
-interface Cell {
+interface GridPlace {
   readonly row: number;
   readonly column: number;
 }
@@ -56,9 +56,9 @@ function walk(
   cells: SVGSVGElement,
   coverage: Coverage,
   side: number,
-  visit: (place: Cell) => void,
+  visit: (place: GridPlace) => void,
 ): void {
-  let at: Cell = { row: 0, column: 0 };
+  let at: GridPlace = { row: 0, column: 0 };
   const go = (row: number, column: number): void => {
     at = {
       row: Math.min(Math.max(row, 0), coverage.classes.length - 1),
@@ -98,7 +98,7 @@ const STEPS: Readonly<Record<string, readonly [number, number]>> = {
   ArrowRight: [0, 1],
 };
 
-function describe({ classes, workloads }: Coverage, { row, column }: Cell): string {
+function describe({ classes, workloads }: Coverage, { row, column }: GridPlace): string {
   const line = classes[row];
   if (line === undefined) return "";
   const state = MEANING.find(({ letter }) => letter === line.marks[column])?.text ?? "";

@@ -20,7 +20,7 @@ import { buffersOf } from "./transferables.js";
 export type RuntimeWorker = Remote<ToRuntime, FromRuntime>;
 
 /** A worker that prepares weights beside a model's, which talks to it by `port`. */
-export interface Beside {
+export interface WorkerBeside {
   readonly worker: Pick<Worker, "onerror" | "terminate">;
   readonly port: MessagePort;
 }
@@ -85,7 +85,7 @@ export class WorkerClient {
   /** Resolves when all weights are in memory and the outputs that were to be checked are right. */
   readonly complete: Promise<void>;
   readonly #worker: RuntimeWorker;
-  readonly #beside: Beside | null;
+  readonly #beside: WorkerBeside | null;
   readonly #waiting = new Map<number, WaitingAnswer>();
   /** The number of the last question. */
   #asked = 0;
@@ -97,7 +97,7 @@ export class WorkerClient {
     order: LoadOrder,
     progress: (progress: Progress) => void,
     worker: RuntimeWorker,
-    beside: Beside | null = null,
+    beside: WorkerBeside | null = null,
   ) {
     this.#worker = worker;
     this.#beside = beside;

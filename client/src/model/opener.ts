@@ -5,8 +5,8 @@
 import { KernelZooError } from "../engine/error.js";
 import type { Check, Loaded, LoadOrder, Progress } from "../executor/messages.js";
 import {
-  type Beside,
   type RuntimeWorker,
+  type WorkerBeside,
   WorkerClient,
   WorkerFailure,
 } from "../executor/worker-client.js";
@@ -35,7 +35,7 @@ export interface OpenOrder {
   readonly progress: (progress: Progress) => void;
   readonly signal: AbortSignal | undefined;
   /** Starts a worker that prepares weights beside the model's; null where none is wanted. */
-  readonly beside?: ((order: LoadOrder, url: URL) => Beside | null) | undefined;
+  readonly beside?: ((order: LoadOrder, url: URL) => WorkerBeside | null) | undefined;
   /** The text of the worker, where it is no usual one. */
   readonly source?: string;
 }

@@ -91,13 +91,16 @@ export function otherKind(url: URL, answer: ModelAnswer, need?: string): string 
 
 const shapeText = (shape: readonly number[]): string => shape.join("×");
 
-type Port = Misfit["port"];
+type MisfitPort = Misfit["port"];
 
-const portText = ({ shape = [] }: Port): string => shapeText(shape);
+const portText = ({ shape = [] }: MisfitPort): string => shapeText(shape);
 
 /** Says what is wrong with the feed of a port, by the kind of the fault. */
 const MISFITS: {
-  readonly [Kind in keyof MisfitDetails]: (port: Port, ...details: MisfitDetails[Kind]) => string;
+  readonly [Kind in keyof MisfitDetails]: (
+    port: MisfitPort,
+    ...details: MisfitDetails[Kind]
+  ) => string;
 } = {
   option: ({ name }) => `${unknownName("model.run", { [name]: true }, ["signal", "into"])}`,
   unknown: ({ name }, known) =>

@@ -3,9 +3,14 @@ import type { Arena, Block } from "../engine/arena.js";
 import { addresses, instantiate, type KernelInstance, runInSlices } from "../engine/instance.js";
 import type { LoadedKernel } from "../engine/modules.js";
 import { type Packable, writeInput } from "../engine/packing.js";
-import { type MemoryPlan, planMemory, type Region, type TensorView } from "../engine/tensors.js";
-import { type BoundToThreads, bindToThreads } from "../threads/binding.js";
-import type { ThreadPool } from "../threads/pool.js";
+import {
+  align,
+  type MemoryPlan,
+  planMemory,
+  type Region,
+  type TensorView,
+} from "../engine/tensors.js";
+import type { ThreadedKernel, ThreadPool } from "../threads/pool.js";
 import type { KernelWire } from "../wire/types.js";
 import type { InputViews } from "./names.js";
 
@@ -52,6 +57,34 @@ export class Tensors {
   #view({ tensor, offset, elements }: Region): TensorView {
     return this.#arena.view(this.block.start + offset, tensor, elements);
   }
+}
+
+/** A kernel and where its tensors lie: `plan`, from `base` on. */
+interface Placed {
+  readonly arena: Arena;
+  readonly kernel: Pick<KernelWire, "scratch_bytes" | "range_extent">;
+  readonly module: WebAssembly.Module;
+  readonly plan: MemoryPlan;
+  readonly base: number;
+}
+
+interface BoundToThreads {
+  readonly kernel: ThreadedKernel;
+  readonly scratch: Block;
+}
+
+/** Threads share the tensors; each has scratch of its own. Throws KernelZooError (memory). */
+function bindToThreads(
+  { arena, kernel, module, plan, base }: Placed,
+  pool: ThreadPool,
+): BoundToThreads {
+  const stride = align(kernel.scratch_bytes);
+  const scratch = arena.allocate(stride * pool.size);
+  const wordsOf = (thread: number): readonly number[] => {
+    const own = { ...plan, scratchOffset: scratch.start + thread * stride - base };
+    return addresses(kernel, own, base);
+  };
+  return { kernel: pool.bind({ module, extent: kernel.range_extent, wordsOf }), scratch };
 }
 
 /** A module on its tensors. */

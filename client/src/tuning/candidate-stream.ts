@@ -17,13 +17,13 @@ interface QueuedCandidate extends Candidate {
   readonly predicted?: number | null;
 }
 
-export interface Batch {
+export interface CandidateBatch {
   readonly workload: string;
   readonly candidates: readonly Candidate[];
   readonly cursor: string;
 }
 
-interface QueuedBatch extends Batch {
+interface QueuedBatch extends CandidateBatch {
   readonly candidates: readonly QueuedCandidate[];
 }
 
@@ -36,7 +36,7 @@ interface End {
 type Line = QueuedBatch | End | { readonly waiting: number };
 
 export interface QueuePorts {
-  readonly take: (batch: Batch) => void;
+  readonly take: (batch: CandidateBatch) => void;
   /**
    * True where all candidates are asked for again and again, as others measure them meanwhile. Then
    * nothing is expected of a candidate that nobody has measured, whatever is predicted: this page's
@@ -101,7 +101,7 @@ async function* linesOf(
 }
 
 /** Expects of a candidate that nobody has measured what the cost model predicts. */
-const foretold = ({ candidates, ...batch }: QueuedBatch): Batch => ({
+const foretold = ({ candidates, ...batch }: QueuedBatch): CandidateBatch => ({
   ...batch,
   candidates: candidates.map(({ kernel, expected, predicted }) => ({
     kernel,

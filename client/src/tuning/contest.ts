@@ -2,7 +2,7 @@
  * Keeps which candidates of a model are still to be measured against the kernels that run, and chooses
  * the next of them.
  */
-import type { Batch, Candidate } from "./candidate-stream.js";
+import type { Candidate, CandidateBatch } from "./candidate-stream.js";
 import type { Running } from "./messages.js";
 
 /** Candidates of one workload against the kernel that runs. */
@@ -111,7 +111,7 @@ export class Contests {
   }
 
   /** Takes candidates in, but for those that were tried. */
-  take({ workload, candidates }: Pick<Batch, "workload" | "candidates">): void {
+  take({ workload, candidates }: Pick<CandidateBatch, "workload" | "candidates">): void {
     const own = this.#all.get(workload);
     if (own === undefined) return;
     const { sha256 } = own.running.kernel;

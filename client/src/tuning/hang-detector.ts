@@ -15,7 +15,7 @@ const LATE_MS = 2 * LOOK_MS;
  * Tells when a run does not end: a worker in a loop answers nothing. It never says so of the first
  * run, as nobody knows how long weights are on their way.
  */
-export class Patience {
+export class HangDetector {
   readonly #clock: Clock;
   #usualMs = Number.POSITIVE_INFINITY;
   #beganMs = 0;

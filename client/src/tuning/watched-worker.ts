@@ -6,7 +6,7 @@ import type { CallTimes } from "../backend/wasm/dispatch.js";
 import { workerOf } from "../engine/page-worker.js";
 import type { Failure, FromRuntime, LoadOrder, ToRuntime } from "../executor/messages.js";
 import type { RuntimeWorker } from "../executor/worker-client.js";
-import { LOOK_MS, Patience } from "./hang-detector.js";
+import { HangDetector, LOOK_MS } from "./hang-detector.js";
 import type { FromTuned, ToTuned } from "./messages.js";
 
 type FromTunedModel = FromRuntime | FromTuned;
@@ -49,7 +49,7 @@ export class WatchedRuntime implements RuntimeWorker {
   #loaded = false;
   /** Runs that have not ended. */
   readonly #runs = new Set<number>();
-  readonly #patience = new Patience();
+  readonly #detector = new HangDetector();
   #looking: ReturnType<typeof setInterval> | undefined;
 
   constructor(source: string, ports: RuntimePorts) {
@@ -87,13 +87,13 @@ export class WatchedRuntime implements RuntimeWorker {
   #began(run: number): void {
     this.#runs.add(run);
     if (this.#runs.size > 1) return;
-    this.#patience.begin();
+    this.#detector.begin();
     this.#looking = setInterval(() => this.#look(), LOOK_MS);
     this.#ports.runs();
   }
 
   #ended(run: number): void {
-    this.#patience.end();
+    this.#detector.end();
     this.#runs.delete(run);
     if (this.busy) return;
     clearInterval(this.#looking);
@@ -102,7 +102,7 @@ export class WatchedRuntime implements RuntimeWorker {
 
   /** The model is opened anew where a run does not end: that ends the worker. */
   #look(): void {
-    if (!this.#patience.look() || !this.#ports.hangs()) return;
+    if (!this.#detector.look() || !this.#ports.hangs()) return;
     const failure = { stage: "timeout", message: "The run does not end.", fault: null } as const;
     for (const id of this.#runs) this.#pass(mended({ type: "failed", id, failure }));
   }

@@ -1,6 +1,10 @@
 /** The worker of a model with all that only some pages use, and what starts one beside it. */
 import type { LoadOrder, ToBeside, WeightsFrom } from "../../executor/messages.js";
-import { type Beside, type RuntimeWorker, spawnRuntime } from "../../executor/worker-client.js";
+import {
+  type RuntimeWorker,
+  spawnRuntime,
+  type WorkerBeside,
+} from "../../executor/worker-client.js";
 import text from "./worker.js?parts";
 
 /** A worker that receives more bytes of weights than these ends sooner than the model's own. */
@@ -11,7 +15,7 @@ const LARGE_BYTES = 30e6;
  * weights that are not kept are on their way then while the model's worker starts and gives
  * everything a place.
  */
-export function besideOf({ answer, graph }: LoadOrder, url: URL): Beside | null {
+export function besideOf({ answer, graph }: LoadOrder, url: URL): WorkerBeside | null {
   const { plan } = answer;
   const repays = graph ? graph.queues.length > 1 : plan.memory.weights > LARGE_BYTES;
   if (!repays) return null;
