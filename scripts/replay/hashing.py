@@ -20,11 +20,8 @@ from hashlib import sha256
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-from kernelzoo.domain.operators.parsing import parsed
-from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import KernelZooError
-from scripts.replay import kernels
-from scripts.replay.kernels import GPU_MODELS, WASM, compile_candidate, space_of, text
+from scripts.replay.kernels import GPU_MODELS, WASM, compile_candidate, learn, space_of, text
 
 if TYPE_CHECKING:
     from kernelzoo.domain.candidate import Candidate
@@ -120,16 +117,6 @@ def _values(told: object, names: list[str]) -> object:
 
 def _digest(told: bytes) -> str:
     return sha256(told).hexdigest()[:16]
-
-
-def learn(texts: list[str]) -> None:
-    """Makes programs known, so that their keys name workloads. A commit that has no function for it
-    knows those that were made."""
-    if hasattr(kernels, "learn"):
-        kernels.learn(texts)
-        return
-    for program in texts:
-        Workload.of_program("replay", parsed(program))
 
 
 def replayed(

@@ -30,6 +30,7 @@ from services.tuner.ir.build import (
     number,
     numbers,
     pairwise,
+    parameter,
     program,
     scratch,
     select,
@@ -43,6 +44,7 @@ from services.tuner.ir.build import (
     value,
     vector,
     whole,
+    wholes,
 )
 from services.tuner.ir.nodes import (
     LANES,
@@ -169,6 +171,7 @@ __all__ = [
     "numbers",
     "operands",
     "pairwise",
+    "parameter",
     "program",
     "scratch",
     "select",
@@ -188,5 +191,6 @@ __all__ = [
     "variable",
     "vector",
     "whole",
+    "wholes",
     "with_operands",
 ]

@@ -64,6 +64,11 @@ def whole(value: int) -> Const:
     return Const(value=value, dtype=DType.I32)
 
 
+def wholes(value: int) -> Const:
+    """The whole number in all lanes of a vector."""
+    return Const(value=value, dtype=DType.I32, lanes=LANES)
+
+
 def value(index: Affine) -> IndexValue:
     """The value of a form, as an i32."""
     return IndexValue(index=index)
@@ -103,6 +108,11 @@ def all_lanes(value: Expression, op: BinaryOp = BinaryOp.ADD) -> Expression:
 def local(name: str, size: int, dtype: DType = DType.F32) -> Buffer:
     """Memory of one thread."""
     return Buffer(name=name, scope=Scope.LOCAL, dtype=dtype, size=size)
+
+
+def parameter(name: str, size: int, dtype: DType = DType.F32) -> Buffer:
+    """Memory that the caller of the kernel gives."""
+    return Buffer(name=name, scope=Scope.PARAMETER, dtype=dtype, size=size)
 
 
 def shared(name: str, size: int, dtype: DType = DType.F32) -> Buffer:
@@ -200,9 +210,10 @@ def let(var: str, value: Expression, most: int, body: Block, low: int = 0) -> Le
     return Let(var=var, value=value, low=low, high=most, body=body)
 
 
-def allocated(buffers: Iterable[Buffer], body: Block) -> Block:
-    """The body with its buffers; the last is made first."""
-    for buffer in buffers:
+def allocated(buffers: Iterable[Buffer | Tile], body: Block) -> Block:
+    """The body with its buffers and tiles; the last is made first."""
+    for each in buffers:
+        buffer = each.buffer if isinstance(each, Tile) else each
         body = (Allocate(buffer=buffer, body=body),)
     return body
 
@@ -310,7 +321,7 @@ class Frame:
         sizes: tuple[int, int],
         body: Block,
         *,
-        local: Iterable[Buffer] = (),
+        local: Iterable[Buffer | Tile] = (),
         shared: Iterable[Buffer] = (),
     ) -> Program:
         """The body of each thread, inside the Lets, in `sizes`: so many workgroups "group" of so

@@ -166,13 +166,13 @@ class AttentionKernel:
         )
 
     @property
-    def local(self) -> tuple[ir.Buffer, ...]:
+    def local(self) -> tuple[ir.Tile, ...]:
         # The next block is on its way into these while threads multiply this one.
         copied = (self.keys.registers, self.values.registers) if self.copies else ()
         exchanged = (self.own_power,) if self.config.shares_rows else ()
         own = (self.own_query, self.own_key, self.own_value, self.dot, self.acc)
         kept = (self.most, self.larger, self.share, self.sum)
-        return tuple(tile.buffer for tile in (*copied, *exchanged, *own, *kept))
+        return (*copied, *exchanged, *own, *kept)
 
     @property
     def shared(self) -> tuple[ir.Buffer, ...]:

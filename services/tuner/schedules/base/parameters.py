@@ -1,5 +1,7 @@
 """The buffers of a workload's tensors, flat, in their order."""
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from kernelzoo.domain.workload import Workload
@@ -9,9 +11,13 @@ from services.tuner.schedules.base.extents import parameter_order
 
 def parameters_of(workload: Workload) -> tuple[ir.Buffer, ...]:
     return tuple(
-        ir.Buffer(name=each.name, scope=ir.Scope.PARAMETER, dtype=each.dtype, size=each.elements)
-        for each in workload.tensors
+        ir.parameter(tensor.name, tensor.elements, tensor.dtype) for tensor in workload.tensors
     )
+
+
+def with_parameter(parameters: Iterable[ir.Buffer], other: ir.Buffer) -> tuple[ir.Buffer, ...]:
+    """The parameters with another buffer in the place of that of its name, as it is read."""
+    return tuple(other if buffer.name == other.name else buffer for buffer in parameters)
 
 
 Held = dict[str, tuple[ir.Buffer, tuple[int, ...]]]

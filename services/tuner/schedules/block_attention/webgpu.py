@@ -183,7 +183,7 @@ class _Kernel:
             *total.body,
             *self.outputs(total.values[0]),
         )
-        own = (self.acc.buffer, self.dot.buffer, self.most, self.score, self.share, self.sum)
+        own = (self.acc, self.dot, self.most, self.score, self.share, self.sum)
         mixed = (self.mixed,) if self.mixed.size else ()
         return self.frame.dispatch(
             self.operands.parameters,

@@ -39,7 +39,7 @@ from kernelzoo.domain.operators.integer_products import ACTIVATION_BITS, PER_WOR
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
-from services.tuner.schedules.base.parameters import parameters_of
+from services.tuner.schedules.base.parameters import parameters_of, with_parameter
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.byte_depthwise.config import (
     CHANNELS,
@@ -63,14 +63,6 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     return ScheduledProgram(nests=(program,), options=PassOptions())
 
 
-def _wholes(value: int) -> ir.Const:
-    return ir.Const(value=value, dtype=DType.I32, lanes=ir.LANES)
-
-
-def _scratch(name: str, size: int, dtype: DType = DType.I32) -> ir.Buffer:
-    return ir.Buffer(name=name, scope=ir.Scope.GLOBAL, dtype=dtype, size=size)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Nest:
     workload: Workload
@@ -79,11 +71,8 @@ class _Nest:
     @property
     def parameters(self) -> tuple[ir.Buffer, ...]:
         """Returns those of the workload, weights as words."""
-        a, b, *others = parameters_of(self.workload)
-        words = ir.Buffer(
-            name=b.name, scope=ir.Scope.PARAMETER, dtype=DType.I32, size=b.size // PER_WORD
-        )
-        return (a, words, *others)
+        _, b, *_ = given = parameters_of(self.workload)
+        return with_parameter(given, ir.parameter(b.name, b.size // PER_WORD, DType.I32))
 
     @property
     def extent(self) -> dict[str, int]:
@@ -101,23 +90,23 @@ class _Nest:
     @property
     def lines(self) -> ir.Buffer:
         count = lines_of(self.workload, self.config.rows)
-        return _scratch("lines", count * self.width * ir.LANES)
+        return ir.scratch("lines", count * self.width * ir.LANES, DType.I32)
 
     @property
     def taps(self) -> ir.Buffer:
-        return _scratch("taps", self.extent["kw"] * self.pairs * PLANES * ir.LANES)
+        return ir.scratch("taps", self.extent["kw"] * self.pairs * PLANES * ir.LANES, DType.I32)
 
     @property
     def begun(self) -> ir.Buffer:
-        return _scratch("begun", PLANES * ir.LANES)
+        return ir.scratch("begun", PLANES * ir.LANES, DType.I32)
 
     @property
     def scales(self) -> ir.Buffer:
-        return _scratch("scales", PLANES * ir.LANES, DType.F32)
+        return ir.scratch("scales", PLANES * ir.LANES)
 
     @property
     def biases(self) -> ir.Buffer:
-        return _scratch("biases", PLANES * ir.LANES, DType.F32)
+        return ir.scratch("biases", PLANES * ir.LANES)
 
     @property
     def outside(self) -> ir.Buffer:
@@ -179,31 +168,28 @@ class _Nest:
     def _prepared(self, block: ir.Affine, zero: ir.Expression) -> ir.Block:
         e = self.extent
         _, b, scale, _, scales, bias, *_ = self.parameters
-        sums = ir.local("weight_sums", PLANES * ir.LANES, DType.I32)
-        halves = ir.local("halves", 4 * ir.LANES, DType.I32)
+        sums = ir.tile("weight_sums", PLANES, dtype=DType.I32)
+        halves = ir.tile("halves", 2, 2, dtype=DType.I32)
 
         def weights(r: int, q: int) -> ir.Expression:
             if r >= e["kh"]:
-                return _wholes(0)
+                return ir.wholes(0)
             return b.vector(block * ir.LANES + (r * e["kw"] + q) * (e["c"] // PER_WORD))
 
         def steps() -> Iterator[ir.Statement]:
-            for plane in range(PLANES):
-                yield sums.store(plane * ir.LANES, _wholes(0))
+            yield from sums.fill(0)
             for q in range(e["kw"]):
                 for pair in range(self.pairs):
                     for row in range(2):
                         for odd in range(2):
                             half = ir.Halves(value=weights(2 * pair + row, q), odd=bool(odd))
-                            yield halves.store((2 * row + odd) * ir.LANES, half)
+                            yield halves.store((row, odd), half)
                     for plane in range(PLANES):
-                        one = halves.vector(plane % 2 * ir.LANES)
-                        other = halves.vector((2 + plane % 2) * ir.LANES)
+                        one, other = (halves[row, plane % 2] for row in range(2))
                         at = ((q * self.pairs + pair) * PLANES + plane) * ir.LANES
                         yield self.taps.store(at, _paired(one, other, high=plane > 1))
-                        total = sums.vector(plane * ir.LANES)
-                        added = ir.DotPairs(left=self.taps.vector(at), right=_wholes(ONE_AND_ONE))
-                        yield sums.store(plane * ir.LANES, total + added)
+                        ones = ir.wholes(ONE_AND_ONE)
+                        yield sums.add(plane, ir.DotPairs(left=self.taps.vector(at), right=ones))
             for plane in range(PLANES):
                 at = plane * ir.LANES
                 channels = [block * CHANNELS + lane * PER_WORD + plane for lane in range(ir.LANES)]
@@ -211,7 +197,7 @@ class _Nest:
                 yield self.scales.store(at, ir.splat(scale[0]) * own)
                 own = ir.Lanes(values=tuple(bias[channel] for channel in channels))
                 yield self.biases.store(at, own)
-                yield self.begun.store(at, _wholes(0) - sums.vector(at) * ir.splat(zero))
+                yield self.begun.store(at, ir.wholes(0) - sums[plane] * ir.splat(zero))
 
         return ir.allocated((sums, halves), tuple(steps()))
 
@@ -233,26 +219,21 @@ class _Nest:
         self, row: ir.Affine, block: ir.Affine, y: ir.Affine, first: ir.Affine, pixels: int
     ) -> ir.Block:
         e = self.extent
-        sums = ir.local("sums", 2 * pixels * ir.LANES, DType.I32)
-        made = ir.local("made", pixels * ir.LANES, DType.I32)
-        entries = ir.local("entries", 2 * ir.LANES, DType.I32)
-        pairs = ir.local("pairs", 2 * ir.LANES, DType.I32)
+        sums = ir.tile("sums", pixels, 2, dtype=DType.I32)
+        made = ir.tile("made", pixels, dtype=DType.I32)
+        entries = ir.tile("entries", 2, dtype=DType.I32)
+        pairs = ir.tile("pairs", 2, dtype=DType.I32)
         c, words = self.parameters[-1], e["c"] // PER_WORD
-
-        def place(pixel: int, number: int) -> int:
-            return (2 * pixel + number) * ir.LANES
 
         def products(odd: int) -> Iterator[ir.Statement]:
             columns = (pixels - 1) * e["stride"] + e["kw"]
             for column in range(columns):
                 for pair in range(self.pairs):
-                    for number in range(2):
-                        yield entries.store(
-                            number * ir.LANES, self._bytes(y, first, column, 2 * pair + number, odd)
-                        )
-                    one, other = entries.vector(0), entries.vector(ir.LANES)
-                    yield pairs.store(0, _paired(one, other, high=False))
-                    yield pairs.store(ir.LANES, _paired(one, other, high=True))
+                    for line in range(2):
+                        own = self._bytes(y, first, column, 2 * pair + line, odd)
+                        yield entries.store(line, own)
+                    for high in range(2):
+                        yield pairs.store(high, _paired(entries[0], entries[1], high=bool(high)))
                     for pixel in range(pixels):
                         q = column - pixel * e["stride"]
                         if not 0 <= q < e["kw"]:
@@ -260,32 +241,27 @@ class _Nest:
                         for number in range(2):
                             plane = 2 * number + odd
                             tap = ((q * self.pairs + pair) * PLANES + plane) * ir.LANES
-                            at = place(pixel, number)
-                            dot = ir.DotPairs(
-                                left=pairs.vector(number * ir.LANES), right=self.taps.vector(tap)
-                            )
-                            yield sums.store(at, sums.vector(at) + dot)
+                            dot = ir.DotPairs(left=pairs[number], right=self.taps.vector(tap))
+                            yield sums.add((pixel, number), dot)
 
         def steps() -> Iterator[ir.Statement]:
             for odd in range(2):
                 for pixel in range(pixels):
                     for number in range(2):
                         begun = self.begun.vector((2 * number + odd) * ir.LANES)
-                        yield sums.store(place(pixel, number), begun)
+                        yield sums.store((pixel, number), begun)
                 yield from products(odd)
                 for pixel in range(pixels):
                     low, high = (
-                        self._byte(sums.vector(place(pixel, number)), 2 * number + odd)
-                        for number in range(2)
+                        self._byte(sums[pixel, number], 2 * number + odd) for number in range(2)
                     )
                     word = low | high << HALF_BITS
-                    at = pixel * ir.LANES
                     if odd:
-                        word = made.vector(at) | word << ACTIVATION_BITS
-                    yield made.store(at, word)
+                        word = made[pixel] | word << ACTIVATION_BITS
+                    yield made.store(pixel, word)
             for pixel in range(pixels):
                 target = (row * e["x"] + first + pixel) * words + block * ir.LANES
-                yield c.store(target, made.vector(pixel * ir.LANES))
+                yield c.store(target, made[pixel])
 
         return ir.allocated((sums, made, entries, pairs), tuple(steps()))
 
@@ -295,7 +271,7 @@ class _Nest:
         """Bytes 0 and 2 of each word of a line as i16, or bytes 1 and 3."""
         e = self.extent
         if r >= e["kh"]:
-            return _wholes(0)
+            return ir.wholes(0)
         line = y * e["stride"] + r
         at = (line * self.width + first * e["stride"] + column) * ir.LANES
         words = self.lines.vector(at)

@@ -210,7 +210,7 @@ class _Nest:
             for t in range(ir.LANES)
         )
         body = (*sums.fill(0.0), *ir.serial("entry", self.quads, tuple(terms)), *scores)
-        return self.over_quads(seen, ir.allocated((sums.buffer,), body))
+        return self.over_quads(seen, ir.allocated((sums,), body))
 
     def over_quads(self, seen: _Seen, body: ir.Block) -> ir.Block:
         """For each four tokens of which the first is not behind the row's own."""
@@ -256,7 +256,7 @@ class _Nest:
             *self.over_quads(seen, (self.scores.store(score.index, power), sums.add(0, score))),
             self.shares.store(head, ir.number(1.0) / ir.all_lanes(sums[0])),
         )
-        return ir.allocated((most.buffer, sums.buffer), body)
+        return ir.allocated((most, sums), body)
 
     # Step 5: values, mixed.
 
@@ -278,4 +278,4 @@ class _Nest:
                 stores.append(self.output.store(index, sums[head, n] * share))
         seen_terms = ir.under((token.below(seen.place + 1),), tuple(terms))
         body = (*sums.fill(0.0), *ir.serial("token", shape.span, seen_terms), *stores)
-        return ir.serial("part", self.quads // vectors, ir.allocated((sums.buffer,), body))
+        return ir.serial("part", self.quads // vectors, ir.allocated((sums,), body))

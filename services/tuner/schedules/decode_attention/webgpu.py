@@ -104,7 +104,7 @@ class _Kernel:
         powers = self.powers(most.values[0])
         total = reduced(sharing, [self.sum[0]], "total")
         mixed, stored = self.mix(), self.stored(most.values[0], total.values[0])
-        own = (self.best, self.sum, self.dot.buffer, self.acc.buffer)
+        own = (self.best, self.sum, self.dot, self.acc)
         shared = (self.query, self.key, self.value, self.scores, self.mixed)
         body: ir.Block = (
             *token,

@@ -73,7 +73,7 @@ def depthwise_program(workload: Workload, config: WasmDepthwiseConfig) -> ir.Pro
             at = (row.image, row.y, move + x, channel + lane)
             entry = stored_entry(workload, at, sums.lane(number, lane))
             body.append(ir.vector("lane", entry))
-        block = ir.allocated((sums.buffer,), tuple(body))
+        block = ir.allocated((sums,), tuple(body))
         return ir.serial("c1", e["c"] // ir.LANES, block)
 
     return row.program(parameters, tile)

@@ -77,7 +77,7 @@ def direct_program(workload: Workload, config: WasmDirectConvConfig) -> ir.Progr
                 at = (row.image, row.y, move + x, channel + ir.LANES * part + lane)
                 entry = stored_entry(workload, at, sums.lane((number, part), lane))
                 body.append(ir.vector("lane", entry))
-        block = ir.allocated((sums.buffer,), tuple(body))
+        block = ir.allocated((sums,), tuple(body))
         return ir.serial("o1", e["o"] // config.tile_o, block)
 
     return row.program(parameters, tile)

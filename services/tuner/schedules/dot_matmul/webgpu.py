@@ -18,7 +18,12 @@ from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.entry import entry_value
 from services.tuner.schedules.base.integer_product import IntegerProduct, integer_product_of
-from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
+from services.tuner.schedules.base.parameters import (
+    Held,
+    held_by,
+    parameters_of,
+    with_parameter,
+)
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.dot_matmul.webgpu_config import (
     WebgpuDotMatmulConfig,
@@ -39,12 +44,10 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 def _programs(workload: Workload, config: WebgpuDotMatmulConfig) -> tuple[ir.Program, ...]:
     given, held = integer_product_of(workload), held_by(workload)
-    b = ir.Buffer(
-        name=given.b, scope=ir.Scope.PARAMETER, dtype=DType.I32, size=given.n * given.words
-    )
+    b = ir.parameter(given.b, given.n * given.words, DType.I32)
     product = _WordProduct(
         extents=extents_in_words(given),
-        parameters=tuple(b if each.name == b.name else each for each in parameters_of(workload)),
+        parameters=with_parameter(parameters_of(workload), b),
         dtype=DType.I32,
         row_sums=RowSums(other=ONES, factor=MIDDLE),
         given=given,

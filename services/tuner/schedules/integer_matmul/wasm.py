@@ -45,7 +45,12 @@ from services.tuner import ir
 from services.tuner.passes.pipeline import PassOptions
 from services.tuner.schedules.base.entry import entry_value
 from services.tuner.schedules.base.integer_product import IntegerProduct, integer_product_of
-from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
+from services.tuner.schedules.base.parameters import (
+    Held,
+    held_by,
+    parameters_of,
+    with_parameter,
+)
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.integer_matmul.config import Dot, Slices, WasmIntegerMatmulConfig
 
@@ -64,9 +69,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     workload = candidate.workload
     product = integer_product_of(workload)
     nest = _Nest(config=config, product=product, held=held_by(workload))
-    parameters = tuple(
-        nest.b if buffer.name == product.b else buffer for buffer in parameters_of(workload)
-    )
+    parameters = with_parameter(parameters_of(workload), nest.b)
     program = ir.Program(parameters=parameters, body=nest.body())
     # Reals are rounded as stated, so that all devices give the same bits.
     layout = quads_layout(config.tile_n) if config.packed else ""
@@ -86,22 +89,13 @@ def packed_shape(workload: Workload, width: int) -> tuple[int, ...]:
 def packing_program(workload: Workload, width: int) -> ir.Program:
     """From b to its panels, one to an iteration of the range."""
     product = integer_product_of(workload)
-    b = _words("b", product.n * product.words)
+    b = ir.parameter("b", product.n * product.words, DType.I32)
     panels = -(-product.n // width)
-    packed = _words("packed", panels * width * product.words)
+    packed = ir.parameter("packed", panels * width * product.words, DType.I32)
     panel = ir.variable("panel") if panels > 1 else ir.ZERO
     return ir.program(
         (b, packed), "panel", panels, _copied(product, b, packed, width, panel, panel)
     )
-
-
-def _wholes(value: int) -> ir.Const:
-    """The number in all lanes of a vector."""
-    return ir.Const(value=value, dtype=DType.I32, lanes=ir.LANES)
-
-
-def _words(name: str, size: int, scope: ir.Scope = ir.Scope.PARAMETER) -> ir.Buffer:
-    return ir.Buffer(name=name, scope=scope, dtype=DType.I32, size=size)
 
 
 def _copied(
@@ -134,13 +128,13 @@ class _Nest:
         """The parameter, as words."""
         product, width = self.product, self.config.tile_n
         columns = -(-product.n // width) * width if self.config.packed else product.n
-        return _words(product.b, columns * product.words)
+        return ir.parameter(product.b, columns * product.words, DType.I32)
 
     @property
     def _panels(self) -> ir.Buffer:
         if self.config.packed:
             return self.b
-        return _words("panel", self.config.tile_n * self.product.words, ir.Scope.GLOBAL)
+        return ir.scratch("panel", self.config.tile_n * self.product.words, DType.I32)
 
     @property
     def _halves(self) -> int:
@@ -150,20 +144,20 @@ class _Nest:
     @property
     def _wide(self) -> ir.Buffer:
         size = self.config.block_m * self._halves * self.product.words
-        return _words("wide", size, ir.Scope.GLOBAL)
+        return ir.scratch("wide", size, DType.I32)
 
     @property
     def _column_sums(self) -> ir.Buffer:
-        return _words("column_sums", self.config.tile_n, ir.Scope.GLOBAL)
+        return ir.scratch("column_sums", self.config.tile_n, DType.I32)
 
     @property
     def _prepared(self) -> ir.Buffer:
         size = self._halves * self.product.words * self.config.tile_n
-        return _words("prepared", size, ir.Scope.GLOBAL)
+        return ir.scratch("prepared", size, DType.I32)
 
     @property
     def _row_sums(self) -> ir.Buffer:
-        return _words("row_sums", self.config.block_m, ir.Scope.GLOBAL)
+        return ir.scratch("row_sums", self.config.block_m, DType.I32)
 
     def body(self) -> ir.Loop:
         product, config = self.product, self.config
@@ -234,15 +228,14 @@ class _Nest:
         vector = ir.affine(vector=ir.LANES) if vectors > 1 else ir.ZERO
         source = (first + row) * product.words
         target = row * (self._halves * product.words)
-        made = ir.local("made", ir.LANES, DType.I32)
-        total = ir.local("total", ir.LANES, DType.I32)
+        made, total = (ir.tile(name, 1, dtype=DType.I32) for name in ("made", "total"))
 
         def steps(words: ir.Expression, at: ir.Affine, lanes: int) -> Iterator[ir.Store]:
             for half in range(self._halves):
                 yield made.store(0, self._activations(words, half))
                 if self._needs_row_sums:
-                    yield total.store(0, self._added_up(total.vector(0), made.vector(0)))
-                stored = made.vector(0) if lanes == ir.LANES else made[0]
+                    yield total.store(0, self._added_up(total[0], made[0]))
+                stored = made[0] if lanes == ir.LANES else made.lane(0, ir.ZERO)
                 yield self._wide.store(target + half * product.words + at, stored)
 
         body: ir.Block = ()
@@ -255,8 +248,8 @@ class _Nest:
             words = ir.Lanes(values=(a[source + at], nothing, nothing, nothing))
             body = (*body, *steps(words, ir.constant(at), 1))
         if self._needs_row_sums:
-            last = self._row_sums.store(row, ir.all_lanes(total.vector(0)))
-            body = (total.store(0, _wholes(0)), *body, last)
+            last = self._row_sums.store(row, ir.all_lanes(total[0]))
+            body = (*total.fill(0), *body, last)
         return ir.serial("row", rows, ir.allocated((made, total), body))
 
     @property
@@ -276,8 +269,8 @@ class _Nest:
 
     def _added_up(self, total: ir.Expression, made: ir.Expression) -> ir.Expression:
         if self.config.fma:
-            return ir.DotQuads(left=made, right=_wholes(ONES), addend=total)
-        return total + ir.DotPairs(left=made, right=_wholes(ONE_AND_ONE))
+            return ir.DotQuads(left=made, right=ir.wholes(ONES), addend=total)
+        return total + ir.DotPairs(left=made, right=ir.wholes(ONE_AND_ONE))
 
     # Steps 2 to 4: rows of the slice by a panel of so many columns.
 
@@ -304,36 +297,28 @@ class _Nest:
     def _tile(self, panel: ir.Affine, columns: int, first: ir.Affine, rows: int) -> ir.Block:
         product, config = self.product, self.config
         vectors = -(-columns // ir.LANES)
-        sums = ir.local("sums", rows * vectors * ir.LANES, DType.I32)
-        weights = ir.local("weights", vectors * ir.LANES, DType.I32)
-        entry = ir.local("entry", ir.LANES, DType.I32)
+        sums = ir.tile("sums", rows, vectors, dtype=DType.I32)
+        weights = ir.tile("weights", vectors, dtype=DType.I32)
+        entry = ir.tile("entry", 1, dtype=DType.I32)
         wide, words = self._wide, product.words
 
         def terms(k0: int) -> Iterator[ir.Store]:
             k = ir.affine(k0, word=config.unroll_k) if words > config.unroll_k else ir.constant(k0)
             for half in range(self._halves):
-                for column in range(vectors):
-                    at = ir.LANES * column
-                    yield weights.store(at, self._weights(panel, k, half, at))
+                for vector in range(vectors):
+                    yield weights.store(vector, self._weights(panel, k, half, ir.LANES * vector))
                 for row in range(rows):
                     place = (first + row) * (self._halves * words) + half * words
                     yield entry.store(0, ir.splat(wide[place + k]))
-                    for column in range(vectors):
-                        at = ir.LANES * (row * vectors + column)
-                        right = weights.vector(ir.LANES * column)
-                        yield sums.store(at, self._added(sums.vector(at), entry.vector(0), right))
+                    for at in product_of((row,), range(vectors)):
+                        yield sums.store(at, self._added(sums[at], entry[0], weights[at[1]]))
 
-        def begun(column: int) -> ir.Expression:
-            if not config.fma:
-                return _wholes(0)
-            return self._column_sums.vector(ir.LANES * column)
+        def begun() -> Iterator[ir.Store]:
+            for row, vector in product_of(range(rows), range(vectors)):
+                yield sums.store((row, vector), self._column_sums.vector(ir.LANES * vector))
 
         body: ir.Block = (
-            *(
-                sums.store(ir.LANES * (row * vectors + column), begun(column))
-                for row in range(rows)
-                for column in range(vectors)
-            ),
+            *(begun() if config.fma else sums.fill(0)),
             *ir.serial(
                 "word",
                 words // config.unroll_k,
@@ -362,34 +347,34 @@ class _Nest:
         each of its columns."""
         product, config = self.product, self.config
         vectors = -(-columns // ir.LANES)
-        sums = ir.local("sums", vectors * ir.LANES, DType.I32)
+        sums = ir.tile("sums", vectors, dtype=DType.I32)
         word = ir.variable("word") if product.words > 1 else ir.ZERO
         start = self._start(panel) + word * config.tile_n
-
-        made = ir.local("made", ir.LANES, DType.I32)
-        ends = range(0, vectors * ir.LANES, ir.LANES)
+        made = ir.tile("made", 1, dtype=DType.I32)
 
         def terms() -> Iterator[ir.Store]:
-            for at, half in product_of(ends, range(self._halves)):
+            for vector, half in product_of(range(vectors), range(self._halves)):
+                at = ir.LANES * vector
                 yield made.store(0, self._operand(self._panels.vector(start + at), half))
                 if config.prepared:
                     place = (word * self._halves + half) * config.tile_n + at
-                    yield self._prepared.store(place, made.vector(0))
+                    yield self._prepared.store(place, made[0])
                 if config.fma:
-                    total = sums.vector(at)
-                    added = ir.DotQuads(left=_wholes(ONES), right=made.vector(0), addend=total)
-                    yield sums.store(at, added)
+                    ones, total = ir.wholes(ONES), sums[vector]
+                    yield sums.store(vector, ir.DotQuads(left=ones, right=made[0], addend=total))
 
         nest = ir.serial("word", product.words, tuple(terms()))
         if not config.fma:
             return ir.allocated((made,), nest)
-        less = _wholes(MIDDLE * ZERO_POINT * product.k)
+        less = ir.wholes(MIDDLE * ZERO_POINT * product.k)
         body: ir.Block = (
-            *(sums.store(at, _wholes(0)) for at in ends),
+            *sums.fill(0),
             *nest,
             *(
-                self._column_sums.store(at, sums.vector(at) * _wholes(ZERO_POINT) - less)
-                for at in ends
+                self._column_sums.store(
+                    ir.LANES * vector, sums[vector] * ir.wholes(ZERO_POINT) - less
+                )
+                for vector in range(vectors)
             ),
         )
         return ir.allocated((sums, made), body)
@@ -408,7 +393,7 @@ class _Nest:
         return ir.DotQuads(left=a, right=weights, addend=total, in_two=in_two)
 
     def _stored(
-        self, panel: ir.Affine, columns: int, first: ir.Affine, rows: int, sums: ir.Buffer
+        self, panel: ir.Affine, columns: int, first: ir.Affine, rows: int, sums: ir.Tile
     ) -> ir.Block:
         product, config = self.product, self.config
         if product.step:
@@ -422,8 +407,7 @@ class _Nest:
                 def stored(lane: ir.Affine, row: int = row, vector: int = vector) -> ir.Store:
                     column = panel * config.tile_n + ir.LANES * vector + lane
                     here = self._first + first + row
-                    at = lane + ir.LANES * (row * vectors + vector)
-                    scaled = self._scaled(sums[at], first + row, column)
+                    scaled = self._scaled(sums.lane((row, vector), lane), first + row, column)
                     places = {product.axes[0].name: here, product.axes[1].name: column}
                     made = {product.scaled: scaled}
                     value = entry_value(product.value, places, self.held, made)
@@ -437,7 +421,7 @@ class _Nest:
         return tuple(body)
 
     def _stored_bytes(
-        self, panel: ir.Affine, columns: int, first: ir.Affine, rows: int, sums: ir.Buffer
+        self, panel: ir.Affine, columns: int, first: ir.Affine, rows: int, sums: ir.Tile
     ) -> ir.Block:
         """Columns of four make a word, and four words a vector, of one row or of several."""
         product, config = self.product, self.config
@@ -449,13 +433,12 @@ class _Nest:
         )
         start = ir.splat(held[product.start][0].cast(DType.F32))
         places = [(row, vector) for row in range(rows) for vector in range(vectors)]
-        steps = ir.local("steps", ir.LANES * ir.LANES, DType.I32)
-        made = ir.local("made", ir.LANES, DType.I32)
+        steps = ir.tile("steps", ir.LANES, dtype=DType.I32)
+        made = ir.tile("made", 1, dtype=DType.I32)
 
         def steps_of(row: int, vector: int) -> ir.Expression:
             column = panel * config.tile_n + ir.LANES * vector
-            products = sums.vector(ir.LANES * (row * vectors + vector))
-            total = products - zero * held[product.b_sum].vector(column)
+            total = sums[row, vector] - zero * held[product.b_sum].vector(column)
             real = total.cast(DType.F32) * (scale * held[product.b_scale].vector(column))
             real = real + held["bias"].vector(column)
             nearest = ir.call(ir.MathFunction.NEAREST, real / step)
@@ -465,17 +448,18 @@ class _Nest:
         for begin in range(0, len(places), ir.LANES):
             some = places[begin : begin + ir.LANES]
             for place, (row, vector) in enumerate(some):
-                body.append(steps.store(ir.LANES * place, steps_of(row, vector)))
-            whole = [steps.vector(ir.LANES * min(n, len(some) - 1)) for n in range(ir.LANES)]
+                body.append(steps.store(place, steps_of(row, vector)))
+            whole = [steps[min(n, len(some) - 1)] for n in range(ir.LANES)]
             body.append(made.store(0, ir.Bytes(values=tuple(whole))))
             targets = [
                 (self._first + first + row) * line + panel * (config.tile_n // PER_WORD) + vector
                 for row, vector in some
             ]
             if len({row for row, _ in some}) == 1 and len(some) == ir.LANES:
-                body.append(output.store(targets[0], made.vector(0)))
+                body.append(output.store(targets[0], made[0]))
             else:
-                body += [output.store(at, made[n]) for n, at in enumerate(targets)]
+                lanes = (made.lane(0, ir.constant(n)) for n in range(len(targets)))
+                body += map(output.store, targets, lanes)
         return ir.allocated((steps, made), tuple(body))
 
     def _scaled(self, total: ir.Expression, row: ir.Affine, column: ir.Affine) -> ir.Expression:

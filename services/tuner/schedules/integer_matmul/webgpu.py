@@ -21,7 +21,12 @@ from kernelzoo.domain.operators.integer_products import ACTIVATION_BITS, PER_WOR
 from services.tuner import ir
 from services.tuner.schedules.base.entry import entry_value
 from services.tuner.schedules.base.integer_product import IntegerProduct, integer_product_of
-from services.tuner.schedules.base.parameters import Held, held_by, parameters_of
+from services.tuner.schedules.base.parameters import (
+    Held,
+    held_by,
+    parameters_of,
+    with_parameter,
+)
 from services.tuner.schedules.base.scheduled import ScheduledProgram
 from services.tuner.schedules.integer_matmul.webgpu_config import WebgpuIntegerMatmulConfig
 
@@ -33,13 +38,8 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     config = WebgpuIntegerMatmulConfig.of(candidate)
     workload = candidate.workload
     product, held = integer_product_of(workload), held_by(workload)
-    b = ir.Buffer(
-        name=product.b,
-        scope=ir.Scope.PARAMETER,
-        dtype=DType.I32,
-        size=product.n * product.words,
-    )
-    parameters = tuple(b if each.name == b.name else each for each in parameters_of(workload))
+    b = ir.parameter(product.b, product.n * product.words, DType.I32)
+    parameters = with_parameter(parameters_of(workload), b)
     program = _program(config, product, held, b, parameters)
     return ScheduledProgram(nests=(program,))
 
@@ -98,8 +98,7 @@ def _program(
         *_stored(config, product, held, frame, (first_row, first_column), sums, row_sums),
     )
     body = ir.under(exists, body)
-    registers = (sums, row_sums, a_words, b_words, a_bytes, b_bytes)
-    local = [each.buffer for each in registers]
+    local = (sums, row_sums, a_words, b_words, a_bytes, b_bytes)
     return frame.dispatch(parameters, (groups, config.threads), body, local=local)
 
 

@@ -123,7 +123,6 @@ def product_programs(
     product: Product, a: "Operand", b: "Operand", config: WebgpuMatmulConfig
 ) -> tuple[ir.Program, ...]:
     """The dispatches of a product of two matrices that lie in storage as the operands say."""
-    extents = product.extents
     partial = _partial_sums(product, config)
     frame = ir.Frame()
     kernel = _Kernel(
@@ -131,7 +130,7 @@ def product_programs(
         product=product,
         frame=frame,
         # 1. What the workgroup and the thread compute.
-        tile=_tile_of(frame, extents, config),
+        tile=_tile_of(frame, product.extents, config),
         a=a,
         b=b,
         # 3. The thread's sums start at zero.
@@ -147,10 +146,14 @@ def product_programs(
     ending = _sliced_k(kernel, _stores(kernel, product, partial))
 
     body: ir.Block = (zeros, *nothing, *inner.body, *_less_row_sums(kernel), *ending)
-    body = ir.allocated((kernel.sums, *row_sums, *inner.local), body)
-    block: ir.Block = (ir.threads(config.threads, frame.enclose(body)),)
-    block = ir.allocated(dict.fromkeys((*inner.workgroup, *_shared_sums(kernel))), block)
-    main = ir.program((*product.parameters, *partial), "group", config.workgroups(extents), block)
+    main = frame.dispatch(
+        (*product.parameters, *partial),
+        (config.workgroups(product.extents), config.threads),
+        body,
+        local=(kernel.sums, *row_sums, *inner.local),
+        # With sliced_k, blocks of a and b lie in the memory of the sums, which is one buffer.
+        shared=dict.fromkeys((*inner.workgroup, *_shared_sums(kernel))),
+    )
     # 10. A second dispatch adds the sums of workgroups that share k (split_k).
     return (main, *(_split_k(product, config, buffer) for buffer in partial))
 

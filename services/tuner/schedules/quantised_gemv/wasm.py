@@ -140,7 +140,7 @@ class _Nest:
             *self.kept(),
         )
         tiles = (self.words, self.dots, self.sums, self.points)
-        return ir.allocated((each.buffer for each in tiles), tile)
+        return ir.allocated(tiles, tile)
 
     def rows(self) -> Iterator[tuple[int, Weights, ir.Affine]]:
         """Each row of a tile: its number, its weights, and its place among their rows."""

@@ -104,7 +104,7 @@ class _Kernel:
         else:
             steps = self.products(ir.ZERO)
         no_squares = self.squares.fill(0.0) if product.norm else ()
-        squares = (self.squares.buffer,) if product.norm else ()
+        squares = (self.squares,) if product.norm else ()
         staged = (self.staged,) if config.block_k else ()
         # 4. Sums over the threads of a row, and over the whole workgroup for the norm.
         totals, norms = self.totals()
@@ -114,7 +114,7 @@ class _Kernel:
             self.parameters,
             (self.groups, config.threads),
             (*self.sums.fill(0.0), *no_squares, *steps, *totals.body, *norms.body, *stores),
-            local=(self.sums.buffer, *totals.local, *norms.local, *squares),
+            local=(self.sums, *totals.local, *norms.local, *squares),
             shared=(*staged, *totals.shared, *norms.shared),
         )
 
@@ -175,8 +175,8 @@ class _Kernel:
                     scale = stretch.scale(slots)
                     for m in range(product.m):
                         body.append(self.sums.add((number_, row, m), scale * self.dot[m]))
-        local = [self.dot.buffer, self.weight.buffer]
-        local += [] if config.block_k else [self.own.buffer]
+        local = [self.dot, self.weight]
+        local += [] if config.block_k else [self.own]
         nest = ir.under(exists, ir.allocated(local, tuple(body)))
         return ir.serial("step", steps, inside.enclose(nest))
 

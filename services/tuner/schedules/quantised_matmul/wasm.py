@@ -101,7 +101,7 @@ class _Nest:
             unpacked.append(self.panels.store(index, entry * scale[0]))
         steps: ir.Block = (*before, *ir.serial("word", words, tuple(unpacked)))
         body = ir.serial("block", blocks, frame.enclose(steps))
-        return ir.allocated((each.buffer for each in (scale, zero, word)), body)
+        return ir.allocated((scale, zero, word), body)
 
     # Steps 2 and 3: all rows of a pass by a panel.
 
@@ -135,7 +135,7 @@ class _Nest:
                 for column in range(vectors)
             ),
         )
-        return ir.allocated((sums.buffer, entry.buffer), body)
+        return ir.allocated((sums, entry), body)
 
     def stored(self, place: ir.Affine, sums: ir.Tile, row: int, column: int) -> ir.Statement:
         product, config = self.product, self.config

@@ -114,7 +114,7 @@ class _Kernel:
             parameters,
             (self.workgroups, config.threads),
             (*ir.allocated(registers, summed), *stores),
-            local=(self.sums.buffer,),
+            local=(self.sums,),
             shared=(self.rows, *self.columns),
         )
         return (main, self.added(parameters)) if split else (main,)

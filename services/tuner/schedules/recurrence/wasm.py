@@ -141,7 +141,7 @@ class _Nest:
             *ir.serial("part", whole.k // unrolled, tuple(products)),
             *whole.stored(sums, self.recurrence.held[f"{stage.name}.now"], block, rows),
         )
-        return ir.serial("block", whole.blocks, ir.allocated((sums.buffer,), body))
+        return ir.serial("block", whole.blocks, ir.allocated((sums,), body))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,7 @@ class _Kernel:
                 *ir.serial("part", k // unrolled, tuple(products)),
                 target.store(column, acc[0]),
             )
-            return ir.allocated((acc.buffer,), body)
+            return ir.allocated((acc,), body)
 
         before = (*self._shared_out(stage, made, k), self.waits) if made else ()
         return (*before, *self._each(n // lanes, columns), self.waits)
