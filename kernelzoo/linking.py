@@ -89,14 +89,14 @@ def link(modules: Sequence[bytes]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kernel:
+class _LinkedKernel:
     """`code` is the function's locals and instructions."""
 
     parameters: int
     code: bytes
 
 
-def _kernel(module: bytes) -> _Kernel:
+def _kernel(module: bytes) -> _LinkedKernel:
     if not module.startswith(_HEADER):
         raise _no_kernel("it does not begin as a module of WebAssembly does")
     sections, at = [], len(_HEADER)
@@ -112,7 +112,7 @@ def _kernel(module: bytes) -> _Kernel:
         raise _no_kernel("it imports something else than the shared memory env.memory")
     if functions != _FIRST_FUNCTION or exports != _MAIN:
         raise _no_kernel("it has something else than one function that it exports as main")
-    return _Kernel(parameters=_parameters(types), code=_only_body(code))
+    return _LinkedKernel(parameters=_parameters(types), code=_only_body(code))
 
 
 def _parameters(types: bytes) -> int:

@@ -59,7 +59,7 @@ VECTORS = (4, 3, 2, 5, 1)
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmAttentionConfig.of(candidate)
     given = attends(candidate.workload)
-    nest = _Nest(given, config, parameters_of(candidate.workload))
+    nest = _AttentionNest(given, config, parameters_of(candidate.workload))
     return ScheduledProgram(nests=(nest.program(),), options=PassOptions(fma=config.fma))
 
 
@@ -79,7 +79,7 @@ def _columns(size: int, tile_n: int) -> list[_Columns]:
     return [each for each in found if each.count and each.width]
 
 
-class _Nest:
+class _AttentionNest:
     """`parameters` are those of the workload, flat."""
 
     def __init__(

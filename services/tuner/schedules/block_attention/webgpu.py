@@ -54,7 +54,9 @@ KEEPERS = 64
 def lower(candidate: Candidate) -> ScheduledProgram:
     config, workload = WebgpuBlockAttentionConfig.of(candidate), candidate.workload
     operands = BlockOperands.of(workload)
-    return ScheduledProgram(nests=(_joined(operands), _Kernel(operands, config).program()))
+    return ScheduledProgram(
+        nests=(_joined(operands), _BlockAttentionKernel(operands, config).program())
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +135,7 @@ def _joined(operands: BlockOperands) -> ir.Program:
     return frame.dispatch(operands.parameters, (workgroups, KEEPERS), body)
 
 
-class _Kernel:
+class _BlockAttentionKernel:
     """All steps of the second dispatch know these. `row` is the thread's in the workgroup, `first`
     the workgroup's first row in the block, `here` the place of the block's first row."""
 

@@ -57,14 +57,14 @@ HALF_BITS = 16
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmByteDepthwiseConfig.of(candidate)
-    nest = _Nest(workload=candidate.workload, config=config)
+    nest = _ByteDepthwiseNest(workload=candidate.workload, config=config)
     program = ir.Program(parameters=nest.parameters, body=nest.body())
     # Reals are rounded as stated, so that all devices give the same bits.
     return ScheduledProgram(nests=(program,), options=PassOptions())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Nest:
+class _ByteDepthwiseNest:
     workload: Workload
     config: WasmByteDepthwiseConfig
 
@@ -245,6 +245,7 @@ class _Nest:
                             yield sums.add((pixel, number), dot)
 
         def steps() -> Iterator[ir.Statement]:
+            # Bytes 0 and 2 of words, then 1 and 3: sums of half of the planes are held at a time.
             for odd in range(2):
                 for pixel in range(pixels):
                     for number in range(2):

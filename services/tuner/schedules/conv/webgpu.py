@@ -56,7 +56,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 def conv_program(workload: Workload, config: WebgpuConvConfig) -> ir.Program:
     """One dispatch; its parameters are those of the workload, flat."""
-    kernel = _Kernel(workload, config)
+    kernel = _ConvKernel(workload, config)
     # 2. Sums start at the neutral element.
     here = ir.affine(i=kernel.width, channel=1)
     start = kernel.sums.store(here, ir.number(kernel.neutral))
@@ -70,7 +70,7 @@ def conv_program(workload: Workload, config: WebgpuConvConfig) -> ir.Program:
     )
 
 
-class _Kernel:
+class _ConvKernel:
     """All steps know these. The thread's windows are those of pixels `x` to `x` + `tile_x` - 1 at
     the places `outer` along other axes; `op` joins what is under a window. Pixels are multiplied by
     weights where there are any.
@@ -115,7 +115,7 @@ class _Kernel:
 # Step 3: rows of the window that lie in the image.
 
 
-def _rows(kernel: _Kernel) -> ir.Block:
+def _rows(kernel: _ConvKernel) -> ir.Block:
     found = kernel.windows
     names = ROWS[: len(found.rows)]
     rows = dict(zip(found.rows, map(ir.variable, names), strict=True))
@@ -154,7 +154,7 @@ def _flat(dims: Dims, places: Mapping[str, ir.Affine]) -> ir.Affine:
 # Step 4: each pixel of that row, added to the sums of all windows that it is in.
 
 
-def _pixels(kernel: _Kernel, rows: Mapping[str, ir.Affine], span: int) -> ir.Block:
+def _pixels(kernel: _ConvKernel, rows: Mapping[str, ir.Affine], span: int) -> ir.Block:
     """Pixel j is in column (j - i·stride) / dilation of window i."""
     windows = kernel.windows
     columns = [column * windows.dilation for column in range(windows.size(windows.column))]
@@ -171,7 +171,7 @@ def _pixels(kernel: _Kernel, rows: Mapping[str, ir.Affine], span: int) -> ir.Blo
     return tuple(found)
 
 
-def _pixels_in_loop(kernel: _Kernel, rows: Mapping[str, ir.Affine]) -> ir.Block:
+def _pixels_in_loop(kernel: _ConvKernel, rows: Mapping[str, ir.Affine]) -> ir.Block:
     """A loop over the columns of a window: each window reads its own pixel."""
     windows = kernel.windows
     count = windows.size(windows.column)
@@ -184,7 +184,10 @@ def _pixels_in_loop(kernel: _Kernel, rows: Mapping[str, ir.Affine]) -> ir.Block:
 
 
 def _pixel(
-    kernel: _Kernel, rows: Mapping[str, ir.Affine], j: ir.Affine, columns: Mapping[int, ir.Affine]
+    kernel: _ConvKernel,
+    rows: Mapping[str, ir.Affine],
+    j: ir.Affine,
+    columns: Mapping[int, ir.Affine],
 ) -> ir.Block:
     """Pixel j of the row under the thread's windows, read once and joined to those it is in, each
     of which has it in its column."""
@@ -219,7 +222,7 @@ def _pixel(
 # Step 5: the pixels of the output that exist, with the epilogue.
 
 
-def _stores(kernel: _Kernel) -> ir.Block:
+def _stores(kernel: _ConvKernel) -> ir.Block:
     width = kernel.windows.size(kernel.windows.x)
     found: list[ir.Statement] = []
     for i in range(kernel.tile_x):

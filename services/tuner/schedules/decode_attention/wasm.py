@@ -56,7 +56,7 @@ LOWEST_EXPONENT = -87.0
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmDecodeAttentionConfig.of(candidate)
-    program = _Nest(candidate.workload, config).program()
+    program = _DecodeAttentionNest(candidate.workload, config).program()
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma))
 
 
@@ -73,7 +73,7 @@ class _Seen:
     behind: ir.Affine
 
 
-class _Nest:
+class _DecodeAttentionNest:
     """The slice has the heads from `first` on, of those that share the key and value of number
     `group`; `here` is the position, `row` that of the block."""
 

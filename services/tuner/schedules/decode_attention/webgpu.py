@@ -51,10 +51,10 @@ AT_ONCE = 4
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WebgpuDecodeAttentionConfig.of(candidate)
-    return ScheduledProgram(nests=_Kernel(candidate.workload, config).programs())
+    return ScheduledProgram(nests=_DecodeAttentionKernel(candidate.workload, config).programs())
 
 
-class _Kernel:
+class _DecodeAttentionKernel:
     """All steps know these. `first` is the first of the `tokens` of the workgroup's part, `here`
     the position: variables of the frame."""
 

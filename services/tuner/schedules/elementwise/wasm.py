@@ -121,6 +121,7 @@ def _in_slices(program: TensorProgram, common: CommonAxis) -> Node:
     )
     before = loops[: common.position]
     schedule.reorder(slices, *before, inner, *loops[common.position + 1 :])
+    # From the last to the first, as a stage goes to where its readers are already.
     for stage in reversed(program.stages[:-1]):
         schedule.compute_at(schedule.get_sblock(stage.name), slices, preserve_unit_loops=True)
     return schedule

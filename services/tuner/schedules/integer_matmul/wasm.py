@@ -68,7 +68,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmIntegerMatmulConfig.of(candidate)
     workload = candidate.workload
     product = integer_product_of(workload)
-    nest = _Nest(config=config, product=product, held=held_by(workload))
+    nest = _IntegerMatmulNest(config=config, product=product, held=held_by(workload))
     parameters = with_parameter(parameters_of(workload), nest.b)
     program = ir.Program(parameters=parameters, body=nest.body())
     # Reals are rounded as stated, so that all devices give the same bits.
@@ -118,7 +118,7 @@ def _copied(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Nest:
+class _IntegerMatmulNest:
     config: WasmIntegerMatmulConfig
     product: IntegerProduct
     held: Held
@@ -307,6 +307,7 @@ class _Nest:
             for half in range(self._halves):
                 for vector in range(vectors):
                     yield weights.store(vector, self._weights(panel, k, half, ir.LANES * vector))
+                # One splat of a word of a serves all vectors of columns.
                 for row in range(rows):
                     place = (first + row) * (self._halves * words) + half * words
                     yield entry.store(0, ir.splat(wide[place + k]))
@@ -449,6 +450,7 @@ class _Nest:
             some = places[begin : begin + ir.LANES]
             for place, (row, vector) in enumerate(some):
                 body.append(steps.store(place, steps_of(row, vector)))
+            # Bytes are made of four vectors: where fewer are left, the last fills up.
             whole = [steps[min(n, len(some) - 1)] for n in range(ir.LANES)]
             body.append(made.store(0, ir.Bytes(values=tuple(whole))))
             targets = [

@@ -80,6 +80,7 @@ def _program(
         for byte in range(PER_WORD):
             bits = byte * ACTIVATION_BITS
             for column in range(tile_n):
+                # Up to the highest byte and down again: a shift to the right fills with the sign.
                 left = b_words[column]
                 left_most = left << LAST_BYTE - bits if bits < LAST_BYTE else left
                 yield b_bytes.store(column, left_most >> LAST_BYTE)

@@ -125,7 +125,7 @@ def product_programs(
     """The dispatches of a product of two matrices that lie in storage as the operands say."""
     partial = _partial_sums(product, config)
     frame = ir.Frame()
-    kernel = _Kernel(
+    kernel = _MatmulKernel(
         config=config,
         product=product,
         frame=frame,
@@ -159,7 +159,7 @@ def product_programs(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kernel:
+class _MatmulKernel:
     """All steps know these. `frame` has the variables of one thread and collects what it names."""
 
     config: WebgpuMatmulConfig
@@ -190,7 +190,7 @@ def _own_sum(**first: int) -> ir.Affine:
     return ir.affine(lane=1, four=ir.LANES, **first)
 
 
-def _each_sum(kernel: _Kernel, store: ir.Store) -> ir.Statement:
+def _each_sum(kernel: _MatmulKernel, store: ir.Store) -> ir.Statement:
     """The store for every vector of the thread's sums."""
     return ir.unrolled("four", kernel.sums.size // ir.LANES, ir.vector("lane", store))
 
@@ -365,7 +365,7 @@ class _Read:
     bounds: tuple[ir.Bound, ...] = ()
 
 
-def _read(kernel: _Kernel, read: _Read, start: ir.Affine, *, tail: bool) -> ir.Block:
+def _read(kernel: _MatmulKernel, read: _Read, start: ir.Affine, *, tail: bool) -> ir.Block:
     """The read in the block of k at `start`; in the `tail`, zeros behind the end of k."""
     window = read.quads[0].operand.window
     if window is not None:
@@ -385,7 +385,7 @@ def _read(kernel: _Kernel, read: _Read, start: ir.Affine, *, tail: bool) -> ir.B
 
 
 def _loads(
-    kernel: _Kernel, quad: _Quad, start: ir.Affine
+    kernel: _MatmulKernel, quad: _Quad, start: ir.Affine
 ) -> Iterator[tuple[ir.Affine, ir.Load, ir.Affine, int]]:
     """Yields where a quad is kept, the load, its k and its lanes: one vector, or four single
     elements."""
@@ -441,7 +441,7 @@ def _kept(element: ir.Affine | None, quad: _Quad, lane: int, into: ir.Buffer) ->
 
 
 def _read_block(
-    kernel: _Kernel,
+    kernel: _MatmulKernel,
     reads: tuple[_Read, ...],
     block: ir.Affine,
     blocks: int,
@@ -479,7 +479,7 @@ def _read_block(
 # Step 5 (cache=none): every thread reads its rows of a and columns of b from storage.
 
 
-def _from_storage(kernel: _Kernel) -> _Inner:
+def _from_storage(kernel: _MatmulKernel) -> _Inner:
     """A thread has `unroll_k` of every block of k, which is sliced_k × unroll_k long."""
     config, tile, frame = kernel.config, kernel.tile, kernel.frame
     dtype = kernel.product.dtype
@@ -575,7 +575,7 @@ class _Copy:
     stores: tuple[ir.Store, ...]
 
 
-def _through_workgroup_memory(kernel: _Kernel) -> _Inner:
+def _through_workgroup_memory(kernel: _MatmulKernel) -> _Inner:
     """All threads read a block of k into registers and write it to workgroup memory, each its
     share. `prefetch` tells in which order that and the products follow one another."""
     config, count = kernel.config, kernel.blocks
@@ -631,7 +631,7 @@ def _through_workgroup_memory(kernel: _Kernel) -> _Inner:
     )
 
 
-def _staged_operands(kernel: _Kernel) -> tuple[_Staged, _Staged]:
+def _staged_operands(kernel: _MatmulKernel) -> tuple[_Staged, _Staged]:
     """Each has workgroup memory of its own; with sliced_k both lie in that of the sums, which are
     written when no block is needed any more."""
     config, tile = kernel.config, kernel.tile
@@ -645,7 +645,7 @@ def _staged_operands(kernel: _Kernel) -> tuple[_Staged, _Staged]:
 
 
 def _staged(
-    kernel: _Kernel,
+    kernel: _MatmulKernel,
     operand: Operand,
     first: ir.Affine,
     length: int,
@@ -672,7 +672,7 @@ def _staged(
     )
 
 
-def _copies(kernel: _Kernel, staged: _Staged) -> tuple[_Copy, ...]:
+def _copies(kernel: _MatmulKernel, staged: _Staged) -> tuple[_Copy, ...]:
     """The thread's share of a block: threads side by side copy what lies side by side in storage.
 
     A copy is number `step` of row `row` of the block as storage has it, or of four of its rows.
@@ -748,7 +748,7 @@ def _written(staged: _Staged, copies: tuple[_Copy, ...], half: ir.Affine) -> ir.
 
 
 def _products_of_block(
-    kernel: _Kernel, staged_a: _Staged, staged_b: _Staged, half: ir.Affine, own_a: ir.Buffer
+    kernel: _MatmulKernel, staged_a: _Staged, staged_b: _Staged, half: ir.Affine, own_a: ir.Buffer
 ) -> ir.Block:
     """Adds products of the thread's share of the block in a half of memory, from z·slice_k on.
 
@@ -789,7 +789,7 @@ def _products_of_block(
 
 
 def _products(
-    kernel: _Kernel,
+    kernel: _MatmulKernel,
     a: ir.Load,
     b: ir.Load,
     before_four_k: ir.Block = (),
@@ -809,14 +809,14 @@ def _products(
     return (ir.unrolled("k4", config.unroll_k // ir.LANES, *before_four_k, each),)
 
 
-def _row_sums(kernel: _Kernel) -> tuple[ir.Buffer, ...]:
+def _row_sums(kernel: _MatmulKernel) -> tuple[ir.Buffer, ...]:
     """A sum for each row of the thread's tile, where the product wants them."""
     if kernel.product.row_sums is None:
         return ()
     return (ir.local("row_sums", kernel.config.tile_m, kernel.product.dtype),)
 
 
-def _added_to_row_sums(kernel: _Kernel, a: ir.Load) -> ir.Block:
+def _added_to_row_sums(kernel: _MatmulKernel, a: ir.Load) -> ir.Block:
     """row_sums[i] += term(a[i], other) at one k."""
     product, row = kernel.product, ir.variable("i")
     if product.row_sums is None:
@@ -827,7 +827,7 @@ def _added_to_row_sums(kernel: _Kernel, a: ir.Load) -> ir.Block:
     return (ir.unrolled("i", kernel.config.tile_m, added),)
 
 
-def _less_row_sums(kernel: _Kernel) -> ir.Block:
+def _less_row_sums(kernel: _MatmulKernel) -> ir.Block:
     """sums[i, 4j + lane] -= factor · row_sums[i]."""
     wanted, config = kernel.product.row_sums, kernel.config
     if wanted is None:
@@ -866,7 +866,7 @@ def rounds(sliced_k: int, slots: int) -> Iterator[Round]:
         left = middle
 
 
-def _shared_sums(kernel: _Kernel) -> tuple[ir.Buffer, ...]:
+def _shared_sums(kernel: _MatmulKernel) -> tuple[ir.Buffer, ...]:
     """Workgroup memory of the sums of other threads, and before that of blocks of a and b."""
     config, dtype = kernel.config, kernel.product.dtype
     if config.sliced_k == 1:
@@ -874,7 +874,7 @@ def _shared_sums(kernel: _Kernel) -> tuple[ir.Buffer, ...]:
     return (ir.shared("layers", config.workgroup_bytes // dtype.size_bytes, dtype),)
 
 
-def _sliced_k(kernel: _Kernel, stores: ir.Block) -> ir.Block:
+def _sliced_k(kernel: _MatmulKernel, stores: ir.Block) -> ir.Block:
     """The stores, by the threads that have whole sums: all of them where sums are not shared."""
     config, z = kernel.config, kernel.tile.z
     memory = _shared_sums(kernel)
@@ -897,13 +897,13 @@ def _sliced_k(kernel: _Kernel, stores: ir.Block) -> ir.Block:
     return found
 
 
-def _keep_sums(kernel: _Kernel, memory: ir.Buffer, each: Round) -> ir.Block:
+def _keep_sums(kernel: _MatmulKernel, memory: ir.Buffer, each: Round) -> ir.Block:
     slot = kernel.tile.z - each.middle
     own = kernel.sums[_own_sum()]
     return (_each_sum(kernel, memory.store(_slot(kernel, slot), own)),)
 
 
-def _add_sums(kernel: _Kernel, memory: ir.Buffer, each: Round) -> ir.Block:
+def _add_sums(kernel: _MatmulKernel, memory: ir.Buffer, each: Round) -> ir.Block:
     slot = kernel.tile.z + ir.affine(above=each.middle)
     own = kernel.sums[_own_sum()]
     other = memory[_slot(kernel, slot)]
@@ -914,7 +914,7 @@ def _add_sums(kernel: _Kernel, memory: ir.Buffer, each: Round) -> ir.Block:
     return ir.serial("above", -(-each.kept // each.middle), body)
 
 
-def _slot(kernel: _Kernel, slot: ir.Affine) -> ir.Affine:
+def _slot(kernel: _MatmulKernel, slot: ir.Affine) -> ir.Affine:
     """Places vectors of the sums in a slot; those of threads side by side are neighbours."""
     slots, tile = kernel.config.sum_slots, kernel.tile
     first = ir.affine(four=slots * tile.rows * tile.columns)
@@ -924,7 +924,7 @@ def _slot(kernel: _Kernel, slot: ir.Affine) -> ir.Affine:
 # Step 9: the entries of the thread's tile that exist, with the epilogue, or the partial sums.
 
 
-def _stores(kernel: _Kernel, product: Product, partial: tuple[ir.Buffer, ...]) -> ir.Block:
+def _stores(kernel: _MatmulKernel, product: Product, partial: tuple[ir.Buffer, ...]) -> ir.Block:
     """Only blocks at an edge have conditions."""
     config, tile, frame, extents = kernel.config, kernel.tile, kernel.frame, product.extents
     found: list[ir.Statement] = []

@@ -82,6 +82,7 @@ def found_one_by_one(selection: Selection, key_at: KeyAt, told: Told) -> ir.Bloc
     names = ("best", "best_place", "last", "last_place")
     buffers = best, best_place, last, last_place = [ir.local(name, 1, DType.I32) for name in names]
     t, r = ir.variable("t"), ir.variable("r")
+    # Equal keys rank by their places.
     after = last[0].less(key_at(t)) | last[0].equals(key_at(t)) & last_place[0].less(t)
     better = after & (best_place[0].equals(selection.extent) | key_at(t).less(best[0]))
     take = when("take", better, (best.store(0, key_at(t)), best_place.store(0, t)))

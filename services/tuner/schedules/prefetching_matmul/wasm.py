@@ -59,9 +59,9 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     workload = candidate.workload
     config = WasmPrefetchingMatmulConfig.of(replace(candidate, workload=workload.whole))
     if workload.spare_parts and Extents.of(workload.whole).m % workload.spare_parts:
-        nest = with_spare(_Nest(workload.whole, config).program(), workload)
+        nest = with_spare(_PrefetchingMatmulNest(workload.whole, config).program(), workload)
     else:
-        nest = _Nest(workload, config).program()
+        nest = _PrefetchingMatmulNest(workload, config).program()
     return ScheduledProgram(
         nests=(nest,),
         options=PassOptions(fma=config.fma),
@@ -69,7 +69,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     )
 
 
-class _Nest:
+class _PrefetchingMatmulNest:
     """`parameters` are those of the workload, flat."""
 
     def __init__(self, workload: Workload, config: WasmPrefetchingMatmulConfig) -> None:

@@ -46,11 +46,11 @@ from services.tuner.schedules.quantised_gemv.slots import HALF_WORD, slots_of
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmQuantisedGemvConfig.of(candidate)
-    program = _Nest(candidate.workload, config).program()
+    program = _QuantisedGemvNest(candidate.workload, config).program()
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma))
 
 
-class _Nest:
+class _QuantisedGemvNest:
     """`ordered` has the activations in the order of words, `offsets` what zero points take away of
     a stretch, or what they are multiplied by, and `found` the sums of a slice. Of a tile, `points`
     has the zero point of each row in a block."""

@@ -56,10 +56,10 @@ _EXPONENT_BIAS = 127
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WebgpuQuantisedGemvConfig.of(candidate)
-    return ScheduledProgram(nests=(_Kernel(candidate.workload, config).program(),))
+    return ScheduledProgram(nests=(_QuantisedGemvKernel(candidate.workload, config).program(),))
 
 
-class _Kernel:
+class _QuantisedGemvKernel:
     """One dispatch; its parameters are those of the workload, flat. `rows` are those of the
     thread's tile, the last one again where there are no more; `exist` bounds those that are."""
 
@@ -277,7 +277,12 @@ class _Stretch:
     """The stretch at `place` of a `row` of weights; what is bound for it goes to the frame."""
 
     def __init__(
-        self, kernel: _Kernel, weights: Weights, row: ir.Affine, place: ir.Affine, inside: ir.Frame
+        self,
+        kernel: _QuantisedGemvKernel,
+        weights: Weights,
+        row: ir.Affine,
+        place: ir.Affine,
+        inside: ir.Frame,
     ) -> None:
         self.kernel, self.weights, self.form = kernel, weights, weights.form
         self.row, self.place, self.inside = row, place, inside

@@ -36,11 +36,11 @@ from services.tuner.schedules.quantised_matmul.config import WasmQuantisedMatmul
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmQuantisedMatmulConfig.of(candidate)
-    program = _Nest(candidate.workload, config).program()
+    program = _QuantisedMatmulNest(candidate.workload, config).program()
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma))
 
 
-class _Nest:
+class _QuantisedMatmulNest:
     def __init__(self, workload: Workload, config: WasmQuantisedMatmulConfig) -> None:
         product = quantised_product_of(workload)
         self.config, self.product, self.count = config, product, len(product.weights)

@@ -44,10 +44,10 @@ MOST_REGISTERS = 160
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WebgpuQuantisedMatmulConfig.of(candidate)
-    return ScheduledProgram(nests=_Kernel(candidate.workload, config).programs())
+    return ScheduledProgram(nests=_QuantisedMatmulKernel(candidate.workload, config).programs())
 
 
-class _Kernel:
+class _QuantisedMatmulKernel:
     """All steps know where the tile of the workgroup begins, at row `first_m` and column `first_n`,
     and where that of the thread in it, at `own_m` and `own_n`."""
 
@@ -321,7 +321,7 @@ class _Reading:
     takes it from there to workgroup memory."""
 
     var: str
-    kernel: _Kernel
+    kernel: _QuantisedMatmulKernel
     axes: tuple[tuple[str, int], ...]
     registers: tuple[ir.Buffer, ...]
     read: Callable[[ir.Affine], Turn]

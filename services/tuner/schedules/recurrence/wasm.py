@@ -44,7 +44,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
         },
         frame=ir.Frame(),
     )
-    body = _Nest(recurrence=recurrence, config=config, scratch=scratch).body()
+    body = _RecurrenceNest(recurrence=recurrence, config=config, scratch=scratch).body()
     program = ir.program(tuple(recurrence.parameters.values()), SLICE, recurrence.slices, body)
     return ScheduledProgram(nests=(program,), options=PassOptions(fma=config.fma, vectors=1))
 
@@ -62,7 +62,7 @@ class _Scratch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Nest:
+class _RecurrenceNest:
     recurrence: Recurrence
     config: WasmRecurrenceConfig
     scratch: _Scratch

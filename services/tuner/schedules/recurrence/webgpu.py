@@ -45,13 +45,17 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     group = frame.variable(SLICE, slices)
     held: dict[str, Held] = {}
     for name, (dtype, size) in held_entries(program, 1).items():
+        # What workgroup memory has no room for lies in scratch, a part for each workgroup.
         scope, copies = (ir.Scope.WORKGROUP, 1) if name in near else (ir.Scope.GLOBAL, slices)
         buffer = ir.Buffer(name=name, scope=scope, dtype=dtype, size=copies * size)
         held[name] = Held(buffer=buffer, first=group * size if copies > 1 else ir.ZERO)
     recurrence = Recurrence(workload=candidate.workload, rows=1, held=held, frame=frame)
     buffers = [each.buffer for each in held.values()]
     scratch = tuple(each for each in buffers if each.scope is ir.Scope.GLOBAL)
-    kernel = _Kernel(config=config, recurrence=recurrence, waits=ir.Barrier(storage=bool(scratch)))
+    # A barrier of workgroup memory alone would not order what threads write to scratch.
+    kernel = _RecurrenceKernel(
+        config=config, recurrence=recurrence, waits=ir.Barrier(storage=bool(scratch))
+    )
     thread = ir.threads(config.threads, kernel.body())
     body = ir.allocated([each for each in buffers if each.scope is ir.Scope.WORKGROUP], (thread,))
     nest = ir.program((*recurrence.parameters.values(), *scratch), SLICE, slices, body)
@@ -59,7 +63,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kernel:
+class _RecurrenceKernel:
     """`waits` is where all threads wait for what the others have made."""
 
     config: WebgpuRecurrenceConfig
@@ -77,6 +81,7 @@ class _Kernel:
                 made += self._product(stage, product)
         for count, copied in recurrence.copies():
             made += self._each(count, lambda place, copied=copied: (copied(place),))
+        # The next step reads copies that other threads have made.
         made.append(self.waits)
         return recurrence.frame.enclose(recurrence.over_steps(tuple(made)))
 

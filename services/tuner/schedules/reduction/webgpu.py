@@ -54,7 +54,7 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 def reduction_program(workload: Workload, config: WebgpuReductionConfig) -> ir.Program:
     """One dispatch; its parameters are those of the workload, flat."""
-    kernel = _Kernel(workload, config)
+    kernel = _ReductionKernel(workload, config)
     # 2 to 4. The values of the row, one pass after another.
     passes = enumerate(kernel.rows.passes)
     steps = tuple(each for place, stage in passes for each in _pass(kernel, stage, place))
@@ -85,7 +85,7 @@ def _rows_of_inputs(frame: ir.Frame, rows: Rows, row: ir.Affine) -> dict[str, ir
     return found
 
 
-class _Kernel:
+class _ReductionKernel:
     """All steps know these, and the buffers that they make. Each of `steps` reads `vectors` units
     of `width` entries of the row.
 
@@ -133,7 +133,7 @@ class _Kernel:
 # Step 3: the part of a row that one thread reduces.
 
 
-def _pass(kernel: _Kernel, stage: domain.Stage, place: int) -> ir.Block:
+def _pass(kernel: _ReductionKernel, stage: domain.Stage, place: int) -> ir.Block:
     """Makes the values of a row that need this pass, and those before."""
     reducer = stage.reducer or domain.Reducer.SUM
     op = ir.BinaryOp.MAX if kernel.rows.may_drop_nan(stage) else JOINS[reducer]
@@ -172,7 +172,9 @@ def _held_in(rows: Rows, stage: domain.Stage) -> domain.Expression:
     return next(iter(read)) if len(read) == 1 else stage.value
 
 
-def _singles(kernel: _Kernel, stage: domain.Stage, place: int, value: ir.Expression) -> ir.Block:
+def _singles(
+    kernel: _ReductionKernel, stage: domain.Stage, place: int, value: ir.Expression
+) -> ir.Block:
     """The values of the row that this pass is the last to be needed for; that of the pass itself
     where others need it."""
     rows = kernel.rows
@@ -197,7 +199,9 @@ def _singles(kernel: _Kernel, stage: domain.Stage, place: int, value: ir.Express
     return tuple(stores)
 
 
-def _each_unit(kernel: _Kernel, body: Callable[[ir.Affine, ir.Affine], ir.Block]) -> ir.Block:
+def _each_unit(
+    kernel: _ReductionKernel, body: Callable[[ir.Affine, ir.Affine], ir.Block]
+) -> ir.Block:
     """The body for each unit of the thread, by its number in a step and in the row. Threads side by
     side take units side by side."""
     config, units = kernel.config, kernel.n // kernel.width
@@ -210,7 +214,7 @@ def _each_unit(kernel: _Kernel, body: Callable[[ir.Affine, ir.Affine], ir.Block]
 
 
 def _value(
-    kernel: _Kernel,
+    kernel: _ReductionKernel,
     wanted: domain.Expression,
     v: ir.Affine,
     unit: ir.Affine,
@@ -249,7 +253,7 @@ def _value(
 
 
 def _of_all_threads(
-    kernel: _Kernel, op: ir.BinaryOp, value: ir.Expression, name: str
+    kernel: _ReductionKernel, op: ir.BinaryOp, value: ir.Expression, name: str
 ) -> tuple[ir.Expression, ir.Block]:
     """Returns what every thread of the row knows once the block is done."""
     config = kernel.config
@@ -275,7 +279,7 @@ def _of_all_threads(
 # Step 5: the row's second pass.
 
 
-def _stored(kernel: _Kernel) -> ir.Block:
+def _stored(kernel: _ReductionKernel) -> ir.Block:
     """Every entry of the row's output, or by the first thread of the row its one value."""
     output, result = kernel.parameters[-1], kernel.rows.output
     held = kernel.held[-1:]

@@ -113,13 +113,13 @@ RIGHT_SUMS = tuple(each.right for each in PRODUCTS if not isinstance(each.right,
 def lower(candidate: Candidate) -> ScheduledProgram:
     config = WasmStrassenMatmulConfig.of(candidate)
     return ScheduledProgram(
-        nests=(_Nest(candidate.workload, config).program(),),
+        nests=(_StrassenMatmulNest(candidate.workload, config).program(),),
         options=PassOptions(fma=config.fma),
         layout=panels_layout(config.tile_n),
     )
 
 
-class _Nest:
+class _StrassenMatmulNest:
     """`parameters` are those of the workload, flat. Rows, columns and k are of quarters; a panel is
     that of the left half, with which the one of the right half goes."""
 

@@ -55,14 +55,14 @@ def lower(candidate: Candidate) -> ScheduledProgram:
 
 def winograd_program(workload: Workload, config: WasmWinogradConfig) -> ir.Program:
     """The loop nest; its parameters are those of the workload, flat, b transformed."""
-    nest = _Nest(workload, config)
+    nest = _WinogradNest(workload, config)
     body: ir.Block = (*_copied(nest), *_transformed(nest), *_multiplied(nest), *_output(nest))
     body = ir.allocated((KEPT, nest.patch, nest.products, nest.points, nest.padded), body)
     extent = config.range_extent(workload)
     return ir.program(nest.parameters, "block", extent, nest.frame.enclose(body))
 
 
-class _Nest:
+class _WinogradNest:
     """All steps know these. A block has `tiles` tiles, `across` in a row, over `rows` x `columns`
     pixels; it begins with row `first` of an image of the output, and takes a `group` of channels.
     """
@@ -99,7 +99,7 @@ class _Nest:
 # Step 1: pixels of the block, with zeros around the image.
 
 
-def _copied(nest: _Nest) -> ir.Block:
+def _copied(nest: _WinogradNest) -> ir.Block:
     e, frame = nest.extent, nest.frame
     row, column = frame.variable("row", nest.rows), frame.variable("column", nest.columns)
     before = ir.constant(-e["pad"])
@@ -120,7 +120,7 @@ def _copied(nest: _Nest) -> ir.Block:
 # Step 2: the points of each tile.
 
 
-def _transformed(nest: _Nest) -> ir.Block:
+def _transformed(nest: _WinogradNest) -> ir.Block:
     e, work = nest.extent, _Vectors()
     down, right = nest.tile
     corner = (down * (OUT * nest.columns) + right * OUT) * e["c"] + _four("c1")
@@ -137,7 +137,7 @@ def _transformed(nest: _Nest) -> ir.Block:
 # Step 3: their products with the weights, a matrix for each point.
 
 
-def _multiplied(nest: _Nest) -> ir.Block:
+def _multiplied(nest: _WinogradNest) -> ir.Block:
     """products[p, t, o] = Σ points[p, t, k] · b[p, o / tile_n, k, o % tile_n]."""
     config, depth, channels = nest.config, nest.extent["c"], nest.config.block_n
     tile_m, tile_n, panels = config.tile_m, config.tile_n, channels // config.tile_n
@@ -165,7 +165,7 @@ def _multiplied(nest: _Nest) -> ir.Block:
 # Steps 4 and 5: a tile back from its products, of which the output takes what it has.
 
 
-def _output(nest: _Nest) -> ir.Block:
+def _output(nest: _WinogradNest) -> ir.Block:
     e, channels, work = nest.extent, nest.config.block_n, _Vectors()
     down, right = nest.tile
     place = (down * nest.across + right) * channels + _four("o1")
