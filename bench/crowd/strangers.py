@@ -28,6 +28,8 @@ SIEGE_IDENTITIES = 15
 CLASSES = 4
 IDENTITIES = 25
 """Voters of a class; five networks are the attackers', as many as the quorum."""
+AMBUSHED_CLASSES, AMBUSHED_IDENTITIES = 10, 20
+"""Four networks of twenty, against twenty keys, as on paper (`bench.crowd.ambush`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class AttackCase:
     harmful: float
     over_peace: bool = False
     classes: int = CLASSES
+    identities: int = IDENTITIES
     workloads: tuple[str, ...] = WORKLOADS
 
 
@@ -143,6 +146,16 @@ CASES = (
         harmless=REGRET,
         harmful=1.0,
     ),
+    AttackCase(
+        attack=Attack.AMBUSH,
+        without=frozenset(),
+        what="regret of what is served where who came first calls the best slow, fails and votes",
+        effect=regret,
+        harmless=REGRET,
+        harmful=1.0,
+        classes=AMBUSHED_CLASSES,
+        identities=AMBUSHED_IDENTITIES,
+    ),
 )
 
 
@@ -188,7 +201,7 @@ def parts(seed: int, classes: int, identities: int) -> tuple[Part, ...]:
             attack=case.attack,
             malicious_share=PROMISED,
             classes=case.classes,
-            identities=IDENTITIES,
+            identities=case.identities,
             workloads=case.workloads,
             seed=seed,
             peaceful=peaceful,
