@@ -67,7 +67,9 @@ NETWORKS = ("127.0.1.1", "127.0.2.1")
 LOOKED_EVERY_S = 0.05
 MOST_SLOWER = 3.0
 JUDGED_S = 2.0
-MISSES = "misses"
+MISSES, HEADS = "misses", "heads without end"
+HELD, REPEATED = "held connections", "repeated reports"
+KINDS = (MISSES, HEADS, HELD, REPEATED)
 ANSWERED_MS, LOADED_MS = 250.0, 20.0
 
 
@@ -98,6 +100,8 @@ def main() -> None:
     options = parser("Pages, health checks and reports while strangers press the gateway.")
     options.add_argument("--seconds", type=float, default=SECONDS, help="of each pressure")
     options.add_argument("--agents", type=int, default=AGENTS)
+    options.add_argument("--only", nargs="*", choices=KINDS, default=KINDS, metavar="PRESSURE",
+                         help=f"of {', '.join(KINDS)}")  # fmt: skip
     run(options, measure, tiny=("--seconds", "1", "--agents", "10"))
 
 
@@ -113,13 +117,15 @@ def measure(options: Namespace) -> Report:
             httpx2.get(stack.url + manifest_path(VOTED, device_class)).raise_for_status()
             server = Server.at(stack.url)
             beside = partial(_beside, stack, server, device_class, watcher, options.seconds)
-            found = [beside("no pressure", None)]
-            for kind, attack in _attacks(server).items():
-                lasting_s = options.seconds + 2 * _settling_s(options.seconds)
-                found.append(beside(kind, attacker.submit(attack, server, lasting_s)))
+            quiet = beside("no pressure", None)
+            attacks = _attacks(server)
+            lasting_s = options.seconds + 2 * _settling_s(options.seconds)
+            pressed = [
+                beside(kind, attacker.submit(attacks[kind], server, lasting_s))
+                for kind in options.only
+            ]
         described["others_busy"] = CpuUsage.now().others_since(before)
-    rows = [row for each in found for row in _rows(each)]
-    quiet, *pressed = found
+    rows = [row for each in (quiet, *pressed) for row in _rows(each)]
     claims = [claim for each in pressed for claim in _claims(each, quiet)]
     return Report(name="pressure", machine=described, rows=rows, claims=claims)
 
@@ -128,9 +134,9 @@ def _attacks(server: Server) -> Mapping[str, Attack]:
     sent = asyncio.run(attackers.reported_once(server))
     return {
         MISSES: attackers.misses,
-        "heads without end": attackers.heads,
-        "held connections": attackers.held,
-        "repeated reports": partial(attackers.repeated, sent),
+        HEADS: attackers.heads,
+        HELD: attackers.held,
+        REPEATED: partial(attackers.repeated, sent),
     }
 
 

@@ -235,6 +235,13 @@ def test_a_head_that_is_too_long_is_refused(port: int, head: bytes, before: byte
         assert rest(connection).startswith(b"HTTP/1.1 431 ")
 
 
+def test_a_head_that_is_too_long_is_refused_though_all_of_it_came_at_once(port: int) -> None:
+    """It is counted before the parser has any of it, and not by what the system hands over."""
+    with closing(connect(port)) as connection:
+        connection.sendall(b"GET /small HTTP/1.1\r\nX-Long: %b\r\n\r\n" % (b"x" * HEAD_BYTES))
+        assert rest(connection).startswith(b"HTTP/1.1 431 ")
+
+
 @pytest.mark.parametrize(
     "head",
     [
