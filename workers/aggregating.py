@@ -35,11 +35,11 @@ from kernelzoo.store import (
     zoo,
 )
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
-from kernelzoo.store.measurements import PendingRow
+from kernelzoo.store.measurements import Judged, PendingRow
 from services.aggregator.by_runs import Cost, offers
 from services.aggregator.denial import without
 from services.aggregator.publishing import Champion, Keep, Nothing, Publish, Rule, decide, heard
-from services.aggregator.reputation import LeaseFinding
+from services.aggregator.reputation import LeaseFinding, Settlement
 from services.aggregator.verification import TAKEN_AS_TOLD, Judgement, expected, judge
 from workers.denying import deny_failing, roll_back
 from workers.suspecting import LeaseFault, settle, times_fault, verdict_of
@@ -104,6 +104,7 @@ def verify_lease(
     any was judged, and those of other keys where its author is believed no more, or again.
     """
     with db.transaction():
+        execute(db, measurements.commit_unawaited())
         lease = fetch_one(db, leases.lease(lease_id))
         holder = fetch_one(db, trust.holder(lease_id))
         pending = fetch_all(db, measurements.pending(lease_id))
@@ -113,10 +114,9 @@ def verify_lease(
         found = _outputs(workload, lease, pending)
         fault = _wrong(found) or times_fault(db, workload, lease, holder, pending, defences)
         settlement, others = settle(db, holder, fault, defences)
-        for candidate_id, each in found.items():
-            verdict = verdict_of(each.verdict, settlement)
-            detail = fault.detail if fault and verdict is Verdict.QUARANTINED else each.detail
-            execute(db, measurements.judge(lease_id, candidate_id, verdict, detail))
+        judged = [_judged(name, each, settlement, fault) for name, each in found.items()]
+        execute(db, measurements.judge(lease_id, judged))
+        for verdict in (each.verdict for each in judged):
             VERDICTS.labels(verdict).inc()
         if not holder.operated:
             execute(db, notifications.lease_judged(lease_id))
@@ -127,6 +127,14 @@ def verify_lease(
         )
     own = jobs.tally(lease.workload_key, lease.device_class)
     return (own, *(job for job in others if job != own))
+
+
+def _judged(
+    candidate_id: str, found: Judgement, settlement: Settlement, fault: LeaseFault | None
+) -> Judged:
+    verdict = verdict_of(found.verdict, settlement)
+    detail = fault.detail if fault and verdict is Verdict.QUARANTINED else found.detail
+    return Judged(candidate_id=candidate_id, verdict=verdict, detail=detail)
 
 
 def _outputs(

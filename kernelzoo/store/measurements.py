@@ -33,6 +33,15 @@ class PendingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The verdict on a measurement. An empty `detail` leaves what the agent said."""
+
+    candidate_id: str
+    verdict: Verdict
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedRow:
     """`identities` have reported the candidate, failures too, and were not found wrong; where
     enough have, there may be more."""
@@ -315,23 +324,33 @@ def timed(lease_id: int) -> Query[TimedRow]:
     )
 
 
-def judge(lease_id: int, candidate_id: str, verdict: Verdict, detail: str) -> Statement:
-    """An empty `detail` leaves what the agent said. The sampled entries, a third of all that a
+def judge(lease_id: int, judged: Sequence[Judged]) -> Statement:
+    """Stores the verdicts on measurements of a lease. The sampled entries, a third of all that a
     measurement takes, are of no use once they are judged.
     """
     return Statement(
         sql="""
-            UPDATE measurement SET verdict = %(verdict)s, sampled_entries = '{}',
-                   detail = coalesce(nullif(%(detail)s, ''), detail)
-            WHERE lease_id = %(lease_id)s AND candidate_id = %(candidate)s
+            UPDATE measurement m SET verdict = told.verdict, sampled_entries = '{}',
+                   detail = coalesce(nullif(told.detail, ''), m.detail)
+            FROM unnest(%(candidates)s::text[], %(verdicts)s::text[], %(details)s::text[])
+                AS told (candidate_id, verdict, detail)
+            WHERE m.lease_id = %(lease_id)s AND m.candidate_id = told.candidate_id
         """,
         parameters={
             "lease_id": lease_id,
-            "candidate": candidate_id,
-            "verdict": verdict,
-            "detail": detail,
+            "candidates": [each.candidate_id for each in judged],
+            "verdicts": [str(each.verdict) for each in judged],
+            "details": [each.detail for each in judged],
         },
     )
+
+
+def commit_unawaited() -> Statement:
+    """Lets the transaction that it is in end before the disk has it. Verdicts that are lost where
+    the database crashes within that moment leave their measurements pending, so that they are
+    judged again; a commit that waits for the disk takes longer than to judge a report.
+    """
+    return Statement(sql="SELECT set_config('synchronous_commit', 'off', true)")
 
 
 def begin(lease_id: int) -> Query[AttemptRow]:

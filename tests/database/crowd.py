@@ -8,6 +8,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.store import agents, measurements
 from kernelzoo.store.blocking import execute, fetch_one
+from kernelzoo.store.measurements import Judged
 from services.tuner.schedules.registry import lite_space
 from tests.database.conftest import Connection, open_space
 
@@ -37,8 +38,8 @@ def measure(db: Connection, core: PaperCore, job_id: int, space: tuple[Candidate
             detail="",
         )
         fetch_one(db, measurements.accept(lease_id, identity_id, "", (found,)))
-        verdict = Verdict.VERIFIED
-        execute(db, measurements.judge(lease_id, candidate.candidate_id, verdict, ""))
+        judged = Judged(candidate_id=candidate.candidate_id, verdict=Verdict.VERIFIED)
+        execute(db, measurements.judge(lease_id, [judged]))
     execute(db, agents.count_judged(core.probed.device_class, len(space)))
 
 

@@ -131,3 +131,31 @@ def test_a_report_that_cannot_be_judged_holds_up_no_other_of_its_message(
         list(verify_leases(db, [poisoned, int(lease["lease"])]))
     rows = db.execute("SELECT verdict FROM measurement ORDER BY lease_id").fetchall()
     assert rows == [("pending",), ("verified",)]
+
+
+@pytest.mark.usefixtures("job_id")
+def test_no_verdict_waits_for_the_disk_before_the_next_is_given(
+    come: Crowd, db: Connection, owner: Connection
+) -> None:
+    """Two hundred reports that came together waited as many times for it. A verdict that a crash
+    loses is given again, as its measurement is pending then."""
+    agent = come(1)
+    lease = agent.lease().json()
+    report = [timed(lease, each["candidate"], 1000.0, 1) for each in lease["candidates"]]
+    assert agent.report(lease, report).status_code == 202
+    owner.execute(
+        """
+        CREATE FUNCTION say_durability() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE NOTICE 'awaited: %', current_setting('synchronous_commit'); RETURN NULL; END
+        $$;
+        CREATE TRIGGER said AFTER UPDATE ON measurement
+            FOR EACH STATEMENT EXECUTE FUNCTION say_durability()
+        """
+    )
+    db.execute("SET synchronous_commit TO on")
+    said: list[str | None] = []
+    db.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    verify_lease(db, int(lease["lease"]))
+    assert said == ["awaited: off"], "one statement for all that is judged"
+    db.execute("UPDATE measurement SET retries = retries")
+    assert said[1:] == ["awaited: on"], "what comes after waits as ever"

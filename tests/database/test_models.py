@@ -48,6 +48,7 @@ from kernelzoo.store import (
     zoo,
 )
 from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from kernelzoo.store.measurements import Judged
 from services.aggregator.publishing import Rule
 from services.gateway.app import application
 from services.gateway.blobs import KEPT_S, Blobs
@@ -902,7 +903,8 @@ def measured_by(
             preparation=preparation,
         )
         fetch_one(db, measurements.accept(lease, identity, "", (measured,)))
-        execute(db, measurements.judge(lease, candidate_id, Verdict.VERIFIED, ""))
+        judged = Judged(candidate_id=candidate_id, verdict=Verdict.VERIFIED)
+        execute(db, measurements.judge(lease, [judged]))
     lines = (BallotLine(candidate_id=winner, relative_time=found[winner][0] / 1000.0),)
     execute(
         db, ballots.file(MATMUL, core.device_class, Ballot(identity=str(identity), lines=lines))

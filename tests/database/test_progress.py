@@ -6,6 +6,7 @@ from fastapi.testclient import TestClient
 from kernelzoo.domain.measurement import Verdict
 from kernelzoo.store import erasure, measurements, tuning
 from kernelzoo.store.blocking import execute, fetch_all, fetch_one
+from kernelzoo.store.measurements import Judged
 from kernelzoo.store.migrate import MIGRATIONS
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection
@@ -65,7 +66,10 @@ def test_what_is_not_believed_is_taken_back(
     progress = fetch_one(db, tuning.progress(job_id=job_id))
     assert progress is not None
     assert (progress.measurements, progress.agents, progress.best_ns) == (5, 2, 5e5)
-    execute(db, measurements.judge(int(lease), name, verdict, "why"))
+    execute(
+        db,
+        measurements.judge(int(lease), [Judged(candidate_id=name, verdict=verdict, detail="why")]),
+    )
     is_kept(db)
     progress = fetch_one(db, tuning.progress(job_id=job_id))
     assert progress is not None
