@@ -19,6 +19,7 @@ import onnx
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import ASGITransport, AsyncClient
+from psycopg_pool import AsyncConnectionPool
 from pydantic import SecretStr
 from starlette.requests import ClientDisconnect
 
@@ -634,6 +635,18 @@ def test_what_nobody_has_measured_is_covered_by_nothing(served: TestClient) -> N
     open_agent(served)
     (covered,) = coverage(served)
     assert (covered["confirmed"], covered["expected_ms"], covered["measured"]) == (0, None, 0)
+
+
+def test_coverage_is_looked_up_once_for_all_who_ask_within_seconds(
+    served: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: what is added up over all classes is asked for again and again."""
+    agent = open_agent(served)
+    before = coverage(served)
+    with monkeypatch.context() as away:
+        away.setattr(AsyncConnectionPool, "connection", None)
+        assert [coverage(served) for _ in range(20)] == [before] * 20
+    assert {each["device_class"] for each in before} == {agent.device_class}
 
 
 def test_a_miss_too_many_is_refused_early_as_for_manifests(served: TestClient) -> None:

@@ -10,6 +10,7 @@ from kernelzoo.store.measurements import Judged
 from kernelzoo.store.migrate import MIGRATIONS
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection
+from tests.database.rows_read import rows_read
 from tests.reports import failure, ok
 
 COUNTED = """
@@ -121,3 +122,16 @@ def test_standing_ballots_are_counted(http: TestClient, db: Connection, job_id: 
     assert voter is not None
     fetch_all(db, erasure.ballots(voter[0]))
     assert counted() == 1
+
+
+def test_how_far_a_job_has_come_is_told_without_a_look_at_what_was_measured(
+    http: TestClient, db: Connection, job_id: int
+) -> None:
+    """Attack: one job is asked for again and again, however much was measured for it."""
+    report(open_agent(http), 9e5, 7e5, 8e5)
+    for asked in (tuning.progress(job_id=job_id), tuning.progress()):
+        progress = fetch_one(db, asked)
+        assert progress is not None
+        assert progress.measurements == 3
+        for table in ("measurement", "lease", "lease_item"):
+            assert rows_read(db, asked, table) == 0
