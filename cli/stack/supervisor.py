@@ -48,7 +48,9 @@ from kernelzoo.store.blocking import connected
 from kernelzoo.store.migrate import migrate
 from kernelzoo.store.roles import make_reader
 
-READY_S = 60.0
+READY_S = 180.0
+"""Processes that start beside much other work take minutes; one that dies again and again is told
+at once."""
 TEND_S = 0.1
 POSTGRES = "postgres"
 DEATHS_AT_START = 3
