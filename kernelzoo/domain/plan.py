@@ -29,6 +29,10 @@ the largest do, and what a run leaves out is behind what it computes. Integers o
 there beyond the extent as well, and be such as the input takes. Beside such a dimension there may
 be a batch (`batch`), whose entries a page runs one after another.
 
+A plan that needs `buckets` has kernels of fewer rows for runs of short extents, in the place of
+those of the largest (`PlanBucket`). They read and write the first entries of the same tensors, so a
+run of a short extent is right with either.
+
 A plan that needs `states` has some: tensors that are zeros at first and keep from run to run what a
 call has written to them, such as the keys and values of a language model. An input may be a state,
 and then stays as it is until it is given again. The plan of a language model says what is which in
@@ -59,6 +63,7 @@ class Need(StrEnum):
     F16 = "f16"
     I8 = "i8"
     RANGES = "ranges"
+    BUCKETS = "buckets"
 
 
 class PortDType(StrEnum):
@@ -75,14 +80,32 @@ class PortDType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanBucket:
+    """Extents up to `most`, and above the bucket before it. Of each pair in `kernels` the second
+    runs in the place of the first, which is of the largest extent. What is spare of `most` it is
+    told by input number `input`, i32[1], in the place of that of the dimension."""
+
+    most: int
+    input: int
+    kernels: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanAxis:
     """A dimension of which a plan serves a range of extents, in the memory of the largest. Input
-    number `input`, i32[1], says how many of the largest extent a run leaves out."""
+    number `input`, i32[1], says how many of the largest extent a run leaves out. `buckets` are of
+    shorter extents, the shortest first."""
 
     name: str
     least: int
     most: int
     input: int
+    buckets: tuple[PlanBucket, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The inputs that say what is spare, which no page sees."""
+        return (self.input, *(bucket.input for bucket in self.buckets))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +297,11 @@ class Plan:
         return (*self.axes, *((self.batch,) if self.batch else ()))
 
     @property
+    def bucket_kernels(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of a kernel and of one that runs in its place for shorter extents."""
+        return tuple(pair for axis in self.axes for each in axis.buckets for pair in each.kernels)
+
+    @property
     def file_bytes(self) -> int:
         """The bytes of the weights file."""
         return sum(chunk.bytes for chunk in self.chunks)
@@ -294,8 +322,9 @@ class Plan:
 
 
 def call_counts(plan: Plan) -> Counter[str]:
-    """Counts how often a run calls each workload. A run of a decoder is taken as that of a block of
-    the prompt and of as many tokens, so that neither is tuned for the other's sake."""
+    """Counts how often a run of the largest extents calls each workload, which is never for kernels
+    of buckets. A run of a decoder is taken as that of a block of the prompt and of as many tokens,
+    so that neither is tuned for the other's sake."""
     step, rows = (plan.decoder.step, plan.decoder.rows) if plan.decoder else (len(plan.calls), 1)
     counts: Counter[str] = Counter()
     for number, call in enumerate(plan.calls):

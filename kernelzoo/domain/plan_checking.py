@@ -13,8 +13,10 @@ from kernelzoo.domain.plan import (
     Chunk,
     Need,
     Plan,
+    PlanAxis,
     PlanBatch,
     PlanTensor,
+    Port,
     PortDType,
 )
 from kernelzoo.domain.weight_storage import refuse_storage
@@ -74,6 +76,8 @@ def _refuse_needs(plan: Plan) -> None:
     _require(stated, "a plan needs 'states' if it has some, and else does not")
     ranges = (Need.RANGES in plan.needs) == bool(plan.axes)
     _require(ranges, "a plan needs 'ranges' if it has axes with some, and else does not")
+    buckets = (Need.BUCKETS in plan.needs) == any(axis.buckets for axis in plan.axes)
+    _require(buckets, "a plan needs 'buckets' if an axis has some, and else does not")
 
 
 def _refuse_names(plan: Plan) -> None:
@@ -253,8 +257,8 @@ def _refuse_ranges(plan: Plan) -> None:
         _require(ordered, f"{what} has no extent from {axis.least} to {axis.most}")
         _refuse_index(what, "input", axis.input, len(plan.inputs))
         told = plan.inputs[axis.input]
-        single = (told.dtype, told.shape, told.open) == (PortDType.INT32, (1,), None)
-        _require(single, f"input {told.name} says what is spare and must be int32[1]")
+        _refuse_told(told)
+        _refuse_buckets(plan, axis)
     if plan.batch is not None:
         _refuse_batch(plan, plan.batch)
     for port in (*plan.inputs, *plan.outputs):
@@ -271,12 +275,35 @@ def _refuse_ranges(plan: Plan) -> None:
         _require(fits, f"{what} has fewer entries than {axis.name} may leave out")
 
 
+def _refuse_told(told: Port) -> None:
+    single = (told.dtype, told.shape, told.open) == (PortDType.INT32, (1,), None)
+    _require(single, f"input {told.name} says what is spare and must be int32[1]")
+
+
+def _refuse_buckets(plan: Plan, axis: PlanAxis) -> None:
+    what = f"a bucket of {axis.name}"
+    tops = [bucket.most for bucket in axis.buckets]
+    ordered = tops == sorted(set(tops)) and all(axis.least <= top < axis.most for top in tops)
+    _require(
+        ordered, f"buckets of {axis.name} end at {tops}, which is not in order or not in range"
+    )
+    _require(len(set(axis.inputs)) == len(axis.inputs), f"{what} has the input of another one")
+    for bucket in axis.buckets:
+        _refuse_index(what, "input", bucket.input, len(plan.inputs))
+        _refuse_told(plan.inputs[bucket.input])
+        for pair in bucket.kernels:
+            for number in pair:
+                _refuse_index(what, "kernel", number, len(plan.kernels))
+        replaced = [kernel for kernel, _ in bucket.kernels]
+        _require(len(set(replaced)) == len(replaced), f"{what} replaces a kernel twice")
+
+
 def _refuse_batch(plan: Plan, batch: PlanBatch) -> None:
     what = f"dimension {batch.name[:80]!r}"
     _require(bool(plan.axes), f"{what} is a batch, and no other one has a range")
     ordered = 1 <= batch.least <= batch.most == plan.dimensions.get(batch.name)
     _require(ordered, f"{what} has no extent from {batch.least} to {batch.most}")
-    told = {axis.input for axis in plan.axes}
+    told = {number for axis in plan.axes for number in axis.inputs}
     _require(not told & {*batch.inputs}, f"{what} is an axis of what is spare")
     _require(bool(batch.inputs), f"{what} is an axis of no input")
     for numbers, ports in ((batch.inputs, plan.inputs), (batch.outputs, plan.outputs)):
@@ -298,7 +325,8 @@ def _refuse_calls(plan: Plan) -> None:
         output = plan.tensors[call.tensors[-1]]
         _require(output.weight is None, f"{what} writes to a weight")
         _require(output.state is None, f"{what} has a state as its output")
-    for unused in set(range(len(plan.kernels))) - {call.kernel for call in plan.calls}:
+    called = {call.kernel for call in plan.calls} | {other for _, other in plan.bucket_kernels}
+    for unused in set(range(len(plan.kernels))) - called:
         raise InvalidInput(f"no call uses kernel {plan.kernels[unused]}")
     for unused in set(range(len(plan.states))) - {tensor.state for tensor in _uses(plan)}:
         raise InvalidInput(f"no call uses state {plan.states[unused].name}")
@@ -327,10 +355,13 @@ def _refuse_data_flow(plan: Plan) -> None:
         span = _span(plan.tensors[port.tensor])
         _require(not _met(written, span), f"{what} overlaps another input")
         written.append(span)
+    told = [plan.inputs[bucket.input] for axis in plan.axes for bucket in axis.buckets]
+    kept = [_span(plan.tensors[port.tensor]) for port in told]
     for number, call in enumerate(plan.calls):
         what = f"call {number} ({call.label})"
         *operands, output = (plan.tensors[index] for index in call.tensors)
         target = _span(output)
+        _require(not _met(kept, target), f"{what} writes over what is spare of a bucket")
         for index, operand in zip(call.tensors, operands, strict=False):
             if operand.at is None:
                 continue

@@ -48,6 +48,9 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         _omit(chunk, "inflated")
     _omit(document["golden"], "storage_error")
     _omit(document, "decoder", "batch")
+    for axis in document["axes"]:
+        if not axis["buckets"]:
+            del axis["buckets"]
     for name in ("states", "axes"):
         if not document[name]:
             del document[name]

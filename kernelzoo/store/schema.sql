@@ -847,11 +847,12 @@ CREATE TABLE model_workload (
     plan_id bigint NOT NULL REFERENCES model_plan ON DELETE CASCADE,
     position integer NOT NULL,
     workload_key text NOT NULL REFERENCES workload,
-    calls integer NOT NULL CHECK (calls > 0),
+    calls integer NOT NULL CHECK (calls >= 0),
     PRIMARY KEY (plan_id, position),
     UNIQUE (plan_id, workload_key)
 );
-COMMENT ON TABLE model_workload IS 'The kernels of a plan in its order, and how often an inference calls each.';
+COMMENT ON TABLE model_workload IS
+    'The kernels of a plan in its order, and how often an inference of its largest extents calls each: 0 for kernels of shorter ones.';
 CREATE INDEX model_workload_key ON model_workload (workload_key);
 
 CREATE TABLE wrong_output (

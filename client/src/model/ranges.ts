@@ -24,6 +24,16 @@ type Batch = NonNullable<PlanWire["batch"]>;
 
 const refused = (message: string) => new KernelZooError("run", message);
 
+/** The inputs of an axis that say what is spare, each with the extent of which it says that. */
+const toldOf = ({ input, most, buckets = [] }: Axis): readonly (readonly [number, number])[] => [
+  [input, most],
+  ...buckets.map((bucket) => [bucket.input, bucket.most] as const),
+];
+
+/** The names of all such inputs. */
+const toldInputs = ({ axes = [], inputs }: PlanWire) =>
+  axes.flatMap(toldOf).map(([input]) => inputs[input]?.name);
+
 const entriesOf = (feed: Feed): Entries => (feed as Shaped).data ?? (feed as Entries);
 
 /** `1×sequence`, with the names of dimensions that have a range. */
@@ -69,16 +79,11 @@ function padded(port: PortWire, feed: Feed): Entries {
     return some.concat(new Array(length - some.length).fill(beyond));
   }
   const given = entries as unknown as TensorData;
-  const filled = new (given.constructor as new (length: number) => TensorData)(length);
-  const isBig = filled instanceof BigInt64Array || (filled as unknown) instanceof BigUint64Array;
-  if (isBig) {
-    (filled as BigInt64Array).fill(BigInt(beyond), given.length);
-    (filled as BigInt64Array).set(given as BigInt64Array);
-  } else {
-    (filled as Int32Array).fill(beyond, given.length);
-    (filled as Int32Array).set(given as Int32Array);
-  }
-  return filled;
+  const filled = new (given.constructor as new (length: number) => Int32Array<ArrayBuffer>)(length);
+  // Arrays of 64 bits take what is of their own type alone.
+  const isBig = typeof filled[0] === "bigint";
+  filled.set(given as Int32Array);
+  return filled.fill((isBig ? BigInt(beyond) : beyond) as number, given.length);
 }
 
 /** The feeds of the plan, with what each of its dimensions leaves out. Throws KernelZooError (run). */
@@ -86,7 +91,7 @@ function fitted(plan: PlanWire, axes: Axes, feeds: Feeds): [Feeds, readonly numb
   const spare: number[] = [];
   const first: string[] = [];
   const paddedFeeds: Record<string, Feed> = { ...feeds };
-  const axisInputs = axes.map(({ input }) => plan.inputs[input]?.name);
+  const axisInputs = toldInputs(plan);
   const known = plan.inputs.map(({ name }) => name).filter((name) => !axisInputs.includes(name));
   const other = Object.keys(feeds).find((name) => !known.includes(name));
   if (other !== undefined) throw refused(misfitText(new Misfit("unknown", { name: other }, known)));
@@ -105,8 +110,11 @@ function fitted(plan: PlanWire, axes: Axes, feeds: Feeds): [Feeds, readonly numb
     first[axis] ??= name;
     paddedFeeds[name] = padded(port, feed);
   }
-  for (const [i, { input }] of axes.entries()) {
-    paddedFeeds[(plan.inputs[input] as PortWire).name] = [spare[i] ?? 0];
+  for (const [i, axis] of axes.entries()) {
+    const extent = axis.most - (spare[i] ?? 0);
+    for (const [input, most] of toldOf(axis)) {
+      paddedFeeds[(plan.inputs[input] as PortWire).name] = [Math.max(0, most - extent)];
+    }
   }
   return [paddedFeeds, spare];
 }
@@ -200,7 +208,7 @@ export function serveRanges<Types extends ModelTypes = AnyModel>(
   { answer: { plan } }: Opener,
 ): void {
   const axes = plan.axes ?? [];
-  const axisInputs = axes.map(({ input }) => plan.inputs[input]?.name);
+  const axisInputs = toldInputs(plan);
   const run = model.run.bind(model);
   Object.assign(model, {
     inputs: model.inputs.filter(({ name }) => !axisInputs.includes(name)),

@@ -2434,9 +2434,11 @@ export interface components {
         /**
          * PlanAxis
          * @description A dimension of which a plan serves a range of extents, in the memory of the largest. Input
-         *         number `input`, i32[1], says how many of the largest extent a run leaves out.
+         *         number `input`, i32[1], says how many of the largest extent a run leaves out. `buckets` are of
+         *         shorter extents, the shortest first.
          */
         readonly PlanAxis: {
+            readonly buckets?: readonly components["schemas"]["PlanBucket"][];
             readonly input: number;
             readonly least: number;
             readonly most: number;
@@ -2454,6 +2456,20 @@ export interface components {
             readonly most: number;
             readonly name: string;
             readonly outputs: readonly number[];
+        };
+        /**
+         * PlanBucket
+         * @description Extents up to `most`, and above the bucket before it. Of each pair in `kernels` the second runs
+         *         in the place of the first, which is of the largest extent. What is spare of `most`, input number
+         *         `input` says to it, i32[1], in the place of the input of the dimension.
+         */
+        readonly PlanBucket: {
+            readonly input: number;
+            readonly kernels: readonly (readonly [
+                number,
+                number
+            ])[];
+            readonly most: number;
         };
         /**
          * PlanCall

@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 
 from kernelzoo import jobs
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.plan import Plan, Port, call_counts
+from kernelzoo.domain.plan import Plan, PlanTensor, Port, call_counts
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload, WorkloadKey
 from kernelzoo.errors import InvalidInput
@@ -164,15 +164,18 @@ async def delete_model(name: ModelName, state: Shared, operated: Operator) -> No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReadPlan:
-    """`calls` of each workload, in the order of the plan's kernels."""
+    """`calls` of each workload in a run of the largest extents, in the order of the plan's kernels;
+    `runs` count those of buckets as often as what they run in the place of."""
 
     stored: StoredPlan
     workloads: Mapping[WorkloadKey, Workload]
     calls: Mapping[str, int]
+    runs: Mapping[str, int]
 
     @property
     def flops(self) -> dict[str, int]:
-        return {key: self.calls[key] * each.flops for key, each in self.workloads.items()}
+        """The operations of each workload in a run, those of a bucket in a run of it."""
+        return {key: self.runs[key] * each.flops for key, each in self.workloads.items()}
 
 
 def _plan(blobs: Blobs, name: str, asked: PlanRequest) -> Plan:
@@ -212,6 +215,10 @@ def _read(
         ),
         workloads=workloads,
         calls={key: called[key] for key in plan.kernels},
+        runs={
+            **called,
+            **{plan.kernels[own]: called[plan.kernels[of]] for of, own in plan.bucket_kernels},
+        },
     )
 
 
@@ -230,6 +237,24 @@ def _refuse_unfit_calls(plan: Plan, workloads: Sequence[Workload]) -> None:
             raise InvalidInput(
                 f"call {number} ({call.label}) gives {workload.key} other tensors than it takes"
             )
+        for kernel, other in plan.bucket_kernels:
+            if kernel == call.kernel and not _fits_first(workloads[other], given):
+                raise InvalidInput(
+                    f"call {number} ({call.label}) has no tensors that begin as those of "
+                    f"{workloads[other].key}, which runs in its place for short extents"
+                )
+
+
+def _fits_first(workload: Workload, given: Sequence[PlanTensor]) -> bool:
+    """Returns whether a kernel stays within tensors of which it takes the first entries."""
+    return len(workload.tensors) == len(given) and all(
+        wanted.dtype is tensor.dtype
+        and (
+            wanted.size_bytes == tensor.size_bytes
+            or (wanted.size_bytes < tensor.size_bytes and tensor.weight is None)
+        )
+        for wanted, tensor in zip(workload.tensors, given, strict=True)
+    )
 
 
 def _body(blobs: Blobs, name: str, what: str) -> bytes:
@@ -367,7 +392,7 @@ def _described(blobs: Blobs, row: PlanRow) -> PlanWire:
     if body is None:
         raise lost(row.model, row.plan_sha256)
     plan = read_plan(body)
-    told = {axis.input for axis in plan.axes}
+    told = {number for axis in plan.axes for number in axis.inputs}
     batch = plan.batch
     return PlanWire(
         dimensions=dict(row.dimensions),

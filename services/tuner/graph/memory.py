@@ -88,7 +88,8 @@ def _blocks(graph: Graph, owners: Mapping[str, str]) -> list[MemoryBlock]:
             if name in owners:
                 first.setdefault(owners[name], time)
                 last[owners[name]] = time
-    for port in graph.outputs:
+    read_by_buckets = [graph.inputs[b.input] for axis in graph.axes for b in axis.buckets]
+    for port in (*graph.outputs, *read_by_buckets):
         if port.value in owners:
             last[owners[port.value]] = len(graph.nodes)
     return [

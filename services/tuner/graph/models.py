@@ -18,6 +18,7 @@ from kernelzoo.domain.plan import Golden, Plan
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.batches import BatchRange, with_batch
+from services.tuner.graph.buckets import bucket_workloads, with_buckets
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import ALL_RULES, Rules, fused, fused_f16
 from services.tuner.graph.golden import GoldenFile, golden_file, written
@@ -128,7 +129,9 @@ def plan_range(
     if batch is not None:
         graph = with_batch(graph, batch, range_.tried[-1])
     right = golden_file(graphs[0])
-    feeds = {**right.feeds, graph.inputs[-1].name: np.zeros(1, np.int32)}
+    graph = with_buckets(graph)
+    told = (graph.inputs[place].name for axis in graph.axes for place in axis.inputs)
+    feeds = {**right.feeds, **{name: np.zeros(1, np.int32) for name in told}}
     golden = written(graph, feeds, right.outputs, off=right.off)
     sizes = {**dimensions, range_.name: range_.most}
     return _stored_model([graph], [golden], [sizes], name, storing)
@@ -212,8 +215,14 @@ def _planned_model(
 
 
 def model_calls(graph: Graph) -> tuple[ModelCall, ...]:
-    """The workloads of a lowered graph, those that take the most FLOPs first."""
+    """The workloads of a lowered graph, those that take the most FLOPs first, and behind them those
+    of buckets, which a run of the largest extents does not call."""
     found = {node.op.key: node.op for node in graph.nodes if isinstance(node.op, Workload)}
     times = Counter(node.op.key for node in graph.nodes if isinstance(node.op, Workload))
+    for axis in graph.axes:
+        for bucket in axis.buckets:
+            shorter = bucket_workloads(graph, axis, bucket.most).values()
+            found |= {each.key: each for each in shorter}
+            times.update({each.key: 0 for each in shorter})
     calls = [ModelCall(workload=found[key], calls=count) for key, count in times.items()]
     return tuple(sorted(calls, key=lambda call: (-call.flops, call.workload.key)))

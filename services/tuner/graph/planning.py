@@ -1,12 +1,14 @@
 """From a graph of workloads to a plan."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import (
     Golden,
     Need,
     Plan,
+    PlanAxis,
     PlanCall,
     PlanMemory,
     PlanState,
@@ -15,6 +17,7 @@ from kernelzoo.domain.plan import (
 )
 from kernelzoo.domain.plan_checking import validated
 from kernelzoo.domain.workload import Workload
+from services.tuner.graph.buckets import bucket_workloads
 from services.tuner.graph.graph import Graph, GraphPort
 from services.tuner.graph.memory import Placement, placed
 from services.tuner.graph.weights import PlanWeights, WeightFile, printable
@@ -40,6 +43,7 @@ def planned(
             numbers = tuple(tensors.number(name) for name in (*node.inputs, node.output))
             calls.append(PlanCall(kernel=kernel, tensors=numbers, label=printable(node.label)))
     outputs = tuple(tensors.port(port) for port in graph.outputs)
+    axes = tuple(_with_kernels(graph, axis, kernels) for axis in graph.axes)
     plan = Plan(
         needs=_needs(graph, weights),
         model=model,
@@ -54,10 +58,23 @@ def planned(
         memory=PlanMemory(weights=file.plain_bytes, activations=placement.size_bytes),
         golden=golden,
         states=tuple(_state(graph, name) for name in graph.states),
-        axes=graph.axes,
+        axes=axes,
         batch=graph.batch,
     )
     return validated(plan)
+
+
+def _with_kernels(graph: Graph, axis: PlanAxis, kernels: dict[str, int]) -> PlanAxis:
+    """The axis with the kernels of its buckets, which are added to those of calls."""
+    buckets = []
+    for bucket in axis.buckets:
+        shorter = bucket_workloads(graph, axis, bucket.most)
+        pairs = [
+            (kernels[key], kernels.setdefault(each.key, len(kernels)))
+            for key, each in shorter.items()
+        ]
+        buckets.append(replace(bucket, kernels=tuple(pairs)))
+    return replace(axis, buckets=tuple(buckets))
 
 
 def _needs(graph: Graph, weights: PlanWeights) -> tuple[Need, ...]:
@@ -67,6 +84,7 @@ def _needs(graph: Graph, weights: PlanWeights) -> tuple[Need, ...]:
         Need.F16: any(value.dtype is DType.F16 for value in graph.values.values()),
         Need.I8: any(value.dtype is DType.I8 for value in graph.values.values()),
         Need.RANGES: bool(graph.axes),
+        Need.BUCKETS: any(axis.buckets for axis in graph.axes),
     }
     return tuple(need for need in Need if present[need])
 

@@ -18,6 +18,7 @@ from kernelzoo.domain.plan import (
     Plan,
     PlanAxis,
     PlanBatch,
+    PlanBucket,
     PlanCall,
     PlanMemory,
     PlanState,
@@ -140,6 +141,37 @@ RANGED = replace(
 )
 
 
+BUCKETED = replace(
+    RANGED,
+    needs=(Need.RANGES, Need.BUCKETS),
+    inputs=(
+        *RANGED.inputs,
+        Port(name="spare sequence of 4", dtype=PortDType.INT32, shape=(1,), tensor=6),
+    ),
+    tensors=(*RANGED.tensors, replace(SPARE, at=640)),
+    kernels=(*RANGED.kernels, "gather:f32:m4k10n8:spare=4"),
+    memory=PlanMemory(weights=320, activations=704),
+    golden=replace(
+        RANGED.golden,
+        inputs=(
+            *RANGED.golden.inputs,
+            GoldenPart(name="spare sequence of 4", offset=580, bytes=4),
+        ),
+    ),
+    axes=(replace(RANGED.axes[0], buckets=(PlanBucket(most=4, input=2, kernels=((0, 2),)),)),),
+)
+
+
+def _bucket(**changes: Any) -> Plan:
+    (axis,) = BUCKETED.axes
+    return replace(BUCKETED, axes=(replace(axis, buckets=(replace(axis.buckets[0], **changes),)),))
+
+
+def test_a_run_of_the_largest_extents_calls_no_kernel_of_a_bucket() -> None:
+    assert read_plan(plan_bytes(BUCKETED)) == BUCKETED
+    assert call_counts(BUCKETED) == {BUCKETED.kernels[0]: 1, BUCKETED.kernels[1]: 1}
+
+
 def _axis(**changes: Any) -> Plan:
     return replace(RANGED, axes=(replace(RANGED.axes[0], **changes),))
 
@@ -241,6 +273,16 @@ FAULTS = {
     "dimension 'sequence' has no extent from 1 to 15": _axis(most=15),
     "dimension 'sequence' names input 2; there are 2": _axis(input=2),
     "input ids says what is spare and must be int32[1]": _axis(input=0),
+    "a plan needs 'buckets' if an axis has some": replace(BUCKETED, needs=(Need.RANGES,)),
+    "buckets of sequence end at [16], which is not in order": _bucket(most=16),
+    "a bucket of sequence names input 3; there are 3": _bucket(input=3),
+    "a bucket of sequence has the input of another one": _bucket(input=1),
+    "a bucket of sequence names kernel 3; there are 3": _bucket(kernels=((0, 3),)),
+    "a bucket of sequence replaces a kernel twice": _bucket(kernels=((0, 2), (0, 1))),
+    "no call uses kernel gather:f32:m4k10n8:spare=4": _bucket(kernels=()),
+    "call 0 (embed) writes over what is spare of a bucket": replace(
+        BUCKETED, tensors=(*BUCKETED.tensors[:6], replace(SPARE, at=64))
+    ),
     "axis 2 of y is open behind others of several entries": _open(place=2),
     "axis 3 of y is open behind": _open(place=3),
     "axis 1 of y names dimension 1; there are 1": _open(axis=1),

@@ -1,7 +1,7 @@
 """Carries plans out: one as a page does, in one memory of wasmtime, or several call by call."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,14 @@ import wasmtime
 from numpy.typing import NDArray
 
 from kernelzoo.domain.artifact import Artifact
-from kernelzoo.domain.plan import ALIGNMENT_BYTES, GoldenPart, Plan, Port
+from kernelzoo.domain.plan import (
+    ALIGNMENT_BYTES,
+    GoldenPart,
+    Plan,
+    PlanBucket,
+    PlanCall,
+    Port,
+)
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate, pack_kernels
@@ -46,7 +53,7 @@ class Runner:
     def _packed_weights(self, candidates: list[Any]) -> dict[tuple[int, str], tuple[int, Artifact]]:
         """Places each weight that a kernel wants in a layout, and finds what packs it."""
         found: dict[tuple[int, str], tuple[int, Artifact]] = {}
-        for call in self._plan.calls:
+        for call in self._every_call():
             manifest = self._artifacts[call.kernel].manifest
             packs = pack_kernels(candidates[call.kernel], manifest)
             for layout, pack in zip(manifest.layouts, packs, strict=True):
@@ -62,10 +69,27 @@ class Runner:
         assert weight is not None, "only constants are packed"
         return weight
 
+    def _every_call(self) -> Iterator[PlanCall]:
+        buckets = [bucket for axis in self._plan.axes for bucket in axis.buckets]
+        for each in (None, *buckets):
+            yield from self._calls(each)
+
+    def _calls(self, bucket: PlanBucket | None) -> Iterator[PlanCall]:
+        """The calls of a run of a bucket, or of the largest extents."""
+        replaced = dict(bucket.kernels) if bucket else {}
+        for call in self._plan.calls:
+            kernel = replaced.get(call.kernel)
+            if bucket is None or kernel is None:
+                yield call
+                continue
+            *others, _, output = call.tensors
+            told = self._plan.inputs[bucket.input].tensor
+            yield replace(call, kernel=kernel, tensors=(*others, told, output))
+
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         for port in self._plan.inputs:
             self._memory.place(self._address(port.tensor), feeds[port.name])
-        for call in self._plan.calls:
+        for call in self._calls(self._bucket(feeds)):
             artifact = self._artifacts[call.kernel]
             layouts = {each.tensor: each.layout for each in artifact.manifest.layouts}
             pointers = []
@@ -76,6 +100,12 @@ class Runner:
                 )
             self._run(artifact, pointers, self._functions[call.kernel])
         return {port.name: self._output(port) for port in self._plan.outputs}
+
+    def _bucket(self, feeds: Mapping[str, NDArray[Any]]) -> PlanBucket | None:
+        for axis in self._plan.axes:
+            extent = axis.most - int(feeds[self._plan.inputs[axis.input].name][0])
+            return next((each for each in axis.buckets if extent <= each.most), None)
+        return None
 
     def _address(self, number: int) -> int:
         tensor = self._plan.tensors[number]

@@ -48,9 +48,10 @@ def ranged_feeds(plan: Plan, feeds: dict[str, Any], length: int) -> dict[str, ND
     """Pads as a page does: what lies beyond the length is the least that chooses a row."""
     (axis,) = plan.axes
     made: dict[str, NDArray[Any]] = {}
+    ends = {axis.input: axis.most, **{each.input: each.most for each in axis.buckets}}
     for place, port in enumerate(plan.inputs):
-        if place == axis.input:
-            made[port.name] = np.array([axis.most - length], np.int32)
+        if place in ends:
+            made[port.name] = np.array([max(0, ends[place] - length)], np.int32)
             continue
         given = feeds[port.name]
         least = np.nan if given.dtype == np.float32 else (port.rows or (0, 0))[0]
@@ -150,6 +151,24 @@ def test_all_calls_of_an_encoder_leave_out_what_is_spare_but_those_of_integers(
     first_row = [each for each in whole if each.output.dtype is not DType.I32]
     # The first row, and what is left of an embedding where the rows are summed.
     assert all(each.output.elements <= made.hidden for each in first_row)
+
+
+def test_products_and_attention_of_short_texts_have_kernels_of_fewer_rows(
+    encoder: tuple[Path, Encoder, PlannedModel],
+) -> None:
+    (plan,) = encoder[2].plans
+    workloads = {each.key: each for each in encoder[2].workloads}
+    (axis,) = plan.axes
+    assert [bucket.most for bucket in axis.buckets] == [8, 16, 32]
+    for bucket in axis.buckets:
+        replaced = {plan.kernels[kernel]: plan.kernels[own] for kernel, own in bucket.kernels}
+        large = {key for key, each in workloads.items() if each.spare_parts == LONGEST}
+        products = {key for key in large if key.startswith(("matmul", "program:attention"))}
+        assert len(products) == len(replaced) > 3
+        assert set(replaced) == products
+        for key, own in replaced.items():
+            assert workloads[own].spare_parts == bucket.most
+            assert workloads[own].output.shape[1:] == workloads[key].output.shape[1:]
 
 
 POSITIONS = """

@@ -101,6 +101,7 @@ export class Dispatcher {
    * do that in each part, so that calls of ResNet-50 took twice as long in 32 parts as in two.
    */
   readonly #best = { alone: new Map<string, number>(), shared: new Map<string, number>() };
+  readonly #bucketCalls: readonly Ready[];
   readonly #crew: Hands | null;
   readonly #blame: Blame;
   readonly #breathe: () => Promise<void>;
@@ -114,7 +115,9 @@ export class Dispatcher {
     crew: Hands | null,
     blame: Blame,
     { breathe, arrivals, clock = now }: Ports,
+    bucketTasks: readonly Task[] = [],
   ) {
+    this.#bucketCalls = bucketTasks.map((task) => readyOf(task, mains, scratch));
     this.calls = tasks.map((task) => readyOf(task, mains, scratch));
     this.#crew = crew;
     this.#blame = blame;
@@ -123,13 +126,24 @@ export class Dispatcher {
     this.#clock = clock;
   }
 
+  /** The calls as threads number them, those of buckets behind the others. */
+  get all(): readonly Ready[] {
+    return [...this.calls, ...this.#bucketCalls];
+  }
+
   /**
    * Runs all calls, or those from one to another, on threads that the caller has woken; answers
    * when each ran, or null where `aborted` said to stop. Messages are let in meanwhile: always in
    * the first run, during which weights arrive, and in later ones unless `aborted` is
-   * `unstoppable`. Throws as `blame` says.
+   * `unstoppable`. `instead` are calls of buckets by those in whose place they run. Throws as
+   * `blame` says.
    */
-  async run(aborted: () => boolean, from = 0, to = this.calls.length): Promise<CallTimes | null> {
+  async run(
+    aborted: () => boolean,
+    from = 0,
+    to = this.calls.length,
+    instead?: ReadonlyMap<number, number>,
+  ): Promise<CallTimes | null> {
     const times = new Float64Array(3 * to);
     const started = this.#clock();
     const whole = this.calls[to - 1]?.learnt.runs;
@@ -137,21 +151,24 @@ export class Dispatcher {
     try {
       let before = started;
       for (let index = from; index < to; index++) {
-        const call = this.calls[index] as Ready;
+        const ofBucket = instead?.get(index);
+        const task = ofBucket === undefined ? index : this.calls.length + ofBucket;
+        const call = (this.calls[task] ?? this.#bucketCalls[task - this.calls.length]) as Ready;
         while (this.#arrivals?.has(call.task.weights) === false) {
           await this.#arrivals.next();
           if (aborted()) return null;
           before = this.#clock();
         }
-        const { learnt, task, watch } = call;
+        const { learnt, watch } = call;
+        const { artifact, extent } = call.task;
         const crew = this.#crewOf(call);
         const threads = crew?.threads ?? 1;
         const way = crew ? "shared" : "alone";
         const learns = learnt[way] === Infinity;
-        const expected = learns ? (this.#best[way].get(task.artifact) ?? Infinity) : learnt[way];
+        const expected = learns ? (this.#best[way].get(artifact) ?? Infinity) : learnt[way];
         const unknown = crew ? FIRST_CREW_PARTS : FIRST_PARTS;
         const byTime = Number.isFinite(expected) ? expected / PART_MS : unknown;
-        const parts = Math.ceil(Math.max(1, Math.min(byTime, task.extent / threads, MOST_PARTS)));
+        const parts = Math.ceil(Math.max(1, Math.min(byTime, extent / threads, MOST_PARTS)));
         const partMs = Math.min(PART_MS, expected / parts);
         watch?.before();
         // A first run has thousands of parts: arguments of their own for each would be garbage.
@@ -162,7 +179,7 @@ export class Dispatcher {
             if (aborted()) return null;
             breath = this.#clock();
           }
-          this.#runPart(call, index, crew, part, parts, words);
+          this.#runPart(call, task, crew, part, parts, words);
         }
         watch?.after();
         const after = this.#clock();
@@ -171,7 +188,7 @@ export class Dispatcher {
         times[3 * index + 1] = elapsedMs;
         times[3 * index + 2] = threads;
         learnt[way] = Math.min(FORGOTTEN * learnt[way], elapsedMs);
-        if (learns) this.#best[way].set(task.artifact, Math.min(expected, elapsedMs));
+        if (learns) this.#best[way].set(artifact, Math.min(expected, elapsedMs));
         learnt.runs++;
         before = after;
       }

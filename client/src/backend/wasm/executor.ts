@@ -1,6 +1,7 @@
 /** Runs a plan on WebAssembly, or in a plain buffer in JavaScript: loads it, checks it, and runs it. */
 import { KernelZooError, sentence } from "../../engine/error.js";
 import { productOf, viewOf } from "../../engine/tensors.js";
+import { type BucketCall, bucketCalls, insteadFor } from "../../executor/bucket-calls.js";
 import type { Executor, ExecutorPorts, RunResult } from "../../executor/executor.js";
 import type { Stored } from "../../executor/golden-tensors.js";
 import type { LoadOrder } from "../../executor/messages.js";
@@ -145,13 +146,15 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
 
   // 3. Threads.
   const { crew, reason } = await crewOf(threads, memory, placement, modules, mains, ports);
-  const { tasks, scratch, totalBytes } = placement;
+  const { tasks, bucketTasks, scratch, totalBytes } = placement;
+  const bucketed = bucketCalls(plan);
   const blame = (task: number, cause: unknown): WrongKernel => {
-    const workload = plan.kernels[plan.calls[task]?.kernel ?? 0] as string;
+    const { kernel } = [...plan.calls, ...bucketed][task] as BucketCall;
+    const workload = plan.kernels[kernel] as string;
     const stage = cause instanceof KernelZooError ? cause.stage : "run";
     const message = `The kernel trapped: ${sentence(cause)}`;
     // The plan's task may name another artifact than the one that was swapped in.
-    const { artifact } = (dispatcher.calls[task] as Ready).task;
+    const { artifact } = (dispatcher.all[task] as Ready).task;
     return new WrongKernel({ workload, artifact, stage, message });
   };
   // Bytes that have arrived are taken before the next part of a call: else the connection waits.
@@ -162,11 +165,8 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
       await ports.breathe();
     } while (seen < pieces);
   };
-  const dispatcher = new Dispatcher(tasks, mains, scratch, crew, blame, {
-    ...ports,
-    breathe,
-    arrivals,
-  });
+  const heard = { ...ports, breathe, arrivals };
+  const dispatcher = new Dispatcher(tasks, mains, scratch, crew, blame, heard, bucketTasks);
 
   // 4. Functions that run them.
   const view = ({ tensor, shape }: Pick<PortWire, "tensor" | "shape">) => {
@@ -183,7 +183,8 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
     crew?.up();
     for (const [i, port] of plan.inputs.entries()) view(port).set(feeds[i] as Stored);
     arrivals.computing = true;
-    const times = await dispatcher.run(aborted).finally(() => {
+    const ran = dispatcher.run(aborted, 0, tasks.length, insteadFor(plan, bucketed, feeds));
+    const times = await ran.finally(() => {
       arrivals.computing = false;
       arrivals.onrest?.();
     });
@@ -202,7 +203,7 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
     },
     /** Has kernels optimised before the first run, while the page's inputs are on their way. */
     warmUp() {
-      if (targetOf(answer) === "wasm") warmUp(dispatcher.calls, kernels);
+      if (targetOf(answer) === "wasm") warmUp(dispatcher.all, kernels);
     },
     read(address, into) {
       into.set(new Uint8Array(memory.buffer, address, into.length));
@@ -242,13 +243,13 @@ interface Manned {
 async function crewOf(
   threads: number,
   memory: WebAssembly.Memory,
-  { tasks, control, scratch, scratchStride }: Placement,
+  { tasks, bucketTasks, control, scratch, scratchStride }: Placement,
   modules: readonly Linked[],
   mains: ReadonlyMap<string, Main>,
   { threads: starting }: WasmPorts,
 ): Promise<Manned> {
   if (threads === 1 || starting === null) return { crew: null, reason: null };
-  const start = { memory, control, modules, tasks, threads };
+  const start = { memory, control, modules, tasks: [...tasks, ...bucketTasks], threads };
   try {
     const crew = await starting.start(
       start,

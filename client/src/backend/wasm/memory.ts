@@ -14,6 +14,7 @@
 import { KernelZooError } from "../../engine/error.js";
 import { packTensors } from "../../engine/packing.js";
 import { ALIGNMENT, align, productOf, tensorBytes } from "../../engine/tensors.js";
+import { type BucketCall, bucketCalls } from "../../executor/bucket-calls.js";
 import { refuseMisfit } from "../../executor/call-tensors.js";
 import { packOf } from "../../executor/kernel-parts.js";
 import { CONTROL_WORDS } from "../../threads/chunks.js";
@@ -42,6 +43,8 @@ export interface Task {
 
 export interface Placement {
   readonly tasks: readonly Task[];
+  /** The calls of buckets. */
+  readonly bucketTasks: readonly Task[];
   /** All copies of each weight; a plain one is the first. */
   readonly weights: readonly (readonly WeightCopy[])[];
   /** The address at which each weight comes to lie plain: as a copy, or until it is packed. */
@@ -68,7 +71,7 @@ function wanted(plan: PlanWire, kernels: readonly KernelWire[]): (ArtifactWire |
   const note = (tensor: PlanTensor | undefined, pack: ArtifactWire | null): void => {
     if (tensor?.weight !== undefined) copies[tensor.weight]?.set(pack?.sha256 ?? "", pack);
   };
-  for (const { kernel, tensors } of plan.calls) {
+  for (const { kernel, tensors } of [...plan.calls, ...bucketCalls(plan)]) {
     const used = kernels[kernel] as KernelWire;
     for (const [i, tensor] of tensors.entries()) note(plan.tensors[tensor], packOf(used, i));
   }
@@ -81,7 +84,9 @@ function roomFor(plan: PlanWire, weight: number): number {
   const first = plan.calls.findIndex(({ tensors }) =>
     tensors.some((tensor) => plan.tensors[tensor]?.weight === weight),
   );
-  const outputs = plan.outputs.map(({ tensor }) => tensor);
+  // Calls of buckets are told by inputs of their own what is spare.
+  const kept = plan.axes ? [...plan.outputs, ...plan.inputs] : plan.outputs;
+  const outputs = kept.map(({ tensor }) => tensor);
   const used = outputs.concat(...plan.calls.slice(first).map(({ tensors }) => tensors));
   const ends = used.map((tensor) => {
     const { at, shape } = plan.tensors[tensor] as PlanTensor;
@@ -107,6 +112,8 @@ export function place(
 ): Placement {
   const kernels = plan.kernels.map(kernelOf);
   for (const call of plan.calls) refuseMisfit(plan, call, kernels[call.kernel] as KernelWire);
+  const ofBuckets = bucketCalls(plan);
+  for (const call of ofBuckets) refuseMisfit(plan, call, kernels[call.kernel] as KernelWire, true);
   const copies = wanted(plan, kernels);
 
   // 1. What runs use.
@@ -161,7 +168,7 @@ export function place(
     const own = weights[tensor.weight] as readonly WeightCopy[];
     return own.find((copy) => copy.pack?.sha256 === pack?.sha256)?.address as number;
   };
-  const tasks = plan.calls.map(({ kernel, tensors }): Task => {
+  const taskOf = ({ kernel, tensors }: Pick<BucketCall, "kernel" | "tensors">): Task => {
     const used = kernels[kernel] as KernelWire;
     return {
       artifact: used.sha256,
@@ -170,9 +177,10 @@ export function place(
       hasScratch: used.scratch_bytes > 0,
       weights: Math.max(0, ...tensors.map((t) => 1 + (plan.tensors[t]?.weight ?? -1))),
     };
-  });
+  };
   return {
-    tasks,
+    tasks: plan.calls.map(taskOf),
+    bucketTasks: ofBuckets.map(taskOf),
     weights,
     plain,
     rooms,

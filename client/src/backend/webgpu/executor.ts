@@ -3,6 +3,7 @@
  * so that the GPU begins with the first while the others are handed over.
  */
 import { productOf } from "../../engine/tensors.js";
+import { type BucketCall, bucketCalls, insteadFor } from "../../executor/bucket-calls.js";
 import { breathing } from "../../executor/event-loop.js";
 import {
   type Executor,
@@ -86,11 +87,10 @@ export class GpuExecutor implements Executor {
   readonly #soon: () => void;
   readonly #uploads: Uploads;
   #calls: readonly BoundProgram[];
-  /**
-   * Calls that a short run makes without the uniform of slices, by their numbers; null until a run
-   * was short.
-   */
-  #whole: Map<number, Sliced> | null = null;
+  /** Calls without the uniform of slices, by their numbers: of buckets, and for short runs. */
+  readonly #whole = new Map<number, Sliced>();
+  #compilesWhole = false;
+  readonly #bucketCalls: readonly BucketCall[];
   readonly #runs: OverlappingRuns<Staging>;
   /** Milliseconds that the last run in slices took; infinite before the first. */
   #runMs = Number.POSITIVE_INFINITY;
@@ -111,6 +111,9 @@ export class GpuExecutor implements Executor {
     this.#soon = soon;
     this.#uploads = new Uploads(open.device, buffers.placement.inputs.map(buffers.of), MOST_RUNS);
     this.#calls = bound;
+    this.#bucketCalls = bucketCalls(order.answer.plan);
+    // No first run waits for them: those of the largest extents are right for all.
+    if (this.#bucketCalls.length > 0) void this.#compileWhole(this.#bucketCalls, bound.length);
     this.#runs = new OverlappingRuns(
       Array.from({ length: MOST_RUNS }, () => new Staging(open.device, outputs)),
     );
@@ -156,7 +159,7 @@ export class GpuExecutor implements Executor {
 
   /** Has calls run other programs from the next run on. */
   replace(calls: ReadonlyMap<number, BoundProgram>): void {
-    for (const i of calls.keys()) this.#whole?.delete(i);
+    for (const i of calls.keys()) this.#whole.delete(i);
     this.#calls = this.#calls.map((call, i) => calls.get(i) ?? call);
   }
 
@@ -215,7 +218,8 @@ export class GpuExecutor implements Executor {
     this.#uploads.write(feeds);
     const short = this.#runMs <= WHOLE_MS;
     let runMs = 0;
-    for (const { work, copies } of this.#parts(outputs, beside, short)) {
+    const instead = insteadFor(this.order.answer.plan, this.#bucketCalls, feeds);
+    for (const { work, copies } of this.#parts(outputs, beside, short, instead)) {
       const encoder = device.createCommandEncoder();
       if (short) {
         const pass = encoder.beginComputePass();
@@ -231,7 +235,10 @@ export class GpuExecutor implements Executor {
       device.queue.submit([encoder.finish()]);
     }
     if (!short) this.#runMs = runMs;
-    if (this.#runMs <= WHOLE_MS && this.#whole === null) void this.#compileWhole();
+    if (this.#runMs <= WHOLE_MS && !this.#compilesWhole) {
+      this.#compilesWhole = true;
+      void this.#compileWhole(this.order.answer.plan.calls, 0);
+    }
     return true;
   }
 
@@ -240,29 +247,36 @@ export class GpuExecutor implements Executor {
    * kernels, each of which reads from that uniform where it begins. A GPU that has run all kernels
    * in a moment needs no slices, and is spared the wait for the number in each kernel.
    */
-  async #compileWhole(): Promise<void> {
-    this.#whole = new Map();
+  async #compileWhole(called: readonly Pick<BucketCall, "kernel">[], first: number): Promise<void> {
     const before = this.#calls;
     try {
-      const calls = await wholeCalls(this.order, this.open, this.buffers);
+      const calls = await wholeCalls(this.order, this.open, this.buffers, called, first);
       for (const [i, call] of calls?.entries() ?? []) {
-        if (this.#calls[i] === before[i]) this.#whole.set(i, call);
+        if (this.#calls[first + i] === before[first + i]) this.#whole.set(first + i, call);
       }
     } catch {
       // Runs go on with the kernels that they have; a lost device they find out themselves.
     }
   }
 
-  #parts(copies: Staging["copies"], beside: BesideCall | null, short: boolean): readonly RunPart[] {
+  #parts(
+    copies: Staging["copies"],
+    beside: BesideCall | null,
+    short: boolean,
+    instead: ReadonlyMap<number, number>,
+  ): readonly RunPart[] {
+    const calls = this.#calls.map((call, i): Sliced => {
+      const ofBucket = this.#whole.get(this.#calls.length + (instead.get(i) ?? Number.NaN));
+      return ofBucket ?? (short ? this.#whole.get(i) : undefined) ?? call;
+    });
     if (beside === null && short) {
-      const calls = this.#calls.map((call, i): Sliced => this.#whole?.get(i) ?? call);
       const starts = submissionsOf(calls.length);
       return starts.slice(1).map((end, i) => ({
         work: new Chain(calls.slice(starts[i], end)),
         copies: copies.filter(({ part }) => part === i),
       }));
     }
-    if (beside === null) return [{ work: new Chain(this.#calls), copies }];
+    if (beside === null) return [{ work: new Chain(calls), copies }];
     const { call, before } = beside;
     const until = [...this.#calls.slice(0, call), this.#calls[call] as BoundProgram];
     if (before !== null) until.splice(call, 0, before);

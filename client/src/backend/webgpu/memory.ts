@@ -4,6 +4,7 @@
  * buffers, and a call that would write in place writes to another one.
  */
 import { KernelZooError } from "../../engine/error.js";
+import { bucketCalls } from "../../executor/bucket-calls.js";
 import type { PlanTensor, PlanWire } from "../../wire/model-answer.js";
 import { storedBytes } from "./buffers.js";
 
@@ -15,7 +16,7 @@ export type BufferOf =
 export interface GpuPlacement {
   /** Bytes of each shared buffer. */
   readonly sizes: readonly number[];
-  /** The tensors of each call, in the order of the plan. */
+  /** The tensors of each call, in the order of the plan, and behind them those of buckets. */
   readonly calls: readonly (readonly BufferOf[])[];
   readonly inputs: readonly BufferOf[];
   readonly outputs: readonly BufferOf[];
@@ -96,6 +97,12 @@ export function placeOnGpu(plan: PlanWire): GpuPlacement {
     ...tensors.slice(0, -1).map((tensor) => trace.read(tensor, time)),
     trace.write(tensors.at(-1) as number, time),
   ]);
+  // A call of a bucket has the tensors of another one, but for what tells it how many are spare.
+  for (const { call, input } of bucketCalls(plan)) {
+    const operands = [...(calls[call] as OperandSource[])];
+    operands[operands.length - 2] = trace.read(plan.inputs[input]?.tensor as number, Infinity);
+    calls.push(operands);
+  }
   const outputs = plan.outputs.map(({ tensor }) => trace.read(tensor, plan.calls.length));
   const { of, sizes } = sharedBuffers(trace.values);
   const readyOf = (source: OperandSource): number =>

@@ -2,6 +2,7 @@
 import { fetchArtifact } from "../../engine/artifact.js";
 import type { Bytes } from "../../engine/bytes.js";
 import { KernelZooError, sentence } from "../../engine/error.js";
+import { type BucketCall, bucketCalls } from "../../executor/bucket-calls.js";
 import { refuseMisfit } from "../../executor/call-tensors.js";
 import { breathing } from "../../executor/event-loop.js";
 import type { ExecutorPorts } from "../../executor/executor.js";
@@ -79,12 +80,15 @@ async function loaded<Call extends Sliced>(
 ): Promise<LoadedPlan<Call>> {
   const { answer } = order;
   const { plan } = answer;
-  const kernels = plan.kernels.map(kernelsOf(order));
-  for (const call of plan.calls) refuseMisfit(plan, call, kernels[call.kernel] as KernelWire);
+  const all = plan.kernels.map(kernelsOf(order));
+  for (const [i, call] of [...plan.calls, ...bucketCalls(plan)].entries()) {
+    refuseMisfit(plan, call, all[call.kernel] as KernelWire, i >= plan.calls.length);
+  }
+  const kernels = calledKernels(order, plan.calls);
   // Browsers take 80 to 100 ms to open a device.
   const texts = textsOf(order, kernels);
   const open = await openDevice();
-  refuseUnbindable(answer, kernels, open.device.limits);
+  refuseUnbindable(answer, all, open.device.limits);
 
   // 1. A buffer for everything.
   const placement = placeOnGpu(plan);
@@ -94,8 +98,8 @@ async function loaded<Call extends Sliced>(
   );
 
   // 2. Pipelines and weights at the same time: drivers compile on threads of their own.
-  const binding = bindingOf(open, kernels);
-  const programs = compileAll(order, kernels, texts, open, progress, binding.compile);
+  const binding = bindingOf(open, [...kernels.values()]);
+  const programs = compileAll(order, kernels, open, progress, binding.compile, texts);
   const stored = bringWeights(order, buffers, progress);
   stored.catch(() => undefined); // Those who await it see the rejection.
   const compiled = await programs;
@@ -104,7 +108,7 @@ async function loaded<Call extends Sliced>(
   const bound = await open.scoped(
     () =>
       plan.calls.map(({ kernel }, i) => {
-        const program = compiled[kernel] as Program;
+        const program = compiled.get(kernel) as Program;
         return binding.bound(program, buffers.operands(i, program));
       }),
     LIMIT_MS,
@@ -155,25 +159,37 @@ async function readKept(kept: KeptModel, buffers: PlanBuffers): Promise<boolean>
 }
 
 /**
- * Compiles and binds the calls of a loaded plan without the uniform that lets a submission hold a
- * part of a kernel; null where a kernel needs it. Throws KernelZooError: network, artifact,
- * validate, compile, run; WrongKernel.
+ * Compiles and binds calls of a loaded plan, which are numbered from `first` on, without the uniform
+ * that lets a submission hold a part of a kernel; null where a kernel needs it. Throws
+ * KernelZooError: network, artifact, validate, compile, run; WrongKernel.
  */
 export async function wholeCalls(
   order: LoadOrder,
   open: OpenDevice,
   buffers: PlanBuffers,
+  calls: readonly Called[],
+  first: number,
 ): Promise<readonly WholeProgram[] | null> {
-  const { plan } = order.answer;
-  const kernels = plan.kernels.map(kernelsOf(order));
-  if (!kernels.every((kernel) => runsWhole(open, kernel))) return null;
-  const texts = textsOf(order, kernels);
-  const programs = await compileAll(order, kernels, texts, open, () => undefined, compileWhole);
+  const kernels = calledKernels(order, calls);
+  if (![...kernels.values()].every((kernel) => runsWhole(open, kernel))) return null;
+  const programs = await compileAll(order, kernels, open, () => undefined, compileWhole);
   const bound = (kernel: number, call: number): WholeProgram => {
-    const program = programs[kernel] as Program;
+    const program = programs.get(kernel) as Program;
     return new WholeProgram(program, buffers.operands(call, program));
   };
-  return open.scoped(() => plan.calls.map(({ kernel }, i) => bound(kernel, i)), LIMIT_MS);
+  return open.scoped(() => calls.map(({ kernel }, i) => bound(kernel, first + i)), LIMIT_MS);
+}
+
+type Called = Pick<BucketCall, "kernel">;
+
+/** The kernels of calls, by their numbers in the plan. */
+function calledKernels(
+  order: LoadOrder,
+  calls: readonly Called[],
+): ReadonlyMap<number, KernelWire> {
+  const { kernels } = order.answer.plan;
+  const kernelOf = kernelsOf(order);
+  return new Map(calls.map(({ kernel }) => [kernel, kernelOf(kernels[kernel] as string)]));
 }
 
 /** Programs of several calls as one range of slices. */
@@ -297,13 +313,13 @@ export class PlanBuffers {
 /** The texts of kernels by their hashes, on their way. They reject with KernelZooError: network, artifact. */
 function textsOf(
   { origin, graph }: LoadOrder,
-  kernels: readonly KernelWire[],
+  kernels: ReadonlyMap<number, KernelWire>,
 ): ReadonlyMap<string, Promise<string>> {
   const texts = new Map<string, Promise<string>>();
   const fetched = async (kernel: KernelWire): Promise<string> =>
     graph?.texts?.[kernel.sha256] ??
     new TextDecoder().decode(await fetchArtifact(new URL(origin), kernel));
-  for (const kernel of kernels) {
+  for (const kernel of kernels.values()) {
     if (texts.has(kernel.sha256)) continue;
     const text = fetched(kernel);
     text.catch(() => undefined); // Those who compile it see the rejection.
@@ -313,18 +329,20 @@ function textsOf(
 }
 
 /**
- * The programs of the kernels in their order; equal texts are compiled once. Kernels of one text may
+ * The programs of the kernels by their numbers; equal texts are compiled once. Kernels of one text may
  * differ in how many workgroups they take: rows of a product are no part of it.
  */
 async function compileAll(
-  { answer }: LoadOrder,
-  kernels: readonly KernelWire[],
-  texts: ReadonlyMap<string, Promise<string>>,
+  order: LoadOrder,
+  kernels: ReadonlyMap<number, KernelWire>,
   open: OpenDevice,
   progress: (progress: Progress) => void,
   compile: typeof compileProgram,
-): Promise<readonly Program[]> {
-  const sizes = new Map(kernels.map(({ sha256, size_bytes }) => [sha256, size_bytes]));
+  texts = textsOf(order, kernels),
+): Promise<ReadonlyMap<number, Program>> {
+  const sizes = new Map(
+    [...kernels.values()].map(({ sha256, size_bytes }) => [sha256, size_bytes]),
+  );
   const total = [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
   let loaded = 0;
   const programs = new Map<string, Promise<Program>>();
@@ -339,14 +357,16 @@ async function compileAll(
       throw blamed(workload, kernel, thrown);
     }
   };
-  return Promise.all(
-    kernels.map((kernel, i) => {
+  const { plan } = order.answer;
+  const compiled = await Promise.all(
+    [...kernels].map(([i, kernel]) => {
       const { sha256 } = kernel;
-      const known = programs.get(sha256) ?? program(kernel, answer.plan.kernels[i] as string);
+      const known = programs.get(sha256) ?? program(kernel, plan.kernels[i] as string);
       programs.set(sha256, known);
-      return known.then((compiled) => ({ ...compiled, kernel }));
+      return known.then((each) => [i, { ...each, kernel }] as const);
     }),
   );
+  return new Map(compiled);
 }
 
 /** A kernel that a driver refuses is to blame; a lost device is nobody's fault. */
