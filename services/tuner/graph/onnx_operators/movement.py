@@ -118,7 +118,8 @@ def _slice(site: Site) -> Carried:
         # Ends are cut to i32, which lies outside of every axis; -2³¹ means "down to the first".
         if stride < 0 and int(ends[place]) < -x.shape[axis]:
             part = slice(part.start, None, stride)
-        starts[axis], strides[axis] = part.indices(x.shape[axis])[0], stride
+        # A slice that runs backwards from before the first entry has that alone.
+        starts[axis], strides[axis] = max(0, part.indices(x.shape[axis])[0]), stride
     return sliced(site, x, starts, strides, site.shape)
 
 

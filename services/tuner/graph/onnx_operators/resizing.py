@@ -26,9 +26,9 @@ def _resize(site: Site) -> Carried:
         formula = Formula(site)
         axes = formula.axes(site.shape)
         places: list[Expression] = []
-        for number, (axis, extent) in enumerate(zip(axes, x.shape, strict=True)):
+        for number, axis in enumerate(axes):
             index = plan.nearest(number)
-            places.append(_regular_place(formula, site, axis, index, extent))
+            places.append(_regular_place(formula, site, axis, index))
         x = formula.output(axes, formula.read(x, places), x.dtype)
     else:
         for number in range(x.rank):
@@ -53,11 +53,7 @@ def _extrapolated(site: Site, x: Operand, inside: Sequence[NDArray[np.bool_]]) -
 
 
 def _regular_place(
-    formula: Formula,
-    site: Site,
-    axis: Axis,
-    index: NDArray[np.int64],
-    extent: int,
+    formula: Formula, site: Site, axis: Axis, index: NDArray[np.int64]
 ) -> Expression:
     """An index as a function of the place, or read from a table."""
     count = len(index)
@@ -65,7 +61,7 @@ def _regular_place(
     if np.array_equal(index, places):
         return axis
     for times in range(2, count + 1):
-        if np.array_equal(index, np.minimum(places // times, extent - 1)):
+        if np.array_equal(index, places // times):
             return axis // times
         if np.array_equal(index, places * times):
             return axis * times
