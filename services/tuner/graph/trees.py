@@ -273,9 +273,9 @@ def _leaves(body: Body, forest: Forest) -> str:
         numbers = body.node("Where", body.node("IsNaN", x), least, x)
         x = body.node("Concat", x, numbers, axis=1)
     constants = (tables.feature, tables.threshold, tables.children, tables.roots)
-    return body.node(
-        "TreeWalk", x, *map(body.weight, constants), domain=OWN_DOMAIN, steps=tables.steps
-    )
+    # Of trees that are all a leaf none walks at the first level; ONNX has no empty attribute.
+    steps = tables.steps or (0,)
+    return body.node("TreeWalk", x, *map(body.weight, constants), domain=OWN_DOMAIN, steps=steps)
 
 
 def features(body: Body, place: int) -> str:
@@ -404,12 +404,39 @@ def _classifier(body: Body) -> tuple[str, ...]:
         return _of_two_scores(body, scores, base, transform)
     if len(base) == classes:
         scores = _with_base(body, scores, base)
-    return chosen(body, scores), transformed(body, scores, transform)
+        return chosen(body, scores), transformed(body, scores, transform)
+    return _label_of_given(body, forest, scores), transformed(body, scores, transform)
+
+
+def _label_of_given(body: Body, forest: Forest, scores: str) -> str:
+    """The class of the largest score, of those that some leaf has a weight for: the score of any
+    other is 0, and no score of it."""
+    if (forest.weight > 0).all() or _gives_all(forest, len(labels(body))):
+        return chosen(body, scores)
+    each = replace(forest, weight=np.ones_like(forest.weight))
+    counts = _scores(body, each, len(labels(body)), "SUM")
+    given = body.node("Greater", counts, body.weight(np.zeros((), np.float32)))
+    return chosen(body, body.node("Where", given, scores, body.weight(np.array(-NEVER))))
+
+
+def _gives_all(forest: Forest, targets: int) -> bool:
+    """Returns whether each target has a weight in all leaves of some tree."""
+    gives = np.zeros((len(forest.mode), targets), np.bool_)
+    gives[forest.leaf, forest.target] = True
+    branching = np.array([mode != "LEAF" for mode in forest.mode])[:, None]
+    gives |= branching
+    for _ in range(MAX_DEPTH):
+        gives &= ~branching | (gives[forest.first] & gives[forest.second])
+    return bool(gives[forest.roots].any(axis=0).all())
 
 
 def _of_one_score(body: Body, forest: Forest, base: Array, transform: str) -> tuple[str, ...]:
+    if len(base) > 1:
+        # onnxruntime answers the first class's score and 0, ONNX's reference other numbers.
+        raise body.refusal("it has two base values and weights of one class", "export the model "
+                           "with one base value")  # fmt: skip
     single = replace(forest, target=np.zeros_like(forest.target))
-    score = _with_base(body, _scores(body, single, 1, "SUM"), base[:1])
+    score = _with_base(body, _scores(body, single, 1, "SUM"), base)
     shares = bool((forest.weight >= 0).all())
     label, both = binary(body, score, transform, limit=0.5 if shares else 0.0, shares=shares)
     if forest.target[0] == 0:

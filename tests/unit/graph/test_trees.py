@@ -59,7 +59,56 @@ def test_a_deep_tree_is_one_walk(tmp_path: Path) -> None:
     assert len(walks) <= 3
 
 
+def test_trees_that_are_all_a_leaf_give_its_weights(tmp_path: Path) -> None:
+    """LightGBM ends with such trees where nothing is left to learn."""
+    leaves = {
+        **{f"nodes_{name}": [0, 0] for name in ("nodeids", "featureids", "truenodeids")},
+        "nodes_falsenodeids": [0, 0],
+        "nodes_treeids": [0, 1],
+        "nodes_values": [0.0, 0.0],
+        "nodes_modes": ["LEAF", "LEAF"],
+        "target_treeids": [0, 1],
+        "target_nodeids": [0, 0],
+        "target_ids": [0, 0],
+        "target_weights": [1.5, -0.25],
+        "n_targets": 1,
+    }
+    graph = import_model(written(tmp_path, model("TreeEnsembleRegressor", **leaves)), {})
+    made = evaluate(graph, {"x": np.zeros((5, 2), np.float32)})["y0"]
+    assert made.ravel().tolist() == [1.25] * 5
+
+
+@pytest.mark.parametrize("weights", [[-1.5, -2.0, 0.5, -0.5], [1.5, 0.0, 0.5, 2.0]])
+def test_a_class_without_a_weight_is_chosen_by_no_row(weights: list[float], tmp_path: Path) -> None:
+    """Where all others are below 0, its score of 0 is the largest."""
+    tree = {name: value for name, value in chain(2).items() if name.startswith("nodes")}
+    classes = {
+        "class_treeids": [0] * 4,
+        "class_nodeids": [2, 2, 3, 4],
+        "class_ids": [1, 2, 1, 2],
+        "class_weights": weights,
+        "classlabels_int64s": [7, -2, 5],
+    }
+    made = model("TreeEnsembleClassifier", 2, **tree, **classes)
+    x = np.array([[-1, 0], [0.5, 0], [1, 0], [1.5, 0], [9, 0]], np.float32)
+    wanted = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    outputs = evaluate(import_model(written(tmp_path, made), {}), {"x": x})
+    assert outputs["y0"].tolist() == wanted[0].tolist()
+    np.testing.assert_allclose(outputs["y1"], wanted[1])
+
+
 REFUSED = {
+    "two base values": model(
+        "TreeEnsembleClassifier",
+        2,
+        **{
+            name.replace("target", "class"): value
+            for name, value in chain(2).items()
+            if name != "n_targets"
+        },
+        classlabels_int64s=[0, 1],
+        base_values=[0.5, 1.0],
+    ),
     "deeper than 128": model("TreeEnsembleRegressor", **chain(140)),
     "not made as its operator": model("TreeEnsembleRegressor", **(chain(3) | {"n_targets": 0})),
     "it asks for feature 9 of rows of 2": model(
