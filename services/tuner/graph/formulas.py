@@ -14,6 +14,7 @@ from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
     BinaryOp,
+    Choice,
     Expression,
     Input,
     Integer,
@@ -26,7 +27,15 @@ from kernelzoo.domain.operators.expressions import (
 )
 from services.tuner.graph.edit import Edit
 from services.tuner.graph.graph import Node, Value, View
-from services.tuner.graph.places import flat, is_plain, plain_shape, simplified, unflat, viewed
+from services.tuner.graph.places import (
+    flat,
+    is_known,
+    is_plain,
+    plain_shape,
+    simplified,
+    unflat,
+    viewed,
+)
 
 Values = Mapping[str, Value]
 
@@ -161,11 +170,33 @@ _NEUTRAL = {(BinaryOp.ADD, 0.0), (BinaryOp.SUB, 0.0), (BinaryOp.MUL, 1.0), (Bina
 """Operations that leave the left operand as it is, but for the sign of a zero."""
 
 
-def tidied(stage: Stage) -> Stage:
-    """The stage without operations that do nothing."""
+def tidied(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """The stages without operations that do nothing, choices that are known, and without stages
+    that no other reads then.
 
+        s0[i0: 3] = sum over i1: 4 of a[i1, i0]
+        c[i0: 3] = s0[i0] if 1 < 1 else b[i0]        is    c[i0: 3] = b[i0]
+    """
+    kept: list[Stage] = []
+    wanted = {stages[-1].name}
+    for stage in reversed([_tidied(stage) for stage in stages]):
+        if stage.name in wanted:
+            kept.append(stage)
+            wanted |= {read.tensor for read in reads([stage])}
+    made = tuple(reversed(kept))
+    # A program has inputs; one that none of its entries needs stays as it is.
+    return made if any(True for _ in reads(made)) else tuple(stages)
+
+
+def _tidied(stage: Stage) -> Stage:
     def change(part: Expression) -> Expression:
         match rebuilt(part, change):
+            case Choice(conditions, then, otherwise):
+                told = {each: is_known(each) for each in conditions}
+                if False in told.values():
+                    return otherwise
+                left = tuple(each for each in conditions if told[each] is None)
+                return Choice(left, then, otherwise) if left else then
             case Binary(op, left, Real(value)) if (op, value) in _NEUTRAL:
                 return left
             case Binary(BinaryOp.ADD | BinaryOp.MUL as op, Real(value), right) if (

@@ -86,7 +86,7 @@ class _Merging:
             while found := self._step(stages) or self._in_producers_shape(stages):
                 stages = found
             before = len(self.edit.nodes)
-            plain = [plainly_read(tidied(stage), self.edit) for stage in stages]
+            plain = [plainly_read(stage, self.edit) for stage in tidied(stages)]
             self._made |= {view.output: view for view in self.edit.nodes[before:]}
             made = node_of(plain, self._values, node.label)
             if made.output != node.output:

@@ -14,9 +14,12 @@ from kernelzoo.domain.operators.expressions import (
     Axis,
     Binary,
     BinaryOp,
+    CompareOp,
+    Comparison,
     Expression,
     Integer,
     number,
+    parts,
     rebuilt,
 )
 
@@ -86,6 +89,31 @@ def expression_of(form: Form) -> Expression:
 def simplified(place: Expression) -> Expression:
     """Writes an integer as a linear form."""
     return expression_of(form_of(place))
+
+
+def is_known(comparison: Comparison) -> bool | None:
+    """Returns whether a comparison of places holds everywhere or nowhere; None where it depends on
+    the place, or compares anything else, as NaN with itself."""
+    sides = comparison.left, comparison.right
+    if not all(isinstance(part, _OF_PLACES) for side in sides for part in parts(side)):
+        return None
+    ends = form_of(comparison.left).plus(form_of(comparison.right), -1).range
+    if ends is None:
+        return None
+    low, high = ends
+    match comparison.op:
+        case CompareOp.LT:
+            holds, fails = high < 0, low >= 0
+        case CompareOp.LE:
+            holds, fails = high <= 0, low > 0
+        case CompareOp.EQ:
+            holds, fails = low == high == 0, low > 0 or high < 0
+        case CompareOp.NE:
+            holds, fails = low > 0 or high < 0, low == high == 0
+    return True if holds else False if fails else None
+
+
+_OF_PLACES = (Axis, Binary, Integer)
 
 
 def flat(at: Sequence[Expression], shape: Sequence[int]) -> Form:

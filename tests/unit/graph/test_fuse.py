@@ -7,6 +7,7 @@ import pytest
 
 from kernelzoo.domain.operators.expressions import (
     Call,
+    Choice,
     Expression,
     Function,
     Program,
@@ -304,3 +305,24 @@ def test_a_product_is_not_added_to_itself_by_its_own_call() -> None:
     after = epilogues_fused(graph)
     same(graph, after)
     assert told(after) == ["matmul", "x0[i0, i1] + x0[i0, i1]"]
+
+
+def test_a_part_of_joined_tensors_asks_nothing_of_the_other() -> None:
+    """A row that is computed and one that is given are joined; the given one alone is taken."""
+    g = Built()
+    x, given = g.feed(4, 3), g.feed(1, 3)
+    computed_row = g.program(
+        (1, 3), lambda axes, a: a(axes[0] + 1, axes[1]) + a(axes[0] + 2, axes[1]), x
+    )
+    whole = g.program(
+        (2, 3),
+        lambda axes, a, b: Choice((axes[0] < 1,), a(axes[0], axes[1]), b(axes[0] - 1, axes[1])),
+        computed_row,
+        given,
+    )
+    graph = g.graph(g.program((1, 3), lambda axes, a: tanh(a(axes[0] + 1, axes[1])), whole))
+    after = movements_merged(elementwise_merged(graph))
+    same(graph, after)
+    assert told(after) == ["tanh(x0[0, i1])"]
+    (node,) = after.nodes
+    assert node.inputs == (given,)

@@ -8,9 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelzoo.domain.operators.expressions import Axis, Binary, BinaryOp, Expression, Integer
+from kernelzoo.domain.operators.expressions import (
+    Axis,
+    Binary,
+    BinaryOp,
+    CompareOp,
+    Comparison,
+    Expression,
+    Integer,
+    differs,
+    read,
+)
 from services.tuner.graph.formulas import axes_of
-from services.tuner.graph.places import flat, plain_shape, simplified, unflat, viewed
+from services.tuner.graph.places import flat, is_known, plain_shape, simplified, unflat, viewed
 
 AXES = axes_of((2, 6, 4))
 
@@ -51,6 +61,33 @@ def value(place: Expression, axes: tuple[Axis, ...] = AXES) -> Any:
         return at[part]
 
     return np.broadcast_to(inside(place), [a.extent.value for a in axes])  # type: ignore[attr-defined]
+
+
+COMPARED: Any = {
+    CompareOp.LT: np.less,
+    CompareOp.LE: np.less_equal,
+    CompareOp.EQ: np.equal,
+    CompareOp.NE: np.not_equal,
+}
+
+
+@given(op=st.sampled_from(CompareOp), left=PLACES, right=PLACES)
+def test_a_comparison_that_is_known_holds_everywhere_or_nowhere(
+    op: CompareOp, left: Expression, right: Expression
+) -> None:
+    known = is_known(Comparison(op, left, right))
+    if known is not None:
+        assert (COMPARED[op](value(left), value(right)) == known).all()
+
+
+def test_comparisons_are_known_by_the_ends_of_places() -> None:
+    i, j, k = AXES
+    assert is_known(j < 6) is True
+    assert is_known(j < 5) is None
+    assert is_known(Comparison(CompareOp.LT, i + 2, Integer(2))) is False
+    assert is_known(differs(k + 1, k)) is True
+    entry = read("x", i)
+    assert is_known(differs(entry, entry)) is None, "it may be NaN"
 
 
 @given(place=PLACES)

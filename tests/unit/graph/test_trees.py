@@ -61,7 +61,7 @@ def test_a_deep_tree_is_one_walk(tmp_path: Path) -> None:
 
 def test_trees_that_are_all_a_leaf_give_its_weights(tmp_path: Path) -> None:
     """LightGBM ends with such trees where nothing is left to learn."""
-    leaves = {
+    leaves: dict[str, Any] = {
         **{f"nodes_{name}": [0, 0] for name in ("nodeids", "featureids", "truenodeids")},
         "nodes_falsenodeids": [0, 0],
         "nodes_treeids": [0, 1],
@@ -82,7 +82,7 @@ def test_trees_that_are_all_a_leaf_give_its_weights(tmp_path: Path) -> None:
 def test_a_class_without_a_weight_is_chosen_by_no_row(weights: list[float], tmp_path: Path) -> None:
     """Where all others are below 0, its score of 0 is the largest."""
     tree = {name: value for name, value in chain(2).items() if name.startswith("nodes")}
-    classes = {
+    classes: dict[str, Any] = {
         "class_treeids": [0] * 4,
         "class_nodeids": [2, 2, 3, 4],
         "class_ids": [1, 2, 1, 2],
