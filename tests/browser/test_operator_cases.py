@@ -12,8 +12,9 @@ import pytest
 
 from fixtures.blank import Evaluates, chromium, firefox, webkit
 from fixtures.node_pages import node_page
-from fixtures.onnx_nodes import NodeCase, is_taken
+from fixtures.onnx_nodes import NodeCase, differing, is_taken
 from fixtures.operator_cases import DRAWN, OperatorCase, drawn_case
+from fixtures.stated_values import stated_cases
 from kernelzoo.domain.target import TargetKind
 from tests.unit.graph.oracle import described, expected, fault, quiet
 from workers.fleet.chromium import launched_chromium
@@ -88,4 +89,23 @@ def test_an_operator_of_each_kind_is_right_in(place: str, tmp_path: Path) -> Non
                     wanted = expected(case)
                 if told := fault(case, wanted, outputs):
                     faults.append(told)
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_value_that_engines_get_wrong_is_right_in(place: str, tmp_path: Path) -> None:
+    if MISSING.get(place, lambda: False)():
+        pytest.skip(f"{place} is not installed")
+    target, opened = PLACES[place]
+    cases = stated_cases()
+    with node_page(tmp_path, target, opened, fuses=place not in WITHOUT_RELAXED_SIMD) as run:
+        found = run(cases)
+    assert len(found) == len(cases)
+    faults = []
+    for case in cases:
+        outputs = found[case.name]
+        told = outputs if isinstance(outputs, str) else differing(case, outputs)
+        if told:
+            faults.append(f"{case.name}: {told}")
     assert not faults, "\n".join(faults)
