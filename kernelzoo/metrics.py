@@ -55,10 +55,12 @@ class RefusalReason(StrEnum):
 
 
 class CacheResult(StrEnum):
-    """A manifest was in the cache, or had to be built from rows."""
+    """A manifest was in the cache, had to be built from rows, or was given as it was kept, for the
+    database was away."""
 
     HIT = "hit"
     MISS = "miss"
+    KEPT = "kept"
 
 
 class Removed(StrEnum):

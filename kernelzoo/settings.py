@@ -76,6 +76,10 @@ class Settings(WorkerSettings):
     # registered.
     models_dir: Path | None = None
     max_blob_bytes: int = Field(default=1 << 32, ge=1024)
+    # What pages were given last is kept here, at most so many bytes, and given again while the
+    # database is away. Each gateway has its own. Without it nothing is served then.
+    standby_dir: Path | None = None
+    standby_bytes: int = Field(default=1 << 30, ge=1 << 20)
     client_dist: Path = _REPOSITORY / "client" / "dist"
 
     # Of the zoo's own pages, with commas between them, as https://zoo.example. Without any, pages

@@ -46,6 +46,11 @@ class Place:
         return self.root / "models"
 
     @property
+    def standby(self) -> Path:
+        """Manifests and kernels that pages were given last, for times without a database."""
+        return self.root / "standby"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -110,6 +110,7 @@ def _environment(place: Place, keys: Keys, database_url: str, options: StackOpti
         ("KERNELZOO_TOKEN_SECRET", keys.token_secret),
         ("KERNELZOO_SIGNING_KEY", keys.signing),
         ("KERNELZOO_MODELS_DIR", str(place.models)),
+        ("KERNELZOO_STANDBY_DIR", str(place.standby)),
         ("KERNELZOO_TRUST", options.trust),
         *options.overrides,
     )

@@ -55,6 +55,7 @@ from services.gateway.routes import (
 )
 from services.gateway.routes import jobs as job_routes
 from services.gateway.shedding import Shedding
+from services.gateway.standby import Standby
 from services.gateway.state import State
 from services.gateway.streams import Streams
 from services.gateway.tokens import Tokens
@@ -126,6 +127,8 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         pool = measured_pool(settings.database_url, AGENTS)
         pages = measured_pool(settings.database_url, PAGES)
         builds = Builds()
+        standby = Standby(settings.standby_dir, settings.standby_bytes)
+        denied = Denied(pages, signer, wake, standby)
         page_loads = PageLoads(pool)
         send = jobs.celery_sender(jobs.broker(settings.redis_url))
         notifier = Notifier(send)
@@ -137,6 +140,8 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                 builds.watching(),
                 wake.listening(),
                 page_loads.writing(),
+                standby.writing(),
+                denied.watching(),
                 notifier.sending(),
                 running(garbage.collect_youngest()),
             ):
@@ -170,7 +175,8 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                     programs=Programs(),
                     remembered=Remembered(REMEMBERED_S),
                     streams=Streams(),
-                    denied=Denied(pages, signer),
+                    denied=denied,
+                    standby=standby,
                 )
                 yield
         await rates.close()

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from math import inf
 
-from services.gateway.manifests import ServedManifest, issue_time
+from services.gateway.manifests import KeptManifest, Key, ServedManifest, issue_time
 from services.gateway.wake import Wake
 
 MOST_VOTED = 10_000
@@ -22,8 +22,6 @@ SURE_S = 60.0
 found are offered, too, and new ones of these are not waited for."""
 GUESSED_S = 3600.0
 """So old one is given where there is no time to build it anew."""
-
-Key = tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -97,6 +95,14 @@ class ManifestCache:
         changed = changes.other_than_offers(held.generation, held.served.sources)
         return None if changed else held.served
 
+    def latest(self, key: Key) -> KeptManifest | None:
+        """Gives what was built last, right or not."""
+        held = self._find(key)
+        if held is None:
+            return None
+        age_s = time.monotonic() - held.built_s
+        return KeptManifest(served=held.served, built_s=time.time() - age_s)
+
     def renew(self, key: Key) -> bool:
         """Says whether an outdated one is to be built anew now: once in `RENEWED_EVERY_S`."""
         held, now_s = self._held(key), time.monotonic()
@@ -108,6 +114,10 @@ class ManifestCache:
     def knows(self, key: Key) -> bool:
         """Says whether the class had voted when it was last asked for, be that before a change."""
         return key in self._known
+
+    def is_lasting(self, key: Key) -> bool:
+        """Says whether it is of a class that has voted, or two networks asked for it."""
+        return key in self._voted or key in self._wanted
 
     def asked(self, key: Key, network: str) -> None:
         """To be told of every request for what is here."""

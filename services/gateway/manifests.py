@@ -39,6 +39,9 @@ from services.gateway.wire.zoo import (
 
 ISSUED_EVERY_S = 3600
 
+Key = tuple[str, ...]
+"""A manifest is remembered by what is asked for, the classes, and what the page told."""
+
 
 def issue_time() -> str:
     """Now to the hour: gateways that serve the same thing sign the same bytes, and a page that asks
@@ -63,6 +66,18 @@ class ServedManifest:
     def voted(self) -> bool:
         """True if any of it is the class's own, which no class that nobody is of can have."""
         return any(level == HitLevel.EXACT for level, _ in self.levels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptManifest:
+    """One that is given again later. `built_s` counts as `time.time` does."""
+
+    served: ServedManifest
+    built_s: float
+
+    @property
+    def age_s(self) -> int:
+        return max(0, int(time.time() - self.built_s))
 
 
 def kernel(candidate_id: str, sha256_hex: str, size_bytes: int, made: ArtifactManifest) -> Kernel:

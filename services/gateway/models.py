@@ -25,7 +25,7 @@ from kernelzoo.store.asynchronous import execute, fetch_all
 from kernelzoo.store.models import PlanRow, StoredPlan
 from services.gateway.answering import answer, hardware_of
 from services.gateway.blobs import Blobs
-from services.gateway.manifests import ServedManifest, issue_time, levels, served, sources
+from services.gateway.manifests import Key, ServedManifest, issue_time, levels, served, sources
 from services.gateway.problems import Refusal
 from services.gateway.state import State
 from services.gateway.wire.artifacts import ArtifactWire, Kernel
@@ -39,8 +39,6 @@ AFTER = "after"
 """The parameters of a request that are no dimensions."""
 _NO_PLAN = b'"plan":{}'
 _GZIP_LEVEL = 6
-
-Key = tuple[str, ...]
 
 
 def cache_key(name: str, device_class: str, query: Iterable[tuple[str, str]]) -> Key:

@@ -31,6 +31,9 @@ PAGES = PoolPlan(connections=4, wait_s=0.5, queue=64, statement_s=1.0)
 """Connections of page loads, which others do not hold up, and which do not hold up others."""
 
 
+CONNECT_S = 5
+
+
 class MeasuredPool(AsyncConnectionPool[AsyncConnection[Any]]):
     async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]:  # noqa: ASYNC109 - as its parent
         start_s = time.perf_counter()
@@ -68,7 +71,12 @@ def measured_pool(database_url: str, plan: PoolPlan) -> MeasuredPool:
         min_size=2,
         max_size=plan.connections,
         max_waiting=plan.queue,
-        kwargs={"autocommit": True},
+        kwargs={
+            "autocommit": True,
+            # A host that is gone answers nothing at all.
+            "connect_timeout": CONNECT_S,
+            "tcp_user_timeout": 1000 * CONNECT_S,
+        },
         configure=limit_statements,
         check=_refuse_closed,
         timeout=plan.wait_s,

@@ -108,8 +108,8 @@ def install(app: FastAPI) -> None:
         log.warning("database away", error=str(error))
         return problem(
             HTTPStatus.SERVICE_UNAVAILABLE,
-            "the database does not answer; nothing was changed, try again",
-            {"Retry-After": "1"},
+            "the database does not answer; nothing was changed, try again in some seconds",
+            {"Retry-After": "5"},
         )
 
 

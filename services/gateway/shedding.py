@@ -14,8 +14,9 @@ from urllib.parse import parse_qsl
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernelzoo.metrics import HTTP_REQUEST_DURATION, HTTP_REQUESTS, MANIFESTS_SHED
-from services.gateway.cache import Key, ManifestCache
+from services.gateway.cache import ManifestCache
 from services.gateway.cors import FOR_ALL
+from services.gateway.manifests import Key
 from services.gateway.middleware import HEADERS
 from services.gateway.models import AFTER, HARDWARE, cache_key
 from services.gateway.problems import problem
@@ -122,13 +123,19 @@ def _manifest_asked(scope: Scope) -> _Asked | None:
 
 
 def _is_miss(state: State, asked: _Asked) -> bool:
-    """Neither in memory, nor of a class that has voted, nor being built for somebody else."""
+    """Neither in memory, nor of a class that has voted, nor being built for somebody else, nor kept
+    while the database is away."""
     cache = asked.memory(state)
     return not (
         (cache.get(asked.key) is not None and not asked.again)
         or cache.knows(asked.key)
         or state.builds.under_way((state.wake.served_generation, *asked.key))
+        or (state.wake.away and _is_kept(state, asked))
     )
+
+
+def _is_kept(state: State, asked: _Asked) -> bool:
+    return state.standby.has(asked.key) or asked.memory(state).latest(asked.key) is not None
 
 
 _REFUSAL = problem(

@@ -29,6 +29,7 @@ from services.gateway.problems import Refusal
 from services.gateway.programs import Programs
 from services.gateway.rates import Polls, RateLimits
 from services.gateway.remembered import Remembered
+from services.gateway.standby import Standby
 from services.gateway.streams import Streams
 from services.gateway.tokens import ApplicationKey, Session, Tokens, is_operator
 from services.gateway.wake import Wake
@@ -54,6 +55,7 @@ class State:
     manifests: ManifestCache
     models: ManifestCache
     blobs: Blobs
+    standby: Standby
     page_loads: PageLoads
     signer: Signer
     rates: RateLimits

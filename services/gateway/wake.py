@@ -20,6 +20,7 @@ from services.gateway.filed import FiledBallots
 log = structlog.get_logger(__name__)
 
 RECONNECT_S = 0.5
+CONNECT_S = 5
 CHANGES_KEPT_S = 5.0
 """For so long it is known when a generation ended."""
 
@@ -31,6 +32,8 @@ class Wake:
         self._database_url = database_url
         self._changed = asyncio.Event()
         self.connected = False
+        self._failures = 0
+        """It could not listen, or was cut off, so often in a row."""
         self.generation = 0
         self.served_generation = 0
         """The generation of what manifests are made from, which leases are no part of."""
@@ -38,6 +41,12 @@ class Wake:
         self.ballots = FiledBallots()
         self._served_since_s: deque[float] = deque()
         """The times at which the last of these generations began."""
+
+    @property
+    def away(self) -> bool:
+        """Says whether the database was asked for a connection in vain: one that is merely cut is
+        there again with the next attempt."""
+        return self._failures > 1
 
     def outdated_s(self, served_generation: int) -> float:
         """Returns how long ago this generation ended: 0 while it lasts, infinite where nobody
@@ -70,6 +79,7 @@ class Wake:
                 await self._listen()
             except (psycopg.OperationalError, psycopg.errors.UndefinedTable) as error:
                 log.warning("not listening to the database", error=str(error))
+            self._failures += 1
             self.connected = False
             self.ballots.end()
             await asyncio.sleep(RECONNECT_S)
@@ -78,6 +88,7 @@ class Wake:
         async with await psycopg.AsyncConnection.connect(
             self._database_url,
             autocommit=True,
+            connect_timeout=CONNECT_S,
             # Who only listens would else not notice for hours that the other side is gone.
             keepalives_idle=5,
             keepalives_interval=2,
@@ -94,6 +105,7 @@ class Wake:
     def _begin_listening(self) -> None:
         """Begins anew, as what changed before was not heard of."""
         self.connected = True
+        self._failures = 0
         self.ballots.begin()
         self._served_since_s.clear()
         self.served_generation += 1

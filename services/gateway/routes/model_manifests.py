@@ -39,18 +39,15 @@ async def get_model_manifest(
     """
     start_s = time.perf_counter()
     key = cache_key(name, device_class, request.query_params.items())
-    by = asked(request.scope, network_of(request, state.tokens), after)
-    served, cache = await recalled(state, state.models, key, by, partial(build, state, key))
-    MANIFEST_DURATION.labels(cache).observe(time.perf_counter() - start_s)
+    by = asked(request.scope, network_of(request, state.tokens), after, device_class)
+    found = await recalled(state, state.models, key, by, partial(build, state, key))
+    served = found.served
+    MANIFEST_DURATION.labels(found.cache).observe(time.perf_counter() - start_s)
     for level, kernels in served.levels:
         MANIFEST_KERNELS.labels(level).inc(kernels)
     if DeviceClass.parse(device_class).target.kind in MEASURED:
         state.page_loads.count(f"model:{name}", device_class)
-    headers = {
-        "ETag": served.etag,
-        "Cache-Control": MANIFEST_CACHE,
-        "Vary": "Accept-Encoding",
-    }
+    headers = {**found.headers(MANIFEST_CACHE), "Vary": "Accept-Encoding"}
     if if_none_match is not None and served.etag in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     if "gzip" in accepted(accept_encoding):

@@ -46,9 +46,12 @@ async def alive() -> Response:
 async def ready(state: Shared) -> Response:
     """200 when the database has the schema and its notifications arrive, over a connection that no
     request uses: however much there is to do, a gateway that works is ready. The broker may be
-    away: what it would have carried is requeued.
+    away: what it would have carried is requeued. Without a database a gateway is ready, too, to
+    give pages again what it kept.
     """
     if not state.wake.connected:
+        if state.standby.keeps and state.wake.away:
+            return JSONResponse({"status": "read-only"})
         return problem(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "the database does not answer, or has no schema yet; try again",

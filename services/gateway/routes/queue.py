@@ -28,8 +28,7 @@ from kernelzoo.metrics import QUEUE_STREAMS, QUEUED_KERNELS
 from kernelzoo.store import candidates, models, queue
 from kernelzoo.store.asynchronous import fetch_all
 from services.gateway.answering import hardware_of
-from services.gateway.cache import Key
-from services.gateway.manifests import kernel_of
+from services.gateway.manifests import Key, kernel_of
 from services.gateway.models import cache_key, chosen
 from services.gateway.queueing import (
     Batch,

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request, Response
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store import timelines
 from kernelzoo.store.asynchronous import fetch_all
-from services.gateway.cache import Key
+from services.gateway.manifests import Key
 from services.gateway.models import cache_key, chosen
 from services.gateway.routes.zoo import ClassText
 from services.gateway.state import Shared, State

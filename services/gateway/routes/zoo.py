@@ -114,8 +114,8 @@ async def get_manifest(
     after: After = 0,
 ) -> Response:
     """The kernels of a workload set, or of one workload by its key, for a class of devices."""
-    by = asked(request.scope, network_of(request, state.tokens), after)
-    return await _serve(state, by, if_none_match, hardware, name, device_class)
+    by = asked(request.scope, network_of(request, state.tokens), after, device_class)
+    return await _serve(state, by, if_none_match, hardware, name)
 
 
 @router.get("/v1/zoo/{name}/{wasm_class}/{webgpu_class}", response_model=Manifest)
@@ -131,8 +131,9 @@ async def get_manifest_of_both(
 ) -> Response:
     """Serve a set as for one class, with the kernels of both targets of one device and the faster
     named."""
-    by = asked(request.scope, network_of(request, state.tokens), after)
-    return await _serve(state, by, if_none_match, hardware, name, wasm_class, webgpu_class)
+    both = wasm_class, webgpu_class
+    by = asked(request.scope, network_of(request, state.tokens), after, *both)
+    return await _serve(state, by, if_none_match, hardware, name)
 
 
 async def _serve(
@@ -141,18 +142,19 @@ async def _serve(
     if_none_match: str | None,
     told: str | None,
     name: str,
-    *class_texts: str,
 ) -> Response:
     start_s = time.perf_counter()
+    class_texts = by.device_classes
     key = (name, *class_texts, told or "")
     make = partial(_build, state, told, name, *class_texts)
-    served, cache = await recalled(state, state.manifests, key, by, make)
-    MANIFEST_DURATION.labels(cache).observe(time.perf_counter() - start_s)
+    found = await recalled(state, state.manifests, key, by, make)
+    served = found.served
+    MANIFEST_DURATION.labels(found.cache).observe(time.perf_counter() - start_s)
     for level, kernels in served.levels:
         MANIFEST_KERNELS.labels(level).inc(kernels)
     if all(DeviceClass.parse(each).target.kind in MEASURED for each in class_texts):
         state.page_loads.count(name, *class_texts)
-    headers = {"ETag": served.etag, "Cache-Control": MANIFEST_CACHE}
+    headers = found.headers(MANIFEST_CACHE)
     if if_none_match is not None and served.etag in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(served.body, media_type="application/json", headers=headers)
@@ -203,13 +205,19 @@ async def get_artifact(
     sha256: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], target: TargetKind, state: Shared
 ) -> Response:
     """The bytes of a compiled kernel. They never change."""
-    async with state.pages.connection() as db:
-        row = await fetch_one(db, candidates.artifact_body(sha256, target))
-    if row is None:
-        raise Refusal(HTTPStatus.NOT_FOUND, "no artifact has this hash; read the manifest again")
-    ARTIFACT_SENT_BYTES.labels(target).inc(len(row.body))
+    body = await state.standby.artifact(sha256, target)
+    if body is None:
+        async with state.pages.connection() as db:
+            row = await fetch_one(db, candidates.artifact_body(sha256, target))
+        if row is None:
+            raise Refusal(
+                HTTPStatus.NOT_FOUND, "no artifact has this hash; read the manifest again"
+            )
+        body = row.body
+        await state.standby.keep_artifact(sha256, target, body)
+    ARTIFACT_SENT_BYTES.labels(target).inc(len(body))
     headers = {"Cache-Control": ARTIFACT_CACHE, "ETag": f'"{sha256}"'}
-    return Response(row.body, media_type=MEDIA_TYPES[target], headers=headers)
+    return Response(body, media_type=MEDIA_TYPES[target], headers=headers)
 
 
 @router.get("/v1/devices", response_model=DeviceList)

@@ -8,10 +8,11 @@ from kernelzoo.metrics import CacheResult
 from kernelzoo.store.notifications import CANDIDATES, ZOO
 from services.gateway import cache
 from services.gateway.builds import Builds
-from services.gateway.cache import Key, ManifestCache
+from services.gateway.cache import ManifestCache
 from services.gateway.changes import Sources
-from services.gateway.manifests import ServedManifest, issue_time
+from services.gateway.manifests import Key, ServedManifest, issue_time
 from services.gateway.recall import Asked, recalled
+from services.gateway.standby import Standby
 from services.gateway.state import State
 from services.gateway.wake import Wake
 
@@ -26,6 +27,7 @@ class _Gateway:
 
     def __init__(self, level: HitLevel = HitLevel.EXACT) -> None:
         self.wake, self.builds, self.level = Wake(""), Builds(), level
+        self.standby = Standby(None, 0)
         self.sources = OWN if level == HitLevel.EXACT else BORROWED
         self.serial = 1
         self.wake.connected = True
@@ -51,9 +53,9 @@ class _Gateway:
     async def ask(
         self, network: str = "a", *, key: Key = KEY, after: int = 0, in_haste: bool = False
     ) -> tuple[bytes, CacheResult]:
-        by = Asked(network=network, after=after, in_haste=in_haste)
-        served, result = await recalled(cast(State, self), self.cache, key, by, self.make)
-        return served.body, result
+        by = Asked(network=network, device_classes=(CLASS,), after=after, in_haste=in_haste)
+        found = await recalled(cast(State, self), self.cache, key, by, self.make)
+        return found.served.body, found.cache
 
     def change(self, rows: bytes, payload: str = "", channel: str = ZOO) -> None:
         self.rows = rows
