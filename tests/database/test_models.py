@@ -238,10 +238,10 @@ def test_a_plan_is_chosen_by_the_dimensions_that_are_asked(http: TestClient) -> 
 
 
 def test_a_plan_of_a_range_is_chosen_by_each_extent_of_it(
-    http: TestClient, folder: Path, tmp_path: Path
+    http: TestClient, db: Connection, folder: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "encoder.onnx"
-    onnx.save(Encoder(tokens=None, layers=1, hidden=8, inner=8).model(), path)
+    onnx.save(Encoder(tokens=None, layers=1, hidden=16, inner=16).model(), path)
     model = planned(path, batch=ONE)
     (plan,), (golden,) = model.plans, model.golden
     made = TinyModel(plan, b"".join(model.weights.blocks()), golden)
@@ -259,6 +259,11 @@ def test_a_plan_of_a_range_is_chosen_by_each_extent_of_it(
         "last_hidden_state": [batch, length],
         "pooled": [batch],
     }
+    rows = db.execute("SELECT workload_key FROM model_workload WHERE calls = 0").fetchall()
+    of_buckets = {plan.kernels[own] for _, own in plan.bucket_kernels}
+    assert {key for (key,) in rows} == of_buckets != set()
+    jobs = {each["workload"] for each in http.get("/v1/jobs?limit=200").json()["jobs"]}
+    assert of_buckets <= jobs
     for query in ("", "?sequence=32", "?sequence=1&batch=5", "?batch=2", "?sequence=64"):
         assert http.get(page + query).json()["dimensions"] == {"sequence": 64, "batch": 5}
     for query in ("sequence=100", "sequence=0", "sequence=032", "sequence=²", "batch=6", "other=3"):
