@@ -21,7 +21,15 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 # Settings that the chart and the images set by themselves.
 OWN = {
     *("database_url", "redis_url", "operator_key", "token_secret", "signing_key"),
-    *("client_dist", "models_dir", "alive_file", "metrics_host", "metrics_port"),
+    *(
+        "client_dist",
+        "models_dir",
+        "standby_dir",
+        "standby_bytes",
+        "alive_file",
+        "metrics_host",
+        "metrics_port",
+    ),
     *("trusted_proxies", "trusted_hops", "attestation", "private_token_issuers"),
     *("turnstile_secret", "hcaptcha_secret"),
 }

@@ -21,7 +21,7 @@ COORDINATES = ("half_pixel", "asymmetric")
 def test_the_nearest_entry_is_within_the_image(
     width: int, target: TargetKind, tmp_path: Path
 ) -> None:
-    """Where all places of an axis but the last are multiples, the last is no entry beyond it."""
+    """The last place is no entry beyond the axis where all others of it are multiples."""
     lines, made = [], []
     for size in SIZES[width]:
         for coordinates in COORDINATES:

@@ -80,7 +80,7 @@ def test_trees_that_are_all_a_leaf_give_its_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("weights", [[-1.5, -2.0, 0.5, -0.5], [1.5, 0.0, 0.5, 2.0]])
 def test_a_class_without_a_weight_is_chosen_by_no_row(weights: list[float], tmp_path: Path) -> None:
-    """Where all others are below 0, its score of 0 is the largest."""
+    """Its score is 0, which is the largest where all others are below 0."""
     tree = {name: value for name, value in chain(2).items() if name.startswith("nodes")}
     classes: dict[str, Any] = {
         "class_treeids": [0] * 4,

@@ -363,7 +363,7 @@ async function compileAll(
       const { sha256 } = kernel;
       const known = programs.get(sha256) ?? program(kernel, plan.kernels[i] as string);
       programs.set(sha256, known);
-      return known.then((each) => [i, { ...each, kernel }] as const);
+      return known.then((compiled) => [i, { ...compiled, kernel }] as const);
     }),
   );
   return new Map(compiled);
