@@ -14,7 +14,7 @@ import {
   type Reference,
   setReference,
 } from "../../../client/src/measurer/wasm/instrument.js";
-import { bindToThreads } from "../../../client/src/threads/binding.js";
+import { bindToThreads } from "../../../client/src/sdk/wasm-kernel.js";
 import type { ThreadPool } from "../../../client/src/threads/pool.js";
 import { Threads } from "../../../client/src/threads/threads.js";
 import { callsPerSample } from "../../../client/src/timing/samples.js";

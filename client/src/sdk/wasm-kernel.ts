@@ -74,7 +74,7 @@ interface BoundToThreads {
 }
 
 /** Threads share the tensors; each has scratch of its own. Throws KernelZooError (memory). */
-function bindToThreads(
+export function bindToThreads(
   { arena, kernel, module, plan, base }: Placed,
   pool: ThreadPool,
 ): BoundToThreads {
