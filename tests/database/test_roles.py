@@ -11,11 +11,15 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from fixtures.postgres import SERVICE, Postgres, as_service
+from kernelzoo import jobs
 from kernelzoo.errors import InvalidInput
+from kernelzoo.settings import Settings, WorkerSettings
 from kernelzoo.store.migrate import migrate
 from tests.database.conftest import Connection
+from workers import tasks
 
 DATABASE = "kernelzoo_roles"
 OTHER = "kernelzoo_other_service"
@@ -57,6 +61,22 @@ def test_they_read_and_write_every_table_and_call_every_function(db: Connection)
         " AND CASE relkind WHEN 'S' THEN NOT has_sequence_privilege(oid, 'USAGE') ELSE false END"
     ).fetchall()
     assert lacking == []
+
+
+def test_a_statement_of_a_worker_ends_before_its_task_is_killed(
+    settings: Settings, owner: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert min(jobs.TASK_LIMIT_S, jobs.TRAINING_LIMIT_S) > tasks.STATEMENT_S
+    monkeypatch.setattr(tasks, "STATEMENT_S", 0.1)
+    celery = jobs.broker(settings.redis_url)
+    # A database of another name has connections of its own in this process.
+    url = make_conninfo(settings.database_url, application_name="limited")
+    tasks.register(celery, WorkerSettings(database_url=url, redis_url=settings.redis_url))
+    with owner.transaction():
+        # Whoever reads the table waits for this, as for a scan that is too long.
+        owner.execute("LOCK TABLE coverage IN ACCESS EXCLUSIVE MODE")
+        ended = celery.tasks["take_census"].apply()
+    assert isinstance(ended.result, psycopg.errors.QueryCanceled)
 
 
 @pytest.fixture
