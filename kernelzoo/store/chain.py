@@ -11,6 +11,10 @@ from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.query import Query, Statement
 
+LATEST = 256
+"""Measurements of a winner on a class by which its voters are known. A network opens twenty
+identities a day, so that it alone takes two weeks to put others' out of sight."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRow:
@@ -205,8 +209,9 @@ def mark_aggregated(workload_key: str) -> Statement:
 
 
 def voters(workload_key: str, quorum: int, trust: Trust) -> Query[VoterRow]:
-    """Whom the zoo trusts of those who measured the winners of the classes that have one, in the
-    order in which each first did; strangers once a whole lease of theirs was valid.
+    """Whom the zoo trusts of those who measured the winners of the classes that have one, by the
+    `LATEST` of each, in the order in which each first did; strangers once a whole lease of theirs
+    was valid.
     """
     return Query(
         sql="""
@@ -220,9 +225,12 @@ def voters(workload_key: str, quorum: int, trust: Trust) -> Query[VoterRow]:
                                  AND is_trusted(%(trust)s, false, s.application_id))
                        ) AS trusted_at
                 FROM zoo_entry e
-                JOIN measurement m ON m.candidate_id = e.candidate_id
-                 AND m.device_class = e.device_class
-                 AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
+                CROSS JOIN LATERAL (
+                    SELECT m.identity_id, m.created_at, m.lease_id FROM measurement m
+                    WHERE m.candidate_id = e.candidate_id AND m.device_class = e.device_class
+                      AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
+                    ORDER BY m.created_at DESC LIMIT %(latest)s
+                ) m
                 WHERE e.workload_key = %(key)s AND e.state = 'confirmed'
                   AND e.ballots >= %(quorum)s
                 GROUP BY e.device_class, m.identity_id
@@ -234,7 +242,7 @@ def voters(workload_key: str, quorum: int, trust: Trust) -> Query[VoterRow]:
              AND (i.operated OR i.valid_in_row > 0 AND m.trusted_at IS NOT NULL)
             ORDER BY CASE WHEN i.operated THEN m.first_at ELSE m.trusted_at END, i.id
         """,
-        parameters={"key": workload_key, "quorum": quorum, "trust": trust},
+        parameters={"key": workload_key, "quorum": quorum, "trust": trust, "latest": LATEST},
         row=VoterRow,
     )
 
@@ -243,7 +251,7 @@ def class_times(
     workload_key: str, quorum: int, *, device_classes: list[DeviceClass], identities: list[str]
 ) -> Query[ClassTimeRow]:
     """Times of the winners of these classes, on each of them, where a quorum of its voters measured
-    them.
+    them, in the `LATEST` measurements of each winner on each class.
 
     `identities` are the voters, each beside its class.
     """
@@ -258,10 +266,18 @@ def class_times(
                   AND device_class = ANY (%(classes)s::text[])
             ), timed AS (
                 SELECT m.device_class, m.candidate_id, min(m.relative_time) AS time
-                FROM winner JOIN measurement m ON m.candidate_id = winner.candidate_id
+                FROM winner
+                CROSS JOIN (SELECT DISTINCT device_class FROM voter) voting
+                CROSS JOIN LATERAL (
+                    SELECT m.device_class, m.candidate_id, m.identity_id, m.relative_time
+                    FROM measurement m
+                    WHERE m.candidate_id = winner.candidate_id
+                      AND m.device_class = voting.device_class
+                      AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
+                    ORDER BY m.created_at DESC LIMIT %(latest)s
+                ) m
                 JOIN voter ON voter.device_class = m.device_class
                  AND voter.identity_id = m.identity_id
-                WHERE m.outcome = 'ok' AND m.verdict = 'verified'
                 GROUP BY m.device_class, m.candidate_id, m.identity_id
             ), known AS (
                 SELECT device_class, candidate_id, count(*) AS identities,
@@ -277,6 +293,7 @@ def class_times(
             "quorum": quorum,
             "classes": device_classes,
             "identities": identities,
+            "latest": LATEST,
         },
         row=ClassTimeRow,
     )

@@ -12,13 +12,15 @@ from fixtures.rows import compile_row, plan
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.trust import Trust
 from kernelzoo.domain.workload import Workload
 from kernelzoo.settings import Settings
-from kernelzoo.store import orders, tuning
-from kernelzoo.store.blocking import execute, fetch_one
+from kernelzoo.store import chain, orders, tuning
+from kernelzoo.store.blocking import execute, fetch_all, fetch_one
 from services.aggregator.publishing import Rule
 from tests.database.client import GPU, SESSION, Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection, make_candidate
+from tests.database.rows_read import rows_read
 from tests.reports import ok
 from tests.running import eventually
 from workers.aggregating import tally, verify_lease
@@ -170,6 +172,60 @@ def test_an_entry_with_fewer_identities_than_the_quorum_of_today_says_nothing(
     vote(db, open_agent(http, **on()), {SECOND: 1000.0})
     aggregate_by_family(db, replace(RULE, quorum=2))
     assert served(http, f"{NEVER_SEEN}:r1-0:{SIMD}")["level"] == "default"
+
+
+def measured_alike(db: Connection) -> str:
+    """Another identity has measured what the one that voted has. Returns it."""
+    row = db.execute(
+        """
+        WITH other AS (
+            INSERT INTO identity (network, operated) VALUES ('', true) RETURNING id
+        ), measured AS (
+            SELECT m.* FROM measurement m JOIN ballot b ON b.identity_id = m.identity_id
+        ), lent AS (
+            INSERT INTO lease (session_id, identity_id, device_class, job_id, reference_id, seed,
+                               nonce, expires_at)
+            SELECT l.session_id, other.id, l.device_class, l.job_id, l.reference_id, 0, '', now()
+            FROM lease l CROSS JOIN other
+            WHERE l.id = (SELECT min(lease_id) FROM measured) RETURNING id
+        ), items AS (
+            INSERT INTO lease_item (lease_id, candidate_id)
+            SELECT lent.id, m.candidate_id FROM measured m CROSS JOIN lent
+        ), written AS (
+            INSERT INTO measurement (lease_id, candidate_id, identity_id, device_class, outcome,
+                                     samples_ns, reference_ns, calls_per_sample, sampled_entries,
+                                     detail, verdict, best_ns, relative_time, job_id)
+            SELECT lent.id, m.candidate_id, other.id, m.device_class, m.outcome, m.samples_ns,
+                   m.reference_ns, m.calls_per_sample, m.sampled_entries, m.detail, m.verdict,
+                   m.best_ns, m.relative_time, m.job_id
+            FROM measured m CROSS JOIN lent CROSS JOIN other
+        )
+        SELECT id::text FROM other
+        """
+    ).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def test_of_a_winner_only_the_latest_measurements_are_read_however_many_there_are(
+    http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain, "LATEST", 3)
+    voter = open_agent(http, **on())
+    vote(db, voter, {SECOND: 1000.0})
+    others = [measured_alike(db) for _ in range(7)]
+    voting = chain.voters(WORKLOAD.key, RULE.quorum, Trust.CROWD)
+    found = [str(row.identity_id) for row in fetch_all(db, voting)]
+    assert found == others[-3:]
+    timed = chain.class_times(
+        WORKLOAD.key,
+        RULE.quorum,
+        device_classes=[DeviceClass.parse(voter.device_class)] * len(found),
+        identities=found,
+    )
+    assert [row.identities for row in fetch_all(db, timed)] == [3]
+    for asked in (voting, timed):
+        assert rows_read(db, asked, "measurement") == 3
 
 
 def test_what_a_retired_entry_said_is_forgotten(http: TestClient, db: Connection) -> None:
