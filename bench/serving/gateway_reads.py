@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from bench.report import CannotMeasure
-from bench.serving.filled_zoo import MODEL_NAMES, FilledZoo, Key
+from bench.serving.filled_zoo import MODEL_NAMES, FilledZoo, Key, graph_of
 from bench.serving.growth_parts import NotAnswered, Part
 from kernelzoo.domain.trust import Trust
 from kernelzoo.settings import Settings
@@ -71,6 +71,7 @@ PATHS: Mapping[str, Sequence[Path]] = {
             f"/v1/results?workload={quote(key.workload)}&device_class={quote(key.device_class)}"
         ),
     ),
+    "/v1/graphs/{graph}": (lambda _, __, n: f"/v1/graphs/{graph_of(_model(n))}",),
     "/v1/models": (lambda _, __, ___: "/v1/models",),
     "/v1/models/{name}": (lambda _, __, n: f"/v1/models/{_model(n)}",),
     "/v1/models/{name}/readiness": (lambda _, __, n: f"/v1/models/{_model(n)}/readiness",),
@@ -142,12 +143,14 @@ def _routes(app: FastAPI) -> set[str]:
     return {path for path, methods in app.openapi()["paths"].items() if "get" in methods}
 
 
-def _ask(http: TestClient, zoo: FilledZoo, route: str, path: Path, number: int) -> None:
+def _ask(http: TestClient, zoo: FilledZoo, route: str, path: Path, number: int) -> float:
+    """Returns the bytes of the answer."""
     key = zoo.keys[number % len(zoo.keys)]
     answer = http.get(path(zoo, key, number))
     wanted = HTTPStatus.NOT_FOUND if route in UNKNOWN else HTTPStatus.OK
     if answer.status_code != wanted:
         raise NotAnswered(f"{answer.url}: {answer.status_code} {answer.text[:200]}")
+    return len(answer.content)
 
 
 def _twin(key: Key, target: str) -> str:

@@ -3,7 +3,9 @@ should.
 
 Both are made by SQL in one server (`filled_zoo`), and asked in turns, so that what else the machine
 does hits both. A part's times are medians of repeats, and their ratio says nothing where both are
-below `FLOOR_MS`: there the time is that of Python, sockets and turns of the processor.
+below `FLOOR_MS`: there the time is that of Python, sockets and turns of the processor. Where the
+larger zoo has more to answer, up to the limit of the list, or more to remove, up to a batch, the
+ratio is that of times for as much: `amount` is how many times as many bytes or rows there were.
 
 What is asked is listed in `PARTS`: a function of a filled zoo each, whose parts have a name, a kind
 and a bound. Add a function there for another kind of question.
@@ -21,7 +23,7 @@ from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
 from bench.serving.filled_zoo import TINY, FilledZoo, Scale, filled_zoos
 from bench.serving.gateway_reads import gateway_reads
-from bench.serving.growth_parts import NotAnswered, Part
+from bench.serving.growth_parts import Asked, NotAnswered, Part
 from bench.serving.operations import operations
 from cli.terminal import note
 
@@ -73,24 +75,37 @@ def measure(options: Namespace) -> Report:
 
 
 def _row(zoos: Sequence[FilledZoo], parts: Sequence[Part], rounds: int) -> dict[str, Cell]:
-    """Medians in ms, `None` where there was no answer; `ratio` of the last over the first, `None`
-    where both are below `FLOOR_MS`."""
+    """Medians in ms, `None` where there was no answer, as for `amount` and `ratio`: how many times
+    as much the last answered as the first, and how many times as long it took for as much."""
     note(parts[0].what)
     medians = _medians(parts, rounds)
     first, last = medians[0], medians[-1]
+    times = {
+        f"{zoo.measurements} ms": None if found is None else found.elapsed_ms
+        for zoo, found in zip(zoos, medians, strict=True)
+    }
     return {
         "kind": parts[0].kind,
         "name": parts[0].what,
-        **{f"{zoo.measurements} ms": ms for zoo, ms in zip(zoos, medians, strict=True)},
-        "ratio": last / first if first and last and max(first, last) >= FLOOR_MS else None,
+        **times,
+        "amount": last.amount / first.amount if first and last and first.amount else None,
+        "ratio": _ratio(first, last) if first and last else None,
         "bound_ms": parts[0].bound_ms,
-        "within": "yes" if last is not None and last <= parts[0].bound_ms else "no",
+        "within": "yes" if last is not None and last.elapsed_ms <= parts[0].bound_ms else "no",
     }
 
 
-def _medians(parts: Sequence[Part], rounds: int) -> list[float | None]:
+def _ratio(first: Asked, last: Asked) -> float | None:
+    """`None` where both are below `FLOOR_MS`."""
+    if max(first.elapsed_ms, last.elapsed_ms) < FLOOR_MS:
+        return None
+    more = max(1.0, last.amount / first.amount) if first.amount else 1.0
+    return last.elapsed_ms / first.elapsed_ms / more
+
+
+def _medians(parts: Sequence[Part], rounds: int) -> list[Asked | None]:
     """The first round, in which pages are read and plans are made, is not counted."""
-    found: list[list[float]] = [[] for _ in parts]
+    found: list[list[Asked]] = [[] for _ in parts]
     failed: set[int] = set()
     spent_ms = 0.0
     for number in range(rounds + 1):
@@ -98,18 +113,26 @@ def _medians(parts: Sequence[Part], rounds: int) -> list[float | None]:
             if place in failed:
                 continue
             try:
-                elapsed_ms = part.elapsed_ms(number)
+                asked = part.asked(number)
             except NotAnswered as refused:
                 note(f"  {refused}")
                 failed.add(place)
                 continue
-            spent_ms += elapsed_ms
-            found[place].append(elapsed_ms)
+            spent_ms += asked.elapsed_ms
+            found[place].append(asked)
         if number >= LEAST_ROUNDS and spent_ms > ENOUGH_S * 1e3:
             break
     return [
-        None if place in failed else median(times[1:] or times) for place, times in enumerate(found)
+        None if place in failed else _middle(asked[1:] or asked)
+        for place, asked in enumerate(found)
     ]
+
+
+def _middle(asked: Sequence[Asked]) -> Asked:
+    return Asked(
+        elapsed_ms=median(each.elapsed_ms for each in asked),
+        amount=median(each.amount for each in asked),
+    )
 
 
 def _claims(rows: Sequence[dict[str, Cell]]) -> Iterator[Claim]:

@@ -12,17 +12,26 @@ class NotAnswered(KernelZooError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """`amount`: of what was answered or done, as its part counts it."""
+
+    elapsed_ms: float
+    amount: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One thing that a zoo is asked: `ask(n)` for the n-th time. `bound_ms`: it should take no more
-    on any zoo. Raises NotAnswered where there is no answer.
+    """One thing that a zoo is asked: `ask(n)` for the n-th time returns how much it answered, in
+    bytes or rows, or did. `bound_ms`: it should take no more on any zoo. Raises NotAnswered where
+    there is no answer.
     """
 
     what: str
     kind: str
     bound_ms: float
-    ask: Callable[[int], None]
+    ask: Callable[[int], float]
 
-    def elapsed_ms(self, number: int) -> float:
+    def asked(self, number: int) -> Asked:
         start_s = time.perf_counter()
-        self.ask(number)
-        return (time.perf_counter() - start_s) * 1e3
+        amount = self.ask(number)
+        return Asked(elapsed_ms=(time.perf_counter() - start_s) * 1e3, amount=amount)

@@ -16,6 +16,7 @@ from dashboards.generate import ALL
 from dashboards.model import SqlQuery
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.exporter import registry
+from kernelzoo.metrics import ROWS_REMOVED
 from kernelzoo.store import cost_models
 from kernelzoo.store.blocking import Database, connected, fetch_one
 from kernelzoo.store.roles import READER, make_reader
@@ -49,25 +50,21 @@ def _scrape(zoo: FilledZoo) -> Part:
         what="GET /metrics",
         kind="scrape",
         bound_ms=SCRAPE_MS,
-        ask=lambda _: _ignore(generate_latest(exported)),
+        ask=lambda _: len(generate_latest(exported)),
     )
-
-
-def _ignore(_: object) -> None:
-    """Ignores what was found."""
 
 
 def _panels(db: Database) -> Iterator[Part]:
     """Asks what Grafana asks, with the limit of its role."""
 
-    def ask(query: str, _: int) -> None:
+    def ask(query: str, _: int) -> float:
         sql = re.sub(
             r"\$__timeFilter\(([\w.]+)\)",
             rf"\1 BETWEEN now() - interval '{SHOWN}' AND now()",
             query,
         )
         try:
-            db.execute(sql.encode()).fetchall()
+            return len(db.execute(sql.encode()).fetchall())
         except OperationalError as error:
             raise NotAnswered(str(error)) from error
 
@@ -121,5 +118,17 @@ def _tasks(db: Database, zoo: FilledZoo) -> Iterator[Part]:
         yield Part(what=what, kind="task", bound_ms=bound_ms, ask=partial(_run, run))
 
 
-def _run(task: Callable[[int], object], number: int) -> None:
+def _run(task: Callable[[int], object], number: int) -> float:
+    """Returns what the task did: rows removed, where it is one that removes."""
+    before = _removed()
     task(number)
+    return _removed() - before
+
+
+def _removed() -> float:
+    return sum(
+        sample.value
+        for family in ROWS_REMOVED.collect()
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    )

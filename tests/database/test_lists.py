@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from fixtures.rows import compile_row
@@ -10,11 +11,12 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
-from kernelzoo.store import zoo
+from kernelzoo.store import measurements, zoo
 from kernelzoo.store.blocking import execute
 from kernelzoo.store.zoo import NO_EVIDENCE
 from tests.database.client import OPERATOR, open_agent
 from tests.database.conftest import WORKLOAD, Connection, make_candidate, open_space
+from tests.database.rows_read import rows_read
 from tests.reports import all_ok
 
 CLASS = "{:016x}:r1-0:wasm+simd128"
@@ -66,6 +68,23 @@ def test_results_are_listed_class_by_class(http: TestClient, db: Connection, job
     assert [len(page) for page in found] == [2, 1]
     assert all(len(results["trials"]) == 2 for page in found for results in page)
     assert http.get(path, headers=OPERATOR).json()["total"] == 3
+
+
+def test_of_each_candidate_only_the_latest_results_are_read(
+    http: TestClient, db: Connection, job_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert job_id
+    for _ in range(6):
+        agent = open_agent(http)
+        lease = agent.lease().json()
+        agent.report(lease, all_ok(lease))
+    db.execute("UPDATE measurement SET verdict = 'verified'")
+    counts = "SELECT count(*), count(DISTINCT candidate_id) FROM measurement"
+    ((every, candidates),) = db.execute(counts).fetchall()
+    monkeypatch.setattr(measurements, "LATEST", 2)
+    of = DeviceClass.parse(agent.device_class)
+    read = rows_read(db, measurements.trials(WORKLOAD.key, [of]), "measurement")
+    assert read <= 2 * candidates < every
 
 
 def test_a_job_of_another_space_is_on_a_page_of_its_own(http: TestClient, db: Connection) -> None:

@@ -14,6 +14,7 @@ from services.aggregator.publishing import Rule
 from tests.database.client import Agent, open_agent
 from tests.database.conftest import RELAXED, WORKLOAD, Connection, make_candidate
 from tests.database.crowd import paper_crowd
+from tests.database.rows_read import rows_read
 from tests.database.test_zoo import manifest_entry, measure_and_vote
 from tests.reports import all_ok
 from tests.running import eventually
@@ -211,6 +212,23 @@ class TestOfOneJob:
         assert rows(db)["lease"] == 3
         assert remove(db) >= 2
         assert set(rows(db).values()) == {0}
+
+    def test_of_what_was_measured_later_a_batch_reads_as_much_as_stays(
+        self, http: TestClient, db: Connection
+    ) -> None:
+        for _ in range(6):
+            measure(open_agent(http), db)
+        age(db)
+        ((first, own, every),) = db.execute(
+            """
+            SELECT lease_id, count(*), sum(count(*)) OVER () FROM measurement
+            GROUP BY 1 ORDER BY 1 LIMIT 1
+            """
+        ).fetchall()
+        standing = 2
+        asked = retention.remove_measurements(first - 1, first, DAYS, standing)
+        read = rows_read(db, asked, "measurement")
+        assert read <= own * (1 + standing) < every
 
     def test_what_was_kept_is_looked_at_again_a_few_batches_in_a_run(
         self, http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
