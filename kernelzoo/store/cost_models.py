@@ -99,7 +99,10 @@ def timed(limit: int) -> Query[RaceRow]:
                           AND m.outcome = 'ok' AND m.verdict = 'verified' LIMIT 1) one
                     ORDER BY id DESC LIMIT %(leases)s
                 ) l
-                JOIN agent_session s ON s.id = l.session_id
+                -- By its number, as a join of so many leases begins with all sessions.
+                CROSS JOIN LATERAL (
+                    SELECT s.id, s.engine_name, s.engine_version, s.probe FROM agent_session s
+                    WHERE s.id = l.session_id LIMIT 1) s
             ), race AS MATERIALIZED (
                 SELECT identity_id, device_class, engine_name, engine_version, job_id
                 FROM lent
@@ -136,7 +139,10 @@ def timed(limit: int) -> Query[RaceRow]:
             )
             SELECT l.device_class, l.engine_name, l.engine_version, l.workload_key, l.target,
                    l.config, l.requires, l.relative_time, s.peak_gflops, s.probe
-            FROM learned l JOIN agent_session s ON s.id = l.session_id
+            FROM learned l
+            CROSS JOIN LATERAL (
+                SELECT s.peak_gflops, s.probe FROM agent_session s
+                WHERE s.id = l.session_id LIMIT 1) s
             ORDER BY l.device_class, l.engine_name, l.engine_version, l.workload_key, l.ordinal,
                      l.candidate_id
         """,

@@ -91,6 +91,27 @@ def test_races_before_the_latest_are_not_even_read(
     assert read <= 3 * len(learned), f"{read} rows of measurements for {len(learned)} results"
 
 
+@pytest.mark.usefixtures("crowd")
+def test_sessions_are_looked_up_by_number_even_where_joins_read_whole_tables(
+    db: Connection, owner: Connection
+) -> None:
+    db.execute(
+        """
+        INSERT INTO agent_session (identity_id, device_id, device_class, engine_name,
+                                   engine_version, peak_gflops, isolated)
+        SELECT s.identity_id, s.device_id, s.device_class, s.engine_name, s.engine_version,
+               s.peak_gflops, s.isolated
+        FROM agent_session s CROSS JOIN generate_series(1, 2000)
+        """
+    )
+    owner.execute("ANALYZE agent_session")
+    ((leases,),) = db.execute("SELECT count(*) FROM lease").fetchall()
+    asked = cost_models.timed(modelling.RACES)
+    learned = len(fetch_all(db, asked))
+    read = rows_read(db, asked, "agent_session", without=("nestloop",))
+    assert 0 < read <= leases + learned
+
+
 def test_nothing_is_learned_from_measurements_that_are_not_verified(
     db: Connection, crowd: dict[int, tuple[Candidate, ...]]
 ) -> None:
