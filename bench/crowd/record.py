@@ -1,11 +1,12 @@
 """Records browsers of this machine.
 
-    python -m bench.crowd.record [--passes 3] [--only NAME ...]
+    python -m bench.crowd.record [--passes 3] [--only NAME ...] [--machine PREFIX]
 
 Each device is a browser with a fresh profile, whose page measures all spaces as an agent does, one
 device after the other, and all of them once more in each pass. Flags that take instructions or the
 optimising tier away from an engine make code as an older processor or a hurried browser runs it;
-they are named so, and are no other machines. `away` records those.
+they are named so, and are no other machines. With a prefix of their names the devices of another
+machine stand beside those of the first; `record_away` records machines that have only a browser.
 
 A machine that is busy otherwise records noise: say what it did beside in docs/cost-model.md.
 """
@@ -145,7 +146,7 @@ def machine() -> str:
     return f"{processor}, L3 {Path(LAST_CACHE).read_text().strip()}"
 
 
-def record(passes: int, names: list[str] | None) -> None:
+def record(passes: int, names: list[str] | None, prefix: str) -> None:
     """The data set has what was found so far after every answer."""
     every = spaces()
     candidates = [each for space in every for each in space.candidates]
@@ -165,15 +166,16 @@ def record(passes: int, names: list[str] | None) -> None:
                 took_s = time.monotonic() - started_s
                 told = f"{len(answer.times)} of {len(candidates)} in {took_s:.0f} s"
                 print(f"pass {number}, {device.name}: {told}", flush=True)
-                take_in(device.name, machine(), candidates, found[device.name])
+                take_in(f"{prefix}{device.name}", machine(), candidates, found[device.name])
 
 
 def main() -> None:
     options = ArgumentParser(description=__doc__)
     options.add_argument("--passes", type=int, default=3)
     options.add_argument("--only", nargs="+", choices=[each.name for each in DEVICES])
+    options.add_argument("--machine", default="", metavar="PREFIX", help="of the devices' names")
     chosen = options.parse_args()
-    record(chosen.passes, chosen.only)
+    record(chosen.passes, chosen.only, chosen.machine)
 
 
 if __name__ == "__main__":
