@@ -59,7 +59,7 @@ def infer(
     """
     given = {name: _proto(types[name]) for name in node.input if name}
     told = {
-        name: numpy_helper.from_array(constants[name])
+        name: numpy_helper.from_array(_as_inferred(constants[name], node))
         for name in given
         if name in constants and constants[name].size <= MAX_TOLD and constants[name].ndim < 2
     }
@@ -80,6 +80,12 @@ def infer(
     if node.op_type == "Resize":
         _scale(made[node.output[0]], node, types, constants)
     return [_type(made.get(name), node) if name else None for name in node.output]
+
+
+def _as_inferred(constant: Array, node: NodeProto) -> Array:
+    """Axes of Pad may be int32, which ONNX's inference does not read."""
+    narrow = node.op_type == "Pad" and constant.dtype == np.int32
+    return constant.astype(np.int64) if narrow else constant
 
 
 _REFUSALS = (shape_inference.InferenceError, checker.ValidationError)

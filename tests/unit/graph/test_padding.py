@@ -58,7 +58,8 @@ def test_a_pad_is_that_of_numpy(case: tuple[Array, Pads, str], *, some_axes: boo
     if not axes:
         return
     width = np.array([pads[axis][side] for side in (0, 1) for axis in axes], np.int64)
-    weights = {"pads": width, "value": np.array(7, x.dtype), "axes": np.array(axes, np.int64)}
+    kind_of_axes = np.int64 if x.dtype == np.float32 else np.int32
+    weights = {"pads": width, "value": np.array(7, x.dtype), "axes": np.array(axes, kind_of_axes)}
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     graph = helper.make_graph(
         [helper.make_node("Pad", ["x", *weights], ["y"], mode=mode)], "pad",
