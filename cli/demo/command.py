@@ -1,5 +1,6 @@
 """The demo as a command: seven steps, each of which happens in its time or ends it."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -33,6 +34,7 @@ from cli.demo.watch import (
     DemoStep,
     RegisteredJob,
     Sight,
+    busy_remark,
     outstanding,
     watch,
 )
@@ -117,6 +119,9 @@ def demo(
     except KeyboardInterrupt:
         note("demo interrupted; every process has been stopped")
         raise typer.Exit(130) from None
+    except DemoFailed as failure:
+        load, *_ = os.getloadavg()
+        raise DemoFailed(f"{failure}{busy_remark(load, os.cpu_count() or 1)}") from failure
     out.print(summary(shown, elapsed_s=time.monotonic() - began_s))
 
 

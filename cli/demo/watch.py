@@ -78,6 +78,21 @@ class DemoFailed(StackError):
         return cls(f"demo failed at step {step.number} ({step.what}): {why}; read {log}")
 
 
+def busy_remark(load: float, cores: int) -> str:
+    """Says that other programs delay and blur what agents time, '' where they do not. `load` is the
+    number of programs that want a core, the demo's own among them."""
+    if load <= BUSY * cores:
+        return ""
+    return (
+        f". {load:.0f} programs want the {cores} cores of this machine, so that agents wait and "
+        "their times differ: run the demo when it is quiet"
+    )
+
+
+BUSY = 6
+"""Programs for each core; five agents with their browsers are fewer."""
+
+
 def too_late(step: DemoStep) -> str:
     return f"{step.lacking} within {step.limit_s:g} s"
 

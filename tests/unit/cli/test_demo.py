@@ -31,6 +31,7 @@ from cli.demo.watch import (
     Sight,
     _Deadline,
     _sights,
+    busy_remark,
     hopeless,
     outstanding,
     too_late,
@@ -93,6 +94,14 @@ def test_a_failed_step_is_named_with_the_log_to_read() -> None:
         "demo failed at step 3 (agents measure): no measurement within 30 s; "
         "read .kernelzoo/demo/logs/fleet.log"
     )
+
+
+def test_a_demo_that_fails_on_a_busy_machine_says_so() -> None:
+    assert busy_remark(28.4, 2) == (
+        ". 28 programs want the 2 cores of this machine, so that agents wait and their times "
+        "differ: run the demo when it is quiet"
+    )
+    assert busy_remark(8.0, 2) == "", "the demo's own programs"
 
 
 def test_the_steps_are_numbered_in_their_order() -> None:
