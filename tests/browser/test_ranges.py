@@ -63,18 +63,20 @@ def given(feeds: dict[str, Any]) -> dict[str, Any]:
 RUN = """
   const zoo = await open({ threads: 2 });
   const model = await zoo.model(`${host}/encoder.json`, { check: "first" });
-  const found = [];
+  const [found, shapes] = [[], []];
   for (const each of feeds) {
     const longs = ([name, entries]) => [name, BigInt64Array.from(entries.map(BigInt))];
     const outputs = await model.run(Object.fromEntries(Object.entries(each).map(longs)));
     const plain = ([name, data]) => [name, [...data]];
     found.push(Object.fromEntries(Object.entries(outputs).map(plain)));
+    const shape = ([name, { shape }]) => [name, shape];
+    shapes.push(Object.fromEntries(Object.entries(outputs).map(shape)));
   }
   const { threads, target } = model.plan;
   const told = { threads, target, inputs: model.inputs.map(({ name }) => name) };
   await model.dispose();
   zoo.dispose();
-  return { found, ...told };
+  return { found, shapes, ...told };
 """
 
 
@@ -91,9 +93,10 @@ def test_one_plan_serves_sentences_of_every_length(
         page.close()
     assert told["threads"] == (2 if isolated else 1)
     assert told["inputs"] == list(feeds[0])
-    for each, found in zip(feeds, told["found"], strict=True):
+    for each, found, shapes in zip(feeds, told["found"], told["shapes"], strict=True):
         right = session.run(None, each)
         for output, wanted in zip(OUTPUTS, right, strict=True):
+            assert shapes[output] == list(wanted.shape)
             assert len(found[output]) == wanted.size
             assert close(found[output], wanted.ravel())
 
@@ -105,7 +108,9 @@ BATCHES = """
   for (const { shape, ...each } of feeds) {
     const shaped = ([name, data]) => [name, { data: BigInt64Array.from(data.map(BigInt)), shape }];
     const outputs = await model.run(Object.fromEntries(Object.entries(each).map(shaped)));
-    found.push(Object.fromEntries(Object.entries(outputs).map(([name, d]) => [name, [...d]])));
+    found.push(Object.fromEntries(
+      Object.entries(outputs).map(([name, data]) => [name, [[...data], data.shape]]),
+    ));
   }
   await model.dispose();
   zoo.dispose();
@@ -122,8 +127,9 @@ def test_one_plan_serves_batches_of_every_length(lone_browser: Browser, host: Ho
         told = page.evaluate(script(BATCHES), [host.url, asked])
     for each, found in zip(feeds, told, strict=True):
         for output, wanted in zip(OUTPUTS, session.run(None, each), strict=True):
-            assert len(found[output]) == wanted.size
-            assert close(found[output], wanted.ravel())
+            data, shape = found[output]
+            assert shape == list(wanted.shape)
+            assert close(data, wanted.ravel())
 
 
 ROWS = "whole numbers from -61 to 60, as they choose rows of a table"

@@ -3,13 +3,17 @@ import { productOf } from "../engine/tensors.js";
 import type { Stored } from "../executor/golden-tensors.js";
 import type { PortDType, PortWire } from "../wire/model-answer.js";
 
-/** The entries of an output as a page reads them: int64, int32, uint32, bool and uint8, float32. */
-export type TensorData =
+/**
+ * The entries of an output as a page reads them: int64, int32, uint32, bool and uint8, float32. Those
+ * of a model that serves a range have their `shape`, as it depends on what was fed.
+ */
+export type TensorData = (
   | BigInt64Array<ArrayBuffer>
   | Int32Array<ArrayBuffer>
   | Uint32Array<ArrayBuffer>
   | Uint8Array<ArrayBuffer>
-  | Float32Array<ArrayBuffer>;
+  | Float32Array<ArrayBuffer>
+) & { readonly shape?: readonly number[] };
 
 /** Row-major entries. */
 export type Entries = ArrayLike<number> | ArrayLike<bigint> | ArrayLike<boolean>;

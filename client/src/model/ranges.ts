@@ -199,7 +199,7 @@ function joined(parts: readonly TensorData[]): TensorData {
     whole.set(part as Float32Array<ArrayBuffer>, at);
     at += part.length;
   }
-  return whole;
+  return Object.assign(whole, { shape: [parts.length, ...(first.shape ?? []).slice(1)] });
 }
 
 /** Has a model take feeds of every extent that its plan serves, and answer as many entries. */
@@ -216,11 +216,12 @@ export function serveRanges<Types extends ModelTypes = AnyModel>(
       const [whole, spare] = fitted(plan, axes, feeds);
       const computed = await run(whole as FeedsOf<Types>, options);
       const outputs = { ...computed } as Record<string, TensorData>;
-      for (const { name, open, shape } of plan.outputs) {
-        if (open === undefined) continue;
-        const { axis, place, step } = open;
-        const left = productOf(shape.slice(place + 1)) * step * (spare[axis] ?? 0);
-        outputs[name] = (outputs[name] as TensorData).slice(0, productOf(shape) - left);
+      for (const { name, open, shape: largest } of plan.outputs) {
+        const left = open ? open.step * (spare[open.axis] ?? 0) : 0;
+        const shape = largest.map((extent, i) => (i === open?.place ? extent - left : extent));
+        const data = outputs[name] as TensorData;
+        const own = open ? data.slice(0, productOf(shape)) : data;
+        outputs[name] = Object.assign(own, { shape });
       }
       return outputs;
     },
