@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from services.tuner.graph.quantising import QuantisedModel
     from services.tuner.graph.storing import Storing
 
-CONTEXT = "context"
-"""The dimension of a language model: the tokens that it has room for."""
+CONTEXT, SOURCE = "context", "source"
+"""The dimensions of a language model: the tokens that it has room for, and with an encoder those
+that this has room for."""
 MAX_ERROR = 0.01
 QUANTISED_MAX_ERROR = 0.05
 """Six layers of MiniLM's extents with random weights differ by 3.6 %."""
@@ -363,8 +364,11 @@ def _decoder(
     *,
     f16: bool = False,
 ) -> "PlannedModel":
+    from services.tuner.encoder_decoder.config_file import is_encoder_decoder
     from services.tuner.language.planning import plan_language_model
 
+    if path.is_dir() and is_encoder_decoder(path):
+        return _encoder_decoder(path, name, dimensions, wanted, f16=f16)
     form = _FORMS.get(wanted.choice)
     if form is None:
         raise InvalidInput(
@@ -379,3 +383,39 @@ def _decoder(
     lengths = [each[CONTEXT] for each in dimensions if each]
     cache = DType.F16 if f16 else DType.F32
     return plan_language_model(path, name, lengths, form, cache, wanted.max_error)
+
+
+def _encoder_decoder(
+    path: Path,
+    name: str,
+    dimensions: tuple[Mapping[str, int], ...],
+    wanted: WantedWeights,
+    *,
+    f16: bool,
+) -> "PlannedModel":
+    from services.tuner.encoder_decoder.planning import plan_encoder_decoder
+
+    if f16:
+        raise InvalidInput(
+            f"{path.name} has an encoder, and the cache of such a model is f32; leave --dtype f16 "
+            "out"
+        )
+    # They are small, and a translation suffers from 4 bits more than a conversation does.
+    form = _FORMS.get(wanted.choice or WeightsChoice.INT8)
+    if form is None:
+        raise InvalidInput(
+            "models with an encoder have weights of 8 or 4 bits: write --weights int8, which is "
+            "usual, or int4"
+        )
+    if set().union(*dimensions) - {CONTEXT, SOURCE}:
+        raise InvalidInput(
+            f"{path.name} has an encoder and a decoder; its dimensions are --dim {SOURCE}=256, the "
+            f"tokens that the encoder has room for, and --dim {CONTEXT}=128, those of the decoder"
+        )
+    lengths = [(each.get(CONTEXT), each.get(SOURCE)) for each in dimensions]
+    if len({source for _, source in lengths}) > 1:
+        raise InvalidInput(
+            f"{path.name} has an encoder, which takes texts of every length up to one: give --dim "
+            f"{SOURCE} once, as in --dim {SOURCE}={max(each[SOURCE] for each in dimensions)}"
+        )
+    return plan_encoder_decoder(path, name, lengths, form)

@@ -36,7 +36,7 @@ run of a short extent is right with either.
 A plan that needs `states` has some: tensors that are zeros at first and keep from run to run what a
 call has written to them, such as the keys and values of a language model. An input may be a state,
 and then stays as it is until it is given again. The plan of a language model says what is which in
-its `decoder`.
+its `decoder`; one that needs an `encoder` has calls besides that read a source once for a text.
 """
 
 from collections import Counter
@@ -64,6 +64,7 @@ class Need(StrEnum):
     I8 = "i8"
     RANGES = "ranges"
     BUCKETS = "buckets"
+    ENCODER = "encoder"
 
 
 class PortDType(StrEnum):
@@ -187,6 +188,30 @@ class PlanState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEncoder:
+    """An encoder says what of a decoder's plan reads a source, once for a text: all calls before
+    the decoder's `step`. What they leave of it are states that the calls of a token read.
+
+    `source` is the state with what is read: i32[length], tokens of a `vocabulary`, or with a
+    vocabulary of 0 a spectrogram f32[bands, frames] that always has as many frames. `spare` i32[1]
+    is the state that says how many places at the end of `length` there are not.
+
+    `cache` are the states that belong to one text of the decoder, its keys and values, with places
+    along the last axis but one: a page that follows several texts of a source at once has them of
+    each. A text begins with the tokens `start` unless told, and is never given those that are
+    `suppressed`.
+    """
+
+    source: int
+    spare: int
+    length: int
+    vocabulary: int
+    cache: tuple[int, ...]
+    start: tuple[int, ...]
+    suppressed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDecoder:
     """A decoder says what of a plan decodes a language model: calls that take a block of the
     prompt, then those of a token, a run of either. The numbers are those of tensors, and at last of
@@ -200,6 +225,9 @@ class PlanDecoder:
     The calls before `step` take `rows` tokens of the prompt from the place on, and go on to the
     prompt's last token at most. Of the others, which take a token, those from `head` to the last
     but one are of use only where the next token is asked for. `stop` are tokens that end a text.
+
+    The calls before `step` of a decoder with an `encoder` are that, and prompts are taken token by
+    token; for so many tokens as there are `rows` it runs once, as kernels are tuned for both.
     """
 
     length: int
@@ -213,6 +241,7 @@ class PlanDecoder:
     step: int
     head: int
     stop: tuple[int, ...]
+    encoder: PlanEncoder | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,8 @@ from kernelzoo.domain.plan import (
     Plan,
     PlanAxis,
     PlanBatch,
+    PlanDecoder,
+    PlanEncoder,
     PlanTensor,
     Port,
     PortDType,
@@ -74,6 +76,9 @@ def _refuse_needs(plan: Plan) -> None:
     _require(plan.needs == ordered, f"a plan names its needs once, in the order {known}")
     stated = (Need.STATES in plan.needs) == bool(plan.states)
     _require(stated, "a plan needs 'states' if it has some, and else does not")
+    encodes = plan.decoder is not None and plan.decoder.encoder is not None
+    named = (Need.ENCODER in plan.needs) == encodes
+    _require(named, "a plan needs 'encoder' if its decoder has one, and else does not")
     ranges = (Need.RANGES in plan.needs) == bool(plan.axes)
     _require(ranges, "a plan needs 'ranges' if it has axes with some, and else does not")
     buckets = (Need.BUCKETS in plan.needs) == any(axis.buckets for axis in plan.axes)
@@ -447,6 +452,42 @@ def _refuse_decoder(plan: Plan) -> None:
     _require(known, "the decoder stops at a token that is not in its vocabulary")
     fed = [port.tensor for port in plan.inputs]
     asked = [decoder.token, decoder.position, decoder.prompt]
-    _require(fed == asked, "a decoder's inputs are token, position and prompt, in this order")
+    names = "token, position and prompt"
+    if decoder.encoder is not None:
+        _refuse_encoder(plan, decoder, decoder.encoder)
+        asked += [decoder.encoder.source, decoder.encoder.spare]
+        names = "token, position, prompt, source and spare"
+    _require(fed == asked, f"a decoder's inputs are {names}, in this order")
     made = [port.tensor for port in plan.outputs]
     _require(made == [decoder.logits], "a decoder's output is its logits")
+
+
+def _refuse_encoder(plan: Plan, decoder: PlanDecoder, encoder: PlanEncoder) -> None:
+    for name in ("source", "spare"):
+        index = getattr(encoder, name)
+        _refuse_index("the encoder", "tensor", index, len(plan.tensors))
+        _require(plan.tensors[index].state is not None, f"the encoder's {name} must be a state")
+    _require(encoder.length >= 1, f"the encoder takes {encoder.length} places")
+    source, spare = plan.tensors[encoder.source], plan.tensors[encoder.spare]
+    single = (spare.dtype, prod(spare.shape)) == (DType.I32, 1)
+    _require(single, "the encoder's spare must be a state of 1 i32")
+    if encoder.vocabulary:
+        fits = (source.dtype, prod(source.shape)) == (DType.I32, encoder.length)
+        _require(fits, f"the encoder's source must be a state of {encoder.length} i32")
+    else:
+        fits = source.dtype is DType.F32 and len(source.shape) == 2
+        _require(fits, "the encoder's source must be a state of f32 with bands and frames")
+    _require(encoder.vocabulary >= 0, f"the encoder knows {encoder.vocabulary} tokens")
+    _require(decoder.step >= 1, "the encoder has no call")
+    for index in encoder.cache:
+        _refuse_index("the decoder's cache", "tensor", index, len(plan.tensors))
+        tensor = plan.tensors[index]
+        _require(
+            tensor.state is not None and tensor.shape[-2:-1] == (decoder.length,),
+            f"tensor {index} of the decoder's cache must be a state with {decoder.length} places",
+        )
+    begins = 1 <= len(encoder.start) < decoder.length
+    _require(begins, f"a text begins with {len(encoder.start)} tokens of {decoder.length}")
+    named = (*encoder.start, *encoder.suppressed)
+    known = all(0 <= token < decoder.vocabulary for token in named)
+    _require(known, "the decoder begins with, or suppresses, a token that is not in its vocabulary")

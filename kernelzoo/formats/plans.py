@@ -47,6 +47,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     for chunk in document["chunks"]:
         _omit(chunk, "inflated")
     _omit(document["golden"], "storage_error")
+    if document["decoder"] is not None:
+        _omit(document["decoder"], "encoder")
     _omit(document, "decoder", "batch")
     for axis in document["axes"]:
         if not axis["buckets"]:

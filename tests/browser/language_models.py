@@ -38,7 +38,7 @@ HALVED = replace(TINY, cache=DType.F16)
 
 @cache
 def tiny_decoder(name: str = "tiny-llama", config: LanguageConfig = TINY) -> tuple[Plan, Files]:
-    made = _remembered(plan_decoder(config, Seeded(), name, BLOCK_ROWS, max_error=0.001))
+    made = remembered(plan_decoder(config, Seeded(), name, BLOCK_ROWS, max_error=0.001))
     weights = b"".join(made.weights.blocks())
     return made.plans[0], Files(weights=weights, golden=made.golden[0])
 
@@ -46,7 +46,7 @@ def tiny_decoder(name: str = "tiny-llama", config: LanguageConfig = TINY) -> tup
 @cache
 def decoder_that_grows(name: str, lengths: tuple[int, ...]) -> tuple[tuple[Plan, Files], ...]:
     """A plan for each length, with the files that it names. Its weights have 8 bits."""
-    made = _remembered(plan_decoder(TINY, BYTES, name, BLOCK_ROWS, lengths))
+    made = remembered(plan_decoder(TINY, BYTES, name, BLOCK_ROWS, lengths))
     weights = b"".join(made.weights.blocks())
     plans = [replace(plan, model=f"{name}-{plan.dimensions['context']}") for plan in made.plans]
     files = [Files(weights=weights, golden=golden) for golden in made.golden]
@@ -84,7 +84,7 @@ _PROGRAMS: dict[str, ProgramWorkload] = {}
 """Programs of the plans that were made here."""
 
 
-def _remembered(made: PlannedModel) -> PlannedModel:
+def remembered(made: PlannedModel) -> PlannedModel:
     programs = (each for each in made.workloads if isinstance(each, ProgramWorkload))
     _PROGRAMS.update((each.key, each) for each in programs)
     return made

@@ -5,8 +5,14 @@ import { StopStrings } from "./stop-strings.js";
 import { idsOf, type Tokenizer } from "./tokenizer.js";
 
 /** A source generates tokens: a `LanguageModel` does. */
-export type TokenSource = Pick<LanguageModel, "name" | "generate" | "stats"> &
-  Partial<Pick<LanguageModel, "stopTokens">>;
+export interface TokenSource
+  extends Pick<LanguageModel, "name" | "stats">,
+    Partial<Pick<LanguageModel, "stopTokens">> {
+  generate(
+    ids: ArrayLike<number>,
+    options?: GenerateOptions,
+  ): AsyncGenerator<number, GenerateEnd, undefined>;
+}
 
 export interface TextOptions extends Omit<GenerateOptions, "stop"> {
   readonly tokenizer: Tokenizer;

@@ -40,11 +40,33 @@ export interface KnownToken {
   readonly bias: number;
 }
 
+/** What an encoder reads: entries of the plan's source, and the places of its length that are not there. */
+export interface SourceFeed {
+  readonly entries: Stored;
+  readonly spare: number;
+}
+
+/** The search for the likeliest text among several that are followed at once. */
+export interface BeamSettings {
+  readonly count: number;
+  /**
+   * A text's score is the sum of the logarithms of its tokens' probabilities, divided by its length to
+   * this power.
+   */
+  readonly lengthPenalty: number;
+  /** Tokens that end a text. */
+  readonly stop: readonly number[];
+}
+
 export interface DecodeOrder {
+  /** Given where the encoder is to read another one than before. */
+  readonly source: SourceFeed | null;
+  /** Given where the tokens are those of the likeliest text, which may be fewer than were asked for. */
+  readonly beams: BeamSettings | null;
   /** The place of the prompt's first token; null to go on behind the last run. */
   readonly place: number | null;
   readonly prompt: readonly number[];
-  /** Tokens to generate, `MOST_STEPS` at the most. */
+  /** Tokens to generate, `MOST_STEPS` at the most unless beams are followed. */
   readonly tokens: number;
   readonly sampling: Sampling;
   /** True where logits are adjusted by penalties and biases. */
@@ -94,25 +116,34 @@ export function knownTokens(
 }
 
 export function orderFeeds(order: DecodeOrder): Stored[] {
-  const { place, prompt, tokens, sampling, adjusted, known, logits } = order;
+  const { place, prompt, tokens, sampling, adjusted, known, logits, source, beams } = order;
   const { temperature, topK, topP, minP, seed } = sampling;
   const { repetitionPenalty, frequencyPenalty, presencePenalty } = sampling;
   return [
-    Int32Array.of(place ?? NOWHERE, tokens, topK, seed, Number(logits), Number(adjusted)),
+    Int32Array.of(
+      ...[place ?? NOWHERE, tokens, topK, seed, Number(logits), Number(adjusted)],
+      ...[source?.spare ?? NOWHERE, beams?.count ?? 0],
+    ),
     Int32Array.from(prompt),
     Float32Array.of(
       ...[temperature, topP, minP, repetitionPenalty, frequencyPenalty, presencePenalty],
+      beams?.lengthPenalty ?? 0,
     ),
     Int32Array.from(known.flatMap(({ token, occurrences }) => [token, occurrences])),
     Float32Array.from(known, ({ bias }) => bias),
+    source?.entries.slice() ?? new Int32Array(0),
+    Int32Array.from(beams?.stop ?? []),
   ];
 }
 
+type Seven<T> = readonly [T, T, T, T, T, T, T];
+
 export function readOrder(feeds: readonly Stored[]): DecodeOrder {
-  const [words, prompt, reals, counts, biases] = feeds as [Stored, Stored, Stored, Stored, Stored];
+  const [words, prompt, reals, counts, biases, entries, stop] = feeds as Seven<Stored>;
   const [place = NOWHERE, tokens = 0, topK = 0, seed = 0, logits = 0, adjusted = 0] = words;
+  const [spare = NOWHERE, count = 0] = words.subarray(6);
   const [temperature = 0, topP = 1, minP = 0, repetitionPenalty = 1, ...penalties] = reals;
-  const [frequencyPenalty = 0, presencePenalty = 0] = penalties;
+  const [frequencyPenalty = 0, presencePenalty = 0, lengthPenalty = 0] = penalties;
   const known = Array.from(biases, (bias, i) => {
     return { token: counts[2 * i] as number, occurrences: counts[2 * i + 1] as number, bias };
   });
@@ -127,17 +158,21 @@ export function readOrder(feeds: readonly Stored[]): DecodeOrder {
     adjusted: adjusted === 1,
     known,
     logits: logits === 1,
+    source: spare === NOWHERE ? null : { entries, spare },
+    beams: count === 0 ? null : { count, lengthPenalty, stop: [...stop] },
   };
 }
 
 /**
  * Returns the order that asks for the golden logits; its feeds are those of the plan: token,
- * position, prompt.
+ * position, prompt, and with an encoder source and spare.
  */
-export function goldenOrder([, position, prompt]: readonly Stored[]): DecodeOrder {
+export function goldenOrder(feeds: readonly Stored[]): DecodeOrder {
+  const [, position, prompt, entries, spare] = feeds;
   const given = [...(prompt as Stored)].slice(0, position?.[1]);
   return {
     ...{ place: 0, prompt: given, tokens: 1, sampling: GREEDY, logits: true },
-    ...{ adjusted: false, known: [] },
+    ...{ adjusted: false, known: [], beams: null },
+    source: entries === undefined ? null : { entries, spare: spare?.[0] ?? 0 },
   };
 }

@@ -8,7 +8,16 @@ import { now } from "../timing/clock.js";
 import type { ModelTuning, TuningEvents } from "../tuning/page-view.js";
 import type { DecoderWire, PlanWire } from "../wire/model-answer.js";
 import type { TargetKind } from "../wire/types.js";
-import { GREEDY, knownTokens, MOST_STEPS, orderFeeds, type Sampling } from "./decode-order.js";
+import {
+  type BeamSettings,
+  GREEDY,
+  knownTokens,
+  MOST_STEPS,
+  orderFeeds,
+  type Sampling,
+  type SourceFeed,
+} from "./decode-order.js";
+import { encoderOf, inputFault, isSameInput, sourceFeed } from "./source.js";
 
 /**
  * The reason why a text ended: at a token that ends texts, or as it had `maxTokens` or there was no
@@ -42,6 +51,41 @@ export interface GenerateOptions extends Partial<Sampling> {
   /** Tokens that are fetched together, 16 at the most; as many as take 8 ms unless told. */
   readonly interval?: number;
 }
+
+/** A text that a model with an encoder makes of what that reads, such as a translation. */
+export interface SourceOptions extends GenerateOptions {
+  /**
+   * What the encoder reads: the tokens of a text, or of a model that hears the whole spectrogram,
+   * band after band (`LanguageModel.inputShape`).
+   */
+  readonly input: ArrayLike<number>;
+  /**
+   * Tokens with which the text begins, such as those of its language; they are not among those
+   * generated. `LanguageModel.startTokens` unless told.
+   */
+  readonly prompt?: ArrayLike<number>;
+  /**
+   * Texts that are followed at once, 16 at the most, of which the likeliest is the answer; 1 unless
+   * told. With more than one all tokens come together, once the text has ended.
+   */
+  readonly beams?: number;
+  /**
+   * A text's score is the sum of the logarithms of its tokens' probabilities, divided by its length to
+   * this power: above 0 longer texts score better. 1 unless told; of use with beams alone.
+   */
+  readonly lengthPenalty?: number;
+}
+
+/** A text that is generated: behind a prompt, and of a source where the model has an encoder. */
+interface Text {
+  readonly prompt: readonly number[];
+  readonly options: GenerateOptions;
+  readonly source: SourceFeed | null;
+  readonly beams: BeamSettings | null;
+}
+
+/** Leaves a token out whatever its logit is. */
+const SUPPRESSED = -1e9;
 
 /** The measurements of the last text, and of the model altogether. */
 export interface LanguageStats {
@@ -95,9 +139,13 @@ const OPTIONS: Readonly<Record<keyof GenerateOptions, true>> = {
   ...{ temperature: true, topK: true, topP: true, minP: true },
   ...{ repetitionPenalty: true, frequencyPenalty: true, presencePenalty: true },
 };
+const SOURCE_OPTIONS: Readonly<Record<keyof SourceOptions, true>> = {
+  ...OPTIONS,
+  ...{ input: true, prompt: true, beams: true, lengthPenalty: true },
+};
 
 /** The values that each option of a text may have, in words and as a test. */
-const NUMBERS: readonly (readonly [keyof GenerateOptions, string, (value: number) => boolean])[] = [
+const NUMBERS: readonly (readonly [keyof SourceOptions, string, (value: number) => boolean])[] = [
   ["maxTokens", "a whole number of at least 1", (n) => Number.isInteger(n) && n >= 1],
   ["interval", "a whole number from 1 to 16", (n) => Number.isInteger(n) && n >= 1 && n <= 16],
   ["temperature", "0 or more", (n) => n >= 0 && n < Infinity],
@@ -108,6 +156,8 @@ const NUMBERS: readonly (readonly [keyof GenerateOptions, string, (value: number
   ["frequencyPenalty", "a finite number", Number.isFinite],
   ["presencePenalty", "a finite number", Number.isFinite],
   ["seed", "a whole number", Number.isInteger],
+  ["beams", "a whole number from 1 to 16", (n) => Number.isInteger(n) && n >= 1 && n <= 16],
+  ["lengthPenalty", "a finite number", Number.isFinite],
 ];
 
 /** Counts the first tokens that are the same. */
@@ -137,6 +187,13 @@ export class LanguageModel {
   readonly vocabulary: number;
   /** Tokens that end a text. */
   readonly stopTokens: readonly number[];
+  /**
+   * The shape of what the encoder reads: the most tokens, or the bands and frames of a spectrogram;
+   * null for a model without one.
+   */
+  readonly inputShape: readonly number[] | null;
+  /** Tokens with which a text of a model with an encoder begins unless told; else none. */
+  readonly startTokens: readonly number[];
   /** The state of tuning in this page; undefined where it was not asked for. */
   tuning: ModelTuning | undefined;
   /**
@@ -151,6 +208,8 @@ export class LanguageModel {
   #opened: Opened;
   /** The tokens whose keys and values are in the cache. */
   #held: number[] = [];
+  /** What the encoder read last. */
+  #heldSource: SourceFeed | null = null;
   #busy = false;
   #stats: Omit<LanguageStats, "threads">;
 
@@ -168,6 +227,9 @@ export class LanguageModel {
     this.contextLength = Math.max(length, ...larger.contexts);
     this.vocabulary = vocabulary;
     this.stopTokens = stop;
+    const encoder = encoderOf(plan);
+    this.inputShape = encoder?.shape ?? null;
+    this.startTokens = encoder?.encoder.start ?? [];
     this.#opener = opener;
     this.#opened = opened;
     this.#larger = larger;
@@ -204,14 +266,22 @@ export class LanguageModel {
    * has no such value, and while another text is generated; memory for a prompt that needs a
    * context for which memory does not suffice.
    */
-  async *generate(
+  generate(
     ids: ArrayLike<number>,
+    options?: GenerateOptions,
+  ): AsyncGenerator<number, GenerateEnd, undefined>;
+  /**
+   * Generates the tokens of a text that a model with an encoder makes of an input, such as its
+   * translation. An input that is the same as the last one is not read again. Throws as above.
+   */
+  generate(options: SourceOptions): AsyncGenerator<number, GenerateEnd, undefined>;
+  async *generate(
+    given: ArrayLike<number> | SourceOptions,
     options: GenerateOptions = {},
   ): AsyncGenerator<number, GenerateEnd, undefined> {
-    const prompt = Array.from(ids);
-    await this.#refuseUnknown(options);
-    this.#refuse(prompt, options);
-    const { signal } = options;
+    const text = await this.#textOf(given, options);
+    const { prompt } = text;
+    const { signal } = text.options;
     const ending = new AbortController();
     const stop = (): void => ending.abort(signal?.reason);
     signal?.throwIfAborted();
@@ -226,7 +296,7 @@ export class LanguageModel {
           if (tokens >= this.#room && !(await this.#grew(tokens, generated.length > 0)))
             return "length";
           ending.signal.throwIfAborted();
-          const end = yield* this.#decoded(prompt, generated, options, ending.signal);
+          const end = yield* this.#decoded(text, generated, ending.signal);
           if (end !== "full") return end;
         } catch (thrown) {
           // The page has the tokens so far; the prompt of the new cache ends with them.
@@ -294,26 +364,33 @@ export class LanguageModel {
       if (begun && (thrown as { readonly stage?: unknown }).stage === "memory") return false;
       throw thrown;
     }
-    this.#held = [];
+    this.#forget();
     this.#stats = { ...this.#stats, memoryBytes: this.#opened.loaded.memoryBytes };
     return true;
   }
 
+  #forget(): void {
+    this.#held = [];
+    this.#heldSource = null;
+  }
+
   /** Adds what it generates to `generated`. The end is `full` where a larger context would go on. */
   async *#decoded(
-    ids: readonly number[],
+    { prompt: ids, options, source, beams }: Text,
     generated: number[],
-    options: GenerateOptions,
     signal: AbortSignal,
   ): AsyncGenerator<number, GenerateEnd | "full", undefined> {
     const { stop = this.stopTokens } = options;
+    const before = generated.length;
     const prompt = [...ids, ...generated];
     const { maxTokens = Infinity } = options;
     const left = Math.min(maxTokens, this.#room - ids.length) - generated.length;
     if (left <= 0) return "length";
     const weightBytes = bytesReadByToken(this.#opener.answer.plan);
     const sampling = samplingOf(options);
-    const known = knownTokens(ids, generated, sampling, options.logitBias ?? {});
+    const known = knownTokens(ids, generated, sampling, this.#biases(options));
+    const isRead = source === null || isSameInput(this.#heldSource, source);
+    if (!isRead) this.#forget();
     // The last token is computed again where all are held: its logits are not.
     const place = Math.min(shared(this.#held, prompt), prompt.length - 1);
     this.#held.length = place;
@@ -321,14 +398,24 @@ export class LanguageModel {
     const ask = (at: number | null, tokens: number): Promise<Ran> => {
       const given = at === null ? [] : prompt.slice(at);
       const adjustment = { adjusted: known !== null, known: (at !== null && known) || [] };
-      const order = { place: at, prompt: given, tokens, sampling, ...adjustment, logits: false };
-      const feeds = orderFeeds(order);
+      const order = {
+        place: at,
+        prompt: given,
+        tokens,
+        sampling,
+        ...adjustment,
+        logits: false,
+        beams,
+      };
+      const feeds = orderFeeds({ ...order, source: at === null || isRead ? null : source });
       const ran = this.#opened.session.run(feeds, { signal });
       ran.catch(() => undefined); // The caller may have stopped awaiting it.
       return ran;
     };
-    const flights = [ask(place, 1)];
-    let [asked, tokens, first, interval] = [1, 0, 0, options.interval ?? 1];
+    // Beams are followed to their end at once.
+    const flights = [ask(place, beams === null ? 1 : left)];
+    let [tokens, first, interval] = [0, 0, options.interval ?? 1];
+    let asked = beams === null ? 1 : left;
     let last: number | undefined;
     for (let ran = flights.shift(); ran !== undefined; ran = flights.shift()) {
       while (flights.length < FLIGHTS - 1 && asked < left) {
@@ -339,7 +426,8 @@ export class LanguageModel {
       const batch = (await ran).outputs[0] as Int32Array;
       if (tokens === 0) {
         first = now();
-        this.#held = [...prompt];
+        this.#heldSource = source;
+        this.#held = beams === null ? [...prompt] : [];
       }
       for (const token of batch) {
         tokens += 1;
@@ -354,7 +442,7 @@ export class LanguageModel {
         };
         if (ended) return "stop";
         // The one before is in the cache, as this one was computed from it.
-        if (last !== undefined) this.#held.push(last);
+        if (last !== undefined && beams === null) this.#held.push(last);
         last = token;
         signal.throwIfAborted();
         yield token;
@@ -365,6 +453,7 @@ export class LanguageModel {
         interval = Math.max(1, Math.min(MOST_STEPS, Math.round(FETCH_MS / pace)));
       }
     }
+    if (beams !== null && generated.length - before < left) return "stop";
     return generated.length >= maxTokens || this.#room >= this.contextLength ? "length" : "full";
   }
 
@@ -386,7 +475,7 @@ export class LanguageModel {
   async #reopened(thrown: unknown, failures: number): Promise<void> {
     const { failure } = thrown as Partial<WorkerFailure>;
     if (failure === undefined) throw thrown;
-    this.#held = [];
+    this.#forget();
     if (failure.fault === null && failures === 0 && this.target === "webgpu") {
       this.#opened.session.end(thrown);
       await this.#whole(this.#opener.open());
@@ -410,14 +499,50 @@ export class LanguageModel {
     this.#opened = opened;
   }
 
-  async #refuseUnknown(options: GenerateOptions): Promise<void> {
-    const known = Object.keys(OPTIONS);
+  /** What is added to logits: as the page says, and what leaves out tokens that the model never has. */
+  #biases({ logitBias }: GenerateOptions): Readonly<Record<number, number>> {
+    const encoder = encoderOf(this.#opener.answer.plan)?.encoder;
+    const left = (encoder?.suppressed ?? []).map((token) => [token, SUPPRESSED] as const);
+    return { ...Object.fromEntries(left), ...logitBias };
+  }
+
+  /** Throws KernelZooError (run) for what cannot be generated. */
+  async #textOf(given: ArrayLike<number> | SourceOptions, options: GenerateOptions): Promise<Text> {
+    const { plan } = this.#opener.answer;
+    if ("length" in given) {
+      const prompt = Array.from(given);
+      await this.#refuseUnknown(options, OPTIONS);
+      this.#refuse(prompt, options);
+      if (encoderOf(plan) === null) return { prompt, options, source: null, beams: null };
+      throw this.#error(
+        `${this.name} has an encoder; say what that reads, as generate({ input: tokens }), and ` +
+          "with `prompt` how the text begins.",
+      );
+    }
+    await this.#refuseUnknown(given, SOURCE_OPTIONS);
+    const fault = inputFault(plan, this.name, given.input);
+    if (fault !== null) throw this.#error(fault);
+    const { beams: count = 1, lengthPenalty = 1, stop = this.stopTokens } = given;
+    const prompt = Array.from(given.prompt ?? this.startTokens);
+    this.#refuse(prompt, given);
+    if (count > 1 && (given.temperature ?? 0) > 0) {
+      throw this.#error(
+        "Beams are followed by the likeliest tokens, and none are drawn; leave out temperature, or " +
+          "beams.",
+      );
+    }
+    const beams = count > 1 ? { count, lengthPenalty, stop } : null;
+    return { prompt, options: given, source: sourceFeed(plan, given.input), beams };
+  }
+
+  async #refuseUnknown(options: GenerateOptions, names: object): Promise<void> {
+    const known = Object.keys(names);
     if (Object.keys(options).every((name) => known.includes(name))) return;
     const { unknownName } = await import("../sdk/refusals.js");
     throw this.#error(`${unknownName("llm.generate", options, known)}`);
   }
 
-  #refuse(prompt: readonly number[], options: GenerateOptions): void {
+  #refuse(prompt: readonly number[], options: Partial<SourceOptions>): void {
     if (this.#busy) {
       throw this.#error(`${this.name} is generating a text; stop that first, or open it twice.`);
     }

@@ -25,6 +25,7 @@ export type {
   GenerateOptions,
   LanguageModel,
   LanguageStats,
+  SourceOptions,
 } from "../language/language-model.js";
 export type { LanguageOptions } from "../language/opener.js";
 export type { Entries, Feed, TensorData } from "../model/feeds.js";

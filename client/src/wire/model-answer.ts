@@ -12,6 +12,7 @@ export type PortDType = Schemas["PortDType"];
 export type PortWire = Schemas["Port"];
 export type PlanTensor = Schemas["PlanTensor"];
 export type DecoderWire = Schemas["PlanDecoder"];
+export type EncoderWire = Schemas["PlanEncoder"];
 export type StorageWire = Schemas["Storage"];
 export type WeightWire = Schemas["Weight"];
 export type ChunkWire = Schemas["Chunk"];

@@ -2459,9 +2459,9 @@ export interface components {
         };
         /**
          * PlanBucket
-         * @description Extents up to `most`, and above the bucket before it. Of each pair in `kernels` the second runs
-         *         in the place of the first, which is of the largest extent. What is spare of `most`, input number
-         *         `input` says to it, i32[1], in the place of the input of the dimension.
+         * @description Extents up to `most`, and above the bucket before it. Of each pair in `kernels` the second
+         *         runs in the place of the first, which is of the largest extent. What is spare of `most` it is
+         *         told by input number `input`, i32[1], in the place of that of the dimension.
          */
         readonly PlanBucket: {
             readonly input: number;
@@ -2530,9 +2530,13 @@ export interface components {
          *         The calls before `step` take `rows` tokens of the prompt from the place on, and go on to the
          *         prompt's last token at most. Of the others, which take a token, those from `head` to the last
          *         but one are of use only where the next token is asked for. `stop` are tokens that end a text.
+         *
+         *         The calls before `step` of a decoder with an `encoder` are that, and prompts are taken token by
+         *         token; for so many tokens as there are `rows` it runs once, as kernels are tuned for both.
          */
         readonly PlanDecoder: {
             readonly chosen: number;
+            readonly encoder?: components["schemas"]["PlanEncoder"];
             readonly head: number;
             readonly length: number;
             readonly logits: number;
@@ -2542,6 +2546,29 @@ export interface components {
             readonly step: number;
             readonly stop: readonly number[];
             readonly token: number;
+            readonly vocabulary: number;
+        };
+        /**
+         * PlanEncoder
+         * @description An encoder says what of a decoder's plan reads a source, once for a text: all calls before
+         *         the decoder's `step`. What they leave of it are states that the calls of a token read.
+         *
+         *         `source` is the state with what is read: i32[length], tokens of a `vocabulary`, or with a
+         *         vocabulary of 0 a spectrogram f32[bands, frames] that always has as many frames. `spare` i32[1]
+         *         is the state that says how many places at the end of `length` there are not.
+         *
+         *         `cache` are the states that belong to one text of the decoder, its keys and values, with places
+         *         along the last axis but one: a page that follows several texts of a source at once has them of
+         *         each. A text begins with the tokens `start` unless told, and is never given those that are
+         *         `suppressed`.
+         */
+        readonly PlanEncoder: {
+            readonly cache: readonly number[];
+            readonly length: number;
+            readonly source: number;
+            readonly spare: number;
+            readonly start: readonly number[];
+            readonly suppressed?: readonly number[];
             readonly vocabulary: number;
         };
         /**

@@ -100,7 +100,8 @@ class AttentionShape:
 
     Scores are multiplied by `scale`, which is head_dim^-½ where it is 0, and with a `cap` become
     cap · tanh(score / cap). Each token sees the last `window` of them, itself among them, or with 0
-    all.
+    all. Where they are `biased`, something is added to scores that depends on how long ago the
+    token is.
     """
 
     heads: int
@@ -110,6 +111,7 @@ class AttentionShape:
     scale: float = 0.0
     cap: float = 0.0
     window: int = 0
+    biased: bool = False
 
     @property
     def shared(self) -> int:
@@ -193,8 +195,9 @@ def decode_attention(shape: AttentionShape, cache: DType = DType.F32) -> Program
     Inputs: projected[1, (heads + 2 kv_heads) · head_dim] has the queries, then the keys, then the
     values of the token; cosines and sines[length, head_dim / 2] of the rotary embedding, which
     turns entry d with entry d + head_dim / 2; position i32[4], whose first word is the token's
-    position. States: keys[kv_heads, head_dim / 4, length, 4] and values[kv_heads, length,
-    head_dim], both of `cache`; keys are kept rotated.
+    position; where scores are biased, biases[heads, length] by how many tokens ago. States:
+    keys[kv_heads, head_dim / 4, length, 4] and values[kv_heads, length, head_dim], both of
+    `cache`; keys are kept rotated.
     """
     heads, kv_heads, head_dim, length = shape.heads, shape.kv_heads, shape.head_dim, shape.length
     half = head_dim // 2
@@ -219,6 +222,8 @@ def decode_attention(shape: AttentionShape, cache: DType = DType.F32) -> Program
     score = read("rotated", h, d) * read("new_keys", h // shape.shared, d // LANES, t, d % LANES)
     seen = shape.seen(t, here)
     scored = shape.scored(read("scores", h, t))
+    if shape.biased:
+        scored = scored + read("biases", h, largest(here - t, Integer(0)))
     power = Call(Function.EXP, read("masked", h, t) - read("most", h))
     head = n // head_dim
     mixed = read("power", head, t) * read("new_values", head // shape.shared, t, n % head_dim)
@@ -228,6 +233,7 @@ def decode_attention(shape: AttentionShape, cache: DType = DType.F32) -> Program
             Input("cosines", "f32", (length, half)),
             Input("sines", "f32", (length, half)),
             Input("position", "i32", (STATE,)),
+            *((Input("biases", "f32", (heads, length)),) if shape.biased else ()),
             Input("keys", cache, (kv_heads, head_dim // LANES, length, LANES)),
             Input("values", cache, (kv_heads, length, head_dim)),
         ),

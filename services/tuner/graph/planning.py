@@ -86,7 +86,7 @@ def _needs(graph: Graph, weights: PlanWeights) -> tuple[Need, ...]:
         Need.RANGES: bool(graph.axes),
         Need.BUCKETS: any(axis.buckets for axis in graph.axes),
     }
-    return tuple(need for need in Need if present[need])
+    return tuple(need for need in Need if present.get(need))
 
 
 def _state(graph: Graph, name: str) -> PlanState:

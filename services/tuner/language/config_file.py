@@ -103,7 +103,7 @@ class _Stop(Struct, frozen=True, kw_only=True):
 def read_config(folder: Path, length: int | None = None) -> LanguageConfig:
     """Raises InvalidInput for a file that is no config, and UnsupportedModel for a model of another
     shape. `length` is the room for tokens that is asked for."""
-    config = config_of(_document(folder / CONFIG), length)
+    config = config_of(json_document(folder / CONFIG), length)
     return replace(config, stop=stop_tokens(folder))
 
 
@@ -113,7 +113,7 @@ def stop_tokens(*folders: Path) -> tuple[int, ...]:
     for folder in folders:
         for name in ("generation_config.json", CONFIG):
             if (folder / name).is_file():
-                told = _read(_document(folder / name), _Stop, name).eos_token_id
+                told = read_document(json_document(folder / name), _Stop, name).eos_token_id
                 if told is not None:
                     return (told,) if isinstance(told, int) else tuple(told)
     return ()
@@ -125,7 +125,7 @@ def config_of(document: Mapping[str, Any], length: int | None = None) -> Languag
         raise UnsupportedModel(
             f"model_type {str(kind)[:40]!r} is none of {', '.join(KNOWN)}; export the model to ONNX"
         )
-    told = _read(document, _Config, CONFIG)
+    told = read_document(document, _Config, CONFIG)
     _refuse_variants(told)
     heads, rotary = told.num_attention_heads, _rotary(told, windowed=False)
     config = LanguageConfig(
@@ -269,7 +269,8 @@ def _told_or(value: bool | None, usual: bool) -> bool:
     return usual if value is None else value
 
 
-def _document(path: Path) -> Mapping[str, Any]:
+def json_document(path: Path) -> Mapping[str, Any]:
+    """Raises InvalidInput for a file that cannot be read, or is no object of JSON."""
     try:
         document = loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -282,7 +283,8 @@ def _document(path: Path) -> Mapping[str, Any]:
 Told = TypeVar("Told", bound=Struct)
 
 
-def _read(document: Mapping[str, Any], kind: type[Told], name: str) -> Told:
+def read_document(document: Mapping[str, Any], kind: type[Told], name: str) -> Told:
+    """`name` is the file's. Raises InvalidInput for a document that is not of the kind."""
     try:
         return convert(document, kind)
     except ValidationError as error:

@@ -14,9 +14,17 @@ import {
 import type { Stored } from "../../executor/golden-tensors.js";
 import type { Loaded, LoadOrder } from "../../executor/messages.js";
 import { checked } from "../../executor/output-check.js";
-import type { DecoderWire, PlanTensor, PlanWire } from "../../wire/model-answer.js";
-import { type DecodeOrder, goldenOrder, readOrder, type Sampling } from "../decode-order.js";
+import type { DecoderWire, EncoderWire, PlanTensor, PlanWire } from "../../wire/model-answer.js";
+import { beamSearch } from "../beam-search.js";
+import {
+  type DecodeOrder,
+  goldenOrder,
+  readOrder,
+  type Sampling,
+  type SourceFeed,
+} from "../decode-order.js";
 import { Adjustment } from "./adjuster.js";
+import { BeamCaches } from "./beam-caches.js";
 import { drawn, likeliest } from "./sampler.js";
 
 /**
@@ -128,11 +136,16 @@ export class DecoderSteps {
 
   /** The tokens that an order asks for, as `run` of a model. */
   async ran(order: DecodeOrder, aborted: () => boolean): Promise<RunResult | null> {
-    const { place, prompt, tokens, sampling, logits } = order;
+    const { place, prompt, tokens, sampling, logits, source, beams } = order;
+    if (source !== null && !(await this.#encode(source, aborted))) return null;
     if (place !== null) {
       if (!(await this.#prefill(place, prompt, aborted))) return null;
       const first = place + prompt.length;
       this.#adjustment = order.adjusted ? new Adjustment(order.known, first) : null;
+    }
+    if (beams !== null) {
+      const text = await this.#likeliestText(order, beams.count, aborted);
+      return text && { outputs: [text, new Float32Array(0)], times: untimed() };
     }
     const chosen = new Int32Array(tokens);
     for (let index = 0; index < tokens; index++) {
@@ -143,20 +156,54 @@ export class DecoderSteps {
     return { outputs: [chosen, last], times: untimed() };
   }
 
+  /** Has the encoder read a source; false where it was aborted. */
+  #encode({ entries, spare }: SourceFeed, aborted: () => boolean): Promise<boolean> {
+    const { encoder, step } = this.#decoder as DecoderWire & { readonly encoder: EncoderWire };
+    this.#entries(encoder.source).fill(0).set(entries);
+    this.#entries(encoder.spare)[0] = spare;
+    return this.#calls(0, step, aborted);
+  }
+
+  /** The tokens that `beamSearch` finds behind a prompt whose last token is next; null where aborted. */
+  #likeliestText(
+    order: DecodeOrder,
+    count: number,
+    aborted: () => boolean,
+  ): Promise<Int32Array<ArrayBuffer> | null> {
+    const { encoder, length, step, head } = this.#decoder;
+    const states = (encoder?.cache ?? []).map((index) => {
+      const { shape } = this.#plan.tensors[index] as PlanTensor;
+      return { entries: this.#entries(index) as Float32Array, width: shape.at(-1) as number };
+    });
+    const caches = new BeamCaches(states, length, count);
+    const [, [first = 0]] = this.place;
+    caches.save(0, 0, first);
+    return beamSearch(order, {
+      logits: async (slot, token, place) => {
+        caches.load(slot, place);
+        this.place = [token, [place, place + 1, 0, 0]];
+        if (!(await this.#calls(step, head + 1, aborted))) return null;
+        caches.save(slot, place, place + 1);
+        return this.#at("logits") as Float32Array;
+      },
+      copy: (from, to, places) => caches.copy(from, to, places),
+    });
+  }
+
   /** All tokens of a prompt but the last, without the head; false where it was aborted. */
   async #prefill(
     place: number,
     prompt: readonly number[],
     aborted: () => boolean,
   ): Promise<boolean> {
-    const { rows, step, head } = this.#decoder;
+    const { rows, step, head, encoder } = this.#decoder;
     const end = place + prompt.length;
     this.#at("prompt").set(prompt, place);
     this.#at("position").set([place, end, 0, 0]);
     this.#at("token").set(prompt.slice(0, 1));
     for (let here = place; here < end - 1; ) {
       const left = end - 1 - here;
-      const isBlock = left > FEW * rows;
+      const isBlock = encoder === undefined && left > FEW * rows;
       const ran = isBlock
         ? await this.#calls(0, step, aborted)
         : (await this.#calls(step, head, aborted)) && (await this.#advance(aborted));
@@ -195,7 +242,11 @@ export class DecoderSteps {
 
   /** The entries of one of the decoder's tensors, in memory. */
   #at(name: "token" | "position" | "prompt" | "logits" | "chosen"): Float32Array | Int32Array {
-    const { dtype, shape, at = 0 } = this.#plan.tensors[this.#decoder[name]] as PlanTensor;
+    return this.#entries(this.#decoder[name]);
+  }
+
+  #entries(index: number): Float32Array | Int32Array {
+    const { dtype, shape, at = 0 } = this.#plan.tensors[index] as PlanTensor;
     const view = viewOf(this.#memory.buffer, dtype, this.#activations + at, productOf(shape));
     return view as Float32Array | Int32Array;
   }

@@ -21,9 +21,17 @@ import type { Stored } from "../../executor/golden-tensors.js";
 import type { Loaded, LoadOrder } from "../../executor/messages.js";
 import { checked } from "../../executor/output-check.js";
 import { now } from "../../timing/clock.js";
-import type { DecoderWire } from "../../wire/model-answer.js";
-import { type DecodeOrder, goldenOrder, MOST_STEPS, readOrder } from "../decode-order.js";
+import type { DecoderWire, PlanTensor } from "../../wire/model-answer.js";
+import { beamSearch } from "../beam-search.js";
+import {
+  type DecodeOrder,
+  goldenOrder,
+  MOST_STEPS,
+  readOrder,
+  type SourceFeed,
+} from "../decode-order.js";
 import { Adjuster } from "./adjuster.js";
+import { BeamSlots } from "./beam-slots.js";
 import { callsAtOnce, FIRST_CALLS } from "./block-slices.js";
 import { TokenSampler } from "./sampler.js";
 
@@ -40,6 +48,12 @@ const LOGITS_AT = MOST_STEPS * TOKEN_BYTES;
 
 /** The buffers that a page writes and reads, and which calls are which. */
 interface Places extends Pick<DecoderWire, "vocabulary" | "rows" | "step" | "head"> {
+  /** What an encoder reads, and the keys and values of a text behind it; null without an encoder. */
+  readonly encoder: {
+    readonly source: GPUBuffer;
+    readonly spare: GPUBuffer;
+    readonly cache: readonly GPUBuffer[];
+  } | null;
   readonly token: GPUBuffer;
   readonly position: GPUBuffer;
   readonly prompt: GPUBuffer;
@@ -98,12 +112,20 @@ export class GpuDecoder implements Executor {
 
   /** Throws KernelZooError: memory, run. */
   static of(order: LoadOrder, loaded: LoadedPlan<BoundCall>): Promise<GpuDecoder> {
-    const { vocabulary, rows, step, head } = order.answer.plan.decoder as DecoderWire;
+    const { plan } = order.answer;
+    const { vocabulary, rows, step, head, encoder: reader } = plan.decoder as DecoderWire;
     const { placement, of } = loaded.buffers;
+    const state = (tensor: number): GPUBuffer => {
+      return of({ kind: "state", index: (plan.tensors[tensor] as PlanTensor).state as number });
+    };
+    const encoder = reader
+      ? { source: state(reader.source), spare: state(reader.spare), cache: reader.cache.map(state) }
+      : null;
     const [token, position, prompt] = placement.inputs.map(of) as [GPUBuffer, GPUBuffer, GPUBuffer];
     const [logits] = placement.outputs.map(of) as [GPUBuffer];
     const chosen = of(placement.calls[head + 1]?.at(-1) as BufferOf);
-    const places = { vocabulary, rows, step, head, token, position, prompt, logits, chosen };
+    const words = { token, position, prompt, logits, chosen };
+    const places = { vocabulary, rows, step, head, ...words, encoder };
     const bytes = LOGITS_AT + logits.size;
     return loaded.open.scoped(() => {
       const { device } = loaded.open;
@@ -155,6 +177,7 @@ export class GpuDecoder implements Executor {
 
   /** The tokens that an order asks for, as `run`. */
   async decoded(order: DecodeOrder, aborted: () => boolean): Promise<RunResult | null> {
+    if (order.beams !== null) return this.#likeliestText(order, order.beams.count, aborted);
     const outputs = await this.#runs.run(
       (staging) => this.#submit(order, staging, aborted),
       (staging) => this.#read(order, staging),
@@ -162,16 +185,80 @@ export class GpuDecoder implements Executor {
     return outputs && { outputs, times: untimed() };
   }
 
+  /** The tokens that `beamSearch` finds; null where the run was aborted. */
+  async #likeliestText(
+    order: DecodeOrder,
+    count: number,
+    aborted: () => boolean,
+  ): Promise<RunResult | null> {
+    const { open } = this.plan;
+    const { logits, token, position, encoder, step, head, vocabulary } = this.#at;
+    let text: Int32Array<ArrayBuffer> | null = null;
+    const search = async (staging: GPUBuffer): Promise<boolean> => {
+      if (!(await this.#begin(order, aborted))) return false;
+      const states = encoder?.cache ?? [];
+      const slots = await open.scoped(() => new BeamSlots(open.device, states, count), LIMIT_MS);
+      try {
+        this.#handOver((encoding) => slots.save(encoding, 0));
+        text = await beamSearch(order, {
+          logits: async (slot, next, place) => {
+            if (aborted()) return null;
+            open.device.queue.writeBuffer(token, 0, Int32Array.of(next));
+            open.device.queue.writeBuffer(position, 0, Int32Array.of(place, place + 1, 0, 0));
+            this.#handOver((encoding) => {
+              slots.load(encoding, slot);
+              this.#encode(encoding, (_pass, calls) => calls(step, head + 1));
+              slots.save(encoding, slot);
+              encoding.copyBufferToBuffer(logits, 0, staging, LOGITS_AT, logits.size);
+            });
+            const mapped = this.#nudger.during(staging.mapAsync(GPUMapMode.READ));
+            await open.settled(mapped, LIMIT_MS);
+            const entries = new Float32Array(staging.getMappedRange(), LOGITS_AT, vocabulary);
+            const own = entries.slice();
+            staging.unmap();
+            return own;
+          },
+          copy: (from, to) => this.#handOver((encoding) => slots.copy(encoding, from, to)),
+        });
+      } finally {
+        slots.dispose();
+      }
+      return text !== null;
+    };
+    return this.#runs.run(search, async () => {
+      return { outputs: [text as Int32Array<ArrayBuffer>], times: untimed() };
+    });
+  }
+
+  /** Has the encoder read a new source, and takes a prompt; false where the run was aborted. */
+  async #begin(order: DecodeOrder, aborted: () => boolean): Promise<boolean> {
+    await this.stored;
+    const { place, prompt, source } = order;
+    if (source !== null && !(await this.#encodeSource(source, aborted))) return false;
+    return place === null || this.#prefill(place, prompt, aborted);
+  }
+
+  async #encodeSource({ entries, spare }: SourceFeed, aborted: () => boolean): Promise<boolean> {
+    const { encoder } = this.#at;
+    if (encoder === null || aborted()) return false;
+    const { queue } = this.plan.open.device;
+    const whole = new Uint8Array(encoder.source.size);
+    whole.set(new Uint8Array(entries.buffer, entries.byteOffset, entries.byteLength));
+    queue.writeBuffer(encoder.source, 0, whole);
+    queue.writeBuffer(encoder.spare, 0, Int32Array.of(spare));
+    return this.#submitBlock(aborted);
+  }
+
   /** Submits all steps; false where the run was aborted. */
   async #submit(order: DecodeOrder, staging: GPUBuffer, aborted: () => boolean): Promise<boolean> {
     await this.stored;
-    const { place, prompt, tokens, logits } = order;
+    const { place, tokens, logits } = order;
     const chooser = await this.#chooserOf(order);
     if (aborted()) return false;
     chooser?.sampler.write(order.sampling);
     chooser?.adjuster?.write(order.sampling);
     if (place !== null) chooser?.adjuster?.begin(order.known);
-    if (place !== null && !(await this.#prefill(place, prompt, aborted))) return false;
+    if (!(await this.#begin(order, aborted))) return false;
     for (let index = 0; index < tokens; index++) {
       if (aborted()) return false;
       this.#step(staging, chooser, logits && index === tokens - 1, index);
@@ -218,9 +305,9 @@ export class GpuDecoder implements Executor {
    * false where it was aborted.
    */
   async #submitPart(last: number, aborted: () => boolean): Promise<boolean> {
-    const { rows } = this.#at;
+    const { rows, encoder } = this.#at;
     const left = last - this.#place;
-    if (left > FEW) {
+    if (left > FEW && encoder === null) {
       if (!(await this.#submitBlock(aborted))) return false;
       this.#place += Math.min(rows, left);
     } else {
@@ -233,7 +320,7 @@ export class GpuDecoder implements Executor {
   }
 
   /**
-   * Submits a block in a few submissions, or in many that are waited for where the GPU is weak or
+   * Submits a block, or an encoder, in a few submissions, or in many that are waited for where the GPU is weak or
    * not known yet; false where it was aborted.
    */
   async #submitBlock(aborted: () => boolean): Promise<boolean> {
