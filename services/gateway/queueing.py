@@ -54,7 +54,9 @@ class Batch:
 
 
 def unconfirmed(called: Sequence[CallTimeRow]) -> tuple[CallTimeRow, ...]:
-    return tuple(row for row in called if row.state != EntryState.CONFIRMED)
+    """Lists what a page may find a faster kernel for. Those of short extents are none of it: a page
+    proves kernels by its golden outputs, which are of the largest."""
+    return tuple(row for row in called if row.calls and row.state != EntryState.CONFIRMED)
 
 
 def tried(called: Sequence[CallTimeRow], queued: Sequence[QueuedRow]) -> tuple[Tried, ...]:

@@ -48,6 +48,11 @@ def names(found: tuple[Batch, ...]) -> list[str]:
     return [" ".join(str(row.candidate_id) for row in batch.candidates) for batch in found]
 
 
+def test_a_page_is_sent_nothing_of_kernels_that_only_short_extents_call() -> None:
+    left = tried([called("large", 2, 9, None), called("short", 0, 9, None)], space("short", 2))
+    assert [each.workload_key for each in left] == ["large"]
+
+
 def test_what_may_win_most_time_comes_first_and_each_workload_before_the_second_of_any() -> None:
     left = tried(
         [
