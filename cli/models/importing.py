@@ -159,6 +159,20 @@ def _written(model: "PlannedModel", weights: Path, told: Told) -> ImportedModel:
     return _imported(model, weights)
 
 
+def _written_of(file: Path, model: "PlannedModel", weights: Path, told: Told) -> ImportedModel:
+    """With what pages that have the file need: its hashes, and which weights lie in it."""
+    from services.tuner.graph.original_map import original_map
+    from services.tuner.graph.source_hashes import read_source
+
+    source = read_source(file)
+    planned = [weight for plan in model.plans for weight in plan.weights]
+    return replace(
+        _written(model, weights, told),
+        source_hashes=SourceHashes(graph=source.hashes.graph, weights=source.hashes.weights),
+        original=original_map(model.weights, planned, source.places),
+    )
+
+
 def _imported(model: "PlannedModel", weights: Path) -> ImportedModel:
     """`weights` is written already."""
     programs = (each for each in model.workloads if isinstance(each, ProgramWorkload))
@@ -221,8 +235,7 @@ def _network(
         lines += _quantised_told(found, wanted, networks[0])
     storing = wanted.storing(usual)
     model = plan_graphs(computed_graphs, dimensions, name, storing=storing, right=right)
-    hashes = _source_hashes(file)
-    made = replace(_written(model, weights, told), remarks=lines, source_hashes=hashes)
+    made = replace(_written_of(file, model, weights, told), remarks=lines)
     if not (read.has_f16_weights if f16 is None else f16):
         return made
     told("planning it with values of f16")
@@ -337,15 +350,8 @@ def _range(
         wanted.storing(usual),
         batch,
     )
-    lines, hashes = _remarks(file, read.opsets[""]), _source_hashes(file)
-    return replace(_written(model, weights, told), remarks=lines, source_hashes=hashes)
-
-
-def _source_hashes(file: Path) -> SourceHashes:
-    from services.tuner.graph.source_hashes import source_hashes
-
-    found = source_hashes(file)
-    return SourceHashes(graph=found.graph, weights=found.weights)
+    made = _written_of(file, model, weights, told)
+    return replace(made, remarks=_remarks(file, read.opsets[""]))
 
 
 def _remarks(file: Path, opset: int) -> tuple[str, ...]:

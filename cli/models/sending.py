@@ -25,7 +25,8 @@ class ImportedModel:
     same with values or a cache of f16, for WebGPU; with a cache of f16 the weights are the same.
     `wide`: nodes of that whose values stay f32. `remarks` are sentences on the file that who adds
     it should know. `source_hashes` are those of the file; None for a language model, which no page
-    opens by its file.
+    opens by its file. `original` says which of the weights lie in the file
+    (services/tuner/graph/original_map.py); None where few do.
     """
 
     plans: tuple[Plan, ...]
@@ -36,6 +37,7 @@ class ImportedModel:
     wide: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     source_hashes: SourceHashes | None = None
+    original: bytes | None = None
 
     @property
     def parts(self) -> "tuple[ImportedModel, ...]":
@@ -78,12 +80,13 @@ def send(
 def _send_plans(
     gateway: GatewayClient, part: ImportedModel, weights: str | None, weights_url: str | None
 ) -> Iterator[PlanRequest]:
+    original = None if part.original is None else _send_bytes(gateway, part.original)
     for plan, golden in zip(part.plans, part.golden, strict=True):
-        body = plan_bytes(plan)
-        for each in (body, golden):
-            _send_bytes(gateway, each)
-        plan_hash = sha256(body).hexdigest()
-        yield PlanRequest(plan=plan_hash, weights=weights, weights_url=weights_url)
+        plan_hash = _send_bytes(gateway, plan_bytes(plan))
+        _send_bytes(gateway, golden)
+        yield PlanRequest(
+            plan=plan_hash, weights=weights, weights_url=weights_url, original=original
+        )
 
 
 def _name(plans: Sequence[Plan]) -> str:
@@ -93,10 +96,12 @@ def _name(plans: Sequence[Plan]) -> str:
     return names.pop()
 
 
-def _send_bytes(gateway: GatewayClient, body: bytes) -> None:
+def _send_bytes(gateway: GatewayClient, body: bytes) -> str:
+    """Gives their hash."""
     name = sha256(body).hexdigest()
     if not gateway.has_blob(name):
         gateway.put_blob(name, len(body), iter((body,)))
+    return name
 
 
 def _send_weights(gateway: GatewayClient, path: Path, told: Told) -> str:

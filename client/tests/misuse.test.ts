@@ -106,6 +106,7 @@ test("every option that the types name is known", async (t) => {
   const ofModels = { ...graphs, ...tuned, check: undefined };
   const model = all<ModelOptions>({
     ...{ ...ofModels, dimensions: undefined, backend: undefined, save: undefined, runs: undefined },
+    weights: undefined,
   });
   await assert.rejects(zoo.model("network", model), noWorkers);
   const language = all<LanguageOptions>({

@@ -21,7 +21,8 @@ LEAST_GAIN = 0.02
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
     """A plan as it is registered. Without `weights_sha256` the weights are at `weights_url`. One
-    with values of `f16` is for WebGPU alone, and stands beside one of f32."""
+    with values of `f16` is for WebGPU alone, and stands beside one of f32. `original_sha256` is the
+    file that says which weights lie in the author's file, where there is one."""
 
     dimensions: Mapping[str, int]
     plan_sha256: str
@@ -32,6 +33,8 @@ class StoredPlan:
     golden_sha256: str
     golden_bytes: int
     f16: bool = False
+    original_sha256: str | None = None
+    original_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +164,11 @@ def put_plan(model: str, position: int, plan: StoredPlan) -> Query[PlanIdRow]:
         sql="""
             INSERT INTO model_plan (model, position, dimensions, plan_sha256, plan_bytes,
                                     weights_sha256, weights_bytes, weights_url,
-                                    golden_sha256, golden_bytes, f16)
+                                    golden_sha256, golden_bytes, f16, original_sha256,
+                                    original_bytes)
             VALUES (%(model)s, %(position)s, %(dimensions)s::jsonb, %(plan)s, %(plan_bytes)s,
                     %(weights)s, %(weights_bytes)s, %(weights_url)s, %(golden)s, %(golden_bytes)s,
-                    %(f16)s)
+                    %(f16)s, %(original)s, %(original_bytes)s)
             RETURNING id
         """,
         parameters={
@@ -179,6 +183,8 @@ def put_plan(model: str, position: int, plan: StoredPlan) -> Query[PlanIdRow]:
             "golden": plan.golden_sha256,
             "golden_bytes": plan.golden_bytes,
             "f16": plan.f16,
+            "original": plan.original_sha256,
+            "original_bytes": plan.original_bytes,
         },
         row=PlanIdRow,
     )
@@ -229,7 +235,8 @@ def plans(name: str) -> Query[PlanRow]:
         sql="""
             SELECT p.id, p.model, m.source, m.added_at, p.dimensions, p.plan_sha256, p.plan_bytes,
                    p.weights_sha256, p.weights_bytes, p.weights_url, p.golden_sha256,
-                   p.golden_bytes, p.f16, (SELECT serial FROM publication) AS serial
+                   p.golden_bytes, p.f16, p.original_sha256, p.original_bytes,
+                   (SELECT serial FROM publication) AS serial
             FROM model m JOIN model_plan p ON p.model = m.name
             WHERE m.name = %(name)s ORDER BY p.position
         """,
@@ -267,8 +274,9 @@ def files() -> Query[HashRow]:
     return Query(
         sql="""
             SELECT DISTINCT sha256 FROM model_plan
-            CROSS JOIN LATERAL unnest(ARRAY[plan_sha256, weights_sha256, golden_sha256])
-                AS file (sha256)
+            CROSS JOIN LATERAL unnest(
+                ARRAY[plan_sha256, weights_sha256, original_sha256, golden_sha256]
+            ) AS file (sha256)
             WHERE sha256 IS NOT NULL
         """,
         row=HashRow,

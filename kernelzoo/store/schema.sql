@@ -834,6 +834,8 @@ CREATE TABLE model_plan (
     golden_sha256 text NOT NULL CHECK (golden_sha256 ~ '^[0-9a-f]{64}$'),
     golden_bytes bigint NOT NULL,
     f16 boolean NOT NULL DEFAULT false,
+    original_sha256 text CHECK (original_sha256 ~ '^[0-9a-f]{64}$'),
+    original_bytes bigint NOT NULL DEFAULT 0,
     UNIQUE (model, dimensions, f16),
     UNIQUE (model, position),
     CHECK ((weights_sha256 IS NULL) = (weights_url <> ''))
@@ -841,6 +843,8 @@ CREATE TABLE model_plan (
 COMMENT ON COLUMN model_plan.dimensions IS 'What the model leaves open, as {"batch": 1, "sequence": 128}.';
 COMMENT ON COLUMN model_plan.f16 IS
     'Whether its values are f16 in memory: pages with WebGPU are given it, others the plan of f32.';
+COMMENT ON COLUMN model_plan.original_sha256 IS
+    'The file that says which weights lie in the file that the model was imported from (services/tuner/graph/original_map.py).';
 COMMENT ON COLUMN model_plan.weights_url IS 'Where the author keeps the weights; '''' where the zoo does.';
 
 CREATE TABLE model_workload (

@@ -174,6 +174,12 @@ def weights_of(row: StoredPlan) -> FileWire:
     return blob_url(row.weights_sha256, row.weights_bytes)
 
 
+def original_of(row: StoredPlan) -> FileWire | None:
+    if row.original_sha256 is None:
+        return None
+    return blob_url(row.original_sha256, row.original_bytes)
+
+
 def blob_url(name: str, size_bytes: int) -> FileWire:
     return FileWire(url=f"/v1/blobs/{name}", sha256=name, size_bytes=size_bytes)
 

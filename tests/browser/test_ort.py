@@ -1,10 +1,12 @@
 """An application of onnxruntime-web runs on a zoo's kernels, and on that where it cannot."""
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import onnx
@@ -180,6 +182,34 @@ def test_without_a_zoo_onnxruntime_runs_and_without_both_the_reason_is_told(
     call(page, "configure", {})
     found = call(page, "compared", f"{address}/affine.onnx", [row(1)])
     assert found["own"]["engines"][0]["why"] == "env.kernelzoo names no zoo."
+
+
+def test_weights_are_taken_from_the_file_that_the_page_has(
+    page: Page, address: str, stack: Stack
+) -> None:
+    with urlopen(f"{stack.url}/v1/models/encoder") as answer:  # noqa: S310 - the test's own
+        (plan,) = json.load(answer)["plans"]
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    runs = [sentence(LONGEST), sentence(3)]
+    found = call(page, "compared", f"{address}/encoder.onnx", runs)
+    assert_equal(found)
+    assert f"{stack.url}{plan['original']['url']}" in asked
+    assert f"{stack.url}{plan['weights']['url']}" not in asked
+    # Without the map they are the zoo's.
+    page.route(f"**{plan['original']['url']}", lambda route: route.abort())
+    found = call(page, "compared", f"{address}/encoder.onnx", runs)
+    assert_equal(found)
+    assert {each["engine"] for each in found["own"]["engines"]} == {"kernelzoo"}
+    assert f"{stack.url}{plan['weights']['url']}" in asked
+
+
+def test_settings_are_onnxruntimes_own_once_it_runs(page: Page, address: str) -> None:
+    found = call(page, "settings", f"{address}/unknown.onnx")
+    assert found["engine"] == "onnxruntime-web"
+    assert found["taken"] == [60_000, 1, "error"]
+    assert found["linked"] == [50_000, "a device"]
+    assert found["web"]
 
 
 def test_what_onnxruntime_refuses_is_refused_in_its_way(page: Page, address: str) -> None:

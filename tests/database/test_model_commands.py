@@ -29,7 +29,7 @@ from kernelzoo.signing import new_seed
 from kernelzoo.store import zoo
 from kernelzoo.store.blocking import execute
 from services.gateway.wire.models import ModelCoverage
-from services.tuner.graph.source_hashes import source_hashes
+from services.tuner.graph.source_hashes import read_source
 from services.tuner.language.checkpoint import Seeded
 from services.tuner.language.config_file import config_of
 from tests.database.client import OPERATOR_KEY, open_agent
@@ -115,7 +115,7 @@ def test_a_page_that_has_the_file_finds_the_models_that_were_imported_from_it(
     run: Run, http: TestClient, tmp_path: Path
 ) -> None:
     file = tmp_path / "tiny.onnx"
-    graph = source_hashes(file)
+    graph = read_source(file).hashes
 
     def found() -> list[tuple[str, str]]:
         answer = http.get(f"/v1/graphs/{graph.graph}")
@@ -131,7 +131,7 @@ def test_a_page_that_has_the_file_finds_the_models_that_were_imported_from_it(
         onnx.numpy_helper.from_array(np.eye(8, 512, dtype="f4"), "w")
     )
     onnx.save(larger, file)
-    wide = source_hashes(file)
+    wide = read_source(file).hashes
     added = run("add", str(file), "--name", "b", "--dim", "sequence=4", "--replace")
     assert added.exit_code == 0, added.output
     assert found() == [("a", graph.weights)]

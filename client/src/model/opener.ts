@@ -148,7 +148,16 @@ export class Opener {
       // The next run rejects with it.
     } finally {
       this.#order.signal?.removeEventListener("abort", this.#abort);
+      this.#freeWeights();
     }
+  }
+
+  /** Gives back a file of weights that the page gave: what is opened again reads the zoo's. */
+  #freeWeights(): void {
+    const { served: answer, ...others } = this.answered;
+    if (answer === undefined) return;
+    URL.revokeObjectURL(this.answer.weights.url);
+    this.answered = { ...others, answer };
   }
 
   readonly #abort = (): void => this.#session?.end(this.#order.signal?.reason);

@@ -13,12 +13,22 @@ export type Dimensions = Readonly<Record<string, number>>;
 export interface Answered {
   readonly answer: ModelAnswer;
   readonly origin: string;
+  /** The answer of the zoo, where weights are read from a file of the page until it is complete. */
+  readonly served?: ModelAnswer;
   /** The reason why it is not for the target that was asked for. */
   readonly reason?: string | null;
   /** Its kernels, where they are kept on the device. */
   readonly modules?: readonly KeptModule[];
   /** Asks for the model on WebAssembly, for a GPU that fails. */
   readonly spare?: () => Promise<Answered>;
+}
+
+/** Returns an answer whose weights are read from a file of the page, if that is of their size. */
+export function withWeights(answered: Answered, file: Blob | undefined): Answered {
+  const { answer } = answered;
+  if (file?.size !== answer.weights.size_bytes) return answered;
+  const weights = { ...answer.weights, url: URL.createObjectURL(file) };
+  return { ...answered, answer: { ...answer, weights }, served: answer };
 }
 
 export const isFile = (name: string): boolean => name.endsWith(".json");

@@ -10,7 +10,7 @@ import type { CompileWait } from "./compile-wait.js";
 import type { Host } from "./host.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
 import { Opener } from "./opener.js";
-import { type Answered, type Dimensions, isFile, requestModel } from "./request.js";
+import { type Answered, type Dimensions, isFile, requestModel, withWeights } from "./request.js";
 
 export interface ModelOptions extends TuneOptions {
   /**
@@ -24,6 +24,11 @@ export interface ModelOptions extends TuneOptions {
    * complete. A GPU that fails is replaced by WebAssembly.
    */
   readonly backend?: Backend;
+  /**
+   * The file of weights, where the page has it: it is read in the place of the zoo's if the plan that
+   * is served has one of that size, and held to its hashes.
+   */
+  readonly weights?: Blob;
   /**
    * Called with numbers while the zoo compiles kernels of a model that is new to it, while kernels and
    * weights arrive, and while the model is checked.
@@ -102,11 +107,14 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   const openBranch = (branch: Dimensions) =>
     openModel<Types>(host, name, { ...others, dimensions: branch });
   const { backend = host.backend } = choices;
+  const { weights } = choices;
+  const requested = async (from: Host, answer?: Promise<Answer<string>>): Promise<Answered> =>
+    withWeights(await requestModel(from, name, dimensions, answer), weights);
   let first = asked;
   const ask = () => {
     const answer = first;
     first = undefined;
-    return requestModel(host, name, dimensions, answer);
+    return requested(host, answer);
   };
   const { forbidden } = host;
   const waiting = { progress, signal };
@@ -123,7 +131,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
       ? onWasm()
       : import("./target-choice.js").then((target) =>
           target.chosen(host, backend, onWasm, async (deviceClass) => {
-            const askGpu = () => requestModel({ ...host, deviceClass }, name, dimensions);
+            const askGpu = () => requested({ ...host, deviceClass });
             const first = await askGpu();
             // Only a page that asks for the GPU waits for missing kernels; where they do not come,
             // the answer without them goes on.
@@ -131,8 +139,8 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
             return compiled(host, first, askGpu, waiting).catch(() => first);
           }),
         );
-  const requested = Promise.race([abortion(signal), targeted]);
-  requested.catch(() => undefined); // It is awaited when the worker is on its way.
+  const answering = Promise.race([abortion(signal), targeted]);
+  answering.catch(() => undefined); // It is awaited when the worker is on its way.
   const { check = true, memoryBytes } = choices;
   const keeping = save === undefined ? null : keptUnder(host, save);
   keeping?.catch(() => undefined);
@@ -144,7 +152,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
         : choices.runs && save === undefined
           ? import("../tuning/few-runs.js")
           : null;
-    const [answered, shaper, keptGraph] = await Promise.all([requested, shaping, keeping]);
+    const [answered, shaper, keptGraph] = await Promise.all([answering, shaping, keeping]);
     progress({ phase: "plan", loaded: 1, total: 1 });
     const target = targetOf(answered.answer);
     const tuned =

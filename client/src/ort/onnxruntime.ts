@@ -31,16 +31,36 @@ async function loaded(): Promise<Onnxruntime> {
   if (InferenceSession === undefined || own === undefined) {
     throw new TypeError("env.kernelzoo.fallback gave no onnxruntime-web.");
   }
-  const real = { InferenceSession, env: own };
-  configure(real);
-  return real;
+  return { InferenceSession, env: own };
 }
 
-/** Takes the page's settings over, but those that onnxruntime-web makes itself. */
+/** Settings of onnxruntime-web that are there only once it has started. */
+const MADE_LATER: Readonly<Record<string, readonly string[]>> = { webgpu: ["device", "adapter"] };
+
+/**
+ * Makes the settings of a page those of onnxruntime-web, whose own are read and written from then on.
+ */
+function link(page: object, real: object, later: readonly string[] = []): void {
+  // A project may have one onnxruntime-common for both.
+  if (page === real) return;
+  for (const name of new Set([...Object.keys(page), ...Object.keys(real), ...later])) {
+    const own = Object.getOwnPropertyDescriptor(page, name);
+    if (own?.get !== undefined) continue;
+    if (own?.value !== undefined) Reflect.set(real, name, own.value);
+    Object.defineProperty(page, name, {
+      get: () => Reflect.get(real, name),
+      set: (value) => Reflect.set(real, name, value),
+      configurable: true,
+      enumerable: true,
+    });
+  }
+}
+
+/** Settings that a page changed since the last session count from this one on. */
 function configure({ env: real }: Onnxruntime): void {
-  Object.assign(real.wasm, env.wasm);
-  Object.assign(real.webgpu, env.webgpu);
-  Object.assign(real.webgl, env.webgl);
+  for (const name of ["wasm", "webgpu", "webgl"] as const) {
+    link(env[name], real[name], MADE_LATER[name]);
+  }
   for (const name of ["logLevel", "debug", "trace"] as const) {
     if (env[name] !== undefined) Object.assign(real, { [name]: env[name] });
   }
@@ -56,8 +76,9 @@ export async function onnxruntimeSession(
   loading.catch(() => {
     loading = undefined;
   });
-  const { InferenceSession } = await loading;
-  return InferenceSession.create(model, options);
+  const real = await loading;
+  configure(real);
+  return real.InferenceSession.create(model, options);
 }
 
 /** A tensor of the real package, whose class is another one, as one of the page's. */

@@ -1,10 +1,11 @@
 /** Runs a session on the kernels of a zoo, by the plans of a model that it found by the file. */
 import { type InferenceSession, Tensor } from "onnxruntime-common";
 import { type Answer, ask } from "../gateway/request.js";
-import { type Backend, KernelZoo, type Model } from "../sdk/index.js";
+import { type Backend, KernelZoo, KernelZooError, type Model } from "../sdk/index.js";
 import type { Schemas } from "../wire/types.js";
 import type { NamedZoo } from "./env.js";
 import { type GraphPorts, graphPorts } from "./graph-ports.js";
+import { weightsByMap } from "./own-weights.js";
 import {
   type ChosenPlan,
   chosenPlan,
@@ -53,7 +54,7 @@ function refuseOptions({ preferredOutputLocation: place, enableGraphCapture }: O
   }
 }
 
-async function downloaded(url: string): Promise<Uint8Array> {
+async function downloaded(url: string | URL): Promise<Uint8Array> {
   const response = await fetch(url);
   if (!response.ok) throw new Unserved(`${url} answered ${response.status}.`);
   return new Uint8Array(await response.arrayBuffer());
@@ -80,17 +81,22 @@ function answeredValue<T>(answer: Answer<T>): T {
   throw new Unserved(answer.kind === "empty" ? "The zoo answered nothing." : answer.detail);
 }
 
+function addressAt({ url }: NamedZoo, path: string): URL {
+  const base = new URL(url, globalThis.document?.baseURI);
+  if (!base.pathname.endsWith("/")) base.pathname += "/";
+  return new URL(`.${path}`, base);
+}
+
 /** Asks which model was imported from a file. Throws Unserved where none was. */
 async function modelOf(
-  { url, timeoutMs = TIMEOUT_MS }: NamedZoo,
+  settings: NamedZoo,
   file: Uint8Array,
   options: Options,
 ): Promise<ModelDocument> {
-  const base = new URL(url, globalThis.document?.baseURI);
-  if (!base.pathname.endsWith("/")) base.pathname += "/";
+  const { timeoutMs = TIMEOUT_MS } = settings;
   const { graph, weights } = await sourceHashes(file);
   const [answer, own] = await Promise.all([
-    ask<Schemas["ModelsOfGraph"]>(new URL(`./v1/graphs/${graph}`, base), {
+    ask<Schemas["ModelsOfGraph"]>(addressAt(settings, `/v1/graphs/${graph}`), {
       signal: AbortSignal.timeout(timeoutMs),
     }),
     weights(besideOf(options)),
@@ -105,19 +111,38 @@ async function modelOf(
   );
 }
 
+/** The weights of a plan, of the page's own file; undefined where they are to be the zoo's. */
+async function ownWeights(
+  settings: NamedZoo,
+  { original, weights }: DocumentedPlan,
+  file: Uint8Array,
+  options: Options,
+): Promise<Blob | undefined> {
+  if (!original) return undefined;
+  try {
+    const map = await downloaded(addressAt(settings, original.url));
+    return await weightsByMap(map, weights.size_bytes, file, besideOf(options));
+  } catch {
+    // What lacks is only what spares a download.
+    return undefined;
+  }
+}
+
 /** A file whose model the zoo has, before any of it is open. */
 export class ZooSession {
   readonly name: string;
   readonly ports: GraphPorts;
   readonly #plans: readonly DocumentedPlan[];
-  readonly #open: (plan: DocumentedPlan) => Promise<Model>;
+  readonly #open: (plan: DocumentedPlan, ownWeights: boolean) => Promise<Model>;
+  /** Plans whose weights the page could not put together. */
+  readonly #unlike = new Set<DocumentedPlan>();
   readonly #models = new Map<DocumentedPlan, Promise<Model>>();
 
   private constructor(
     name: string,
     ports: GraphPorts,
     plans: readonly DocumentedPlan[],
-    open: (plan: DocumentedPlan) => Promise<Model>,
+    open: (plan: DocumentedPlan, ownWeights: boolean) => Promise<Model>,
   ) {
     this.name = name;
     this.ports = ports;
@@ -144,9 +169,11 @@ export class ZooSession {
     const [first] = served;
     if (first === undefined) throw new Unserved(`${name} cannot stand for it. ${reasons[0]}`);
     const backend = settings.backend ?? backendOf(options);
-    const session = new ZooSession(name, ports, served, ({ dimensions }) =>
-      zoo.model(name, { dimensions, backend }),
-    );
+    const session = new ZooSession(name, ports, served, async (plan, own) => {
+      const weights = own ? await ownWeights(settings, plan, file, options) : undefined;
+      const { dimensions } = plan;
+      return zoo.model(name, { dimensions, backend, ...(weights && { weights }) });
+    });
     if (served.length === 1) await session.#model(first);
     return session;
   }
@@ -159,8 +186,7 @@ export class ZooSession {
       const { data, dims } = feeds[name] as Tensor;
       return [name, { data: data as Float32Array, shape: dims }] as const;
     });
-    const model = await this.#model(plan);
-    const outputs = await model.run(Object.fromEntries(given));
+    const outputs = await this.#outputs(plan, Object.fromEntries(given));
     const tensors: Record<string, Tensor> = {};
     for (const port of plan.outputs) {
       const into = fetches[port.name];
@@ -199,8 +225,21 @@ export class ZooSession {
     throw new Unserved(`${this.name} has no plan for ${shapes.join(", ")}.`);
   }
 
+  /** Runs a plan, with the zoo's weights where those of the page's file are others. */
+  async #outputs(plan: DocumentedPlan, feeds: Parameters<Model["run"]>[0]) {
+    try {
+      return await (await this.#model(plan)).run(feeds);
+    } catch (thrown) {
+      const isUnlike = thrown instanceof KernelZooError && thrown.stage === "artifact";
+      if (!isUnlike || !plan.original || this.#unlike.has(plan)) throw thrown;
+      this.#unlike.add(plan);
+      this.#models.delete(plan);
+      return await (await this.#model(plan)).run(feeds);
+    }
+  }
+
   #model(plan: DocumentedPlan): Promise<Model> {
-    const model = this.#models.get(plan) ?? this.#open(plan);
+    const model = this.#models.get(plan) ?? this.#open(plan, !this.#unlike.has(plan));
     this.#models.set(plan, model);
     return model;
   }

@@ -118,7 +118,7 @@ const OPTIONS = {
   "zoo.languageModel":
     "onProgress signal memoryBytes check tune budgetMs contribute contextLength save",
   "zoo.model":
-    "onProgress signal memoryBytes check tune budgetMs contribute dimensions backend save runs",
+    "onProgress signal memoryBytes check tune budgetMs contribute dimensions backend save runs weights",
 };
 
 /** Rejects with KernelZooError (run) for a misspelt option. */

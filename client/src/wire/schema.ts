@@ -2582,10 +2582,14 @@ export interface components {
         };
         /**
          * PlanRequest
-         * @description `plan` and `weights` are hashes of files that were sent before, as is the golden file that
-         *     the plan names. Weights may be on the author's own host instead, at `weights_url`.
+         * @description `plan`, `weights` and `original` are hashes of files that were sent before, as is the golden
+         *     file that the plan names. Weights may be on the author's own host instead, at `weights_url`.
+         *     `original` says which of them lie in the file that the model was imported from
+         *     (services/tuner/graph/original_map.py).
          */
         readonly PlanRequest: {
+            /** Original */
+            readonly original?: string | null;
             /** Plan */
             readonly plan: string;
             /** Weights */
@@ -2619,7 +2623,8 @@ export interface components {
          * @description `least`: the smallest extents of dimensions that have a range; `dimensions` and shapes have
          *     the largest. `dtype`: what its values are in memory. Pages with WebGPU are given the plan of f16
          *     where there is one, others that of f32. `memory`: bytes of weights and of activations; scratch
-         *     depends on the kernels of a class.
+         *     depends on the kernels of a class. `original`: says which of the weights lie in the file that
+         *     the model was imported from; null where few do.
          */
         readonly PlanWire: {
             /** Calls */
@@ -2646,6 +2651,7 @@ export interface components {
             readonly memory: {
                 readonly [key: string]: number;
             };
+            readonly original?: components["schemas"]["FileWire"] | null;
             /** Outputs */
             readonly outputs: readonly components["schemas"]["PortWire"][];
             readonly plan: components["schemas"]["FileWire"];

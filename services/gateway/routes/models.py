@@ -24,6 +24,7 @@ from services.gateway.blobs import Blobs
 from services.gateway.models import (
     blob_url,
     lost,
+    original_of,
     suited,
     unknown,
     weights_of,
@@ -209,6 +210,8 @@ def _read(
             weights_sha256=asked.weights,
             weights_bytes=plan.file_bytes,
             weights_url=asked.weights_url or "",
+            original_sha256=asked.original,
+            original_bytes=_size(blobs, asked.original, "map") if asked.original else 0,
             golden_sha256=plan.golden.sha256,
             golden_bytes=golden_bytes,
             f16=plan.has_f16,
@@ -295,8 +298,8 @@ def _refuse_equal(plans: Sequence[_ReadPlan]) -> None:
 
 
 def _same(before: Sequence[PlanRow], plans: Sequence[_ReadPlan]) -> bool:
-    def named(plan: StoredPlan) -> tuple[str, str | None, str]:
-        return plan.plan_sha256, plan.weights_sha256, plan.weights_url
+    def named(plan: StoredPlan) -> tuple[str | None, ...]:
+        return plan.plan_sha256, plan.weights_sha256, plan.weights_url, plan.original_sha256
 
     return [named(row) for row in before] == [named(plan.stored) for plan in plans]
 
@@ -373,8 +376,8 @@ async def _clear(db: AsyncConnection[Any], blobs: Blobs, gone: Sequence[PlanRow]
 
 
 def _files(plan: StoredPlan) -> tuple[str, ...]:
-    weights = () if plan.weights_sha256 is None else (plan.weights_sha256,)
-    return (plan.plan_sha256, *weights, plan.golden_sha256)
+    files = plan.plan_sha256, plan.weights_sha256, plan.original_sha256, plan.golden_sha256
+    return tuple(each for each in files if each is not None)
 
 
 async def _document(blobs: Blobs, rows: Sequence[PlanRow]) -> ModelDocument:
@@ -400,6 +403,7 @@ def _described(blobs: Blobs, row: PlanRow) -> PlanWire:
         dtype=DType.F16 if row.f16 else DType.F32,
         plan=blob_url(row.plan_sha256, row.plan_bytes),
         weights=weights_of(row),
+        original=original_of(row),
         golden=blob_url(row.golden_sha256, row.golden_bytes),
         # Pages give what has an extent, not the extent.
         inputs=[

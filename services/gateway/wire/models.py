@@ -23,13 +23,16 @@ ProgramText = Annotated[str, StringConstraints(max_length=1 << 16, pattern=STORA
 
 
 class PlanRequest(WireModel):
-    """`plan` and `weights` are hashes of files that were sent before, as is the golden file that
-    the plan names. Weights may be on the author's own host instead, at `weights_url`.
+    """`plan`, `weights` and `original` are hashes of files that were sent before, as is the golden
+    file that the plan names. Weights may be on the author's own host instead, at `weights_url`.
+    `original` says which of them lie in the file that the model was imported from
+    (services/tuner/graph/original_map.py).
     """
 
     plan: Sha256
     weights: Sha256 | None
     weights_url: Url | None = None
+    original: Sha256 | None = None
 
 
 class SourceHashes(WireModel):
@@ -93,7 +96,8 @@ class PlanWire(WireModel):
     """`least`: the smallest extents of dimensions that have a range; `dimensions` and shapes have
     the largest. `dtype`: what its values are in memory. Pages with WebGPU are given the plan of f16
     where there is one, others that of f32. `memory`: bytes of weights and of activations; scratch
-    depends on the kernels of a class.
+    depends on the kernels of a class. `original`: says which of the weights lie in the file that
+    the model was imported from; null where few do.
     """
 
     dimensions: dict[str, int]
@@ -101,6 +105,7 @@ class PlanWire(WireModel):
     dtype: Literal[DType.F32, DType.F16]
     plan: FileWire
     weights: FileWire
+    original: FileWire | None = None
     golden: FileWire
     inputs: list[PortWire]
     outputs: list[PortWire]

@@ -11,7 +11,8 @@ file, field by field of the protocol buffer, so that neither side writes a messa
    are left out. Those of smaller ones, such as shapes, belong to the graph.
 
 The hash of the weights is that of the hashes of the entries of each such tensor, 64 digits
-each, in the order of the file.
+each, in the order of the file. Where the entries lie is told, too, so that a page can take weights
+from the file (original_map.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,37 +58,61 @@ class SourceHashes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WeightPlace:
+    """The entries of a weight are these bytes of a file: of the model's own where `location` is
+    empty, or of an external one that it calls so."""
+
+    sha256: str
+    location: str
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """`places` are those of weights whose entries lie in one piece."""
+
+    hashes: SourceHashes
+    places: tuple[WeightPlace, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Field:
-    """`whole` begins with the tag; `payload` is what stands behind tag and length."""
+    """`whole` begins with the tag; `payload` is what stands behind tag and length, and begins at
+    byte `start` of the message."""
 
     number: int
     wire: int
+    start: int
     tag: memoryview
     whole: memoryview
     payload: memoryview
 
 
-def source_hashes(path: Path) -> SourceHashes:
+def read_source(path: Path) -> SourceFile:
     """Raises InvalidInput for a file that is no protocol buffer, or whose external files lack."""
     walk = _Walk(folder=path.parent)
     with path.open("rb") as file:
         # It ends with the last view of it, some of which an exception may hold.
         mapped = mmap(file.fileno(), 0, access=ACCESS_READ)
-    walk.message(memoryview(mapped), _MODEL, 0)
-    return SourceHashes(graph=walk.graph.hexdigest(), weights=walk.weights.hexdigest())
+    walk.message(memoryview(mapped), _MODEL, 0, 0)
+    hashes = SourceHashes(graph=walk.graph.hexdigest(), weights=walk.weights.hexdigest())
+    return SourceFile(hashes=hashes, places=tuple(walk.places))
 
 
 class _Walk:
     def __init__(self, folder: Path) -> None:
         self.graph = sha256()
         self.weights = sha256()
+        self.places: list[WeightPlace] = []
         self._folder = folder
 
-    def message(self, body: memoryview, kind: int, depth: int) -> None:
+    def message(self, body: memoryview, kind: int, depth: int, start: int) -> None:
+        """`start` is where the message begins in the file."""
         if depth > MAX_DEPTH:
             raise InvalidInput("the file has graphs nested too deep; export it without them")
         if kind == _TENSOR:
-            self._tensor(body)
+            self._tensor(body, start)
             return
         held = _HOLDS[kind]
         for field in _fields(body):
@@ -96,12 +121,13 @@ class _Walk:
                 self.graph.update(field.whole)
             else:
                 self.graph.update(field.tag)
-                self.message(field.payload, inner, depth + 1)
+                self.message(field.payload, inner, depth + 1, start + field.start)
                 self.graph.update(b"\0")
 
-    def _tensor(self, body: memoryview) -> None:
+    def _tensor(self, body: memoryview, start: int) -> None:
         fields = list(_fields(body))
-        entries = [each.payload for each in fields if each.number in _ENTRIES]
+        pieces = [each for each in fields if each.number in _ENTRIES]
+        entries = [each.payload for each in pieces]
         external = [each.payload for each in fields if each.number == _EXTERNAL_DATA]
         is_weight = bool(external) or sum(map(len, entries)) >= WEIGHT_BYTES
         left_out = {*_ENTRIES, _EXTERNAL_DATA, _DATA_LOCATION} if is_weight else set()
@@ -110,11 +136,22 @@ class _Walk:
                 self.graph.update(field.whole)
         if is_weight:
             of = next((_text(each) for each in fields if each.number == _NAME), "")
-            digest = self._external(external, of) if external else _digest(entries)
-            self.weights.update(digest.encode())
+            place = (
+                self._external(external, of)
+                if external
+                else WeightPlace(
+                    sha256=_digest(entries),
+                    location="",
+                    offset=start + pieces[0].start,
+                    bytes=sum(map(len, entries)),
+                )
+            )
+            self.weights.update(place.sha256.encode())
+            if external or len(pieces) == 1:
+                self.places.append(place)
 
-    def _external(self, told: list[memoryview], of: str) -> str:
-        """The digest of a part of a file beside the model."""
+    def _external(self, told: list[memoryview], of: str) -> WeightPlace:
+        """A part of a file beside the model."""
         pairs = ({each.number: _text(each) for each in _fields(pair)} for pair in told)
         place = {pair.get(1, ""): pair.get(2, "") for pair in pairs}
         name = place.get("location", "")
@@ -126,13 +163,15 @@ class _Walk:
         end = offset + (length or path.stat().st_size - offset)
         if not 0 <= offset <= end <= path.stat().st_size:
             raise InvalidInput(f"the external file {name!r} was cut off; fetch it again")
-        digest = sha256()
+        digest, at = sha256(), offset
         with path.open("rb") as file:
             file.seek(offset)
-            while offset < end and (piece := file.read(min(1 << 20, end - offset))):
+            while at < end and (piece := file.read(min(1 << 20, end - at))):
                 digest.update(piece)
-                offset += len(piece)
-        return digest.hexdigest()
+                at += len(piece)
+        return WeightPlace(
+            sha256=digest.hexdigest(), location=name, offset=offset, bytes=end - offset
+        )
 
 
 def _text(field: _Field) -> str:
@@ -164,6 +203,7 @@ def _fields(body: memoryview) -> Iterator[_Field]:
         yield _Field(
             number=number,
             wire=wire,
+            start=start,
             tag=body[at:behind],
             whole=body[at:end],
             payload=body[start:end],

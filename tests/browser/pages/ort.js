@@ -100,3 +100,18 @@ export async function refused(address) {
   });
   return { own: await own, real: await real };
 }
+
+/** Settings of the page, before onnxruntime-web runs a session and behind it. */
+export async function settings(address) {
+  const { env, InferenceSession } = ort;
+  const real = await import(REAL);
+  env.wasm.initTimeout = 60_000;
+  env.logLevel = "error";
+  const session = await InferenceSession.create(address);
+  const taken = [real.env.wasm.initTimeout, real.env.wasm.numThreads, real.env.logLevel];
+  env.wasm.initTimeout = 50_000;
+  real.env.webgpu.device = "a device";
+  const linked = [real.env.wasm.initTimeout, env.webgpu.device];
+  await session.release();
+  return { engine: session.kernelzoo.engine, taken, linked, web: env.versions.web };
+}

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 from fixtures.encoder import Encoder
 from kernelzoo.errors import InvalidInput
-from services.tuner.graph.source_hashes import WEIGHT_BYTES, SourceHashes, source_hashes
+from services.tuner.graph.source_hashes import WEIGHT_BYTES, SourceHashes, read_source
 
 RECORDED = Path(__file__).parents[2] / "golden" / "source_hashes.json"
 """client/tests/source-hashes.test.ts expects these of the same files, which stand in base 64."""
@@ -56,7 +56,7 @@ def model(
 def hashes(proto: onnx.ModelProto, folder: Path) -> SourceHashes:
     path = folder / "model.onnx"
     path.write_bytes(proto.SerializeToString())
-    return source_hashes(path)
+    return read_source(path).hashes
 
 
 def test_weights_change_one_hash_and_everything_else_the_other(tmp_path: Path) -> None:
@@ -79,14 +79,14 @@ def test_external_weights_have_the_hashes_of_those_inside(tmp_path: Path) -> Non
         size_threshold=WEIGHT_BYTES,
     )
     assert (tmp_path / "beside.onnx_data").stat().st_size > WEIGHT_BYTES
-    assert source_hashes(path) == inside
+    assert read_source(path).hashes == inside
     data = tmp_path / "beside.onnx_data"
     data.write_bytes(data.read_bytes()[:-1])
     with pytest.raises(InvalidInput, match="cut off"):
-        source_hashes(path)
+        read_source(path)
     data.unlink()
     with pytest.raises(InvalidInput, match="is missing"):
-        source_hashes(path)
+        read_source(path)
 
 
 @given(st.data())
@@ -100,7 +100,7 @@ def test_a_torn_file_is_refused_or_hashed(
     path = tmp_path_factory.getbasetemp() / "torn.onnx"
     path.write_bytes(body)
     with suppress(InvalidInput):
-        assert len(source_hashes(path).graph) == 64
+        assert len(read_source(path).hashes.graph) == 64
 
 
 def files() -> dict[str, bytes]:
@@ -121,7 +121,7 @@ def recorded(folder: Path) -> dict[str, dict[str, str | None]]:
         path.write_bytes(body)
         made[name] = {"file": b64encode(body).decode(), "graph": None, "weights": None}
         with suppress(InvalidInput):
-            found = source_hashes(path)
+            found = read_source(path).hashes
             made[name] |= {"graph": found.graph, "weights": found.weights}
     return made
 
