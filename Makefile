@@ -43,7 +43,8 @@ test: tests  ## Tests of every main path, for every commit: unit, database, brow
 
 test-all: tests  ## Every test, before a release: those marked slow as well, and more drawn examples
 
-tests: setup bench-page .venv/.monitoring tests/chart/schemas/node_modules/.installed
+tests: setup bench-page .venv/.monitoring tests/chart/schemas/node_modules/.installed \
+		tests/browser/transformers/node_modules/.installed
 	@$(BIN)/python -m scripts.tests --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TIER) $(TESTS) $(ARGS)
 	@npm --prefix client test --silent
 
@@ -121,7 +122,8 @@ lock: .venv/.installed  ## Write requirements.lock from pyproject.toml; ARGS=--u
 
 clean:  ## Remove what was built and installed here; the data in .kernelzoo stays
 	@rm -rf .venv client/node_modules client/dist bench/page/node_modules bench/page/dist \
-		tests/chart/schemas/node_modules tests/security/node_modules \
+		tests/chart/schemas/node_modules tests/browser/transformers/node_modules \
+		tests/security/node_modules \
 		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 setup: .venv/.installed .venv/.system client/dist/.built .kernelzoo/networks/digits.onnx
@@ -163,6 +165,10 @@ client/dist/.built: client/node_modules/.installed $(CLIENT_SOURCES)
 
 tests/chart/schemas/node_modules/.installed: tests/chart/schemas/package-lock.json
 	@npm --prefix tests/chart/schemas ci --silent
+	@touch $@
+
+tests/browser/transformers/node_modules/.installed: tests/browser/transformers/package-lock.json
+	@npm --prefix tests/browser/transformers ci --silent
 	@touch $@
 
 bench/page/node_modules/.installed: bench/page/package-lock.json

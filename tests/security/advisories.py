@@ -21,7 +21,13 @@ PYTHON_LOCKS = (
         for image in ("gateway", "compile", "aggregate", "fleet")
     ),
 )
-NODE_LOCKS = ("client", "bench/page", "tests/chart/schemas", "tests/security")
+NODE_LOCKS = (
+    "client",
+    "bench/page",
+    "tests/browser/transformers",
+    "tests/chart/schemas",
+    "tests/security",
+)
 TIMEOUT_S = 300
 
 
