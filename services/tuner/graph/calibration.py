@@ -64,4 +64,17 @@ def _fed(path: Path, port: GraphPort, array: NDArray[Any], graph: Graph) -> NDAr
             f"{port.name} in {path} has infinities in f32, or what is no number; ranges cannot be "
             "told from these"
         )
+    if port.rows is not None and array.size:
+        _refuse_rows(path, port.name, array, port.rows)
     return array
+
+
+def _refuse_rows(path: Path, name: str, array: NDArray[Any], rows: tuple[int, int]) -> None:
+    """Raises InvalidInput for indices of which the model would take the nearest row."""
+    least, most = rows
+    beyond = array[(array < least) | (array > most)]
+    if beyond.size:
+        raise InvalidInput(
+            f"{name} in {path} has {int(beyond.flat[0])}, but the model has rows for {least} to "
+            f"{most} alone; make the tokens with the vocabulary of this model"
+        )

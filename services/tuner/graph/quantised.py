@@ -461,7 +461,7 @@ SCALES: Mapping[str, Sequence[int]] = {
     "QLinearSoftmax": (1, 3),
     "QuantizeLinear": (1,),
 }
-"""The inputs of operators that are scales."""
+"""The inputs of operators that are scales, where there are as many in each node."""
 ZERO_POINTS: Mapping[str, Mapping[int, int]] = {
     "ConvInteger": {2: 0, 3: 1},
     "DequantizeLinear": {2: 0},
@@ -478,13 +478,20 @@ ZERO_POINTS: Mapping[str, Mapping[int, int]] = {
 """The inputs that are zero points, each with the one of integers that it belongs to."""
 
 
+def _scales_of(node: NodeProto) -> Sequence[int]:
+    """The inputs of a node that are scales; of QLinearConcat one for each tensor."""
+    if node.op_type == "QLinearConcat":
+        return (0, *range(3, len(node.input), 3))
+    return SCALES.get(node.op_type, ())
+
+
 def refuse_parameters(
     node: NodeProto, types: Mapping[str, TensorType], constants: Mapping[str, Array]
 ) -> None:
     """Raises InvalidInput for a constant scale that is 0 or no number, and for a zero point of
     another type than what it belongs to, which may be out of its range."""
     names = dict(enumerate(node.input))
-    for place in SCALES.get(node.op_type, ()):
+    for place in _scales_of(node):
         scales = constants.get(names.get(place, ""))
         if scales is None:
             continue

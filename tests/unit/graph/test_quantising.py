@@ -149,6 +149,10 @@ def test_inputs_and_a_cosine_may_decide_what_stays_f32() -> None:
         ({"tokens": 1, "mask": 1, "more": 1}, "has more, no input"),
         ({"tokens": np.zeros((1, 9), int), "mask": 1}, r"shape \[1, 9\], but the model takes"),
         ({"tokens": np.zeros((1, 16)), "mask": 1}, "is of float64; the model takes integers"),
+        (
+            {"tokens": np.full((1, 16), 50), "mask": np.ones((1, 16), int)},
+            r"has 50, but the model has rows for -50 to 49 alone; make the tokens",
+        ),
     ],
 )
 def test_calibration_inputs_that_do_not_fit_are_refused(
@@ -214,6 +218,19 @@ def test_a_scale_that_is_no_number_or_0_is_refused(scale: float, tmp_path: Path)
     path = with_parameters(tmp_path, np.array(scale, np.float32), np.array(3, np.uint8))
     with pytest.raises(InvalidInput, match=r"has the scale .* in 's'; a scale is a finite number"):
         import_model(path, {})
+
+
+@pytest.mark.parametrize("wrong", ["s", "t"])
+def test_a_scale_of_0_of_what_is_put_together_is_refused(wrong: str, tmp_path: Path) -> None:
+    model = parsed("""g (uint8[2, 4] x) => (uint8[2, 8] y) {
+        y = com.microsoft.QLinearConcat <axis: int = 1> (u, z, x, s, z, x, t, z)
+    }""")
+    scales = {name: np.array(float(name != wrong), np.float32) for name in "stu"}
+    given: dict[str, NDArray[np.generic]] = {**scales, "z": np.array(3, np.uint8)}
+    for name, value in given.items():
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    with pytest.raises(InvalidInput, match=rf"has the scale 0\.0 in '{wrong}'"):
+        import_model(written(tmp_path, model), {})
 
 
 def test_a_scale_of_a_constant_that_is_folded_is_looked_at_too(tmp_path: Path) -> None:
