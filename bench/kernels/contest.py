@@ -10,10 +10,9 @@ from bench.kernels.reading import STEP_BYTES, reading_module
 from bench.report import CannotMeasure
 from bench.site import BenchSite
 from bench.workloads import BenchCase
+from fixtures.wasm_space import common_space
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.target import TargetKind
 from services.tuner.compile import compile_candidate
-from services.tuner.schedules.registry import lite_space
 
 FINALISTS = 3
 """Kernels that go to the final, of those that fuse and of those that do not."""
@@ -37,7 +36,7 @@ class ContestSpace:
         cls, case: BenchCase, site: BenchSite, *, among: Collection[Candidate] | None = None
     ) -> "ContestSpace":
         """`among`: of these alone, and the default."""
-        whole = lite_space(case.workload, TargetKind.WASM)
+        whole = common_space(case.workload)
         usual = next(each for each in whole if FMA not in each.requires)
         space = [each for each in whole if among is None or each in among or each == usual]
         made = [compiled(each, compile_candidate(each)) for each in space]

@@ -4,14 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bench.workloads import BenchCase
+from fixtures.wasm_space import common_space
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
-from kernelzoo.domain.target import TargetKind
 from services.tuner.compile import compilation
 from services.tuner.passes.pipeline import PassSwitches
 from services.tuner.schedules.base.wasm_config import Pack
 from services.tuner.schedules.matmul.config import Outer, WasmMatmulConfig
-from services.tuner.schedules.registry import lite_space
 
 Compile = Callable[[Candidate], Artifact]
 
@@ -45,7 +44,7 @@ class Subject:
 
 def subjects(case: BenchCase) -> tuple[Subject, ...]:
     """`plain`: a tile of 4x8, b in place; `default`: the kernel that unknown devices get."""
-    space = lite_space(case.workload, TargetKind.WASM)
+    space = common_space(case.workload)
     default = next(each for each in space if "relaxed-simd" not in each.requires)
     plain = PLAIN.candidate(case.workload)
     return (

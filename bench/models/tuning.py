@@ -15,6 +15,7 @@ from bench.kernels.contest import ContestSpace, screened_times
 from bench.report import CannotMeasure, cpu_model
 from bench.site import BenchSite
 from bench.workloads import BenchCase, Limit
+from fixtures.wasm_space import common_space
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
@@ -39,12 +40,12 @@ def default(workload: Workload) -> Candidate:
 
 def served_default(workload: Workload) -> Candidate:
     """Returns what the zoo serves a browser with relaxed SIMD of which it knows nothing else."""
-    return lite_space(workload, TargetKind.WASM)[0]
+    return common_space(workload)[0]
 
 
 def contenders(workload: Workload) -> tuple[Candidate, ...]:
     """Candidates that may be the fastest on a device that fuses products and sums."""
-    space = lite_space(workload, TargetKind.WASM)
+    space = common_space(workload)
     return tuple(each for each in space if FMA in each.requires) or space
 
 

@@ -21,8 +21,13 @@ MEASURED = (TargetKind.WASM, TargetKind.WEBGPU)
 69)."""
 
 
+BYTE_DOTS = ("dot-of-i8", "dot-of-u8")
+"""What `i32x4.relaxed_dot_i8x16_i7x16_add_s` does on a device, where that is exact for all bytes of
+its second operand: as numbers with sign (`sdot` of ARM, AVX-VNNI-INT8), or without (AVX-VNNI).
+Elsewhere sums of two products saturate."""
+
 FEATURES = {
-    TargetKind.WASM: ("relaxed-simd", "simd128"),
+    TargetKind.WASM: (*BYTE_DOTS, "relaxed-simd", "simd128"),
     TargetKind.WEBGPU: (
         *("binding-256m", "dot-of-bytes", "invocations-512", "invocations-1024", "shader-f16"),
         "subgroups",
@@ -33,6 +38,8 @@ FEATURES = {
 """The features of each target. For webgpu, limits above every adapter's are features in steps:
 bytes of a storage binding, invocations and bytes of memory of a workgroup. An adapter has each step
 that it reaches. `dot-of-bytes` is WGSL's language extension `packed_4x8_integer_dot_product`.
+For wasm a device has at most one of `dot-of-i8` and `dot-of-u8`, which a page finds by running the
+instruction.
 """
 
 DTYPES = {

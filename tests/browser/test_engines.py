@@ -11,16 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 from fixtures.blank import BROWSERS, blank_site
+from fixtures.wasm_space import common_space
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.operators import EPILOGUES, OPERATORS
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compile_candidate
 from services.tuner.schedules.base.wasm_config import Pack
 from services.tuner.schedules.matmul.config import Outer
-from services.tuner.schedules.registry import lite_space
 from tests.unit.tuner.candidates import schedule
 from tests.unit.tuner.execution import NUMPY, Floats, inputs_of, packed_inputs
 from tests.unit.tuner.reference import EXAMPLES, reference
@@ -111,7 +110,7 @@ def _case(candidate: Candidate) -> EngineCase:
 
 def _points(key: str) -> Iterator[Candidate]:
     """The first that fuses products and sums, the first that does not, and the last."""
-    space = lite_space(Workload.parse(key), TargetKind.WASM)
+    space = common_space(Workload.parse(key))
     for fuses in (True, False):
         yield from [each for each in space if (FMA in each.requires) is fuses][:1]
     yield space[-1]

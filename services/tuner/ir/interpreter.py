@@ -44,6 +44,7 @@ from services.tuner.ir.nodes import (
     Program,
     Register,
     RegisterRead,
+    RightBytes,
     Select,
     Shuffle,
     Statement,
@@ -298,9 +299,9 @@ def _value(expression: Expression, machine: _Machine) -> Value:
         case DotPairs(left=left, right=right):
             one, other = _values((left, right), machine)
             return _dot(one, other, np.int16)
-        case DotQuads(left=left, right=right, addend=addend):
+        case DotQuads(left=left, right=right, addend=addend, bytes=bytes_):
             one, other, total = _values((left, right, addend), machine)
-            return _lanes(np.add(_quads(one, other), total))
+            return _lanes(np.add(_quads(one, other, bytes_), total))
         case Compare(op=compare, left=left, right=right):
             holds = _lanes(_COMPARE[compare](*_values((left, right), machine)))
             return holds.astype(np.int32) * (1 if holds.size == 1 else -1)
@@ -322,16 +323,22 @@ def _value(expression: Expression, machine: _Machine) -> Value:
 
 def _dot(left: Value, right: Value, parts: type[np.generic]) -> Value:
     """The sum of products of the parts of each word; two i16 may wrap around as they sum."""
-    one, other = (np.ascontiguousarray(side).view(parts) for side in (left, right))
-    products = np.multiply(one.astype(np.int64), other.astype(np.int64))
-    return _lanes(products.reshape(left.size, -1).sum(axis=1).astype(np.int32))
+    left, right = (np.ascontiguousarray(side) for side in (left, right))
+    return _summed(left.view(parts), right.view(parts), left.size)
 
 
-def _quads(left: Value, right: Value) -> Value:
-    """Raises UnsupportedProgram where engines may disagree."""
-    one, other = (
-        np.ascontiguousarray(side).view(np.int8).astype(np.int64) for side in (left, right)
-    )
+def _summed(left: Value, right: Value, words: int) -> Value:
+    products = np.multiply(left.astype(np.int64), right.astype(np.int64))
+    return _lanes(products.reshape(words, -1).sum(axis=1).astype(np.int32))
+
+
+def _quads(left: Value, right: Value, bytes_: RightBytes) -> Value:
+    """Raises UnsupportedProgram where engines may disagree on right bytes of 7 bits."""
+    left, right = (np.ascontiguousarray(side) for side in (left, right))
+    if bytes_ is not RightBytes.SEVEN_BITS:
+        parts = np.uint8 if bytes_ is RightBytes.U8 else np.int8
+        return _summed(left.view(np.int8), right.view(parts), left.size)
+    one, other = (side.view(np.int8).astype(np.int64) for side in (left, right))
     pairs = (one * other).reshape(-1, 2).sum(axis=1)
     if other.min() < 0 or pairs.min() < -(1 << 15) or pairs.max() >= 1 << 15:
         raise UnsupportedProgram("a dot of quads has a right byte below 0, or pairs beyond an i16")

@@ -332,20 +332,33 @@ class DotBytes(Arithmetic, frozen=True, kw_only=True, gc=False):
     right: "Expression"
 
 
+class RightBytes(StrEnum):
+    """What the bytes of the right operand of a dot of quads are.
+
+    Of 7 bits, from 0 to 127, all engines agree, as long as two products next to one another, the
+    first and the second or the third and the fourth, sum to an i16. All bytes are exact on engines
+    that take them as numbers with sign, or as numbers without: V8 has three meanings for the
+    instruction.
+    """
+
+    SEVEN_BITS = "seven bits"
+    I8 = "i8"
+    U8 = "u8"
+
+
 class DotQuads(Arithmetic, frozen=True, kw_only=True, gc=False):
     """Adds four products to the `addend`, an I32, in each lane: of the four i8 that `left` holds
-    there with those of `right`.
+    there with the bytes of `right`.
 
-    Each byte of `right` is from 0 to 127, and two products next to one another, the first and the
-    second or the third and the fourth, sum to an i16. Then all engines agree: V8 has three meanings
-    for the instruction. It is `in_two` steps where the sums of two products are an instruction of
-    their own: two fewer of x86 where a processor has none for the whole.
+    It is `in_two` steps where the sums of two products, of which one is of 7 bits, are an
+    instruction of their own: two fewer of x86 where a processor has none for the whole.
     """
 
     left: "Expression"
     right: "Expression"
     addend: "Expression"
     in_two: bool = False
+    bytes: RightBytes = RightBytes.SEVEN_BITS
 
 
 class Compare(Arithmetic, frozen=True, kw_only=True, gc=False):

@@ -34,6 +34,7 @@ from services.tuner.ir.nodes import (
     Pointer,
     Program,
     RegisterRead,
+    RightBytes,
     Select,
     Shuffle,
     Statement,
@@ -126,8 +127,9 @@ def expression_text(expression: Expression) -> str:
             return f"dot of bytes({show(left)}, {show(right)})"
         case DotPairs(left=left, right=right):
             return f"dot of pairs({show(left)}, {show(right)})"
-        case DotQuads(left=left, right=right, addend=addend):
-            return f"dot of quads({show(left)}, {show(right)}, {show(addend)})"
+        case DotQuads(left=left, right=right, addend=addend, bytes=bytes_):
+            what = "quads" if bytes_ is RightBytes.SEVEN_BITS else f"quads by {bytes_}"
+            return f"dot of {what}({show(left)}, {show(right)}, {show(addend)})"
         case Compare(op=compare, left=left, right=right):
             return f"{compare}({show(left)}, {show(right)})"
         case Shuffle(left=left, right=right, lanes=(i, j, k, m)):

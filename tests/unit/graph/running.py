@@ -8,6 +8,7 @@ import numpy as np
 import wasmtime
 from numpy.typing import NDArray
 
+from fixtures.wasm_space import common_space
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.plan import (
     ALIGNMENT_BYTES,
@@ -33,7 +34,7 @@ class Runner:
 
     def __init__(self, plan: Plan, workloads: Mapping[str, Workload], weights: bytes) -> None:
         self._plan = plan
-        candidates = [lite_space(workloads[key], TargetKind.WASM)[0] for key in plan.kernels]
+        candidates = [common_space(workloads[key])[0] for key in plan.kernels]
         self._artifacts = [compile_candidate(each) for each in candidates]
         self._weights_at = _aligned(plan.memory.activations)
         self._end = self._weights_at + _aligned(len(weights))
@@ -208,7 +209,8 @@ def _fed(planned: Planned) -> dict[Place, NDArray[Any]]:
 def _plain_artifacts(planned: Planned, target: TargetKind) -> list[Artifact]:
     made = []
     for key in planned.plan.kernels:
-        space = lite_space(planned.workloads[key], target)
+        own = planned.workloads[key]
+        space = common_space(own) if target is TargetKind.WASM else lite_space(own, target)
         compiled = (compile_candidate(candidate) for candidate in space)
         made.append(next(each for each in compiled if not each.manifest.layouts))
     return made

@@ -1,6 +1,7 @@
 """Computes a graph on each target, node by node: each kernel is the first of its space."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fixtures.wasm_space import common_space
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.operators.expressions import Program
 from kernelzoo.domain.target import TargetKind
@@ -44,7 +46,8 @@ def outputs_on(
             continue
         workload = Workload.of_program("any", node.op) if isinstance(node.op, Program) else node.op
         workload = _without_layouts(workload)
-        artifact = compile_candidate(lite_space(workload, target)[0])
+        space = common_space if target is TargetKind.WASM else partial(lite_space, target=target)
+        artifact = compile_candidate(space(workload)[0])
         result = _EXECUTED[target](artifact, inputs, folder)
         kind = NUMPY_DTYPES[made.dtype]
         entries = np.ascontiguousarray(result).reshape(-1)[: prod(made.shape)]

@@ -12,6 +12,7 @@ from wasmtime import _ffi as ffi
 from kernelzoo.domain.artifact import Artifact
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.target import BYTE_DOTS
 from kernelzoo.domain.workload import Role, Tensor, Workload
 from services.tuner.codegen.wasm.module import assemble, lower
 from services.tuner.compile import CompiledProgram, pack_kernels
@@ -29,11 +30,15 @@ NUMPY = {
 
 ALIGNMENT_BYTES = 64
 PAGE_BYTES = 65_536
+SIGNED_DOT, UNSIGNED_DOT = BYTE_DOTS
 
 
-@lru_cache(maxsize=1)
-def engine() -> wasmtime.Engine:
+@lru_cache(maxsize=2)
+def engine(*, deterministic: bool = False) -> wasmtime.Engine:
+    """What relaxed SIMD does on this machine, or what its specification has for those that must
+    agree: dot products of bytes with sign, of which two sum to an i16."""
     config = wasmtime.Config()
+    config.wasm_relaxed_simd_deterministic = deterministic
     config.wasm_threads = True
     config.shared_memory = True
     config.wasm_simd = True
@@ -41,9 +46,9 @@ def engine() -> wasmtime.Engine:
     return wasmtime.Engine(config)
 
 
-def module(body: bytes) -> wasmtime.Module:
+def module(body: bytes, *, deterministic: bool = False) -> wasmtime.Module:
     """Raises WasmtimeError for bytes that are no valid module."""
-    return wasmtime.Module(engine(), body)
+    return wasmtime.Module(engine(deterministic=deterministic), body)
 
 
 class _SharedMemory(wasmtime.SharedMemory):
@@ -57,11 +62,13 @@ class _SharedMemory(wasmtime.SharedMemory):
 class Memory:
     """A shared memory and the kernels that are instantiated on it."""
 
-    def __init__(self, memory_bytes: int) -> None:
+    def __init__(self, memory_bytes: int, *, deterministic: bool = False) -> None:
         pages = -(-memory_bytes // PAGE_BYTES)
-        self._store = wasmtime.Store(engine())
+        self._deterministic = deterministic
+        own = engine(deterministic=deterministic)
+        self._store = wasmtime.Store(own)
         limits = wasmtime.Limits(pages, 65_536)
-        memory = _SharedMemory(engine(), wasmtime.MemoryType(limits, shared=True))
+        memory = _SharedMemory(own, wasmtime.MemoryType(limits, shared=True))
         raw = (ctypes.c_ubyte * (pages * PAGE_BYTES)).from_address(
             ctypes.addressof(memory.data_ptr().contents)
         )
@@ -75,7 +82,8 @@ class Memory:
 
     def function(self, body: bytes, export: str = "main") -> wasmtime.Func:
         """A kernel of a module."""
-        instance = wasmtime.Instance(self._store, module(body), [self._memory])
+        compiled = module(body, deterministic=self._deterministic)
+        instance = wasmtime.Instance(self._store, compiled, [self._memory])
         main = instance.exports(self._store)[export]
         assert isinstance(main, wasmtime.Func)
         return main
@@ -87,8 +95,10 @@ class Memory:
 class Kernel:
     """A module on its own shared memory; `values` is that memory as float32."""
 
-    def __init__(self, body: bytes, memory_bytes: int, export: str = "main") -> None:
-        self._memory = Memory(memory_bytes)
+    def __init__(
+        self, body: bytes, memory_bytes: int, export: str = "main", *, deterministic: bool = False
+    ) -> None:
+        self._memory = Memory(memory_bytes, deterministic=deterministic)
         self.values: Floats = self._memory.bytes.view(np.float32)
         self._main = self._memory.function(body, export)
 
@@ -166,7 +176,7 @@ def executed(
     for size in sizes:
         starts.append(end)
         end += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES + ALIGNMENT_BYTES
-    kernel = Kernel(artifact.body, end, export)
+    kernel = Kernel(artifact.body, end, export, deterministic=SIGNED_DOT in manifest.requires)
     kernel.values[start // 4 : end // 4] = np.nan
     for address, array in zip(starts, inputs, strict=False):
         kernel.place(address, array)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fixtures.wasm_space import common_space
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from services.tuner.schedules.registry import lite_space
@@ -41,7 +42,7 @@ def requantised(total: Ints, given: dict[str, Any]) -> NDArray[np.uint8]:
 
 
 def ran(workload: Workload, given: dict[str, Any], number: int = 0) -> NDArray[np.uint8]:
-    candidate = lite_space(workload, TargetKind.WASM)[number]
+    candidate = common_space(workload)[number]
     artifact = legal(candidate).artifact
     inputs = list(given.values())
     return execute(artifact, packed_inputs(candidate, artifact, inputs)).view(np.uint8)
@@ -62,7 +63,7 @@ def test_products_become_the_bytes_of_the_next_layer(
     given["b_sum"] = given["b"].sum(axis=1, dtype=np.int32)
     total = unpacked(given["a"].reshape(m, words), 8) @ given["b"].astype(np.int64).T
     total = total - given["a_zero"].astype(np.int64) * given["b_sum"]
-    space = lite_space(workload, TargetKind.WASM)
+    space = common_space(workload)
     found = ran(workload, given, data.draw(st.integers(0, len(space) - 1)))
     np.testing.assert_array_equal(found.reshape(m, -1), requantised(total, given))
 
@@ -106,7 +107,7 @@ def test_windows_of_each_channel_become_the_bytes_of_the_next_layer(
     extents = (2, *side, 16 * blocks, *window, stride, pad)
     workload = Workload.of("depthwise_conv2d_u8i8q", extents)
     given = drawn(workload, blocks + side[0])
-    space = lite_space(workload, TargetKind.WASM)
+    space = common_space(workload)
     found = ran(workload, given, data.draw(st.integers(0, len(space) - 1)))
     wanted = requantised(windows(workload, given), given)
     np.testing.assert_array_equal(found.reshape(-1), wanted.reshape(-1))

@@ -1,6 +1,7 @@
 """Products of integers in WebAssembly: instructions, layouts and kernels, to the bit."""
 
 from dataclasses import replace
+from platform import machine
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fixtures.wasm_space import common_space
+from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidSchedule, UnsupportedProgram
@@ -19,11 +22,24 @@ from services.tuner.codegen.wasm.module import assemble, lower
 from services.tuner.compile import compile_candidate, compile_packing
 from services.tuner.ir.interpreter import interpret
 from services.tuner.passes.pipeline import ALL_PASSES, PassOptions, run_passes
-from services.tuner.schedules.integer_matmul.config import Dot, Slices, WasmIntegerMatmulConfig
+from services.tuner.schedules.integer_matmul.config import (
+    Dot,
+    Slices,
+    WasmIntegerMatmulConfig,
+    has_seven_bits,
+)
 from services.tuner.schedules.integer_matmul.space import wasm_integer_matmul_configs
 from services.tuner.schedules.registry import lite_space
 from tests.examples import examples
-from tests.unit.tuner.execution import Floats, Kernel, execute, inputs_of, packed_inputs
+from tests.unit.tuner.execution import (
+    SIGNED_DOT,
+    UNSIGNED_DOT,
+    Floats,
+    Kernel,
+    execute,
+    inputs_of,
+    packed_inputs,
+)
 from tests.unit.tuner.reference import reference, unpacked
 from tests.unit.tuner.wasm_checks import legal
 
@@ -111,6 +127,28 @@ def exact(workload: Workload, inputs: list[Floats]) -> Floats:
     return np.asarray(total.astype(np.int32).astype(np.float32) * (a_scale * b_scale))
 
 
+def extreme(workload: Workload, inputs: list[Any]) -> list[Any]:
+    """The inputs with entries at the ends of their ranges alone."""
+    given = workload.extent
+    random = np.random.default_rng(given["m"] + given["k"] + given["n"])
+    least = workload.tensors[1].limit
+    ends = np.array([-least, least - 1], np.int8)
+    a = random.choice(np.array([0, 255], np.uint8), (given["m"], given["k"])).view(np.int32)
+    return [a, random.choice(ends, (given["n"], given["k"])), *inputs[2:]]
+
+
+def runnable(workload: Workload) -> tuple[Candidate, ...]:
+    """Candidates that are right here: of those for devices whose dot products take all bytes, which
+    wasmtime's saturate or wrap around, the ones of weights of 7 bits; where bytes have no sign, on
+    x86."""
+    usual = common_space(workload)
+    if not has_seven_bits(workload):
+        return usual
+    here = {SIGNED_DOT, UNSIGNED_DOT} if machine() == "x86_64" else {SIGNED_DOT}
+    space = lite_space(workload, TargetKind.WASM)
+    return (*(each for each in space if here & set(each.requires)), *usual)
+
+
 SIZES = st.one_of(st.integers(1, 40), st.sampled_from((1, 5, 8, 9, 12, 13, 61)))
 OPERATORS = st.sampled_from(("matmul_u8i8", "matmul_u8i7", "matmul_u8i8z", "matmul_u8i7z"))
 
@@ -134,16 +172,35 @@ def test_kernels_of_any_shape_give_the_bits_of_exact_sums(
     workload = Workload.of(operator, (m, 4 * words, n), constant=constant)
     inputs: list[Any] = inputs_of(workload)
     if extremes:
-        random = np.random.default_rng(m + words + n)
-        least = workload.tensors[1].limit
-        ends = np.array([-least, least - 1], np.int8)
-        inputs[0] = random.choice(np.array([0, 255], np.uint8), (m, 4 * words)).view(np.int32)
-        inputs[1] = random.choice(ends, (n, 4 * words))
-    space = lite_space(workload, TargetKind.WASM)
+        inputs = extreme(workload, inputs)
+    space = runnable(workload)
     candidate = space[data.draw(st.integers(0, len(space) - 1))]
     artifact = legal(candidate).artifact
     output = execute(artifact, packed_inputs(candidate, artifact, inputs))
     np.testing.assert_array_equal(output.reshape(m, n), exact(workload, inputs))
+
+
+@pytest.mark.parametrize("dot", [Dot.QUADS_OF_I8, Dot.QUADS_OF_U8])
+@pytest.mark.parametrize("operator", ["matmul_u8i8", "matmul_u8i8z"])
+@pytest.mark.parametrize("extents", [(1, 8, 5), (7, 20, 13), (9, 8, 24)])
+def test_dot_products_of_all_bytes_need_no_weights_of_7_bits(
+    dot: Dot, operator: str, extents: tuple[int, int, int]
+) -> None:
+    workload = Workload.of(operator, extents)
+    inputs = extreme(workload, inputs_of(workload))
+    space = lite_space(workload, TargetKind.WASM)
+    own = [each for each in space if dict(each.config)["dot"] == dot]
+    assert {each.requires[1:] for each in own} == {("relaxed-simd", "simd128")}
+    for candidate in own[::3]:
+        program = legal(candidate).scheduled
+        output = np.zeros(extents[0] * extents[2], np.float32)
+        # Bytes of weights lie four to a word.
+        flat = [np.ascontiguousarray(each).reshape(-1) for each in (*inputs, output)]
+        words = [each.view(np.int32) if each.dtype == np.int8 else each for each in flat]
+        names = [buffer.name for buffer in program.parameters]
+        arrays = dict(zip(names, words, strict=True))
+        interpret(program, arrays, low=0, high=program.body.extent)
+        np.testing.assert_array_equal(output.reshape(extents[::2]), exact(workload, inputs))
 
 
 @given(
@@ -163,7 +220,7 @@ def test_kernels_with_any_epilogue_are_right(
     name = "+".join((operator, *epilogue))
     workload = Workload.of(name, (m, 4 * words, n), constant=("b",))
     inputs = inputs_of(workload)
-    space = lite_space(workload, TargetKind.WASM)
+    space = runnable(workload)
     candidate = space[data.draw(st.integers(0, len(space) - 1))]
     artifact = compile_candidate(candidate)
     output = execute(artifact, packed_inputs(candidate, artifact, inputs))
@@ -188,17 +245,31 @@ def test_the_layout_has_four_entries_along_k_and_zeros_behind_the_columns(
 def test_the_default_needs_no_relaxed_simd_and_the_space_has_every_dot_product() -> None:
     workload = Workload.parse("matmul_u8i7:f32:m384k768n768:constant=b")
     space = lite_space(workload, TargetKind.WASM)
-    assert space[0].requires == ("simd128",)
+    assert common_space(workload)[0].requires == ("simd128",)
     assert {dict(each.config)["dot"] for each in space} == set(Dot)
-    eight = lite_space(replace_operator(workload, "matmul_u8i8"), TargetKind.WASM)
-    assert {dict(each.config)["dot"] for each in eight} == {Dot.PAIRS}
+    eight = replace_operator(workload, "matmul_u8i8")
+    assert {dict(each.config)["dot"] for each in common_space(eight)} == {Dot.PAIRS}
+
+
+@pytest.mark.parametrize(
+    ("dot", "feature"), [(Dot.QUADS_OF_I8, "dot-of-i8"), (Dot.QUADS_OF_U8, "dot-of-u8")]
+)
+def test_a_device_whose_dot_products_take_all_bytes_has_them_by_default(
+    dot: Dot, feature: str
+) -> None:
+    device = Target.of(TargetKind.WASM, (feature, "relaxed-simd", "simd128"))
+    for operator in ("matmul_u8i8", "matmul_u8i8z", "matmul_u8i7", "matmul_u8i8q"):
+        workload = Workload.of(operator, (128, 384, 1536), constant=("b",))
+        space = lite_space(workload, TargetKind.WASM)
+        default = next(each for each in space if device.offers(each.requires))
+        assert dict(default.config)["dot"] == dot
 
 
 @pytest.mark.parametrize("m", [1, 4, 384])
 def test_weights_that_may_change_are_copied_a_panel_at_a_time(m: int) -> None:
     workload = Workload.of("matmul_u8i7", (m, 16_384, 8192))
-    space = lite_space(workload, TargetKind.WASM)
-    assert compile_candidate(space[0]).manifest.scratch_bytes < 1 << 22
+    for candidate in (common_space(workload)[0], lite_space(workload, TargetKind.WASM)[0]):
+        assert compile_candidate(candidate).manifest.scratch_bytes < 1 << 22
 
 
 def replace_operator(workload: Workload, name: str) -> Workload:
@@ -207,13 +278,15 @@ def replace_operator(workload: Workload, name: str) -> Workload:
 
 def test_what_makes_a_config_unusable_is_said() -> None:
     workload = Workload.parse("matmul_u8i8:f32:m20k16n24:constant=b")
-    config = wasm_integer_matmul_configs(workload)[0]
+    space = wasm_integer_matmul_configs(workload)
+    config = next(each for each in space if each.dot is Dot.PAIRS)
     for changed, message in (
         ({"tile_n": 6}, "whole vectors"),
         ({"tile_m": 9}, "too many sums"),
         ({"unroll_k": 3}, "must divide 4"),
         ({"fma": True}, "quads need relaxed SIMD"),
         ({"dot": Dot.QUADS, "fma": True}, "7 bits alone"),
+        ({"dot": Dot.QUADS_OF_I8, "fma": True, "prepared": True}, "nothing to prepare"),
         ({"block_m": config.tile_m + 1}, "whole tiles"),
         ({"outer": Slices.COLUMNS}, "block_m is all rows"),
     ):

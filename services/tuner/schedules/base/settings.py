@@ -15,10 +15,6 @@ BASE = ("simd128",)
 RELAXED = ("relaxed-simd", "simd128")
 
 
-def requires(*, fma: bool) -> tuple[str, ...]:
-    return RELAXED if fma else BASE
-
-
 class Config(Protocol):
     """The settings of one family for one target: a frozen dataclass, a field for each of them."""
 
@@ -80,11 +76,6 @@ class CandidateSettings(Generic[Read]):
             raise InvalidSchedule(f"config setting {name} must be one of {', '.join(choices)}")
         return wanted(value)
 
-    def refuse(self, fault: str, *, fma: bool) -> None:
-        """Raises InvalidSchedule for a fault, and for features that the settings do not need."""
-        self.refuse_fault(fault)
-        self.refuse_features(requires(fma=fma))
-
     def refuse_fault(self, fault: str) -> None:
         if fault:
             raise InvalidSchedule(f"config of {self._candidate.workload.key} is refused: {fault}")
@@ -102,9 +93,9 @@ class CandidateSettings(Generic[Read]):
             )
 
 
-def wasm_candidate(workload: Workload, config: Config, *, fma: bool) -> Candidate:
-    """A candidate for wasm, which requires relaxed-simd where `fma`."""
-    return _candidate(workload, TargetKind.WASM, config, {}, requires(fma=fma))
+def wasm_candidate(workload: Workload, config: Config, wanted: tuple[str, ...]) -> Candidate:
+    """A candidate for wasm that requires what is `wanted`, sorted."""
+    return _candidate(workload, TargetKind.WASM, config, {}, wanted)
 
 
 def webgpu_candidate(workload: Workload, config: Config, wanted: tuple[str, ...]) -> Candidate:

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.workload import Workload
 from services.tuner.ir.nodes import LANES
-from services.tuner.schedules.base.settings import CandidateSettings, wasm_candidate
+from services.tuner.schedules.base.settings import BASE, RELAXED, CandidateSettings, wasm_candidate
 
 MAX_TILE_ELEMENTS = 128
 MAX_UNROLL_K = 8
@@ -57,7 +57,8 @@ class WasmConfig(ABC):
         """Raises InvalidSchedule for a config that is no schedule of its workload."""
         settings = CandidateSettings(candidate, cls)
         config = settings.config
-        settings.refuse(config.fault(candidate.workload), fma=config.fma)
+        settings.refuse_fault(config.fault(candidate.workload))
+        settings.refuse_features(config.requires)
         return config
 
     @abstractmethod
@@ -65,5 +66,10 @@ class WasmConfig(ABC):
         """Says what makes the config unusable, or ''. Every check is cheap: nothing is compiled
         yet."""
 
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The features that its kernels need, sorted."""
+        return RELAXED if self.fma else BASE
+
     def candidate(self, workload: Workload) -> Candidate:
-        return wasm_candidate(workload, self, fma=self.fma)
+        return wasm_candidate(workload, self, self.requires)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from kernelzoo.domain.workload import Workload
 from services.tuner import ir
 from services.tuner.schedules.base.integer_product import IntegerProduct, integer_product_of
+from services.tuner.schedules.base.settings import BASE, RELAXED
 from services.tuner.schedules.base.wasm_config import MAX_PANEL_COLUMNS, WasmConfig
 
 MAX_TILE_VECTORS = 16
@@ -21,11 +22,19 @@ class Dot(StrEnum):
     """Products are summed by one of two instructions: of two i16 in each lane, which is exact of
     all weights, or of four i8, which relaxed SIMD has and which is exact of weights of 7 bits. Or
     relaxed SIMD sums two products of i8 as an i16, and then two of these: fewer instructions on
-    x86 without VNNI."""
+    x86 without VNNI. Where a device has the feature, that of four is exact of all bytes, whose
+    operand on the right is one of numbers with sign (`quads_of_i8`) or without (`quads_of_u8`)."""
 
     PAIRS = "pairs"
     QUADS = "quads"
     QUADS_IN_TWO = "quads_in_two"
+    QUADS_OF_I8 = "quads_of_i8"
+    QUADS_OF_U8 = "quads_of_u8"
+
+
+FEATURES = {Dot.QUADS_OF_I8: "dot-of-i8", Dot.QUADS_OF_U8: "dot-of-u8"}
+"""What a device must have for dot products of all bytes."""
+OF_SEVEN_BITS = (Dot.QUADS, Dot.QUADS_IN_TWO)
 
 
 class Slices(StrEnum):
@@ -54,6 +63,12 @@ class WasmIntegerMatmulConfig(WasmConfig):
     packed: bool
     prepared: bool
 
+    @property
+    def requires(self) -> tuple[str, ...]:
+        if self.dot in FEATURES:
+            return (FEATURES[self.dot], *RELAXED)
+        return RELAXED if self.fma else BASE
+
     def fault(self, workload: Workload) -> str:
         product = integer_product_of(workload)
         vectors = self.tile_n // ir.LANES
@@ -66,8 +81,10 @@ class WasmIntegerMatmulConfig(WasmConfig):
             return f"unroll_k={self.unroll_k} must divide {product.words} and be smaller"
         if self.fma is (self.dot is Dot.PAIRS):
             return "quads need relaxed SIMD, which is told as fma, and pairs do not"
-        if self.fma and not has_seven_bits(workload):
-            return "quads are exact of weights of 7 bits alone; use pairs"
+        if self.dot in OF_SEVEN_BITS and not has_seven_bits(workload):
+            return f"{self.dot} is exact of weights of 7 bits alone; use pairs"
+        if self.dot in FEATURES and self.prepared:
+            return f"{self.dot} takes weights as they lie, so that there is nothing to prepare"
         if self.packed and "b" not in workload.constant:
             return "packed needs constant=b in the key"
         return self._block_fault(product)

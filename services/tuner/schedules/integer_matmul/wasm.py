@@ -5,7 +5,7 @@ Shapes, named by the settings of `WasmIntegerMatmulConfig`; a word is four entri
     range       slices of block_m rows, or of block_n columns
     panels      [⌈n / tile_n⌉][k / 4][tile_n]         words of b, columns beyond n are zero
     wide        [rows][2][k / 4]                      pairs: bytes 0 and 2 of a as i16, then 1 and 3
-                [rows][k / 4]                         quads: bytes of a less 128
+                [rows][k / 4]                         quads: bytes of a, less 128 but for dot-of-u8
     prepared    [k / 4][2][tile_n]                    halves of a panel of b for all rows of a slice
                 [k / 4][tile_n]                       quads: its bytes plus 64
     tile        tile_m · tile_n / 4 vectors of sums
@@ -17,7 +17,11 @@ operand are from 0 to 127: weights of 7 bits plus 64. With p' = p - 128 and b' =
 
     Σ p · b = Σ p' · b' - 64 · Σ p' + (128 · Σ b' - 8192 · k)
 
-where the first sum begins as what stands in brackets, which a slice computes for each panel.
+where the first sum begins as what stands in brackets, which a slice computes for each panel. Quads
+of all bytes need less, where a device has them:
+
+    Σ p · b = Σ p' · b + 128 · Σ b      both operands have signs (dot-of-i8)
+    Σ p · b                             weights alone have signs (dot-of-u8): nothing is added
 
 What it makes of matmul_u8i8:f32:m8k16n16:constant=b with tiles of 4x8 by columns:
 
@@ -52,7 +56,12 @@ from services.tuner.schedules.base.parameters import (
     with_parameter,
 )
 from services.tuner.schedules.base.scheduled import ScheduledProgram
-from services.tuner.schedules.integer_matmul.config import Dot, Slices, WasmIntegerMatmulConfig
+from services.tuner.schedules.integer_matmul.config import (
+    OF_SEVEN_BITS,
+    Dot,
+    Slices,
+    WasmIntegerMatmulConfig,
+)
 
 EVEN_BYTES = 0x00FF00FF
 SIGN_BITS = -0x7F7F7F80
@@ -179,7 +188,7 @@ class _IntegerMatmulNest:
             slices = -(-product.m // config.block_m)
             body = self._sliced_rows(slices, product.m % config.block_m)
         scratch: tuple[ir.Buffer, ...] = (self._wide,)
-        if config.fma:
+        if self._is_moved:
             scratch = (*scratch, self._column_sums)
         if self._needs_row_sums:
             scratch = (*scratch, self._row_sums)
@@ -254,23 +263,36 @@ class _IntegerMatmulNest:
 
     @property
     def _needs_row_sums(self) -> bool:
-        return self.config.fma or bool(self.product.b_zero)
+        return self._in_seven_bits or bool(self.product.b_zero)
+
+    @property
+    def _in_seven_bits(self) -> bool:
+        return self.config.dot in OF_SEVEN_BITS
+
+    @property
+    def _is_moved(self) -> bool:
+        """Returns whether operands are bytes of a less 128."""
+        return self._in_seven_bits or self.config.dot is Dot.QUADS_OF_I8
 
     @property
     def _nothing(self) -> int:
         """A word of activations that become 0."""
-        return SIGN_BITS if self.config.fma else 0
+        return SIGN_BITS if self._is_moved else 0
 
     def _activations(self, words: ir.Expression, half: int) -> ir.Expression:
         """A byte whose highest bit is turned is less by 128, as a number with sign."""
         if self.config.fma:
-            return words ^ SIGN_BITS
+            return words ^ SIGN_BITS if self._is_moved else words
         return (words >> 8 if half else words) & EVEN_BYTES
 
     def _added_up(self, total: ir.Expression, made: ir.Expression) -> ir.Expression:
-        if self.config.fma:
-            return ir.DotQuads(left=made, right=ir.wholes(ONES), addend=total)
-        return total + ir.DotPairs(left=made, right=ir.wholes(ONE_AND_ONE))
+        ones = ir.wholes(ONES)
+        match self.config.dot:
+            case Dot.PAIRS:
+                return total + ir.DotPairs(left=made, right=ir.wholes(ONE_AND_ONE))
+            case Dot.QUADS_OF_U8:
+                return ir.DotQuads(left=ones, right=made, addend=total, bytes=ir.RightBytes.U8)
+        return ir.DotQuads(left=made, right=ones, addend=total)
 
     # Steps 2 to 4: rows of the slice by a panel of so many columns.
 
@@ -281,7 +303,7 @@ class _IntegerMatmulNest:
         if not config.packed:
             b = self.b
             body = _copied(self.product, b, self._panels, config.tile_n, panel, ir.ZERO)
-        if config.fma or config.prepared:
+        if self._is_moved or config.prepared:
             body = (*body, *self._prepared_panel(panel, columns))
         if tiles:
             first = ir.affine(m=config.tile_m) if tiles > 1 else ir.ZERO
@@ -319,7 +341,7 @@ class _IntegerMatmulNest:
                 yield sums.store((row, vector), self._column_sums.vector(ir.LANES * vector))
 
         body: ir.Block = (
-            *(begun() if config.fma else sums.fill(0)),
+            *(begun() if self._is_moved else sums.fill(0)),
             *ir.serial(
                 "word",
                 words // config.unroll_k,
@@ -360,14 +382,13 @@ class _IntegerMatmulNest:
                 if config.prepared:
                     place = (word * self._halves + half) * config.tile_n + at
                     yield self._prepared.store(place, made[0])
-                if config.fma:
-                    ones, total = ir.wholes(ONES), sums[vector]
-                    yield sums.store(vector, ir.DotQuads(left=ones, right=made[0], addend=total))
+                if self._is_moved:
+                    yield sums.store(vector, self._column_sum(sums[vector], made[0]))
 
         nest = ir.serial("word", product.words, tuple(terms()))
-        if not config.fma:
+        if not self._is_moved:
             return ir.allocated((made,), nest)
-        less = ir.wholes(MIDDLE * ZERO_POINT * product.k)
+        less = ir.wholes(MIDDLE * ZERO_POINT * product.k if self._in_seven_bits else 0)
         body: ir.Block = (
             *sums.fill(0),
             *nest,
@@ -380,16 +401,27 @@ class _IntegerMatmulNest:
         )
         return ir.allocated((sums, made), body)
 
+    def _column_sum(self, total: ir.Expression, weights: ir.Expression) -> ir.Expression:
+        ones = ir.wholes(ONES)
+        if self._in_seven_bits:
+            return ir.DotQuads(left=ones, right=weights, addend=total)
+        return ir.DotQuads(left=weights, right=ones, addend=total)
+
     def _operand(self, words: ir.Expression, half: int) -> ir.Expression:
         if not self.config.fma:
             return ir.Halves(value=words, odd=bool(half))
-        return (words & LOW_BITS) ^ MIDDLE_BITS
+        return (words & LOW_BITS) ^ MIDDLE_BITS if self._in_seven_bits else words
 
     def _added(
         self, total: ir.Expression, a: ir.Expression, weights: ir.Expression
     ) -> ir.Expression:
-        if not self.config.fma:
-            return total + ir.DotPairs(left=weights, right=a)
+        match self.config.dot:
+            case Dot.PAIRS:
+                return total + ir.DotPairs(left=weights, right=a)
+            case Dot.QUADS_OF_U8:
+                return ir.DotQuads(left=weights, right=a, addend=total, bytes=ir.RightBytes.U8)
+            case Dot.QUADS_OF_I8:
+                return ir.DotQuads(left=a, right=weights, addend=total, bytes=ir.RightBytes.I8)
         in_two = self.config.dot is Dot.QUADS_IN_TWO
         return ir.DotQuads(left=a, right=weights, addend=total, in_two=in_two)
 
@@ -469,12 +501,12 @@ class _IntegerMatmulNest:
         product = self.product
         held = {name: buffer for name, (buffer, _) in self.held.items()}
         zero: ir.Expression = held[product.a_zero][0]
-        if self.config.fma:
+        if self._in_seven_bits:
             total = total - self._row_sums[row] * MIDDLE
         total = total - zero * held[product.b_sum][column]
         if product.b_zero:
-            # Sums of rows are those of bytes less 128 where quads are multiplied.
-            begun = ir.whole(product.k * ZERO_POINT if self.config.fma else 0)
+            # Sums of rows are those of bytes less 128 where these are the operands.
+            begun = ir.whole(product.k * ZERO_POINT if self._is_moved else 0)
             sums = self._row_sums[row] + begun - zero * product.k
             total = total - held[product.b_zero][column] * sums
         real = total.cast(DType.F32)
