@@ -111,7 +111,12 @@ def page(gpu_browser: Browser) -> Iterator[Page]:
         yield opened
 
 
-@pytest.mark.parametrize(("family", "target"), [(family, "wasm") for family in CONFIGS])
+@pytest.mark.parametrize(
+    ("family", "target"),
+    [(family, "wasm") for family in CONFIGS]
+    # A token takes long on the software adapter.
+    + [(family, "webgpu") for family in ("t5-gated", "marian", "whisper")],
+)
 def test_tokens_are_those_of_the_paper_for_sources_of_every_length(
     page: Page, host: Models, family: str, target: str
 ) -> None:
@@ -133,7 +138,9 @@ def test_tokens_are_those_of_the_paper_for_sources_of_every_length(
     assert len({tuple(each) for each in right}) > 1, "tokens depend on the source"
 
 
-@pytest.mark.parametrize(("family", "target"), [("t5", "wasm"), ("marian", "wasm")])
+@pytest.mark.parametrize(
+    ("family", "target"), [("t5", "wasm"), ("marian", "wasm"), ("marian", "webgpu")]
+)
 def test_beams_find_the_text_that_numpy_finds(
     page: Page, host: Models, family: str, target: str
 ) -> None:

@@ -49,6 +49,11 @@ def safetensors(folder: Path, form: Form) -> NamedTensors:
     """All `*.safetensors` of a folder. Raises InvalidInput where there is none, or a file that is
     none."""
     files = sorted(folder.glob("*.safetensors"))
+    if not files and any(folder.rglob("*.onnx")):
+        raise UnsupportedModel(
+            f"{folder} has files of ONNX and no *.safetensors; models with an encoder are taken of "
+            "safetensors alone: fetch those of the model, which files of ONNX were exported from"
+        )
     if not files:
         raise InvalidInput(f"{folder} has no *.safetensors; put the model's weights there")
     stored: dict[str, StoredTensor] = {}

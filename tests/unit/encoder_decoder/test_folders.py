@@ -121,6 +121,17 @@ def test_what_cannot_be_asked_for_is_refused_in_a_sentence(
         added(tmp_path, *dimensions, **more)
 
 
+def test_a_folder_without_safetensors_is_told_what_it_lacks(tmp_path: Path) -> None:
+    write_encoder_decoder(tmp_path, "t5")
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(InvalidInput, match=r"has no \*.safetensors; put the model's weights there"):
+        added(tmp_path, {"context": 8, "source": 8})
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "encoder_model.onnx").write_bytes(b"")
+    with pytest.raises(UnsupportedModel, match="has files of ONNX and no"):
+        added(tmp_path, {"context": 8, "source": 8})
+
+
 def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     write_encoder_decoder(tmp_path, "bart")
     body = bytearray((tmp_path / "model.safetensors").read_bytes())
