@@ -13,7 +13,7 @@ from cli.models.dimensions import Dimensions, written
 from cli.models.sending import Told
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.dtype import DType
-from kernelzoo.domain.target import TargetKind
+from kernelzoo.domain.target import BYTE_DOTS, TargetKind
 from kernelzoo.errors import InvalidInput, StackError
 from kernelzoo.formats.bundle import any_classes
 from kernelzoo.formats.plans import read_plan
@@ -186,7 +186,8 @@ def _manifest(
 def _usual(gateway: GatewayClient, name: str) -> list[str]:
     """Any device, and every class that has a confirmed kernel of the model."""
     voted = [each.device_class for each in gateway.model_coverage(name).coverage if each.confirmed]
-    return list(dict.fromkeys((*_anyone(), *voted)))
+    runs_here = [each for each in voted if not _byte_dots(each)]
+    return list(dict.fromkeys((*_anyone(), *runs_here)))
 
 
 def _anyone() -> list[str]:
@@ -197,7 +198,18 @@ def _anyone() -> list[str]:
 def _wasm(text: str) -> str:
     if DeviceClass.parse(text).target.kind is not TargetKind.WASM:
         raise InvalidInput(f"--class {text} is not of wasm, on which models run")
+    if own := _byte_dots(text):
+        raise InvalidInput(
+            f"--class {text} has kernels that need {own}, which only such devices compute right; "
+            f"check {text.replace(f'+{own}', '')}"
+        )
     return text
+
+
+def _byte_dots(device_class: str) -> str:
+    """The feature of a class that wasmtime computes otherwise; '' where it has none."""
+    features = DeviceClass.parse(device_class).target.features
+    return next((each for each in BYTE_DOTS if each in features), "")
 
 
 def _has(plan: PlanWire, wanted: Dimensions) -> bool:

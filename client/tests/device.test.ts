@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deviceClass, deviceId, engineFromText, plainText } from "../src/device/hardware.js";
 import { memoryNotebook } from "../src/device/notebook.js";
-import { wasmFeatures } from "../src/engine/features.js";
+import { byteDotsOf, wasmFeatures } from "../src/engine/features.js";
 
 test("the device id is the one that Python computes", () => {
   // Hardware.device_id of kernelzoo/domain/device.py
@@ -23,6 +23,23 @@ test("a device class without features is one too", () => {
 
 test("the features of this engine include 128-bit SIMD", () => {
   assert.ok(wasmFeatures().includes("simd128"));
+});
+
+/** The sum of the products of the probe's bytes; `pair` is what becomes of two of them. */
+function sumOf(right: (byte: number) => number, pair = (sum: number): number => sum): number {
+  return pair(2 * 127 * right(-1)) + pair(2 * -128 * right(-128));
+}
+
+test("what a dot product of bytes does is told by its sum", () => {
+  const unsigned = (byte: number) => byte & 255;
+  const within = (sum: number) => Math.max(-32_768, Math.min(32_767, sum));
+  const wrapped = (sum: number) => (sum << 16) >> 16;
+  const same = (byte: number) => byte;
+  assert.deepEqual(byteDotsOf(sumOf(same)), ["dot-of-i8"]);
+  assert.deepEqual(byteDotsOf(sumOf(unsigned)), ["dot-of-u8"]);
+  for (const sum of [sumOf(unsigned, within), sumOf(same, within), sumOf(same, wrapped)]) {
+    assert.deepEqual(byteDotsOf(sum), []);
+  }
 });
 
 const AGENTS = [

@@ -210,6 +210,9 @@ def test_a_model_is_added_listed_shown_typed_checked_and_removed(
     found = json.loads(checked.stdout)
     assert [(each["right"], each["calls"]) for each in found] == [(True, [])]
     assert isinstance(run("check", TINY_NAME, "--dim", "sequence=5").exception, InvalidInput)
+    own_dots = "0123456789abcdef:r1-0:wasm+dot-of-u8+relaxed-simd+simd128"
+    refused = run("check", TINY_NAME, "--class", own_dots).exception
+    assert "check 0123456789abcdef:r1-0:wasm+relaxed-simd+simd128" in str(refused)
 
     declined = run("remove", TINY_NAME, answer="n\n")
     assert (declined.exit_code, "Remove it?" in declined.output) == (1, True)
