@@ -89,9 +89,11 @@ what the processor makes of them; narrower integers are the low bits of that, an
 negative number.
 
 `Resize` makes as many entries of a scale as onnxruntime does, which multiplies in f32 (10 by 0.7
-are 7), and with `align_corners` its last entry is a corner; in ONNX's reference the fraction of an
-entry that a scale leaves is. An axis that keeps its extent but has a scale that is not 1 is resized
-as ONNX says; onnxruntime leaves it in some modes.
+are 7), and with `align_corners` its last entry is a corner, or that of the crop; in ONNX's
+reference the fraction of an entry that a scale leaves is. An axis that keeps its extent but has a
+scale that is not 1 is resized as ONNX says; onnxruntime leaves it in some modes. With
+`auto_pad` SAME a pool whose stride is larger than its window pads nothing, where ONNX's reference
+cuts and onnxruntime refuses.
 
 Numbers are those of IEEE 754, NaN and the infinities too, on every target: `Max`, `Min`, `Clip`,
 `Relu`, `MaxPool` and reductions are NaN where an operand is, and `ArgMax` and `ArgMin` then give
@@ -162,7 +164,9 @@ Of ai.onnx.ml, as skl2onnx and onnxmltools write models of scikit-learn, LightGB
 They are held to what onnxruntime computed, too (`scripts/record_trees.py`). All trees are walked at
 once, a level at a time, by one program. `ZipMap` is left out: its output is the tensor of scores,
 in the order of the classes. A label that is a text is the number of its class; `models add` tells
-both. Features, keys and categories that are texts are refused.
+both. Features, keys and categories that are texts are refused. So are forests of two classes with
+weights of one and two base values, where engines differ. A class for which no leaf of a row has a
+weight has a score of 0, and is not chosen.
 
 ## Networks that are known to work
 
