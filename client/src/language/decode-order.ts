@@ -40,7 +40,7 @@ export interface KnownToken {
   readonly bias: number;
 }
 
-/** What an encoder reads: entries of the plan's source, and the places of its length that are not there. */
+/** A source for an encoder: entries of the plan's, and the places of its length that are not there. */
 export interface SourceFeed {
   readonly entries: Stored;
   readonly spare: number;

@@ -55,7 +55,7 @@ export interface GenerateOptions extends Partial<Sampling> {
 /** A text that a model with an encoder makes of what that reads, such as a translation. */
 export interface SourceOptions extends GenerateOptions {
   /**
-   * What the encoder reads: the tokens of a text, or of a model that hears the whole spectrogram,
+   * The encoder reads this: the tokens of a text, or of a model that hears the whole spectrogram,
    * band after band (`LanguageModel.inputShape`).
    */
   readonly input: ArrayLike<number>;
@@ -208,7 +208,7 @@ export class LanguageModel {
   #opened: Opened;
   /** The tokens whose keys and values are in the cache. */
   #held: number[] = [];
-  /** What the encoder read last. */
+  /** The source that the encoder read last. */
   #heldSource: SourceFeed | null = null;
   #busy = false;
   #stats: Omit<LanguageStats, "threads">;
@@ -499,7 +499,7 @@ export class LanguageModel {
     this.#opened = opened;
   }
 
-  /** What is added to logits: as the page says, and what leaves out tokens that the model never has. */
+  /** Returns what is added to logits: as the page says, and to leave out what is suppressed. */
   #biases({ logitBias }: GenerateOptions): Readonly<Record<number, number>> {
     const encoder = encoderOf(this.#opener.answer.plan)?.encoder;
     const left = (encoder?.suppressed ?? []).map((token) => [token, SUPPRESSED] as const);

@@ -1,4 +1,4 @@
-/** What the encoder of a model reads, as a page gives it and as the model takes it. */
+/** Takes what the encoder of a model reads from a page, and says what is wrong with it. */
 import type { DecoderWire, EncoderWire, PlanWire } from "../wire/model-answer.js";
 import type { SourceFeed } from "./decode-order.js";
 

@@ -13,7 +13,7 @@ USUAL_LENGTH = 512
 
 
 class Positions(StrEnum):
-    """How a model tells the places of tokens: by rows that its weights have or that are computed of
+    """A model tells the places of tokens so: by rows that its weights have or that are computed of
     sines, which are added to the embedding, or by what is added to scores (T5)."""
 
     STORED = "stored"

@@ -45,7 +45,7 @@ ACTIVATIONS: Mapping[str, str] = {
 
 
 class _T5Config(Struct, frozen=True, kw_only=True):
-    """What a file leaves out, or has as null, is None or what transformers takes then."""
+    """Fields that a file leaves out, or has as null, are None or what transformers takes then."""
 
     vocab_size: Count
     d_model: Count

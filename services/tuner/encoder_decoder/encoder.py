@@ -90,7 +90,7 @@ def _convolved(side: Side, read: Spectrogram) -> str:
 
 
 def _distance_biases(side: Side) -> str:
-    """What T5 adds to scores; "" for other models."""
+    """Makes what T5 adds to scores; "" for other models."""
     config = side.config
     if config.positions is not Positions.RELATIVE:
         return ""

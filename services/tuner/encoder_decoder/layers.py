@@ -1,4 +1,4 @@
-"""What the layers of encoder and decoder are made of: norms, products with a bias, the attention's
+"""The layers of encoder and decoder are made of these: norms, products with a bias, the attention's
 queries, keys and values, and the feed-forward part; of one row, or of all of an encoder."""
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class Side:
         return self.made.program(name, spared(program, self.rows), (*inputs, SPARE), output)
 
     def viewed(self, name: str, shape: tuple[int, ...]) -> str:
-        """The same entries in another shape."""
+        """Returns the same entries in another shape."""
         output = f"{name} joined"
         self.made.values[output] = Value(output, self.made.values[name].dtype, shape)
         self.made.nodes.append(Node(View(), (name,), output, output))
@@ -130,11 +130,11 @@ class Side:
         return self.multiplied(made, down, f"{told} fed forward", residual=residual)
 
     def branch(self, x: str, norm: str, told: str) -> str:
-        """What a branch reads of the rows x."""
+        """Returns what a branch reads of the rows x."""
         return self.normed(x, norm, f"{told} normed") if self.config.normed_first else x
 
     def joined(self, x: str, norm: str, told: str) -> str:
-        """What comes of rows to which a branch was added."""
+        """Returns what comes of rows to which a branch was added."""
         return x if self.config.normed_first else self.normed(x, norm, f"{told} normed")
 
     def attended(

@@ -48,7 +48,7 @@ const LOGITS_AT = MOST_STEPS * TOKEN_BYTES;
 
 /** The buffers that a page writes and reads, and which calls are which. */
 interface Places extends Pick<DecoderWire, "vocabulary" | "rows" | "step" | "head"> {
-  /** What an encoder reads, and the keys and values of a text behind it; null without an encoder. */
+  /** The source of an encoder, and the keys and values of a text behind it; null without an encoder. */
   readonly encoder: {
     readonly source: GPUBuffer;
     readonly spare: GPUBuffer;
