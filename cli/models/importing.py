@@ -160,7 +160,7 @@ def _written(model: "PlannedModel", weights: Path, told: Told) -> ImportedModel:
 
 
 def _written_of(file: Path, model: "PlannedModel", weights: Path, told: Told) -> ImportedModel:
-    """With what pages that have the file need: its hashes, and which weights lie in it."""
+    """Adds what pages that have the file need: its hashes, and which weights lie in it."""
     from services.tuner.graph.original_map import original_map
     from services.tuner.graph.source_hashes import read_source
 

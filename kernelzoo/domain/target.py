@@ -22,9 +22,9 @@ MEASURED = (TargetKind.WASM, TargetKind.WEBGPU)
 
 
 BYTE_DOTS = ("dot-of-i8", "dot-of-u8")
-"""What `i32x4.relaxed_dot_i8x16_i7x16_add_s` does on a device, where that is exact for all bytes of
-its second operand: as numbers with sign (`sdot` of ARM, AVX-VNNI-INT8), or without (AVX-VNNI).
-Elsewhere sums of two products saturate."""
+"""Devices on which `i32x4.relaxed_dot_i8x16_i7x16_add_s` is exact for all bytes of its second
+operand have one of these. It takes the bytes as numbers with sign (`sdot` of ARM, AVX-VNNI-INT8),
+or without (AVX-VNNI). Elsewhere sums of two products saturate."""
 
 FEATURES = {
     TargetKind.WASM: (*BYTE_DOTS, "relaxed-simd", "simd128"),

@@ -1,4 +1,4 @@
-"""What the panels of the dashboards say of rows that are known, asked as Grafana asks."""
+"""Panels of the dashboards say of rows that are known what they should, asked as Grafana asks."""
 
 from collections.abc import Sequence
 from typing import Any

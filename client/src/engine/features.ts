@@ -20,7 +20,7 @@ export function forbiddenReason(): string | null {
 /** Features that an engine has where it takes their instructions. */
 type Instructions = "simd128" | "relaxed-simd";
 
-/** What the dot product of relaxed SIMD does here, where it is exact for all bytes. */
+/** The dot product of relaxed SIMD is exact for all bytes, taken as numbers with sign or without. */
 type ByteDot = "dot-of-i8" | "dot-of-u8";
 
 /** WebAssembly features that kernels may require. */

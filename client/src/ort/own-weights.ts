@@ -25,9 +25,9 @@ const NEWLINE = 10;
 
 /** Throws RangeError for a file that is too short. */
 function bytesOf(file: Uint8Array | undefined, start: number, bytes: number): Uint8Array {
-  const found = file?.subarray(start, start + bytes);
-  if (found?.length !== bytes) throw new RangeError("The file is shorter than its map.");
-  return found;
+  const piece = file?.subarray(start, start + bytes);
+  if (piece?.length !== bytes) throw new RangeError("The file is shorter than its map.");
+  return piece;
 }
 
 /** The rows of matrices that lie side by side. */

@@ -106,7 +106,7 @@ def _part(body: Bytes, weight: Weight, places: Mapping[str, WeightPlace]) -> _Pa
 
 
 def _matrices(body: Bytes, weight: Weight) -> Iterator[tuple[_Form, Bytes]]:
-    """What a weight may be made of: uint8[rows, bytes of a row]."""
+    """Yields what a weight may be made of: uint8[rows, bytes of a row]."""
     yield _Form.SAME, body.reshape(1, -1)
     if len(weight.shape) > 1:
         rows = prod(weight.shape[:-1])

@@ -333,7 +333,7 @@ class DotBytes(Arithmetic, frozen=True, kw_only=True, gc=False):
 
 
 class RightBytes(StrEnum):
-    """What the bytes of the right operand of a dot of quads are.
+    """Says what the bytes of the right operand of a dot of quads are.
 
     Of 7 bits, from 0 to 127, all engines agree, as long as two products next to one another, the
     first and the second or the third and the fourth, sum to an i16. All bytes are exact on engines

@@ -47,7 +47,7 @@ def test_buckets_are_few_and_end_at_powers_of_two(
 def test_a_kernel_of_fewer_rows_computes_the_first_ones_of_the_same_tensors(
     workload: Workload, most: int
 ) -> None:
-    """What lies behind the extent is no number, and the same memory begins with what it reads."""
+    """Entries behind the extent are no numbers, and the same memory begins with what it reads."""
     shorter = bucket_workloads(_graph(workload), AXIS, most)[workload.key]
     for extent in (1, most - 1, most):
         inputs, right = told(workload, extent)

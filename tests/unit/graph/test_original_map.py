@@ -37,7 +37,7 @@ def map_of(
 
 
 def put_together(made: bytes, size: int, folder: Path, name: str) -> bytes:
-    """As a page does it (client/src/ort/own-weights.ts)."""
+    """Puts the weights together as a page does (client/src/ort/own-weights.ts)."""
     head, _, own = made.partition(b"\n")
     described = json.loads(head)
     files = [(folder / (each or name)).read_bytes() for each in described["locations"]]

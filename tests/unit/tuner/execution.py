@@ -35,7 +35,7 @@ SIGNED_DOT, UNSIGNED_DOT = BYTE_DOTS
 
 @lru_cache(maxsize=2)
 def engine(*, deterministic: bool = False) -> wasmtime.Engine:
-    """What relaxed SIMD does on this machine, or what its specification has for those that must
+    """Runs relaxed SIMD as this machine does, or as its specification has it for those that must
     agree: dot products of bytes with sign, of which two sum to an i16."""
     config = wasmtime.Config()
     config.wasm_relaxed_simd_deterministic = deterministic

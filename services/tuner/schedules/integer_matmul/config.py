@@ -33,7 +33,7 @@ class Dot(StrEnum):
 
 
 FEATURES = {Dot.QUADS_OF_I8: "dot-of-i8", Dot.QUADS_OF_U8: "dot-of-u8"}
-"""What a device must have for dot products of all bytes."""
+"""A device must have these for dot products of all bytes."""
 OF_SEVEN_BITS = (Dot.QUADS, Dot.QUADS_IN_TWO)
 
 

@@ -21,7 +21,7 @@ TILES = ((4, 8), (5, 8), (3, 12), (2, 16))
 384x768x768 on a Zen 4, quads in two steps reach 106 GOP/s with the first, 98 with the second and 93
 with the third, pairs 86, 84 and 78."""
 TILES_OF_BYTES = ((6, 8), (4, 8), (4, 16), (8, 8), (2, 16))
-"""Where one instruction adds four products no register holds a product: twelve sums, two vectors of
+"""No register holds a product where one instruction adds four: twelve sums, two vectors of
 weights and a splat are those of x86, and ARM has as many again."""
 WIDE_TILES = ((1, 16), (1, 32), (1, 24))
 """For a single row, which waits for memory: 1x768x3072 reads 29 GB/s of bytes on a Zen 4."""
