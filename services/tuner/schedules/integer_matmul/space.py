@@ -118,4 +118,6 @@ def _blocks(
     tiles = -(-given.m // tile_m)
     most = max(1, tiles // SLICES_WANTED)
     sizes = (max(1, min(most, limit // (2 * given.k * tile_m))) for limit in BLOCK_ROWS_BYTES)
-    return tuple(dict.fromkeys((size * tile_m, given.n) for size in sizes))
+    # Weights that are prepared once gain more than rows in the first cache do.
+    ranked = sorted(dict.fromkeys(sizes), key=lambda size: size < FEWEST_PREPARED)
+    return tuple((size * tile_m, given.n) for size in ranked)
