@@ -32,7 +32,8 @@ log = structlog.get_logger(__name__)
 MOST = 100_000
 LOOKED_EVERY_S = 2.0
 WATCHED_EVERY_S = 5.0
-"""While what is served changes, the list is read and kept so often, whether or not anybody asks."""
+"""While what is served changes, and else each hour, the list is read and kept within this time,
+whether or not anybody asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,9 @@ class Denied:
         self._standby = standby
         self._known: Remembered[_Known] = Remembered(LOOKED_EVERY_S)
         self._last: _Known | None = None
+        self._on_disk: _Known | None = None
+        self._read_generation = -1
+        """Counts as `Wake.served_generation`, which was looked at before the list was read last."""
 
     async def to(self, device_class: DeviceClass) -> SignedList:
         known = await self._latest()
@@ -93,15 +97,24 @@ class Denied:
             yield
 
     async def _watch(self) -> None:
-        seen = -1
         while self._standby.keeps:
-            if self._wake.connected and seen != (now := self._wake.served_generation):
+            if self._wake.connected and self._is_behind():
                 try:
+                    # It may be one that was read before the change, which is not remembered for
+                    # as long as this waits: the next turn reads it anew.
                     await self._known.get("all", self._read)
-                    seen = now
                 except (OperationalError, PoolTimeout) as error:
                     log.warning("what is denied is not known anew", error=str(error))
             await asyncio.sleep(WATCHED_EVERY_S)
+
+    def _is_behind(self) -> bool:
+        """Also where nothing changed within the hour: pages refuse a list that is a day old."""
+        return (
+            self._read_generation != self._wake.served_generation
+            or self._last is None
+            or self._last.issued_at != issue_time()
+            or self._on_disk != self._last
+        )
 
     async def _latest(self) -> _Known:
         """Raises OperationalError or PoolTimeout where the database is away and nothing is kept."""
@@ -124,6 +137,7 @@ class Denied:
         return self._last
 
     async def _read(self) -> _Known:
+        generation = self._wake.served_generation
         async with self._pool.connection() as db:
             rows = await fetch_all(db, denials.of_classes(MOST))
         by_class = groupby(sorted(rows, key=_class_of), key=_class_of)
@@ -132,9 +146,9 @@ class Denied:
             serial=rows[0].serial if rows else 0,
             issued_at=issue_time(),
         )
-        if known != self._last:
-            self._last = known
-            await self._standby.keep_denied(msgspec.json.encode(known))
+        self._last, self._read_generation = known, generation
+        if known != self._on_disk and await self._standby.keep_denied(msgspec.json.encode(known)):
+            self._on_disk = known
         return known
 
 

@@ -5,13 +5,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
+
+from pydantic import ValidationError
 
 from kernelzoo.domain.artifact import ArtifactManifest
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.zoo import AdviceBasis, EntryState, HitLevel
+from kernelzoo.errors import InvalidInput
 from kernelzoo.metrics import MISSING
 from kernelzoo.signing import Signer
 from kernelzoo.store.candidates import KernelRow
@@ -24,6 +28,7 @@ from services.gateway.wire.artifacts import (
     Kernel,
     LayoutWire,
 )
+from services.gateway.wire.sessions import HardwareWire
 from services.gateway.wire.zoo import (
     Advice,
     CostsWire,
@@ -40,7 +45,34 @@ from services.gateway.wire.zoo import (
 ISSUED_EVERY_S = 3600
 
 Key = tuple[str, ...]
-"""A manifest is remembered by what is asked for, the classes, and what the page told."""
+"""A manifest is remembered by what is asked for, the classes, and what the page told: by one text
+of each (`class_name`, `hardware_text`), as else one class that has voted had any number of them."""
+LONGEST_CLASS = 256
+"""Characters; what is longer is refused later."""
+
+
+def class_name(told: str) -> str:
+    """Returns the one name of a class, whose features anybody can tell in another order, or twice;
+    what is no class is refused later."""
+    try:
+        return told if len(told) > LONGEST_CLASS else _class_name(told)
+    except InvalidInput:
+        return told
+
+
+@lru_cache(maxsize=1024)
+def _class_name(told: str) -> str:
+    """Raises InvalidInput, which is not remembered."""
+    return str(DeviceClass.parse(told))
+
+
+def hardware_text(told: str) -> str:
+    """Returns the one text of hardware, which JSON can say with any spaces; what is no hardware is
+    refused later."""
+    try:
+        return HardwareWire.model_validate_json(told).model_dump_json()
+    except ValidationError:
+        return told
 
 
 def issue_time() -> str:

@@ -25,7 +25,16 @@ from kernelzoo.store.asynchronous import execute, fetch_all
 from kernelzoo.store.models import PlanRow, StoredPlan
 from services.gateway.answering import answer, hardware_of
 from services.gateway.blobs import Blobs
-from services.gateway.manifests import Key, ServedManifest, issue_time, levels, served, sources
+from services.gateway.manifests import (
+    Key,
+    ServedManifest,
+    class_name,
+    hardware_text,
+    issue_time,
+    levels,
+    served,
+    sources,
+)
 from services.gateway.problems import Refusal
 from services.gateway.state import State
 from services.gateway.wire.artifacts import ArtifactWire, Kernel
@@ -44,10 +53,10 @@ _GZIP_LEVEL = 6
 def cache_key(name: str, device_class: str, query: Iterable[tuple[str, str]]) -> Key:
     """Key of an answer in memory, and what `build` takes: hardware as told, then dimensions."""
     given = dict(query)
-    told = given.pop(HARDWARE, "")
+    told = hardware_text(given.pop(HARDWARE, ""))
     given.pop(AFTER, None)
     dimensions = (f"{dimension}={extent}" for dimension, extent in sorted(given.items()))
-    return f"model:{name}", device_class, told, *dimensions
+    return f"model:{name}", class_name(device_class), told, *dimensions
 
 
 async def build(state: State, key: Key) -> ServedManifest:

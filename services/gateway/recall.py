@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from kernelzoo.metrics import CacheResult
 from services.gateway.cache import ManifestCache
-from services.gateway.manifests import KeptManifest, Key, ServedManifest
+from services.gateway.manifests import KeptManifest, Key, ServedManifest, class_name
 from services.gateway.standby import names_any
 from services.gateway.state import State
 
@@ -49,7 +49,7 @@ class Recalled:
 def asked(scope: Scope, network: str, after: int, *device_classes: str) -> Asked:
     return Asked(
         network=network,
-        device_classes=device_classes,
+        device_classes=tuple(class_name(each) for each in device_classes),
         after=after,
         in_haste=IN_HASTE in scope,
     )

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kernelzoo.metrics import HTTP_REQUEST_DURATION, HTTP_REQUESTS, MANIFESTS_SHED
 from services.gateway.cache import ManifestCache
 from services.gateway.cors import FOR_ALL
-from services.gateway.manifests import Key
+from services.gateway.manifests import Key, class_name, hardware_text
 from services.gateway.middleware import HEADERS
 from services.gateway.models import AFTER, HARDWARE, cache_key
 from services.gateway.problems import problem
@@ -118,7 +118,11 @@ def _manifest_asked(scope: Scope) -> _Asked | None:
     query = scope["query_string"]
     told = parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else []
     given, of_model = dict(told), prefix == MODELS
-    key = cache_key(parts[0], parts[1], told) if of_model else (*parts, given.get(HARDWARE, ""))
+    if of_model:
+        key = cache_key(parts[0], parts[1], told)
+    else:
+        name, *classes = parts
+        key = name, *map(class_name, classes), hardware_text(given.get(HARDWARE, ""))
     return _Asked(template=template, key=key, of_model=of_model, again=AFTER in given)
 
 

@@ -37,6 +37,9 @@ MOST_WAITING = 1024
 MOST_READ = 256
 """Manifests that were read from the disk and stay in memory while the database is away."""
 _MANIFESTS, _ARTIFACTS, _DENIED = "manifests", "artifacts", "denied.json"
+_BLOCK_BYTES = 4096
+"""A file takes whole blocks of the disk, by which Kubernetes measures a folder: most kernels are
+smaller than one."""
 _GZIP = b"\x1f\x8b"
 _HASH = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
@@ -57,9 +60,12 @@ class Standby:
     def __init__(self, folder: Path | None, limit_bytes: int) -> None:
         self._folder = folder
         self._limit_bytes = limit_bytes
-        self._sizes: OrderedDict[str, int] = OrderedDict()
-        """Bytes by the name of a file in the folder, what was needed last at the end."""
-        self._total_bytes = 0
+        self._files: dict[str, OrderedDict[str, int]] = {
+            _MANIFESTS: OrderedDict(),
+            _ARTIFACTS: OrderedDict(),
+        }
+        """Bytes by the name of a file, by its kind; what was needed last is at the end."""
+        self._total_bytes = {_MANIFESTS: 0, _ARTIFACTS: 0}
         self._waiting: OrderedDict[Key, KeptManifest] = OrderedDict()
         self._read: OrderedDict[Key, KeptManifest] = OrderedDict()
         if folder is not None:
@@ -69,9 +75,14 @@ class Standby:
     def keeps(self) -> bool:
         return self._folder is not None
 
+    @property
+    def has_any(self) -> bool:
+        """Says whether there is anything to give again."""
+        return bool(self._waiting) or any(self._files.values())
+
     def has(self, key: Key) -> bool:
         """Says whether a manifest is kept under this key."""
-        return key in self._waiting or _manifest_file(key) in self._sizes
+        return key in self._waiting or _manifest_file(key) in self._files[_MANIFESTS]
 
     def keep_manifest(self, key: Key, served: ServedManifest) -> None:
         """Has it written within `WRITE_EVERY_S`, in place of an earlier one."""
@@ -87,7 +98,7 @@ class Standby:
         if kept is not None or self._folder is None:
             return kept
         name = _manifest_file(key)
-        if name not in self._sizes:
+        if name not in self._files[_MANIFESTS]:
             return None
         content = await asyncio.to_thread(_bytes_of, self._folder / name)
         kept = None if content is None else _decoded(key, content)
@@ -107,18 +118,27 @@ class Standby:
 
     async def artifact(self, sha256_hex: str, target: TargetKind) -> bytes | None:
         name = f"{_ARTIFACTS}/{sha256_hex}.{target}"
-        if self._folder is None or name not in self._sizes:
+        if self._folder is None or name not in self._files[_ARTIFACTS]:
             return None
         body = await asyncio.to_thread(_bytes_of, self._folder / name)
         if body is None or sha256(body).hexdigest() != sha256_hex:
             self._forget(name)
             return None
-        self._sizes.move_to_end(name)
+        if name in self._files[_ARTIFACTS]:  # It may have been removed meanwhile.
+            self._files[_ARTIFACTS].move_to_end(name)
         return body
 
-    async def keep_denied(self, body: bytes) -> None:
-        if self._folder is not None:
-            await asyncio.to_thread(_write, self._folder / _DENIED, body)
+    async def keep_denied(self, body: bytes) -> bool:
+        """Says whether it is kept. Where it cannot be, an earlier one is removed: nothing is given
+        by a list that lacks what was denied since."""
+        if self._folder is None:
+            return False
+        path = self._folder / _DENIED
+        kept = await asyncio.to_thread(_write, path, body)
+        if not kept:
+            with suppress(OSError):
+                path.unlink()
+        return kept
 
     async def denied(self) -> bytes | None:
         if self._folder is None:
@@ -144,22 +164,33 @@ class Standby:
     async def write(self) -> None:
         """Writes what waits, and removes what was needed least recently of what is too much."""
         assert self._folder is not None
-        waiting, self._waiting = self._waiting, OrderedDict()
-        for key, kept in waiting.items():
-            self._read.pop(key, None)
+        while self._waiting:
+            key, kept = next(iter(self._waiting.items()))
             name, body = _manifest_file(key), _encoded(key, kept)
             if await asyncio.to_thread(_write, self._folder / name, body):
                 self._note(name, len(body))
+            self._read.pop(key, None)
+            # Only now: what is written when the gateway ends, or was kept anew, still waits.
+            if self._waiting.get(key) is kept:
+                del self._waiting[key]
 
     def _note(self, name: str, size_bytes: int) -> None:
-        self._total_bytes += size_bytes - self._sizes.pop(name, 0)
-        self._sizes[name] = size_bytes
-        while self._total_bytes > self._limit_bytes and len(self._sizes) > 1:
-            self._forget(next(iter(self._sizes)))
+        """Removes what was needed least recently of the kind that takes more than the other, so
+        that manifests, which anybody can ask for, leave half of the bytes to kernels."""
+        kind, taken_bytes = _kind(name), -(-size_bytes // _BLOCK_BYTES) * _BLOCK_BYTES
+        files = self._files[kind]
+        self._total_bytes[kind] += taken_bytes - files.pop(name, 0)
+        files[name] = taken_bytes
+        while sum(self._total_bytes.values()) > self._limit_bytes:
+            largest = max(self._total_bytes, key=self._total_bytes.__getitem__)
+            if len(self._files[largest]) == 1:
+                break
+            self._forget(next(iter(self._files[largest])))
 
     def _forget(self, name: str) -> None:
         assert self._folder is not None
-        self._total_bytes -= self._sizes.pop(name, 0)
+        kind = _kind(name)
+        self._total_bytes[kind] -= self._files[kind].pop(name, 0)
         with suppress(OSError):
             (self._folder / name).unlink()
 
@@ -195,6 +226,10 @@ def names_any(served: ServedManifest, artifacts: Collection[str]) -> bool:
     if body.startswith(_GZIP):
         body = zlib.decompress(body, wbits=zlib.MAX_WBITS | 16)
     return any(each.decode() in artifacts for each in _HASH.findall(body))
+
+
+def _kind(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def _manifest_file(key: Key) -> str:

@@ -23,6 +23,8 @@ from tests.tiny_model import register, tiny_model
 pytestmark = pytest.mark.usefixtures("job_id")
 
 MANIFEST = f"/v1/zoo/{WORKLOAD.key}/{CLASS}"
+OTHERWISE = MANIFEST.replace("relaxed-simd+simd128", "simd128+relaxed-simd+simd128")
+"""Names the same class in another spelling."""
 UNKNOWN = f"/v1/zoo/{WORKLOAD.key}/0123456789abcdef:r1-0:wasm+simd128"
 
 
@@ -138,6 +140,7 @@ def test_what_was_denied_since_is_not_given(
     publish(db, SECOND, THIRD)
     with gateway(keeping) as http:
         eventually(lambda: served(http)["kernel"]["candidate"] == THIRD, "the winner")
+        assert http.get(OTHERWISE).content == http.get(MANIFEST).content
         denied = artifact_of(db, THIRD)
         decide(http, denied, denied=True)
         assert keeping.standby_dir is not None
@@ -146,7 +149,30 @@ def test_what_was_denied_since_is_not_given(
         with database_away(database_url):
             eventually(lambda: status_of(http) == "read-only", "the gateway notices it")
             assert http.get(MANIFEST).status_code == 503
+            assert http.get(OTHERWISE).status_code == 503
             assert denied in http.get(f"/v1/denied/{CLASS}").json()["artifacts"]
+
+
+def test_a_denial_is_kept_that_comes_when_the_list_has_just_been_read(
+    keeping: Settings, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.gateway.denied.WATCHED_EVERY_S", 0.1)
+    publish(db, SECOND, THIRD)
+    with gateway(keeping) as http:
+        eventually(lambda: _denied_is_kept(keeping), "what is denied is kept")
+        denied = artifact_of(db, THIRD)
+        assert denied not in http.get(f"/v1/denied/{CLASS}").text
+        decide(http, denied, denied=True)
+        assert keeping.standby_dir is not None
+        note = keeping.standby_dir / "denied.json"
+        eventually(lambda: denied in note.read_text(), "the denial is kept", within_s=15)
+
+
+def test_a_gateway_that_kept_nothing_is_not_ready_without_a_database(
+    keeping: Settings, database_url: str
+) -> None:
+    with gateway(keeping) as http, database_away(database_url):
+        eventually(lambda: http.get("/readyz").status_code == 503, "it is not ready")
 
 
 def test_a_torn_file_is_not_given(keeping: Settings, db: Connection, database_url: str) -> None:

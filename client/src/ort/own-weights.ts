@@ -53,10 +53,8 @@ function joined(
 /** `matrix` has rows of `columns` entries; the answer has them as its columns. */
 function transposed(matrix: Uint8Array, columns: number, entryBytes: number): Uint8Array {
   const rows = matrix.length / (columns * entryBytes);
-  const [from, to] =
-    entryBytes === 4
-      ? [new Uint32Array(matrix.slice().buffer), new Uint32Array(rows * columns)]
-      : [matrix, new Uint8Array(rows * columns)];
+  const Entries = entryBytes === 4 ? Uint32Array : entryBytes === 2 ? Uint16Array : Uint8Array;
+  const [from, to] = [new Entries(matrix.slice().buffer), new Entries(rows * columns)];
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       to[column * rows + row] = from[row * columns + column] as number;

@@ -46,11 +46,11 @@ async def alive() -> Response:
 async def ready(state: Shared) -> Response:
     """200 when the database has the schema and its notifications arrive, over a connection that no
     request uses: however much there is to do, a gateway that works is ready. The broker may be
-    away: what it would have carried is requeued. Without a database a gateway is ready, too, to
-    give pages again what it kept.
+    away: what it would have carried is requeued. Without a database a gateway that kept anything
+    is ready, too, to give it again; one that is new is not, as others may have what it lacks.
     """
     if not state.wake.connected:
-        if state.standby.keeps and state.wake.away:
+        if state.standby.has_any and state.wake.away:
             return JSONResponse({"status": "read-only"})
         return problem(
             HTTPStatus.SERVICE_UNAVAILABLE,

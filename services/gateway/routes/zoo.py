@@ -145,6 +145,7 @@ async def _serve(
 ) -> Response:
     start_s = time.perf_counter()
     class_texts = by.device_classes
+    told = None if told is None else manifests.hardware_text(told)
     key = (name, *class_texts, told or "")
     make = partial(_build, state, told, name, *class_texts)
     found = await recalled(state, state.manifests, key, by, make)

@@ -123,7 +123,9 @@ def _matrices(body: Bytes, weight: Weight) -> Iterator[tuple[_Form, Bytes]]:
 def _columns(matrix: Bytes, places: Mapping[str, WeightPlace]) -> tuple[_Column, ...] | None:
     """Finds the matrices that one consists of, side by side; None where one is nowhere."""
     rows, row_bytes = matrix.shape
-    widths = {place.bytes // rows for place in places.values() if place.bytes % rows == 0}
+    widths = {
+        place.bytes // rows for place in places.values() if place.bytes and place.bytes % rows == 0
+    }
     columns: list[_Column] = []
     while (at := sum(each.row_bytes for each in columns)) < row_bytes:
         fitting = (_at(matrix[:, at : at + width], places) for width in sorted(widths))

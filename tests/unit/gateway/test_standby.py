@@ -1,6 +1,7 @@
 """Manifests and kernels on the disk are bounded, and outlive the process."""
 
 import asyncio
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def kernels(count: int) -> dict[str, bytes]:
 
 def test_what_was_needed_least_recently_goes_first(tmp_path: Path) -> None:
     async def told() -> None:
-        standby = Standby(tmp_path, limit_bytes=3500)
+        standby = Standby(tmp_path, limit_bytes=3 * 4096)
         first, second, third, fourth = (sent := kernels(4))
         for name in (first, second, third):
             await standby.keep_artifact(name, WASM, sent[name])
@@ -41,6 +42,26 @@ def test_what_was_needed_least_recently_goes_first(tmp_path: Path) -> None:
 
     asyncio.run(told())
     assert sum(path.stat().st_size for path in tmp_path.glob("*/*")) == 3000
+
+
+def test_manifests_leave_half_of_the_bytes_to_kernels(tmp_path: Path) -> None:
+    """Anybody whose network is two can have as many kept as there are classes to invent."""
+
+    async def told() -> None:
+        standby = Standby(tmp_path, limit_bytes=8 * 4096)
+        sent = kernels(4)
+        for name, body in sent.items():
+            await standby.keep_artifact(name, WASM, body)
+        for number in range(40):
+            standby.keep_manifest(("set", str(number), ""), manifest(b"invented"))
+        await standby.write()
+        for name, body in sent.items():
+            assert await standby.artifact(name, WASM) == body
+        assert [number for number in range(40) if standby.has(("set", str(number), ""))] == [
+            *range(36, 40)
+        ]
+
+    asyncio.run(told())
 
 
 def test_a_manifest_outlives_the_process(tmp_path: Path) -> None:
@@ -77,5 +98,23 @@ def test_a_disk_that_cannot_be_written_costs_no_answer(tmp_path: Path) -> None:
         (name, body), *_ = kernels(1).items()
         await standby.keep_artifact(name, WASM, body)
         assert await standby.artifact(name, WASM) is None
+
+    asyncio.run(told())
+
+
+def test_what_waits_is_written_though_the_gateway_ends_while_it_writes(tmp_path: Path) -> None:
+    keys = [("set", str(number), "") for number in range(20)]
+
+    async def told() -> None:
+        standby = Standby(tmp_path, limit_bytes=1 << 20)
+        for key in keys:
+            standby.keep_manifest(key, manifest(b"kept"))
+        writing = asyncio.create_task(standby.write())
+        await asyncio.sleep(0)
+        writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await writing
+        await standby.write()
+        assert all(map(Standby(tmp_path, limit_bytes=1 << 20).has, keys))
 
     asyncio.run(told())
