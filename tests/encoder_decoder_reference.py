@@ -262,7 +262,7 @@ def likeliest_text(
             powers -= np.log(np.exp(powers).sum())
             grown += [(score + power, [*text, token]) for token, power in enumerate(powers)]
         grown.sort(key=lambda each: -each[0])
-        grown = grown[: 2 * beams]
+        grown = grown[: max(2, 1 + len(stop)) * beams]
         stopped = [each for each in grown[:beams] if each[1][-1] in stop]
         ended += [(score / length**length_penalty, text[:-1]) for score, text in stopped]
         ended = sorted(ended, key=lambda each: -each[0])[:beams]

@@ -304,6 +304,7 @@ def test_tokens_are_those_of_numpy_in_every_turn_and_on_another_gpu(
     for told, fault in zip(
         (
             "is generating a text",
+            "is no token",
             "prompt is empty",
             "prompt has 40 tokens",
             "prompt has 41 tokens; tiny-llama has room for 40",
@@ -315,6 +316,8 @@ def test_tokens_are_those_of_numpy_in_every_turn_and_on_another_gpu(
     ):
         assert fault.startswith("run: ")
         assert told in fault
+    assert found["together"][0] == "began", "of two in one turn the first"
+    assert "is generating a text" in found["together"][1]
     assert found["survived"] == greedy[:12], "the GPU was lost in the middle"
     assert "disposed" in found["disposed"]
 

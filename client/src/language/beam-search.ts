@@ -87,6 +87,8 @@ export async function beamSearch(
   const { prompt, tokens, sampling, beams } = order;
   const { count, lengthPenalty, stop } = beams as NonNullable<typeof beams>;
   const last = (order.place ?? 0) + prompt.length - 1;
+  // So many that as many texts go on though all tokens that end a text are among them.
+  const most = Math.max(2, 1 + stop.length) * count;
   let live: readonly Beam[] = [{ text: [], score: 0, slot: 0 }];
   let finished: Finished[] = [];
   const finish = (text: readonly number[], score: number, length: number): void => {
@@ -105,13 +107,13 @@ export async function beamSearch(
         for (const [i, token] of beam.text.entries()) adjustment.note(token, last + 1 + i);
         adjustment.adjust(logits, last + 1 + length, sampling);
       }
-      for (const { token, power } of likeliestTokens(logits, 2 * count)) {
+      for (const { token, power } of likeliestTokens(logits, most)) {
         grown.push({ beam, token, score: beam.score + power });
       }
     }
     grown.sort((left, right) => right.score - left.score);
     const next: Grown[] = [];
-    for (const [rank, candidate] of grown.slice(0, 2 * count).entries()) {
+    for (const [rank, candidate] of grown.slice(0, most).entries()) {
       if (next.length === count) break;
       if (!stop.includes(candidate.token)) next.push(candidate);
       else if (rank < count) finish(candidate.beam.text, candidate.score, length + 1);

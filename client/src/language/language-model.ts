@@ -160,6 +160,10 @@ const NUMBERS: readonly (readonly [keyof SourceOptions, string, (value: number) 
   ["lengthPenalty", "a finite number", Number.isFinite],
 ];
 
+/** True for options of a text of a source; all else is to be tokens. */
+const hasInputOf = (given: ArrayLike<number> | SourceOptions): given is SourceOptions =>
+  typeof given === "object" && given !== null && !("length" in given);
+
 /** Counts the first tokens that are the same. */
 function shared(left: readonly number[], right: readonly number[]): number {
   const most = Math.min(left.length, right.length);
@@ -279,7 +283,12 @@ export class LanguageModel {
     given: ArrayLike<number> | SourceOptions,
     options: GenerateOptions = {},
   ): AsyncGenerator<number, GenerateEnd, undefined> {
-    const text = await this.#textOf(given, options);
+    const hasInput = hasInputOf(given);
+    await this.#refuseUnknown(
+      ...(hasInput ? ([given, SOURCE_OPTIONS] as const) : ([options, OPTIONS] as const)),
+    );
+    // Nothing is awaited from here until it is busy: a second text would begin meanwhile.
+    const text = hasInput ? this.#sourceText(given) : this.#plainText(given, options);
     const { prompt } = text;
     const { signal } = text.options;
     const ending = new AbortController();
@@ -507,19 +516,20 @@ export class LanguageModel {
   }
 
   /** Throws KernelZooError (run) for what cannot be generated. */
-  async #textOf(given: ArrayLike<number> | SourceOptions, options: GenerateOptions): Promise<Text> {
+  #plainText(ids: ArrayLike<number>, options: GenerateOptions): Text {
+    const prompt = Array.from(ids ?? []);
+    this.#refuse(prompt, options);
+    if (encoderOf(this.#opener.answer.plan) === null)
+      return { prompt, options, source: null, beams: null };
+    throw this.#error(
+      `${this.name} has an encoder; say what that reads, as generate({ input: tokens }), and ` +
+        "with `prompt` how the text begins.",
+    );
+  }
+
+  /** Throws as `#plainText`. */
+  #sourceText(given: SourceOptions): Text {
     const { plan } = this.#opener.answer;
-    if ("length" in given) {
-      const prompt = Array.from(given);
-      await this.#refuseUnknown(options, OPTIONS);
-      this.#refuse(prompt, options);
-      if (encoderOf(plan) === null) return { prompt, options, source: null, beams: null };
-      throw this.#error(
-        `${this.name} has an encoder; say what that reads, as generate({ input: tokens }), and ` +
-          "with `prompt` how the text begins.",
-      );
-    }
-    await this.#refuseUnknown(given, SOURCE_OPTIONS);
     const fault = inputFault(plan, this.name, given.input);
     if (fault !== null) throw this.#error(fault);
     const { beams: count = 1, lengthPenalty = 1, stop = this.stopTokens } = given;

@@ -90,6 +90,7 @@ export class Opener {
       return await this.#opened(this.#failedBefore());
     } catch (thrown) {
       release(this);
+      this.#freeWeights();
       throw thrown;
     }
   }
@@ -211,7 +212,10 @@ export class Opener {
     const { target } = this.target;
     const [answered, next] = await mended(this.host, target, this.answered, fallbacks, failure);
     // A plan for another target may take more, such as one of f32 in the place of f16.
-    if (next === null) await this.#reservePlan(answered.answer);
+    if (next === null) {
+      this.#freeWeights();
+      await this.#reservePlan(answered.answer);
+    }
     this.answered = answered;
     return next ?? this.#failedBefore();
   }

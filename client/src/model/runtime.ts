@@ -108,13 +108,11 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
     openModel<Types>(host, name, { ...others, dimensions: branch });
   const { backend = host.backend } = choices;
   const { weights } = choices;
-  const requested = async (from: Host, answer?: Promise<Answer<string>>): Promise<Answered> =>
-    withWeights(await requestModel(from, name, dimensions, answer), weights);
   let first = asked;
   const ask = () => {
     const answer = first;
     first = undefined;
-    return requested(host, answer);
+    return requestModel(host, name, dimensions, answer);
   };
   const { forbidden } = host;
   const waiting = { progress, signal };
@@ -131,7 +129,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
       ? onWasm()
       : import("./target-choice.js").then((target) =>
           target.chosen(host, backend, onWasm, async (deviceClass) => {
-            const askGpu = () => requested({ ...host, deviceClass });
+            const askGpu = () => requestModel({ ...host, deviceClass }, name, dimensions);
             const first = await askGpu();
             // Only a page that asks for the GPU waits for missing kernels; where they do not come,
             // the answer without them goes on.
@@ -162,12 +160,9 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
     // Workers of a tuner start others themselves.
     const beside = tuned?.spawn ? undefined : workers.beside;
     const order = { check, graph: keptGraph?.graph ?? null, memoryBytes, progress, signal, beside };
-    const opener = new Opener(
-      host,
-      tuned?.answered ?? answered,
-      order,
-      tuned?.spawn ?? workers.next,
-    );
+    // Of several answers that were asked for, the one that is opened has an address of the file.
+    const served = withWeights(tuned?.answered ?? answered, weights);
+    const opener = new Opener(host, served, order, tuned?.spawn ?? workers.next);
     const model = new Model<Types>(opener, await opener.open(), openBranch);
     if (answered.answer.plan.axes) (await import("./ranges.js")).serveRanges(model, opener);
     tuned?.attach(model);

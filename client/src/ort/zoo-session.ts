@@ -54,16 +54,16 @@ function refuseOptions({ preferredOutputLocation: place, enableGraphCapture }: O
   }
 }
 
-async function downloaded(url: string | URL): Promise<Uint8Array> {
-  const response = await fetch(url);
+async function downloaded(url: string | URL, options: RequestInit = {}): Promise<Uint8Array> {
+  const response = await fetch(url, options);
   if (!response.ok) throw new Unserved(`${url} answered ${response.status}.`);
   return new Uint8Array(await response.arrayBuffer());
 }
 
-/** External files as the page gave them with the options. */
-const besideOf =
-  ({ externalData = [] }: Options): Beside =>
-  async (location) => {
+/** External files as the page gave them with the options, each of which is read once. */
+function besideOf({ externalData = [] }: Options): Beside {
+  const files = new Map<string, Promise<Uint8Array>>();
+  const read: Beside = async (location) => {
     const plain = (path: string) => path.replace(/^\.\//, "");
     for (const file of externalData) {
       const { path, data } = typeof file === "string" ? { path: file, data: file } : file;
@@ -75,6 +75,12 @@ const besideOf =
     }
     throw new Unserved(`The weights in ${location} are not among externalData.`);
   };
+  return (location) => {
+    const file = files.get(location) ?? read(location);
+    files.set(location, file);
+    return file;
+  };
+}
 
 function answeredValue<T>(answer: Answer<T>): T {
   if (answer.kind === "ok") return answer.value;
@@ -120,7 +126,8 @@ async function ownWeights(
 ): Promise<Blob | undefined> {
   if (!original) return undefined;
   try {
-    const map = await downloaded(addressAt(settings, original.url));
+    const signal = AbortSignal.timeout(settings.timeoutMs ?? TIMEOUT_MS);
+    const map = await downloaded(addressAt(settings, original.url), { signal });
     return await weightsByMap(map, weights.size_bytes, file, besideOf(options));
   } catch {
     // What lacks is only what spares a download.
@@ -227,13 +234,23 @@ export class ZooSession {
 
   /** Runs a plan, with the zoo's weights where those of the page's file are others. */
   async #outputs(plan: DocumentedPlan, feeds: Parameters<Model["run"]>[0]) {
+    const opening = this.#model(plan);
     try {
-      return await (await this.#model(plan)).run(feeds);
+      return await (await opening).run(feeds);
     } catch (thrown) {
       const isUnlike = thrown instanceof KernelZooError && thrown.stage === "artifact";
-      if (!isUnlike || !plan.original || this.#unlike.has(plan)) throw thrown;
-      this.#unlike.add(plan);
-      this.#models.delete(plan);
+      if (!isUnlike || !plan.original) throw thrown;
+      // Of runs that overlap the first opens the other model, and all go on with that.
+      if (this.#models.get(plan) === opening) {
+        if (this.#unlike.has(plan)) throw thrown;
+        this.#unlike.add(plan);
+        this.#models.delete(plan);
+        // It holds its part of the memory until then.
+        await opening.then(
+          (model) => model.dispose(),
+          () => undefined,
+        );
+      }
       return await (await this.#model(plan)).run(feeds);
     }
   }

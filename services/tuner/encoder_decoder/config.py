@@ -121,6 +121,14 @@ def refuse_shape(config: EncoderDecoderConfig) -> None:
             raise InvalidInput(
                 f"a {what} of {asked} places is asked for; it must be a multiple of {LANES}"
             )
+    # The encoder halves the buckets, of which half are exact; the decoder has half of all exact.
+    if config.positions is Positions.RELATIVE and not (
+        config.buckets >= 4 and config.most_distance > config.buckets // 2
+    ):
+        raise InvalidInput(
+            f"{config.buckets} buckets of relative positions up to {config.most_distance} tokens "
+            "are none; there must be 4 at least, and farther ones than half as many tokens"
+        )
     if config.head_dim % (2 * LANES):
         raise UnsupportedModel(
             f"heads have {config.head_dim} entries; they must have a multiple of {2 * LANES}"

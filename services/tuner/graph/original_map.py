@@ -111,8 +111,10 @@ def _matrices(body: Bytes, weight: Weight) -> Iterator[tuple[_Form, Bytes]]:
     if len(weight.shape) > 1:
         rows = prod(weight.shape[:-1])
         yield _Form.SAME, body.reshape(rows, -1)
-        entries = body.reshape(rows, weight.shape[-1], weight.dtype.size_bytes)
-        yield _Form.TRANSPOSED, entries.swapaxes(0, 1).reshape(weight.shape[-1], -1)
+        # Pages move entries of up to 4 bytes; matrices of larger ones are indices, and small.
+        if weight.dtype.size_bytes <= 4:
+            entries = body.reshape(rows, weight.shape[-1], weight.dtype.size_bytes)
+            yield _Form.TRANSPOSED, entries.swapaxes(0, 1).reshape(weight.shape[-1], -1)
     if weight.dtype is DType.I32:
         wide = body.view(np.int32)
         for form, narrow in ((_Form.UINT8, np.uint8), (_Form.INT8, np.int8)):

@@ -58,8 +58,13 @@ export async function generate(feeds) {
   await running.next();
   const busy = await refusal(() => collect(llm.generate([1])));
   await running.return();
+  const both = [llm.generate([1]), llm.generate([2])];
+  const begun = await Promise.allSettled(both.map((text) => text.next()));
+  await Promise.all(both.map((text) => text.return()));
+  const together = begun.map(({ reason }) => String(reason ?? "began"));
   const faults = [
     busy,
+    await refusal(() => collect(llm.generate("Hello"))),
     await refusal(() => collect(llm.generate([]))),
     await refusal(() => collect(llm.generate(Array(40).fill(1)))),
     await refusal(() => collect(llm.generate(Array(41).fill(1)))),
@@ -96,6 +101,7 @@ export async function generate(feeds) {
     unbegun,
     after,
     faults,
+    together,
     atMaximum,
     survived,
     disposed,

@@ -78,6 +78,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "no beginning": ("t5", {"decoder_start_token_id": None}, "no decoder_start_token_id"),
     "another beginning": ("t5", {"decoder_start_token_id": 90}, "begins texts with tokens"),
     "no width": ("t5", {"d_model": 0}, "config.json is not as transformers writes it"),
+    "few buckets": ("t5", {"relative_attention_num_buckets": 3}, "3 buckets of relative positions"),
+    "near buckets": ("t5", {"relative_attention_max_distance": 4}, "up to 4 tokens are none"),
     "other weights": ("t5", {"num_layers": 3}, "the weights have no encoder.block.1."),
     "wider weights": ("t5", {"d_ff": 96}, "config.json says"),
 }
