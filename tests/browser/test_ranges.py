@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 from fixtures.encoder import INPUTS, Encoder
 from fixtures.model_site import Files, SiteKernels, write_model
 from kernelzoo.domain.workload import Workload, resolved
-from tests.browser.model_host import CLASS, Host, close, hosting, page_elsewhere, script
+from tests.browser.model_host import CLASS, Host, close, evaluated, hosting, page_elsewhere
 from tests.browser.model_plans import evaluated_programs
 from tests.browser.sites import ISOLATED, site
 from tests.browser.test_branches import first_of
@@ -60,26 +60,6 @@ def given(feeds: dict[str, Any]) -> dict[str, Any]:
     return {name: entries.ravel().tolist() for name, entries in feeds.items()}
 
 
-RUN = """
-  const zoo = await open({ threads: 2 });
-  const model = await zoo.model(`${host}/encoder.json`, { check: "first" });
-  const [found, shapes] = [[], []];
-  for (const each of feeds) {
-    const longs = ([name, entries]) => [name, BigInt64Array.from(entries.map(BigInt))];
-    const outputs = await model.run(Object.fromEntries(Object.entries(each).map(longs)));
-    const plain = ([name, data]) => [name, [...data]];
-    found.push(Object.fromEntries(Object.entries(outputs).map(plain)));
-    const shape = ([name, { shape }]) => [name, shape];
-    shapes.push(Object.fromEntries(Object.entries(outputs).map(shape)));
-  }
-  const { threads, target } = model.plan;
-  const told = { threads, target, inputs: model.inputs.map(({ name }) => name) };
-  await model.dispose();
-  zoo.dispose();
-  return { found, shapes, ...told };
-"""
-
-
 @pytest.mark.parametrize("isolated", [False, True])
 def test_one_plan_serves_sentences_of_every_length(
     lone_browser: Browser, host: Host, isolated: bool
@@ -89,7 +69,7 @@ def test_one_plan_serves_sentences_of_every_length(
     with site(ISOLATED if isolated else {}) as address:
         page = lone_browser.new_page()
         page.goto(address)
-        told = page.evaluate(script(RUN), [host.url, [given(each) for each in feeds]])
+        told = evaluated(page, host, "ranges", "sentences", [given(each) for each in feeds])
         page.close()
     assert told["threads"] == (2 if isolated else 1)
     assert told["inputs"] == list(feeds[0])
@@ -101,30 +81,13 @@ def test_one_plan_serves_sentences_of_every_length(
             assert close(found[output], wanted.ravel())
 
 
-BATCHES = """
-  const zoo = await open();
-  const model = await zoo.model(`${host}/encoder.json`, { check: false });
-  const found = [];
-  for (const { shape, ...each } of feeds) {
-    const shaped = ([name, data]) => [name, { data: BigInt64Array.from(data.map(BigInt)), shape }];
-    const outputs = await model.run(Object.fromEntries(Object.entries(each).map(shaped)));
-    found.push(Object.fromEntries(
-      Object.entries(outputs).map(([name, data]) => [name, [[...data], data.shape]]),
-    ));
-  }
-  await model.dispose();
-  zoo.dispose();
-  return found;
-"""
-
-
 def test_one_plan_serves_batches_of_every_length(lone_browser: Browser, host: Host) -> None:
     shapes = [(5, 64), (1, 3), (3, 1), (2, 17), (4, 33)]
     feeds = [ENCODER.feeds(length, seed=batch, batch=batch) for batch, length in shapes]
     session = onnxruntime.InferenceSession(str(host.folder / "encoder.onnx"))
     asked = [{**given(each), "shape": shape} for each, shape in zip(feeds, shapes, strict=True)]
     with page_elsewhere(lone_browser) as page:
-        told = page.evaluate(script(BATCHES), [host.url, asked])
+        told = evaluated(page, host, "ranges", "batches", asked)
     for each, found in zip(feeds, told, strict=True):
         for output, wanted in zip(OUTPUTS, session.run(None, each), strict=True):
             data, shape = found[output]
@@ -133,48 +96,13 @@ def test_one_plan_serves_batches_of_every_length(lone_browser: Browser, host: Ho
 
 
 ROWS = "whole numbers from -61 to 60, as they choose rows of a table"
-REFUSED = """
-  const zoo = await open();
-  const model = await zoo.model(`${host}/encoder.json`, { check: false });
-  const ones = (length) => new Array(length).fill(1);
-  const of = (length, own = {}) => ({
-    input_ids: ones(length), attention_mask: ones(length), token_type_ids: ones(length), ...own,
-  });
-  const many = (batch, length) => Object.fromEntries(
-    Object.keys(of(1)).map(
-      (name) => [name, { data: ones(batch * length), shape: [batch, length] }],
-    ),
-  );
-  const refused = [];
-  for (const each of [
-    of(65),
-    of(0),
-    of(9, { attention_mask: ones(8) }),
-    of(9, { input_ids: { data: ones(9), shape: [9, 1] } }),
-    of(9, { input_ids: { data: ones(9), shape: [1, 9, 1] } }),
-    many(6, 9),
-    of(9, { input_ids: ones(8).concat(61) }),
-    of(9, { attention_mask: undefined }),
-    of(9, { other: ones(9) }), of(9, { input_ids: "some text" }),
-  ]) refused.push(await refusal(() => model.run(each)));
-  const shaped = await model.run(of(9, { input_ids: { data: ones(9), shape: [1, 9] } }));
-  const inArrays = [];
-  for (const kind of [Uint8Array, Int32Array, BigInt64Array, BigUint64Array]) {
-    const input_ids = kind.from(ones(9).map(kind.name.startsWith("Big") ? BigInt : Number));
-    inArrays.push((await model.run(of(9, { input_ids }))).last_hidden_state);
-  }
-  const isSame = (found) => found.every((entry, i) => entry === shaped.last_hidden_state[i]);
-  await model.dispose();
-  zoo.dispose();
-  return { refused, entries: shaped.last_hidden_state.length, same: inArrays.map(isSame) };
-"""
 
 
 def test_what_a_page_gives_beyond_the_range_is_refused_in_a_sentence(
     lone_browser: Browser, host: Host
 ) -> None:
     with page_elsewhere(lone_browser) as page:
-        told = page.evaluate(script(REFUSED), [host.url, {}])
+        told = evaluated(page, host, "ranges", "refusals")
     assert told["entries"] == 9 * ENCODER.hidden
     assert told["same"] == [True] * 4
     alike = "give inputs of one extent, each with its shape."

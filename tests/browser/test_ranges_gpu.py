@@ -6,9 +6,9 @@ import onnxruntime
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.model_host import GPU_CLASS, Host, close, page_elsewhere, script
+from tests.browser.model_host import GPU_CLASS, Host, close, evaluated, page_elsewhere
 from tests.browser.model_plans import chosen_on_gpu
-from tests.browser.test_ranges import ENCODER, OUTPUTS, RUN, given, hosting_encoder
+from tests.browser.test_ranges import ENCODER, OUTPUTS, given, hosting_encoder
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +22,8 @@ def test_one_plan_serves_sentences_of_every_length(gpu_browser: Browser, host: H
     lengths = (64, 1, 3, 4, 5, 15, 16, 17, 31, 33, 63, 7, 2)
     feeds = [ENCODER.feeds(length, seed=length) for length in lengths]
     session = onnxruntime.InferenceSession(str(host.folder / "encoder.onnx"))
-    run = RUN.replace("open({ threads: 2 })", "open()")
     with page_elsewhere(gpu_browser) as page:
-        told = page.evaluate(script(run), [host.url, [given(each) for each in feeds]])
+        told = evaluated(page, host, "ranges", "sentences", [given(each) for each in feeds], {})
     assert told["target"] == "webgpu"
     for each, found in zip(feeds, told["found"], strict=True):
         for output, wanted in zip(OUTPUTS, session.run(None, each), strict=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1] / "browser"
 LONGEST = 4
 """Lines of JavaScript that a call may have in its own place."""
-MOST = 722
+MOST = 664
 """Lines in longer texts. It only falls: lower it with what moves to files."""
 JAVASCRIPT = re.compile(r"=>|\bawait \w|\bconst [\w\[{]|\bfunction\b.*\{")
 

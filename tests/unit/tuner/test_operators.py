@@ -5,15 +5,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from fixtures.wasm_space import common_space
 from kernelzoo.domain.operators import OPERATORS
-from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.tolerance import comparison_tolerance
 from kernelzoo.domain.workload import Workload
 from services.tuner.compile import compilation, compile_candidate, compile_program
 from services.tuner.ir.interpreter import interpret
 from services.tuner.operators.lowering import stated
 from services.tuner.passes.pipeline import ALL_PASSES
-from services.tuner.schedules.registry import lite_space
 from tests.examples import examples, one_in
 from tests.unit.tuner.execution import NUMPY, execute, inputs_of, packed_inputs, run_program
 from tests.unit.tuner.reference import EXAMPLES, reference
@@ -26,7 +25,7 @@ MIDDLE = 1 << 31
 @pytest.mark.parametrize("key", one_in(3, EXAMPLES))
 def test_points_of_the_space_compute_the_operator(key: str) -> None:
     workload = Workload.parse(key)
-    space = lite_space(workload, TargetKind.WASM)
+    space = common_space(workload)
     inputs = inputs_of(workload)
     wanted = reference(workload, inputs)
     for candidate in space[:: max(1, len(space) // 4)]:
@@ -40,7 +39,7 @@ def test_points_of_the_space_compute_the_operator(key: str) -> None:
 def test_addresses_from_two_gibibytes_on_are_like_all_others(key: str) -> None:
     """They are negative as integers with sign."""
     workload = Workload.parse(key)
-    (first, *_) = lite_space(workload, TargetKind.WASM)
+    (first, *_) = common_space(workload)
     artifact = compile_candidate(first)
     given = packed_inputs(first, artifact, inputs_of(workload))
     bytes_ = sum(each.size_bytes for each in artifact.manifest.tensors)
@@ -69,7 +68,7 @@ def test_the_plain_definition_computes_the_operator(key: str) -> None:
 )
 def test_no_number_stays_none_in_four_lanes_and_in_one(name: str) -> None:
     workload = Workload.of(name, (7,))
-    for candidate in lite_space(workload, TargetKind.WASM)[:2]:
+    for candidate in common_space(workload)[:2]:
         output = execute(compile_candidate(candidate), [np.full(7, np.nan, np.float32)])
         assert np.isnan(output).all()
 
@@ -79,7 +78,7 @@ def test_the_largest_of_a_row_is_none_wherever_a_number_is_missing(columns: int)
     x = np.random.default_rng(2).standard_normal((2 * columns, columns), np.float32)
     x[np.arange(columns), np.arange(columns)] = np.copysign(np.nan, (-1.0) ** np.arange(columns))
     workload = Workload.of("row_max", x.shape)
-    for candidate in lite_space(workload, TargetKind.WASM)[:2]:
+    for candidate in common_space(workload)[:2]:
         output = execute(compile_candidate(candidate), [x.ravel()])
         np.testing.assert_array_equal(output, x.max(axis=1))
 
@@ -88,7 +87,7 @@ def test_an_index_outside_of_a_table_takes_its_nearest_row() -> None:
     workload = Workload.parse("gather:f32:m6k5n4")
     table = np.arange(20, dtype=np.float32).reshape(5, 4)
     indices = np.array([2, -1, 5, 4, np.iinfo(np.int32).min, np.iinfo(np.int32).max], np.int32)
-    for candidate in lite_space(workload, TargetKind.WASM):
+    for candidate in common_space(workload):
         output = execute(compile_candidate(candidate), [table, indices.view(np.float32)])
         assert np.array_equal(output.reshape(6, 4), table[[2, 0, 4, 4, 0, 4]])
 
@@ -106,7 +105,7 @@ EPILOGUES = st.lists(
 
 
 def assert_right(workload: Workload, data: st.DataObject) -> None:
-    space = lite_space(workload, TargetKind.WASM)
+    space = common_space(workload)
     candidate = space[data.draw(st.integers(0, len(space) - 1))]
     inputs = inputs_of(workload)
     artifact = compilation(candidate, ALL_PASSES).artifact
@@ -177,7 +176,7 @@ def test_rows_of_any_length_are_right(operator: str, m: int, n: int, data: st.Da
 @pytest.mark.parametrize("key", one_in(3, EXAMPLES[:35:3]))
 def test_the_interpreter_agrees_before_any_pass(key: str) -> None:
     workload = Workload.parse(key)
-    candidate = lite_space(workload, TargetKind.WASM)[0]
+    candidate = common_space(workload)[0]
     steps = compilation(candidate, ALL_PASSES)
     program, inputs = steps.scheduled, inputs_of(workload)
     given = packed_inputs(candidate, steps.artifact, inputs)
@@ -192,7 +191,7 @@ def test_the_interpreter_agrees_before_any_pass(key: str) -> None:
 @pytest.mark.parametrize("key", [key for key in EXAMPLES if ":n" not in key][::2])
 def test_slices_compose_in_any_order(key: str) -> None:
     workload = Workload.parse(key)
-    candidate = lite_space(workload, TargetKind.WASM)[0]
+    candidate = common_space(workload)[0]
     artifact = compilation(candidate, ALL_PASSES).artifact
     extent = artifact.manifest.range_extent
     inputs = packed_inputs(candidate, artifact, inputs_of(workload))
