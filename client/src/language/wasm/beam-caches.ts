@@ -23,33 +23,34 @@ export class BeamCaches {
   /** Keeps places `from` to `to` of the decoder in a slot. */
   save(slot: number, from: number, to: number): void {
     for (const [i, { entries, width }] of this.#states.entries()) {
-      this.#copied(entries, this.#slots[slot]?.[i] as Float32Array, width, from, to);
+      this.#copied(this.#slots[slot]?.[i] as Float32Array, entries, width, from, to);
     }
   }
 
   /** Gives the decoder the first places of a slot. */
   load(slot: number, places: number): void {
     for (const [i, { entries, width }] of this.#states.entries()) {
-      this.#copied(this.#slots[slot]?.[i] as Float32Array, entries, width, 0, places);
+      this.#copied(entries, this.#slots[slot]?.[i] as Float32Array, width, 0, places);
     }
   }
 
   copy(from: number, to: number, places: number): void {
     for (const [i, { width }] of this.#states.entries()) {
       const [source, target] = [this.#slots[from]?.[i], this.#slots[to]?.[i]];
-      this.#copied(source as Float32Array, target as Float32Array, width, 0, places);
+      this.#copied(target as Float32Array, source as Float32Array, width, 0, places);
     }
   }
 
   #copied(
-    source: Float32Array,
     target: Float32Array,
+    source: Float32Array,
     width: number,
     from: number,
     to: number,
   ): void {
     for (let at = 0; at < source.length; at += this.#length * width) {
-      target.set(source.subarray(at + from * width, at + to * width), at + from * width);
+      const first = at + from * width;
+      target.set(source.subarray(first, at + to * width), first);
     }
   }
 }
