@@ -4,7 +4,6 @@ A count lives in memory for up to `WRITE_EVERY_S`, and a crash loses it. Answers
 CDN kept are not seen at all: the counts weigh keys against one another, and bill nobody.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from kernelzoo.metrics import PAGE_LOADS_LOST
 from kernelzoo.store import page_loads
 from kernelzoo.store.asynchronous import execute
-from services.gateway.background import running
+from services.gateway.background import repeated
 
 log = structlog.get_logger(__name__)
 
@@ -44,16 +43,8 @@ class PageLoads:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        try:
-            async with running(self._run()):
-                yield
-        finally:
-            await self.write()
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(WRITE_EVERY_S)
-            await self.write()
+        async with repeated(self.write, WRITE_EVERY_S):
+            yield
 
     async def write(self) -> None:
         """Adds the sums to their rows. What a database that is away does not take is kept."""

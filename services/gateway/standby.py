@@ -25,7 +25,7 @@ import msgspec
 import structlog
 
 from kernelzoo.domain.target import TargetKind
-from services.gateway.background import running
+from services.gateway.background import repeated
 from services.gateway.changes import Sources
 from services.gateway.manifests import KeptManifest, Key, ServedManifest
 
@@ -150,16 +150,8 @@ class Standby:
         if self._folder is None:
             yield
             return
-        try:
-            async with running(self._run()):
-                yield
-        finally:
-            await self.write()
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(WRITE_EVERY_S)
-            await self.write()
+        async with repeated(self.write, WRITE_EVERY_S):
+            yield
 
     async def write(self) -> None:
         """Writes what waits, and removes what was needed least recently of what is too much."""

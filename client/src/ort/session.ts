@@ -5,7 +5,7 @@ import { KernelZooError } from "../sdk/index.js";
 import { createArguments, runArguments } from "./arguments.js";
 import { env, namesZoo } from "./env.js";
 import { onnxruntimeSession, taken } from "./onnxruntime.js";
-import { ZooSession } from "./zoo-session.js";
+import { downloaded, ZooSession } from "./zoo-session.js";
 
 /** Tells what runs a session, as of its last run. */
 export interface SessionEngine {
@@ -23,14 +23,6 @@ function tell(why: string): void {
   if (reasons.has(why)) return;
   reasons.add(why);
   console.warn(`kernelzoo: onnxruntime-web runs a model. ${why}`);
-}
-
-/** Reads the model, which is kept with the session for onnxruntime-web. */
-async function bytesOf(model: string | Uint8Array): Promise<Uint8Array> {
-  if (typeof model !== "string") return model;
-  const response = await fetch(model);
-  if (!response.ok) throw new Error(`${model} answered ${response.status}.`);
-  return new Uint8Array(await response.arrayBuffer());
 }
 
 export class InferenceSession implements Common {
@@ -68,7 +60,8 @@ export class InferenceSession implements Common {
     try {
       const settings = env.kernelzoo;
       if (!namesZoo(settings)) throw new Error("env.kernelzoo names no zoo.");
-      bytes = await bytesOf(source);
+      // They are kept with the session for onnxruntime-web.
+      bytes = typeof source === "string" ? await downloaded(source) : source;
       const zoo = await ZooSession.open(settings, bytes, options, env.wasm.numThreads);
       return new InferenceSession(zoo, create);
     } catch (thrown) {

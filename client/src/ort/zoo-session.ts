@@ -54,7 +54,11 @@ function refuseOptions({ preferredOutputLocation: place, enableGraphCapture }: O
   }
 }
 
-async function downloaded(url: string | URL, options: RequestInit = {}): Promise<Uint8Array> {
+/** Fetches a file whole. Throws Unserved where its host does not give it. */
+export async function downloaded(
+  url: string | URL,
+  options: RequestInit = {},
+): Promise<Uint8Array> {
   const response = await fetch(url, options);
   if (!response.ok) throw new Unserved(`${url} answered ${response.status}.`);
   return new Uint8Array(await response.arrayBuffer());

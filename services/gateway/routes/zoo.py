@@ -6,7 +6,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, BackgroundTasks, Header, Path, Query, Request, Response
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import MEASURED, TargetKind
@@ -203,7 +203,10 @@ def _refuse_odd_pair(classes: tuple[DeviceClass, ...]) -> None:
 
 @router.get("/v1/artifacts/{sha256}.{target}")
 async def get_artifact(
-    sha256: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], target: TargetKind, state: Shared
+    sha256: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")],
+    target: TargetKind,
+    state: Shared,
+    after: BackgroundTasks,
 ) -> Response:
     """The bytes of a compiled kernel. They never change."""
     body = await state.standby.artifact(sha256, target)
@@ -215,7 +218,7 @@ async def get_artifact(
                 HTTPStatus.NOT_FOUND, "no artifact has this hash; read the manifest again"
             )
         body = row.body
-        await state.standby.keep_artifact(sha256, target, body)
+        after.add_task(state.standby.keep_artifact, sha256, target, body)
     ARTIFACT_SENT_BYTES.labels(target).inc(len(body))
     headers = {"Cache-Control": ARTIFACT_CACHE, "ETag": f'"{sha256}"'}
     return Response(body, media_type=MEDIA_TYPES[target], headers=headers)

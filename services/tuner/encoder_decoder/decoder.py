@@ -164,18 +164,12 @@ def _layer(side: Side, number: int, x: str, place: tuple[str, ...], source: str)
     inner, width = side.inner, config.width
 
     # 1. The tokens before.
-    queries, keys, values, output = (
-        layer + naming.self_attention + each for each in naming.projections
-    )
-    norm = layer + naming.part(naming.self_norm, DECODER)
-    a = side.branch(x, norm, f"{told} attention")
-    projection = side.product(f"{told} qkv", (queries, keys, values), inner, width)
-    projected = side.multiplied(a, projection, f"{told} projected")
     workload = Workload.of_program("decode_attention", decode_attention(config.self_attention))
-    attended = made.call(workload, (projected, *place), f"{told} attended")
-    product = side.product(f"{told} output", (output,), width, inner)
-    x = side.multiplied(attended, product, f"{told} summed", residual=x)
-    x = side.joined(x, norm, f"{told} attention")
+
+    def attended_before(projected: str) -> str:
+        return made.call(workload, (projected, *place), f"{told} attended")
+
+    x = side.self_attention(x, layer, told, attended_before)
 
     # 2. What the encoder made.
     queries, _, _, output = (layer + naming.cross_attention + each for each in naming.projections)

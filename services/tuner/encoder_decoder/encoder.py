@@ -102,20 +102,13 @@ def _distance_biases(side: Side) -> str:
 
 
 def _layer(side: Side, number: int, x: str, biases: str) -> str:
-    config, naming = side.config, side.config.naming
+    naming = side.config.naming
     told, layer = f"encoder {number}", naming.layer_of(ENCODER, number)
-    inner, width = side.inner, config.width
-    queries, keys, values, output = (
-        layer + naming.self_attention + each for each in naming.projections
-    )
-    norm = layer + naming.part(naming.self_norm, ENCODER)
-    a = side.branch(x, norm, f"{told} attention")
-    projection = side.product(f"{told} qkv", (queries, keys, values), inner, width)
-    projected = side.multiplied(a, projection, f"{told} projected")
-    attended = side.attended((projected, 0), (projected, inner), biases, told)
-    product = side.product(f"{told} output", (output,), width, inner)
-    x = side.multiplied(attended, product, f"{told} summed", residual=x)
-    x = side.joined(x, norm, f"{told} attention")
+
+    def attended(projected: str) -> str:
+        return side.attended((projected, 0), (projected, side.inner), biases, told)
+
+    x = side.self_attention(x, layer, told, attended)
     norm = layer + naming.part(naming.feed_norm, ENCODER)
     x = side.fed_forward(side.branch(x, norm, f"{told} feed"), x, layer, told)
     return side.joined(x, norm, f"{told} feed")

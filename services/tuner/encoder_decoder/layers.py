@@ -1,7 +1,7 @@
 """The layers of encoder and decoder are made of these: norms, products with a bias, the attention's
 queries, keys and values, and the feed-forward part; of one row, or of all of an encoder."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,6 +136,21 @@ class Side:
     def joined(self, x: str, norm: str, told: str) -> str:
         """Returns what comes of rows to which a branch was added."""
         return x if self.config.normed_first else self.normed(x, norm, f"{told} normed")
+
+    def self_attention(self, x: str, layer: str, told: str, attended: Callable[[str], str]) -> str:
+        """The first part of a layer. `attended` makes what is attended of the rows of queries, keys
+        and values, which lie side by side in this order."""
+        naming, inner, width = self.config.naming, self.inner, self.config.width
+        names = [layer + naming.self_attention + each for each in naming.projections]
+        *projections, output = names
+        norm = layer + naming.part(naming.self_norm, self.name)
+        a = self.branch(x, norm, f"{told} attention")
+        projection = self.product(f"{told} qkv", projections, inner, width)
+        projected = self.multiplied(a, projection, f"{told} projected")
+        rows = attended(projected)
+        product = self.product(f"{told} output", (output,), width, inner)
+        x = self.multiplied(rows, product, f"{told} summed", residual=x)
+        return self.joined(x, norm, f"{told} attention")
 
     def attended(
         self, queries: tuple[str, int], keys: tuple[str, int], residual: str, told: str

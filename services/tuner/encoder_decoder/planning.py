@@ -3,7 +3,6 @@ outputs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.plan import (
     Golden,
-    GoldenPart,
     Need,
     Plan,
     PlanDecoder,
@@ -35,10 +33,9 @@ from services.tuner.graph.planning import planned
 from services.tuner.graph.weights import weight_file
 from services.tuner.language.decoder import CHOSEN, LOGITS
 from services.tuner.language.operands import POSITION, PROMPT, TOKEN
+from services.tuner.language.planning import SEED, written_text
 
 GOLDEN_TOKENS = 4
-SEED = 20_201
-TOLERANCE = 1e-4
 TEXT_ROWS = 32
 """The tokens of a text for which the encoder runs once, as kernels are tuned for both."""
 
@@ -140,18 +137,7 @@ def _golden_file(config: EncoderDecoderConfig, made: EncoderDecoderGraph) -> tup
             "the model's logits of a seeded text are infinite or no numbers, so its weights are "
             "damaged; fetch them again"
         )
-    parts, body = [], b""
-    for name, entries in (*given, (LOGITS, logits)):
-        data = entries.tobytes()
-        parts.append(GoldenPart(name=name, offset=len(body), bytes=len(data)))
-        body += data
-    golden = Golden(
-        sha256=sha256(body).hexdigest(),
-        inputs=tuple(parts[:-1]),
-        outputs=tuple(parts[-1:]),
-        tolerance=TOLERANCE,
-    )
-    return golden, body
+    return written_text(given, logits)
 
 
 def _states(graph: Graph) -> dict[str, NDArray[np.generic]]:

@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import USUAL_FORM, Form
@@ -104,9 +105,22 @@ def golden_file(
             "the model's logits of a seeded prompt are infinite or no numbers, so its weights are "
             "damaged; fetch them again"
         )
+    given = ((TOKEN, prompt[:1]), (POSITION, position), (PROMPT, prompt))
+    golden, body = written_text(given, logits)
+    if config.cache is DType.F16:
+        halved = Reference(config, weights).logits(tokens.tolist())
+        error = output_error({LOGITS: halved}, {LOGITS: logits})
+        refuse_f16_error(error, max_error, "the cache")
+        golden = allowing_f16(golden, error)
+    return golden, body
+
+
+def written_text(
+    inputs: Sequence[tuple[str, NDArray[np.generic]]], logits: NDArray[np.float32]
+) -> tuple[Golden, bytes]:
+    """The file of the inputs of a text, by their names, and of the logits behind its last token."""
     parts, body = [], b""
-    given = ((TOKEN, prompt[:1]), (POSITION, position), (PROMPT, prompt), (LOGITS, logits))
-    for name, entries in given:
+    for name, entries in (*inputs, (LOGITS, logits)):
         data = entries.tobytes()
         parts.append(GoldenPart(name=name, offset=len(body), bytes=len(data)))
         body += data
@@ -116,11 +130,6 @@ def golden_file(
         outputs=tuple(parts[-1:]),
         tolerance=TOLERANCE,
     )
-    if config.cache is DType.F16:
-        halved = Reference(config, weights).logits(tokens.tolist())
-        error = output_error({LOGITS: halved}, {LOGITS: logits})
-        refuse_f16_error(error, max_error, "the cache")
-        golden = allowing_f16(golden, error)
     return golden, body
 
 
