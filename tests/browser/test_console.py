@@ -3,6 +3,7 @@ keyboard and on a phone."""
 
 import json
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx2
@@ -39,7 +40,7 @@ def tuned(stack: Stack) -> Tuned:
         job = gateway.register(Workload.parse(KEY), TargetKind.WASM).job
     agent = ScriptedAgent(url=stack.url, operator_key=stack.keys.operator)
     agent.open()
-    found: list[dict[str, str]] = []
+    found: list[dict[str, Any]] = []
 
     def confirmed() -> bool:
         found[:] = agent.confirmed_keys()

@@ -1,6 +1,7 @@
 """The console over a gateway with a model that a crowd has tuned."""
 
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -24,14 +25,14 @@ def device_class(stack: Stack) -> str:
         add(gateway)
     agent = ScriptedAgent(url=stack.url, operator_key=stack.keys.operator)
     agent.open()
-    found: list[dict[str, str]] = []
+    found: list[dict[str, Any]] = []
 
     def confirmed() -> bool:
         found[:] = agent.confirmed_keys()
         return len(found) == 2
 
     eventually(confirmed, "two confirmed entries")
-    return found[0]["device_class"]
+    return str(found[0]["device_class"])
 
 
 def test_the_coverage_of_a_model_leads_to_every_kernel_of_its_timeline(
