@@ -62,6 +62,12 @@ def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def one_issue_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that compare bytes of manifests, which no turn of the hour may change meanwhile."""
+    monkeypatch.setattr("services.gateway.manifests.ISSUED_EVERY_S", 10**11)
+
+
+@pytest.fixture
 def http(settings: Settings) -> Iterator[TestClient]:
     with TestClient(application(settings), client=("127.0.0.1", 5000)) as client:
         yield client

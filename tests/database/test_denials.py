@@ -404,6 +404,7 @@ def test_a_default_that_honest_agents_time_others_beside_is_denied_by_no_eight_n
     assert denied(db) == []
 
 
+@pytest.mark.usefixtures("one_issue_time")
 def test_what_a_class_is_never_to_run_is_told_signed(http: TestClient, db: Connection) -> None:
     """Attack: an old signed manifest. A page that pins keys asks what was denied since."""
     path, artifact = f"/v1/denied/{CLASS}", artifact_of(db, DEFAULT)

@@ -141,6 +141,7 @@ def given(http: TestClient, query: str = "") -> dict[str, Any]:
     return dict(answer.json())
 
 
+@pytest.mark.usefixtures("one_issue_time")
 def test_a_page_is_given_plan_and_kernels_in_one_signed_answer(served: TestClient) -> None:
     answer = served.get(f"/v1/models/tiny/{CLASS}?sequence=4")
     found = answer.json()

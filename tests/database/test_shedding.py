@@ -54,6 +54,7 @@ def test_a_miss_too_many_is_refused_before_anything_is_done_for_it(http: TestCli
     assert http.get(INVENTED).status_code == 200
 
 
+@pytest.mark.usefixtures("one_issue_time")
 def test_what_is_in_memory_and_all_else_is_answered_meanwhile(http: TestClient) -> None:
     device_class = open_agent(http).device_class
     path = f"/v1/zoo/{WORKLOAD.key}/{device_class}"
@@ -76,6 +77,7 @@ def test_every_miss_gives_its_place_back_however_it_ends(http: TestClient) -> No
         assert state.admission.under_way == 0
 
 
+@pytest.mark.usefixtures("one_issue_time")
 def test_pages_of_other_networks_and_known_classes_are_answered_in_a_flood(
     http: TestClient, db: Connection
 ) -> None:

@@ -20,7 +20,7 @@ from tests.database.test_denials import CLASS, SECOND, THIRD, artifact_of, decid
 from tests.running import eventually
 from tests.tiny_model import register, tiny_model
 
-pytestmark = pytest.mark.usefixtures("job_id")
+pytestmark = pytest.mark.usefixtures("job_id", "one_issue_time")
 
 MANIFEST = f"/v1/zoo/{WORKLOAD.key}/{CLASS}"
 OTHERWISE = MANIFEST.replace("relaxed-simd+simd128", "simd128+relaxed-simd+simd128")

@@ -154,6 +154,7 @@ def test_device_classes_do_not_vote_for_one_another(
     assert len(listed) == 2
 
 
+@pytest.mark.usefixtures("one_issue_time")
 def test_a_manifest_is_answered_304_until_the_zoo_changes(
     http: TestClient, db: Connection, ranking: list[str]
 ) -> None:
