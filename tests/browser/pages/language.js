@@ -265,14 +265,15 @@ export async function keepSplit() {
   return { found, open: [...new Set(opened)], disposed: [...new Set(disposed)] };
 }
 
+async function until(holds) {
+  for (const start = performance.now(); performance.now() < start + 120_000 && !holds(); ) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
 export async function tune(feeds) {
   const { zoo, openTiny } = await tiny(feeds);
   const heard = [];
-  const until = async (holds) => {
-    for (const start = performance.now(); performance.now() < start + 120_000 && !holds(); ) {
-      await new Promise((resolve) => setTimeout(resolve, 5));
-    }
-  };
   const llm = await zoo.languageModel("tuned", { tune: "idle" });
   for (const event of ["swap", "regression"]) {
     llm.on(event, ({ candidate }) => heard.push([event, candidate]));
@@ -304,13 +305,10 @@ export async function tune(feeds) {
 export async function traps(feeds) {
   const { zoo } = await tiny(feeds);
   const heard = [];
-  const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
   const llm = await zoo.languageModel("trapping", { tune: "idle" });
   llm.on("swap", ({ candidate }) => heard.push(["swap", candidate]));
   llm.on("regression", ({ candidate, reason }) => heard.push(["regression", candidate, reason]));
-  for (const start = performance.now(); performance.now() < start + 30_000 && !heard[0]; ) {
-    await sleep(5);
-  }
+  await until(() => heard.length > 0);
   const { reason, measured } = llm.tuning;
   const found = await collect(llm.generate(feeds.long, { maxTokens: 10, interval: 3 }));
   const more = await collect(llm.generate([...feeds.long, ...found.slice(0, 3)], { maxTokens: 4 }));
