@@ -178,6 +178,14 @@ SERVING = Dashboard(
                     query="sum(rate(kernelzoo_manifests_shed_total[$__rate_interval]))",
                     legend="manifests not built, a second",
                 ),
+                Metric(
+                    query="sum(rate(kernelzoo_purges_total[$__rate_interval]))",
+                    legend="purges of a CDN, a second",
+                ),
+                Metric(
+                    query="sum(rate(kernelzoo_purge_failures_total[$__rate_interval]))",
+                    legend="purges of a CDN that failed, a second",
+                ),
             ),
         ),
     ),

@@ -118,6 +118,7 @@ LABEL_VALUES: Mapping[str, tuple[str, ...]] = {
     "queue": QUEUES,
     "table": TABLES,
     "engine": (*ENGINES, OTHER),
+    "purge": ("hard", "soft"),
     "status": ("1xx", "2xx", "3xx", "4xx", "5xx"),
 }
 """Every label but `route` and `model`."""
@@ -193,6 +194,15 @@ CONNECTION_POOL_WAIT = Histogram(
 )
 CONNECTION_POOL_TIMEOUTS = Counter(
     "kernelzoo_connection_pool_timeouts", "Requests that got no connection to PostgreSQL in time"
+)
+PURGES = Counter(
+    "kernelzoo_purges",
+    "Times that caches before the gateway were told: hard, to forget what was denied; soft, to ask "
+    "again",
+    ("purge",),
+)
+PURGE_FAILURES = Counter(
+    "kernelzoo_purge_failures", "Times that caches could not be told; they are told again"
 )
 
 # Of everybody who sends jobs.
@@ -329,6 +339,7 @@ GATEWAY: tuple[MetricWrapperBase, ...] = (
     *(POLLS_WAITING, QUEUE_STREAMS, QUEUED_KERNELS),
     *(MEASUREMENTS_ACCEPTED, MEASUREMENTS_REFUSED, BALLOTS, BALLOTS_REFUSED),
     *(CONNECTION_POOL_WAIT, CONNECTION_POOL_TIMEOUTS, JOBS_SENT, JOBS_LOST),
+    *(PURGES, PURGE_FAILURES),
 )
 COMPILE: tuple[MetricWrapperBase, ...] = (
     *(JOBS_SENT, JOBS_LOST, QUEUE_WAIT, TASK_DURATION, TASK_FAILURES),

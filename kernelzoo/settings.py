@@ -80,6 +80,14 @@ class Settings(WorkerSettings):
     # database is away. Each gateway has its own. Without it nothing is served then.
     standby_dir: Path | None = None
     standby_bytes: int = Field(default=1 << 30, ge=1 << 20)
+    # A cache before the gateway that is told what to forget: "varnish", "fastly" or "cloudflare";
+    # '' is none. `purge_url`: the addresses of all Varnishes, with commas between them; of the
+    # others, where it is not the platform's own. `purge_service`: Fastly's service or Cloudflare's
+    # zone.
+    purge: str = ""
+    purge_url: str = ""
+    purge_service: str = ""
+    purge_token: SecretStr = SecretStr("")
     client_dist: Path = _REPOSITORY / "client" / "dist"
 
     # Of the zoo's own pages, with commas between them, as https://zoo.example. Without any, pages

@@ -23,14 +23,19 @@ OVERRIDES = (
 
 
 @contextmanager
-def running_stack(directory: Path, monitoring: MonitoringPlan | None = None) -> Iterator[Stack]:
+def running_stack(
+    directory: Path,
+    monitoring: MonitoringPlan | None = None,
+    port: int | None = None,
+    overrides: tuple[tuple[str, str], ...] = (),
+) -> Iterator[Stack]:
     """Restarts what dies, as `up` does, while the test goes on."""
     options = StackOptions(
         host=LOOPBACK,
-        port=free_port(),
+        port=port or free_port(),
         redis_port=free_port(),
         monitoring=monitoring,
-        overrides=OVERRIDES,
+        overrides=(*OVERRIDES, *overrides),
     )
     with running(Place.at(directory), options) as stack, tended(stack):
         yield stack

@@ -404,6 +404,20 @@ def decisions(
     )
 
 
+def decided_lately(seconds: float, limit: int) -> Query[DeniedArtifactRow]:
+    """Lists what was denied within so many seconds, the latest first."""
+    return Query(
+        sql="""
+            SELECT d.artifact_sha256 AS sha256, d.device_class, p.serial
+            FROM denied d, publication p
+            WHERE d.denied AND d.decided_at > now() - make_interval(secs => %(seconds)s)
+            ORDER BY d.decided_at DESC LIMIT %(limit)s
+        """,
+        parameters={"seconds": seconds, "limit": limit},
+        row=DeniedArtifactRow,
+    )
+
+
 def of_classes(limit: int) -> Query[DeniedArtifactRow]:
     """Lists what is denied to each class, the latest first; one row of '' where nothing is."""
     return Query(

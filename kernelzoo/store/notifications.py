@@ -12,7 +12,8 @@ LEASES = "kernelzoo_leases"
 """Sent by `accept_report` of the schema as well."""
 ZOO = "kernelzoo_zoo"
 BALLOTS = "kernelzoo_ballots"
-CHANNELS = (CANDIDATES, LEASES, ZOO, BALLOTS)
+DENIED = "kernelzoo_denied"
+CHANNELS = (CANDIDATES, LEASES, ZOO, BALLOTS, DENIED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,17 @@ def ballot_filed(identity: str) -> Statement:
     return Statement(
         sql="SELECT pg_notify('kernelzoo_ballots', %(identity)s)",
         parameters={"identity": identity},
+    )
+
+
+def kernel_denied(sha256: str, device_class: DeviceClass) -> Statement:
+    """Makes gateways forget all manifests they hold, and caches before them those of the device.
+
+    The payload is the artifact's hash and the class, with a line break between them.
+    """
+    return Statement(
+        sql="SELECT pg_notify('kernelzoo_denied', %(sha256)s || chr(10) || %(class)s)",
+        parameters={"sha256": sha256, "class": device_class},
     )
 
 

@@ -17,6 +17,7 @@ from services.gateway.background import running
 from services.gateway.blobs import Blobs
 from services.gateway.builds import Builds
 from services.gateway.cache import ManifestCache
+from services.gateway.cdn import chosen_cdn
 from services.gateway.census import Census
 from services.gateway.client_files import ClientFiles
 from services.gateway.cors import AllowedOrigins, Cors
@@ -28,6 +29,7 @@ from services.gateway.page_loads import PageLoads
 from services.gateway.pool import AGENTS, PAGES, measured_pool
 from services.gateway.programs import Programs
 from services.gateway.proxies import ForwardedFor, Proxies
+from services.gateway.purging import Outdated, Purging
 from services.gateway.rates import Polls, RateLimits
 from services.gateway.remembered import Remembered
 from services.gateway.reminders import Reminders
@@ -123,12 +125,15 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
         signer = Signer.of(settings.signing_key.get_secret_value())
         chosen = verifiers(settings)
         rates = RateLimits(settings)
-        wake = Wake(settings.database_url)
+        cdn = chosen_cdn(settings)
+        outdated = Outdated(collects=cdn is not None)
+        wake = Wake(settings.database_url, outdated)
         pool = measured_pool(settings.database_url, AGENTS)
         pages = measured_pool(settings.database_url, PAGES)
         builds = Builds()
         standby = Standby(settings.standby_dir, settings.standby_bytes)
         denied = Denied(pages, signer, wake, standby)
+        purging = Purging(cdn, pages, outdated)
         page_loads = PageLoads(pool)
         send = jobs.celery_sender(jobs.broker(settings.redis_url))
         notifier = Notifier(send)
@@ -142,6 +147,7 @@ def _lifespan(settings: Settings) -> Callable[[FastAPI], AbstractAsyncContextMan
                 page_loads.writing(),
                 standby.writing(),
                 denied.watching(),
+                purging.watching(),
                 notifier.sending(),
                 running(garbage.collect_youngest()),
             ):

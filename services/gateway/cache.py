@@ -80,9 +80,11 @@ class ManifestCache:
         return held.served if held is not None and self._is_right(held) else None
 
     def outdated(self, key: Key) -> ServedManifest | None:
-        """Gives what was right a moment ago, for a class that has voted."""
+        """Gives what was right a moment ago, for a class that has voted. Not past a denial."""
         held = self._held(key)
         if held is None or key not in self._known:
+            return None
+        if held.generation < self._wake.denied_generation:
             return None
         return held.served if self._wake.outdated_s(held.generation) <= OUTDATED_S else None
 

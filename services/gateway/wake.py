@@ -16,6 +16,7 @@ from kernelzoo.store.notifications import Change
 from services.gateway.background import running
 from services.gateway.changes import Changes
 from services.gateway.filed import FiledBallots
+from services.gateway.purging import Outdated
 
 log = structlog.get_logger(__name__)
 
@@ -28,8 +29,9 @@ CHANGES_KEPT_S = 5.0
 class Wake:
     """Owns one listening connection and the events it sets. Use `listening` to run it."""
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, outdated: Outdated) -> None:
         self._database_url = database_url
+        self._outdated = outdated
         self._changed = asyncio.Event()
         self.connected = False
         self._failures = 0
@@ -37,6 +39,8 @@ class Wake:
         self.generation = 0
         self.served_generation = 0
         """The generation of what manifests are made from, which leases are no part of."""
+        self.denied_generation = 0
+        """The one of them that began with the latest denial."""
         self.changes = Changes()
         self.ballots = FiledBallots()
         self._served_since_s: deque[float] = deque()
@@ -110,15 +114,25 @@ class Wake:
         self._served_since_s.clear()
         self.served_generation += 1
         self.changes.note_everything(self.served_generation)
+        self._outdated.note_missed()
         self._announce()
 
     def _hear(self, channel: str, payload: str) -> None:
         if channel == notifications.BALLOTS:
             self.ballots.note(payload)
             return
-        if channel != notifications.LEASES:
+        if channel == notifications.DENIED:
             self._serve_anew()
-            self.changes.note(channel, Change.told(payload), self.served_generation)
+            self.denied_generation = self.served_generation
+            self.changes.note_everything(self.served_generation)
+            artifact, _, device_class = payload.partition("\n")
+            self._outdated.note_denied(artifact, device_class)
+        elif channel != notifications.LEASES:
+            self._serve_anew()
+            change = Change.told(payload)
+            self.changes.note(channel, change, self.served_generation)
+            if change.device_class or not change.workload_key:
+                self._outdated.note_changed(change.device_class)
         self._announce()
 
     def _announce(self) -> None:

@@ -20,6 +20,7 @@ ATTESTED: Values = {
 EVERYTHING: Values = {
     "database": {"ownerSecretName": "owner", "role": "service"},
     "attestation": ATTESTED,
+    "cdn": {"kind": "fastly", "service": "SU1Z0isxPaozGVKXdv0eY"},
     "gateway": {**PROXIED, "autoscaling": {"enabled": True}, "models": {"enabled": True}},
     **{name: {"autoscaling": {"kind": "keda", "minReplicas": 1}} for name in WORKERS},
     "fleet": {"enabled": True, "url": "https://zoo.example"},
@@ -47,6 +48,8 @@ OTHERS: dict[str, Any] = {
     "image.digests": {"gateway": f"sha256:{'a' * 64}"},
     "attestation.kinds": ["proof-of-work"],
     "attestation.privateTokenIssuers": ["other.example=MIIC"],
+    "cdn.kind": "",
+    "cdn.urls": ["https://other.example:8443"],
     "settings": {"quorum": 3},
     "gateway.service.type": "NodePort",
     "compile.autoscaling.kind": "cpu",

@@ -50,6 +50,15 @@ ATTESTING: dict[str, Any] = {
 }
 
 
+PURGING: dict[str, Any] = {
+    **variable("KERNELZOO_PURGE", value="fastly"),
+    **variable("KERNELZOO_PURGE_SERVICE", value="SU1Z0isxPaozGVKXdv0eY"),
+    **variable(
+        "KERNELZOO_PURGE_TOKEN", valueFrom={"secretKeyRef": {"name": "fastly", "key": "token"}}
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     """`on` are values; `shows` is true of what they render to, and untrue without them."""
@@ -191,6 +200,28 @@ FEATURES = {
         shows=lambda r: (
             {"ports": [{"protocol": "TCP", "port": 443}]}
             in r.of("NetworkPolicy").get("gateway", {}).get("spec", {}).get("egress", [])
+        ),
+    ),
+    "a platform's cache is told what to forget, with its token by reference": Feature(
+        on={
+            "cdn": {
+                "kind": "fastly",
+                "service": "SU1Z0isxPaozGVKXdv0eY",
+                "secretName": "fastly",
+            }
+        },
+        shows=lambda r: PURGING.items() <= environment(r.pods()["gateway"]).items(),
+    ),
+    "a gateway reaches the Varnishes that it tells": Feature(
+        on={
+            "networkPolicy": {"enabled": True, **PEERS},
+            "cdn": {"kind": "varnish", "urls": ["http://a:6081", "http://b", "https://c"]},
+        },
+        shows=lambda r: (
+            {"ports": [{"protocol": "TCP", "port": port} for port in (6081, 80, 443)]}
+            in r.of("NetworkPolicy").get("gateway", {}).get("spec", {}).get("egress", [])
+            and environment(r.pods()["gateway"])["KERNELZOO_PURGE_URL"]["value"]
+            == "http://a:6081,http://b,https://c"
         ),
     ),
     "the ingress' host is the zoo's own origin": Feature(

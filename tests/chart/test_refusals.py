@@ -89,6 +89,16 @@ REFUSALS: dict[str, tuple[Values, str, Values]] = {
         "attestation.privateTokenIssuers is empty",
         {"attestation": {"privateTokenIssuers": ["issuer.example=MIIB"]}},
     ),
+    "a Varnish without an address": (
+        {**PLAIN, "cdn": {"kind": "varnish"}},
+        "cdn.urls is empty",
+        {"cdn": {"urls": ["http://varnish:6081"]}},
+    ),
+    "a platform's cache without what it is of": (
+        {**PLAIN, "cdn": {"kind": "fastly"}},
+        "cdn.kind is fastly, but cdn.service is empty",
+        {"cdn": {"service": "SU1Z0isxPaozGVKXdv0eY"}},
+    ),
     "an ingress that may not reach the gateway": (
         {
             "ingress": INGRESS,

@@ -32,6 +32,7 @@ OWN = {
     ),
     *("trusted_proxies", "trusted_hops", "attestation", "private_token_issuers"),
     *("turnstile_secret", "hcaptcha_secret"),
+    *("purge", "purge_url", "purge_service", "purge_token"),
 }
 
 # A zoo that others use has all its defences; only a simulation takes some away.

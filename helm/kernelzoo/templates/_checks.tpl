@@ -20,6 +20,14 @@
     {{- fail "attestation.kinds names private-token, but attestation.privateTokenIssuers is empty, so no token could be believed: write name=token-key of each issuer, as its directory shows the key" -}}
   {{- end -}}
 {{- end -}}
+{{- with .Values.cdn -}}
+  {{- if and (eq .kind "varnish") (not .urls) -}}
+    {{- fail "cdn.kind is varnish, but cdn.urls is empty: write the address of each Varnish" -}}
+  {{- end -}}
+  {{- if and (has .kind (list "fastly" "cloudflare")) (not .service) -}}
+    {{- fail (printf "cdn.kind is %s, but cdn.service is empty: write Fastly's service or Cloudflare's zone" .kind) -}}
+  {{- end -}}
+{{- end -}}
 {{- if $ingress.enabled -}}
   {{- if not $ingress.host -}}
     {{- fail "ingress.enabled needs a name to answer to: set ingress.host" -}}

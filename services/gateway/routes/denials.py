@@ -14,6 +14,7 @@ from kernelzoo.domain.workload import workload_key
 from kernelzoo.store import denials, notifications, tallies
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from services.gateway.problems import Refusal, refuse_stranger
+from services.gateway.purging import class_tags
 from services.gateway.state import Network, Operator, Shared, State
 from services.gateway.views import decision
 from services.gateway.wire.denials import (
@@ -49,7 +50,7 @@ async def get_denied(
 ) -> Response:
     """List what a class is never to run, signed. An answer is up to two seconds old."""
     found = await state.denied.to(DeviceClass.parse(device_class))
-    headers = {"ETag": found.etag, "Cache-Control": DENIED_CACHE}
+    headers = {"ETag": found.etag, "Cache-Control": DENIED_CACHE, **class_tags(device_class)}
     if if_none_match is not None and found.etag in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(found.body, media_type="application/json", headers=headers)
@@ -77,7 +78,10 @@ async def decide(
         )
         if not decided:
             raise _unknown()
-        await execute(db, notifications.zoo_changed())
+        if body.denied:
+            await execute(db, notifications.kernel_denied(artifact, device_class))
+        else:
+            await execute(db, notifications.zoo_changed())
         keys = await fetch_all(db, denials.keys_of(artifact, device_class))
         rows = await fetch_all(db, denials.decisions())
     for key in keys:

@@ -14,6 +14,7 @@ from kernelzoo.domain.target import MEASURED
 from kernelzoo.metrics import MANIFEST_DURATION, MANIFEST_KERNELS
 from services.gateway.client_files import accepted
 from services.gateway.models import build, cache_key
+from services.gateway.purging import class_tags
 from services.gateway.recall import asked, recalled
 from services.gateway.routes.zoo import MANIFEST_CACHE, After, ClassText, IfNoneMatch, Told
 from services.gateway.state import Shared, network_of
@@ -47,7 +48,11 @@ async def get_model_manifest(
         MANIFEST_KERNELS.labels(level).inc(kernels)
     if DeviceClass.parse(device_class).target.kind in MEASURED:
         state.page_loads.count(f"model:{name}", device_class)
-    headers = {**found.headers(MANIFEST_CACHE), "Vary": "Accept-Encoding"}
+    headers = {
+        **found.headers(MANIFEST_CACHE),
+        **class_tags(device_class),
+        "Vary": "Accept-Encoding",
+    }
     if if_none_match is not None and served.etag in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     if "gzip" in accepted(accept_encoding):

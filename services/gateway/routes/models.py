@@ -30,6 +30,7 @@ from services.gateway.models import (
     weights_of,
 )
 from services.gateway.problems import Refusal, refuse_stranger
+from services.gateway.purging import ZOO, tagged
 from services.gateway.state import Operator, Shared
 from services.gateway.wire.model import Sha256
 from services.gateway.wire.models import (
@@ -81,7 +82,7 @@ async def get_models_of_graph(graph: Sha256, response: Response, state: Shared) 
     async with state.pool.connection() as db:
         found = await fetch_all(db, models.of_graph(graph, MOST_OF_GRAPH))
         rows = [(each, await fetch_all(db, models.plans(each.name))) for each in found]
-    response.headers["Cache-Control"] = OF_GRAPH_CACHE
+    response.headers.update({"Cache-Control": OF_GRAPH_CACHE, **tagged(ZOO)})
     return ModelsOfGraph(
         models=[
             ModelOfGraph(weights=each.source_weights, model=await _document(state.blobs, plans))

@@ -20,6 +20,7 @@ from services.gateway.answering import answer, hardware_of
 from services.gateway.cursors import Cursor, cursor, position
 from services.gateway.models import have_compiled
 from services.gateway.problems import Refusal
+from services.gateway.purging import artifact_tag, class_tags, tagged
 from services.gateway.recall import Asked, asked, recalled
 from services.gateway.state import Shared, State, network_of
 from services.gateway.views import evidence
@@ -36,7 +37,9 @@ from services.gateway.wire.zoo import (
 
 router = APIRouter(tags=["zoo"])
 
-MANIFEST_CACHE = "public, max-age=60, stale-while-revalidate=86400, stale-if-error=86400"
+MANIFEST_CACHE = "public, max-age=60, stale-while-revalidate=60, stale-if-error=86400"
+"""A cache that hears of no denial gives a denied kernel for two minutes at most while the zoo
+answers."""
 DEVICES_CACHE = "public, max-age=5"
 KEYS_CACHE = "public, max-age=60"
 ARTIFACT_CACHE = "public, max-age=31536000, immutable"
@@ -155,7 +158,7 @@ async def _serve(
         MANIFEST_KERNELS.labels(level).inc(kernels)
     if all(DeviceClass.parse(each).target.kind in MEASURED for each in class_texts):
         state.page_loads.count(name, *class_texts)
-    headers = found.headers(MANIFEST_CACHE)
+    headers = {**found.headers(MANIFEST_CACHE), **class_tags(*class_texts)}
     if if_none_match is not None and served.etag in if_none_match:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(served.body, media_type="application/json", headers=headers)
@@ -220,7 +223,11 @@ async def get_artifact(
         body = row.body
         after.add_task(state.standby.keep_artifact, sha256, target, body)
     ARTIFACT_SENT_BYTES.labels(target).inc(len(body))
-    headers = {"Cache-Control": ARTIFACT_CACHE, "ETag": f'"{sha256}"'}
+    headers = {
+        "Cache-Control": ARTIFACT_CACHE,
+        "ETag": f'"{sha256}"',
+        **tagged(artifact_tag(sha256)),
+    }
     return Response(body, media_type=MEDIA_TYPES[target], headers=headers)
 
 

@@ -11,6 +11,7 @@ from services.gateway.builds import Builds
 from services.gateway.cache import ManifestCache
 from services.gateway.changes import Sources
 from services.gateway.manifests import Key, ServedManifest, issue_time
+from services.gateway.purging import Outdated
 from services.gateway.recall import Asked, recalled
 from services.gateway.standby import Standby
 from services.gateway.state import State
@@ -26,7 +27,7 @@ class _Gateway:
     """Stands for as much of a gateway's state as remembers manifests."""
 
     def __init__(self, level: HitLevel = HitLevel.EXACT) -> None:
-        self.wake, self.builds, self.level = Wake(""), Builds(), level
+        self.wake, self.builds, self.level = Wake("", Outdated(collects=False)), Builds(), level
         self.standby = Standby(None, 0)
         self.sources = OWN if level == HitLevel.EXACT else BORROWED
         self.serial = 1
