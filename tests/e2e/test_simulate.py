@@ -1,5 +1,8 @@
 """Colluding strangers against the real services, with and without what stands in their way."""
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,3 +62,17 @@ def test_who_comes_first_to_a_class_decides_nothing_on_few_networks(tmp_path: Pa
 
 def test_the_same_attackers_win_a_plain_vote(tmp_path: Path) -> None:
     assert found(tmp_path, frozenset()).verdict.wrongly_promoted > 0
+
+
+@pytest.mark.timeout(480)
+def test_the_command_prints_its_figures_as_json_alone(tmp_path: Path) -> None:
+    options = ("--attack", "hoard", "--classes", "1", "--identities", "5", "--json")
+    told = subprocess.run(
+        [sys.executable, "-m", "cli", "simulate", *options, "--state", str(tmp_path / "of-it")],
+        check=True,
+        capture_output=True,
+        timeout=420,
+    )
+    (outcome,) = json.loads(told.stdout)
+    assert outcome["scenario"]["attack"] == "hoard"
+    assert b"1/1: hoard" in told.stderr

@@ -13,17 +13,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from cli.stack.ports import LOOPBACK, free_port
 from services.gateway.connections import (
     FEW,
     HEAD_BYTES,
+    PROBES,
     Connections,
     Patience,
     PatientProtocol,
@@ -67,6 +68,8 @@ def serving(
     per_network: int = PER_NETWORK,
     patience: Patience = QUICK,
     ended_every_s: float = EVERY_S,
+    app: ASGIApp = answer,
+    lifespan: Literal["on", "off"] = "off",
 ) -> Iterator[int]:
     """The port of a server with the gateway's protocol. `idle_s`: after which a connection that is
     not in use is ended. `ended_every_s`: one of those that are late.
@@ -76,12 +79,12 @@ def serving(
     connections.ends = Pace(ended_every_s)
     protocol = partial(PatientProtocol, open_connections=connections, patience=patience)
     config = uvicorn.Config(
-        answer,
+        app,
         host=LOOPBACK,
         port=port,
         http=cast("Any", protocol),
         ws="none",
-        lifespan="off",
+        lifespan=lifespan,
         timeout_keep_alive=idle_s,
         limit_concurrency=MOST,
     )
@@ -383,6 +386,25 @@ def test_whoever_waits_for_an_answer_keeps_its_connection() -> None:
         time.sleep(0.2)
         assert _admitted(port, "127.6.6.1", 4) == 4, "the reserve is for them"
         assert {each.recv(1 << 16)[:13] for each in waiting} == {b"HTTP/1.1 200 "}
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_a_gateway_that_has_all_connections_it_may_says_that_it_is_ready(probe: bytes) -> None:
+    """A proxy may hold them all. What else is asked is answered with 503 then, and a gateway that
+    is not ready would get nothing more to do.
+    """
+    with serving(trusted="127.7.0.0/16", patience=Patience()) as port, ExitStack() as opened:
+        statuses = []
+        for _ in range(MOST):
+            held = opened.enter_context(closing(connect(port, source_address=("127.7.7.1", 0))))
+            held.sendall(WHOLE)
+            statuses.append(held.recv(1 << 16)[:13])
+        assert statuses == [b"HTTP/1.1 200 "] * (MOST - 1) + [b"HTTP/1.1 503 "]
+        last = opened.enter_context(closing(connect(port, source_address=("127.7.7.1", 0))))
+        last.sendall(WHOLE.replace(b"/small", probe))
+        assert small(last).startswith(b"HTTP/1.1 200 ")
+        last.sendall(WHOLE)
+        assert rest(last).startswith(b"HTTP/1.1 503 ")
 
 
 @dataclass(eq=False)
