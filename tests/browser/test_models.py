@@ -210,6 +210,29 @@ def test_what_does_not_fit_is_refused_with_what_to_do(page: Page, host: Host) ->
         assert sentence.startswith(start)
 
 
+@pytest.mark.parametrize("isolated", [True, False], ids=["isolated", "not isolated"])
+def test_a_short_model_runs_on_the_pages_own_thread_and_lets_the_page_have_its_turn(
+    lone_browser: Browser, page: Page, host: Host, isolated: bool
+) -> None:
+    network = small()
+    if isolated:
+        with site(ISOLATED) as address:
+            own = lone_browser.new_page()
+            own.goto(address)
+            found = evaluated(own, host, "models", "short", lists(network.feeds))
+            own.close()
+    else:
+        found = evaluated(page, host, "models", "short", lists(network.feeds))
+    for y in (found["inWorker"], *found["here"]):
+        assert close(y, network.outputs["y"])
+    assert found["sent"] == 0
+    assert found["turns"] > 0, "while it runs without a rest"
+    assert found["stopped"] == "Error: enough"
+    assert found["misfit"].startswith("run: Input x takes")
+    assert found["timed"] == 4
+    assert found["after"].startswith("run: small was disposed of")
+
+
 def test_a_run_is_stopped_between_kernels_while_another_waits(page: Page, host: Host) -> None:
     network, other = deep(), small()
     feeds = lists({"x": network.feeds["x"], "ids": other.feeds["ids"], "rows": other.feeds["x"]})

@@ -3,6 +3,7 @@
  * executor of any plan; a decoder of a language model is one whose runs go on from states.
  */
 import type { CallTimes, Ports } from "../backend/wasm/dispatch.js";
+import type { PlanCopy } from "../backend/wasm/plan-copy.js";
 import type { Stored } from "./golden-tensors.js";
 import type { Keeping, KeepingAnswer, Loaded, LoadOrder, Progress } from "./messages.js";
 
@@ -55,6 +56,8 @@ export interface Executor {
     address: number,
     into: Uint8Array<ArrayBuffer>,
   ): Uint8Array<ArrayBuffer> | Promise<Uint8Array<ArrayBuffer> | undefined>;
+  /** Copies a plan that other threads can run, too; undefined where they cannot. */
+  copy?(): PlanCopy | undefined;
   /** Answers what only a worker knows that keeps weights on the device. */
   keep?(asked: Keeping): Promise<KeepingAnswer>;
 }

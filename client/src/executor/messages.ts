@@ -1,6 +1,7 @@
 /** Messages between a page and the worker of a model. */
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import type { Placement } from "../backend/wasm/memory.js";
+import type { PlanCopy } from "../backend/wasm/plan-copy.js";
 import type { Stage } from "../engine/error.js";
 import type { FilesKind } from "../weights/cache-files.js";
 import type { KeptName } from "../weights/cache-reader.js";
@@ -38,6 +39,8 @@ export interface LoadOrder {
 export type Question =
   /** Asks for a part of the model's memory, in that of `into`, which comes back with it. */
   | { readonly type: "read"; readonly address: number; readonly into: Uint8Array<ArrayBuffer> }
+  /** Asks for a copy of the plan with all weights, once they are in memory. */
+  | { readonly type: "copy" }
   /** Asks how the model's weights are best kept in such files. */
   | { readonly type: "ways"; readonly files: FilesKind }
   /** Asks to write them there under a name, those of `plain` as their author stored them. */
@@ -140,6 +143,8 @@ export type FromRuntime =
       readonly times: CallTimes;
     }
   | { readonly type: "read"; readonly id: number; readonly piece: Uint8Array<ArrayBuffer> }
+  /** There is no copy of a plan that the page cannot run. */
+  | { readonly type: "copy"; readonly id: number; readonly copy: PlanCopy | undefined }
   | ({ readonly type: "ways"; readonly id: number } & KeepingAnswer)
   | ({ readonly type: "write"; readonly id: number } & KeepingAnswer)
   | { readonly type: "aborted"; readonly id: number }

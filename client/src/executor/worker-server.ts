@@ -107,6 +107,11 @@ export function serve(
     post({ type: "read", id, piece }, [piece.buffer]);
   };
 
+  const tellCopy = ({ id }: Extract<ToRuntime, { type: "copy" }>): void => {
+    const copy = executor?.copy?.();
+    post({ type: "copy", id, copy }, copy ? [copy.bytes.buffer] : []);
+  };
+
   const keep = async (asked: Keeping & { readonly id: number }): Promise<void> =>
     post({ ...(await executor?.keep?.(asked)), type: asked.type, id: asked.id });
 
@@ -119,6 +124,7 @@ export function serve(
     soon: () => executor?.soon?.(),
     abort: ({ id }) => aborted.add(id),
     read: tellPiece,
+    copy: tellCopy,
     ways: keep,
     write: keep,
   });

@@ -17,6 +17,7 @@ import type { Opened, Opener } from "./opener.js";
 import { type ModelTensor, type PlannedCall, plannedCalls } from "./planned-calls.js";
 import type { Profile, ProfileOptions } from "./profile.js";
 import type { Dimensions } from "./request.js";
+import { ShortRuns } from "./short-runs.js";
 
 /** Names and typed arrays, as `kernelzoo models types` writes them. */
 export interface ModelTypes {
@@ -93,6 +94,9 @@ async function refusal(thrown: unknown): Promise<unknown> {
   return new KernelZooError("run", misfitText(thrown));
 }
 
+/** A page that runs a plan itself takes the memory of the plan once more. */
+const MOST_COPIED_BYTES = 8 * 2 ** 20;
+
 export class Model<Types extends ModelTypes = AnyModel> {
   readonly name: string;
   readonly inputs: readonly ModelTensor[];
@@ -118,9 +122,12 @@ export class Model<Types extends ModelTypes = AnyModel> {
   #spare: readonly Stored[] = [];
   #running = 0;
   #shown: Opened;
-  /** The session of the model, while it is not opened anew. */
-  #ready: WorkerClient | undefined;
+  /** Runs the model while it is not opened anew: its session, or the page itself. */
+  #ready: (Pick<WorkerClient, "run"> & Partial<WorkerClient>) | undefined;
   #runs = 0;
+  readonly #short = new ShortRuns();
+  /** The session that the page has been asked to run the plan of itself. */
+  #copied: WorkerClient | undefined;
 
   /** @internal With `open`, feeds may choose another plan of the model. */
   constructor(
@@ -222,7 +229,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
       if (this.#branches !== undefined) return this.#branches.run(feeds, options);
       return this.#runBranch(this.#open, structuredClone(feeds), options);
     }
-    if (this.#opener.target.target === "webgpu") this.#ready?.soon();
+    if (this.#opener.target.target === "webgpu") this.#ready?.soon?.();
     const opened = this.#opened;
     // The memory of the last feeds is used again, unless runs are under way: one that is refused is
     // repeated with its feeds.
@@ -264,6 +271,7 @@ export class Model<Types extends ModelTypes = AnyModel> {
   /** Ends the worker and gives its memory back. Runs that are under way are rejected. */
   async dispose(): Promise<void> {
     const text = `${this.name} was disposed of. Open it again.`;
+    this.#ready = undefined;
     this.#opener.close(new KernelZooError("run", text));
     await this.#branches?.dispose();
   }
@@ -320,6 +328,8 @@ export class Model<Types extends ModelTypes = AnyModel> {
         throw new WorkerFailure(failure);
       this.#spare = ran.feeds;
       if (this.#runs++ > 0) this.#learn(ran);
+      // What the page cannot run itself goes on in the worker.
+      if (this.#short.areShort(ran.times)) this.#runHere(opened).catch(() => undefined);
       return ran;
     } catch (thrown) {
       await this.#replaced(opened, thrown);
@@ -352,6 +362,18 @@ export class Model<Types extends ModelTypes = AnyModel> {
       if (!opened.fallbacks.has(workload)) this.tell("fallback", { workload, reason });
     }
     return again;
+  }
+
+  /** Has the page run a short plan itself, once it is complete, where no kernels are swapped. */
+  async #runHere(opening: Promise<Opened>): Promise<void> {
+    const { session, loaded } = await opening;
+    const { plan } = this.#opener.answer;
+    const fits = !plan.axes && loaded.memoryBytes <= MOST_COPIED_BYTES;
+    if (!fits || this.#copied === session) return;
+    this.#copied = session;
+    const { pageRuns } = await import("./page-runs.js");
+    const here = await pageRuns(session, plan);
+    if (here !== null && this.#ready === session) this.#ready = here;
   }
 
   #learn({ times }: Ran): void {

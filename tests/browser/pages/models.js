@@ -290,3 +290,48 @@ export function openChanged() {
     await model.complete();
   });
 }
+
+/** Runs a model until no run is sent to a worker any more, and then once more. */
+export async function short(feeds) {
+  const sent = [];
+  const { postMessage } = Worker.prototype;
+  Worker.prototype.postMessage = function (message, ...others) {
+    sent.push(message.type);
+    return postMessage.call(this, message, ...others);
+  };
+  try {
+    const model = await (await open()).model(`${host}/small.json`);
+    const inWorker = (await model.run(feeds)).y;
+    const runs = () => sent.filter((type) => type === "run").length;
+    const until = performance.now() + 120_000;
+    for (let before = -1; before < runs() && performance.now() < until; ) {
+      before = runs();
+      await model.run(feeds);
+    }
+    const [before, stop] = [runs(), new AbortController()];
+    const here = await Promise.all([model.run(feeds), model.run(feeds)]);
+    let turns = 0;
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      turns += 1;
+      port2.postMessage(null);
+    };
+    port2.postMessage(null);
+    for (const from = performance.now(); performance.now() < from + 50; ) await model.run(feeds);
+    port1.close();
+    stop.abort(new Error("enough"));
+    const outcome = {
+      inWorker: [...inWorker],
+      here: here.map(({ y }) => [...y]),
+      sent: runs() - before,
+      turns,
+      stopped: await refusal(() => model.run(feeds, { signal: stop.signal })),
+      misfit: await refusal(() => model.run({ ...feeds, x: [1] })),
+      timed: (await model.profile({ runs: 2 })).calls.length,
+    };
+    await model.dispose();
+    return { ...outcome, after: await refusal(() => model.run(feeds)) };
+  } finally {
+    Worker.prototype.postMessage = postMessage;
+  }
+}

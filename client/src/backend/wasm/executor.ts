@@ -1,6 +1,5 @@
 /** Runs a plan on WebAssembly, or in a plain buffer in JavaScript: loads it, checks it, and runs it. */
 import { KernelZooError, sentence } from "../../engine/error.js";
-import { productOf, viewOf } from "../../engine/tensors.js";
 import { type BucketCall, bucketCalls, insteadFor } from "../../executor/bucket-calls.js";
 import type { Executor, ExecutorPorts, RunResult } from "../../executor/executor.js";
 import type { Stored } from "../../executor/golden-tensors.js";
@@ -18,7 +17,6 @@ import type { Arrived } from "../../weights/stream.js";
 import {
   addressOf,
   kernelsOf,
-  type PlanTensor,
   type PortWire,
   targetOf,
   type WeightWire,
@@ -26,11 +24,10 @@ import {
 import type { KernelWire } from "../../wire/types.js";
 import type { Crew, Hand } from "./crew.js";
 import { Dispatcher, type Ready } from "./dispatch.js";
-import { type Placement, place, type WeightCopy } from "./memory.js";
+import { memoryOf, type Placement, place, type WeightCopy } from "./memory.js";
+import { planCopy, portView } from "./plan-copy.js";
 import { instantiateAll, type Linked, loadKernels, type Main } from "./program.js";
 import { warmUp } from "./warm-up.js";
-
-const PAGE_BYTES = 65_536;
 
 /** Starts the threads that help: `spawn` starts the worker of one. */
 export interface CrewPorts {
@@ -71,20 +68,6 @@ export type Bring = (wanted: Bringing, arrived: Arrived) => Promise<void>;
 export interface Compiled {
   readonly modules: readonly Linked[];
   readonly mains: ReadonlyMap<string, Main>;
-}
-
-function memoryOf(bytes: number, spareBytes = 0): WebAssembly.Memory {
-  const initial = Math.ceil(bytes / PAGE_BYTES);
-  const maximum = initial + Math.ceil(spareBytes / PAGE_BYTES);
-  try {
-    return new WebAssembly.Memory({ initial, maximum, shared: true });
-  } catch (cause) {
-    throw new KernelZooError(
-      "memory",
-      `The browser cannot give ${Math.ceil(bytes / 2 ** 20)} MiB. Dispose of some.`,
-      cause,
-    );
-  }
 }
 
 /** Runs a plan in one memory, which ends with its worker. */
@@ -169,12 +152,7 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
   const dispatcher = new Dispatcher(tasks, mains, scratch, crew, blame, heard, bucketTasks);
 
   // 4. Functions that run them.
-  const view = ({ tensor, shape }: Pick<PortWire, "tensor" | "shape">) => {
-    const { dtype, at = 0, weight } = plan.tensors[tensor] as PlanTensor;
-    const { activations, weights } = placement;
-    const address = weight === undefined ? activations + at : (weights[weight]?.[0]?.address ?? 0);
-    return viewOf(memory.buffer, dtype, address, productOf(shape));
-  };
+  const view = (port: PortWire) => portView(plan, placement, memory, port);
   const run = async (
     feeds: readonly Stored[],
     aborted: () => boolean,
@@ -210,6 +188,11 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
       return into;
     },
     check: (ports, aborted) => checked(order, (feeds) => run(feeds, aborted), ports),
+    copy() {
+      // Where memory may grow, kernels are swapped, of which a copy would not hear.
+      const fixed = targetOf(answer) === "wasm" && ports.spareBytes === undefined;
+      return fixed ? planCopy(modules, memory, placement) : undefined;
+    },
   };
 }
 

@@ -23,6 +23,8 @@ import type { PlanTensor, PlanWire } from "../../wire/model-answer.js";
 import type { ArtifactWire, KernelWire } from "../../wire/types.js";
 import { MOST_BYTES, UNADDRESSABLE } from "./addresses.js";
 
+const PAGE_BYTES = 65_536;
+
 /** One copy of a weight. `pack` is the kernel that makes it; null for a copy that lies plain. */
 export interface WeightCopy {
   readonly pack: ArtifactWire | null;
@@ -64,6 +66,21 @@ export interface Placement {
 
 /** The kernel of each workload of the plan, in its order. Throws KernelZooError (manifest). */
 export type KernelOf = (workload: string) => KernelWire;
+
+/** A memory of so many bytes, which may grow by the spare ones. Throws KernelZooError (memory). */
+export function memoryOf(bytes: number, spareBytes = 0): WebAssembly.Memory {
+  const initial = Math.ceil(bytes / PAGE_BYTES);
+  const maximum = initial + Math.ceil(spareBytes / PAGE_BYTES);
+  try {
+    return new WebAssembly.Memory({ initial, maximum, shared: true });
+  } catch (cause) {
+    throw new KernelZooError(
+      "memory",
+      `The browser cannot give ${Math.ceil(bytes / 2 ** 20)} MiB. Dispose of some.`,
+      cause,
+    );
+  }
+}
 
 /** The distinct copies of each weight that calls and outputs read, plain before packed. */
 function wanted(plan: PlanWire, kernels: readonly KernelWire[]): (ArtifactWire | null)[][] {
