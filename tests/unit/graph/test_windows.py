@@ -41,6 +41,20 @@ CONVOLUTIONS = {
     ),
     "of unequal sides": ("2, 7, 8", "3, 2, 3, 3", "pads = [0, 1, 1, 0]", ["conv2d"]),
     "of unequal strides": ("2, 7, 8", "3, 2, 3, 3", "strides = [1, 2]", []),
+    "depthwise, of unequal strides": (
+        "4, 7, 9", "4, 1, 3, 3", "group = 4, strides = [2, 1], pads = [1, 1, 1, 1]",
+        ["depthwise_conv2d"],
+    ),
+    "depthwise, of unequal strides and sides": (
+        "4, 6, 9", "4, 1, 5, 3", "group = 4, strides = [1, 2], pads = [2, 0, 2, 1]",
+        ["depthwise_conv2d"],
+    ),
+    "depthwise, of strides that are no multiples": (
+        "4, 7, 9", "4, 1, 3, 3", "group = 4, strides = [2, 3], pads = [1, 1, 1, 1]", [],
+    ),
+    "depthwise, of strides far apart": (
+        "4, 11, 5", "4, 1, 3, 3", "group = 4, strides = [5, 1], pads = [1, 1, 1, 1]", [],
+    ),
     "of unequal strides in one row": ("2, 4, 5", "3, 2, 1, 3", "strides = [2, 1]", []),
     "of three axes": ("2, 4, 5, 4", "3, 2, 2, 3, 2", "pads = [0, 1, 0, 0, 1, 0]", []),
 }  # fmt: skip
@@ -147,6 +161,27 @@ def test_kernels_of_a_convolution_with_gelu_are_right(
 ) -> None:
     text, feeds = with_gelu(form)
     graph = import_model(written(tmp_path, parsed(text)), {})
+    (wanted,), (made,) = (
+        outputs.values()
+        for outputs in (evaluate(graph, feeds), outputs_on(target, graph, feeds, tmp_path))
+    )
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_kernels_of_a_depthwise_convolution_with_unequal_strides_are_right(
+    target: TargetKind, tmp_path: Path
+) -> None:
+    """The bias is the convolution's, and what follows leaves out every other row."""
+    text = (
+        "net (float[1, 8, 7, 10] x, float[8, 1, 5, 5] w, float[8] b) => (float[1, 8, 4, 10] y) {"
+        " c = Conv <group = 8, strides = [2, 1], pads = [2, 2, 2, 2]> (x, w, b)"
+        " y = HardSwish(c) }"
+    )
+    feeds = {"x": drawn((1, 8, 7, 10)), "w": drawn((8, 1, 5, 5), 1), "b": drawn((8,), 2)}
+    graph = assert_as_reference(tmp_path, parsed(text), feeds)
+    keys = [node.op.key for node in fused(graph).nodes if isinstance(node.op, Workload)]
+    assert "depthwise_conv2d+bias:f32:b1h7w10c8kh5kw5stride1pad2" in keys
     (wanted,), (made,) = (
         outputs.values()
         for outputs in (evaluate(graph, feeds), outputs_on(target, graph, feeds, tmp_path))

@@ -6,7 +6,7 @@ as dilated windows and groups, is a program of the same form: a stage that pads,
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, prod
 
 import numpy as np
@@ -28,6 +28,10 @@ from services.tuner.graph.onnx_operators.movement import padded, sliced, within
 
 MOST_ADDED = 1.25
 """Entries that a dilated convolution may make for each that is kept."""
+MOST_MADE = 4
+"""Entries that a depthwise convolution may make for each that is kept. A sum over the windows of
+an image of 3×96 entries of 104 channels, two rows and one column apart, took 0.39 ms, and all rows
+took 0.04 ms by their own kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +129,32 @@ def _convolved_image(
 ) -> Operand:
     made = None
     if image.rank == 4 and set(window.dilation) == {1} and image.dtype is w.dtype is DType.F32:
+        if _keeps_channels_apart(image, w, groups) and 1 < _left_out(window) <= MOST_MADE:
+            return _convolved_evenly(site, image, w, bias, groups, window)
         made = _named_convolution(site, image, w, groups, window)
     made = made or _summed_windows(site, image, w, groups, window)
     return made if bias is None else _with_bias(site, made, bias)
+
+
+def _left_out(window: Window) -> int:
+    """Counts the places of windows that move by the least stride along all axes, for each place of
+    these; 1 where strides are no multiples of it."""
+    least = min(window.stride)
+    return prod(window.stride) // least**2 if not any(n % least for n in window.stride) else 1
+
+
+def _convolved_evenly(
+    site: Site, image: Operand, w: Operand, bias: Operand | None, groups: int, window: Window
+) -> Operand:
+    """Moves windows by the least stride along both axes, and leaves out what lies between. The bias
+    comes before that, next to the convolution that it goes into."""
+    least = min(window.stride)
+    steps = tuple(stride // least for stride in window.stride)
+    even = replace(window, stride=(least, least))
+    made = _convolved_image(site, image, w, bias, groups, even)
+    b, *places, c = made.shape
+    kept = (-(-extent // step) for extent, step in zip(places, steps, strict=True))
+    return sliced(site, made, (0, 0, 0, 0), (1, *steps, 1), (b, *kept, c))
 
 
 def _convolved_signal(
