@@ -11,9 +11,9 @@ from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.candidates import KernelRow
 from kernelzoo.store.query import Query, Statement
 
-LATEST = 256
-"""Measurements of a winner on a class by which its voters are known. A network opens twenty
-identities a day, so that it alone takes two weeks to put others' out of sight."""
+EARLIEST, LATEST = 128, 128
+"""Measurements of a winner on a class by which its voters are known. Whoever comes later with ever
+more identities puts the latest of others out of sight, and not the earliest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +210,8 @@ def mark_aggregated(workload_key: str) -> Statement:
 
 def voters(workload_key: str, quorum: int, trust: Trust) -> Query[VoterRow]:
     """Whom the zoo trusts of those who measured the winners of the classes that have one, by the
-    `LATEST` of each, in the order in which each first did; strangers once a whole lease of theirs
-    was valid.
+    `EARLIEST` and `LATEST` of each, in the order in which each first did; strangers once a whole
+    lease of theirs was valid.
     """
     return Query(
         sql="""
@@ -226,10 +226,15 @@ def voters(workload_key: str, quorum: int, trust: Trust) -> Query[VoterRow]:
                        ) AS trusted_at
                 FROM zoo_entry e
                 CROSS JOIN LATERAL (
-                    SELECT m.identity_id, m.created_at, m.lease_id FROM measurement m
-                    WHERE m.candidate_id = e.candidate_id AND m.device_class = e.device_class
-                      AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
-                    ORDER BY m.created_at DESC LIMIT %(latest)s
+                    (SELECT m.identity_id, m.created_at, m.lease_id FROM measurement m
+                     WHERE m.candidate_id = e.candidate_id AND m.device_class = e.device_class
+                       AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
+                     ORDER BY m.created_at LIMIT %(earliest)s)
+                    UNION
+                    (SELECT m.identity_id, m.created_at, m.lease_id FROM measurement m
+                     WHERE m.candidate_id = e.candidate_id AND m.device_class = e.device_class
+                       AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
+                     ORDER BY m.created_at DESC LIMIT %(latest)s)
                 ) m
                 WHERE e.workload_key = %(key)s AND e.state = 'confirmed'
                   AND e.ballots >= %(quorum)s
@@ -242,7 +247,13 @@ def voters(workload_key: str, quorum: int, trust: Trust) -> Query[VoterRow]:
              AND (i.operated OR i.valid_in_row > 0 AND m.trusted_at IS NOT NULL)
             ORDER BY CASE WHEN i.operated THEN m.first_at ELSE m.trusted_at END, i.id
         """,
-        parameters={"key": workload_key, "quorum": quorum, "trust": trust, "latest": LATEST},
+        parameters={
+            "key": workload_key,
+            "quorum": quorum,
+            "trust": trust,
+            "earliest": EARLIEST,
+            "latest": LATEST,
+        },
         row=VoterRow,
     )
 
@@ -251,7 +262,7 @@ def class_times(
     workload_key: str, quorum: int, *, device_classes: list[DeviceClass], identities: list[str]
 ) -> Query[ClassTimeRow]:
     """Times of the winners of these classes, on each of them, where a quorum of its voters measured
-    them, in the `LATEST` measurements of each winner on each class.
+    them, in the `EARLIEST` and `LATEST` measurements of each winner on each class.
 
     `identities` are the voters, each beside its class.
     """
@@ -269,12 +280,19 @@ def class_times(
                 FROM winner
                 CROSS JOIN (SELECT DISTINCT device_class FROM voter) voting
                 CROSS JOIN LATERAL (
-                    SELECT m.device_class, m.candidate_id, m.identity_id, m.relative_time
-                    FROM measurement m
-                    WHERE m.candidate_id = winner.candidate_id
-                      AND m.device_class = voting.device_class
-                      AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
-                    ORDER BY m.created_at DESC LIMIT %(latest)s
+                    (SELECT m.device_class, m.candidate_id, m.identity_id, m.relative_time
+                     FROM measurement m
+                     WHERE m.candidate_id = winner.candidate_id
+                       AND m.device_class = voting.device_class
+                       AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
+                     ORDER BY m.created_at LIMIT %(earliest)s)
+                    UNION
+                    (SELECT m.device_class, m.candidate_id, m.identity_id, m.relative_time
+                     FROM measurement m
+                     WHERE m.candidate_id = winner.candidate_id
+                       AND m.device_class = voting.device_class
+                       AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
+                     ORDER BY m.created_at DESC LIMIT %(latest)s)
                 ) m
                 JOIN voter ON voter.device_class = m.device_class
                  AND voter.identity_id = m.identity_id
@@ -293,6 +311,7 @@ def class_times(
             "quorum": quorum,
             "classes": device_classes,
             "identities": identities,
+            "earliest": EARLIEST,
             "latest": LATEST,
         },
         row=ClassTimeRow,

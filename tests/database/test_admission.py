@@ -11,6 +11,7 @@ from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass, Hardware
 from kernelzoo.domain.trust import ALL_DEFENCES, Defence
 from kernelzoo.settings import Settings
+from kernelzoo.store.chain import EARLIEST, LATEST
 from services.aggregator.publishing import Rule
 from tests.database.client import SESSION, Agent, open_agent
 from tests.database.conftest import WORKLOAD, Connection, make_candidate
@@ -137,6 +138,58 @@ def test_attested_voters_of_their_own_let_a_class_speak(
     for network in range(10):
         visit(db, come(network, **on()), HONEST)
     db.execute("UPDATE identity SET attested = true")
+    aggregate_by_family(db, RULE)
+    assert unknown(http) == ("architecture", FAST.candidate_id)
+
+
+def flood(db: Connection, identities: int) -> None:
+    """Has so many identities of one network measure what the first voter of each class did, and
+    find the same.
+    """
+    db.execute(
+        """
+        WITH other AS (
+            INSERT INTO identity (network, operated, attested, valid_in_row)
+            SELECT 'flood', false, true, 1 FROM generate_series(1, %s) RETURNING id
+        ), first AS (
+            SELECT min(lease_id) AS lease_id FROM measurement GROUP BY device_class
+        ), lent AS (
+            INSERT INTO lease (session_id, identity_id, device_class, job_id, reference_id, seed,
+                               nonce, expires_at)
+            SELECT l.session_id, other.id, l.device_class, l.job_id, l.reference_id, 0, '', now()
+            FROM first JOIN lease l ON l.id = first.lease_id CROSS JOIN other
+            RETURNING id, identity_id, device_class
+        ), measured AS (
+            SELECT m.*, lent.id AS by_lease, lent.identity_id AS by_identity
+            FROM first JOIN measurement m ON m.lease_id = first.lease_id
+            JOIN lent ON lent.device_class = m.device_class
+        ), items AS (
+            INSERT INTO lease_item (lease_id, candidate_id)
+            SELECT by_lease, candidate_id FROM measured
+        )
+        INSERT INTO measurement (lease_id, candidate_id, identity_id, device_class, outcome,
+                                 samples_ns, reference_ns, calls_per_sample, sampled_entries,
+                                 detail, verdict, best_ns, relative_time, job_id)
+        SELECT by_lease, candidate_id, by_identity, device_class, outcome, samples_ns,
+               reference_ns, calls_per_sample, sampled_entries, detail, verdict, best_ns,
+               relative_time, job_id
+        FROM measured
+        """,
+        (identities,),
+    )
+
+
+def test_a_network_that_comes_with_ever_more_identities_takes_no_class_its_voice(
+    http: TestClient, db: Connection, come: Crowd
+) -> None:
+    """Attack: what is looked at of a winner's measurements has bounds, which one network fills.
+
+    What it cost before: thirteen days of a network, after which unseen devices had the default.
+    """
+    for network in range(10):
+        visit(db, come(network, **on()), HONEST)
+    db.execute("UPDATE identity SET attested = true")
+    flood(db, EARLIEST + LATEST + 1)
     aggregate_by_family(db, RULE)
     assert unknown(http) == ("architecture", FAST.candidate_id)
 

@@ -207,25 +207,27 @@ def measured_alike(db: Connection) -> str:
     return str(row[0])
 
 
-def test_of_a_winner_only_the_latest_measurements_are_read_however_many_there_are(
+def test_of_a_winner_only_the_first_and_the_latest_measurements_are_read_however_many_there_are(
     http: TestClient, db: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(chain, "EARLIEST", 2)
     monkeypatch.setattr(chain, "LATEST", 3)
     voter = open_agent(http, **on())
     vote(db, voter, {SECOND: 1000.0})
+    (first,) = db.execute("SELECT identity_id::text FROM ballot").fetchone() or ("",)
     others = [measured_alike(db) for _ in range(7)]
     voting = chain.voters(WORKLOAD.key, RULE.quorum, Trust.CROWD)
     found = [str(row.identity_id) for row in fetch_all(db, voting)]
-    assert found == others[-3:]
+    assert found == [first, others[0], *others[-3:]]
     timed = chain.class_times(
         WORKLOAD.key,
         RULE.quorum,
         device_classes=[DeviceClass.parse(voter.device_class)] * len(found),
         identities=found,
     )
-    assert [row.identities for row in fetch_all(db, timed)] == [3]
+    assert [row.identities for row in fetch_all(db, timed)] == [5]
     for asked in (voting, timed):
-        assert rows_read(db, asked, "measurement") == 3
+        assert rows_read(db, asked, "measurement") == 5
 
 
 def test_what_a_retired_entry_said_is_forgotten(http: TestClient, db: Connection) -> None:
