@@ -136,6 +136,47 @@ def without_expansion(network: Network) -> Network:
     return replace(network, steps=tuple(map(changed, network.steps)))
 
 
+def with_chosen_rows(network: Network) -> Network:
+    """A product of rows with a single one and of a matrix chooses rows of that:
+
+        hot = Cast(Equal(x, [0, 1, … n − 1]))       x[…, 1]
+        y = MatMul(hot, w)                     →    y = ChosenRows(x, w)
+
+    Where x is no row of w, the entries are 0. A weight that is no number stays in a product, as 0
+    times it is none."""
+    makers = network.makers
+
+    def chosen(step: Step) -> Step:
+        if step.operator != "MatMul":
+            return step
+        hot, weights = step.inputs
+        w, maker = network.constants.get(weights), makers.get(hot)
+        if w is None or w.ndim != 2 or w.dtype.kind != "f" or not np.isfinite(w).all():
+            return step
+        if maker is not None and maker.operator == "Cast":
+            maker = makers.get(maker.inputs[0])
+        if maker is None or maker.operator != "Equal":
+            return step
+        for x, places in (maker.inputs, maker.inputs[::-1]):
+            type_ = network.types[x]
+            single = type_.shape == (*network.types[hot].shape[:-1], 1)
+            if single and type_.dtype.kind in "iu" and _counts_up(network, places, len(w)):
+                return replace(step, operator="ChosenRows", inputs=(x, weights))
+        return step
+
+    return replace(network, steps=tuple(map(chosen, network.steps)))
+
+
+def _counts_up(network: Network, name: str, count: int) -> bool:
+    """Returns whether a value is known to count from 0 along its last axis, and has no other."""
+    known = network.constants.get(name)
+    return (
+        known is not None
+        and known.size == known.shape[-1] == count
+        and bool(np.array_equal(known.reshape(-1), np.arange(count)))
+    )
+
+
 def without_equal_steps(network: Network) -> Network:
     """One is left of steps that compute the same, and of equal constants."""
     renamed = _equal_constants(network.constants)
@@ -181,6 +222,7 @@ RULES: Mapping[str, Rule] = {
     "expansion": without_expansion,
     "index-wraps": without_index_wraps,
     "softmax": with_softmax,
+    "chosen-rows": with_chosen_rows,
     "equal": without_equal_steps,
     "dead": without_dead_steps,
 }

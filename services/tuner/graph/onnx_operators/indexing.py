@@ -13,10 +13,12 @@ from kernelzoo.domain.operators.expressions import (
     Choice,
     Expression,
     Integer,
+    Real,
     Reducer,
     Scatter,
     equal,
     largest,
+    smallest,
 )
 from services.tuner.graph.building import Carried, Formula, Operand, Site
 from services.tuner.graph.indices import from_start, row_at
@@ -251,7 +253,20 @@ def _one_hot(site: Site) -> Carried:
     return formula.output(axes, Choice((equal(index, axes[axis]),), on, off), values.dtype)
 
 
+def _chosen_rows(site: Site) -> Carried:
+    """Rows of a matrix by their numbers, and zeros for numbers of none. No input is refused for
+    such a number, as none is a place here before it was looked at."""
+    numbers, w = site.needed(0), site.needed(1)
+    formula = Formula(site)
+    axes = formula.axes(site.shape)
+    number = formula.read(numbers, (*axes[:-1], Integer(0)))
+    row = largest(smallest(number, w.shape[0] - 1), 0)
+    own = Choice((equal(row, number),), formula.read(w, (row, axes[-1])), Real(0.0))
+    return formula.output(axes, own, w.dtype)
+
+
 OPERATORS: Mapping[str, Callable[[Site], Carried]] = {
+    "ChosenRows": _chosen_rows,
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
