@@ -61,7 +61,11 @@ def _weigh_on_device(
     db: Database, workload_key: str, device_class: DeviceClass, rule: Rule
 ) -> bool:
     """Returns whether a denial to one class of a device begins or ceases to hold for the others."""
-    rows = fetch_all(db, denials.device_voices(workload_key, device_class, rule.trust))
+    denied = [
+        row.sha256 for row in fetch_all(db, denials.denied_on_device(workload_key, device_class))
+    ]
+    # Asked only where there are any: merely to plan this takes 12 ms.
+    rows = fetch_all(db, denials.device_voices(denied, device_class, rule.trust)) if denied else []
     changed = False
     for (sha256, denied_to, before), voices in groupby(
         rows, lambda row: (row.sha256, row.device_class, row.device_wide)

@@ -61,6 +61,11 @@ def comparison_tolerance(workload: Workload, target: TargetKind = TargetKind.WAS
         if workload.roundings is None:
             raise ValueError(f"{workload.key} is not evaluated yet; plan one of its jobs first")
         return SIDES * UNIT[target] * workload.roundings
+    return _of_operator(workload, target)
+
+
+@lru_cache(maxsize=1 << 13)
+def _of_operator(workload: Workload, target: TargetKind) -> float:
     tolerance = _of_computing(workload, UNIT[target])
     if workload.dtype is not DType.F16:
         return tolerance

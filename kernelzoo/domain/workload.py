@@ -562,8 +562,13 @@ def resolved(
     Raises InvalidInput for a key that is none, and UnknownProgram for a program that is not among
     `programs`."""
     return {
-        WorkloadKey(key): programs.get(key) or Workload.parse(key) for key in dict.fromkeys(keys)
+        WorkloadKey(key): programs.get(key) or parsed_workload(key) for key in dict.fromkeys(keys)
     }
+
+
+parsed_workload = lru_cache(maxsize=1 << 12)(Workload.parse)
+"""Reads keys as `Workload.parse` does, those that were read lately from memory: pages ask for the
+same hundreds again and again, and to read one takes 0.1 ms."""
 
 
 @lru_cache(maxsize=1024)

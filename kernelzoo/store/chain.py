@@ -86,9 +86,9 @@ def offers(
     return Query(
         sql="""
             WITH fit AS MATERIALIZED (
-                SELECT asked.key, s.candidate_id, s.config, operation_of(asked.key) AS operation
-                FROM unnest(%(keys)s::text[]) AS asked (key)
-                CROSS JOIN LATERAL servable(asked.key, %(class)s, %(space)s) s
+                SELECT s.workload_key AS key, s.candidate_id, s.config,
+                       operation_of(s.workload_key) AS operation
+                FROM servable(%(keys)s::text[], %(class)s, %(space)s) s
             ), own AS MATERIALIZED (
                 SELECT e.workload_key, e.candidate_id, e.device_class, e.rho, e.ballots, e.speaks
                 FROM zoo_entry e
@@ -217,28 +217,31 @@ def voters(workload_key: str, quorum: int, trust: Trust) -> Query[VoterRow]:
         sql="""
             WITH measured AS MATERIALIZED (
                 -- No session is looked up where strangers are trusted in any.
-                SELECT e.device_class, m.identity_id, min(m.created_at) AS first_at,
-                       min(m.created_at) FILTER (
-                           WHERE is_trusted(%(trust)s, false, NULL) OR EXISTS (
-                               SELECT FROM lease l JOIN agent_session s ON s.id = l.session_id
-                               WHERE l.id = m.lease_id
-                                 AND is_trusted(%(trust)s, false, s.application_id))
-                       ) AS trusted_at
+                SELECT e.device_class, m.identity_id, m.first_at, m.trusted_at
                 FROM zoo_entry e
                 CROSS JOIN LATERAL (
-                    (SELECT m.identity_id, m.created_at, m.lease_id FROM measurement m
-                     WHERE m.candidate_id = e.candidate_id AND m.device_class = e.device_class
-                       AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
-                     ORDER BY m.created_at LIMIT %(earliest)s)
-                    UNION
-                    (SELECT m.identity_id, m.created_at, m.lease_id FROM measurement m
-                     WHERE m.candidate_id = e.candidate_id AND m.device_class = e.device_class
-                       AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
-                     ORDER BY m.created_at DESC LIMIT %(latest)s)
+                    SELECT m.identity_id, min(m.created_at) AS first_at,
+                           min(m.created_at) FILTER (
+                               WHERE is_trusted(%(trust)s, false, NULL) OR EXISTS (
+                                   SELECT FROM lease l JOIN agent_session s ON s.id = l.session_id
+                                   WHERE l.id = m.lease_id
+                                     AND is_trusted(%(trust)s, false, s.application_id))
+                           ) AS trusted_at
+                    FROM (
+                        (SELECT m.identity_id, m.created_at, m.lease_id FROM measurement m
+                         WHERE m.candidate_id = e.candidate_id AND m.device_class = e.device_class
+                           AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
+                         ORDER BY m.created_at LIMIT %(earliest)s)
+                        UNION
+                        (SELECT m.identity_id, m.created_at, m.lease_id FROM measurement m
+                         WHERE m.candidate_id = e.candidate_id AND m.device_class = e.device_class
+                           AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
+                         ORDER BY m.created_at DESC LIMIT %(latest)s)
+                    ) m
+                    GROUP BY m.identity_id
                 ) m
                 WHERE e.workload_key = %(key)s AND e.state = 'confirmed'
                   AND e.ballots >= %(quorum)s
-                GROUP BY e.device_class, m.identity_id
             )
             SELECT m.device_class, i.id AS identity_id,
                    CASE WHEN i.operated THEN '' ELSE i.network END AS network, i.attested

@@ -86,6 +86,11 @@ class DeniedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedOnDeviceRow:
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotedRow:
     """`known`: the artifact is a kernel of the workload. `allowed`: the network is below a cap.
     `changed`: the network had not said so before.
@@ -245,12 +250,27 @@ def artifacts_named(prefix: str, limit: int) -> Query[ArtifactRow]:
     )
 
 
+def denied_on_device(workload_key: str, device_class: DeviceClass) -> Query[DeniedOnDeviceRow]:
+    """Lists artifacts of a key that failures, not the operator, denied to a class of this
+    device."""
+    return Query(
+        sql="""
+            SELECT DISTINCT d.artifact_sha256 AS sha256
+            FROM denied d JOIN candidate c ON c.artifact_sha256 = d.artifact_sha256
+            WHERE d.denied AND NOT d.operated AND d.device_id = device_id_of(%(class)s)
+              AND c.workload_key = %(key)s
+        """,
+        parameters={"key": workload_key, "class": device_class},
+        row=DeniedOnDeviceRow,
+    )
+
+
 def device_voices(
-    workload_key: str, device_class: DeviceClass, trust: Trust
+    sha256s: list[str], device_class: DeviceClass, trust: Trust
 ) -> Query[DeviceVoiceRow]:
-    """For each artifact of a key that failures, not the operator, denied to a class of this device:
-    what agents of all its classes that the zoo trusts last saw of it, and what pages of the class
-    say. By artifact and class, those of older identities first.
+    """For each of these artifacts, and each class of this device to which failures, not the
+    operator, denied it: what agents of all classes of the device that the zoo trusts last saw of
+    it, and what pages of the class say. By artifact and class, those of older identities first.
     """
     return Query(
         sql="""
@@ -259,9 +279,7 @@ def device_voices(
                 FROM denied d
                 WHERE d.denied AND NOT d.operated
                   AND d.device_id = device_id_of(%(class)s)
-                  AND EXISTS (SELECT FROM candidate c
-                              WHERE c.artifact_sha256 = d.artifact_sha256
-                                AND c.workload_key = %(key)s)
+                  AND d.artifact_sha256 = ANY (%(sha256s)s)
             ), agents AS (
                 SELECT DISTINCT ON (u.sha256, u.device_class, i.id)
                        u.sha256, u.device_class, u.device_wide,
@@ -292,7 +310,7 @@ def device_voices(
             FROM (SELECT * FROM agents UNION ALL SELECT * FROM pages) voice
             ORDER BY sha256, device_class, since
         """,
-        parameters={"key": workload_key, "class": device_class, "trust": trust},
+        parameters={"sha256s": sha256s, "class": device_class, "trust": trust},
         row=DeviceVoiceRow,
     )
 
@@ -338,7 +356,8 @@ def replaceable(sha256: str, device_class: DeviceClass) -> Query[ReplaceableRow]
         sql="""
             SELECT coalesce(bool_and(EXISTS (
                 SELECT FROM servable(
-                    w.workload_key, %(class)s, space_of(w.target, device_id_of(%(class)s))) s
+                    ARRAY[w.workload_key], %(class)s,
+                    space_of(w.target, device_id_of(%(class)s))) s
                 JOIN candidate c ON c.candidate_id = s.candidate_id
                 WHERE c.artifact_sha256 <> %(sha256)s)), false) AS replaceable
             FROM (SELECT DISTINCT workload_key, target FROM candidate

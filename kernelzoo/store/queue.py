@@ -2,7 +2,6 @@
 come."""
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.gpu import first_space
@@ -17,15 +16,15 @@ TIMED_BY = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRow:
-    """A candidate that is compiled, since `compiled_at`, or waits to be. `relative_time`: what
-    devices of any class measured, as of the last count of ballots; null where none has.
+    """A candidate that is compiled, since `compiled_s` of 1970, or waits to be. `relative_time`:
+    what devices of any class measured, as of the last count of ballots; null where none has.
     `predicted`: the same as the cost model foretells it; null where it does not. All but the
     workload are null for one whose space nobody has enumerated yet.
     """
 
     workload_key: WorkloadKey
     candidate_id: str | None
-    compiled_at: datetime | None
+    compiled_s: float | None
     relative_time: float | None
     predicted: float | None
 
@@ -39,15 +38,12 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
     """
     return Query(
         sql="""
-            -- What is known of a workload's candidates is read at once, as arrays: there are
-            -- thousands, and to look each up takes most of the time.
+            -- Each table is read once and then joined: there are thousands of candidates, and to
+            -- look each up takes most of the time.
             WITH job AS MATERIALIZED (
-                SELECT j.workload_key, j.state, j.cancelled_at, d.candidate_id AS default_id,
+                SELECT j.id, j.workload_key, j.state, j.cancelled_at, d.candidate_id AS default_id,
                        o.candidate_ids AS ordered, o.costs,
-                       o.costs[array_position(o.candidate_ids, d.candidate_id)] AS default_cost,
-                       ARRAY(SELECT p.candidate_id FROM space_point p WHERE p.job_id = j.id
-                             ORDER BY p.ordinal) AS promised,
-                       t.candidate_ids AS timed, t.relative_times
+                       o.costs[array_position(o.candidate_ids, d.candidate_id)] AS default_cost
                 FROM tuning_job j
                 LEFT JOIN LATERAL default_kernel(j.workload_key, %(class)s) d ON true
                 LEFT JOIN LATERAL (
@@ -55,43 +51,56 @@ def queued(workload_keys: list[str], device_class: DeviceClass, space: str) -> Q
                     WHERE o.job_id = j.id AND o.device_class IN (%(class)s, %(stranger)s)
                     ORDER BY o.device_class <> %(class)s LIMIT 1
                 ) o ON true
-                CROSS JOIN LATERAL (
-                    SELECT array_agg(t.candidate_id) AS candidate_ids,
-                           array_agg(t.relative_time) AS relative_times
-                    FROM candidate_time t WHERE t.workload_key = j.workload_key
-                ) t
                 JOIN workload w ON w.key = j.workload_key
                 WHERE j.workload_key = ANY (%(keys)s) AND j.target = %(target)s AND w.measured
                   AND (j.space = %(space)s OR j.space = %(any)s AND NOT EXISTS (
                     SELECT FROM tuning_job own
                     WHERE own.workload_key = j.workload_key AND own.target = j.target
                       AND own.space = %(space)s AND own.state = 'planned'))
-            ), space AS (
-                SELECT job.workload_key, c.candidate_id, c.compiled_at, at.place,
-                       2 ^ (job.costs[at.place] - job.default_cost) AS predicted,
-                       job.relative_times[at.timed] AS relative_time,
-                       CASE WHEN c.target = 'wasm' THEN cardinality(c.requires) END AS features,
-                       at.ordinal
+            ), able AS MATERIALIZED (
+                SELECT c.candidate_id, c.state, c.compiled_at,
+                       CASE WHEN c.target = 'wasm' THEN cardinality(c.requires) END AS features
+                FROM candidate c
+                WHERE c.workload_key = ANY (%(keys)s) AND c.target = %(target)s
+                  AND c.state <> 'failed'
+                  -- So PostgreSQL expects half of them, where of <@ alone it expects 1 in 200.
+                  AND (c.requires <@ %(features)s::text[]) IS DISTINCT FROM false
+                  AND coalesce(c.artifact_sha256, '') NOT IN (
+                    SELECT d.artifact_sha256 FROM denied d
+                    WHERE d.device_class = %(class)s AND d.denied)
+            ), point AS MATERIALIZED (
+                SELECT job.id AS job_id, job.workload_key, job.cancelled_at, p.candidate_id,
+                       p.ordinal
                 FROM job
-                JOIN candidate c ON c.workload_key = job.workload_key
-                CROSS JOIN LATERAL (
-                    SELECT array_position(job.ordered, c.candidate_id) AS place,
-                           array_position(job.promised, c.candidate_id) AS ordinal,
-                           array_position(job.timed, c.candidate_id) AS timed
-                ) at
-                WHERE at.ordinal IS NOT NULL
-                  AND c.candidate_id IS DISTINCT FROM job.default_id
-                  AND c.requires <@ %(features)s::text[]
-                  AND (c.state = 'compiled' OR c.state = 'waiting' AND job.cancelled_at IS NULL)
-                  AND NOT EXISTS (
-                    SELECT FROM denied d
-                    WHERE d.artifact_sha256 = c.artifact_sha256
-                      AND d.device_class = %(class)s AND d.denied)
+                -- An array, or the points of all jobs are read.
+                CROSS JOIN LATERAL unnest(ARRAY(
+                    SELECT p.candidate_id FROM space_point p WHERE p.job_id = job.id
+                    ORDER BY p.ordinal)) WITH ORDINALITY AS p (candidate_id, ordinal)
+                WHERE p.candidate_id IS DISTINCT FROM job.default_id
+            ), foretold AS MATERIALIZED (
+                SELECT job.id AS job_id, o.candidate_id, o.place,
+                       2 ^ (o.cost - job.default_cost) AS predicted
+                FROM job
+                CROSS JOIN LATERAL ROWS FROM (unnest(job.ordered), unnest(job.costs))
+                    WITH ORDINALITY AS o (candidate_id, cost, place)
+            ), timed AS MATERIALIZED (
+                SELECT t.candidate_id, t.relative_time FROM candidate_time t
+                WHERE t.workload_key = ANY (%(keys)s)
+            ), space AS (
+                SELECT p.workload_key, p.candidate_id, c.compiled_at, o.place, o.predicted,
+                       t.relative_time, c.features, p.ordinal
+                FROM point p
+                JOIN able c ON c.candidate_id = p.candidate_id
+                LEFT JOIN foretold o ON o.job_id = p.job_id AND o.candidate_id = p.candidate_id
+                LEFT JOIN timed t ON t.candidate_id = p.candidate_id
+                WHERE c.state = 'compiled' OR p.cancelled_at IS NULL
                 UNION ALL
                 SELECT workload_key, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM job
                 WHERE state = 'waiting' AND cancelled_at IS NULL
             )
-            SELECT workload_key, candidate_id, compiled_at, relative_time, predicted FROM space
+            SELECT workload_key, candidate_id,
+                   date_part('epoch', compiled_at) AS compiled_s, relative_time, predicted
+            FROM space
             ORDER BY place NULLS LAST, relative_time NULLS LAST, features DESC, ordinal
         """,
         parameters={

@@ -78,7 +78,11 @@ COMMENT ON COLUMN candidate.is_default IS
 CREATE INDEX candidate_waiting ON candidate (requeued_at) WHERE state = 'waiting';
 CREATE INDEX candidate_default_waiting ON candidate (requeued_at)
     WHERE state = 'waiting' AND is_default;
-CREATE INDEX candidate_workload ON candidate (workload_key);
+CREATE INDEX candidate_space ON candidate (workload_key, target)
+    INCLUDE (candidate_id, state, requires, artifact_sha256, compiled_at);
+COMMENT ON INDEX candidate_space IS
+    'For what a class can run of the workloads of a model, which is asked of thousands of candidates '
+    'at once: their rows are wide, and it has what is asked of them.';
 CREATE INDEX candidate_artifact ON candidate (artifact_sha256);
 
 CREATE TABLE space_point (
@@ -927,6 +931,10 @@ CREATE FUNCTION reference_time(workload_key text, device_class text)
             ORDER BY m.created_at DESC LIMIT 8
         ) latest
         WHERE c.workload_key = $1 AND c.target = target_of($2)
+          -- Most keys are of classes that pages are of, and nobody measures.
+          AND EXISTS (
+            SELECT FROM tuning_job j JOIN job_progress p ON p.job_id = j.id
+            WHERE j.workload_key = $1 AND p.device_class = $2)
         ORDER BY latest.created_at DESC LIMIT 64
     ) recent
 $$;
@@ -1065,21 +1073,25 @@ $$;
 COMMENT ON FUNCTION rho_distance IS
     'Bits in which two primitive vectors differ; 65, more than any, where their suites differ.';
 
-CREATE FUNCTION servable(workload_key text, device_class text, space text)
-    RETURNS TABLE (candidate_id text, config jsonb) LANGUAGE sql STABLE AS $$
-    SELECT c.candidate_id, c.config FROM candidate c
-    WHERE c.workload_key = $1 AND c.target = target_of($2)
-      AND c.state = 'compiled' AND c.requires <@ features_of($2)
-      AND NOT EXISTS (
-        SELECT FROM denied d
-        WHERE d.artifact_sha256 = c.artifact_sha256 AND d.device_class = $2 AND d.denied)
-      AND c.candidate_id IN (
-        SELECT p.candidate_id FROM tuning_job j JOIN space_point p ON p.job_id = j.id
-        WHERE j.workload_key = $1 AND j.target = target_of($2)
-          AND j.space IN ($3, 'any'))
+CREATE FUNCTION servable(workload_keys text[], device_class text, space text)
+    RETURNS TABLE (workload_key text, candidate_id text, config jsonb) LANGUAGE sql STABLE AS $$
+    SELECT c.workload_key, c.candidate_id, c.config FROM candidate c
+    WHERE c.workload_key = ANY ($1) AND c.target = target_of($2) AND c.state = 'compiled'
+      -- So PostgreSQL expects half of them, where of <@ alone it expects 1 in 200.
+      AND (c.requires <@ features_of($2)) IS DISTINCT FROM false
+      AND c.artifact_sha256 NOT IN (
+        SELECT d.artifact_sha256 FROM denied d WHERE d.device_class = $2 AND d.denied)
+      -- As a value, which is hashed: joined, each candidate is looked up by its id. And an array,
+      -- or the points of all jobs are read.
+      AND (c.candidate_id IN (
+        SELECT p.candidate_id FROM tuning_job j
+        CROSS JOIN LATERAL unnest(ARRAY(
+            SELECT p.candidate_id FROM space_point p WHERE p.job_id = j.id)) AS p (candidate_id)
+        WHERE j.workload_key = ANY ($1) AND j.target = target_of($2) AND j.space IN ($3, 'any')
+      )) IS TRUE
 $$;
 COMMENT ON FUNCTION servable IS
-    'Kernels of a workload that a page of this device class can be given on the word of others: '
+    'Kernels of these workloads that a page of this device class can be given on the word of others: '
     'compiled, within its features, not denied to it, and of its space or that of any GPU.';
 
 CREATE TABLE common_kernel (

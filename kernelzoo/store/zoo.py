@@ -384,15 +384,14 @@ def entries(
     workload_key: str | None = None, behind: Listed | None = None, limit: int = 1000
 ) -> Query[EntryRow]:
     """Live entries, the latest first, from the one `behind` another on. `best_ns`: median over
-    identities of their best sample.
+    identities of their best sample, as of the last count of ballots.
     """
     return Query(
         sql="""
             SELECT e.workload_key, w.flops, e.device_class, e.version, e.state, e.published_at,
                    e.candidate_id, a.target, c.config, a.sha256, c.manifest, e.ballots, e.weight,
                    e.total_weight, e.relative_time, e.engines, e.rank, e.spread, e.reason,
-                   e.contenders, e.final,
-                   t.best_ns
+                   e.contenders, e.final, t.best_ns
             FROM (
                 SELECT * FROM zoo_entry e
                 WHERE e.state <> 'retired' AND (%(key)s::text IS NULL OR e.workload_key = %(key)s)
@@ -404,7 +403,8 @@ def entries(
             JOIN workload w ON w.key = e.workload_key
             JOIN candidate c ON c.candidate_id = e.candidate_id
             JOIN artifact a ON a.sha256 = c.artifact_sha256
-            CROSS JOIN LATERAL kernel_time(e.candidate_id, e.device_class) t
+            LEFT JOIN coverage t
+                ON t.workload_key = e.workload_key AND t.device_class = e.device_class
             ORDER BY e.published_at DESC, e.workload_key DESC, e.device_class DESC
         """,
         parameters={

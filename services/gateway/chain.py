@@ -6,9 +6,9 @@ Steps are tried in the order of `HitLevel`; the store says what each of them off
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import hypot, inf, log2
+from math import dist, inf, log2
 
-from kernelzoo.domain.workload import Workload, WorkloadKey, is_program
+from kernelzoo.domain.workload import Workload, WorkloadKey, is_program, parsed_workload
 from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.store.chain import OfferRow, TimedKernelRow
 from kernelzoo.store.zoo import ServedRow
@@ -73,7 +73,6 @@ def answers(
     ]
 
 
-@lru_cache(maxsize=1 << 16)
 def shape_distance(one_key: str, other_key: str) -> float:
     """Between two shapes of one operator, in octaves: the root of the sum of squares over the
     extents. What is no extent, as a stride, must be equal: else they are infinitely far. So are
@@ -81,12 +80,27 @@ def shape_distance(one_key: str, other_key: str) -> float:
     """
     if is_program(one_key) or is_program(other_key):
         return inf
-    one, other = _workload(one_key), _workload(other_key)
-    attributes = one.operator.attributes
-    if any(one.given[name] != other.given[name] for name in attributes):
+    one, other = _shape(one_key), _shape(other_key)
+    if one.attributes != other.attributes:
         return inf
-    extents = (axis for axis in one.operator.axes if axis not in attributes)
-    return hypot(*(log2(one.given[axis] / other.given[axis]) for axis in extents))
+    return dist(one.octaves, other.octaves)
 
 
-_workload = lru_cache(maxsize=1 << 12)(Workload.parse)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """`octaves`: binary logarithms of the extents, in the order of the operator's axes."""
+
+    attributes: tuple[int, ...]
+    octaves: tuple[float, ...]
+
+
+@lru_cache(maxsize=1 << 12)
+def _shape(key: str) -> _Shape:
+    """Of each key once: a class has won hundreds of shapes, and each is compared with all that a
+    model asks for."""
+    workload = parsed_workload(key)
+    given, attributes = workload.given, workload.operator.attributes
+    return _Shape(
+        attributes=tuple(given[name] for name in attributes),
+        octaves=tuple(log2(extent) for axis, extent in given.items() if axis not in attributes),
+    )

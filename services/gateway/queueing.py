@@ -79,8 +79,8 @@ def _tried(called: CallTimeRow, own: Sequence[QueuedRow], ns_per_flop: float) ->
         flops=called.flops,
         expected_ns=expected_ns,
         weight=expected_ns or called.calls * called.flops * ns_per_flop,
-        compiled=tuple(row for row in own if row.compiled_at is not None),
-        waiting=sum(row.compiled_at is None for row in own),
+        compiled=tuple(row for row in own if row.compiled_s is not None),
+        waiting=sum(row.compiled_s is None for row in own),
     )
 
 
@@ -92,7 +92,7 @@ def compiled_since(left: Sequence[Tried], seconds: float) -> tuple[Tried, ...]:
             compiled=tuple(
                 row
                 for row in of.compiled
-                if row.compiled_at is not None and row.compiled_at.timestamp() > seconds
+                if row.compiled_s is not None and row.compiled_s > seconds
             ),
         )
         for of in left

@@ -17,7 +17,6 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from http import HTTPStatus
 
 from kernelzoo.domain.workload import Workload, WorkloadKey
@@ -70,7 +69,7 @@ class Streams:
         self._open: defaultdict[str, dict[Stream, None]] = defaultdict(dict)
         self._seen: Remembered[Unconfirmed] = Remembered(LOOKED_EVERY_S)
         self._last: dict[Hashable, tuple[int | None, Unconfirmed]] = {}
-        self._kernels: dict[tuple[str, datetime | None], Kernel] = {}
+        self._kernels: dict[tuple[str, float | None], Kernel] = {}
         self._turn = asyncio.Lock()
         self._looking = asyncio.Semaphore(LOOKS_AT_ONCE)
 
@@ -185,7 +184,7 @@ class Streams:
         return found
 
 
-def _place(row: QueuedRow) -> tuple[str, datetime | None]:
+def _place(row: QueuedRow) -> tuple[str, float | None]:
     """Identifies a kernel by its candidate and its compilation: what is compiled anew is another
     kernel."""
-    return str(row.candidate_id), row.compiled_at
+    return str(row.candidate_id), row.compiled_s

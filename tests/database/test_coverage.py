@@ -142,3 +142,24 @@ def test_a_tally_notes_what_a_call_takes(http: TestClient, db: Connection, job_i
         "SELECT expected_time(%s, %s)", (WORKLOAD.key, agent.device_class)
     ).fetchone()
     assert expected == least
+
+
+def measurements_looked_up(db: Connection, device_class: DeviceClass) -> int:
+    """Counts the look-ups of measurements that noting the times of the class's key takes."""
+    scans = "SELECT seq_scan + idx_scan FROM pg_stat_xact_user_tables WHERE relname = 'measurement'"
+    with db.transaction():
+        execute(db, coverage.note_times(WORKLOAD.key, device_class))
+        row = db.execute(scans).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_times_of_a_class_that_measured_nothing_are_not_looked_for_among_measurements(
+    http: TestClient, db: Connection, job_id: int
+) -> None:
+    assert job_id
+    agent = open_agent(http)
+    lease = agent.lease().json()
+    assert agent.report(lease, all_ok(lease)).is_success
+    assert measurements_looked_up(db, DeviceClass.parse(agent.device_class)) > 0
+    assert measurements_looked_up(db, DeviceClass.parse(STRANGE.format(1))) == 0

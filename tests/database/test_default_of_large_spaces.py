@@ -10,7 +10,7 @@ from kernelzoo.domain.workload import Workload
 from kernelzoo.store import chain, zoo
 from kernelzoo.store.blocking import fetch_all
 from tests.database.conftest import Connection, open_space
-from tests.database.rows_read import rows_read
+from tests.database.rows_read import BY_INDEXES, rows_read
 
 WORKLOAD = Workload.of("matmul", (5, 6, 7))
 OTHER = Workload.of("matmul", (8, 6, 7))
@@ -52,3 +52,15 @@ def test_what_a_page_can_be_served_is_looked_up_among_the_kernels_of_its_workloa
     asked = chain.offers([WORKLOAD.key], CLASS, space="", families={}, quorum=1)
     assert fetch_all(db, asked) == []
     assert rows_read(db, asked, "candidate") <= SPACE
+
+
+@pytest.mark.usefixtures("spaces")
+def test_kernels_of_several_workloads_are_read_once_whatever_way_they_are_looked_up(
+    db: Connection,
+) -> None:
+    keys = [WORKLOAD.key, OTHER.key]
+    asked = chain.offers(keys, CLASS, space="", families={}, quorum=1)
+    assert fetch_all(db, asked) == []
+    for without in (BY_INDEXES, ("nestloop",), ()):
+        assert rows_read(db, asked, "candidate", without=without) <= SPACE * len(keys)
+        assert rows_read(db, asked, "denied", without=without) == 0

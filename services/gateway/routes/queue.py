@@ -7,7 +7,7 @@ only where it is an agent beside it.
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -152,7 +152,7 @@ async def _see(state: State, key: Key) -> Unconfirmed:
         space = space_of(target, hardware)
         found = await fetch_all(db, queue.queued(keys, device_class, space))
         workloads = await state.programs.workloads(db, keys)
-    compiled = [row.compiled_at.timestamp() for row in found if row.compiled_at is not None]
+    compiled = [row.compiled_s for row in found if row.compiled_s is not None]
     return Unconfirmed(
         left=tried(called, found), workloads=workloads, newest_s=max(compiled, default=0.0)
     )
@@ -175,10 +175,12 @@ class _Stream:
         return DeviceClass.parse(self.key[1]).target.kind
 
     async def lines(self, seen: Unconfirmed, wait_s: float) -> AsyncIterator[bytes]:
-        async for line in self._lines(seen, time.monotonic() + wait_s):
-            yield _line(line)
+        async for lines in self._lines(seen, time.monotonic() + wait_s):
+            yield b"".join(map(_line, lines))
 
-    async def _lines(self, seen: Unconfirmed, until_s: float) -> AsyncIterator[QueueLine]:
+    async def _lines(self, seen: Unconfirmed, until_s: float) -> AsyncIterator[Sequence[QueueLine]]:
+        """Gives those together that are there at the same time: to send each by itself takes as
+        long as to make it."""
         said_s = time.monotonic()
         while seen.left:
             async with self.state.streams.turn():
@@ -186,22 +188,24 @@ class _Stream:
             for read in read_together(found, READ_AHEAD):
                 rows = [row for batch in read for row in batch.candidates]
                 kernels = await self.state.streams.kernels(rows, self._read)
-                for batch in read:
-                    yield self._described(batch, seen.workloads[batch.of.workload_key], kernels)
-                    said_s = time.monotonic()
+                yield [
+                    self._described(batch, seen.workloads[batch.of.workload_key], kernels)
+                    for batch in read
+                ]
+                said_s = time.monotonic()
             self.cursor = f"{max(seen.newest_s - SLACK_S, self.after_s, 0.0):.6f}"
             coming = waiting(seen.left, self.sent, self.each)
             if coming == 0:
-                yield QueueEnd(end="complete", retry_s=0, cursor=self.cursor)
+                yield [QueueEnd(end="complete", retry_s=0, cursor=self.cursor)]
                 return
             if (now_s := time.monotonic()) >= until_s or self.place.ended:
-                yield QueueEnd(end="waited", retry_s=RETRY_S, cursor=self.cursor)
+                yield [QueueEnd(end="waited", retry_s=RETRY_S, cursor=self.cursor)]
                 return
             if now_s > said_s + SAID_EVERY_S:
-                yield QueueWaits(waiting=coming)
+                yield [QueueWaits(waiting=coming)]
                 said_s = now_s
             seen = await self._later(seen, until_s - now_s)
-        yield SETTLED
+        yield [SETTLED]
 
     async def _later(self, seen: Unconfirmed, left_s: float) -> Unconfirmed:
         """Waits until there is something else than was `seen`, or for a while, and returns what

@@ -1,7 +1,5 @@
 """A page that tunes itself is sent candidates in an order."""
 
-from datetime import UTC, datetime
-
 from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.models import CallTimeRow
 from kernelzoo.store.queue import QueuedRow
@@ -14,7 +12,7 @@ from services.gateway.queueing import (
     waiting,
 )
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = 1_767_225_600.0
 
 
 def called(
@@ -36,7 +34,7 @@ def space(
         QueuedRow(
             workload_key=WorkloadKey(key),
             candidate_id=f"{key}{number}",
-            compiled_at=NOW if number < compiled else None,
+            compiled_s=NOW if number < compiled else None,
             relative_time=relative if number == 0 else None,
             predicted=predicted,
         )
@@ -96,7 +94,7 @@ def test_what_was_sent_or_is_too_much_is_left_out_and_what_is_to_come_is_counted
     assert names(batches(left, sent, each=4)) == ["a3", "b0"]
     assert waiting(left, sent, each=4) == 12
     assert waiting(left, sent, each=3) == 3
-    assert batches(compiled_since(left, NOW.timestamp()), {}, each=4) == ()
+    assert batches(compiled_since(left, NOW), {}, each=4) == ()
 
 
 def test_kernels_of_lines_to_come_are_read_together_and_of_the_first_alone() -> None:
