@@ -918,30 +918,6 @@ CREATE INDEX coverage_unconfirmed ON coverage (loads DESC) WHERE state <> 'confi
 CREATE INDEX coverage_live ON coverage (workload_key, target) INCLUDE (best_ns)
     WHERE state <> 'missing';
 
-CREATE FUNCTION reference_time(workload_key text, device_class text)
-    RETURNS double precision LANGUAGE sql STABLE AS $$
-    SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY recent.best_ns)
-    FROM (
-        SELECT latest.best_ns FROM candidate c
-        CROSS JOIN LATERAL (
-            SELECT m.created_at, (SELECT min(ns) FROM unnest(m.reference_ns) ns) AS best_ns
-            FROM measurement m
-            WHERE m.candidate_id = c.candidate_id AND m.device_class = $2
-              AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
-            ORDER BY m.created_at DESC LIMIT 8
-        ) latest
-        WHERE c.workload_key = $1 AND c.target = target_of($2)
-          -- Most keys are of classes that pages are of, and nobody measures.
-          AND EXISTS (
-            SELECT FROM tuning_job j JOIN job_progress p ON p.job_id = j.id
-            WHERE j.workload_key = $1 AND p.device_class = $2)
-        ORDER BY latest.created_at DESC LIMIT 64
-    ) recent
-$$;
-COMMENT ON FUNCTION reference_time IS
-    'Nanoseconds of one call of the default kernel as it was measured beside others: the median of '
-    'the latest 64, of a candidate the latest eight; null without any.';
-
 CREATE FUNCTION cover_entry() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.state = 'retired' THEN
@@ -1211,6 +1187,30 @@ COMMENT ON COLUMN job_progress.agents IS 'Identities that measured at least one 
 COMMENT ON COLUMN job_progress.ok IS 'Measurements that ran and were not rejected.';
 COMMENT ON COLUMN job_progress.best_ns IS 'Of measurements that are verified, or wait for it.';
 COMMENT ON COLUMN job_progress.begun_at IS 'When the first of the leases was granted.';
+
+CREATE FUNCTION reference_time(workload_key text, device_class text)
+    RETURNS double precision LANGUAGE sql STABLE AS $$
+    SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY recent.best_ns)
+    FROM (
+        SELECT latest.best_ns FROM candidate c
+        CROSS JOIN LATERAL (
+            SELECT m.created_at, (SELECT min(ns) FROM unnest(m.reference_ns) ns) AS best_ns
+            FROM measurement m
+            WHERE m.candidate_id = c.candidate_id AND m.device_class = $2
+              AND m.outcome = 'ok' AND m.verdict = 'verified' AND m.lease_id > 0
+            ORDER BY m.created_at DESC LIMIT 8
+        ) latest
+        WHERE c.workload_key = $1 AND c.target = target_of($2)
+          -- Most keys are of classes that pages are of, and nobody measures.
+          AND EXISTS (
+            SELECT FROM tuning_job j JOIN job_progress p ON p.job_id = j.id
+            WHERE j.workload_key = $1 AND p.device_class = $2)
+        ORDER BY latest.created_at DESC LIMIT 64
+    ) recent
+$$;
+COMMENT ON FUNCTION reference_time IS
+    'Nanoseconds of one call of the default kernel as it was measured beside others: the median of '
+    'the latest 64, of a candidate the latest eight; null without any.';
 
 CREATE TABLE improvement (
     job_id bigint NOT NULL,

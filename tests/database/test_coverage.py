@@ -146,12 +146,18 @@ def test_a_tally_notes_what_a_call_takes(http: TestClient, db: Connection, job_i
 
 def measurements_looked_up(db: Connection, device_class: DeviceClass) -> int:
     """Counts the look-ups of measurements that noting the times of the class's key takes."""
-    scans = "SELECT seq_scan + idx_scan FROM pg_stat_xact_user_tables WHERE relname = 'measurement'"
+
+    def scans() -> int:
+        row = db.execute(
+            "SELECT seq_scan + idx_scan FROM pg_stat_xact_user_tables WHERE relname = 'measurement'"
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
     with db.transaction():
+        before = scans()
         execute(db, coverage.note_times(WORKLOAD.key, device_class))
-        row = db.execute(scans).fetchone()
-    assert row is not None
-    return int(row[0])
+        return scans() - before
 
 
 def test_times_of_a_class_that_measured_nothing_are_not_looked_for_among_measurements(

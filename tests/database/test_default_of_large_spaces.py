@@ -61,6 +61,6 @@ def test_kernels_of_several_workloads_are_read_once_whatever_way_they_are_looked
     keys = [WORKLOAD.key, OTHER.key]
     asked = chain.offers(keys, CLASS, space="", families={}, quorum=1)
     assert fetch_all(db, asked) == []
-    for without in (BY_INDEXES, ("nestloop",), ()):
+    for without in (BY_INDEXES, ()):
         assert rows_read(db, asked, "candidate", without=without) <= SPACE * len(keys)
         assert rows_read(db, asked, "denied", without=without) == 0
