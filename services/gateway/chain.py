@@ -96,7 +96,7 @@ class _Shape:
 
 @lru_cache(maxsize=1 << 12)
 def _shape(key: str) -> _Shape:
-    """Of each key once: a class has won hundreds of shapes, and each is compared with all that a
+    """Reads each key once: a class has won hundreds of shapes, and each is compared with all that a
     model asks for."""
     workload = parsed_workload(key)
     given, attributes = workload.given, workload.operator.attributes
