@@ -1,9 +1,11 @@
 """Long lists, page by page: each row comes once, and `next` leads on."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from psycopg.sql import SQL, Identifier
 
 from fixtures.rows import compile_row
 from kernelzoo.domain.candidate import Candidate
@@ -11,15 +13,22 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState
+from kernelzoo.settings import Settings
 from kernelzoo.store import measurements, zoo
 from kernelzoo.store.blocking import execute
 from kernelzoo.store.zoo import NO_EVIDENCE
-from tests.database.client import OPERATOR, open_agent
+from tests.database.client import OPERATOR, SESSION, open_agent
 from tests.database.conftest import WORKLOAD, Connection, make_candidate, open_space
 from tests.database.rows_read import rows_read
 from tests.reports import all_ok
+from tests.tiny_model import identity_model, register
 
 CLASS = "{:016x}:r1-0:wasm+simd128"
+
+
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    return settings.model_copy(update={"models_dir": tmp_path / "models"})
 
 
 def pages(http: TestClient, path: str, of: str) -> list[list[Any]]:
@@ -48,6 +57,33 @@ def test_the_zoo_is_listed_page_by_page(http: TestClient, db: Connection, job_id
     none = http.get("/v1/zoo", params={"workload": "relu:f32:n4"}).json()
     assert none == {"entries": [], "total": 0, "next": None}
     assert http.get("/v1/zoo?limit=5").json()["next"] is None
+
+
+@pytest.mark.parametrize(
+    ("path", "of", "table", "column"),
+    [
+        ("/v1/models", "models", "model", "source"),
+        ("/v1/jobs", "jobs", "tuning_job", "state"),
+        ("/v1/devices", "devices", "device", "gpu_vendor"),
+    ],
+)
+def test_a_row_that_cannot_be_told_takes_no_list_from_others(
+    http: TestClient, owner: Connection, path: str, of: str, table: str, column: str
+) -> None:
+    for number in (1, 2):
+        register(http, identity_model(f"of-{number}"))
+        http.post("/v1/jobs", json={"workload": f"relu:f32:n{number}"}, headers=OPERATOR)
+        open_agent(http, hardware={**SESSION["hardware"], "logical_cores": number})
+    names = {"table": Identifier(table), "column": Identifier(column)}
+    owner.execute(SQL("ALTER TABLE {table} ALTER {column} DROP NOT NULL").format(**names))
+    owner.execute(
+        SQL(
+            "UPDATE {table} SET {column} = NULL WHERE ctid = (SELECT max(ctid) FROM {table})"
+        ).format(**names)
+    )
+    answer = http.get(path)
+    assert answer.status_code == 200
+    assert len(answer.json()[of]) == 1
 
 
 def test_a_cursor_of_no_list_is_refused(http: TestClient) -> None:

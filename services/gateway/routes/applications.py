@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path
 
 from kernelzoo.store import applications
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
+from services.gateway.lists import listed
 from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.state import Operator, Shared
 from services.gateway.tokens import new_secret
@@ -47,7 +48,7 @@ async def list_applications(state: Shared, operated: Operator) -> ApplicationLis
     refuse_stranger(operated=operated)
     async with state.pool.connection() as db:
         rows = await fetch_all(db, applications.usage())
-    return ApplicationList(applications=[_application(row) for row in rows])
+    return ApplicationList(applications=listed(rows, _application))
 
 
 @router.post("/v1/applications/{name}/key")

@@ -16,6 +16,7 @@ from kernelzoo.domain.workload import workload_key
 from kernelzoo.store import curves, denials, keys, measurements, overview, tuning, zoo
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import views
+from services.gateway.lists import listed
 from services.gateway.problems import Refusal
 from services.gateway.routes.jobs import described
 from services.gateway.state import Operator, Shared
@@ -57,7 +58,7 @@ async def list_promotions(
     """Versions of all keys, the latest first, each with the reason why it came."""
     async with state.pool.connection() as db:
         rows = await fetch_all(db, overview.published(limit))
-    return [views.promotion(row) for row in rows]
+    return listed(rows, views.promotion)
 
 
 @router.get("/v1/coverage")

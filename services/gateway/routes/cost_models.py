@@ -7,6 +7,7 @@ from fastapi import APIRouter, BackgroundTasks
 from kernelzoo import jobs
 from kernelzoo.store import cost_models
 from kernelzoo.store.asynchronous import fetch_all, fetch_one
+from services.gateway.lists import listed
 from services.gateway.problems import refuse_stranger
 from services.gateway.state import Operator, Shared
 from services.gateway.wire.cost_models import (
@@ -26,7 +27,7 @@ async def list_models(state: Shared) -> CostModelList:
     """Every model that was trained, the latest first, with its evaluation and what became of it."""
     async with state.pool.connection() as db:
         rows = await fetch_all(db, cost_models.trained(LISTED))
-    return CostModelList(models=[_model(row) for row in rows])
+    return CostModelList(models=listed(rows, _model))
 
 
 @router.post("/v1/cost-models", status_code=HTTPStatus.ACCEPTED)

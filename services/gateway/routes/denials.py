@@ -13,6 +13,7 @@ from kernelzoo.domain.trust import Trust
 from kernelzoo.domain.workload import workload_key
 from kernelzoo.store import denials, notifications, tallies
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
+from services.gateway.lists import listed
 from services.gateway.problems import Refusal, refuse_stranger
 from services.gateway.purging import class_tags
 from services.gateway.state import Network, Operator, Shared, State
@@ -39,7 +40,7 @@ async def list_denied(state: Shared) -> DecisionList:
     """Artifacts that a class of devices is never served, and those that the operator allowed."""
     async with state.pool.connection() as db:
         rows = await fetch_all(db, denials.decisions())
-    return DecisionList(decisions=[decision(row) for row in rows])
+    return DecisionList(decisions=listed(rows, decision))
 
 
 @router.get("/v1/denied/{device_class}", response_model=DeniedList)

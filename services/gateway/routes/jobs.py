@@ -13,6 +13,7 @@ from kernelzoo.domain.workload import refuse_unmeasured, workload_key
 from kernelzoo.store import applications, notifications, tuning
 from kernelzoo.store.applications import ApplicationRow
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
+from services.gateway.lists import listed
 from services.gateway.problems import Refusal, refuse_keyless
 from services.gateway.programs import registered
 from services.gateway.state import Application, Operator, Shared
@@ -90,7 +91,7 @@ async def list_jobs(
             db,
             tuning.progress(workload_key=workload, asked_by=asked_by, limit=limit, offset=offset),
         )
-    return JobList(jobs=[described(row) for row in rows], total=rows[0].total if rows else 0)
+    return JobList(jobs=listed(rows, described), total=rows[0].total if rows else 0)
 
 
 @router.get("/v1/jobs/{job}")
@@ -162,7 +163,7 @@ async def list_sets(state: Shared, operated: Operator, application: Application)
     refuse_keyless(keyed=operated or application is not None)
     async with state.pool.connection() as db:
         rows = await fetch_all(db, applications.sets(application.id if application else None))
-    return SetList(sets=[OwnedSet.of(row) for row in rows])
+    return SetList(sets=listed(rows, OwnedSet.of))
 
 
 async def _charge(db: AsyncConnection[Any], application: ApplicationRow, job_id: int) -> None:

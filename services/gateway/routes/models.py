@@ -18,9 +18,10 @@ from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import read_plan
 from kernelzoo.store import models, notifications, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
-from kernelzoo.store.models import AwaitedRow, PlanRow, StoredPlan
+from kernelzoo.store.models import AwaitedRow, ModelRow, PlanRow, StoredPlan
 from services.gateway import programs
 from services.gateway.blobs import Blobs
+from services.gateway.lists import listed
 from services.gateway.models import (
     blob_url,
     lost,
@@ -60,8 +61,7 @@ async def list_models(state: Shared) -> ModelList:
     """Every model, by name."""
     async with state.pool.connection() as db:
         rows = await fetch_all(db, models.all_models())
-    listed = [ListedModel.of(row, added_at=row.added_at.isoformat()) for row in rows]
-    return ModelList(models=listed)
+    return ModelList(models=listed(rows, _listed))
 
 
 @router.get("/v1/models/{name}")
@@ -379,6 +379,10 @@ async def _clear(db: AsyncConnection[Any], blobs: Blobs, gone: Sequence[PlanRow]
 def _files(plan: StoredPlan) -> tuple[str, ...]:
     files = plan.plan_sha256, plan.weights_sha256, plan.original_sha256, plan.golden_sha256
     return tuple(each for each in files if each is not None)
+
+
+def _listed(row: ModelRow) -> ListedModel:
+    return ListedModel.of(row, added_at=row.added_at.isoformat())
 
 
 async def _document(blobs: Blobs, rows: Sequence[PlanRow]) -> ModelDocument:

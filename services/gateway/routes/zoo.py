@@ -18,6 +18,7 @@ from kernelzoo.store.asynchronous import fetch_all, fetch_one
 from services.gateway import manifests
 from services.gateway.answering import answer, hardware_of
 from services.gateway.cursors import Cursor, cursor, position
+from services.gateway.lists import listed
 from services.gateway.models import have_compiled
 from services.gateway.problems import Refusal
 from services.gateway.purging import artifact_tag, class_tags, tagged
@@ -86,7 +87,7 @@ async def list_entries(
     assert total is not None, "an aggregate is one row"
     page, more = rows[:limit], len(rows) > limit
     return ZooList(
-        entries=[_entry(row) for row in page],
+        entries=listed(page, _entry),
         total=total.entries,
         next=_next(page) if more else None,
     )
@@ -242,9 +243,7 @@ async def list_devices(
     async def make() -> bytes:
         async with state.pool.connection() as db:
             rows = await fetch_all(db, agents.devices(limit, offset))
-        found = DeviceList(
-            devices=[_device(row) for row in rows], total=rows[0].total if rows else 0
-        )
+        found = DeviceList(devices=listed(rows, _device), total=rows[0].total if rows else 0)
         return found.model_dump_json().encode()
 
     body = await state.remembered.get(("devices", limit, offset), make)
