@@ -62,4 +62,10 @@ test("a profile of calls that take no time that the clock can tell has shares of
   assert.match(profile.table(), /0\.00\s+0\.0 %/);
   assert.equal(profile.table().includes("NaN"), false);
   assert.equal(profile.calls[0]?.share, 0);
+  for (const runs of [0, -1, 1.5, Number.NaN]) {
+    await assert.rejects(
+      profileOf(model, [], run, { runs }),
+      /runs is to be a whole number from 1/,
+    );
+  }
 });

@@ -3,11 +3,12 @@ import { mock, type TestContext, test } from "node:test";
 import type { Stored } from "../src/executor/golden-tensors.js";
 import { readOrder } from "../src/language/decode-order.js";
 import { LanguageModel } from "../src/language/language-model.js";
+import { inputFault } from "../src/language/source.js";
 import { Targets } from "../src/language/target-choice.js";
 import type { Host } from "../src/model/host.js";
 import { Listeners } from "../src/model/listeners.js";
 import type { Opened, Opener } from "../src/model/opener.js";
-import type { ModelAnswer } from "../src/wire/model-answer.js";
+import type { ModelAnswer, PlanWire } from "../src/wire/model-answer.js";
 
 const WASM = "0123456789abcdef:r1-0:wasm+simd128";
 const GPU = "0123456789abcdef:r101-0:webgpu";
@@ -216,3 +217,16 @@ test("an interval that the page asks for is kept from the first fetch behind the
   assert.deepEqual(asked, [1, 4, 4, 2]);
   assert.deepEqual(runs, [1, 2, 3, 3]);
 });
+
+for (const [vocabulary, shape, told] of [
+  [8, [4], "undefined is no token of bart's encoder; they are 0 to 7."],
+  [0, [1, 3], "The spectrogram has undefined; give finite numbers."],
+] as const) {
+  test(`an input with an entry that is not there is refused: ${told}`, () => {
+    const encoder = { source: 0, length: 4, vocabulary };
+    const plan = { decoder: { encoder }, inputs: [{ tensor: 0, shape }] } as unknown as PlanWire;
+    const input = [1, undefined, 2] as unknown as number[];
+    assert.equal(inputFault(plan, "bart", input), told);
+    assert.equal(inputFault(plan, "bart", [1, 0, 2]), null);
+  });
+}

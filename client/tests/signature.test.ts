@@ -257,6 +257,8 @@ test("where the platform cannot check, pinned pages run nothing and are told why
 
 test("a pin that is no key is refused before anything is asked for", async () => {
   await assert.rejects(open(["not a key"]), refused(/not a key is no key/));
+  const unset = [undefined] as unknown as string[];
+  await assert.rejects(open(unset), refused(/undefined is no key/));
 });
 
 const W = (id: string, features: string) => `${id.padEnd(16, id)}:r1-0:wasm${features}`;

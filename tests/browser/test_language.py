@@ -311,6 +311,7 @@ def test_tokens_are_those_of_numpy_in_every_turn_and_on_another_gpu(
             "prompt has 40 tokens",
             "prompt has 41 tokens; tiny-llama has room for 40",
             "160 is no token",
+            "undefined is no token",
             "topP is to be above 0; 0 was given",
         ),
         found["faults"],
@@ -411,6 +412,24 @@ def test_a_language_model_that_is_kept_outgrows_its_plan_without_a_network(
     assert host.sent[before:] == []
     assert found["gone"].startswith("network: ")
     assert found["keys"] == []
+
+
+@pytest.mark.parametrize("target", ["webgpu", "wasm"])
+def test_a_language_model_that_is_kept_runs_in_a_page_that_is_loaded_anew_without_its_zoo(
+    page: Page, host: Queue, target: str
+) -> None:
+    """The files of the SDK are still there."""
+    right = right_tokens(PROMPT, LONGER - len(PROMPT), BYTES)
+    begun, keys = evaluated(page, host, "language", "keep", {"target": target})
+    assert (begun, keys) == (right[:4], ["chat"])
+    page.reload()
+    host.away = ("/v1/", "/grown")
+    try:
+        found = evaluated(page, host, "language", "offline", {"target": target})
+    finally:
+        host.away = ()
+    assert (found["filled"], found["length"], found["target"]) == (right, LONGER, target)
+    assert found["gone"].startswith("network: "), "nothing was fetched before either"
 
 
 @pytest.mark.parametrize("target", ["webgpu", "wasm"])

@@ -51,6 +51,9 @@ STARTED: dict[BrowserKind, Callable[[Launch], Firefox | WebKit]] = {
     BrowserKind.WEBKIT: start_webkit,
 }
 
+LOGIN = "<!doctype html><title>Log in to this network</title>"
+LOGIN_HEADERS = {"Content-Type": "text/html", "Access-Control-Allow-Origin": "*"}
+
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
@@ -500,6 +503,29 @@ def test_a_file_with_one_byte_changed_is_refused(page: Page, host: Host, what: s
     found = evaluated(page, host, "models", "openChanged")
     assert found.startswith("artifact: ")
     assert "SHA-256" in found
+
+
+@pytest.mark.parametrize(
+    ("answered", "told"),
+    [
+        ("changed.json", "Does the network want a login first?"),
+        (
+            "changed.weights",
+            "a page of HTML: there is no such file, or the network wants a login first.",
+        ),
+        ("changed.wasm", "A proxy changed it or sent a page."),
+        ("changed.golden", "A proxy changed it or sent a page."),
+    ],
+)
+def test_a_network_that_answers_with_its_login_page_is_told_of_in_a_sentence(
+    page: Page, host: Host, answered: str, told: str
+) -> None:
+    host.write(small("changed"))
+    page.route(f"**/{answered}", lambda route: route.fulfill(body=LOGIN, headers=LOGIN_HEADERS))
+    found = evaluated(page, host, "models", "openChanged")
+    page.unroute(f"**/{answered}")
+    assert answered in found
+    assert told in found
 
 
 @pytest.mark.parametrize("kind", one_in(2, [BrowserKind.FIREFOX, BrowserKind.WEBKIT]))

@@ -95,6 +95,20 @@ def test_one_plan_serves_batches_of_every_length(lone_browser: Browser, host: Ho
             assert close(data, wanted.ravel())
 
 
+def test_a_profile_of_a_range_has_a_share_of_each_call_whatever_length_ran_last(
+    lone_browser: Browser, host: Host
+) -> None:
+    with page_elsewhere(lone_browser) as page:
+        profiles = evaluated(page, host, "ranges", "profiles", [1, LONGEST])
+    assert len(profiles) == 3, "before the first run, and after each"
+    for told in profiles:
+        assert "NaN" not in told["table"]
+        assert "undefined" not in told["table"]
+        assert all(0 <= share <= 1 for share in told["shares"])
+        if told["totalMs"] > 0:
+            assert sum(told["shares"]) == pytest.approx(1)
+
+
 ROWS = "whole numbers from -61 to 60, as they choose rows of a table"
 
 

@@ -566,10 +566,11 @@ export class LanguageModel {
     const biased = Object.keys(options.logitBias ?? {}).map(Number);
     const isToken = (id: number): boolean =>
       Number.isInteger(id) && id >= 0 && id < this.vocabulary;
-    const alien = [...prompt, ...biased].find((id) => !isToken(id));
-    if (alien !== undefined) {
+    const tokens = [...prompt, ...biased];
+    const at = tokens.findIndex((id) => !isToken(id));
+    if (at !== -1) {
       throw this.#error(
-        `${alien} is no token of ${this.name}; they are 0 to ${this.vocabulary - 1}.`,
+        `${tokens[at]} is no token of ${this.name}; they are 0 to ${this.vocabulary - 1}.`,
       );
     }
     const wrong = NUMBERS.find(([name, , fits]) => {

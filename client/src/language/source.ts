@@ -30,9 +30,9 @@ export function inputFault(plan: PlanWire, name: string, input: ArrayLike<number
       );
     }
     const isToken = (id: number): boolean => Number.isInteger(id) && id >= 0 && id < vocabulary;
-    const alien = Array.from(input).find((id) => !isToken(id));
-    if (alien === undefined) return null;
-    return `${alien} is no token of ${name}'s encoder; they are 0 to ${vocabulary - 1}.`;
+    const at = Array.from(input).findIndex((id) => !isToken(id));
+    if (at === -1) return null;
+    return `${input[at]} is no token of ${name}'s encoder; they are 0 to ${vocabulary - 1}.`;
   }
   const [bands = 0, frames = 0] = shape;
   if (input.length !== bands * frames) {
@@ -42,8 +42,8 @@ export function inputFault(plan: PlanWire, name: string, input: ArrayLike<number
       "with the spectrogram of silence."
     );
   }
-  const odd = Array.from(input).find((entry) => !Number.isFinite(entry));
-  return odd === undefined ? null : `The spectrogram has ${odd}; give finite numbers.`;
+  const at = Array.from(input).findIndex((entry) => !Number.isFinite(entry));
+  return at === -1 ? null : `The spectrogram has ${input[at]}; give finite numbers.`;
 }
 
 /** The feed of an input that `inputFault` finds nothing wrong with. */

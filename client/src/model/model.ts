@@ -265,7 +265,9 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const { profileOf } = await import("./profile.js");
     const run = (feeds: readonly Stored[], signal?: AbortSignal) =>
       this.#run(feeds, { signal, timed: true });
-    return profileOf(this, this.#last, run, options);
+    // A plan that serves a range has inputs that no page feeds.
+    const { inputs } = this.#opener.answer.plan;
+    return profileOf({ inputs, plan: this.plan }, this.#last, run, options);
   }
 
   /** Ends the worker and gives its memory back. Runs that are under way are rejected. */

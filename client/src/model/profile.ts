@@ -114,7 +114,7 @@ const OPTIONS = ["runs", "signal"];
 /**
  * Runs the model several times on the inputs of its last run; the times of the last one are those of
  * the trace. `run` answers the times of its calls. Rejects with KernelZooError (run) for a misspelt
- * option.
+ * option, and for a number of runs that is none.
  */
 export async function profileOf(
   model: Profiled,
@@ -125,6 +125,9 @@ export async function profileOf(
   const wrong = unknownName("model.profile", options, OPTIONS);
   if (wrong !== null) throw new KernelZooError("run", wrong);
   const { runs: count = RUNS, signal } = options;
+  if (!(Number.isInteger(count) && count >= 1)) {
+    throw new KernelZooError("run", `runs is to be a whole number from 1; ${count} was given.`);
+  }
   const feeds = last ?? zeros(model.inputs);
   const runs: CallTimes[] = [];
   for (let i = 0; i < count; i++) runs.push((await run(feeds, signal)).times);

@@ -4,6 +4,7 @@
  */
 import type { Bytes } from "../engine/bytes.js";
 import { KernelZooError, sentence } from "../engine/error.js";
+import { htmlSentence } from "../gateway/html.js";
 import type { ChunkWire } from "../wire/model-answer.js";
 
 /** Takes verified bytes of the file from `offset` on; they are overwritten afterwards. */
@@ -80,8 +81,8 @@ export async function filled(
 
 /**
  * Yields chunks of the file from byte `from` on, as they arrive. A chunk's buffer is overwritten by
- * the one after the next. Throws KernelZooError (artifact) for a refusal, TypeError for a file that
- * ends early.
+ * the one after the next. Throws KernelZooError (artifact) for a refusal or a page of HTML, TypeError
+ * for a file that ends early.
  */
 async function* received(
   url: URL | string,
@@ -94,13 +95,20 @@ async function* received(
     const message = `${url} answered ${response.status}: are the weights there?`;
     throw new KernelZooError("artifact", message);
   }
+  const isPage = response.headers.get("Content-Type")?.startsWith("text/html") === true;
   const [fill, reader] = filling(response.body);
   const longest = Math.max(...chunks.map(({ bytes }) => bytes));
   const buffers: [ArrayBuffer, ArrayBuffer] = [new ArrayBuffer(longest), new ArrayBuffer(longest)];
   const next = async (which: 0 | 1, bytes: number): Promise<Bytes> => {
-    const part = await filled(fill, buffers[which], bytes, heard);
-    buffers[which] = part.buffer;
-    return part;
+    try {
+      const part = await filled(fill, buffers[which], bytes, heard);
+      buffers[which] = part.buffer;
+      return part;
+    } catch (cause) {
+      // A host may call any file HTML, so that one is told of only where it is too short.
+      if (!isPage) throw cause;
+      throw new KernelZooError("artifact", htmlSentence(url), cause);
+    }
   };
   let ended = false;
   try {

@@ -69,6 +69,7 @@ export async function generate(feeds) {
     await refusal(() => collect(llm.generate(Array(40).fill(1)))),
     await refusal(() => collect(llm.generate(Array(41).fill(1)))),
     await refusal(() => collect(llm.generate([160]))),
+    await refusal(() => collect(llm.generate([1, undefined]))),
     await refusal(() => collect(llm.generate([1], { topP: 0 }))),
   ];
   const filling = [...feeds.long, 9, 8, 7, 6, 5, 4, 3, 2, 1];

@@ -20,6 +20,25 @@ export async function sentences(feeds, options = { threads: 2 }) {
   return { found, shapes, ...told };
 }
 
+export async function profiles(lengths) {
+  const zoo = await open();
+  const model = await zoo.model(`${host}/encoder.json`, { check: false });
+  const told = async () => {
+    const profile = await model.profile({ runs: 2 });
+    const shares = profile.calls.map(({ share }) => share);
+    return { table: profile.table(), shares, totalMs: profile.totalMs };
+  };
+  const found = [await told()];
+  for (const length of lengths) {
+    const ones = new Array(length).fill(1);
+    await model.run({ input_ids: ones, attention_mask: ones, token_type_ids: ones });
+    found.push(await told());
+  }
+  await model.dispose();
+  zoo.dispose();
+  return found;
+}
+
 export async function batches(feeds) {
   const zoo = await open();
   const model = await zoo.model(`${host}/encoder.json`, { check: false });
