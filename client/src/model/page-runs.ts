@@ -10,7 +10,7 @@ import type { Stored } from "../executor/golden-tensors.js";
 import type { ClientRun, Ran, WorkerClient } from "../executor/worker-client.js";
 import { now } from "../timing/clock.js";
 import type { PlanWire } from "../wire/model-answer.js";
-import { LOOKED_AT, SHORT_MS } from "./short-runs.js";
+import { ShortRuns } from "./short-runs.js";
 
 /** Once the first run is so long ago, the page gets its turn before the next one. */
 const TURN_MS = 4;
@@ -26,8 +26,7 @@ export class PageRuns implements Pick<WorkerClient, "run"> {
   /** The time of the first run since the page had its turn, and the promise of its next one. */
   #firstMs = Number.POSITIVE_INFINITY;
   #turn: Promise<void> | null = null;
-  #runs = 0;
-  #slow = 0;
+  readonly #short = new ShortRuns();
 
   constructor(
     worker: Pick<WorkerClient, "run">,
@@ -54,7 +53,7 @@ export class PageRuns implements Pick<WorkerClient, "run"> {
       this.#run = null;
       return this.#worker.run(feeds, options);
     }
-    this.#took(this.#ports.clock() - startMs);
+    if (this.#short.areShort(this.#ports.clock() - startMs) === false) this.#run = null;
     return { feeds, outputs, times: untimed() };
   }
 
@@ -64,15 +63,6 @@ export class PageRuns implements Pick<WorkerClient, "run"> {
       this.#firstMs = Number.POSITIVE_INFINITY;
       this.#turn = null;
     });
-  }
-
-  #took(elapsedMs: number): void {
-    this.#runs += 1;
-    if (elapsedMs > SHORT_MS) this.#slow += 1;
-    if (this.#runs < LOOKED_AT) return;
-    // One that is slow alone was disturbed.
-    if (2 * this.#slow > LOOKED_AT) this.#run = null;
-    this.#runs = this.#slow = 0;
   }
 }
 
