@@ -102,7 +102,18 @@ the first place of NaN. In WebAssembly that costs what three instructions take i
 `Relu`, `Clip` and `Softmax` lose nothing. A driver that compiles WGSL may take every number to be
 finite (WGSL, section 15.7.2); Mesa's and SwiftShader do not where kernels look. Numbers below 2⁻¹²⁶
 may be 0, as is what follows from them: `Exp`, `Sigmoid` and `Mish` below −87.3. Constants that
-small are 0 from the import on, since processors take many times as long for them.
+small are 0 from the import on, since processors take many times as long for them. The mean of no
+entries is NaN, as in NumPy, where onnxruntime has 0.
+
+What is computed between two tensors in memory is so in f32 on WebAssembly, as stated. In JavaScript
+it has 64 bits, and a driver of WGSL may reorder it, as onnxruntime does not:
+
+| `y` | `x` | WebAssembly, onnxruntime | JavaScript | WebGPU |
+|---|---|---|---|---|
+| `ReduceL2(x)` | [1e30, 1e30] | ∞ | 1.414e30 | ∞ |
+| `ReduceL2(x)` | [1e-30, 1e-30] | 0 | 1.414e-30 | 0 |
+| `Sub(Add(x, c), c)`, c = 12582912 | 0.6 | 1 | 0.6 | 1 or 0.6 |
+| `Sub(x, x)`, `Mul(x, 0)` | ∞ | NaN | NaN | NaN or 0 |
 
 Indices beyond a tensor are taken for its nearest row, a negative one from the end, and updates
 beyond it are left out: no kernel reads or writes elsewhere. An input that is such an index as it is

@@ -2,7 +2,7 @@
 types of its outputs, its definition as a function, and its values where all is known.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,9 +98,14 @@ def _scale(
     constants: Mapping[str, Array],
 ) -> None:
     """Gives a resized tensor the extents that runtimes give it, which multiply in f32: 10 entries
-    by a scale of 0.7 are 7. ONNX's inference multiplies the same scale in f64, and finds 6."""
+    by a scale of 0.7 are 7. ONNX's inference multiplies the same scale in f64, and finds 6. It
+    tells no extent of 0, which a size of 0 has, or a small one under `keep_aspect_ratio_policy`."""
     scales = constants.get(node.input[2]) if len(node.input) == 3 else None
     if scales is None:
+        if len(node.input) > 3 and node.input[3] in constants:
+            for dim in made.tensor_type.shape.dim:
+                if not dim.HasField("dim_value"):
+                    dim.dim_value = 0
         return
     shape = types[node.input[0]].shape
     axes = next((tuple(each.ints) for each in node.attribute if each.name == "axes"), None)
@@ -119,6 +124,8 @@ def computed(
     """The outputs of a node by ONNX's reference, and nothing for one that is left out; None where
     the reference does not know the operator or makes no plain tensor."""
     inputs = list(inputs)
+    if node.op_type == "NonMaxSuppression" and _chooses_nothing(inputs):
+        return (np.zeros((0, 3), np.int64),)
     names = [f"i{place}" if each is not None else "" for place, each in enumerate(inputs)]
     copy = NodeProto()
     copy.CopyFrom(node)
@@ -136,6 +143,13 @@ def computed(
         return None
     values = tuple(np.asarray(next(results)) if name else np.zeros(0) for name in node.output)
     return values if all(value.dtype in _DTYPES for value in values) else None
+
+
+def _chooses_nothing(inputs: Sequence[Array | None]) -> bool:
+    """Returns whether there are no boxes, or none is to be chosen, as where the most of a class is
+    left out. ONNX's reference fails for such."""
+    boxes, most = inputs[0], inputs[2] if len(inputs) > 2 else None
+    return boxes is None or not boxes.size or most is None or not most.any()
 
 
 _DTYPES = frozenset(NUMPY_DTYPES.values())

@@ -49,9 +49,39 @@ def _smaller(left: Node, right: Node) -> Node:
 def _extreme_of(
     of_integers: Callable[[Node, Node], Node], of_reals: nodes.BinaryOp, left: Node, right: Node
 ) -> Node:
-    if str(left.expr_ty()) == DTYPES[DType.F32]:
+    if _is_real(left):
         return _external(of_reals, left, right)
     return of_integers(left, right)
+
+
+def _difference(left: Node, right: Node) -> Node:
+    """TVM takes x - x for 0 and (x + y) - y for x, which they are not of infinite numbers, nor
+    where the sum is rounded: x + 3 · 2²² - 3 · 2²² is x rounded to a whole number."""
+    if _is_real(left):
+        return _external(nodes.BinaryOp.SUB, left, right)
+    return left - right
+
+
+def _product(left: Node, right: Node) -> Node:
+    """TVM takes x * 0 for 0, which it is not where x is infinite or NaN."""
+    if _is_real(left) and (_is_zero(left) or _is_zero(right)):
+        return _external(nodes.BinaryOp.MUL, left, right)
+    return left * right
+
+
+def _quotient(left: Node, right: Node) -> Node:
+    """TVM takes 0 / x for 0, which it is not where x is 0 or NaN."""
+    if _is_real(left) and _is_zero(left):
+        return _external(nodes.BinaryOp.DIV, left, right)
+    return left / right
+
+
+def _is_real(node: Node) -> bool:
+    return str(node.expr_ty()) == DTYPES[DType.F32]
+
+
+def _is_zero(node: Node) -> bool:
+    return isinstance(node, tirx.FloatImm) and node.value == 0
 
 
 def _external(function: nodes.BinaryOp | nodes.MathFunction, *operands: Node) -> Node:
@@ -61,9 +91,9 @@ def _external(function: nodes.BinaryOp | nodes.MathFunction, *operands: Node) ->
 
 _BINARY: dict[BinaryOp, Callable[[Node, Node], Node]] = {
     BinaryOp.ADD: lambda left, right: left + right,
-    BinaryOp.SUB: lambda left, right: left - right,
-    BinaryOp.MUL: lambda left, right: left * right,
-    BinaryOp.DIV: lambda left, right: left / right,
+    BinaryOp.SUB: _difference,
+    BinaryOp.MUL: _product,
+    BinaryOp.DIV: _quotient,
     BinaryOp.FLOOR_DIV: lambda left, right: left // right,
     BinaryOp.FLOOR_MOD: lambda left, right: left % right,
     BinaryOp.MIN: _smaller,
@@ -182,7 +212,7 @@ def value_of(expression: Expression, at: Places, tensors: Tensors) -> Node:
             return tensors[tensor](*map(inside, places))
         case Binary(op, left, right):
             one, other = inside(left), inside(right)
-            if str(one.expr_ty()) != DTYPES[DType.F32] and _is_opaque(op, left, right):
+            if not _is_real(one) and _is_opaque(op, left, right):
                 return tirx.call_pure_extern("int32", _OPAQUE[op].value, one, other)
             return _BINARY[op](one, other)
         case Call(function, argument):

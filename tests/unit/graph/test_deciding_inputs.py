@@ -165,6 +165,53 @@ def test_constants_of_any_operator_are_computed_at_import(tmp_path: Path) -> Non
     np.testing.assert_array_equal(made["s"], x[[0, 2, 0, 3]])
 
 
+BOXES = "float[1, 2, 4] boxes = {0, 0, 1, 1, 0, 0, 2, 2}, float[1, 1, 2] scores = {0.1, 0.2}"
+NO_BOX = {
+    "no boxes": ("", "float[1, 0, 4] boxes = {}, float[1, 1, 0] scores = {}, int64[1] most = {2}"),
+    "none that scores enough": (
+        ", most, overlap, least",
+        f"{BOXES}, int64[1] most = {{2}}, float[1] overlap = {{0.5}}, float[1] least = {{0.9}}",
+    ),
+    "no number of boxes": ("", BOXES),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NO_BOX)
+def test_constant_boxes_of_which_none_is_chosen_leave_nothing(case: str, tmp_path: Path) -> None:
+    more, constants = NO_BOX[case]
+    model = parsed(f"""net (float[2] x) => (float[N] y) <{constants}> {{
+        kept = NonMaxSuppression (boxes, scores{more})
+        third = Constant <value_int = 2> ()
+        box = Gather <axis = 1> (kept, third)
+        chosen = Gather (x, box)
+        y = Concat <axis = 0> (chosen, x)
+    }}""")
+    x = drawn((2,))
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], x)
+    graph = import_model(written(tmp_path, model), {})
+    np.testing.assert_array_equal(evaluate(graph, {"x": x})["y"], x)
+
+
+NO_ENTRIES = {
+    "a size of 0": ("stretch", "0, 4"),
+    "a small size of a long image": ("not_larger", "1, 1"),
+}
+
+
+@pytest.mark.parametrize("case", NO_ENTRIES)
+def test_what_is_resized_to_nothing_is_said_to_have_no_entries(case: str, tmp_path: Path) -> None:
+    policy, sizes = NO_ENTRIES[case]
+    model = parsed(
+        f"""net (float[1, 1, 2, 40] x) => (float[a, b, c, d] y) <int64[2] n = {{{sizes}}}> {{
+        y = Resize <keep_aspect_ratio_policy = "{policy}", axes = [2, 3]> (x, , , n)
+    }}""",
+        18,
+    )
+    with pytest.raises(UnsupportedModel, match=r"'y' has no entries: its shape is \[1, 1, 0, "):
+        import_model(written(tmp_path, model), {})
+
+
 def opened(dim: str | int, name: str = "x") -> ModelProto:
     x = helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3])
     if isinstance(dim, int):

@@ -1,6 +1,6 @@
 """Real numbers at their edges: what ONNX says, from the evaluator and on each target."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from numpy import inf, nan
 from numpy.typing import NDArray
 
+from kernelzoo.domain.target import TargetKind
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import fused
 from services.tuner.graph.importing import import_model
@@ -190,3 +191,61 @@ NOT_NUMBERS = {
 def test_nan_is_kept(name: str, tmp_path: Path) -> None:
     body, x, wanted = NOT_NUMBERS[name]
     assert_everywhere(tmp_path, body, {"x": np.ascontiguousarray(x)}, wanted)
+
+
+ROUNDS = "c = Constant <value = float {12582912.0}> ()\n"
+"""A sum with 3 · 2²² is a whole number, as f32 has none between."""
+BIG = np.float32(12582912)
+EXACT = (TargetKind.WASM, TargetKind.JAVASCRIPT)
+"""A driver that compiles WGSL may take every number to be finite, and sums in another order."""
+
+TAKEN_AWAY: Mapping[str, tuple[str, Callable[[Array], Array]]] = {
+    "x - x": ("y = Sub (x, x)", lambda x: x - x),
+    "(x + x) - x": ("a = Add (x, x)\n y = Sub (a, x)", lambda x: (x + x) - x),
+    "(x + c) - x": (f"{ROUNDS} a = Add (x, c)\n y = Sub (a, x)", lambda x: (x + BIG) - x),
+    "c - (x + c)": (f"{ROUNDS} a = Add (x, c)\n y = Sub (c, a)", lambda x: BIG - (x + BIG)),
+    "x · 0": (f"{ZEROS} y = Mul (x, zero)", lambda x: x * np.float32(0)),
+    "0 · x": (f"{ZEROS} y = Mul (zero, x)", lambda x: np.float32(0) * x),
+    "0 / x": (f"{ZEROS} y = Div (zero, x)", lambda x: np.float32(0) / x),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("target", EXACT)
+@pytest.mark.parametrize("name", TAKEN_AWAY)
+def test_what_is_taken_away_again_of_infinite_numbers_is_none(
+    name: str, target: TargetKind, tmp_path: Path
+) -> None:
+    body, oracle = TAKEN_AWAY[name]
+    x = reals(inf, -inf, nan, 0, -0.0, 3, -4096)
+    text = f"g (float[7] x) => (float[7] y) {{ {body} }}"
+    graph = import_model(written(tmp_path, parsed(text, 18)), {})
+    made = outputs_on(target, graph, {"x": x}, tmp_path)["y"]
+    np.testing.assert_array_equal(made, oracle(x))
+
+
+def test_a_sum_rounds_to_whole_numbers_what_is_added_to_a_large_one(tmp_path: Path) -> None:
+    """Files that round so have no `Round`. In JavaScript a kernel computes with 64 bits, which
+    docs/onnx.md states."""
+    x = reals(0.4, 0.6, 1.5, 2.5, -0.6, -1.5, 1000.4)
+    text = f"g (float[7] x) => (float[7] y) {{ {ROUNDS} a = Add (x, c)\n y = Sub (a, c) }}"
+    graph = import_model(written(tmp_path, parsed(text, 18)), {})
+    made = {target: outputs_on(target, graph, {"x": x}, tmp_path)["y"] for target in EXACT}
+    np.testing.assert_array_equal(made[TargetKind.WASM], np.round(x))
+    np.testing.assert_allclose(made[TargetKind.JAVASCRIPT], x, rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("x", "wanted", "of_64_bits"),
+    [(1e30, inf, 1.4142135e30), (1e-30, 0, 1.4142135e-30)],
+)
+def test_squares_beyond_f32_are_summed_in_javascript_alone(
+    x: float, wanted: float, of_64_bits: float, target: TargetKind, tmp_path: Path
+) -> None:
+    """docs/onnx.md states it."""
+    text = "g (float[2] x) => (float[1] y) { y = ReduceL2 (x) }"
+    graph = import_model(written(tmp_path, parsed(text, 17)), {})
+    made = outputs_on(target, graph, {"x": reals(x, x)}, tmp_path)["y"]
+    right = of_64_bits if target is TargetKind.JAVASCRIPT else wanted
+    np.testing.assert_allclose(made, [right], rtol=1e-6)
