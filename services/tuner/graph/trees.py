@@ -181,6 +181,42 @@ def _members_apart(forest: Forest, members: Array) -> Forest:
     return replace(forest, mode=tuple(columns["mode"]), **arrays)
 
 
+def _by_level(forest: Forest) -> Forest:
+    """Numbers nodes level by level over all trees, the deepest trees first, in the order in which a
+    walk comes to them, so that at each level it reads the tables of nodes from front to back. Nodes
+    that no tree comes to are the last ones. Raises ValueError where there is a cycle."""
+    branching = np.array(forest.mode) != "LEAF"
+    children = np.stack((forest.first, forest.second), axis=1)
+    depths = _depths(forest.roots, children, branching)
+    roots = forest.roots[np.argsort(-depths, kind="stable")]
+    level = np.array([*dict.fromkeys(roots.tolist())], np.int64)
+    left = np.ones(len(branching), np.bool_)
+    levels = []
+    while len(level):
+        levels.append(level)
+        left[level] = False
+        below = children[level[branching[level]]].reshape(-1)
+        # A node may be the child of several.
+        _, first = np.unique(below, return_index=True)
+        level = below[np.sort(first)]
+        level = level[left[level]]
+    order = np.concatenate((*levels, np.flatnonzero(left)))
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    return Forest(
+        feature=forest.feature[order],
+        threshold=forest.threshold[order],
+        mode=tuple(forest.mode[place] for place in order),
+        first=number[forest.first[order]],
+        second=number[forest.second[order]],
+        nan_first=forest.nan_first[order],
+        roots=number[roots],
+        leaf=number[forest.leaf],
+        target=forest.target,
+        weight=forest.weight,
+    )
+
+
 def _tables(forest: Forest, features: int) -> Tables:
     """x < t becomes x <= the number before t, what asks for the opposite gets its children swapped,
     and x == t becomes two nodes: x <= t, and then x <= the number before t. NaN goes where it went.
@@ -288,6 +324,7 @@ def features(body: Body, place: int) -> str:
 
 def _scores(body: Body, forest: Forest, targets: int, aggregate: str) -> str:
     """float[rows, targets]"""
+    forest = _by_level(forest)
     node = _leaves(body, forest)
     neutral = {"MIN": NEVER, "MAX": -NEVER}.get(aggregate, np.float32(0))
     if forest.target.max(initial=0) >= targets or forest.target.min(initial=0) < 0:

@@ -59,6 +59,31 @@ def test_a_deep_tree_is_one_walk(tmp_path: Path) -> None:
     assert len(walks) <= 3
 
 
+def test_nodes_of_a_forest_lie_in_the_order_in_which_a_walk_comes_to_them(tmp_path: Path) -> None:
+    """Trees of 2, 5 and 3 levels, one behind the other in the file: the deepest comes first."""
+    trees = [chain(depth) for depth in (2, 5, 3)]
+    forest: dict[str, Any] = {
+        name: [entry for tree in trees for entry in tree[name]]
+        for name in trees[0]
+        if name != "n_targets"
+    }
+    for column, per in (("nodes_treeids", "nodes_nodeids"), ("target_treeids", "target_nodeids")):
+        forest[column] = [number for number, tree in enumerate(trees) for _ in tree[per]]
+    made = model("TreeEnsembleRegressor", **forest, n_targets=1)
+    graph = import_model(written(tmp_path, made), {})
+    tables = [each for each in graph.constants.values() if each.dtype == np.int32]
+    (roots,) = (each for each in tables if each.shape == (3,))
+    (children,) = (each for each in tables if each.ndim == 2)
+    assert roots.tolist() == [0, 1, 2]
+    places = np.arange(len(children))[:, None]
+    assert (children >= places).all(), "no step goes back"
+    below = children[(children > places).all(axis=1)].ravel()
+    assert below.tolist() == sorted(below.tolist())
+    x = np.array([[-1, 0], [0.5, 0], [2, 0], [3.5, 0], [9, 0]], np.float32)
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_array_equal(evaluate(graph, {"x": x})["y0"], wanted)
+
+
 def test_trees_that_are_all_a_leaf_give_its_weights(tmp_path: Path) -> None:
     """LightGBM ends with such trees where nothing is left to learn."""
     leaves: dict[str, Any] = {
