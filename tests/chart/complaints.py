@@ -10,6 +10,11 @@ from typing import Any
 from tests.chart.rendering import Manifest
 
 SCHEMAS = Path(__file__).parent / "schemas"
+CUSTOM = ("keda.sh/", "monitoring.coreos.com/", "gateway.networking.k8s.io/")
+
+
+def is_custom(manifest: Manifest) -> bool:
+    return str(manifest["apiVersion"]).startswith(CUSTOM)
 
 
 def _complaints(script: str, document: Any) -> str:

@@ -10,6 +10,8 @@ import yaml
 
 CHART = Path(__file__).parents[2] / "helm" / "kernelzoo"
 EXAMPLES = ("small", "production", "air-gapped")
+OLDEST, NEWEST = "1.29", "1.37"
+"""Versions of Kubernetes: the oldest that Chart.yaml allows, the newest that has schemas."""
 
 Values = Mapping[str, Any]
 Manifest = dict[str, Any]

@@ -1,12 +1,18 @@
-"""No value is without effect: each, given another, changes what some set of values renders to."""
+"""No value is without effect: each, given another, changes what some set of values renders to, to
+what Kubernetes and the operators accept."""
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
+import kubernetes_validate
 import pytest
+import yaml
 
 from helm.readme import ChartValue, documented_values
-from tests.chart.rendering import CHART, PLAIN, Values, render
+from tests.chart.complaints import custom_complaints, is_custom
+from tests.chart.rendering import CHART, NEWEST, PLAIN, Manifest, Rendered, Values, render
 from tests.chart.test_features import INGRESS, PEERS, PROXIED, ROUTE
 from tests.chart.test_refusals import merged
 
@@ -95,8 +101,12 @@ def _another(value: ChartValue) -> Any:
             return [{"key": "gpu", "operator": "Exists"}]
         case _ if name.lower().endswith("peers"):
             return [PEER]
-        case _ if name in ("extraEnv", "extraVolumes", "extraVolumeMounts"):
+        case _ if name in ("extraEnv", "extraVolumes"):
             return [{"name": "other"}]
+        case _ if name == "extraVolumeMounts":
+            return [{"name": "other", "mountPath": "/other"}]
+        case _ if name == "affinity":
+            return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}
         case _ if name == "strategy":
             return {"type": "Recreate"}
         case _ if name == "resources":
@@ -113,19 +123,38 @@ def _nested(path: str, value: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def rendered() -> list[str]:
-    return [_text(values) for values in SETS]
+def rendered() -> list[Rendered]:
+    return [render(values) for values in SETS]
 
 
-def _text(values: Values) -> str:
-    found = render(values)
-    return found.text + found.notes
+@pytest.fixture(scope="module")
+def custom() -> Iterator[list[Manifest]]:
+    """Collects custom resources, for which there is one look at the operators' schemas."""
+    found: list[Manifest] = []
+    yield found
+    assert custom_complaints(found) == ""
 
 
 @pytest.mark.parametrize("path", sorted(VALUES.keys() - ONLY_ALLOWS))
-def test_a_value_changes_what_is_rendered(path: str, rendered: list[str]) -> None:
+def test_a_value_changes_what_is_rendered_and_is_accepted(
+    path: str, rendered: list[Rendered], custom: list[Manifest]
+) -> None:
     change = _nested(path, _another(VALUES[path]))
-    assert any(
-        _text(merged(values, change)) != before
+    both = (
+        (before, render(merged(values, change)))
         for values, before in zip(SETS, rendered, strict=True)
-    ), "nobody reads it"
+    )
+    changed = next(((before, after) for before, after in both if before != after), None)
+    assert changed is not None, "nobody reads it"
+    for document in _new(*changed):
+        manifest = yaml.safe_load(document)
+        if is_custom(manifest):
+            custom.append(manifest)
+        else:
+            kubernetes_validate.validate(manifest, NEWEST, strict=True)
+
+
+def _new(before: Rendered, after: Rendered) -> set[str]:
+    """Finds the documents that differ. Those of dashboards take long to read."""
+    told = [set(re.split(r"^---$", each.text, flags=re.MULTILINE)) for each in (before, after)]
+    return {each for each in told[1] - told[0] if each.strip()}

@@ -141,6 +141,17 @@ FEATURES = {
             else False
         ),
     ),
+    "a fleet of fewer agents than a quorum says so": Feature(
+        on={
+            "fleet": {
+                "enabled": True,
+                "url": "https://zoo.example",
+                "replicas": 2,
+                "browsers": ["chromium=2", "firefox"],
+            }
+        },
+        shows=lambda r: "The fleet has 4 of the 5 agents of one browser" in r.notes,
+    ),
     "images come from a registry": Feature(
         on={"image": {"registry": "registry.example/zoo/", "tag": "9.9"}},
         shows=lambda r: (
@@ -507,3 +518,17 @@ def test_the_notes_say_what_is_off() -> None:
     assert "Network policies are off" not in render({"networkPolicy": PEERS}).notes
     without = render({**PLAIN, "migrations": {"enabled": False}}).notes
     assert "kernelzoo.store.migrate" in without
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"fleet": {"agents": 5}},
+        {"fleet": {"replicas": 5}},
+        {"fleet": {"browsers": ["firefox=1", "chromium=5"]}},
+        {"fleet": {"agents": 2}, "settings": {"quorum": 2}},
+    ],
+)
+def test_a_fleet_of_a_quorum_of_agents_of_one_browser_lacks_none(values: Values) -> None:
+    fleet = {"enabled": True, "url": "https://zoo.example", **values["fleet"]}
+    assert "The fleet has" not in render({**PLAIN, **values, "fleet": fleet}).notes

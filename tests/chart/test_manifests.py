@@ -4,22 +4,14 @@ import helm_python
 import kubernetes_validate
 import pytest
 
-from tests.chart.complaints import custom_complaints
-from tests.chart.rendering import CHART, EXAMPLES, Manifest, Values, example, render
+from tests.chart.complaints import custom_complaints, is_custom
+from tests.chart.rendering import CHART, EXAMPLES, NEWEST, OLDEST, Values, example, render
 from tests.chart.test_every_value import EVERYTHING
 from tests.chart.test_features import OWN, PROCESSES
 from tests.chart.test_refusals import merged
 from tests.snapshots import golden_in
 
-CUSTOM = ("keda.sh/", "monitoring.coreos.com/", "gateway.networking.k8s.io/")
-
-# The oldest that Chart.yaml allows, and the newest that there are schemas of.
-KUBERNETES = ("1.29", "1.37")
-
-
-def _is_custom(manifest: Manifest) -> bool:
-    return str(manifest["apiVersion"]).startswith(CUSTOM)
-
+KUBERNETES = (OLDEST, NEWEST)
 
 SETS: dict[str, Values] = {
     **{name: example(name) for name in EXAMPLES},
@@ -30,7 +22,7 @@ SETS: dict[str, Values] = {
 @pytest.mark.parametrize("version", KUBERNETES)
 @pytest.mark.parametrize("name", SETS)
 def test_kubernetes_accepts_every_manifest(name: str, version: str) -> None:
-    builtin = [m for m in render(SETS[name]).manifests if not _is_custom(m)]
+    builtin = [m for m in render(SETS[name]).manifests if not is_custom(m)]
     assert {"Deployment", "Service", "Job"} <= {m["kind"] for m in builtin}
     for manifest in builtin:
         kubernetes_validate.validate(manifest, version, strict=True)
@@ -46,7 +38,7 @@ def test_kubernetes_refuses_a_manifest_with_a_misspelt_field(version: str) -> No
 
 @pytest.mark.parametrize("name", SETS)
 def test_the_operators_accept_every_custom_resource(name: str) -> None:
-    assert custom_complaints(filter(_is_custom, render(SETS[name]).manifests)) == ""
+    assert custom_complaints(filter(is_custom, render(SETS[name]).manifests)) == ""
 
 
 def test_the_operators_refuse_a_resource_without_what_they_need() -> None:
