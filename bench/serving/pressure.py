@@ -7,7 +7,9 @@ gateway has, held by half a request; and reports and ballots that were sent befo
 All the while pages are loaded whose class has voted, and pages of twenty classes that have not,
 which others load from two networks, each on a connection of its own, and agents measure, all of
 which have come before. The gateway is held to one core; all else shares the others. Before the
-first pressure the same pages are loaded without any.
+first pressure the same pages are loaded without any; and before repeated reports while they are
+sent to a server on the gateway's core that answers each at once (`instant`), which tells what
+senders, sockets and the system cost by themselves.
 """
 
 import asyncio
@@ -32,6 +34,7 @@ from bench.samples import percentile
 from bench.serving import attackers
 from bench.serving.attackers import Attack, invented_manifest, joined
 from bench.serving.fresh_stack import await_compiled, fresh_stack, gateway_apart, gateway_used_s
+from bench.serving.instant import instant_server
 from bench.serving.load import OfferedLoad, Server
 from bench.serving.manifest import manifest_path
 from bench.serving.open_loop import ANY_REFUSAL, Stream, steady
@@ -69,6 +72,7 @@ MOST_SLOWER = 3.0
 JUDGED_S = 2.0
 MISSES, HEADS = "misses", "heads without end"
 HELD, REPEATED = "held connections", "repeated reports"
+INSTANT = "repeated reports to a server that answers at once"
 KINDS = (MISSES, HEADS, HELD, REPEATED)
 ANSWERED_MS, LOADED_MS = 250.0, 20.0
 
@@ -110,7 +114,8 @@ def measure(options: Namespace) -> Report:
         (device_class, *_) = voted(stack, 1, VOTED)
         with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
             await_compiled(gateway, gateway.register(Workload.parse(MEASURED), TargetKind.WASM))
-        described = machine(gateway_on_core=gateway_apart(stack), agents=options.agents)
+        core = gateway_apart(stack)
+        described = machine(gateway_on_core=core, agents=options.agents)
         before = CpuUsage.now()
         with _working(stack, options.agents):
             # As the gateway has it once a page of the class was loaded.
@@ -119,13 +124,19 @@ def measure(options: Namespace) -> Report:
             beside = partial(_beside, stack, server, device_class, watcher, options.seconds)
             quiet = beside("no pressure", None)
             attacks = _attacks(server)
+            floors: list[Seen] = []
             lasting_s = options.seconds + 2 * _settling_s(options.seconds)
-            pressed = [
-                beside(kind, attacker.submit(attacks[kind], server, lasting_s))
-                for kind in options.only
-            ]
+            pressed = []
+            for kind in options.only:
+                if kind == REPEATED:
+                    with instant_server(core) as instant:
+                        attacking = attacker.submit(attacks[kind], instant, lasting_s)
+                        floors.append(beside(INSTANT, attacking))
+                attacking = attacker.submit(attacks[kind], server, lasting_s)
+                pressed.append(beside(kind, attacking))
         described["others_busy"] = CpuUsage.now().others_since(before)
-    rows = [row for each in (quiet, *pressed) for row in _rows(each)]
+        described |= {f"slower beside {each.kind}": _slower(each, quiet) for each in floors}
+    rows = [row for each in (quiet, *floors, *pressed) for row in _rows(each)]
     claims = [claim for each in pressed for claim in _claims(each, quiet)]
     return Report(name="pressure", machine=described, rows=rows, claims=claims)
 
@@ -326,8 +337,7 @@ def _refused(load: OfferedLoad) -> list[float]:
 def _claims(seen: Seen, quiet: Seen) -> Iterator[Claim]:
     under = f"under {seen.kind}"
     errors = sum(len(_refused(each)) for each in (seen.pages, seen.unvoted_pages, seen.probes))
-    p99_ms = percentile(seen.pages.waited_ms, 99)
-    slower = p99_ms / percentile(quiet.pages.waited_ms, 99)
+    p99_ms, slower = percentile(seen.pages.waited_ms, 99), _slower(seen, quiet)
     yield Claim.at_most(f"p99 of page loads {under}, over that without", slower, "times",
                         MOST_SLOWER)  # fmt: skip
     yield Claim.at_most(f"p99 of page loads {under}", p99_ms, "ms", LOADED_MS)
@@ -338,6 +348,11 @@ def _claims(seen: Seen, quiet: Seen) -> Iterator[Claim]:
                         JUDGED_S)  # fmt: skip
     if seen.kind == MISSES and seen.attack is not None:
         yield from _claims_of_misses(seen.attack)
+
+
+def _slower(seen: Seen, quiet: Seen) -> float:
+    """The 99th percentile of page loads over that without pressure."""
+    return percentile(seen.pages.waited_ms, 99) / percentile(quiet.pages.waited_ms, 99)
 
 
 def _claims_of_misses(load: OfferedLoad) -> Iterator[Claim]:

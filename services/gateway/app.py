@@ -103,16 +103,16 @@ def application(settings: Settings) -> FastAPI:
         *(cost_models, console, pages),
     ):
         app.include_router(module.router)
-    app.add_middleware(Repeats)
     app.add_middleware(BodyLimit, limit_bytes=settings.max_request_bytes)
     app.add_middleware(Impatience)
-    app.add_middleware(Reminders)
     app.add_middleware(Cors)
     proxies = Proxies.of(settings.trusted_proxies, settings.trusted_hops)
     app.add_middleware(ForwardedFor, proxies=proxies)
     app.add_middleware(StandardHeaders)
     app.add_middleware(Counted)
-    # Outermost, so that a refusal costs none of the others.
+    # Outermost, so that a refusal, or an answer that was given before, costs none of the others.
+    app.add_middleware(Repeats, proxies=proxies, limit_bytes=settings.max_request_bytes)
+    app.add_middleware(Reminders, proxies=proxies)
     app.add_middleware(Shedding, proxies=proxies)
     app.add_middleware(HeadAsGet)
     return app

@@ -12,7 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.gateway.problems import Refusal, problem
 from services.gateway.rates import RETRY_S, too_many_of_network
-from services.gateway.state import LOCAL, State
+from services.gateway.state import State
+from services.gateway.tokens import LOCAL
 
 LEASES = "/v1/leases"
 MOST_REMEMBERED = 4096

@@ -60,16 +60,17 @@ class Counted:
             await send(message)
             # Background tasks follow the last byte, and are no part of the answer.
             if message["type"] == "http.response.body" and not message.get("more_body"):
-                _count(scope, status, time.perf_counter() - start_s)
+                count(scope, status, time.perf_counter() - start_s)
 
         try:
             await self._app(scope, receive, send_counted)
         except Exception:
-            _count(scope, status, time.perf_counter() - start_s)
+            count(scope, status, time.perf_counter() - start_s)
             raise
 
 
-def _count(scope: Scope, status: int, seconds: float) -> None:
+def count(scope: Scope, status: int, seconds: float) -> None:
+    """Counts and times an answer by the template of its route."""
     route = route_template(scope)
     HTTP_REQUESTS.labels(route, f"{status // 100}xx").inc()
     HTTP_REQUEST_DURATION.labels(route).observe(seconds)

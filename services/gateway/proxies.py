@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kernelzoo.errors import InvalidInput
 from services.gateway.problems import problem
+from services.gateway.tokens import LOCAL, Tokens
 
 _WIDEST = {4: 8, 6: 16}
 """Prefix of the widest network of proxies: whoever is believed from everywhere can be anybody."""
@@ -54,6 +55,15 @@ class Proxies:
         if address is None:
             raise NoAddress(entry)
         return address
+
+    def network(self, scope: Scope, tokens: Tokens) -> str:
+        """Tells layers that stand before `ForwardedFor` the visitor's network; '' for one that a
+        proxy does not name as it should: it is refused later."""
+        try:
+            address = self.visitor(scope) or (scope.get("client") or (LOCAL, 0))[0]
+        except NoAddress:
+            return ""
+        return tokens.network(address)
 
 
 class NoAddress(Exception):
@@ -97,7 +107,8 @@ class ForwardedFor:
                 await _refuse(str(error), scope, receive, send)
                 return
             if address is not None:
-                scope = {**scope, "client": (address, 0)}
+                # In its place: those who stand further out read there which route answered.
+                scope["client"] = (address, 0)
         await self._app(scope, receive, send)
 
 

@@ -20,9 +20,9 @@ from services.gateway.manifests import Key, class_name, hardware_text
 from services.gateway.middleware import HEADERS
 from services.gateway.models import AFTER, HARDWARE, cache_key
 from services.gateway.problems import problem
-from services.gateway.proxies import NoAddress, Proxies
+from services.gateway.proxies import Proxies
 from services.gateway.recall import IN_HASTE
-from services.gateway.state import LOCAL, State
+from services.gateway.state import State
 
 RETRY_S = 2
 
@@ -67,7 +67,7 @@ class Shedding:
         if not _is_miss(state, asked):
             await self._app(scope, receive, send)
             return
-        place = state.admission.enter(self._network(state, scope))
+        place = state.admission.enter(self._proxies.network(scope, state.tokens))
         if place is None:
             if asked.again or asked.memory(state).guess(asked.key) is None:
                 await _refuse(asked.template, send)
@@ -92,14 +92,6 @@ class Shedding:
             await self._app(scope, receive, send_made)
         finally:
             leave()
-
-    def _network(self, state: State, scope: Scope) -> str:
-        """'' for one that a proxy does not name as it should: it is refused later."""
-        try:
-            address = self._proxies.visitor(scope) or (scope.get("client") or (LOCAL, 0))[0]
-        except NoAddress:
-            return ""
-        return state.tokens.network(address)
 
 
 def _manifest_asked(scope: Scope) -> _Asked | None:

@@ -31,11 +31,8 @@ from services.gateway.rates import Polls, RateLimits
 from services.gateway.remembered import Remembered
 from services.gateway.standby import Standby
 from services.gateway.streams import Streams
-from services.gateway.tokens import ApplicationKey, Session, Tokens, is_operator
+from services.gateway.tokens import LOCAL, ApplicationKey, Session, Tokens, is_operator
 from services.gateway.wake import Wake
-
-LOCAL = "127.0.0.1"
-"""Requests over a socket of this machine have no address; they get this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,9 @@ import jwt
 from kernelzoo.domain.device import DeviceClass
 from services.gateway.problems import Refusal
 
+LOCAL = "127.0.0.1"
+"""Requests over a socket of this machine have no address; they get this one."""
+
 _ALGORITHM = "HS256"
 IDENTITY_DAYS = 30
 REPLACED_FOR = timedelta(days=1)

@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from kernelzoo.errors import InvalidInput
+from kernelzoo.metrics import HTTP_REQUESTS
 from kernelzoo.settings import Settings
 from services.gateway.app import application
 from services.gateway.proxies import Proxies
@@ -44,6 +45,15 @@ def test_a_client_that_says_it_is_thirty_networks_is_one(
     # The cap of these tests is two identities of a network and day.
     assert statuses == [201, 201, *[429] * 28]
     assert networks(db) == 1
+
+
+def test_an_answer_that_a_proxy_is_given_is_counted_by_its_route(settings: Settings) -> None:
+    counted = HTTP_REQUESTS.labels("/v1/models", "2xx")._value
+    before = counted.get()
+    with behind(settings) as http:
+        header = {"X-Forwarded-For": "203.0.113.7"}
+        assert http.get("/v1/models", headers=header).status_code == 200
+    assert counted.get() == before + 1
 
 
 def test_a_client_that_asks_the_gateway_itself_is_not_believed(

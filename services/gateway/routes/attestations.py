@@ -10,8 +10,8 @@ from kernelzoo.store import agents
 from kernelzoo.store.asynchronous import execute
 from services.gateway.attestation.verifier import AttestationKind, Verifier
 from services.gateway.problems import Refusal
-from services.gateway.state import LOCAL, CurrentSession, Shared, State, session_of
-from services.gateway.tokens import Session
+from services.gateway.state import CurrentSession, Shared, State, session_of
+from services.gateway.tokens import LOCAL, Session
 from services.gateway.wire.attestations import (
     AttestationAccepted,
     AttestationRequest,

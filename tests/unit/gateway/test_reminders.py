@@ -9,6 +9,7 @@ from itertools import accumulate, repeat
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from services.gateway.proxies import Proxies
 from services.gateway.reminders import SOONEST, Reminders
 
 WAIT_S = 2
@@ -58,7 +59,7 @@ def test_those_who_were_refused_together_are_let_through_one_after_the_other(
 ) -> None:
     clock, limited = Clock(), Limited()
     monkeypatch.setattr("services.gateway.reminders.time", clock)
-    reminders = Reminders(limited)
+    reminders = Reminders(limited, Proxies.of("", 1))
 
     def let_through() -> int:
         """Counts those who are, of all that were refused at first."""

@@ -14,11 +14,14 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from services.gateway.filed import FiledBallots
+from services.gateway.proxies import Proxies
 from services.gateway.repeats import MOST_REMEMBERED, REPEATED_S, SOONEST, Repeats
 from services.gateway.tokens import Tokens
 
 REPORT = "/v1/leases/7/measurements"
 ONE, OTHER = UUID(int=1), UUID(int=2)
+DIRECT = Proxies.of("", 1)
+LIMIT_BYTES = 1000
 
 
 @dataclass
@@ -59,7 +62,7 @@ class Gateway:
         self.now_s = 100.0
         self.ballots = FiledBallots()
         self.ballots.begin()
-        self._repeats = Repeats(application, lambda: self.now_s)
+        self._repeats = Repeats(application, DIRECT, LIMIT_BYTES, lambda: self.now_s)
         wake = SimpleNamespace(ballots=self.ballots)
         kernelzoo = SimpleNamespace(wake=wake, tokens=Sessions())
         self._app = SimpleNamespace(state=SimpleNamespace(kernelzoo=kernelzoo))
@@ -169,6 +172,16 @@ def test_what_differs_is_done() -> None:
         assert sent == [(409, number) for number in range(1, 6)]
 
     asyncio.run(ask())
+
+
+def test_a_body_that_is_too_long_is_for_others_to_refuse() -> None:
+    async def ask_twice() -> None:
+        gateway = Gateway(Application())
+        body = b" " * (LIMIT_BYTES + 1)
+        told = [await gateway.send("/v1/ballots", body) for _ in range(2)]
+        assert told == [(202, 1), (202, 2)]
+
+    asyncio.run(ask_twice())
 
 
 def test_failures_of_one_network_are_the_same_whoever_sends_them() -> None:
