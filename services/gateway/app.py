@@ -23,6 +23,7 @@ from services.gateway.client_files import ClientFiles
 from services.gateway.cors import AllowedOrigins, Cors
 from services.gateway.denied import Denied
 from services.gateway.impatience import Impatience
+from services.gateway.interface import DocumentedApp
 from services.gateway.middleware import BodyLimit, Counted, HeadAsGet, StandardHeaders
 from services.gateway.notifier import Notifier
 from services.gateway.page_loads import PageLoads
@@ -79,7 +80,7 @@ def create(settings: Settings) -> FastAPI:
 
 def application(settings: Settings) -> FastAPI:
     """The routes and what they share, without the client's files."""
-    app = FastAPI(
+    app = DocumentedApp(
         title="kernelzoo",
         version=__version__,
         summary="Crowd-tuned kernels for deep learning in the browser",

@@ -1,7 +1,6 @@
 """Errors as problem documents (RFC 9457). Every refusal says what, why and what to do."""
 
 from http import HTTPStatus
-from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
@@ -55,21 +54,6 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
     return JSONResponse(
         document.model_dump(), status_code=status, headers=headers, media_type=MEDIA_TYPE
     )
-
-
-def documented(document: dict[str, Any]) -> dict[str, Any]:
-    """The OpenAPI document with errors as they are sent: FastAPI takes all answers for JSON, and
-    what it says of invalid requests for its own."""
-    for path in document["paths"].values():
-        for operation in path.values():
-            responses = operation["responses"]
-            responses.pop("422", None)
-            for status, response in responses.items():
-                if status.startswith("4") and (content := response.get("content")):
-                    response["content"] = {MEDIA_TYPE: content["application/json"]}
-    for name in ("HTTPValidationError", "ValidationError"):
-        document["components"]["schemas"].pop(name, None)
-    return document
 
 
 def install(app: FastAPI) -> None:
