@@ -48,7 +48,7 @@ test("a device that tells nothing of itself is described", async (t) => {
 });
 
 test("what is no address is a KernelZooError", async () => {
-  for (const address of ["not a url", "", undefined, {}]) {
+  for (const address of ["not a url", "", undefined, {}, "javascript:1", "data:,x"]) {
     const opening = KernelZoo.open(address as string);
     await assert.rejects(opening, told(/is no URL; write https:\/\/zoo.example/));
   }
@@ -82,6 +82,23 @@ test("a misspelt option is refused with the name that is nearest", async (t) => 
       () => zoo.languageModel("language", { contextlength: 8 } as LanguageOptions),
       /^contextlength is not known to zoo.languageModel; contextLength may be meant/,
     ],
+  ];
+  for (const [ask, pattern] of refusals) await assert.rejects(ask(), told(pattern));
+});
+
+test("options, names and keys of another type are refused in a sentence", async (t) => {
+  serve(t, manifestOf(tinyKernel("add", ELEMENTS)));
+  const zoo = await open();
+  const opened = (options: unknown) => KernelZoo.open("http://zoo.test", options as OpenOptions);
+  const refusals: [() => Promise<unknown>, RegExp][] = [
+    [() => opened(null), /^KernelZoo.open takes options as an object, not null/],
+    [() => opened(7), /^KernelZoo.open takes options as an object, not 7/],
+    [() => opened({ keys: "abc" }), /^keys is to be a list of keys, not abc/],
+    [() => opened({ backend: "gpu" }), /^backend is gpu; ask for auto, wasm, webgpu, javascript/],
+    [() => zoo.kernel(null as never), /^zoo.kernel takes a name, not "null"/],
+    [() => zoo.set(7 as never), /^zoo.set takes a name, not "7"/],
+    [() => zoo.model({} as never), /^zoo.model takes a name, not "\[object Object\]"/],
+    [() => zoo.languageModel("" as never), /^zoo.languageModel takes a name, not ""/],
   ];
   for (const [ask, pattern] of refusals) await assert.rejects(ask(), told(pattern));
 });

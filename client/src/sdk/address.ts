@@ -14,6 +14,8 @@ export const isBundle = (address: URL): boolean => address.pathname.endsWith(".j
 export function zooAddress(url: string | URL): URL {
   try {
     const address = new URL(url, globalThis.document?.baseURI ?? globalThis.location?.href);
+    // Nothing lies below an address such as `data:,x`.
+    new URL("./v1", address);
     if (!isBundle(address) && !address.pathname.endsWith("/")) address.pathname += "/";
     return address;
   } catch (cause) {

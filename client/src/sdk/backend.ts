@@ -45,6 +45,7 @@ export function watchForLoss(device: GPUDevice): void {
 
 /** `auto` does what the zoo advises for each workload. */
 export type Backend = "auto" | TargetKind;
+export const BACKENDS: readonly Backend[] = ["auto", "wasm", "webgpu", "javascript"];
 
 /** The GPU of a zoo. `close` gives up its device, unless it is the page's own. */
 export interface Gpu {

@@ -10,6 +10,19 @@ import type { Manifest, TargetKind } from "../wire/types.js";
 
 export { unknownName };
 
+/** Says what is wrong with options, or with a name that is none. */
+export function misuse(
+  where: string,
+  options: object,
+  known: readonly string[],
+  isNamed: boolean,
+  name: unknown,
+): string {
+  if (!isNamed) return `${where} takes a name, not "${name}".`;
+  const sentence = typeof options === "object" && unknownName(where, options, known);
+  return sentence || `${where} takes options as an object, not ${options}.`;
+}
+
 const CONSTANT = ":constant=";
 
 const EXTENT = /[a-z]+(\d+)/g;

@@ -19,9 +19,11 @@ export const signatureError = (message: string, cause?: unknown): KernelZooError
 
 /** Throws KernelZooError (signature) for a pin that is no key. */
 export function pinsOf(keys: readonly string[] | undefined): Pins {
-  const wrong = keys?.findIndex((key) => !KEY.test(key)) ?? -1;
-  if (wrong === -1) return keys ?? null;
-  throw signatureError(`${keys?.[wrong]} is no key of a zoo: see its /v1/signing-keys.`);
+  if (keys === undefined) return null;
+  if (!Array.isArray(keys)) throw signatureError(`keys is to be a list of keys, not ${keys}.`);
+  const wrong = keys.findIndex((key) => !KEY.test(key));
+  if (wrong === -1) return keys;
+  throw signatureError(`${keys[wrong]} is no key of a zoo: see its /v1/signing-keys.`);
 }
 
 /** JSON. Throws SyntaxError, of a page of HTML with what may be wrong. */

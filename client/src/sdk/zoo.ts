@@ -19,6 +19,7 @@ import type { ManifestEntry } from "../wire/types.js";
 import { WORKERS } from "../workers.js";
 import { isBundle, zooAddress } from "./address.js";
 import {
+  BACKENDS,
   type Backend,
   chooseTarget,
   type GpuSide,
@@ -121,12 +122,21 @@ const OPTIONS = {
     "onProgress signal memoryBytes check tune budgetMs contribute dimensions backend save runs weights",
 };
 
-/** Rejects with KernelZooError (run) for a misspelt option. */
-async function refuseUnknown(where: keyof typeof OPTIONS, options: object = {}): Promise<void> {
+/**
+ * Rejects with KernelZooError (run) for a misspelt option, for options that are no object, and for a
+ * `name` of a workload, a set or a model that is no text.
+ */
+async function refuseMisuse(
+  where: keyof typeof OPTIONS,
+  options: object = {},
+  name: unknown = where,
+): Promise<void> {
   const known = OPTIONS[where].split(" ");
-  if (Object.keys(options).every((name) => known.includes(name))) return;
-  const { unknownName } = await import("./refusals.js");
-  throw new KernelZooError("run", `${unknownName(where, options, known)}`);
+  const isObject = typeof options === "object" && options !== null;
+  const isNamed = typeof name === "string" && name !== "";
+  if (isNamed && isObject && Object.keys(options).every((key) => known.includes(key))) return;
+  const { misuse } = await import("./refusals.js");
+  throw new KernelZooError("run", misuse(where, options, known, isNamed, name));
 }
 
 /** Throws KernelZooError (run) where there are no workers: in Node, in service workers, in worklets. */
@@ -280,12 +290,15 @@ export class KernelZoo {
    * of the `bundle.json` of a bundle; it may be relative to the page. Where the page may not run
    * WebAssembly, models and kernels run in JavaScript, and kernels by `runAsync` alone. Throws
    * KernelZooError: network for what is no address, signature for keys that are none, memory where the browser has no
-   * shared WebAssembly memory, run for a senseless number of threads.
+   * shared WebAssembly memory, run for options that are none, another backend or a senseless number of threads.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
-    await refuseUnknown("KernelZoo.open", options);
+    await refuseMisuse("KernelZoo.open", options);
     const source = sourceOf(url, options);
     const { threads: asked = 1, backend = "auto", signal } = options;
+    if (!BACKENDS.includes(backend)) {
+      throw new KernelZooError("run", `backend is ${backend}; ask for ${BACKENDS.join(", ")}.`);
+    }
     const forbidden = backend === "javascript" ? "It was asked for." : forbiddenReason();
     const arena = forbidden ? new Arena(NO_MEMORY) : pageArena();
     const threads = new Threads(arena, forbidden ? 1 : asked);
@@ -365,7 +378,7 @@ export class KernelZoo {
     workload: WorkloadKey<Key>,
     options: ConstantOptions<Constant> = {},
   ): Promise<Kernel<Omit<InputsOf<Key>, Constant>>> {
-    await refuseUnknown("zoo.kernel", options);
+    await refuseMisuse("zoo.kernel", options, workload);
     const { constant = {} } = options;
     const promised = Object.keys(constant);
     const kernel = await this.#explained(async () => {
@@ -397,7 +410,7 @@ export class KernelZoo {
    * kernel yet are absent. Those whose key names constant inputs wait for `setConstants`.
    */
   async set(name: string, options: KernelOptions = {}): Promise<ReadonlyMap<string, Kernel>> {
-    await refuseUnknown("zoo.set", options);
+    await refuseMisuse("zoo.set", options, name);
     return this.#explained(async () => {
       const device = await this.#device();
       const answer = await this.#manifest(name, device);
@@ -419,7 +432,7 @@ export class KernelZoo {
     name: string,
     options?: ModelOptions,
   ): Promise<Model<Types>> {
-    await refuseUnknown("zoo.model", options);
+    await refuseMisuse("zoo.model", options, name);
     return this.#opened(name, options?.signal, () => this.#model<Types>(name, options));
   }
 
@@ -457,7 +470,7 @@ export class KernelZoo {
    * the first one. Throws KernelZooError as `model` does; and the reason of the signal.
    */
   async languageModel(name: string, options?: LanguageOptions): Promise<LanguageModel> {
-    await refuseUnknown("zoo.languageModel", options);
+    await refuseMisuse("zoo.languageModel", options, name);
     return this.#opened(name, options?.signal, async () => {
       const { openModel } = await import("../language/opener.js");
       return openModel(this.#host(await this.#deviceOfModel(name, true)), name, options);
@@ -480,7 +493,7 @@ export class KernelZoo {
     key: string,
     options?: GraphOptions,
   ): Promise<Model<Types>> {
-    await refuseUnknown("zoo.loadGraph", options);
+    await refuseMisuse("zoo.loadGraph", options);
     return this.#opened(key, options?.signal, async () => {
       return (await graphs()).loadGraph<Types>(this.#host(ANY_DEVICE), key, options);
     });
