@@ -196,8 +196,11 @@ onnxruntime-web's time over ours in the same page, in the geometric mean over th
 
 {_packages()}
 
-Networks of a few microseconds, such as decision trees, take what a call to a worker takes in both
-engines. `common_old` of ddddocr quantises what 22 layers read by ranges that it finds as it runs,
+Networks of less than 0.2 ms, such as decision trees, run on the page's own thread
+([ADR 140](adr/0140-a-page-runs-a-plan-itself-that-takes-less-than-a-message-to-its-worker.md)),
+and onnxruntime-web in a worker, as sites have it whose page shall not block.
+
+`common_old` of ddddocr quantises what 22 layers read by ranges that it finds as it runs,
 and has a `DynamicQuantizeLSTM`, whose activations onnxruntime rounds to 8 bits and kernelzoo does
 not. It was 6e-3 from onnxruntime when this table was made, and onnxruntime-web 7e-3; 8.7e-3 was
 measured since, of which the LSTM's part is 3e-3. onnxruntime differs as much from itself, 9e-3,
